@@ -1,0 +1,84 @@
+# On a machine with Python >= 3.11, make and a package index: `make demo`, `make test`.
+# `make help` lists the rest.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+# What mypy reads.  The tests are left out: they hand in wrong types on purpose.
+TYPED := syft tools examples benchmarks docs/conf.py
+
+# A stamp is younger than the requirement files it installed, or it is made again.
+TORCH := $(VENV)/installed-torch
+DEMO := $(VENV)/installed-demo
+DEV := $(VENV)/installed-dev
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test lint imports types docs tests bench soak hooks clean distclean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-11s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(DEMO) ## install into .venv and train on handwritten digits that stay with their owners
+	$(BIN)/python examples/federated_digits.py
+
+test: lint imports types docs tests ## every check below, the fast ones first
+
+lint: $(DEV) ## black and flake8
+	$(BIN)/black --check .
+	$(BIN)/flake8 .
+
+imports: $(DEV) ## import-linter: the layers
+	$(BIN)/lint-imports
+
+types: $(DEV) ## mypy
+	$(BIN)/mypy --strict $(TYPED)
+
+docs: $(DEV) ## sphinx-build; a warning is an error; the pages are in docs/_build/html
+	$(BIN)/sphinx-build -W --keep-going --fresh-env --quiet -b html docs docs/_build/html
+
+tests: $(DEV) ## pytest with doctests; every line of syft/ must run
+	$(BIN)/python -m pytest --cov
+
+bench: $(DEV) ## the figures, as ratios to floors measured in the same run
+	@mkdir -p .benchmarks
+	$(BIN)/python -m pytest benchmarks --figures=.benchmarks/figures.md \
+		--benchmark-json=.benchmarks/figures.json
+
+soak: $(DEV) ## the tests that take minutes
+	$(BIN)/python -m pytest -m soak
+
+hooks: $(DEV) ## have git run lint, imports and types before each commit
+	$(BIN)/pre-commit install
+
+clean: ## remove what the other targets made, but for .venv
+	rm -rf build dist *.egg-info docs/_build docs/api htmlcov .coverage .coverage.* examples/output
+	rm -rf .mypy_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks
+	find syft tests tools examples benchmarks docs -name __pycache__ -prune -exec rm -rf {} +
+
+distclean: clean ## clean, and remove .venv
+	rm -rf $(VENV)
+
+# torch comes first and alone: whatever is installed after it must be content with this one.
+# A requirement that names torch without a version could fetch another build, gigabytes of it.
+$(TORCH): requirements.txt
+	@command -v $(PYTHON) >/dev/null || { \
+		echo "'$(PYTHON)' is not there. Install Python 3.11 or newer, or name one: make PYTHON=..." >&2; \
+		exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "syft needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1)." >&2; \
+		echo "Name a newer one: make PYTHON=python3.12 ..." >&2; \
+		exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install $$(grep '^torch==' requirements.txt)
+	@touch $@
+
+$(DEMO): $(TORCH) requirements-demo.txt
+	$(PIP) install -r requirements-demo.txt -e '.[demo]'
+	@touch $@
+
+$(DEV): $(DEMO) requirements-dev.txt
+	$(PIP) install -r requirements-dev.txt
+	@touch $@
