@@ -1,0 +1,443 @@
+"""Everything that can go wrong in syft, as one tree.
+
+An error is part of the interface: it says what was expected, what came and what to do next.  The
+parts are kept as attributes and the text is built from them in ``__str__``, so that a program can
+look at the parts while a person reads the sentence.  Every part is a plain Python value: that lets
+an error cross the wire as its class and its parts, and come back as the same class on the other
+side.
+
+None of these is a ``TypeError``: torch's binary operators turn a ``TypeError`` into
+``NotImplemented``, and the reason would be lost.
+
+::
+
+    SyftError
+    ├── WorkerError
+    │   ├── UnknownWorker            no worker of that name is known here
+    │   ├── WorkerIdTaken            another worker has that name
+    │   ├── WorkerClosed             the worker was closed
+    │   └── RemoteFailure            a remote exception whose class has no wire number
+    ├── StoreError
+    │   ├── ObjectNotFound           no object of that id (and what removed it, if it was there)
+    │   ├── ObjectIdTaken            an object of that id is there already
+    │   └── ObjectNotReady           the object is only promised, and nothing under way can bring it
+    ├── OperationError
+    │   ├── UnknownOperation         the op is not in the op table
+    │   ├── OperationRefused         the op is known and may not run on another worker
+    │   ├── UnsupportedOperation     this kind of tensor has no rule for the op
+    │   ├── LocationMismatch         the operands lie at different places
+    │   └── DataStaysPut             a local read of something that is not here
+    ├── SendError
+    │   ├── NotSendable              this kind of value cannot travel
+    │   ├── NotALeaf                 a tensor with a graph behind it cannot be sent
+    │   └── NothingToGet             there is nothing remote behind the tensor
+    ├── WireError
+    │   ├── MalformedMessage         a message that breaks the format; names the path inside it
+    │   └── LimitExceeded            a message that breaks a limit; names the path inside it
+    ├── PermissionDenied             the value is private to other users
+    ├── EncodingError                a number that the fixed-point grid cannot hold
+    └── HookError                    torch is not hooked, or hooked by somebody else
+"""
+
+from __future__ import annotations
+
+
+class SyftError(Exception):
+    """The root of every error that syft raises on purpose.
+
+    >>> issubclass(ObjectNotFound, SyftError)
+    True
+    """
+
+
+# ------------------------------------------------------------------------------------- workers
+
+
+class WorkerError(SyftError):
+    """Something about a worker itself, not about what it holds."""
+
+
+class UnknownWorker(WorkerError):
+    """No worker of that name is known here.
+
+    >>> print(UnknownWorker("nobody", "me", ("alice", "bob")))
+    'me' knows no worker 'nobody' (it knows alice, bob). Create it, or introduce it with
+    add_worker().
+    """
+
+    def __init__(self, name: str, asked: str, known: tuple[str, ...]) -> None:
+        super().__init__(name, asked, known)
+        self.name, self.asked, self.known = name, asked, tuple(known)
+
+    def __str__(self) -> str:
+        known = ", ".join(self.known) or "nobody else"
+        return (
+            f"{self.asked!r} knows no worker {self.name!r} (it knows {known}). "
+            "Create it, or introduce it with add_worker()."
+        )
+
+
+class WorkerIdTaken(WorkerError):
+    """Another worker has that name already.
+
+    >>> print(WorkerIdTaken("bob"))
+    There is a worker 'bob' already. Use it (hook.local_worker.get_worker('bob')), close it first \
+(.close()), or choose another id.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return (
+            f"There is a worker {self.name!r} already. Use it "
+            f"(hook.local_worker.get_worker({self.name!r})), close it first (.close()), "
+            "or choose another id."
+        )
+
+
+class WorkerClosed(WorkerError):
+    """The worker was closed: it holds nothing any more and takes no messages.
+
+    >>> print(WorkerClosed("bob"))
+    Worker 'bob' is closed: what it held is gone. Create a new one.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"Worker {self.name!r} is closed: what it held is gone. Create a new one."
+
+
+class RemoteFailure(WorkerError):
+    """A remote exception whose own class has no wire number, so that it cannot come back as itself.
+
+    >>> print(RemoteFailure("zipfile.BadZipFile", "truncated"))
+    zipfile.BadZipFile: truncated
+    """
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(kind, text)
+        self.kind, self.text = kind, text
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.text}"
+
+
+# --------------------------------------------------------------------------------------- store
+
+
+class StoreError(SyftError):
+    """Something about an id in a worker's object store."""
+
+
+class ObjectNotFound(StoreError):
+    """A worker holds no object of that id; if it held one, the reason says what removed it.
+
+    >>> print(ObjectNotFound(7, "bob", "me fetched it with get()"))
+    Worker 'bob' holds no object 7: me fetched it with get().
+    >>> print(ObjectNotFound(7, "bob"))
+    Worker 'bob' holds no object 7: it was never there, or was removed long ago.
+    """
+
+    def __init__(self, id: int, worker: str, reason: str | None = None) -> None:
+        super().__init__(id, worker, reason)
+        self.id, self.worker, self.reason = id, worker, reason
+
+    def __str__(self) -> str:
+        reason = self.reason or "it was never there, or was removed long ago"
+        return f"Worker {self.worker!r} holds no object {self.id}: {reason}."
+
+
+class ObjectIdTaken(StoreError):
+    """An object of that id is at the worker already; nothing was overwritten.
+
+    >>> print(ObjectIdTaken(7, "bob"))
+    Worker 'bob' holds an object 7 already; nothing was overwritten. Choose a fresh id.
+    """
+
+    def __init__(self, id: int, worker: str) -> None:
+        super().__init__(id, worker)
+        self.id, self.worker = id, worker
+
+    def __str__(self) -> str:
+        return (
+            f"Worker {self.worker!r} holds an object {self.id} already; nothing was overwritten. "
+            "Choose a fresh id."
+        )
+
+
+class ObjectNotReady(StoreError):
+    """An object is promised, and nothing that is under way can bring it, so waiting would never
+    end.
+
+    >>> print(ObjectNotReady("bob"))
+    Worker 'bob' still waits for a promised input, and nothing under way can bring it. \
+Keep the promise (send the tensor to the promised id) before asking for the result.
+    """
+
+    def __init__(self, worker: str) -> None:
+        super().__init__(worker)
+        self.worker = worker
+
+    def __str__(self) -> str:
+        return (
+            f"Worker {self.worker!r} still waits for a promised input, and nothing under way can "
+            "bring it. Keep the promise (send the tensor to the promised id) before asking for the "
+            "result."
+        )
+
+
+# ---------------------------------------------------------------------------------- operations
+
+
+class OperationError(SyftError):
+    """A torch call that the chain cannot carry."""
+
+
+class UnknownOperation(OperationError):
+    """The op is not in the op table, so no worker would know it.
+
+    >>> print(UnknownOperation("my_function"))
+    'my_function' is not in the op table, so it cannot run on another worker. \
+Write it in terms of torch operations.
+    """
+
+    def __init__(self, op: str) -> None:
+        super().__init__(op)
+        self.op = op
+
+    def __str__(self) -> str:
+        return (
+            f"{self.op!r} is not in the op table, so it cannot run on another worker. "
+            "Write it in terms of torch operations."
+        )
+
+
+class OperationRefused(OperationError):
+    """The op is known, and is one that may not run on behalf of somebody else.
+
+    >>> print(OperationRefused("torch.save", "it writes files"))
+    'torch.save' cannot run on another worker: it writes files.
+    """
+
+    def __init__(self, op: str, reason: str) -> None:
+        super().__init__(op, reason)
+        self.op, self.reason = op, reason
+
+    def __str__(self) -> str:
+        return f"{self.op!r} cannot run on another worker: {self.reason}."
+
+
+class UnsupportedOperation(OperationError):
+    """This kind of tensor has no rule for the op.
+
+    >>> print(UnsupportedOperation("aten.sort", "FixedPrecisionTensor", "call .float_prec() first"))
+    FixedPrecisionTensor has no rule for aten.sort: call .float_prec() first.
+    """
+
+    def __init__(self, op: str, link: str, instead: str) -> None:
+        super().__init__(op, link, instead)
+        self.op, self.link, self.instead = op, link, instead
+
+    def __str__(self) -> str:
+        return f"{self.link} has no rule for {self.op}: {self.instead}."
+
+
+class LocationMismatch(OperationError):
+    """The operands of one op lie at different places, and nothing was moved.
+
+    >>> print(LocationMismatch("torch.Tensor.add", ("bob", "me")))
+    torch.Tensor.add: the operands lie at bob and me. Bring them together first: \
+.send(), .move() or .get().
+    """
+
+    def __init__(self, op: str, places: tuple[str, ...]) -> None:
+        super().__init__(op, places)
+        self.op, self.places = op, tuple(places)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.op}: the operands lie at {' and '.join(self.places)}. Bring them together "
+            "first: .send(), .move() or .get()."
+        )
+
+
+class DataStaysPut(OperationError):
+    """Local code tried to read, copy or pickle data that is not in this tensor.
+
+    >>> print(DataStaysPut("numpy()", "(Wrapper)>[PointerTensor | me:1 -> bob:2]"))
+    numpy() would read data that is not here: (Wrapper)>[PointerTensor | me:1 -> bob:2]. \
+Bring it here first with .get() (or .float_prec()), if you may.
+    """
+
+    def __init__(self, action: str, tensor: str) -> None:
+        super().__init__(action, tensor)
+        self.action, self.tensor = action, tensor
+
+    def __str__(self) -> str:
+        return (
+            f"{self.action} would read data that is not here: {self.tensor}. "
+            "Bring it here first with .get() (or .float_prec()), if you may."
+        )
+
+
+# --------------------------------------------------------------------------------- send and get
+
+
+class SendError(SyftError):
+    """Something that cannot be sent or fetched."""
+
+
+class NotSendable(SendError):
+    """This kind of value cannot travel to another worker.
+
+    >>> print(NotSendable("a function", "send tensors, numbers, strings and containers of these"))
+    Cannot send a function: send tensors, numbers, strings and containers of these.
+    """
+
+    def __init__(self, what: str, instead: str) -> None:
+        super().__init__(what, instead)
+        self.what, self.instead = what, instead
+
+    def __str__(self) -> str:
+        return f"Cannot send {self.what}: {self.instead}."
+
+
+class NotALeaf(SendError):
+    """A tensor with an autograd graph behind it: the graph stays here, so the tensor is not sent.
+
+    >>> print(NotALeaf("MulBackward0"))
+    Cannot send a tensor that is the result of a recorded computation (MulBackward0): its graph \
+cannot travel. Send x.detach(), or send the inputs and compute there.
+    """
+
+    def __init__(self, grad_fn: str) -> None:
+        super().__init__(grad_fn)
+        self.grad_fn = grad_fn
+
+    def __str__(self) -> str:
+        return (
+            f"Cannot send a tensor that is the result of a recorded computation ({self.grad_fn}): "
+            "its graph cannot travel. Send x.detach(), or send the inputs and compute there."
+        )
+
+
+class NothingToGet(SendError):
+    """There is nothing remote behind the tensor: it was never sent, or was fetched already.
+
+    >>> print(NothingToGet("get"))
+    get(): this tensor is here already (it was never sent, or has been fetched). Use it as it is.
+    """
+
+    def __init__(self, call: str) -> None:
+        super().__init__(call)
+        self.call = call
+
+    def __str__(self) -> str:
+        return (
+            f"{self.call}(): this tensor is here already (it was never sent, or has been fetched). "
+            "Use it as it is."
+        )
+
+
+# ---------------------------------------------------------------------------------------- wire
+
+
+class WireError(SyftError):
+    """A message that is not what the format allows. The worker that got it goes on."""
+
+
+class MalformedMessage(WireError):
+    """A message breaks the format at the given path.
+
+    >>> print(MalformedMessage("$.args[2]", "a type code", "'x'"))
+    Malformed message at $.args[2]: expected a type code, got 'x'.
+    """
+
+    def __init__(self, path: str, expected: str, got: str) -> None:
+        super().__init__(path, expected, got)
+        self.path, self.expected, self.got = path, expected, got
+
+    def __str__(self) -> str:
+        return f"Malformed message at {self.path}: expected {self.expected}, got {self.got}."
+
+
+class LimitExceeded(WireError):
+    """A message breaks a limit at the given path; nothing was allocated for it.
+
+    >>> print(LimitExceeded("$.args[0]", "max_dims", 64, 1000))
+    Message over a limit at $.args[0]: max_dims is 64, got 1000. Send less at once, or raise the \
+limit on both sides.
+    """
+
+    def __init__(self, path: str, limit: str, allowed: int, got: int) -> None:
+        super().__init__(path, limit, allowed, got)
+        self.path, self.limit, self.allowed, self.got = path, limit, allowed, got
+
+    def __str__(self) -> str:
+        return (
+            f"Message over a limit at {self.path}: {self.limit} is {self.allowed}, got {self.got}. "
+            "Send less at once, or raise the limit on both sides."
+        )
+
+
+# -------------------------------------------------------------------------------- the other ones
+
+
+class PermissionDenied(SyftError):
+    """The value is private, and the user who asked is not among those who may read it.
+
+    >>> print(PermissionDenied("get", "bob", "mallory"))
+    get: this value on 'bob' is private, and user 'mallory' may not read it.
+    >>> print(PermissionDenied("get", "bob", None))
+    get: this value on 'bob' is private, and no user was named. Say who asks: user=...
+    """
+
+    def __init__(self, action: str, worker: str, user: str | None) -> None:
+        super().__init__(action, worker, user)
+        self.action, self.worker, self.user = action, worker, user
+
+    def __str__(self) -> str:
+        if self.user is None:
+            asked = "no user was named. Say who asks: user=..."
+        else:
+            asked = f"user {self.user!r} may not read it."
+        return f"{self.action}: this value on {self.worker!r} is private, and {asked}"
+
+
+class EncodingError(SyftError):
+    """A number that the fixed-point grid cannot hold: out of range, infinite or not a number.
+
+    >>> print(EncodingError("1e+30", "-1.4e+14 to 1.4e+14", "use fewer fractional digits"))
+    Cannot encode 1e+30 in fixed precision: the range is -1.4e+14 to 1.4e+14. Instead, use fewer \
+fractional digits.
+    """
+
+    def __init__(self, value: str, range: str, instead: str) -> None:
+        super().__init__(value, range, instead)
+        self.value, self.range, self.instead = value, range, instead
+
+    def __str__(self) -> str:
+        return (
+            f"Cannot encode {self.value} in fixed precision: the range is {self.range}. "
+            f"Instead, {self.instead}."
+        )
+
+
+class HookError(SyftError):
+    """Torch is not hooked, or is hooked already in a way that does not fit.
+
+    >>> print(HookError("torch is not hooked", "call sy.TorchHook(torch) first"))
+    torch is not hooked: call sy.TorchHook(torch) first.
+    """
+
+    def __init__(self, what: str, instead: str) -> None:
+        super().__init__(what, instead)
+        self.what, self.instead = what, instead
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.instead}."

@@ -1,0 +1,70 @@
+"""Values to nested tuples to bytes, and back: everything that crosses the wire is made here.
+
+:func:`serialize` and :func:`deserialize` are the whole way at once.  Workers take it in steps:
+:func:`pack` a value with a :class:`Packer`, put the operand into a message, encode the message as a
+header, and keep header and tensor buffers together as a :class:`Frame`.
+
+MessagePack was chosen over pickle because reading it can only give numbers, strings and arrays:
+nothing that arrives is executed, imported or called.  Tensors travel beside it as raw memory, so
+large data is copied once at most.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from syft.serde import native as native
+from syft.serde.errors import pack_error as pack_error
+from syft.serde.errors import unpack_error as unpack_error
+from syft.serde.expect import prepend as prepend
+from syft.serde.frame import Frame as Frame
+from syft.serde.frame import from_bytes as from_bytes
+from syft.serde.frame import to_bytes as to_bytes
+from syft.serde.frame import to_parts as to_parts
+from syft.serde.header import decode_header as decode_header
+from syft.serde.header import encode_header as encode_header
+from syft.serde.limits import DEFAULT_LIMITS as DEFAULT_LIMITS
+from syft.serde.limits import Limits as Limits
+from syft.serde.packer import Packer as Packer
+from syft.serde.packer import Unpacker as Unpacker
+from syft.serde.registry import Operand as Operand
+from syft.serde.registry import pack as pack
+from syft.serde.registry import register as register
+from syft.serde.registry import register_hint as register_hint
+from syft.serde.registry import register_packer as register_packer
+from syft.serde.registry import register_unpacker as register_unpacker
+from syft.serde.registry import unpack as unpack
+from syft.serde.registry import unpack_at as unpack_at
+from syft.serde.registry import unpack_items as unpack_items
+from syft.serde.tensors import pack_tensor as pack_tensor
+
+
+def serialize(value: Any, compressed: bool = True) -> bytearray:
+    """Turn a value into the bytes of one frame, copying tensor data once.
+
+    >>> import torch
+    >>> deserialize(serialize({"x": torch.ones(2), "dims": (0, 1)}))
+    {'x': tensor([1., 1.]), 'dims': (0, 1)}
+    """
+    packer = Packer()
+    operand = pack(value, packer)
+    return to_bytes(Frame(encode_header(operand), packer.buffers), compressed)
+
+
+def deserialize(data: bytearray | bytes | memoryview, limits: Limits = DEFAULT_LIMITS) -> Any:
+    """Turn the bytes of a frame back into the value; breaks of the format or a limit name a path.
+
+    A ``bytearray`` is taken over without a copy: the tensors live in it, and whoever changes it
+    afterwards changes them.  ``bytes`` and ``memoryview`` are only read; the tensors are copies.
+
+    >>> deserialize(b"x")
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.MalformedMessage: Malformed message at $: expected at least 16 bytes, got 1 \
+bytes.
+    """
+    frame = from_bytes(data, limits)
+    unpacker = Unpacker(frame.buffers, limits)
+    value = unpack(decode_header(frame.header, limits), unpacker)
+    unpacker.finish()
+    return value

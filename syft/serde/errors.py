@@ -1,0 +1,175 @@
+"""Exceptions as operands: the class by number, its arguments, and the text of its traceback.
+
+An exception comes back as the class it was, so that ``except ObjectNotFound`` holds across
+machines.  A class without a number comes back as its nearest base class that has one; if that is
+only ``Exception``, as ``RemoteFailure`` naming the class.  Rebuilding calls nothing but the
+constructor of a class in the table below, with arguments that were packed like any value.
+
+``hidden`` is for errors about private data: texts, arguments and tracebacks can hold values, so
+only the class crosses.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from traceback import TracebackException
+from typing import Any
+
+import torch
+
+import syft.exceptions as exceptions
+from syft.codes import ErrorCode, TypeCode
+from syft.exceptions import LimitExceeded, MalformedMessage, NotSendable, RemoteFailure
+from syft.serde.expect import expect_fields, expect_type, malformed, prepend
+from syft.serde.packer import Packer, Unpacker
+from syft.serde.registry import Operand, pack, pack_items, register, unpack_at, unpack_items
+from syft.serde.torch_types import lookup
+
+HIDDEN_TEXT = "the details are hidden, because the data is private"
+"""All that a stranger learns of an error about private data, besides its class."""
+
+_TORCH_ERRORS: tuple[type, ...] = (
+    torch.OutOfMemoryError,
+    torch.linalg.LinAlgError,  # type: ignore[attr-defined]
+    torch.AcceleratorError,
+)
+
+
+def _classes() -> dict[int, type[Exception]]:
+    """Pair each code with the class of the same name, underscores and case aside."""
+    known = {name: value for space in (builtins, exceptions) for name, value in vars(space).items()}
+    known.update({cls.__name__.lstrip("_"): cls for cls in _TORCH_ERRORS})
+    lowered = {name.lower(): value for name, value in known.items()}
+    return {int(code): lowered[code.name.replace("_", "").lower()] for code in ErrorCode}
+
+
+ERRORS = _classes()
+"""Number to exception class."""
+_NUMBERS = {cls: number for number, cls in ERRORS.items()}
+
+
+def pack_error(
+    error: BaseException, packer: Packer, trace: str | None = None, hidden: bool = False
+) -> tuple[Any, ...]:
+    """Pack an exception with its arguments, traceback and notes; ``hidden``: its class alone.
+
+    ``trace`` is the text to send as its traceback instead of the one it has.  An argument that
+    cannot travel, or would need a tensor buffer, is replaced with the others by the error's text.
+
+    >>> pack_error(IndexError("too far"), Packer())
+    (29, 4, ('too far',), None, ())
+    >>> pack_error(IndexError("too far"), Packer(), hidden=True)
+    (29, 4, ('the details are hidden, because the data is private',), None, ())
+    """
+    cls = next((base for base in type(error).__mro__ if base in _NUMBERS), Exception)
+    foreign = cls is Exception and type(error) is not Exception
+    if foreign:
+        cls = RemoteFailure
+    head = (int(TypeCode.EXCEPTION), _NUMBERS[cls])
+    if hidden:
+        text = (_name(type(error)), HIDDEN_TEXT) if foreign else (HIDDEN_TEXT,)
+        return (*head, text, None, ())
+    whole = TracebackException.from_exception(error)
+    if foreign:
+        arguments: tuple[Operand, ...] = (_name(type(error)), pack(str(whole), packer))
+    else:
+        arguments = _pack_arguments(_arguments(error, cls, str(whole)), str(whole), packer)
+    most = packer.limits.max_text
+    if trace is None and error.__traceback__ is not None:
+        trace = "".join(whole.format())
+    sent = None if trace is None else pack(trace[-most:], packer)
+    notes = tuple(pack(str(note)[:most], packer) for note in _notes(error))
+    return (*head, arguments, sent, notes)
+
+
+def _name(cls: type) -> str:
+    return (
+        cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+    )
+
+
+def _notes(error: BaseException) -> Sequence[Any]:
+    notes = getattr(error, "__notes__", ())
+    return notes if isinstance(notes, list | tuple) else ()
+
+
+def _arguments(error: BaseException, cls: type, text: str) -> tuple[Any, ...]:
+    """Return what the constructor of ``cls`` needs to make an error that reads the same."""
+    if isinstance(error, OSError) and error.filename is not None and len(error.args) == 2:
+        # The file's name is an argument of the constructor, and not among ``args``.
+        return (*error.args, error.filename)
+    if type(error) is cls or type(error).__str__ is cls.__str__:  # type: ignore[comparison-overlap]
+        return error.args
+    return (text,)
+
+
+def _pack_arguments(arguments: tuple[Any, ...], text: str, packer: Packer) -> tuple[Operand, ...]:
+    # Another packer, so that what fails half way leaves no trace in the message.
+    own = Packer(packer.worker, packer.destination, packer.limits)
+    own.depth = packer.depth
+    try:
+        operands = pack_items(arguments, own)
+    except NotSendable:
+        return (pack(text, packer),)
+    return (pack(text, packer),) if own.buffers else operands
+
+
+def unpack_error(operand: Any, unpacker: Unpacker) -> tuple[Exception, str | None]:
+    """Rebuild an exception; returns it with the text of its traceback, if that came along.
+
+    >>> unpack_error(pack_error(KeyError("x"), Packer()), Unpacker([]))
+    (KeyError('x'), None)
+    """
+    expect_type(operand, (list, tuple), "an exception", "")
+    if not operand or operand[0] != TypeCode.EXCEPTION:
+        raise malformed("an exception", operand)
+    expect_fields(operand, 4)
+    cls = lookup(ERRORS, operand[1], "exception class", ".class")
+    arguments = _unpack_field(operand[2], unpacker, ".args")
+    trace = unpack_at(operand[3], unpacker, ".traceback")
+    notes = _unpack_field(operand[4], unpacker, ".notes")
+    for note in notes:
+        _expect_text(note, unpacker, ".notes")
+    if trace is not None:
+        _expect_text(trace, unpacker, ".traceback")
+    error = _rebuild(cls, arguments)
+    for note in notes:
+        error.add_note(note)
+    return error, trace
+
+
+def _expect_text(value: Any, unpacker: Unpacker, where: str) -> None:
+    most = unpacker.limits.max_text
+    if len(expect_type(value, str, "a text", where)) > most:
+        raise LimitExceeded(f"${where}", "max_text", most, len(value))
+
+
+def _unpack_field(items: Any, unpacker: Unpacker, piece: str) -> list[Any]:
+    expect_type(items, (list, tuple), "an array", piece)
+    try:
+        return unpack_items(items, unpacker)
+    except (MalformedMessage, LimitExceeded) as error:
+        prepend(error, piece)
+        raise
+
+
+def _rebuild(cls: type[Exception], arguments: list[Any]) -> Exception:
+    try:
+        error = cls(*arguments)
+        text = str(error)
+    except (TypeError, ValueError, LookupError, AttributeError, OverflowError):
+        # Arguments that this class cannot be made from, or cannot show.
+        text = ", ".join(str(argument) for argument in arguments)
+        return RemoteFailure(_name(cls), text)
+    return error
+
+
+def _unpack_value(operand: Sequence[Any], unpacker: Unpacker) -> Exception:
+    error, trace = unpack_error(operand, unpacker)
+    if trace is not None:
+        error.add_note(trace.rstrip())
+    return error
+
+
+register(TypeCode.EXCEPTION, Exception, pack_error, _unpack_value, lambda kind: True)

@@ -1,0 +1,199 @@
+"""Frames: one message as bytes, and back.
+
+A frame is a MessagePack header and the raw bytes of the tensors it describes, which are never
+copied into the header: they leave through ``memoryview`` and arrive through ``frombuffer``.
+``docs/wire.md`` has the layout.  Every length is checked against the limits and against what is
+there before anything is allocated; what fails here broke the framing, and the connection with it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import msgspec
+import torch
+
+from syft.codes import Compression
+from syft.exceptions import LimitExceeded, MalformedMessage
+from syft.serde.compression import compress, decompress
+from syft.serde.limits import DEFAULT_LIMITS, Limits
+from syft.serde.memory import duplicate, fresh_buffer, join
+
+MAGIC = b"syft"
+VERSION = 1
+ALIGNMENT = 64
+
+# magic, version, flags (0), reserved (0), number of buffers, bytes of the header
+_PREFIX = struct.Struct("<4sBBHII")
+# bytes stored, bytes decompressed, compression, reserved (0)
+_ENTRY = struct.Struct("<QQII")
+
+# Buffers up to this size are copied out of the frame even where it could be shared: a copy costs
+# a few microseconds, and a bias must not keep the frame of a whole model in memory.
+_SMALL = 1 << 16
+
+_RAW, _LZ4 = int(Compression.NONE), int(Compression.LZ4)
+
+
+class Frame(msgspec.Struct, gc=False):
+    """A message: its encoded header, and the tensor buffers it refers to by index.
+
+    Each buffer is a one-dimensional, contiguous uint8 tensor on any device.
+
+    >>> Frame(b"\\xc0", []).nbytes
+    1
+    """
+
+    header: bytes
+    buffers: list[torch.Tensor]
+    exclusive: bool = False
+    """Whether nobody else holds the buffers, so that tensors may live in them."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of header and buffers, before compression."""
+        return len(self.header) + sum(buffer.numel() for buffer in self.buffers)
+
+    def owned(self) -> "Frame":
+        """Return a frame whose buffers are copies: one that may be kept while tensors change.
+
+        >>> Frame(b"\\xc0", [torch.zeros(2, dtype=torch.uint8)]).owned().buffers
+        [tensor([0, 0], dtype=torch.uint8)]
+        """
+        return Frame(self.header, [*map(duplicate, self.buffers)], exclusive=True)
+
+
+def to_parts(frame: Frame, compressed: bool = True) -> list[bytes | bytearray | memoryview]:
+    """Return the pieces whose concatenation is the frame, without joining them.
+
+    The pieces of uncompressed buffers are the memory of the tensors themselves.
+
+    >>> [len(part) for part in to_parts(Frame(b"\\xc0", []))]
+    [17]
+    """
+    count = len(frame.buffers)
+    prefix = _PREFIX.pack(MAGIC, VERSION, 0, 0, count, len(frame.header))
+    if not count:
+        return [prefix + frame.header]
+    table: list[bytes] = [prefix]
+    parts: list[bytes | bytearray | memoryview] = [b""]
+    end = _PREFIX.size + count * _ENTRY.size + len(frame.header)
+    for buffer in frame.buffers:
+        raw = memoryview(buffer.cpu().numpy())  # type: ignore[arg-type]
+        packed = compress(raw) if compressed else None
+        stored = raw if packed is None else packed
+        kind = _RAW if packed is None else _LZ4
+        table.append(_ENTRY.pack(len(stored), len(raw), kind, 0))
+        parts.append(bytes(-end % ALIGNMENT))
+        parts.append(stored)
+        end += -end % ALIGNMENT + len(stored)
+    parts[0] = b"".join([*table, frame.header])
+    return parts
+
+
+def to_bytes(frame: Frame, compressed: bool = True) -> bytearray:
+    """Return the frame as bytes, in one copy.
+
+    >>> bytes(to_bytes(Frame(b"\\xc0", [])))
+    b'syft\\x01\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x01\\x00\\x00\\x00\\xc0'
+    """
+    return join(to_parts(frame, compressed))
+
+
+def from_bytes(data: bytearray | bytes | memoryview, limits: Limits = DEFAULT_LIMITS) -> Frame:
+    """Check and take apart a frame; its buffers never alias immutable bytes.
+
+    A ``bytearray`` is taken over: large buffers live in it, so the caller must not touch it again.
+    From ``bytes`` or a ``memoryview`` the buffers are copied.
+
+    >>> from_bytes(to_bytes(Frame(b"\\xc0", []))).header
+    b'\\xc0'
+    """
+    with memoryview(data) as view, view.cast("B") as octets:
+        count, header_size = _read_prefix(octets, limits)
+        if not count:
+            _expect_size(octets, (), _PREFIX.size + header_size)
+            return Frame(bytes(octets[_PREFIX.size :]), [])
+        entries = list(_read_table(octets, count, limits))
+        start = _PREFIX.size + count * _ENTRY.size
+        end = start + header_size
+        _expect_size(octets, entries, end)
+        header = bytes(octets[start:end])
+        buffers = []
+        for index, (stored, raw, kind) in enumerate(entries):
+            begin = end + -end % ALIGNMENT
+            if any(octets[end:begin]):
+                raise MalformedMessage(f"$.buffers[{index}]", "padding of zeros", "other bytes")
+            end = begin + stored
+            if isinstance(data, bytearray) and kind == _RAW and stored > _SMALL:
+                tensor = _over(data, begin, stored)
+            else:
+                tensor = _copy_out(octets[begin:end], raw, kind, index)
+            buffers.append(tensor)
+    return Frame(header, buffers, exclusive=True)
+
+
+def _read_prefix(view: memoryview, limits: Limits) -> tuple[int, int]:
+    if len(view) < _PREFIX.size:
+        raise MalformedMessage("$", f"at least {_PREFIX.size} bytes", f"{len(view)} bytes")
+    magic, version, flags, reserved, count, header_size = _PREFIX.unpack_from(view)
+    if magic != MAGIC:
+        raise MalformedMessage("$.magic", "a syft frame", "other bytes")
+    if version != VERSION:
+        raise MalformedMessage("$.version", f"version {VERSION}", f"version {version}")
+    if flags or reserved:
+        raise MalformedMessage("$.flags", "zero", f"{flags} and {reserved}")
+    if len(view) > limits.max_bytes:
+        raise LimitExceeded("$", "max_bytes", limits.max_bytes, len(view))
+    if count > limits.max_buffers:
+        raise LimitExceeded("$.buffers", "max_buffers", limits.max_buffers, count)
+    if header_size > limits.max_header_bytes:
+        raise LimitExceeded("$.header", "max_header_bytes", limits.max_header_bytes, header_size)
+    if _PREFIX.size + count * _ENTRY.size + header_size > len(view):
+        needed = _PREFIX.size + count * _ENTRY.size + header_size
+        raise MalformedMessage("$.header", f"at least {needed} bytes", f"{len(view)} bytes")
+    return count, header_size
+
+
+def _read_table(view: memoryview, count: int, limits: Limits) -> Iterator[tuple[int, int, int]]:
+    total = 0
+    for index in range(count):
+        offset = _PREFIX.size + index * _ENTRY.size
+        stored, raw, kind, reserved = _ENTRY.unpack_from(view, offset)
+        where = f"$.buffers[{index}]"
+        if kind not in (_RAW, _LZ4) or reserved:
+            raise MalformedMessage(where, "a known compression", f"{kind} and {reserved}")
+        if stored > raw or (kind == _RAW and stored != raw):
+            raise MalformedMessage(where, f"at most {raw} stored bytes", f"{stored}")
+        total += raw
+        if total > limits.max_bytes:
+            raise LimitExceeded(where, "max_bytes", limits.max_bytes, total)
+        yield stored, raw, kind
+
+
+def _expect_size(view: memoryview, entries: Sequence[tuple[int, int, int]], end: int) -> None:
+    """Refuse a frame that is shorter or longer than its table says, naming the first cut buffer."""
+    for index, (stored, _, _) in enumerate(entries):
+        end += -end % ALIGNMENT + stored
+        if end > len(view):
+            missing = f"{stored} bytes of buffer"
+            raise MalformedMessage(f"$.buffers[{index}]", missing, "the end of the frame")
+    if end != len(view):
+        raise MalformedMessage("$", f"{end} bytes", f"{len(view)} bytes")
+
+
+def _copy_out(stored: memoryview, raw: int, kind: int, index: int) -> torch.Tensor:
+    if kind == _RAW:
+        # Into torch's own memory: aligned, and resizable like that of any tensor.
+        tensor = fresh_buffer(raw)
+        memoryview(tensor.numpy())[:] = stored  # type: ignore[arg-type]
+        return tensor
+    return _over(decompress(stored, raw, f"$.buffers[{index}]"), 0, raw)
+
+
+def _over(data: bytearray, offset: int, count: int) -> torch.Tensor:
+    # torch.frombuffer lets go of the buffer, and the bytearray could then be resized under the
+    # tensor; numpy holds on to it, so that resizing raises BufferError.
+    return torch.from_numpy(np.frombuffer(data, np.uint8, count, offset))

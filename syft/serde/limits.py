@@ -1,0 +1,40 @@
+"""What one message may cost its receiver.
+
+Every number here is compared *before* anything of that size is allocated.  The defaults let a
+model of a few gigabytes through and keep a hostile frame from taking the machine with it; both
+sides of a connection may agree on others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits that a receiver holds a message to.
+
+    >>> Limits(max_dims=4).max_dims
+    4
+    """
+
+    max_bytes: int = 1 << 32
+    """Bytes of a whole frame, and of all its tensor buffers together once decompressed."""
+    max_header_bytes: int = 1 << 24
+    """Bytes of the MessagePack header."""
+    max_buffers: int = 1 << 16
+    """Tensor buffers in one frame."""
+    max_depth: int = 64
+    """Levels of nesting of typed values."""
+    max_items: int = 1 << 20
+    """Items of all containers of one message together."""
+    max_dims: int = 64
+    """Dimensions of a tensor; torch itself stops at 64."""
+    max_elements: int = 1 << 32
+    """Elements of a tensor, repeated ones of an expanded tensor included."""
+    max_text: int = 1 << 16
+    """Characters of a traceback or note that come with an error."""
+
+
+DEFAULT_LIMITS = Limits()
+"""The limits that hold where nobody said otherwise."""

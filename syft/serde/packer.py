@@ -1,0 +1,129 @@
+"""What one message gathers while its values are packed, and what is at hand while they unpack.
+
+A :class:`Packer` collects the tensor buffers that the header refers to by index; an
+:class:`Unpacker` hands them out, each at most once, and counts depth and items against the limits.
+Both carry the worker and the other side of the conversation for the codecs of upper layers, which
+make pointers; serde itself never looks at these.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from syft.exceptions import MalformedMessage, NotSendable
+from syft.serde.expect import expect_int
+from syft.serde.limits import DEFAULT_LIMITS, Limits
+
+
+class Packer:
+    """Gathers the tensor buffers of one outgoing message.
+
+    The buffers alias the memory of the tensors that were packed (``Frame.owned`` copies them).
+    A packer whose ``pack`` raised is spent: make a new one.
+
+    >>> Packer().buffers
+    []
+    """
+
+    __slots__ = ("buffers", "worker", "destination", "depth", "max_depth", "limits")
+
+    def __init__(
+        self, worker: Any = None, destination: Any = None, limits: Limits = DEFAULT_LIMITS
+    ) -> None:
+        self.buffers: list[torch.Tensor] = []
+        self.worker, self.destination = worker, destination
+        self.depth, self.max_depth, self.limits = 0, limits.max_depth, limits
+
+    def too_deep(self) -> NotSendable:
+        """Make the refusal of a value that nests deeper than ``max_depth``.
+
+        >>> print(Packer(limits=Limits(max_depth=3)).too_deep())
+        Cannot send a value nested more than 3 levels deep: flatten it, and see that no container \
+holds itself.
+        """
+        return NotSendable(
+            f"a value nested more than {self.max_depth} levels deep",
+            "flatten it, and see that no container holds itself",
+        )
+
+    def add(self, buffer: torch.Tensor) -> int:
+        """Keep a one-dimensional uint8 tensor as the next buffer, and return its index.
+
+        >>> Packer().add(torch.zeros(4, dtype=torch.uint8))
+        0
+        """
+        self.buffers.append(buffer)
+        return len(self.buffers) - 1
+
+
+class Unpacker:
+    """Hands out the tensor buffers of one incoming message, and holds it to the limits.
+
+    ``owns_buffers`` says whether tensors may live in the buffers themselves (a frame from the
+    network) or must be copied out of them (a frame whose buffers are somebody else's tensors).
+
+    >>> unpacker = Unpacker([torch.zeros(4, dtype=torch.uint8)])
+    >>> unpacker.take(0, 4)
+    tensor([0, 0, 0, 0], dtype=torch.uint8)
+    """
+
+    __slots__ = (
+        "buffers",
+        "limits",
+        "worker",
+        "source",
+        "owns_buffers",
+        "depth",
+        "max_depth",
+        "items",
+        "max_items",
+        "_left",
+    )
+
+    def __init__(
+        self,
+        buffers: list[torch.Tensor],
+        limits: Limits = DEFAULT_LIMITS,
+        worker: Any = None,
+        source: Any = None,
+        owns_buffers: bool = True,
+    ) -> None:
+        self.buffers, self.limits = buffers, limits
+        self.worker, self.source, self.owns_buffers = worker, source, owns_buffers
+        self.depth, self.max_depth = 0, limits.max_depth
+        self.items, self.max_items = 0, limits.max_items
+        self._left: set[int] = set(range(len(buffers)))
+
+    def take(self, index: Any, nbytes: int) -> torch.Tensor:
+        """Hand out buffer ``index``, which must hold exactly ``nbytes`` and be unused so far.
+
+        >>> Unpacker([torch.zeros(4, dtype=torch.uint8)]).take(0, 8)
+        Traceback (most recent call last):
+        ...
+        syft.exceptions.MalformedMessage: Malformed message at $.buffer: expected a buffer of \
+8 bytes, got 4 bytes.
+        """
+        number = expect_int(index, ".buffer")
+        if number not in self._left:
+            some = f"an unused buffer (the frame has {len(self.buffers)})"
+            raise MalformedMessage("$.buffer", some, f"buffer {number}")
+        buffer = self.buffers[number]
+        size = buffer.numel()
+        if size != nbytes:
+            expected, got = f"a buffer of {nbytes} bytes", f"{size} bytes"
+            raise MalformedMessage("$.buffer", expected, got)
+        self._left.remove(number)
+        return buffer
+
+    def finish(self) -> None:
+        """Refuse a message that carried buffers which nothing in it refers to.
+
+        >>> Unpacker([]).finish()
+        """
+        if self._left:
+            index = min(self._left)
+            raise MalformedMessage(
+                f"$.buffers[{index}]", "a tensor that uses this buffer", "none in the header"
+            )
