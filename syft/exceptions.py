@@ -61,8 +61,8 @@ class UnknownWorker(WorkerError):
     """No worker of that name is known here.
 
     >>> print(UnknownWorker("nobody", "me", ("alice", "bob")))
-    'me' knows no worker 'nobody' (it knows alice, bob). Create it, or introduce it with
-    add_worker().
+    'me' knows no worker 'nobody' (it knows alice, bob). Create it, or introduce it with \
+add_worker().
     """
 
     def __init__(self, name: str, asked: str, known: tuple[str, ...]) -> None:

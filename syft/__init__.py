@@ -1,0 +1,30 @@
+"""syft: PyTorch, unchanged, on data that lives elsewhere or that nobody may see."""
+
+from typing import Any
+
+from syft import exceptions as exceptions
+from syft import serde as serde
+from syft.chain.link import Level as Level
+from syft.chain.link import Link as Link
+from syft.chain.wrapper import Wrapper as Wrapper
+from syft.hooks.torch_hook import TorchHook as TorchHook
+from syft.hooks.torch_hook import synchronize as synchronize
+from syft.tensors.collective_call import sum_private as sum_private
+from syft.tensors.fixed_precision import FixedPrecisionTensor as FixedPrecisionTensor
+from syft.tensors.local import LocalLink as LocalLink
+from syft.tensors.logging import LoggingTensor as LoggingTensor
+from syft.tensors.multi_pointer import MultiPointerTensor as MultiPointerTensor
+from syft.tensors.multi_pointer import combine_pointers as combine_pointers
+from syft.tensors.pointer import PointerTensor as PointerTensor
+from syft.workers.virtual import VirtualWorker as VirtualWorker
+
+__version__ = "0.3.0"
+
+
+def __getattr__(name: str) -> Any:
+    """``sy.hook`` and ``sy.local_worker``: those of the hook in force."""
+    if name == "hook":
+        return TorchHook.current()
+    if name == "local_worker":
+        return TorchHook.current().local_worker
+    raise AttributeError(f"module 'syft' has no attribute {name!r}")

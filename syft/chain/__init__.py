@@ -1,0 +1,3 @@
+"""The chain: the wrapper at its head, the links it is made of, and how it travels."""
+
+from syft.chain import codec as codec

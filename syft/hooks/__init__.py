@@ -1,0 +1,1 @@
+"""The hook: the only code that writes to torch."""

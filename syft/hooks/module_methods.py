@@ -1,0 +1,212 @@
+"""What ``nn.Module`` learns: send, get, move and copy, in place, whatever the module holds.
+
+Parameters and buffers keep their identity (``torch.utils.swap_tensors`` exchanges what is inside),
+so an optimizer made before ``model.send(bob)`` goes on working.  Everything is sent before
+anything is exchanged, and sent back if something fails: a module is never left half here and half
+there by an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy as copying
+import sys
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from syft.exceptions import NotSendable
+from syft.hooks import tensor_methods
+from syft.tensors import conversions
+from syft.workers.virtual import VirtualWorker
+
+Change = Callable[[torch.Tensor], torch.Tensor]
+Undo = Callable[[torch.Tensor, torch.Tensor], None]
+
+_REGISTERING = frozenset(
+    method.__code__
+    for method in (nn.Module.register_parameter, nn.Module.register_buffer, nn.Module.add_module)
+)
+
+
+class ModuleAttribute:
+    """A method or computed attribute of ``nn.Module`` that gives way to whatever a user's module
+    has.
+
+    Attributes in the instance win by themselves.  Parameters, buffers and submodules lie in tables
+    of the module, and torch refuses to register one under a name that exists: to those methods
+    the attribute is not there.
+    """
+
+    def __init__(self, name: str, function: Callable[[nn.Module], Any], is_method: bool) -> None:
+        self._name = name
+        self._function = function
+        self._is_method = is_method
+        self.__doc__ = function.__doc__
+
+    def __get__(self, module: nn.Module | None, owner: type | None = None) -> Any:
+        if module is None:
+            return self._function if self._is_method else self
+        for table in ("_parameters", "_buffers", "_modules"):
+            held = module.__dict__.get(table)
+            if held and self._name in held:
+                return held[self._name]
+        if sys._getframe(1).f_code in _REGISTERING:
+            raise AttributeError(self._name)
+        if self._is_method:
+            return types.MethodType(self._function, module)
+        return self._function(module)
+
+
+def tensors_of(module: nn.Module) -> list[torch.Tensor]:
+    """Every parameter and buffer of a module, each once even if it is shared.
+
+    >>> len(tensors_of(nn.BatchNorm1d(3)))
+    5
+    """
+    found: dict[int, torch.Tensor] = {id(tensor): tensor for tensor in module.parameters()}
+    found.update((id(tensor), tensor) for tensor in module.buffers())
+    return list(found.values())
+
+
+def exchange(module: nn.Module, change: Change, undo: Undo | None = None) -> nn.Module:
+    """Replace what is inside every parameter and buffer by ``change(tensor)``; returns the module.
+
+    When one fails, ``undo(tensor, changed)`` is called for those that were changed already.  Raises
+    :class:`~syft.exceptions.NotSendable` if an autograd graph still holds one of them.
+    """
+    old = tensors_of(module)
+    with contextlib.ExitStack() as undoing:
+        new = []
+        for tensor in old:
+            changed = change(tensor)
+            if undo is not None:
+                undoing.callback(undo, tensor, changed)
+            new.append(_as_kind(tensor, changed))
+        _swap_module(module, old, new)
+        undoing.pop_all()
+    return module
+
+
+def _swap_module(module: nn.Module, old: list[torch.Tensor], new: list[torch.Tensor]) -> None:
+    recurrent = [part for part in module.modules() if isinstance(part, nn.RNNBase)]
+    for part in recurrent:  # weak references to the weights would forbid the exchange
+        part._flat_weight_refs = [None for _ in part._flat_weights]
+    try:
+        _swap_all(old, new)
+    finally:
+        for part in recurrent:
+            part._flat_weight_refs = [
+                None if weight is None else weakref.ref(weight) for weight in part._flat_weights
+            ]
+
+
+def _swap_all(old: list[torch.Tensor], new: list[torch.Tensor]) -> None:
+    done = 0
+    try:
+        for mine, theirs in zip(old, new, strict=True):
+            torch.utils.swap_tensors(mine, theirs)  # type: ignore[no-untyped-call]
+            done += 1
+    except RuntimeError as error:
+        for mine, theirs in zip(old[:done], new[:done], strict=True):
+            torch.utils.swap_tensors(mine, theirs)  # type: ignore[no-untyped-call]
+        raise NotSendable(
+            "a module whose parameters are still held by a graph or a weak reference",
+            f"delete the outputs and losses computed with it first ({error})",
+        ) from error
+
+
+def _as_kind(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+    """Make ``new`` count as a parameter (or buffer) if ``old`` does."""
+    for mark in ("_is_param", "_is_buffer", "persistent"):
+        value = getattr(old, mark, None)
+        if value is not None and type(new) is not nn.Parameter:
+            new.__dict__[mark] = value
+    if type(old) is nn.Parameter and type(new) is not nn.Parameter:
+        new._is_param = True
+    return new
+
+
+def send(
+    module: nn.Module, *locations: Any, owner: VirtualWorker, user: str | None = None
+) -> nn.Module:
+    """Send every parameter and buffer to a worker; returns the module, changed in place.
+
+    Raises :class:`~syft.exceptions.NotSendable` unless one worker is named: a module is at one
+    place.
+    """
+    if len(locations) != 1:
+        raise NotSendable(
+            f"a module to {len(locations)} workers", "send a copy to each: model.copy().send(bob)"
+        )
+    return exchange(
+        module,
+        lambda tensor: tensor_methods.send(tensor, *locations, owner=owner, user=user),
+        tensor_methods.unsend,
+    )
+
+
+def get(module: nn.Module, user: str | None = None) -> nn.Module:
+    """Bring every parameter and buffer home; returns the module, changed in place."""
+    pointers = [tensor_methods.pointer_of(tensor) for tensor in tensors_of(module)]
+    exchange(module, lambda tensor: tensor_methods.fetch(tensor, user, keep=True))
+    for pointer in pointers:
+        if pointer is not None:
+            pointer.discard()
+    return module
+
+
+def move(module: nn.Module, location: Any, user: str | None = None) -> nn.Module:
+    """Move every parameter and buffer to another worker; returns the module, changed in place."""
+    if tensor_methods.leads_home(tensors_of(module), location):
+        return get(module, user)
+    return exchange(
+        module,
+        lambda tensor: tensor_methods.move(tensor, location, user=user),
+        lambda tensor, moved: tensor_methods.unmove(tensor, moved, user),
+    )
+
+
+def copy(module: nn.Module) -> nn.Module:
+    """A deep copy; remote parameters are copied where they are."""
+    return copying.deepcopy(module)
+
+
+def location(module: nn.Module) -> Any:
+    """The worker that holds the module's first parameter or buffer; None when it is here."""
+    for tensor in tensors_of(module):
+        return tensor_methods.location(tensor)
+    return None
+
+
+def fix_precision(module: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
+    """Encode every floating-point parameter and buffer in fixed precision, in place."""
+    return exchange(
+        module,
+        lambda tensor: (
+            conversions.fix_precision(_leaf(tensor), *args, **kwargs)
+            if tensor.is_floating_point()
+            else tensor.detach().clone()
+        ),
+    )
+
+
+def float_precision(module: nn.Module) -> nn.Module:
+    """Decode every fixed-precision parameter and buffer, in place."""
+    return exchange(
+        module,
+        lambda tensor: (
+            conversions.float_precision(_leaf(tensor))
+            if tensor.is_floating_point()
+            else tensor.detach().clone()
+        ),
+    )
+
+
+def _leaf(tensor: torch.Tensor) -> torch.Tensor:
+    """The same values as a new leaf: an encoded parameter must not keep its original as graph."""
+    return tensor.detach().requires_grad_(tensor.requires_grad)

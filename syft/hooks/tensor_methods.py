@@ -1,0 +1,322 @@
+"""What ``torch.Tensor`` learns: send, get, move, copy, tag, describe, and where a tensor lives."""
+
+from __future__ import annotations
+
+import copy as copying
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from syft.chain.link import Link
+from syft.chain.wrapper import Wrapper
+from syft.exceptions import NotALeaf, NothingToGet, NotSendable, PermissionDenied
+from syft.ids import new_id
+from syft.tensors import multi_pointer
+from syft.tensors.local import LocalLink
+from syft.tensors.multi_pointer import MultiPointerTensor
+from syft.tensors.pointer import PointerTensor, make_pointer
+from syft.workers.connection import Connection
+from syft.workers.messages import Fetch, Move, Relay
+from syft.workers.objects import copy_of
+from syft.workers.permissions import Guard, guard_of, set_guard
+from syft.workers.virtual import VirtualWorker
+
+Location = VirtualWorker | str
+
+
+def send(
+    tensor: torch.Tensor,
+    *locations: Location,
+    owner: VirtualWorker,
+    garbage_collect_data: bool = True,
+    id: int | None = None,
+    user: str | None = None,
+) -> Wrapper:
+    """Put a copy of the tensor at a worker and return a pointer to it.
+
+    With several ``locations``, a copy goes to each and the result is a multi-pointer.  A pointer
+    that is sent becomes a pointer to a pointer.  ``id`` is the id the object gets there (a fresh
+    one, or one that was promised).  ``user`` says who sends, which matters for private tensors.
+
+    Raises :class:`~syft.exceptions.NotALeaf` for the result of a recorded computation,
+    :class:`~syft.exceptions.UnknownWorker`, :class:`~syft.exceptions.PermissionDenied`.
+    """
+    places = [owner.get_worker(place) for place in locations]  # before anything is sent
+    if not places:
+        raise NotSendable("a tensor to nobody", "name at least one worker: x.send(bob)")
+    pointers = [_send_to(tensor, place, owner, garbage_collect_data, id, user) for place in places]
+    return pointers[0] if len(pointers) == 1 else multi_pointer.combine(pointers)
+
+
+def _send_to(
+    tensor: torch.Tensor,
+    location: VirtualWorker,
+    owner: VirtualWorker,
+    garbage_collect_data: bool,
+    id: int | None,
+    user: str | None,
+) -> Wrapper:
+    link = pointer_of(tensor)
+    if link is None and tensor.requires_grad and not tensor.is_leaf:
+        raise NotALeaf(type(tensor.grad_fn).__name__)
+    guard = guard_of(tensor)
+    if guard is not None and not guard.admits(user or owner.user):
+        raise PermissionDenied("send", owner.id, user or owner.user)
+    connection = (link.owner if link is not None else owner).connection_to(location)
+    id = new_id() if id is None else id
+    collects = link is not None and link.garbage_collect_data
+    try:
+        connection.put(tensor, id, guard=guard)
+    except Exception:
+        if link is not None:
+            link.garbage_collect_data = collects  # the pointer did not leave: it still collects
+        raise
+    names = tensor.__dict__
+    card = None
+    if "_tags" in names or "_description" in names:
+        card = (sorted(names.get("_tags", ())), names.get("_description"), tensor.shape)
+    return make_pointer(connection, id, garbage_collect_data, card=card)
+
+
+def pointer_of(tensor: torch.Tensor) -> PointerTensor | None:
+    """The pointer at the head of the tensor's chain, or behind local links at its head."""
+    link = _last_link(tensor)
+    return link if isinstance(link, PointerTensor) else None
+
+
+def _last_link(tensor: torch.Tensor) -> Link | None:
+    """The first link of the chain that is not local; None if there is none."""
+    while type(tensor) is Wrapper:
+        link = tensor.child
+        if not isinstance(link, LocalLink) or link.tensor is None:
+            return link
+        tensor = link.tensor
+    return None
+
+
+def get(tensor: torch.Tensor, user: str | None = None, sum_results: bool = False) -> Any:
+    """Bring the tensor here, and remove it there.
+
+    A pointer to a pointer gives the inner pointer.  Of a multi-pointer, every part comes, as a
+    list or (``sum_results``) added up.  Gradients of leaves and tags come along.  ``user`` says
+    who reads.
+
+    Raises :class:`~syft.exceptions.NothingToGet` for a tensor that is here,
+    :class:`~syft.exceptions.ObjectNotFound` if it is gone,
+    :class:`~syft.exceptions.PermissionDenied`.
+    """
+    link = tensor.child if type(tensor) is Wrapper else None
+    if isinstance(link, MultiPointerTensor):
+        return multi_pointer.get(link, lambda part: get(part, user), sum_results)
+    if isinstance(link, LocalLink) and link.tensor is not None:
+        value = get(link.tensor, user, sum_results)
+        return [_like(link, v) for v in value] if type(value) is list else _like(link, value)
+    return fetch(tensor, user)
+
+
+def fetch(tensor: torch.Tensor, user: str | None = None, keep: bool = False) -> torch.Tensor:
+    """What the pointer at the head of a chain, or behind local links, points to; ``keep`` leaves
+    it there as well."""
+    link = tensor.child if type(tensor) is Wrapper else None
+    if isinstance(link, LocalLink) and link.tensor is not None:
+        return _like(link, fetch(link.tensor, user, keep))
+    if not isinstance(link, PointerTensor):
+        raise NothingToGet("get")
+    keep = keep or link.depth > 0  # what is inside a remote chain cannot be taken out of it
+    value: torch.Tensor = link.connection.ask(
+        Fetch, link.id_at_location, depth=link.depth, keep=keep, user=user
+    )
+    link.garbage_collect_data = link.garbage_collect_data and keep
+    return value
+
+
+def _like(link: LocalLink, tensor: torch.Tensor) -> Wrapper:
+    """The same kind of link before another tensor."""
+    return link.like().on(tensor)
+
+
+def move(
+    tensor: torch.Tensor,
+    location: Location,
+    requires_grad: bool = False,
+    user: str | None = None,
+) -> Any:
+    """Move a remote tensor to another worker, directly, and return a pointer to it there.
+
+    It keeps its id.  With ``requires_grad`` it arrives as a leaf that requires grad; if it has a
+    graph where it was, the graph stays there and gradients find their way back through it.
+    """
+    head = tensor.child if type(tensor) is Wrapper else None
+    if isinstance(head, LocalLink) and head.tensor is not None:
+        return _like(head, move(head.tensor, location, requires_grad, user))
+    link = pointer_of(tensor)
+    if link is None:
+        raise NothingToGet("move")
+    destination = link.owner.get_worker(location)
+    if destination is link.location:
+        return tensor.requires_grad_() if requires_grad else tensor
+    if destination is link.owner and not requires_grad:
+        return get(tensor, user)
+    link.connection.ask(
+        Move, link.id_at_location, destination.id, requires_grad=requires_grad, user=user
+    )
+    if destination is link.owner:
+        link.garbage_collect_data = False
+        return destination.core.store.take(link.id_at_location, "it was moved home")
+    collects, link.garbage_collect_data = link.garbage_collect_data, False
+    card = link._card
+    connection = link.owner.connection_to(destination)
+    connection.crossed |= requires_grad
+    moved = make_pointer(connection, link.id_at_location, collects)
+    moved.child._card = card  # type: ignore[attr-defined]
+    return moved
+
+
+def unsend(tensor: torch.Tensor, sent: torch.Tensor) -> None:
+    """Undo a send: a pointer that went to another worker gives back its duty to collect."""
+    link = pointer_of(tensor)
+    if link is not None:
+        _take_duty(link, pointer_of(get(sent)))
+
+
+def unmove(tensor: torch.Tensor, moved: torch.Tensor, user: str | None) -> None:
+    """Undo a move: the data goes back to where ``tensor`` points."""
+    link = pointer_of(tensor)
+    if link is not None and moved is not tensor:
+        _take_duty(link, pointer_of(move(moved, link.location, user=user)))
+
+
+def _take_duty(link: PointerTensor, other: PointerTensor | None) -> None:
+    if other is not None:
+        link.garbage_collect_data, other.garbage_collect_data = other.garbage_collect_data, False
+
+
+def leads_home(tensors: list[torch.Tensor], location: Location) -> bool:
+    """Whether a move to ``location`` would bring these pointers home to their owner."""
+    for tensor in tensors:
+        link = pointer_of(tensor)
+        return link is not None and link.owner.get_worker(location) is link.owner
+    return False
+
+
+def copy(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy with its own memory, where the tensor is; of a pointer, a pointer to the copy."""
+    if type(tensor) is Wrapper:
+        return copying.deepcopy(tensor)
+    return copy_of(tensor)
+
+
+def remote_get(tensor: torch.Tensor, user: str | None = None) -> torch.Tensor:
+    """Of a pointer to a pointer: have the worker in between fetch the tensor. Returns the same
+    pointer."""
+    return _relay(tensor, None, user)
+
+
+def remote_send(tensor: torch.Tensor, location: Location) -> torch.Tensor:
+    """Have the worker that holds the tensor send it on, and keep a pointer. Returns the same
+    pointer."""
+    link = pointer_of(tensor)
+    name = location if isinstance(location, str) else location.id
+    if link is not None:
+        link.owner.get_worker(name)
+    return _relay(tensor, name, None)
+
+
+def _relay(tensor: torch.Tensor, to: str | None, user: str | None) -> torch.Tensor:
+    link = pointer_of(tensor)
+    if link is None:
+        raise NothingToGet("remote_get" if to is None else "remote_send")
+    link.connection.ask(Relay, link.id_at_location, to, user=user)
+    return tensor
+
+
+# ----------------------------------------------------------------------------------- annotations
+
+
+def tag(tensor: torch.Tensor, *tags: str) -> torch.Tensor:
+    """Add tags, by which the tensor can be found with ``search``; returns the tensor.
+
+    When the local worker is not a mere client (``sy.local_worker.is_client_worker = False``), a
+    tensor that is tagged here is put into its store, for others to find.
+    """
+    link = pointer_of(tensor)
+    if link is not None:
+        link.annotate(tuple(tags), None)
+    else:
+        tensor.__dict__["_tags"] = tensor.__dict__.get("_tags", set()) | set(tags)
+    return tensor
+
+
+def offer(tensor: torch.Tensor, owner: VirtualWorker) -> None:
+    """Put a tensor that is here into its owner's store, under its own id, if it is not there."""
+    if pointer_of(tensor) is None and identity(tensor) not in owner.core.store.objects:
+        owner.core.hold(identity(tensor), tensor)
+
+
+def describe(tensor: torch.Tensor, description: str) -> torch.Tensor:
+    """Say in words what the tensor is; returns the tensor."""
+    link = pointer_of(tensor)
+    if link is not None:
+        link.annotate((), description)
+    else:
+        tensor.__dict__["_description"] = description
+    return tensor
+
+
+def tags(tensor: torch.Tensor) -> set[str]:
+    """The tensor's tags."""
+    link = pointer_of(tensor)
+    return link.tags if link is not None else set(tensor.__dict__.get("_tags", ()))
+
+
+def description(tensor: torch.Tensor) -> str | None:
+    """The tensor's description."""
+    link = pointer_of(tensor)
+    return link.description if link is not None else tensor.__dict__.get("_description")
+
+
+def private_tensor(tensor: torch.Tensor, allowed_users: Iterable[str]) -> torch.Tensor:
+    """The same data as a tensor that, once sent, only ``allowed_users`` may read.
+
+    So is whatever is computed from it at the worker.  Returns a new tensor that shares the data.
+    """
+    private = tensor.detach().requires_grad_(tensor.requires_grad)
+    for name in ("_tags", "_description"):
+        if name in tensor.__dict__:
+            private.__dict__[name] = tensor.__dict__[name]
+    set_guard(private, guard_of(tensor))
+    set_guard(private, Guard(frozenset(allowed_users)))
+    return private
+
+
+# ----------------------------------------------------------------------------------- attributes
+
+
+def location(tensor: torch.Tensor) -> Any:
+    """The worker that holds the data (of a multi-pointer: a list); None when the data is here."""
+    link = _last_link(tensor)
+    if isinstance(link, MultiPointerTensor):
+        return link.locations
+    return link.location if isinstance(link, PointerTensor) else None
+
+
+def identity(tensor: torch.Tensor) -> int:
+    """The tensor's id at its owner (of a pointer: the pointer's own)."""
+    link = pointer_of(tensor)
+    if link is not None:
+        return link.id
+    number: int = tensor.__dict__.setdefault("_id", new_id())
+    return number
+
+
+def id_at_location(tensor: torch.Tensor) -> int | None:
+    """The id of the remote tensor; None when the data is here."""
+    link = pointer_of(tensor)
+    return None if link is None else link.id_at_location
+
+
+def connection_of(tensor: torch.Tensor) -> Connection | None:
+    """The line to the worker that holds the data; None when it is here."""
+    link = pointer_of(tensor)
+    return None if link is None else link.connection

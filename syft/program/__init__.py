@@ -1,0 +1,1 @@
+"""Computation as data: numbered ops, so that what runs elsewhere can be checked before it runs."""

@@ -1,0 +1,1 @@
+"""The links: one kind of tensor each."""

@@ -1,0 +1,68 @@
+"""Starting collective operations from pointers, one at each worker that takes part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+
+from syft.chain.wrapper import Wrapper, place_of
+from syft.codes import CollectiveCode
+from syft.exceptions import LocationMismatch
+from syft.ids import new_id
+from syft.tensors.pointer import PointerTensor, make_pointer
+from syft.workers.connection import Connection
+from syft.workers.messages import Start
+
+
+def run_collective(
+    code: CollectiveCode, inputs: Sequence[Sequence[torch.Tensor]], results: int = 1
+) -> list[list[Wrapper]]:
+    """Start collective operation ``code``: one command to each worker, and no waiting.
+
+    ``inputs[i]`` are pointers to party i's inputs, all at one worker.  Returns ``results``
+    pointers for each party, promised until the parties have finished. Raises
+    :class:`~syft.exceptions.LocationMismatch` unless each party is one worker of its own.
+    """
+    parties = [_connection_of(row) for row in inputs]
+    names = tuple(connection.location.id for connection in parties)
+    if len(set(names)) != len(names):
+        raise LocationMismatch(f"collective {code.name}: one worker for each party", names)
+    for connection in parties:
+        connection.check_open()
+    execution = new_id()
+    pointers = []
+    for rank, (connection, row) in enumerate(zip(parties, inputs, strict=True)):
+        links = [cast(PointerTensor, cast(Wrapper, tensor).child) for tensor in row]
+        outs = tuple(new_id() for _ in range(results))
+        seq = connection.next_seq()
+        references = tuple(link.reference(connection) for link in links)
+        message = Start(seq, int(code), execution, names, rank, references, outs)
+        pending = connection.start(message)
+        made = [make_pointer(connection, out) for out in outs]
+        for pointer in made:
+            cast(PointerTensor, pointer.child).pending = pending
+        pointers.append(made)
+    return pointers
+
+
+def _connection_of(row: Sequence[torch.Tensor]) -> Connection:
+    connections = []
+    for tensor in row:
+        if type(tensor) is not Wrapper or not isinstance(tensor.child, PointerTensor):
+            raise LocationMismatch("a collective operation", ("another worker", place_of(tensor)))
+        connections.append(tensor.child.connection)
+    for connection in connections[1:]:
+        if connection is not connections[0]:
+            places = (connections[0].location.id, connection.location.id)
+            raise LocationMismatch("the inputs of one party", places)
+    return connections[0]
+
+
+def sum_private(*pointers: torch.Tensor) -> list[Wrapper]:
+    """The sum of private tensors at different workers, as a pointer at each; nobody sees an input.
+
+    See :func:`syft.workers.collective.sum_private` for the protocol and its costs.
+    """
+    return [row[0] for row in run_collective(CollectiveCode.SUM, [[p] for p in pointers])]

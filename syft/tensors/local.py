@@ -1,0 +1,112 @@
+"""What function-level links have in common when the tensor they stand before is in this process.
+
+Such a link does something beside the work (it logs, counts, checks) and lets torch do the work on
+the tensor behind it, which may be plain or the head of another chain.  The default rule: take the
+links off the arguments, call, and put new links on every tensor that comes back.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, ClassVar
+
+import torch
+
+from syft.chain.link import Level, Link
+from syft.chain.torch_private import NO_FUNCTION, inside_custom_function
+from syft.chain.walk import Arguments, Keywords, leaves, replace
+from syft.chain.wrapper import Wrapper, links_in, wrap
+from syft.chain.written import written
+from syft.exceptions import LocationMismatch, UnsupportedOperation
+from syft.program.op_table import FLAGS, NUMBERS
+
+
+class LocalLink(Link):
+    """A function-level link before a tensor in this process. Abstract.
+
+    A subclass overrides :meth:`on_call`, or enters rules for single operations with
+    ``@MyTensor.rule(torch.add)``: functions of ``(operation, args, kwargs)`` with the links taken
+    off, that return the result without links.
+    """
+
+    __slots__ = ("tensor",)
+
+    level: ClassVar[Level] = Level.FUNCTION
+
+    def __init__(self) -> None:
+        self.tensor: torch.Tensor | None = None
+
+    def on(self, tensor: torch.Tensor) -> Wrapper:
+        """Put this link before ``tensor`` and return the wrapper at the head of the chain."""
+        self.tensor = tensor
+        return wrap(self)
+
+    def like(self) -> LocalLink:
+        """A new link of the same kind, for a tensor computed from this one's."""
+        return type(self)()
+
+    @property
+    def child(self) -> Any:
+        """The next link of the chain, or the plain tensor at its end."""
+        return self.tensor.child if type(self.tensor) is Wrapper else self.tensor
+
+    def tensor_behind(self) -> torch.Tensor | None:
+        """The tensor the link stands before."""
+        return self.tensor
+
+    def show(self) -> str:
+        """``LoggingTensor>tensor([1., 2.])``."""
+        child = self.child
+        return f"{type(self).__name__}>{child.show() if isinstance(child, Link) else repr(child)}"
+
+    def place(self) -> str:
+        """Where the tensor behind the link is."""
+        return self.tensor.child.place() if type(self.tensor) is Wrapper else type(self).__name__
+
+    def duplicate(self, memo: dict[int, Any]) -> torch.Tensor:
+        """A link of the same kind before a deep copy of the tensor."""
+        return self.like().on(copy.deepcopy(self._attached(), memo))
+
+    def _attached(self) -> torch.Tensor:
+        if self.tensor is None:
+            raise LocationMismatch(type(self).__name__, ("nowhere (no tensor attached)",))
+        return self.tensor
+
+    @classmethod
+    def on_call(cls, operation: Any, args: Arguments, kwargs: Keywords) -> Any:
+        """Run an operation that has no rule of its own, on arguments without links."""
+        return operation(*args, **kwargs)
+
+    @classmethod
+    def call(cls, operation: Any, args: Arguments, kwargs: Keywords) -> Any:
+        """Take the links off, run the rule (or :meth:`on_call`), put links on what comes back."""
+        if inside_custom_function():
+            raise UnsupportedOperation("torch.autograd.Function", cls.__name__, NO_FUNCTION)
+        first = next(link for link in links_in(args, kwargs) if link.at_function_level)
+        if not isinstance(first, LocalLink):
+            return type(first).call(operation, args, kwargs)
+        kind = type(first)
+
+        def bare(value: Any) -> Any:
+            if type(value) is Wrapper and value.child.at_function_level:
+                if type(value.child) is not kind:
+                    raise LocationMismatch(str(operation), (first.place(), value.child.place()))
+                return value.child._attached()
+            return value
+
+        def dressed(value: Any) -> Any:
+            return first.like().on(value) if isinstance(value, torch.Tensor) else value
+
+        inner_args, inner_kwargs = replace(args, bare), replace(kwargs, bare)
+        rule = kind.rules.get(operation)
+        if rule is not None:
+            result = rule(operation, inner_args, inner_kwargs)
+        else:
+            result = kind.on_call(operation, inner_args, inner_kwargs)
+        target = written(FLAGS[NUMBERS.get(operation, 0)], args, kwargs)
+        return replace(result, dressed) if target is None or result is None else target
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """Every tensor inside ``value``, from left to right."""
+    return [leaf for leaf in leaves(value) if isinstance(leaf, torch.Tensor)]

@@ -1,0 +1,144 @@
+"""MultiPointerTensor: one tensor name for pointers to several workers.
+
+``x.send(bob, alice)`` puts a copy at each; an operation runs at all of them, on the operands each
+has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
+import torch
+
+from syft.chain.link import Level, Link
+from syft.chain.walk import Arguments, Keywords, leaves, rebuild_tuple, replace
+from syft.chain.wrapper import Wrapper, wrap
+from syft.chain.written import written
+from syft.codes import TypeCode
+from syft.exceptions import LocationMismatch, MalformedMessage
+from syft.program.op_table import FLAGS, NUMBERS
+from syft.serde.packer import Packer, Unpacker
+from syft.serde.registry import Operand, pack, register, unpack_items
+from syft.tensors.pointer import PointerTensor
+
+
+class MultiPointerTensor(Link):
+    """Pointers to tensors at several workers, one each, by worker id."""
+
+    __slots__ = ("pointers",)
+
+    level = Level.FUNCTION
+
+    def __init__(self, pointers: dict[str, Wrapper]) -> None:
+        self.pointers = pointers
+
+    @property
+    def child(self) -> dict[str, Any]:
+        """The pointers, by the id of the worker each points to."""
+        return {name: pointer.child for name, pointer in self.pointers.items()}
+
+    @property
+    def locations(self) -> list[Any]:
+        """The workers that hold the data."""
+        return [link.location for link in self.child.values()]
+
+    def show(self) -> str:
+        """``[MultiPointerTensor]`` and a line for each pointer."""
+        lines = "".join(f"\n\t-> {link.show()}" for link in self.child.values())
+        return f"[MultiPointerTensor]{lines}"
+
+    def place(self) -> str:
+        """The names of the workers that hold the data."""
+        return "+".join(self.pointers)
+
+    def duplicate(self, memo: dict[int, Any]) -> torch.Tensor:
+        """Copies at each worker, and pointers to them."""
+        return combine(pointer.child.duplicate(memo) for pointer in self.pointers.values())
+
+    @classmethod
+    def call(cls, operation: Any, args: Arguments, kwargs: Keywords) -> Any:
+        """Run the operation at every worker, and combine what the workers return."""
+        names = _names(operation, args, kwargs)
+        results = []
+        for name in names:
+
+            def at(value: Any, name: str = name) -> Any:
+                if type(value) is Wrapper and isinstance(value.child, MultiPointerTensor):
+                    return value.child.pointers[name]
+                return value
+
+            results.append(operation(*replace(args, at), **replace(kwargs, at)))
+        target = written(FLAGS[NUMBERS.get(operation, 0)], args, kwargs)
+        return _combined(results) if target is None or results[0] is None else target
+
+
+def _names(operation: Any, args: Arguments, kwargs: Keywords) -> list[str]:
+    """The workers of all multi-pointers in the arguments: they must be the same."""
+    found: list[str] | None = None
+    for leaf in leaves((args, kwargs)):
+        if type(leaf) is Wrapper and isinstance(leaf.child, MultiPointerTensor):
+            names = sorted(leaf.child.pointers)
+            if found is not None and names != sorted(found):
+                raise LocationMismatch(str(operation), ("+".join(found), leaf.child.place()))
+            found = found or list(leaf.child.pointers)
+        elif type(leaf) is Wrapper:
+            place = found or ["several workers"]
+            raise LocationMismatch(str(operation), ("+".join(place), leaf.child.place()))
+    return found or []
+
+
+def _combined(results: list[Any]) -> Any:
+    """One result from the workers' results: multi-pointers for tensors, a value if all agree, else
+    a list."""
+    first = results[0]
+    if isinstance(first, torch.Tensor):
+        return combine(results)
+    if isinstance(first, (tuple, list)) and any(isinstance(x, torch.Tensor) for x in leaves(first)):
+        columns = [_combined(list(column)) for column in zip(*results, strict=True)]
+        return rebuild_tuple(first, columns) if isinstance(first, tuple) else columns
+    return first if all(result == first for result in results) else results
+
+
+def combine(pointers: Any) -> Wrapper:
+    """Combine pointers to tensors at different workers into one multi-pointer.
+
+    Raises :class:`~syft.exceptions.LocationMismatch` for tensors that are not pointers, or for two
+    at the same worker.
+    """
+    by_name: dict[str, Wrapper] = {}
+    for pointer in pointers:
+        if type(pointer) is not Wrapper or not isinstance(pointer.child, PointerTensor):
+            raise LocationMismatch("combine", ("several workers", "here"))
+        name = pointer.child.location.id
+        if name in by_name:
+            raise LocationMismatch("combine: one pointer for each worker", (name, name))
+        by_name[name] = pointer
+    return wrap(MultiPointerTensor(by_name))
+
+
+def combine_pointers(*pointers: torch.Tensor) -> Wrapper:
+    """Combine pointers to tensors at different workers into one multi-pointer."""
+    return combine(pointers)
+
+
+def get(link: MultiPointerTensor, fetch: Any, sum_results: bool) -> Any:
+    """Fetch every part with ``fetch``: a list in the order of the workers, or their sum."""
+    parts = [fetch(pointer) for pointer in link.pointers.values()]
+    return reduce(torch.add, parts) if sum_results else parts
+
+
+def _pack(link: MultiPointerTensor, packer: Packer) -> Operand:
+    pointers = [pack(pointer, packer) for pointer in link.pointers.values()]
+    return (int(TypeCode.MULTI_POINTER), *pointers)
+
+
+def _unpack(operand: Sequence[Any], unpacker: Unpacker) -> Wrapper:
+    pointers = unpack_items(operand[1:], unpacker)
+    if not pointers or not all(type(pointer) is Wrapper for pointer in pointers):
+        raise MalformedMessage("$", "pointers to several workers", "something else")
+    return combine(pointers)
+
+
+register(TypeCode.MULTI_POINTER, MultiPointerTensor, _pack, _unpack)

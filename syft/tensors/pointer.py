@@ -1,0 +1,404 @@
+"""PointerTensor: a tensor that lives at another worker.
+
+Every torch call on it becomes one command to that worker, whose own torch does the work and
+records the graph; what comes back is a pointer to the result, whose id the caller chose.  The
+remote object dies with its last pointer.  What the pointer does not have (values, shapes) it asks
+for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Callable
+from typing import Any
+
+import torch
+
+from syft.chain.link import Level, Link
+from syft.chain.walk import Arguments, Keywords, leaves, replace
+from syft.chain.wrapper import Wrapper, wrap
+from syft.chain.written import written
+from syft.codes import TypeCode
+from syft.exceptions import (
+    LocationMismatch,
+    MalformedMessage,
+    NothingToGet,
+    PermissionDenied,
+    UnsupportedOperation,
+)
+from syft.ids import new_id
+from syft.program.op_table import FLAGS, NUMBERS, OpFlag, number_of
+from syft.serde.expect import expect_fields, expect_int, expect_type
+from syft.serde.frame import Frame
+from syft.serde.packer import Packer, Unpacker
+from syft.serde.registry import Operand, register
+from syft.workers.connection import STORED, Connection, Pending
+from syft.workers.core import Peer, WorkerCore
+from syft.workers.handles import Handle
+from syft.workers.messages import Annotate, Describe, Done, Duplicate, Fetch, Relay
+from syft.workers.operands import Operands
+from syft.workers.permissions import Guard, protect, travelling_guard_of
+from syft.workers.references import REF
+from syft.workers.virtual import VirtualWorker
+
+_BARE = frozenset((float, bool, str, type(None)))
+_NOTHING = int(OpFlag.NOTHING)
+_RETURNS_NO_NEW = int(OpFlag.INPLACE | OpFlag.NOTHING)
+_ONE = int(OpFlag.ONE)
+_GRADIENT = int(OpFlag.GRADIENT)
+_MIN_INT, _MAX_INT = -(2**63), 2**63 - 1
+
+
+class PointerTensor(Link):
+    """The link that stands for object ``id_at_location`` at another worker.
+
+    ``depth`` counts ``.child`` steps down the remote tensor's own chain.  With
+    ``garbage_collect_data`` the remote object is dropped when the pointer is.
+    """
+
+    __slots__ = ("connection", "id_at_location", "depth", "garbage_collect_data", "__dict__")
+
+    level = Level.FUNCTION
+
+    # Rarely set, so kept out of the slots: a pointer is made for every result.
+    _id: int | None = None
+    _parent: PointerTensor | None = None
+    _card: Card | None = None
+    pending: Pending | None = None
+
+    def __init__(
+        self,
+        connection: Connection,
+        id_at_location: int,
+        garbage_collect_data: bool = True,
+        depth: int = 0,
+    ) -> None:
+        self.connection = connection
+        self.id_at_location = id_at_location
+        self.garbage_collect_data = garbage_collect_data
+        self.depth = depth
+
+    def __del__(self) -> None:
+        if self.garbage_collect_data:
+            self.connection.garbage.append(self.id_at_location)
+
+    # --------------------------------------------------------------------------- what it points to
+
+    @property
+    def owner(self) -> VirtualWorker:
+        """The worker that holds the pointer."""
+        return self.connection.owner
+
+    @property
+    def location(self) -> VirtualWorker:
+        """The worker that holds the data."""
+        return self.connection.location
+
+    @property
+    def id(self) -> int:
+        """The pointer's own id at its owner."""
+        if self._id is None:
+            self._id = new_id()
+        return self._id
+
+    @property
+    def handle(self) -> Handle:
+        """The command that makes the remote object: to wait for, or to ask whether it is done."""
+        return Handle(self.connection, self.pending, self)
+
+    @property
+    def child(self) -> PointerTensor:
+        """The remote tensor's ``.child``, one step deeper at each call: get it, call it, pass it
+        on."""
+        deeper = PointerTensor(self.connection, self.id_at_location, False, self.depth + 1)
+        deeper._parent = self
+        return deeper
+
+    def discard(self) -> None:
+        """Drop the remote object, whoever points to it."""
+        self.garbage_collect_data = False
+        self.connection.garbage.append(self.id_at_location)
+
+    @property
+    def tags(self) -> set[str]:
+        """The tags of the remote tensor, asked for at each call."""
+        return set(self._describe().tags)
+
+    @property
+    def description(self) -> str | None:
+        """The description of the remote tensor, asked for at each call."""
+        return self._describe().description
+
+    def _describe(self) -> Card:
+        card = Card(*self.connection.ask(Describe, self.id_at_location))
+        self._card = card if card.tags or card.description else None
+        return card
+
+    def annotate(self, tags: tuple[str, ...], description: str | None) -> None:
+        """Add tags to the remote tensor, and set its description unless it is None."""
+        self.connection.ask(Annotate, self.id_at_location, tags, description)
+        self._describe()
+
+    # -------------------------------------------------------------------------- what every link has
+
+    def show(self) -> str:
+        """``[PointerTensor | me:1 -> bob:2]``, and the tags if there are any."""
+        attribute = ".child" * self.depth
+        arrow = f"{self.owner.id}:{self.id} -> {self.location.id}:{self.id_at_location}"
+        card = self._card.show() if self._card is not None else ""
+        return f"[PointerTensor | {arrow}]{attribute}{card}"
+
+    def place(self) -> str:
+        """The name of the worker that holds the data."""
+        return self.location.id
+
+    def reference(self, connection: Connection) -> tuple[int, ...] | None:
+        """How a command over ``connection`` names the tensor, if it is at the other end."""
+        if connection is not self.connection:
+            return None
+        if self.depth:
+            return (REF, self.id_at_location, self.depth)
+        return (REF, self.id_at_location)
+
+    def duplicate(self, memo: dict[int, Any]) -> torch.Tensor:
+        """A copy of the remote tensor, at the same worker, and a pointer to it."""
+        out = new_id()
+        self.connection.ask(Duplicate, self.id_at_location, out)
+        twin = PointerTensor(self.connection, out)
+        twin._card = self._card
+        return wrap(twin)
+
+    # --------------------------------------------------------------------------------- torch calls
+
+    @classmethod
+    def call(cls, operation: Any, args: Arguments, kwargs: Keywords) -> Any:
+        """Forward one torch call; returns a pointer to what it made, or the value it returned."""
+        number = NUMBERS.get(operation)
+        if number is None:
+            number = number_of(operation)  # raises: refused, or unknown
+        rule = cls.rules.get(operation)
+        if rule is not None:
+            return rule(*args, **kwargs)
+        connection = _connection_of(args, kwargs)
+        operands: Any = _flat(args, connection)
+        keywords = _flat_keywords(kwargs, connection) if kwargs else None
+        buffers: list[torch.Tensor] = []
+        if operands is None or (kwargs and keywords is None):
+            packing = Operands(connection, number)
+            operands, keywords = packing.pack(args, kwargs)
+            buffers = packing.packer.buffers
+        flags = FLAGS[number]
+        if flags & _RETURNS_NO_NEW or kwargs:
+            target = written(flags, args, kwargs)
+            if flags & _NOTHING or target is not None:
+                waits = connection.crossed and bool(flags & _GRADIENT)
+                connection.command(number, operands, keywords, 0, buffers, waits)
+                return None if flags & _NOTHING else target
+        out = new_id()
+        value = connection.command(number, operands, keywords, out, buffers, not flags & _ONE)
+        if value is STORED:
+            return wrap(PointerTensor(connection, out))
+        if type(value) is Pending:
+            link = PointerTensor(connection, out)
+            link.pending = value
+            return wrap(link)
+        return value
+
+    # ------------------------------- a bare link can be called and passed on, as ptr.child.child is
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: Arguments = (), kwargs: Keywords | None = None
+    ) -> Any:
+        def dressed(value: Any) -> Any:
+            return wrap(value) if isinstance(value, PointerTensor) else value
+
+        return func(*replace(args, dressed), **replace(kwargs or {}, dressed))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or not hasattr(torch.Tensor, name):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        return getattr(wrap(self), name)
+
+
+class Card:
+    """What is known about a remote tensor without asking again: tags, description, shape."""
+
+    __slots__ = ("tags", "description", "shape")
+
+    def __init__(self, tags: list[str], description: str | None, shape: torch.Size | None) -> None:
+        self.tags = tags
+        self.description = description
+        self.shape = shape
+
+    def show(self) -> str:
+        """The lines of a repr that stand behind the pointer."""
+        text = f"\n\tTags: {' '.join(self.tags)} " if self.tags else ""
+        if self.shape is not None:
+            text += f"\n\tShape: {self.shape}"
+        if self.description:
+            text += f"\n\tDescription: {self.description.splitlines()[0][:40]}..."
+        return text
+
+
+def _flat(values: Iterable[Any], connection: Connection) -> list[Any] | None:
+    """The operands of the common call: pointers over this connection and plain values.
+
+    None for anything else, which takes the general way (:class:`~syft.workers.operands.Operands`).
+    """
+    packed: list[Any] = []
+    for value in values:
+        kind = type(value)
+        if kind is Wrapper:
+            link = value.child
+            if type(link) is not PointerTensor or link.depth or link.connection is not connection:
+                return None
+            packed.append((REF, link.id_at_location))
+        elif kind in _BARE or (kind is int and _MIN_INT <= value <= _MAX_INT):
+            packed.append(value)
+        else:
+            return None
+    return packed
+
+
+def _flat_keywords(kwargs: Keywords, connection: Connection) -> Keywords | None:
+    packed = _flat(kwargs.values(), connection)
+    return None if packed is None else dict(zip(kwargs, packed, strict=True))
+
+
+def _connection_of(args: Arguments, kwargs: Keywords) -> Connection:
+    """The connection of the first pointer in the arguments."""
+    if args and type(args[0]) is Wrapper and type(args[0].child) is PointerTensor:
+        return args[0].child.connection
+    for leaf in leaves((args, kwargs)):
+        if type(leaf) is Wrapper and type(leaf.child) is PointerTensor:
+            return leaf.child.connection
+    raise UnsupportedOperation("this call", "PointerTensor", "no pointer is among its arguments")
+
+
+def make_pointer(
+    connection: Connection,
+    id: int,
+    garbage_collect_data: bool = True,
+    depth: int = 0,
+    card: tuple[Any, ...] | None = None,
+) -> Wrapper:
+    """A wrapped pointer to object ``id`` at the other end of ``connection``."""
+    link = PointerTensor(connection, id, garbage_collect_data, depth)
+    link._card = None if card is None else Card(*card)
+    return wrap(link)
+
+
+Connection.make_pointer = staticmethod(make_pointer)
+
+
+# ------------------------------------------------------------------------------------------ codec
+
+
+def _pack(link: PointerTensor, packer: Packer) -> Operand:
+    """Inside a command: a reference.  Otherwise the pointer itself travels, and its duty to
+    collect."""
+    if packer.destination is not None:
+        reference = link.reference(packer.destination)
+        if reference is None:
+            raise LocationMismatch("a command", (packer.destination.location.id, link.place()))
+        return reference
+    collects, link.garbage_collect_data = link.garbage_collect_data, False
+    return (int(TypeCode.POINTER), link.id_at_location, link.location.id, collects, link.depth)
+
+
+def _unpack(operand: Any, unpacker: Unpacker) -> Wrapper:
+    expect_fields(operand, 4)
+    id = expect_int(operand[1], ".id")
+    name = expect_type(operand[2], str, "a worker's name", ".location")
+    collects = expect_type(operand[3], bool, "true or false", ".collects")
+    depth = expect_int(operand[4], ".depth", high=64)
+    if unpacker.worker is None:
+        raise MalformedMessage("$", "a value that stands on its own", "a pointer")
+    return make_pointer(unpacker.worker.connect(name), id, collects, depth)
+
+
+register(TypeCode.POINTER, PointerTensor, _pack, _unpack)
+
+
+# ------------------------------------------------------------------------------- operations of its
+# own
+
+
+@PointerTensor.rule(torch.Tensor.__iter__)
+def _iterate(pointer: Wrapper) -> Any:
+    """Iterating gives pointers to the rows."""
+    return iter(pointer.unbind(0))
+
+
+class GraphElsewhere:
+    """What ``.grad_fn`` of a pointer gives when the remote tensor has a graph behind it."""
+
+    __slots__ = ("_place",)
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+
+    def __repr__(self) -> str:
+        return f"<grad_fn at {self._place}>"
+
+
+@PointerTensor.rule(torch.Tensor.grad_fn.__get__)  # type: ignore[union-attr]
+def _grad_fn(pointer: Wrapper) -> GraphElsewhere | None:
+    """A graph stays where it was recorded; whether there is one can be told."""
+    return None if pointer.is_leaf else GraphElsewhere(pointer.child.place())
+
+
+@PointerTensor.rule(torch.nn.functional.triplet_margin_with_distance_loss)
+def _triplet_margin_with_distance_loss(
+    anchor: torch.Tensor,
+    positive: torch.Tensor,
+    negative: torch.Tensor,
+    *,
+    distance_function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> torch.Tensor:
+    """A distance function cannot travel, so it is called here, with pointers."""
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    if not anchor.ndim == positive.ndim == negative.ndim:
+        raise RuntimeError("anchor, positive and negative must have the same number of dimensions")
+    distance = distance_function or torch.nn.functional.pairwise_distance
+    far = distance(anchor, negative)
+    if swap:
+        far = torch.minimum(far, distance(positive, negative))
+    loss = torch.clamp_min(margin + distance(anchor, positive) - far, 0)
+    return loss if reduction == "none" else getattr(torch, reduction)(loss)
+
+
+@WorkerCore.handles(Relay)
+def relay(core: WorkerCore, message: Relay, frame: Frame, peer: Peer) -> Done:
+    """Send an object on and keep a pointer, or fetch what a pointer points to and keep that."""
+    core.forget(message.drop, peer)
+    value = core.store.read(message.id)
+    guard = travelling_guard_of(value)
+    user = message.user or peer.user
+    if guard is not None and not guard.admits(user):
+        raise PermissionDenied("remote_send", core.name, user)
+    if message.to is not None:
+        connection = core.connect(message.to)
+        id = new_id()
+        connection.put(value, id, guard=guard)
+        kept: torch.Tensor = make_pointer(connection, id)
+    elif type(value) is Wrapper and isinstance(value.child, PointerTensor):
+        link = value.child
+        id, depth = link.id_at_location, link.depth
+        kept, users, hidden = link.connection.ask(
+            Fetch, id, depth, keep=depth > 0, user=user, guarded=True
+        )
+        link.garbage_collect_data = False
+        if users is not None:
+            protect(kept, Guard(frozenset(users), hidden))
+            core.guarded = True
+    else:
+        raise NothingToGet("remote_get")
+    core.store.objects[message.id] = kept
+    return Done(message.seq)

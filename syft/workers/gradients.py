@@ -1,0 +1,75 @@
+"""Gradients that cross workers: the graph stays where it was made, and the gradient travels back.
+
+``ptr.move(bob, requires_grad=True)`` leaves the source tensor and its graph at the old worker,
+under a hidden id, and makes a leaf at the new one.  A hook on the leaf sends each gradient it
+receives to the old worker and runs ``source.backward(gradient)`` there.  The hook dies with the
+leaf, and then so does the source.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from syft.ids import new_id
+from syft.program.op_table import BY_NAME
+from syft.serde.frame import Frame
+from syft.workers.core import Peer, WorkerCore
+from syft.workers.messages import Done, Follow
+from syft.workers.references import REF
+
+if TYPE_CHECKING:
+    from syft.workers.connection import Connection
+
+_BACKWARD = BY_NAME["torch.Tensor.backward"]
+
+
+def follow(core: WorkerCore, connection: Connection, moved: int, source: torch.Tensor) -> None:
+    """Keep ``source`` here, and have gradients of the leaf ``moved`` at the other end come back to
+    it."""
+    hidden = new_id()
+    core.store.put(hidden, source)
+    try:
+        connection.ask(Follow, moved, hidden)
+    except Exception:
+        core.store.drop(hidden, "its moved leaf does not exist")
+        raise
+
+
+class Return:
+    """The hook on a moved leaf: carries its gradients back over ``connection`` to object
+    ``source``."""
+
+    __slots__ = ("core", "connection", "source")
+
+    def __init__(self, core: WorkerCore, connection: Connection, source: int) -> None:
+        self.core = core
+        self.connection = connection
+        self.source = source
+
+    def __call__(self, gradient: torch.Tensor) -> None:
+        id = new_id()
+        self.connection.put(gradient.detach(), id, guard=self.core.acting_guard)
+        # The leaf may be reached by several backward passes; the source's graph is freed with it.
+        self.connection.command(
+            _BACKWARD,
+            ((REF, self.source), (REF, id)),
+            {"retain_graph": True},
+            0,
+            [],
+            answered=True,
+        )
+        self.connection.garbage.append(id)
+
+    def __del__(self) -> None:
+        self.connection.garbage.append(self.source)
+
+
+@WorkerCore.handles(Follow)
+def attach(core: WorkerCore, message: Follow, frame: Frame, peer: Peer) -> Done:
+    """Put the hook on the leaf that was moved here."""
+    core.forget(message.drop, peer)
+    leaf = core.store.read(message.id)
+    leaf.register_hook(Return(core, core.connect(peer.name), message.source))
+    return Done(message.seq)

@@ -1,0 +1,211 @@
+"""Handlers for whole objects: put, fetch, drop, move, duplicate, search and what belongs to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from syft.exceptions import MalformedMessage, ObjectNotReady, PermissionDenied
+from syft.serde.frame import Frame
+from syft.serde.packer import Packer
+from syft.serde.registry import pack, unpack_at
+from syft.workers.commands import unpacker_for
+from syft.workers.core import Answer, Held, Peer, WorkerCore
+from syft.workers.gradients import follow
+from syft.workers.messages import (
+    Annotate,
+    Describe,
+    Done,
+    Drop,
+    Duplicate,
+    Fetch,
+    Inventory,
+    Move,
+    Promise,
+    Put,
+    Reply,
+    Search,
+    Value,
+)
+from syft.workers.permissions import (
+    Guard,
+    full_guard_of,
+    guard_of,
+    protect,
+    set_guard,
+    travelling_guard_of,
+)
+
+
+@WorkerCore.handles(Put)
+def put(core: WorkerCore, message: Put, frame: Frame, peer: Peer) -> Reply:
+    """Store a value that arrived, and run whatever waited for it."""
+    core.forget(message.drop, peer)
+    core.store.check_free(message.id)
+    unpacker = unpacker_for(core, frame, None)
+    value = unpack_at(message.value, unpacker, ".value")
+    unpacker.finish()
+    if not isinstance(value, torch.Tensor):
+        raise MalformedMessage("$.value", "a tensor", type(value).__name__)
+    if message.users is not None:
+        set_guard(value, Guard(frozenset(message.users), message.shape_hidden))
+    core.hold(message.id, value)
+    return Done(message.seq)
+
+
+@WorkerCore.handles(Fetch)
+def fetch(core: WorkerCore, message: Fetch, frame: Frame, peer: Peer) -> Reply | Answer | None:
+    """Hand an object over, if the user may read it."""
+    core.forget(message.drop, peer)
+
+    def act(held: Held) -> Reply | Answer:
+        value = core.resolve(message.id, message.depth, held)
+        guard = travelling_guard_of(core.resolve(message.id, 0, held))
+        user = message.user or peer.user
+        if guard is not None and not guard.admits(user):
+            raise PermissionDenied("get", core.name, user)
+        packer = Packer(worker=core)
+        handed_over: Any = value
+        if message.guarded:
+            handed_over = (value, guard and sorted(guard.users), bool(guard and guard.shape_hidden))
+        operand = pack(handed_over, packer)
+        if not message.keep:
+            core.store.take(message.id, f"{peer.name} fetched it with get()")
+        return Answer(Value(message.seq, operand), packer.buffers)
+
+    return core.when_ready(
+        message.seq, peer, act, (message.id,), writes=not message.keep, now=message.now
+    )
+
+
+@WorkerCore.handles(Drop)
+def drop(core: WorkerCore, message: Drop, frame: Frame, peer: Peer) -> Reply:
+    """Forget objects whose last pointers are gone."""
+    core.forget(message.ids, peer)
+    return Done(message.seq)
+
+
+@WorkerCore.handles(Duplicate)
+def duplicate(
+    core: WorkerCore, message: Duplicate, frame: Frame, peer: Peer
+) -> Reply | Answer | None:
+    """Store a copy under another id: same values, grad, tags and guard, and no graph."""
+    core.forget(message.drop, peer)
+    core.store.check_free(message.out)
+
+    def act(held: Held) -> Reply:
+        value = core.resolve(message.id, 0, held)
+        twin = copy_of(value)
+        protect(twin, full_guard_of(value))
+        core.store.put(message.out, twin)
+        return Done(message.seq)
+
+    return core.when_ready(message.seq, peer, act, (message.id,), (message.out,))
+
+
+def copy_of(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of its own memory with the values, grad, parameter-ness, tags and guard of another.
+
+    >>> twin = copy_of(torch.ones(2, requires_grad=True)); twin.requires_grad, twin.is_leaf
+    (True, True)
+    """
+    twin = tensor.detach().clone()
+    if tensor.requires_grad:
+        twin.requires_grad_()
+    if isinstance(tensor, torch.nn.Parameter):
+        if type(tensor) is torch.nn.Parameter:
+            twin = torch.nn.Parameter(twin.detach(), requires_grad=tensor.requires_grad)
+        else:
+            twin._is_param = True
+    if tensor.is_leaf and tensor.grad is not None:
+        twin.grad = tensor.grad.detach().clone()
+        set_guard(twin.grad, guard_of(tensor.grad))
+    for name in ("_tags", "_description"):
+        if name in tensor.__dict__:
+            twin.__dict__[name] = tensor.__dict__[name]
+    set_guard(twin, guard_of(tensor))
+    return twin
+
+
+@WorkerCore.handles(Search)
+def search(core: WorkerCore, message: Search, frame: Frame, peer: Peer) -> Reply:
+    """The ids of the objects that carry every word, with their tags, descriptions and shapes."""
+    core.forget(message.drop, peer)
+    words = set(message.words)
+    found = [
+        (id, *_card(value))
+        for id, value in core.store.objects.items()
+        if words <= (value.__dict__.get("_tags", set()) | {str(id)})
+    ]
+    return Value(message.seq, pack(found, Packer()))
+
+
+def _card(value: torch.Tensor) -> tuple[list[str], str | None, torch.Size | None]:
+    """What anybody may know about a stored tensor."""
+    attributes = value.__dict__
+    guard = full_guard_of(value)
+    shape = None if guard is not None and guard.shape_hidden else value.shape
+    return sorted(attributes.get("_tags", ())), attributes.get("_description"), shape
+
+
+@WorkerCore.handles(Annotate)
+def annotate(core: WorkerCore, message: Annotate, frame: Frame, peer: Peer) -> Reply:
+    """Add tags to an object and set its description."""
+    core.forget(message.drop, peer)
+    attributes = core.store.read(message.id).__dict__
+    if message.tags:
+        attributes["_tags"] = attributes.get("_tags", set()) | set(message.tags)
+    if message.description is not None:
+        attributes["_description"] = message.description
+    return Done(message.seq)
+
+
+@WorkerCore.handles(Describe)
+def describe(core: WorkerCore, message: Describe, frame: Frame, peer: Peer) -> Reply:
+    """Tell an object's tags, description and shape."""
+    core.forget(message.drop, peer)
+    if message.id in core.store.promised:
+        raise ObjectNotReady(core.name)
+    return Value(message.seq, pack(_card(core.store.read(message.id)), Packer()))
+
+
+@WorkerCore.handles(Inventory)
+def inventory(core: WorkerCore, message: Inventory, frame: Frame, peer: Peer) -> Reply:
+    """Tell the ids of all objects, and remove them if asked to."""
+    core.forget(message.drop, peer)
+    ids = list(core.store.objects)
+    if message.clear:
+        core.clear(f"{peer.name} cleared the worker")
+    return Value(message.seq, pack(ids, Packer()))
+
+
+@WorkerCore.handles(Promise)
+def promise(core: WorkerCore, message: Promise, frame: Frame, peer: Peer) -> Reply:
+    """Announce objects that will come."""
+    core.forget(message.drop, peer)
+    for id in message.ids:
+        core.store.promise(id)
+    return Done(message.seq)
+
+
+@WorkerCore.handles(Move)
+def move(core: WorkerCore, message: Move, frame: Frame, peer: Peer) -> Reply | Answer | None:
+    """Send an object on to another worker, and forget it here once it is there."""
+    core.forget(message.drop, peer)
+
+    def act(held: Held) -> Reply:
+        value = core.resolve(message.id, 0, held)
+        travelling = value.detach().requires_grad_() if message.requires_grad else value
+        guard = travelling_guard_of(value)
+        user = message.user or peer.user
+        if guard is not None and not guard.admits(user):
+            raise PermissionDenied("move", core.name, user)
+        connection = core.connect(message.to)
+        connection.put(travelling, message.id, guard=guard)
+        core.store.take(message.id, f"{peer.name} moved it to {message.to}")
+        if message.requires_grad and value.requires_grad:
+            follow(core, connection, message.id, value)
+        return Done(message.seq)
+
+    return core.when_ready(message.seq, peer, act, (message.id,), writes=True, now=True)

@@ -1,0 +1,62 @@
+"""Recording what workers say to each other, to prove what did and what did not travel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from syft.serde.frame import Frame
+from syft.workers import messages
+
+if TYPE_CHECKING:
+    from syft.workers.virtual import VirtualNetwork
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One message: who sent it to whom, what it says, and the tensor data beside it."""
+
+    sender: str
+    receiver: str
+    message: messages.Message
+    buffers: tuple[torch.Tensor, ...]
+    nbytes: int
+
+
+class Recording:
+    """Every message of a network while the ``with`` block runs. Iterate over it, or index it.
+
+    The tensor data of a message is copied, so that an entry shows what travelled then.
+    """
+
+    def __init__(self, network: VirtualNetwork) -> None:
+        self._network = network
+        self._entries: list[Entry] = []
+
+    def __enter__(self) -> Recording:
+        self._network.observers.append(self._observe)
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._network.observers.remove(self._observe)
+
+    def _observe(self, sender: str, receiver: str, frame: Frame) -> None:
+        buffers = tuple(buffer.clone() for buffer in frame.buffers)
+        message = messages.decode(frame.header)
+        self._entries.append(Entry(sender, receiver, message, buffers, frame.nbytes))
+
+    def to(self, receiver: str) -> list[Entry]:
+        """The messages that reached one worker."""
+        return [entry for entry in self._entries if entry.receiver == receiver]
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries)
+
+    def __getitem__(self, index: int) -> Entry:
+        return self._entries[index]
+
+    def __len__(self) -> int:
+        return len(self._entries)

@@ -1,0 +1,64 @@
+"""References: how a message names a tensor that the receiver holds, or will hold.
+
+In a request, a reference stands for an object in the receiving worker's store.  In a reply, it
+stands for a result that was stored there, and becomes a pointer at the caller.  One type code,
+``REF``, serves both; whose store is meant follows from the direction.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from syft.codes import TypeCode
+from syft.exceptions import MalformedMessage
+from syft.serde.packer import Packer, Unpacker
+from syft.serde.registry import register
+
+REF = int(TypeCode.REF)
+
+
+class Reference:
+    """An object's id in somebody's store, and how many ``.child`` steps down its chain is meant."""
+
+    __slots__ = ("id", "depth")
+
+    def __init__(self, id: int, depth: int = 0) -> None:
+        self.id = id
+        self.depth = depth
+
+
+def _pack(reference: Reference, packer: Packer) -> tuple[Any, ...]:
+    if reference.depth:
+        return (REF, reference.id, reference.depth)
+    return (REF, reference.id)
+
+
+def _unpack(operand: Any, unpacker: Unpacker) -> Any:
+    fields = tuple(operand[1:])
+    if not 1 <= len(fields) <= 2 or not all(type(field) is int for field in fields):
+        raise MalformedMessage("$", "a reference (id, depth)", repr(fields))
+    if unpacker.worker is None:
+        raise MalformedMessage("$", "a value that stands on its own", "a reference into a store")
+    return unpacker.worker.resolve(*fields)
+
+
+register(TypeCode.REF, Reference, _pack, _unpack)
+
+
+def ids_in(operand: Any) -> set[int]:
+    """The ids of all references inside a packed operand.
+
+    >>> sorted(ids_in(((0, 5), [17, (0, 9, 1)], 3)))
+    [5, 9]
+    """
+    found: set[int] = set()
+    stack = [operand]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, dict):
+            stack.extend(value.values())
+        elif isinstance(value, (list, tuple)):
+            if len(value) in (2, 3) and type(value[0]) is int and value[0] == REF:
+                found.add(value[1])
+            stack.extend(value)
+    return {id for id in found if type(id) is int}

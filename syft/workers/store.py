@@ -1,0 +1,104 @@
+"""What a worker holds: every id is present, promised or gone.
+
+*Present*: the object is here.  *Promised*: it will come (a parked operation makes it, or somebody
+announced it), so whoever needs it waits instead of failing.  *Gone*: it was here; a tombstone says
+what removed it, so that the error a late user meets explains itself.  Tombstones are kept for the
+last few thousand objects only: memory must not grow with the number of pointers ever made.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Any
+
+from syft.exceptions import ObjectIdTaken, ObjectNotFound
+
+TOMBSTONES = 4096
+"""How many removed ids a store remembers (about half a megabyte)."""
+
+
+class ObjectStore:
+    """The objects of one worker, by id.
+
+    >>> store = ObjectStore("bob")
+    >>> store.put(5, "anything"); store.take(5, "me fetched it with get()")
+    'anything'
+    >>> store.read(5)
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.ObjectNotFound: Worker 'bob' holds no object 5: me fetched it with get().
+    """
+
+    __slots__ = ("worker", "objects", "promised", "_gone")
+
+    def __init__(self, worker: str) -> None:
+        self.worker = worker
+        self.objects: dict[int, Any] = {}
+        self.promised: set[int] = set()
+        self._gone: OrderedDict[int, str] = OrderedDict()
+
+    def read(self, id: int) -> Any:
+        """Return the object; raise :class:`~syft.exceptions.ObjectNotFound` if it is not here."""
+        try:
+            return self.objects[id]
+        except KeyError:
+            raise ObjectNotFound(id, self.worker, self.why_missing(id)) from None
+
+    def check_free(self, id: int) -> None:
+        """Raise :class:`~syft.exceptions.ObjectIdTaken` if an object of that id is here."""
+        if id in self.objects:
+            raise ObjectIdTaken(id, self.worker)
+
+    def put(self, id: int, value: Any) -> None:
+        """Keep ``value`` under a fresh or promised id."""
+        self.check_free(id)
+        self.promised.discard(id)
+        self.objects[id] = value
+
+    def take(self, id: int, reason: str) -> Any:
+        """Remove the object and return it; ``reason`` goes on its tombstone."""
+        value = self.read(id)
+        del self.objects[id]
+        self.bury(id, reason)
+        return value
+
+    def drop(self, id: int, reason: str) -> None:
+        """Remove the object if it is here (its last pointer is gone: nobody will ask again)."""
+        if self.objects.pop(id, None) is not None:
+            self.bury(id, reason)
+
+    def drop_all(self, ids: Iterable[int], reason: str) -> None:
+        """Remove the objects that are here; none of them may be promised (the common case, fast).
+        """
+        objects, gone = self.objects, self._gone
+        for id in ids:
+            if objects.pop(id, None) is not None:
+                gone[id] = reason
+        while len(gone) > TOMBSTONES:
+            gone.popitem(last=False)
+
+    def bury(self, id: int, reason: str) -> None:
+        """Write a tombstone: ``id`` is gone, and this is why."""
+        gone = self._gone
+        gone[id] = reason
+        self.promised.discard(id)
+        if len(gone) > TOMBSTONES:
+            gone.popitem(last=False)
+
+    def promise(self, id: int) -> None:
+        """Announce an object that will come."""
+        self.check_free(id)
+        self.promised.add(id)
+
+    def why_missing(self, id: int) -> str | None:
+        """What is known about an id that is not present."""
+        if id in self.promised:
+            return "it is promised and has not come yet"
+        return self._gone.get(id)
+
+    def clear(self, reason: str) -> None:
+        """Remove everything."""
+        for id in [*self.objects, *self.promised]:
+            self.objects.pop(id, None)
+            self.bury(id, reason)

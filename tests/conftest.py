@@ -1,0 +1,100 @@
+"""What every test runs inside: no cycle collector, and nothing left behind.
+
+With the cycle collector off, an object that is only freed by it counts as a leak: a remote tensor
+must die with its last pointer, not some time later.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import nn
+
+import syft as sy
+
+DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
+
+
+def _surface() -> tuple[frozenset[str], ...]:
+    # Python's own copyreg puts a dunder (__slotnames__) on classes whose instances are copied.
+    return tuple(
+        frozenset(name for name in dir(kind) if not name.startswith("__"))
+        for kind in (torch.Tensor, nn.Module)
+    )
+
+
+_UNHOOKED = _surface()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    report = yield
+    setattr(item, f"report_{report.when}", report)
+    return report
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails a test that leaves an object on a worker, a thread, or an attribute on torch."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    threads = set(threading.enumerate())
+    grad_mode = torch.is_grad_enabled()
+    try:
+        yield
+        report = getattr(request.node, "report_call", None)
+        passed = report is not None and report.passed
+        held = {}
+        if sy.TorchHook._current is not None:
+            current = sy.TorchHook._current
+            if passed:
+                workers = current.local_worker.network.workers.values()
+                held = {worker.id: worker._objects for worker in workers if worker._objects}
+            current.close()
+        assert not held, f"objects left on workers: {held}"
+        assert _surface() == _UNHOOKED, "attributes left on torch"
+        assert torch.is_grad_enabled() is grad_mode, "grad mode left changed"
+        assert set(threading.enumerate()) <= threads, "threads left running"
+    finally:
+        gc.enable()
+
+
+@pytest.fixture
+def hook(nothing_left_behind: None) -> sy.TorchHook:
+    """A hook of this test's own; closed afterwards."""
+    return sy.TorchHook(torch)
+
+
+@pytest.fixture
+def me(hook: sy.TorchHook) -> sy.VirtualWorker:
+    """The local worker."""
+    return hook.local_worker
+
+
+@pytest.fixture
+def bob(hook: sy.TorchHook) -> sy.VirtualWorker:
+    """A worker that answers at once."""
+    return sy.VirtualWorker(hook, id="bob")
+
+
+@pytest.fixture
+def alice(hook: sy.TorchHook) -> sy.VirtualWorker:
+    """Another worker that answers at once."""
+    return sy.VirtualWorker(hook, id="alice")
+
+
+@pytest.fixture(params=["immediate", "queued"])
+def worker(request: pytest.FixtureRequest, hook: sy.TorchHook) -> sy.VirtualWorker:
+    """A worker of each kind: what runs on one must run on the other."""
+    return sy.VirtualWorker(hook, id="worker", pipelined=request.param == "queued")
+
+
+@pytest.fixture(params=DEVICES)
+def device(request: pytest.FixtureRequest) -> torch.device:
+    """Every device of this machine."""
+    return torch.device(request.param)
