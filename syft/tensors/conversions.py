@@ -27,7 +27,7 @@ from syft.tensors.pointer import PointerTensor, make_pointer
 from syft.workers.commands import unpacker_for
 from syft.workers.core import Held, Peer, WorkerCore
 from syft.workers.messages import Convert, Done, Reply
-from syft.workers.permissions import guard_of, set_guard
+from syft.workers.permissions import full_guard_of, protect
 
 Conversion = Callable[..., torch.Tensor]
 
@@ -82,17 +82,17 @@ def handle(core: WorkerCore, message: Convert, frame: Frame, peer: Peer) -> Any:
     def act(held: Held) -> Reply:
         args = unpack_at(message.args, unpacker_for(core, frame, held), ".args")
         value = core.resolve(message.id, 0, held)
-        guard = guard_of(value)
+        guard = full_guard_of(value)
         try:
             result = function(value, *args)
         except Exception as error:  # its text may quote private values
             hidden = guard is not None and not guard.admits(peer.user)
             return core.failure(message.seq, error, hidden=hidden)
-        set_guard(result, guard)
+        protect(result, guard)
         core.store.put(message.out, result)
         return Done(message.seq)
 
-    return core.when_ready(message.seq, peer, act, (message.id,), (message.out,))
+    return core.when_ready(message.seq, peer, act, (message.id,), (message.out,), now=True)
 
 
 # ------------------------------------------------------------------------- what torch.Tensor learns

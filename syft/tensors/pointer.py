@@ -324,12 +324,6 @@ register(TypeCode.POINTER, PointerTensor, _pack, _unpack)
 # own
 
 
-@PointerTensor.rule(torch.Tensor.__iter__)
-def _iterate(pointer: Wrapper) -> Any:
-    """Iterating gives pointers to the rows."""
-    return iter(pointer.unbind(0))
-
-
 class GraphElsewhere:
     """What ``.grad_fn`` of a pointer gives when the remote tensor has a graph behind it."""
 

@@ -1,0 +1,126 @@
+"""LocalLink: what links before a tensor in this process have in common."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+
+import syft as sy
+from syft.chain.wrapper import Wrapper
+from syft.tensors.local import tensors_in
+from tests.chain.refusal import here, refusal
+
+
+class Counting(sy.LocalLink):
+    """Counts calls, and answers one of them itself."""
+
+    calls = 0
+
+    @classmethod
+    def on_call(cls, operation: Any, args: Any, kwargs: Any) -> Any:
+        cls.calls += 1
+        return operation(*args, **kwargs)
+
+
+@Counting.rule(torch.sub, torch.Tensor.sub)
+def sub(operation: Any, args: Any, kwargs: Any) -> Any:
+    return operation(*args, **kwargs) * 100
+
+
+class Quiet(sy.LocalLink):
+    pass
+
+
+def test_the_rule_or_on_call_runs_on_bare_arguments() -> None:
+    Counting.calls = 0
+    x = Counting().on(torch.tensor([1.0, 2.0]))
+    assert repr(x + x) == "(Wrapper)>Counting>tensor([2., 4.])"
+    assert Counting.calls == 1
+    assert repr(x - 1) == "(Wrapper)>Counting>tensor([  0., 100.])"
+    assert repr(torch.sub(x, other=x)) == "(Wrapper)>Counting>tensor([0., 0.])"
+    assert Counting.calls == 1
+
+
+def test_the_default_only_passes_on() -> None:
+    x = Quiet().on(torch.tensor([[3.0, 1.0]]))
+    values, indices = x.max(1)
+    assert (repr(values), repr(indices)) == (
+        "(Wrapper)>Quiet>tensor([3.])",
+        "(Wrapper)>Quiet>tensor([0])",
+    )
+    assert type(x.max(1)) is torch.return_types.max
+    assert x.shape == (1, 2)
+    assert x.tolist() == [[3.0, 1.0]]
+    assert torch.cat([x, torch.zeros(1, 2)]).tolist() == [[3.0, 1.0], [0.0, 0.0]]
+
+
+def test_in_place_and_out_return_what_was_given() -> None:
+    inner = torch.ones(2)
+    x, out = Quiet().on(inner), Quiet().on(torch.zeros(2))
+    assert x.add_(1) is x
+    assert inner.tolist() == [2.0, 2.0]
+    assert torch.add(x, x, out=out) is out
+    assert out.tolist() == [4.0, 4.0]
+    assert torch.nn.functional.relu(x, inplace=True) is x
+    plain = torch.zeros(2)
+    assert plain.copy_(x) is plain
+    assert plain.tolist() == [2.0, 2.0]
+
+
+def test_autograd_is_that_of_the_tensor_behind() -> None:
+    x = Quiet().on(torch.tensor([1.0, 2.0], requires_grad=True))
+    (x * x).sum().backward()
+    assert repr(x.grad) == "(Wrapper)>Quiet>tensor([2., 4.])"
+
+
+def test_two_kinds_do_not_mix() -> None:
+    x, y = Quiet().on(torch.ones(2)), Counting().on(torch.ones(2))
+    text = refusal(lambda: x + y)
+    assert text.startswith("LocationMismatch")
+    assert text.endswith(here("", "Quiet", "Counting").split(": ", 2)[2])
+    assert (Quiet().on(y) + Quiet().on(y)).tolist() == [2.0, 2.0]
+
+
+def test_a_pointer_further_left_decides(bob: sy.VirtualWorker) -> None:
+    index, value = torch.tensor([0]).send(bob), Quiet().on(torch.ones(1))
+    assert refusal(lambda: torch.ones(2).index_put_((index,), value)) == here(
+        "torch.Tensor.index_put_", "bob", "me"
+    )
+
+
+def test_child_and_place() -> None:
+    inner = torch.ones(1)
+    link = Quiet()
+    assert (link.child, link.show()) == (None, "Quiet>None")
+    x = link.on(inner)
+    assert x.child is link
+    assert link.child is inner
+    assert (link.place(), link.next_in_chain() is inner) == ("Quiet", True)
+    outer = Counting().on(x)
+    assert outer.child.child is link
+    assert outer.child.place() == "Quiet"
+
+
+def test_a_link_before_nothing() -> None:
+    x = sy.Wrapper.__new__(Wrapper)
+    x.child = Quiet()
+    assert refusal(lambda: x + 1).startswith(
+        "LocationMismatch: Quiet: the operands lie at nowhere (no tensor attached)."
+    )
+
+
+def test_deepcopy_is_independent() -> None:
+    x = Quiet().on(torch.ones(2, requires_grad=True))
+    twin = copy.deepcopy(x)
+    with torch.no_grad():
+        twin.zero_()
+    assert x.tolist() == [1.0, 1.0]
+    assert twin.requires_grad
+    assert type(twin.child) is Quiet
+
+
+def test_tensors_in() -> None:
+    a, b = torch.ones(1), torch.ones(2)
+    assert tensors_in([a, {"k": (1, b)}, "x"]) == [a, b]
