@@ -70,6 +70,7 @@ class OpFlag(enum.IntFlag):
     """Can mutate more than its first argument: running statistics, optimizer state, gradients."""
 
 
+_OVERLOADS: Final = (type(torch.ops.aten.add), type(torch.ops.aten.add.Tensor))
 _RETIRED: Final = "retired"
 _HERE: Final = os.path.dirname(__file__)
 
@@ -113,7 +114,8 @@ def _read_refused() -> tuple[dict[str, str], dict[Function, str]]:
     """Read ``refused.txt`` into the reasons by name, and the names by function."""
     known: dict[str, Any] = {"torch": torch}
     reasons = dict(line.split(" | ") for line in _lines("refused.txt"))
-    functions = {_resolve(name, known): name for name in reasons}
+    # Reversed, so that of two names for one function the first in the file stays.
+    functions = {_resolve(name, known): name for name in reversed(reasons)}
     return reasons, {function: name for function, name in functions.items() if function is not None}
 
 
@@ -194,6 +196,8 @@ def name_of(function: Function) -> str:
     try:
         return _NAMES_OF[function]
     except (KeyError, TypeError):
+        if isinstance(function, _OVERLOADS):  # these carry the name of a C++ helper
+            return f"torch.ops.{function}"
         module = getattr(function, "__module__", None)
         name = getattr(function, "__qualname__", None)
         return f"{module}.{name}" if module and name else repr(function)
