@@ -131,8 +131,6 @@ class Wrapper(torch.Tensor):
         return twin
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        if id(self) in memo:
-            return memo[id(self)]
         twin = self.child.duplicate(memo) if self.child.at_function_level else _deepcopy_leaf(self)
         _keep_parameterness(self, twin)
         memo[id(self)] = twin
@@ -225,7 +223,15 @@ def wrap_like(link: Link, like: torch.Tensor, dtype: torch.dtype | None = None) 
 
 def links_in(args: Arguments, kwargs: Keywords) -> list[Link]:
     """The links of all wrappers in the arguments, nested ones too, from left to right."""
-    return [leaf.child for leaf in leaves((args, kwargs)) if type(leaf) is Wrapper]
+    links: list[Link] = []
+    for arg in args:
+        if type(arg) is Wrapper:
+            links.append(arg.child)
+        elif is_container(arg) or type(arg) is slice:
+            links.extend(leaf.child for leaf in leaves(arg) if type(leaf) is Wrapper)
+    if kwargs:
+        links.extend(leaf.child for leaf in leaves(kwargs) if type(leaf) is Wrapper)
+    return links
 
 
 def place_of(value: Any) -> str:

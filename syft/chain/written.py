@@ -16,7 +16,8 @@ _INPLACE_OPTION = int(OpFlag.INPLACE_OPTION)
 
 
 def written(flags: int, args: Arguments, kwargs: Keywords) -> Any:
-    """The argument an operation with these flags writes to and returns; None if it makes new tensors.
+    """The argument an operation with these flags writes to and returns; None if it makes new
+    tensors.
 
     >>> from syft.program.op_table import BY_NAME, FLAGS
     >>> written(FLAGS[BY_NAME["torch.Tensor.add_"]], ("x", 1), {})

@@ -122,12 +122,16 @@ def _swap_all(old: list[torch.Tensor], new: list[torch.Tensor]) -> None:
 
 def _as_kind(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
     """Make ``new`` count as a parameter (or buffer) if ``old`` does."""
-    for mark in ("_is_param", "_is_buffer", "persistent"):
+    if isinstance(old, nn.Parameter):
+        if type(new) is torch.Tensor:
+            gradient, new = new.grad, nn.Parameter(new.detach(), requires_grad=new.requires_grad)
+            new.grad = gradient
+        elif type(new) is not nn.Parameter:
+            new._is_param = True
+    for mark in ("_is_buffer", "persistent"):
         value = getattr(old, mark, None)
-        if value is not None and type(new) is not nn.Parameter:
+        if value is not None:
             new.__dict__[mark] = value
-    if type(old) is nn.Parameter and type(new) is not nn.Parameter:
-        new._is_param = True
     return new
 
 
@@ -187,26 +191,22 @@ def fix_precision(module: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
     """Encode every floating-point parameter and buffer in fixed precision, in place."""
     return exchange(
         module,
-        lambda tensor: (
-            conversions.fix_precision(_leaf(tensor), *args, **kwargs)
-            if tensor.is_floating_point()
-            else tensor.detach().clone()
+        lambda tensor: _converted(
+            tensor, lambda leaf: conversions.fix_precision(leaf, *args, **kwargs)
         ),
     )
 
 
 def float_precision(module: nn.Module) -> nn.Module:
     """Decode every fixed-precision parameter and buffer, in place."""
-    return exchange(
-        module,
-        lambda tensor: (
-            conversions.float_precision(_leaf(tensor))
-            if tensor.is_floating_point()
-            else tensor.detach().clone()
-        ),
-    )
+    return exchange(module, lambda tensor: _converted(tensor, conversions.float_precision))
 
 
-def _leaf(tensor: torch.Tensor) -> torch.Tensor:
-    """The same values as a new leaf: an encoded parameter must not keep its original as graph."""
-    return tensor.detach().requires_grad_(tensor.requires_grad)
+def _converted(tensor: torch.Tensor, convert: Change) -> torch.Tensor:
+    """The same values and gradient, converted, as a new leaf: it must not keep the original."""
+    if not tensor.is_floating_point():
+        return tensor.detach().clone()
+    made = convert(tensor.detach()).requires_grad_(tensor.requires_grad)
+    if tensor.grad is not None:
+        made.grad = convert(tensor.grad.detach())
+    return made

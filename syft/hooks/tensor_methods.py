@@ -72,6 +72,8 @@ def _send_to(
         if link is not None:
             link.garbage_collect_data = collects  # the pointer did not leave: it still collects
         raise
+    if garbage_collect_data:
+        connection.add_owner(id)
     names = tensor.__dict__
     card = None
     if "_tags" in names or "_description" in names:

@@ -102,8 +102,22 @@ class TorchHook:
     # ------------------------------------------------------------------------- what torch learns
 
     def _teach_tensors(self) -> None:
-        def send(tensor: torch.Tensor, *locations: Any, **options: Any) -> Any:
-            return tensor_methods.send(tensor, *locations, owner=self.local_worker, **options)
+        def send(
+            tensor: torch.Tensor,
+            *locations: tensor_methods.Location,
+            garbage_collect_data: bool = True,
+            id: int | None = None,
+            user: str | None = None,
+        ) -> torch.Tensor:
+            owner = self.local_worker
+            return tensor_methods.send(
+                tensor,
+                *locations,
+                owner=owner,
+                garbage_collect_data=garbage_collect_data,
+                id=id,
+                user=user,
+            )
 
         def owner(tensor: torch.Tensor) -> VirtualWorker:
             """The worker that holds the tensor, or the pointer to it."""

@@ -191,7 +191,9 @@ class PointerTensor(Link):
             target = written(flags, args, kwargs)
             if flags & _NOTHING or target is not None:
                 waits = connection.crossed and bool(flags & _GRADIENT)
-                connection.command(number, operands, keywords, 0, buffers, waits)
+                value = connection.command(number, operands, keywords, 0, buffers, waits)
+                if type(value) is Pending:
+                    _hand_on(value, target)
                 return None if flags & _NOTHING else target
         out = new_id()
         value = connection.command(number, operands, keywords, out, buffers, not flags & _ONE)
@@ -263,6 +265,13 @@ def _flat(values: Iterable[Any], connection: Connection) -> list[Any] | None:
 def _flat_keywords(kwargs: Keywords, connection: Connection) -> Keywords | None:
     packed = _flat(kwargs.values(), connection)
     return None if packed is None else dict(zip(kwargs, packed, strict=True))
+
+
+def _hand_on(pending: Pending, target: Any) -> None:
+    """Have the handles of what a command writes to wait for that command."""
+    for leaf in leaves(target):
+        if type(leaf) is Wrapper and type(leaf.child) is PointerTensor:
+            leaf.child.pending = pending
 
 
 def _connection_of(args: Arguments, kwargs: Keywords) -> Connection:

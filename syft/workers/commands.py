@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from syft.exceptions import PermissionDenied
+from syft.exceptions import MalformedMessage, PermissionDenied
 from syft.program.op_table import FLAGS, OpFlag, function_of
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
@@ -217,10 +217,15 @@ def _autocast(core: WorkerCore, command: Command, frame: Frame) -> list[tuple[st
     if not command.autocast:
         return []
     unpacker = unpacker_for(core, frame, None)
-    return [
-        (unpack_at(device, unpacker, ".autocast"), unpack_at(dtype, unpacker, ".autocast"))
-        for device, dtype in command.autocast
-    ]
+    modes = []
+    for index, mode in enumerate(command.autocast):
+        path = f".autocast[{index}]"
+        fits = isinstance(mode, (list, tuple)) and len(mode) == 2 and mode[0] in ("cpu", "cuda")
+        dtype = unpack_at(mode[1], unpacker, path) if fits else None
+        if not isinstance(dtype, torch.dtype):
+            raise MalformedMessage("$" + path, "a device type and a dtype", repr(mode))
+        modes.append((mode[0], dtype))
+    return modes
 
 
 def _runs_backward(command: Command) -> bool:

@@ -88,6 +88,7 @@ class Connection:
         "_seq",
         "_receive",
         "_observers",
+        "_owners",
     )
 
     make_pointer: ClassVar[PointerMaker]
@@ -103,6 +104,7 @@ class Connection:
         self._seq = 0
         self._receive = location.core.receive
         self._observers = owner.network.observers
+        self._owners: dict[int, int] = {}
 
     # --------------------------------------------------------------------------------- torch calls
 
@@ -130,8 +132,8 @@ class Connection:
         frame = Frame(
             messages.encode(Command(seq, op, args, out, flags, drop, kwargs, autocast)), buffers
         )
-        if self.location.pipelined or self._observers:
-            return self._carried(seq, frame, answered)
+        if self.location.pipelined or self._observers or (answered and self._others_first()):
+            return self._carried(seq, frame, answered, drop)
         peer = self.peer
         if self.owner.user != peer.user or self.owner.core.serving is not None:
             peer = self.location.peer_of(self.owner)
@@ -150,19 +152,47 @@ class Connection:
     def _take_garbage(self) -> tuple[int, ...]:
         # Popped one by one: a pointer may die, here or in another thread, at any line of this.
         garbage = self.garbage
-        return tuple([garbage.pop() for _ in range(len(garbage))])
+        ids = [garbage.pop() for _ in range(len(garbage))]
+        return tuple(filter(self._is_last, ids) if self._owners else ids)
 
-    def _carried(self, seq: int, frame: Frame, answered: bool) -> Any:
+    def _is_last(self, id: int) -> bool:
+        """Whether nobody else here points to an object that several pointers own."""
+        left = self._owners.pop(id, 1) - 1
+        if left:
+            self._owners[id] = left
+        return not left
+
+    def add_owner(self, id: int) -> None:
+        """Count one more pointer that owns an object (of a promise: the one that keeps it too)."""
+        if id in self._owners:
+            self._owners[id] += 1
+
+    def promise(self, id: int) -> Any:
+        """Announce an object that will come; returns a pointer to it, which may not be the only
+        one."""
+        self.ask(messages.Promise, (id,))
+        self._owners[id] = 1
+        return self.pointer(id)
+
+    def _carried(self, seq: int, frame: Frame, answered: bool, drop: tuple[int, ...]) -> Any:
         """The way of a command through the network: to a queued worker, or under observation."""
         network = self.owner.network
         self.check_open()
-        pending = self.pending[seq] = Pending(_line_of_user())
         if answered:
             network.run()
+            if self.unseen:
+                self.garbage.extend(drop)  # the frame will not be sent
+                self.raise_unseen()
+        pending = self.pending[seq] = Pending(_line_of_user())
         network.send(self.location.id, frame, self.peer)
         if answered:
             network.run()
         return self._outcome(seq, pending, answered)
+
+    def _others_first(self) -> bool:
+        """Whether queued workers have to work before the other end can answer: it is one of them,
+        or waits for something that they may bring."""
+        return self.location.pipelined or self.location.core.dataflow.active
 
     def check_open(self) -> None:
         """Raise :class:`~syft.exceptions.WorkerClosed` if the other worker was closed."""
@@ -175,7 +205,7 @@ class Connection:
                 self.pending.pop(seq, None)
                 raise ObjectNotReady(self.location.id)
             return pending
-        if answered:
+        if answered and type(pending.reply) is Failure:
             self.raise_unseen()
         value = self.take(pending)
         return STORED if type(pending.reply) is Done else value
@@ -183,24 +213,32 @@ class Connection:
     # ---------------------------------------------------------------------------- whole requests
 
     def ask(self, kind: Callable[..., messages.Message], *fields: Any, **named: Any) -> Any:
-        """Make a request of the given kind and return the value of its reply; it waits."""
+        """Make a request of the given kind and return the value of its reply; it waits.
+
+        If something that was asked before has failed, that is raised, and the request is not made.
+        """
+        self._catch_up()
         self._seq = seq = self._seq + 1
         drop = self._take_garbage()
         message = kind(seq, *fields, drop=drop, **named)
         return self._ask(seq, Frame(messages.encode(message), []))
 
-    def _ask(self, seq: int, frame: Frame) -> Any:
+    def _catch_up(self) -> None:
         self.check_open()
+        if self._others_first():
+            self.owner.network.run()
+        self.raise_unseen()
+
+    def _ask(self, seq: int, frame: Frame) -> Any:
         pending = self.pending[seq] = Pending(_line_of_user() if self.location.pipelined else None)
         network = self.owner.network
-        if self.location.pipelined:
-            network.run()
         network.send(self.location.id, frame, self.peer)
         network.run()
         if not pending.settled:
             del self.pending[seq]
             raise ObjectNotReady(self.location.id)
-        self.raise_unseen()
+        if type(pending.reply) is Failure:
+            self.raise_unseen()  # the first error: this one mostly follows from it
         return self.take(pending)
 
     def put(self, value: torch.Tensor, id: int, guard: Guard | None = None) -> None:
@@ -208,6 +246,11 @@ class Connection:
 
         To a queued worker this returns at once; the data is copied first.
         """
+        queued = self.location.pipelined
+        if queued:
+            self.check_open()
+        else:
+            self._catch_up()
         packer = Packer(worker=self.owner.core)
         operand = pack(value, packer)
         users = None if guard is None else tuple(sorted(guard.users))
@@ -216,10 +259,9 @@ class Connection:
         hidden = guard is not None and guard.shape_hidden
         message = Put(seq, id, operand, users, hidden, drop)
         frame = Frame(messages.encode(message), packer.buffers)
-        if not self.location.pipelined:
+        if not queued:
             self._ask(seq, frame)
             return
-        self.check_open()
         self.pending[seq] = Pending(_line_of_user())
         self.location.enqueue(frame, self.location.peer_of(self.owner))
 

@@ -200,6 +200,8 @@ class WorkerCore:
         if self.dataflow.admit(run, inputs, outs, writes, now, barrier):
             return None
         reply = act({})
+        if type(reply) is Failure:
+            self.bury(outs)
         self.dataflow.settle(outs)
         return reply
 

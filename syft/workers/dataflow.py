@@ -8,10 +8,10 @@ asynchronous pointers, protocols whose parties run in any order, and multi-party
 Two parked operations may swap places unless one writes what the other touches.  "Touches" must
 count aliases: a view shares memory with its base, and what a parked operation will return may be a
 view of any of its inputs.  So every operation has a set of *keys*, the ids and storages of its
-inputs; keys that may turn out to be aliases are *linked*; and an operation that writes takes all
-keys that its own are linked with, however remotely, and is ordered against every other with a key
-in common.  A backward pass writes to leaves that no argument names, so it is ordered against
-everything.  That may order more than is needed; it never orders less.
+inputs, and what a parked operation will return is remembered as a possible view of each of them.
+An operation that writes takes the keys of all possible aliases as well, and is ordered against
+every other with a key in common.  A backward pass writes to leaves that no argument names, so it is
+ordered against everything.  That may order more than is needed; it never orders less.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ class Dataflow:
         "_waiting",
         "_usage",
         "_barrier",
-        "_links",
+        "_origins",
+        "_views",
         "_makers",
         "_unwanted",
     )
@@ -88,7 +89,8 @@ class Dataflow:
         self._waiting: dict[int, set[Task]] = {}
         self._usage: dict[Key, Usage] = {}
         self._barrier: Task | None = None
-        self._links: dict[Key, set[Key]] = {}
+        self._origins: dict[Key, set[Key]] = {}
+        self._views: dict[Key, set[Key]] = {}
         self._makers: dict[int, Task] = {}
         self._unwanted: set[int] = set()
 
@@ -142,27 +144,21 @@ class Dataflow:
                 task.held[id] = self._store.objects[id]
             keys.add(id)
             keys |= self._memory_of(id)
-        task.keys = self._linked_with(keys) if task.writes else keys
+        task.keys = self._aliases_of(keys) if task.writes else keys
         return keys
 
     def _memory_of(self, id: int) -> set[Key]:
         return {("storage", address) for address in memory_of(self._store.objects.get(id))}
 
-    def _link(self, key: Key, others: Iterable[Key]) -> None:
-        """Say that ``key`` may be an alias of each of ``others``."""
-        for other in others:
-            self._links.setdefault(key, set()).add(other)
-            self._links.setdefault(other, set()).add(key)
+    def _link(self, key: Key, origins: Iterable[Key]) -> None:
+        """Say that ``key`` may be a view of each of ``origins``."""
+        for origin in origins:
+            self._origins.setdefault(key, set()).add(origin)
+            self._views.setdefault(origin, set()).add(key)
 
-    def _linked_with(self, keys: set[Key]) -> set[Key]:
-        """These keys, and all that they are linked with."""
-        found = set(keys)
-        stack = list(keys)
-        while stack:
-            fresh = self._links.get(stack.pop(), set()) - found
-            found |= fresh
-            stack.extend(fresh)
-        return found
+    def _aliases_of(self, keys: set[Key]) -> set[Key]:
+        """These keys, whatever they may be views of, and whatever may be a view of that."""
+        return _reachable(_reachable(keys, self._origins), self._views)
 
     def _blockers_of(self, task: Task) -> set[Task]:
         """The parked operations that must run before ``task``."""
@@ -212,7 +208,8 @@ class Dataflow:
             self._remove(task, ready)
             self._release(task.outs, ready)
         if not self.tasks:
-            self._links.clear()
+            self._origins.clear()
+            self._views.clear()
 
     def _remove(self, task: Task, ready: list[Task]) -> None:
         """Take a task that has run, or never will, out of the tables."""
@@ -236,7 +233,7 @@ class Dataflow:
     def _release(self, ids: Iterable[int], ready: list[Task]) -> None:
         for id in ids:
             value = self._store.objects.get(id)
-            if id in self._links:
+            if id in self._views:
                 self._link(id, self._memory_of(id))
             for task in self._waiting.pop(id, ()):
                 task.missing.discard(id)
@@ -289,6 +286,19 @@ class Dataflow:
     def clear(self) -> None:
         """Forget every parked operation."""
         self._barrier = None
-        for table in (self.tasks, self._waiting, self._usage, self._links, self._makers):
+        for table in (self.tasks, self._waiting, self._usage, self._makers):
             table.clear()
+        self._origins.clear()
+        self._views.clear()
         self._unwanted.clear()
+
+
+def _reachable(keys: set[Key], links: dict[Key, set[Key]]) -> set[Key]:
+    """These keys, and all to which links lead from them."""
+    found = set(keys)
+    stack = list(keys)
+    while stack:
+        fresh = links.get(stack.pop(), set()) - found
+        found |= fresh
+        stack.extend(fresh)
+    return found

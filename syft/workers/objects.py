@@ -101,7 +101,7 @@ def duplicate(
         core.store.put(message.out, twin)
         return Done(message.seq)
 
-    return core.when_ready(message.seq, peer, act, (message.id,), (message.out,))
+    return core.when_ready(message.seq, peer, act, (message.id,), (message.out,), now=True)
 
 
 def copy_of(tensor: torch.Tensor) -> torch.Tensor:

@@ -20,6 +20,7 @@ from syft.exceptions import LocationMismatch
 from syft.program.op_table import BY_NAME, FLAGS, NAMES
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
+from syft.workers.permissions import guard_of
 from syft.workers.provenance import made_by_torch
 
 if TYPE_CHECKING:
@@ -90,6 +91,8 @@ class Operands:
             self._mismatch(self.connection.owner.id)
 
     def _may_travel(self, tensor: torch.Tensor) -> bool:
+        if guard_of(tensor) is not None:
+            return False  # it would arrive without its guard
         return not tensor.dim() or self.number in _CARRIES_PLAIN or made_by_torch(tensor)
 
     def _check_written(self, target: Any) -> None:

@@ -1,10 +1,11 @@
-"""Whether a plain tensor among a pointer's operands is the caller's, or one that torch made on the way.
+"""Whether a plain tensor among a pointer's operands is the caller's, or one that torch made on the
+way.
 
-A recurrent layer makes its first hidden state, an attention layer a mask, ``torch.masked.mean`` a count:
-plain tensors, in the middle of a computation on pointers.  They must travel, while a tensor of the
-caller's must not: moving data silently would be wrong, and slow.  Nothing about the tensors tells
-them apart, but the stack does: the caller's tensors are among the arguments of the call by which the
-program entered torch, or held by a module there.
+A recurrent layer makes its first hidden state, an attention layer a mask, ``torch.masked.mean`` a
+count: plain tensors, in the middle of a computation on pointers.  They must travel, while a tensor
+of the caller's must not: moving data silently would be wrong, and slow.  Nothing about the tensors
+tells them apart, but the stack does: the caller's tensors are among the arguments of the call by
+which the program entered torch, or held by a module there.
 
 Only the call that would otherwise be refused pays for the look.
 """
@@ -26,7 +27,8 @@ from syft.chain.walk import leaves
 _SYFT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _MAKERS = tuple(os.path.join(_TORCH, folder) + os.sep for folder in ("nn", "masked"))
-"""Folders of torch with Python code that makes tensors of its own and computes with the caller's."""
+"""Folders of torch with Python code that makes tensors of its own and computes with the caller's.
+"""
 
 
 def made_by_torch(tensor: torch.Tensor) -> bool:
@@ -36,7 +38,7 @@ def made_by_torch(tensor: torch.Tensor) -> bool:
     False
     """
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_SYFT):
+    while frame is not None and _passes_on(frame):
         frame = frame.f_back
     entry: FrameType | None = None
     in_maker = False
@@ -46,6 +48,12 @@ def made_by_torch(tensor: torch.Tensor) -> bool:
     if entry is None or not in_maker:
         return False
     return not any(given is tensor for given in _given(entry))
+
+
+def _passes_on(frame: FrameType) -> bool:
+    """Whether a frame only carries a call: ours, and those of somebody's torch function modes."""
+    code = frame.f_code
+    return code.co_filename.startswith(_SYFT) or code.co_name == "__torch_function__"
 
 
 def _given(entry: FrameType) -> Iterator[Any]:

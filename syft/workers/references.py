@@ -59,6 +59,7 @@ def ids_in(operand: Any) -> set[int]:
             stack.extend(value.values())
         elif isinstance(value, (list, tuple)):
             if len(value) in (2, 3) and type(value[0]) is int and value[0] == REF:
-                found.add(value[1])
+                if type(value[1]) is int:
+                    found.add(value[1])
             stack.extend(value)
-    return {id for id in found if type(id) is int}
+    return found

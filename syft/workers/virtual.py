@@ -204,6 +204,8 @@ class VirtualWorker:
         """Leave the network and drop everything held. Later requests raise WorkerClosed."""
         if self.closed:
             return
+        if self.inbox and not self.busy:
+            self.network.run()  # what was sent before it left still counts, ids to drop above all
         self.inbox.clear()
         self._clear(f"worker {self.id} was closed")
         for connection in self.connections():
@@ -288,13 +290,19 @@ class VirtualWorker:
 
     # ------------------------------------------------------------------------ asked from outside
 
+    def _asker(self) -> VirtualWorker:
+        """The worker on whose behalf the user's program speaks to this one."""
+        if self.closed:
+            raise WorkerClosed(self.id)
+        return self.network.local
+
     def search(self, query: str | Iterable[str]) -> list[torch.Tensor]:
         """Pointers to the objects that carry every word of ``query`` as a tag (or as their id).
 
         The pointers belong to the network's first worker (``sy.local_worker``) and, unlike others,
         do not delete what they point to when they are dropped.
         """
-        asker = self.network.local
+        asker = self._asker()
         return asker.request_search(query, location=self)
 
     def request_search(
@@ -313,17 +321,15 @@ class VirtualWorker:
 
         Keep the promise with ``x.send(worker, id=promise.child.id_at_location)``.
         """
-        asker = self.network.local
+        asker = self._asker()
         connection = asker.connection_to(self)
-        id = new_id()
-        connection.ask(messages.Promise, (id,))
-        pointer: torch.Tensor = connection.pointer(id)
+        pointer: torch.Tensor = connection.promise(new_id())
         return pointer
 
     @property
     def torch(self) -> RemoteNamespace:
         """Torch's functions, run at this worker: ``bob.torch.zeros(2, 3)`` gives a pointer."""
-        asker = self.network.local
+        asker = self._asker()
         return RemoteNamespace(asker.connection_to(self), "torch")
 
 

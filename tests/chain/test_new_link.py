@@ -1,0 +1,254 @@
+"""A link made outside the package: one class, one table, one codec, and everything works on it.
+
+``docs/new_tensor_type.md`` tells how; this one also remembers something, which travels with it.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import syft as sy
+from syft.chain.walk import Arguments, Keywords
+from syft.chain.wrapper import Wrapper, links_in
+from syft.codes import WireCode
+from syft.exceptions import HookError, LocationMismatch, MalformedMessage, NotSendable, SyftError
+from syft.program.op_table import name_of
+from syft.serde import Packer, Unpacker, pack, register, unpack, unpack_at
+from syft.serde.expect import expect_fields
+
+
+class Code(WireCode):
+    """The numbers of this file."""
+
+    JOURNAL_TENSOR = 2_000_001, "title, [entry, …], the tensor behind it"
+
+
+class JournalTensor(sy.LocalLink):
+    """Keeps a journal of what was computed, which all tensors of one computation write together."""
+
+    __slots__ = ("title", "entries")
+
+    def __init__(self, title: str, entries: list[str] | None = None) -> None:
+        super().__init__()
+        self.title = title
+        self.entries: list[str] = [] if entries is None else entries
+
+    def like(self) -> JournalTensor:
+        return JournalTensor(self.title, self.entries)
+
+    @classmethod
+    def call(cls, operation: Any, args: Arguments, kwargs: Keywords) -> Any:
+        name = name_of(operation).removeprefix("torch.").removeprefix("Tensor.")
+        if not name.endswith("__get__"):  # reading an attribute is not worth a line
+            links = (link for link in links_in(args, kwargs) if isinstance(link, JournalTensor))
+            next(links).entries.append(name)
+        return super().call(operation, args, kwargs)
+
+
+@JournalTensor.rule(torch.mean, torch.Tensor.mean)
+def _mean(operation: Any, args: Arguments, kwargs: Keywords) -> Any:
+    """Here, the mean of nothing is 0."""
+    return operation(*args, **kwargs) if args[0].numel() else torch.zeros(())
+
+
+def _pack(link: JournalTensor, packer: Packer) -> Any:
+    entries = pack(list(link.entries), packer)
+    return (int(Code.JOURNAL_TENSOR), link.title, entries, pack(link.tensor, packer))
+
+
+def _unpack(operand: Sequence[Any], unpacker: Unpacker) -> Any:
+    expect_fields(operand, 3)
+    entries = unpack_at(operand[2], unpacker, ".entries")
+    return JournalTensor(operand[1], entries).on(unpack_at(operand[3], unpacker, ".tensor"))
+
+
+register(Code.JOURNAL_TENSOR, JournalTensor, _pack, _unpack)
+
+
+class Homebound(sy.LocalLink):
+    """A link without a codec: it stays in the process where it was made."""
+
+    __slots__ = ()
+
+
+def journal(*values: float, requires_grad: bool = False) -> Wrapper:
+    return JournalTensor("lab").on(
+        torch.tensor(values, dtype=torch.float32, requires_grad=requires_grad)
+    )
+
+
+def entries_of(tensor: Any) -> list[str]:
+    return list(tensor.child.entries)
+
+
+def test_it_shows_itself_as_links_do() -> None:
+    x = journal(1, 2)
+    assert repr(x) == "(Wrapper)>JournalTensor>tensor([1., 2.])"
+    assert repr(JournalTensor("lab")) == "JournalTensor>None"
+    assert isinstance(x, torch.Tensor)
+
+
+def test_any_torch_call_works_and_results_remember() -> None:
+    x = journal(1, 2)
+    y = torch.stack([x * 2, x], dim=0).sum(dim=0, keepdim=True)
+    values, _ = y.sort(descending=True)
+    assert repr(values) == "(Wrapper)>JournalTensor>tensor([[6., 3.]])"
+    assert entries_of(values) == entries_of(x) == ["mul", "stack", "sum", "sort"]
+    assert x.shape == (2,)
+
+
+def test_in_place_and_out_keep_the_object() -> None:
+    x, y = journal(1, 2), journal(0, 0)
+    alias = x
+    x += 1
+    assert x is alias and repr(x) == "(Wrapper)>JournalTensor>tensor([2., 3.])"
+    assert torch.add(x, x, out=y) is y
+    assert repr(y) == "(Wrapper)>JournalTensor>tensor([4., 6.])"
+
+
+def test_rules_are_for_the_operations_they_name() -> None:
+    nothing = JournalTensor("lab").on(torch.empty(0))
+    assert repr(nothing.mean()) == "(Wrapper)>JournalTensor>tensor(0.)"
+    assert repr(torch.mean(nothing)) == "(Wrapper)>JournalTensor>tensor(0.)"
+    assert repr(journal(1, 2).mean()) == "(Wrapper)>JournalTensor>tensor(1.5000)"
+    assert repr(nothing.sum()) == "(Wrapper)>JournalTensor>tensor(0.)"
+    assert torch.mean not in sy.LocalLink.rules and torch.mean not in sy.LoggingTensor.rules
+
+
+def test_a_second_rule_for_an_operation_is_refused() -> None:
+    with pytest.raises(HookError, match="^JournalTensor has two rules for .*: keep one of them.$"):
+        JournalTensor.rule(torch.mean)(_mean)
+    assert JournalTensor.rules[torch.mean] is _mean
+
+
+def test_a_subclass_inherits_the_table_and_may_replace_a_rule() -> None:
+    class Louder(JournalTensor):
+        __slots__ = ()
+
+    assert Louder.rules[torch.mean] is _mean
+
+    @Louder.rule(torch.mean)
+    def other(operation: Any, args: Arguments, kwargs: Keywords) -> Any:
+        return torch.ones(())
+
+    assert Louder.rules[torch.mean] is other and JournalTensor.rules[torch.mean] is _mean
+
+
+def test_autograd_and_modules_work() -> None:
+    layer = nn.Linear(2, 1)
+    x = journal(1, 2, requires_grad=True)
+    layer(x).sum().backward()
+    torch.testing.assert_close(x.grad.child.tensor, layer.weight.detach()[0])
+    assert repr(layer.weight.grad) == "tensor([[1., 2.]])"
+
+
+def test_a_deep_copy_is_its_own() -> None:
+    x = journal(1, 2)
+    twin = copy.deepcopy(x)
+    twin += 1
+    assert repr(x) == "(Wrapper)>JournalTensor>tensor([1., 2.])"
+    assert repr(twin) == "(Wrapper)>JournalTensor>tensor([2., 3.])"
+
+
+def test_two_kinds_do_not_mix() -> None:
+    with pytest.raises(LocationMismatch, match="JournalTensor and LoggingTensor"):
+        journal(1) + sy.LoggingTensor().on(torch.ones(1))
+
+
+# ------------------------------------------------------------------------------------- it travels
+
+
+def test_it_is_sent_computed_with_and_fetched(bob: Any) -> None:
+    x = journal(1, 2)
+    torch.add(x, x)
+    pointer = x.send(bob)
+    there = pointer * 3
+    assert [type(tensor.child) for tensor in bob._objects.values()] == [JournalTensor] * 2
+    back = there.get()
+    assert repr(back) == "(Wrapper)>JournalTensor>tensor([3., 6.])"
+    assert back.child.title == "lab"
+    assert entries_of(back) == ["add", "mul"], "it went on writing at bob"
+    assert entries_of(x) == ["add"], "on a copy of the journal"
+    assert repr(pointer.mean().get()) == "(Wrapper)>JournalTensor>tensor(1.5000)"
+
+
+def test_it_trains_at_a_worker(bob: Any) -> None:
+    weight = journal(1, 2, requires_grad=True)
+    pointer = weight.send(bob)
+    (pointer * pointer).sum().backward()
+    assert repr(pointer.grad.get()) == "(Wrapper)>JournalTensor>tensor([2., 4.])"
+
+
+def test_it_moves_on(bob: Any, alice: Any) -> None:
+    moved = journal(1, 2).send(bob).move(alice)
+    assert list(bob._objects) == []
+    assert repr(moved.get()) == "(Wrapper)>JournalTensor>tensor([1., 2.])"
+
+
+@pytest.mark.parametrize("outer", ["logging", "journal"])
+def test_links_nest_in_any_order(outer: str, bob: Any, caplog: pytest.LogCaptureFixture) -> None:
+    if outer == "logging":
+        x = sy.LoggingTensor().on(journal(1, 2))
+        shown = "(Wrapper)>LoggingTensor>JournalTensor>tensor([2., 4.])"
+    else:
+        x = JournalTensor("lab").on(sy.LoggingTensor().on(torch.tensor([1.0, 2.0])))
+        shown = "(Wrapper)>JournalTensor>LoggingTensor>tensor([2., 4.])"
+    with caplog.at_level(logging.INFO, "syft.tensors.logging"):
+        assert repr(x + x) == shown
+        assert repr((x.send(bob) * 2).get()) == shown
+    computed = [message for message in caplog.messages if not message.endswith("__get__")]
+    assert computed == ["torch.Tensor.add", "torch.Tensor.mul"]
+
+
+def test_it_stands_before_a_pointer_too(bob: Any) -> None:
+    x = JournalTensor("lab").on(torch.tensor([1.0, 2.0]).send(bob))
+    y = x + x
+    assert repr(y).startswith("(Wrapper)>JournalTensor>[PointerTensor | me:")
+    assert repr(y.get()) == "(Wrapper)>JournalTensor>tensor([2., 4.])"
+    assert entries_of(x) == ["add"]
+
+
+def test_without_a_codec_it_stays(bob: Any) -> None:
+    x = Homebound().on(torch.ones(2))
+    assert repr(x + 1) == "(Wrapper)>Homebound>tensor([2., 2.])"
+    with pytest.raises(NotSendable, match="Homebound"):
+        x.send(bob)
+    assert bob._objects == {}
+
+
+def test_a_number_or_a_class_is_given_once() -> None:
+    with pytest.raises(SyftError, match="JOURNAL_TENSOR has a codec already"):
+        register(Code.JOURNAL_TENSOR, Homebound, _pack, _unpack)
+    with pytest.raises(SyftError, match="JournalTensor has a codec already"):
+        register(Other.UNUSED, JournalTensor, _pack, _unpack)
+
+
+class Other(WireCode):
+    """Another number of this file."""
+
+    UNUSED = 2_000_002, "nothing"
+
+
+def test_a_bad_message_is_refused_with_its_path() -> None:
+    packer = Packer()
+    operand = pack(journal(1, 2), packer)
+    with pytest.raises(MalformedMessage, match=r"expected 3 fields after type code 2000001, got 2"):
+        unpack(list(operand)[:3], Unpacker(packer.buffers))
+    spoiled = [*operand[:2], [99_999], operand[3]]
+    with pytest.raises(MalformedMessage, match=r"\.entries"):
+        unpack(spoiled, Unpacker(packer.buffers))
+
+
+@pytest.fixture(autouse=True)
+def no_journal_leaves_a_trace() -> Iterator[None]:
+    """A new kind of link changes nothing but its own table."""
+    rules = dict(sy.LocalLink.rules), dict(sy.LoggingTensor.rules), dict(sy.Link.rules)
+    yield
+    assert rules == (sy.LocalLink.rules, sy.LoggingTensor.rules, sy.Link.rules)

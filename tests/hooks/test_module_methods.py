@@ -1,0 +1,465 @@
+"""nn.Module.send, get, move and copy: every kind of module, in place, all or nothing."""
+
+from __future__ import annotations
+
+import copy
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import parametrizations, rnn
+from torch.nn.utils.rnn import PackedSequence
+
+import syft as sy
+from tests.chain.refusal import here, refusal, shown
+
+Module = Callable[[], nn.Module]
+
+
+class Mixture(nn.Module):
+    """Lists, dictionaries, tied and frozen parameters, buffers of every kind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(3, 3), nn.Linear(3, 3)])
+        self.layers[1].weight = self.layers[0].weight
+        self.named = nn.ParameterDict({"a": torch.randn(3)})
+        self.listed = nn.ParameterList([torch.randn(3)])
+        self.parts = nn.ModuleDict({"tanh": nn.Tanh()})
+        self.frozen = nn.Parameter(torch.randn(3), requires_grad=False)
+        self.whole = nn.Parameter(torch.tensor([1, 2, 3]), requires_grad=False)
+        self.register_buffer("passing", torch.randn(3), persistent=False)
+        self.register_buffer("absent", None)
+        self.kept = nn.Buffer(torch.randn(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.parts["tanh"](self.layers[1](self.layers[0](x)))
+        return (x * self.named["a"] + self.listed[0]) * self.passing * self.kept * self.whole
+
+
+def padded() -> PackedSequence:
+    return rnn.pack_padded_sequence(torch.randn(4, 2, 3), [4, 2])
+
+
+SEQUENCE, ROWS, IMAGE = (4, 2, 3), (4, 3), (2, 3, 5, 5)
+WORDS = torch.tensor([[1, 2, 4]])
+CASES: dict[str, tuple[Module, Any]] = {
+    "linear": (lambda: nn.Linear(3, 2), ROWS),
+    "sequential": (lambda: nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Dropout(0.5)), ROWS),
+    "rnn": (lambda: nn.RNN(3, 5, nonlinearity="relu"), SEQUENCE),
+    "lstm": (lambda: nn.LSTM(3, 5), SEQUENCE),
+    "lstm, batch first": (lambda: nn.LSTM(3, 5, batch_first=True), SEQUENCE),
+    "lstm, two ways": (lambda: nn.LSTM(3, 5, 2, bidirectional=True, dropout=0.5), SEQUENCE),
+    "lstm, projected": (lambda: nn.LSTM(3, 5, proj_size=2), SEQUENCE),
+    "gru, no bias": (lambda: nn.GRU(3, 5, bias=False), SEQUENCE),
+    "lstm, packed": (lambda: nn.LSTM(3, 5), padded),
+    "gru, packed": (lambda: nn.GRU(3, 5), padded),
+    "lstm cell": (lambda: nn.LSTMCell(3, 5), ROWS),
+    "gru cell": (lambda: nn.GRUCell(3, 5), ROWS),
+    "batch norm": (lambda: nn.BatchNorm1d(3), ROWS),
+    "batch norm, cumulative": (lambda: nn.BatchNorm2d(3, momentum=None), IMAGE),
+    "instance norm": (lambda: nn.InstanceNorm2d(3, track_running_stats=True), IMAGE),
+    "group norm": (lambda: nn.GroupNorm(1, 3), IMAGE),
+    "layer norm": (lambda: nn.LayerNorm(3), ROWS),
+    "convolution": (lambda: nn.Conv2d(3, 2, 3, padding=1, padding_mode="circular"), IMAGE),
+    "transformer": (lambda: nn.TransformerEncoderLayer(4, 2, 8, batch_first=True), (2, 3, 4)),
+    "transformer, eval": (lambda: nn.TransformerEncoderLayer(4, 2, 8).eval(), (2, 3, 4)),
+    "embedding": (lambda: nn.Embedding(5, 3, padding_idx=1, max_norm=1.0), WORDS),
+    "embedding bag": (lambda: nn.EmbeddingBag(5, 3), WORDS),
+    "mixture": (Mixture, ROWS),
+    "weight norm": (lambda: parametrizations.weight_norm(nn.Linear(3, 2)), ROWS),
+    "spectral norm": (lambda: parametrizations.spectral_norm(nn.Linear(3, 2)), ROWS),
+    "orthogonal": (lambda: parametrizations.orthogonal(nn.Linear(3, 3)), ROWS),
+    "double precision": (lambda: nn.Linear(3, 2).double(), torch.randn(4, 3).double()),
+    "PReLU": (nn.PReLU, ROWS),
+    "no parameters": (lambda: nn.Softmax(1), ROWS),
+}
+
+
+def sent(value: Any, worker: sy.VirtualWorker) -> Any:
+    if isinstance(value, PackedSequence):
+        return PackedSequence(value.data.send(worker), value.batch_sizes)
+    return value.send(worker)
+
+
+def first_of(output: Any) -> torch.Tensor:
+    while isinstance(output, tuple):
+        output = output[0]
+    return output
+
+
+def run(module: nn.Module, value: Any) -> torch.Tensor:
+    """One seeded forward and backward pass; the output."""
+    torch.manual_seed(7)
+    output = first_of(module(value))
+    if output.requires_grad:
+        output.pow(2).sum().backward()
+    return output.detach()
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
+def test_every_kind_of_module(worker: sy.VirtualWorker, alice: sy.VirtualWorker, case: str) -> None:
+    make, shape = CASES[case]
+    torch.manual_seed(0)
+    module = make()
+    value = shape() if callable(shape) else torch.randn(shape) if type(shape) is tuple else shape
+    twin = copy.deepcopy(module)
+    expected = run(twin, value)
+    tensors = [*module.parameters(), *module.buffers()]
+    identities = [id(tensor) for tensor in tensors]
+
+    assert module.send(worker) is module
+    assert module.location is (worker if tensors else None)
+    assert all(type(tensor) is sy.Wrapper for tensor in [*module.parameters(), *module.buffers()])
+    assert all(isinstance(p, nn.Parameter) for p in module.parameters())
+    output = run(module, sent(value, worker))
+    assert torch.allclose(output.get(), expected, atol=1e-5)
+
+    assert module.move(alice) is module
+    assert module.location is (alice if tensors else None)
+    assert worker._objects == {}
+    assert module.get() is module
+    assert module.location is None
+    assert alice._objects == {}
+    after = [*module.parameters(), *module.buffers()]
+    assert [id(tensor) for tensor in after] == identities
+    assert all(type(p) is nn.Parameter for p in module.parameters())
+    assert list(module.state_dict()) == list(twin.state_dict())
+    for mine, theirs in zip(after, [*twin.parameters(), *twin.buffers()], strict=True):
+        assert torch.allclose(mine, theirs, atol=1e-5)
+        assert mine.requires_grad == theirs.requires_grad
+        assert (mine.grad is None) == (theirs.grad is None)
+        assert mine.grad is None or torch.allclose(mine.grad, theirs.grad, atol=1e-4)
+    twin.zero_grad()
+    assert torch.allclose(run(module, value), run(twin, value), atol=1e-4)
+
+
+def test_sequences_packed_there(bob: sy.VirtualWorker) -> None:
+    lstm = nn.LSTM(3, 5)
+    x = torch.randn(4, 2, 3)
+    with torch.no_grad():
+        expected, lengths = rnn.pad_packed_sequence(lstm(rnn.pack_padded_sequence(x, [4, 2]))[0])
+    lstm.send(bob)
+    packed = rnn.pack_padded_sequence(x.send(bob), [4, 2])
+    output, remote_lengths = rnn.pad_packed_sequence(lstm(packed)[0])
+    assert torch.allclose(output.detach().get(), expected, atol=1e-6)
+    assert remote_lengths.tolist() == lengths.tolist()
+
+
+def test_a_recurrent_layer_keeps_its_weak_references(bob: sy.VirtualWorker) -> None:
+    lstm = nn.LSTM(3, 4).send(bob)
+    assert [ref() for ref in lstm._flat_weight_refs] == lstm._flat_weights
+    lstm.get()
+    assert all(
+        ref() is weight
+        for ref, weight in zip(lstm._flat_weight_refs, lstm._flat_weights, strict=True)
+    )
+    twin = lstm.send(bob).copy()
+    assert all(a is b for a, b in zip(twin._flat_weights, twin.parameters(), strict=True))
+    assert twin(torch.ones(1, 1, 3).send(bob))[0].shape == (1, 1, 4)
+
+
+def test_tied_parameters_stay_tied(bob: sy.VirtualWorker) -> None:
+    module = Mixture().send(bob)
+    assert module.layers[0].weight is module.layers[1].weight
+    twin = module.copy()
+    assert twin.layers[0].weight is twin.layers[1].weight
+    assert twin.layers[0].weight is not module.layers[0].weight
+    assert len(bob._objects) == 2 * 9
+    assert Mixture().layers[0].weight is not module.get().layers[0].weight
+
+
+def test_copy(bob: sy.VirtualWorker) -> None:
+    module = nn.Linear(2, 1)
+    twin = module.copy()
+    assert twin.weight is not module.weight
+    assert torch.equal(twin.weight, module.weight)
+    module.send(bob)
+    remote = module.copy()
+    assert remote.location is bob
+    assert isinstance(remote.weight, nn.Parameter)
+    assert remote.weight.id_at_location != module.weight.id_at_location
+    with torch.no_grad():
+        remote.weight.zero_()
+    assert not torch.equal(module.get().weight, remote.get().weight)
+
+
+def test_location_owner_and_repr(bob: sy.VirtualWorker, me: sy.VirtualWorker) -> None:
+    module = nn.Linear(2, 1)
+    assert (module.location, module.owner) == (None, me)
+    module.send(bob)
+    assert (module.location, module.owner, nn.ReLU().owner) == (bob, me, me)
+    assert shown(module.bias) == (
+        "Parameter containing:\n(Wrapper)>[PointerTensor | me:N -> bob:N]"
+    )
+    assert repr(module) == "Linear(in_features=2, out_features=1, bias=True)"
+    assert module.move(me).location is None
+    assert bob._objects == {}
+
+
+def test_a_pointer_to_a_module(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:
+    module = nn.Linear(2, 1)
+    weight = module.weight.detach().clone()
+    module.send(bob).send(alice)
+    assert module.location is alice
+    assert module.get().location is bob
+    assert torch.equal(module.get().weight, weight)
+
+
+# ------------------------------------------------------------------------------- all or nothing
+
+
+def as_it_was(module: nn.Module, worker: sy.VirtualWorker) -> None:
+    assert all(parameter.location is worker for parameter in module.parameters())
+    assert module(torch.ones(1, 3).send(worker)).shape == (1, 3)
+    ids = {parameter.id_at_location for parameter in module.parameters()}
+    assert ids == set(worker._objects)
+
+
+def three() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 3))
+
+
+def test_a_send_that_fails_half_way(bob: sy.VirtualWorker) -> None:
+    module = nn.Sequential(nn.Linear(3, 3), nn.LazyLinear(3))
+    assert refusal(lambda: module.send(bob)) == (
+        "NotSendable: Cannot send a value of type torch.nn.parameter.UninitializedParameter: run "
+        "the lazy module once, so that it has a shape."
+    )
+    assert module.location is None
+    assert bob._objects == {}
+    module(torch.ones(1, 3))
+
+
+def broken(worker: sy.VirtualWorker, module: nn.Module) -> torch.Tensor:
+    """Takes the last parameter of a sent module away; the module works without it."""
+    last = list(module.parameters())[-1]
+    return worker.core.store.take(last.id_at_location, "a test took it")
+
+
+@pytest.mark.parametrize("action", ["get", "move", "send"])
+def test_a_journey_that_fails_half_way(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker, action: str
+) -> None:
+    module = three().send(bob)
+    number = module[2].bias.id_at_location
+    if action == "send":  # the last pointer cannot leave: its data is private at me
+        guarded = torch.ones(3).private_tensor(["ann"])
+        module[2].bias = nn.Parameter(guarded)
+        module[2].bias.__dict__.update(guarded.__dict__)
+        expected = "PermissionDenied: send"
+    else:
+        kept = broken(bob, module)
+        expected = f"ObjectNotFound: Worker 'bob' holds no object {number}: a test took it."
+    attempts = {
+        "get": module.get,
+        "move": lambda: module.move(alice),
+        "send": lambda: module.send(alice),
+    }
+    assert refusal(attempts[action]).startswith(expected)
+    assert alice._objects == {}
+    if action == "send":
+        module[2].bias = nn.Parameter(torch.ones(3).send(bob))
+    else:
+        bob.core.store.put(number, kept)
+    as_it_was(module, bob)
+
+
+def test_a_parameter_that_is_held_elsewhere(bob: sy.VirtualWorker) -> None:
+    module = three()
+    reference = weakref.ref(module[2].weight)
+    text = refusal(lambda: module.send(bob))
+    assert text.startswith(
+        "NotSendable: Cannot send a module whose parameters are still held by a graph or a weak "
+        "reference: delete the outputs and losses computed with it first ("
+    )
+    assert all(type(parameter) is nn.Parameter for parameter in module.parameters())
+    assert bob._objects == {}
+    del reference
+    module.send(bob)
+    reference = weakref.ref(module[2].weight)
+    assert refusal(module.get).startswith("NotSendable")
+    as_it_was(module, bob)
+    del reference
+    module.get()
+
+
+def test_a_graph_over_a_recurrent_layer(bob: sy.VirtualWorker) -> None:
+    lstm = nn.LSTM(3, 4)
+    output = lstm(torch.ones(1, 1, 3))[0]
+    assert refusal(lambda: lstm.send(bob)).startswith("NotSendable")
+    assert lstm.location is None
+    del output
+    lstm.send(bob)
+
+
+@pytest.mark.parametrize("action", ["get", "move"])
+def test_what_was_never_sent(bob: sy.VirtualWorker, action: str) -> None:
+    module = nn.Linear(1, 1)
+    attempts = {"get": module.get, "move": lambda: module.move(bob)}
+    assert refusal(attempts[action]).startswith(f"NothingToGet: {action}(): this tensor is here")
+
+
+def test_where_a_module_can_be_sent(bob: sy.VirtualWorker) -> None:
+    assert refusal(lambda: nn.Linear(1, 1).send("nobody")).startswith(
+        "UnknownWorker: 'me' knows no"
+    )
+    assert refusal(lambda: nn.Linear(1, 1).send()).startswith(
+        "NotSendable: Cannot send a module to"
+    )
+    assert nn.Linear(1, 1).send("bob").location is bob
+
+
+# ------------------------------------------------------------------- what else modules are used for
+
+
+def test_state_dicts(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:
+    module, other = nn.BatchNorm1d(3), nn.BatchNorm1d(3)
+    nn.init.constant_(other.weight, 5.0)
+    module.send(bob)
+    state = module.state_dict()
+    assert all(tensor.location is bob for tensor in state.values())
+    module.load_state_dict(other.state_dict())
+    assert module.weight.tolist() == [5.0] * 3
+    assert module.location is bob
+    second = nn.BatchNorm1d(3).send(bob)
+    second.load_state_dict(state)
+    assert second.weight.tolist() == [5.0] * 3
+    for wrong in (nn.BatchNorm1d(3), nn.BatchNorm1d(3).send(alice)):
+        text = refusal(lambda wrong=wrong: wrong.load_state_dict(state))
+        places = ("bob", "me") if wrong.location is None else ("alice", "bob")
+        assert f"an exception occurred : ('torch.Tensor.copy_', {places})" in text
+    module.load_state_dict(other.state_dict(), assign=True)
+    assert module.location is None
+
+
+def test_ordinary_methods(bob: sy.VirtualWorker) -> None:
+    module = nn.Sequential(nn.Linear(3, 3), nn.Dropout(), nn.BatchNorm1d(3)).send(bob)
+    x = torch.randn(4, 3).send(bob)
+    assert module.eval()(x).shape == module.train()(x).shape == (4, 3)
+    module.double()
+    assert (module[0].weight.dtype, module[2].running_mean.dtype) == (torch.float64,) * 2
+    assert module(x.double()).dtype is torch.float64
+    module.to(torch.float32).to("cpu").requires_grad_(False).requires_grad_(True)
+    assert module(x).dtype is torch.float32
+    assert sum(parameter.numel() for parameter in module.parameters()) == 18
+    nn.init.zeros_(module[0].bias)
+    nn.init.xavier_uniform_(module[0].weight)
+    module(x).sum().backward()
+    module.zero_grad(set_to_none=False)
+    assert module[0].weight.grad.abs().sum().item() == 0.0
+    module.zero_grad()
+    assert module[0].weight.grad is None
+    assert module.location is bob
+
+
+def test_tools_of_nn_utils(bob: sy.VirtualWorker) -> None:
+    module = nn.Linear(3, 2).send(bob)
+    module(torch.full((4, 3), 10.0).send(bob)).sum().backward()
+    assert nn.utils.clip_grad_norm_(module.parameters(), 1.0).item() > 1.0
+    assert nn.utils.get_total_norm([p.grad for p in module.parameters()]).item() <= 1.001
+    nn.utils.clip_grad_value_(module.parameters(), 0.01)
+    assert module.weight.grad.abs().max().item() <= 0.0101
+    vector = nn.utils.parameters_to_vector(module.parameters())
+    assert (vector.location, vector.shape) == (bob, (8,))
+    identity = module.weight.id_at_location
+    nn.utils.vector_to_parameters(vector * 0 + 3, module.parameters())
+    assert (module.weight.tolist(), module.location) == ([[3.0] * 3] * 2, bob)
+    assert module.weight.id_at_location == identity
+    plain = nn.Linear(3, 2)
+    assert refusal(lambda: nn.utils.vector_to_parameters(vector, plain.parameters())) == here(
+        "torch.Tensor.view_as", "bob", "me"
+    )
+
+
+def test_averaged_models(bob: sy.VirtualWorker) -> None:
+    module = nn.Linear(1, 1).send(bob)
+    averaged = torch.optim.swa_utils.AveragedModel(module)
+    for _ in range(2):
+        averaged.update_parameters(module)
+    assert averaged.module.weight.item() == module.weight.item()
+    assert averaged.module.location is bob
+
+
+def test_operands_at_the_wrong_place(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:
+    module, x = nn.Linear(3, 2), torch.ones(1, 3)
+    linear = "torch.nn.functional.linear"
+    assert refusal(lambda: module(x.send(bob))) == here(linear, "bob", "me")
+    module.send(alice)
+    assert refusal(lambda: module(x)) == here(linear, "alice", "me")
+    assert refusal(lambda: module(x.send(bob))) == here(linear, "bob", "alice")
+
+
+# ----------------------------------------------------------------------------- modules of the user
+
+
+class Ours(nn.Module):
+    """Has attributes of all the names syft uses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.location, self.owner = "kitchen", 5
+        self.copy = nn.Linear(1, 1)
+        self.get = nn.Parameter(torch.ones(1))
+        self.register_buffer("move", torch.zeros(1))
+        self.add_module("fix_precision", nn.ReLU())
+
+
+class Sender(nn.Module):
+    def send(self) -> str:
+        return "mine"
+
+    @property
+    def location(self) -> str:
+        return "at home"
+
+
+def test_names_of_the_users_own_win(bob: sy.VirtualWorker) -> None:
+    module = Ours()
+    assert (module.location, module.owner) == ("kitchen", 5)
+    assert type(module.copy) is nn.Linear
+    assert type(module.get) is nn.Parameter
+    assert module.move.tolist() == [0.0]
+    assert type(module.fix_precision) is nn.ReLU
+    assert set(module._parameters) | set(module._buffers) | set(module._modules) == {
+        "copy",
+        "get",
+        "move",
+        "fix_precision",
+    }
+    assert module.send(bob) is module
+    assert module.copy.location is bob
+    assert module.location == "kitchen"
+    assert (Sender().send(), Sender().location) == ("mine", "at home")
+    assert "copy" in dir(module)
+    assert refusal(lambda: Ours().register_buffer("forward", torch.ones(1))) == (
+        "KeyError: \"attribute 'forward' already exists\""
+    )
+
+
+def test_through_the_class(hook: sy.TorchHook, bob: sy.VirtualWorker) -> None:
+    module = nn.Linear(1, 1)
+    assert nn.Module.send(module, bob) is module
+    assert nn.Module.get(module).location is None
+    assert "worker" in (nn.Module.send.__doc__ or "")
+    assert "worker" in (vars(nn.Module)["location"].__doc__ or "")
+    assert nn.Module.location is vars(nn.Module)["location"]
+
+
+def test_fixed_precision_of_a_module(hook: sy.TorchHook) -> None:
+    module = nn.BatchNorm1d(2)
+    module.bias.grad = torch.tensor([1.0, 2.0])
+    assert module.fix_precision() is module
+    assert repr(module.weight.child).startswith("FixedPrecisionTensor>")
+    assert isinstance(module.weight, nn.Parameter)
+    assert (module.weight.is_leaf, module.weight.requires_grad) == (True, True)
+    assert type(module.num_batches_tracked) is torch.Tensor
+    module.float_precision()
+    assert type(module.weight) is nn.Parameter
+    assert (module.weight.is_leaf, module.weight.requires_grad) == (True, True)
+    assert module.weight.tolist() == [1.0, 1.0]
+    assert module.bias.grad.tolist() == [1.0, 2.0]

@@ -1,0 +1,70 @@
+"""What is not said elsewhere about the methods of tensors: privacy and annotations."""
+
+from __future__ import annotations
+
+import torch
+
+import syft as sy
+from syft.hooks import tensor_methods
+from tests.chain.refusal import refusal
+
+
+def test_private_tensors_keep_tags_and_share_data(hook: sy.TorchHook) -> None:
+    x = torch.ones(2, requires_grad=True).tag("#a").describe("words")
+    private = x.private_tensor(["ann", "bea"]).private_tensor(["bea"])
+    assert private is not x
+    assert private.requires_grad
+    assert (private.tags, private.description) == ({"#a"}, "words")
+    with torch.no_grad():
+        private.zero_()
+    assert x.tolist() == [0.0, 0.0]
+
+
+def test_only_an_allowed_user_sends_and_reads(bob: sy.VirtualWorker) -> None:
+    private = torch.ones(2).private_tensor(["ann"])
+    assert refusal(lambda: private.send(bob)) == (
+        "PermissionDenied: send: this value on 'me' is private, and no user was named. Say who "
+        "asks: user=..."
+    )
+    assert bob._objects == {}
+    pointer = private.send(bob, user="ann")
+    assert refusal(lambda: pointer.get(user="bea")) == (
+        "PermissionDenied: get: this value on 'bob' is private, and user 'bea' may not read it."
+    )
+    assert (pointer + 1).get(user="ann").tolist() == [2.0, 2.0]
+
+
+def test_remote_get_of_private_data(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:
+    pointer = torch.ones(2).private_tensor(["ann"]).send(bob, user="ann")
+    assert refusal(lambda: pointer.remote_send(alice)).startswith("PermissionDenied: remote_send")
+    assert alice._objects == {}
+
+
+def test_remote_get_keeps_the_guard(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:
+    private = torch.ones(2).private_tensor(["ann"])
+    pointer = private.send(bob, user="ann").send(alice)
+    assert refusal(pointer.remote_get).startswith("PermissionDenied: get")
+    assert pointer.remote_get(user="ann") is pointer
+    assert bob._objects == {}
+    assert refusal((pointer + 1).get).startswith("PermissionDenied: get")
+    assert pointer.get(user="ann").tolist() == [1.0, 1.0]
+
+
+def test_fetching_without_taking_away(bob: sy.VirtualWorker) -> None:
+    x = sy.LoggingTensor().on(torch.tensor([1.0]).send(bob))
+    assert repr(tensor_methods.fetch(x, keep=True)) == "(Wrapper)>LoggingTensor>tensor([1.])"
+    assert repr(tensor_methods.fetch(x)) == "(Wrapper)>LoggingTensor>tensor([1.])"
+    assert bob._objects == {}
+    assert refusal(lambda: tensor_methods.fetch(torch.ones(1))).startswith("NothingToGet: get()")
+
+
+def test_connection_of(bob: sy.VirtualWorker, me: sy.VirtualWorker) -> None:
+    assert tensor_methods.connection_of(torch.ones(1)) is None
+    assert tensor_methods.connection_of(torch.ones(1).send(bob)) is me.connection_to(bob)
+
+
+def test_where_a_list_of_tensors_would_go(bob: sy.VirtualWorker, me: sy.VirtualWorker) -> None:
+    assert tensor_methods.leads_home([], me) is False
+    assert tensor_methods.leads_home([torch.ones(1)], me) is False
+    assert tensor_methods.leads_home([torch.ones(1).send(bob)], bob) is False
+    assert tensor_methods.leads_home([torch.ones(1).send(bob)], "me") is True

@@ -1,0 +1,176 @@
+"""TorchHook: what torch learns, and that it forgets all of it again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import torch
+from torch import nn
+from torch.optim import optimizer as optim_module
+
+import syft as sy
+from tests.chain.refusal import refusal, shown
+
+TENSOR_METHODS = """send get move copy remote_get remote_send tag describe private_tensor combine
+fix_precision fix_prec fix_precision_ fix_prec_ float_precision float_prec float_precision_
+float_prec_ location owner id id_at_location tags description child""".split()
+MODULE_METHODS = """send get move copy fix_precision fix_prec float_precision float_prec location
+owner""".split()
+
+
+def identities(target: type) -> dict[str, int]:
+    return {name: id(value) for name, value in vars(target).items()}
+
+
+def namespaces() -> list[dict[str, int]]:
+    modules = (torch, torch.nn.functional, torch.linalg, torch.fft, torch.special, torch.optim)
+    spaces = [{name: id(value) for name, value in vars(module).items()} for module in modules]
+    classes = (torch.Tensor, nn.Module, nn.Parameter, nn.Linear, torch.optim.Optimizer)
+    return spaces + [identities(target) for target in classes]
+
+
+def test_close_restores_every_attribute() -> None:
+    before, listing = namespaces(), dir(torch.Tensor)
+    hooks_before = dict(optim_module._global_optimizer_pre_hooks)
+    hook = sy.TorchHook(torch)
+    assert set(vars(torch.Tensor)) - set(before[6]) == set(TENSOR_METHODS)
+    assert set(vars(nn.Module)) - set(before[7]) == set(MODULE_METHODS)
+    hook.close()
+    assert namespaces() == before
+    assert dir(torch.Tensor) == listing
+    assert dict(optim_module._global_optimizer_pre_hooks) == hooks_before
+    hook.close()  # a second time does nothing
+
+
+def test_hooking_replaces_nothing() -> None:
+    before = namespaces()
+    sy.TorchHook(torch)
+    for old, new in zip(before, namespaces(), strict=True):
+        assert {name: new[name] for name in old} == old
+
+
+def test_the_hook_is_idempotent(hook: sy.TorchHook) -> None:
+    assert sy.TorchHook(torch) is hook
+    assert sy.TorchHook(torch, local_worker=hook.local_worker) is hook
+    assert sy.hook is hook
+    assert sy.local_worker is hook.local_worker
+    assert sy.hook.local_worker is sy.local_worker
+    assert sy.TorchHook.current() is hook
+
+
+def test_the_local_worker(hook: sy.TorchHook) -> None:
+    assert repr(hook.local_worker) == "<VirtualWorker id:me #objects:0>"
+    assert hook.local_worker.is_client_worker is True
+
+
+def test_a_local_worker_of_ones_own() -> None:
+    mine = sy.VirtualWorker(None, id="laptop")
+    hook = sy.TorchHook(torch, local_worker=mine, is_client=False)
+    assert sy.local_worker is mine
+    assert mine.is_client_worker is False
+    bob = sy.VirtualWorker(hook, id="bob")
+    x = torch.ones(2).send(bob)
+    assert shown(x) == "(Wrapper)>[PointerTensor | laptop:N -> bob:N]"
+    other = sy.VirtualWorker(None, id="other")
+    assert refusal(lambda: sy.TorchHook(torch, local_worker=other)) == (
+        "HookError: torch is hooked already, with local worker 'laptop': close that hook first: "
+        "sy.hook.close()."
+    )
+    assert sy.hook is hook
+
+
+def test_a_hook_can_be_made_again_after_close() -> None:
+    first = sy.TorchHook(torch)
+    first.close()
+    second = sy.TorchHook(torch, local_worker=sy.VirtualWorker(None, id="again"))
+    assert second is not first
+    assert sy.local_worker.id == "again"
+
+
+def test_something_else_than_torch() -> None:
+    assert refusal(lambda: sy.TorchHook("torch")) == (
+        "HookError: cannot hook 'torch': pass the torch module: TorchHook(torch)."
+    )
+    assert not hasattr(torch.Tensor, "send")
+
+
+def test_before_hooking() -> None:
+    message = "HookError: torch is not hooked: call sy.TorchHook(torch) first."
+    assert refusal(lambda: sy.hook) == message
+    assert refusal(lambda: sy.local_worker) == message
+    assert refusal(sy.synchronize) == message
+    assert refusal(sy.TorchHook.current) == message
+    assert refusal(lambda: sy.nonsense) == (
+        "AttributeError: module 'syft' has no attribute 'nonsense'"
+    )
+
+
+def test_what_is_used_after_close() -> None:
+    hook = sy.TorchHook(torch)
+    bob = sy.VirtualWorker(hook, id="bob")
+    x = torch.ones(2).send(bob)
+    hook.close()
+    assert refusal(lambda: x + x).startswith("WorkerClosed") or "holds no object" in refusal(
+        lambda: x + x
+    )
+    assert not hasattr(torch.ones(1), "send")
+    assert torch.equal(torch.ones(2) + 1, torch.tensor([2.0, 2.0]))
+
+
+def test_a_plain_tensor_has_no_child(hook: sy.TorchHook) -> None:
+    x = torch.ones(2)
+    assert x.child is None
+    assert type(x + x) is torch.Tensor
+    assert x.location is None
+    assert x.id_at_location is None
+    assert x.owner is hook.local_worker
+    assert x.id == x.id
+    assert (x.tags, x.description) == (set(), None)
+
+
+def test_tensors_may_have_attributes_of_these_names(hook: sy.TorchHook) -> None:
+    x = torch.ones(2)
+    x.location, x.owner, x.tags, x.id = "mine", 1, [2], 3
+    assert (x.location, x.owner, x.tags, x.id) == ("mine", 1, [2], 3)
+
+
+def test_is_client_worker_false_offers_tagged_tensors(
+    hook: sy.TorchHook, bob: sy.VirtualWorker
+) -> None:
+    me = hook.local_worker
+    x = torch.ones(2).tag("#kept")
+    assert me.search("#kept") == []
+    me.is_client_worker = False
+    y = torch.tensor([5.0]).tag("#mine", "#other").tag("#third")
+    assert list(me._objects) == [y.id]
+    (found,) = bob.request_search(["#mine", "#third"], location=me)
+    assert shown(found).startswith(
+        "(Wrapper)>[PointerTensor | bob:N -> me:N]\n\tTags: #mine #other"
+    )
+    assert (found + 1).get().tolist() == [6.0]
+    pointer = x.send(bob).tag("#remote")
+    assert len(me._objects) == 1
+    del found, pointer
+    me.clear_objects()
+
+
+def test_record_sees_every_message(hook: sy.TorchHook, bob: sy.VirtualWorker) -> None:
+    with hook.record() as log:
+        torch.ones(2).send(bob)
+    assert len(log) >= 2
+
+
+def test_synchronize_raises_the_first_unseen_error(hook: sy.TorchHook) -> None:
+    dan = sy.VirtualWorker(hook, id="dan", pipelined=True)
+    x = torch.ones(2).send(dan)
+    sy.synchronize()
+    y = x.matmul(torch.ones(5, 5).send(dan))
+    assert refusal(sy.synchronize).startswith("RuntimeError: mat1 and mat2 shapes")
+    sy.synchronize()
+    assert "ObjectNotFound" in refusal(y.get)
+
+
+def test_importing_syft_changes_nothing() -> None:
+    code = "import torch; a = dir(torch.Tensor); import syft; assert dir(torch.Tensor) == a"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,159 @@
+"""Every error of syft: its text, its parts, its place in the tree, its journey over the wire."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from syft import exceptions as e
+from syft.serde.errors import pack_error, unpack_error
+from syft.serde.packer import Packer, Unpacker
+
+TEXTS = [
+    (
+        e.UnknownWorker("nobody", "me", ("alice", "bob")),
+        "'me' knows no worker 'nobody' (it knows alice, bob). Create it, or introduce it with "
+        "add_worker().",
+    ),
+    (
+        e.UnknownWorker("nobody", "me", ()),
+        "'me' knows no worker 'nobody' (it knows nobody else). Create it, or introduce it with "
+        "add_worker().",
+    ),
+    (
+        e.WorkerIdTaken("bob"),
+        "There is a worker 'bob' already. Use it (hook.local_worker.get_worker('bob')), close it "
+        "first (.close()), or choose another id.",
+    ),
+    (e.WorkerClosed("bob"), "Worker 'bob' is closed: what it held is gone. Create a new one."),
+    (e.RemoteFailure("zipfile.BadZipFile", "truncated"), "zipfile.BadZipFile: truncated"),
+    (
+        e.ObjectNotFound(7, "bob", "me fetched it with get()"),
+        "Worker 'bob' holds no object 7: me fetched it with get().",
+    ),
+    (
+        e.ObjectNotFound(7, "bob"),
+        "Worker 'bob' holds no object 7: it was never there, or was removed long ago.",
+    ),
+    (
+        e.ObjectIdTaken(7, "bob"),
+        "Worker 'bob' holds an object 7 already; nothing was overwritten. Choose a fresh id.",
+    ),
+    (
+        e.ObjectNotReady("bob"),
+        "Worker 'bob' still waits for a promised input, and nothing under way can bring it. Keep "
+        "the promise (send the tensor to the promised id) before asking for the result.",
+    ),
+    (
+        e.UnknownOperation("my_function"),
+        "'my_function' is not in the op table, so it cannot run on another worker. Write it in "
+        "terms of torch operations.",
+    ),
+    (
+        e.OperationRefused("torch.save", "it writes files"),
+        "'torch.save' cannot run on another worker: it writes files.",
+    ),
+    (
+        e.UnsupportedOperation("aten.sort", "FixedPrecisionTensor", "call .float_prec() first"),
+        "FixedPrecisionTensor has no rule for aten.sort: call .float_prec() first.",
+    ),
+    (
+        e.LocationMismatch("torch.Tensor.add", ("bob", "me")),
+        "torch.Tensor.add: the operands lie at bob and me. Bring them together first: .send(), "
+        ".move() or .get().",
+    ),
+    (
+        e.DataStaysPut("numpy()", "(Wrapper)>[PointerTensor | me:1 -> bob:2]"),
+        "numpy() would read data that is not here: (Wrapper)>[PointerTensor | me:1 -> bob:2]. "
+        "Bring it here first with .get() (or .float_prec()), if you may.",
+    ),
+    (
+        e.NotSendable("a function", "send tensors"),
+        "Cannot send a function: send tensors.",
+    ),
+    (
+        e.NotALeaf("MulBackward0"),
+        "Cannot send a tensor that is the result of a recorded computation (MulBackward0): its "
+        "graph cannot travel. Send x.detach(), or send the inputs and compute there.",
+    ),
+    (
+        e.NothingToGet("get"),
+        "get(): this tensor is here already (it was never sent, or has been fetched). Use it as "
+        "it is.",
+    ),
+    (
+        e.MalformedMessage("$.args[2]", "a type code", "'x'"),
+        "Malformed message at $.args[2]: expected a type code, got 'x'.",
+    ),
+    (
+        e.LimitExceeded("$.args[0]", "max_dims", 64, 1000),
+        "Message over a limit at $.args[0]: max_dims is 64, got 1000. Send less at once, or raise "
+        "the limit on both sides.",
+    ),
+    (
+        e.PermissionDenied("get", "bob", "mallory"),
+        "get: this value on 'bob' is private, and user 'mallory' may not read it.",
+    ),
+    (
+        e.PermissionDenied("get", "bob", None),
+        "get: this value on 'bob' is private, and no user was named. Say who asks: user=...",
+    ),
+    (
+        e.EncodingError("1e+30", "-1.4e+14 to 1.4e+14", "use fewer fractional digits"),
+        "Cannot encode 1e+30 in fixed precision: the range is -1.4e+14 to 1.4e+14. Instead, use "
+        "fewer fractional digits.",
+    ),
+    (
+        e.HookError("torch is not hooked", "call sy.TorchHook(torch) first"),
+        "torch is not hooked: call sy.TorchHook(torch) first.",
+    ),
+]
+
+CLASSES = [
+    value
+    for value in vars(e).values()
+    if inspect.isclass(value) and issubclass(value, e.SyftError) and "__init__" in vars(value)
+]
+
+
+@pytest.mark.parametrize(("error", "text"), TEXTS, ids=lambda value: type(value).__name__)
+def test_the_text_says_what_happened_and_what_to_do(error: e.SyftError, text: str) -> None:
+    assert str(error) == text
+
+
+@pytest.mark.parametrize("error", [error for error, _ in TEXTS], ids=lambda error: str(error)[:30])
+def test_an_error_crosses_the_wire_as_its_class_and_its_parts(error: e.SyftError) -> None:
+    back, trace = unpack_error(pack_error(error, Packer()), Unpacker([]))
+    assert type(back) is type(error)
+    assert back.args == error.args
+    assert str(back) == str(error)
+
+
+def test_every_class_has_a_text_here() -> None:
+    assert {type(error) for error, _ in TEXTS} == set(CLASSES)
+
+
+def test_the_parts_are_attributes() -> None:
+    error = e.LocationMismatch("torch.add", ["bob", "me"])
+    assert (error.op, error.places) == ("torch.add", ("bob", "me"))
+    missing = e.ObjectNotFound(7, "bob", "why")
+    assert (missing.id, missing.worker, missing.reason) == (7, "bob", "why")
+
+
+def test_none_is_a_type_error_and_all_are_exceptions() -> None:
+    """``a + b`` swallows a TypeError; ``except Exception`` must catch every one of them."""
+    for kind in CLASSES:
+        assert issubclass(kind, Exception)
+        assert not issubclass(kind, TypeError)
+
+
+def test_the_tree_in_the_docstring_is_the_tree() -> None:
+    drawn = [
+        line.split("─ ")[1].split()[0] for line in (e.__doc__ or "").splitlines() if "─" in line
+    ]
+    assert sorted(drawn) == sorted(
+        name
+        for name, value in vars(e).items()
+        if inspect.isclass(value) and issubclass(value, e.SyftError) and value is not e.SyftError
+    )

@@ -1,0 +1,123 @@
+"""The public surface is a checked file: ``surface.txt`` lists every public name and signature.
+
+A change of the surface is a change of that file, to be seen in review.  Run this file as a program
+to write it anew: ``python tests/test_surface.py``.
+"""
+
+from __future__ import annotations
+
+import ast
+import enum
+import inspect
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+import syft as sy
+
+LISTING = pathlib.Path(__file__).with_name("surface.txt")
+
+
+def _public_names() -> list[str]:
+    """The names ``syft/__init__.py`` passes on, as ``from x import name as name``."""
+    tree = ast.parse(pathlib.Path(sy.__file__).read_text(encoding="utf-8"))
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+    return sorted(
+        alias.name for node in imports for alias in node.names if alias.asname == alias.name
+    )
+
+
+def _unwrapped(value: Any) -> Any:
+    """The function of a method or computed attribute that torch learned."""
+    for name in ("_function", "_compute", "fget", "__func__"):
+        value = getattr(value, name, value)
+    return value
+
+
+def _signature(value: Any) -> str:
+    """As written; nothing for classes that are made as their parent in C is."""
+    if isinstance(value, enum.EnumType):
+        return ""
+    if isinstance(value, type):
+        ours = [vars(base) for base in value.__mro__ if base.__module__.startswith("syft")]
+        if not any("__init__" in own or "__new__" in own for own in ours):
+            return ""
+    return str(inspect.signature(value)) if callable(value) else ""
+
+
+def _members(path: str, owner: type) -> Iterator[tuple[str, Any, str]]:
+    """What a class of ours defines, and what it inherits from classes of ours."""
+    for name in sorted(dir(owner)):
+        home = next((base for base in owner.__mro__ if name in vars(base)), object)
+        if name.startswith("_") or not home.__module__.startswith("syft"):
+            continue
+        value = vars(home)[name]
+        if inspect.isroutine(value) or isinstance(value, (classmethod, staticmethod)):
+            value = _unwrapped(value)
+            yield f"{path}.{name}", value, _signature(value)
+        elif isinstance(value, property):
+            yield f"{path}.{name}", value.fget, ""
+
+
+def _learned(target: type) -> Iterator[tuple[str, Any, str]]:
+    """What the hook in force has added to a class of torch."""
+    for name, value in sorted(vars(target).items()):
+        function = _unwrapped(value)
+        if (getattr(function, "__module__", None) or "").startswith("syft"):
+            attribute = not inspect.isroutine(value) and not getattr(value, "_is_method", False)
+            signature = "" if attribute else _signature(function)
+            path = "torch.Tensor" if target is torch.Tensor else "torch.nn.Module"
+            yield f"{path}.{name}", function, signature
+
+
+def surface() -> Iterator[tuple[str, Any, str]]:
+    """(name, object, signature) of everything public; torch must be hooked."""
+    for name in _public_names():
+        value = getattr(sy, name)
+        if inspect.ismodule(value):
+            yield f"syft.{name}", value, ""
+            for inner in sorted(vars(value)):
+                found = vars(value)[inner]
+                public = inspect.isclass(found) or inspect.isfunction(found)
+                ours = getattr(found, "__module__", "").startswith("syft")
+                if public and ours and not inner.startswith("_"):
+                    yield f"syft.{name}.{inner}", found, _signature(found)
+        else:
+            yield f"syft.{name}", value, _signature(value)
+            if inspect.isclass(value):
+                yield from _members(f"syft.{name}", value)
+    yield from _learned(torch.Tensor)
+    yield from _learned(nn.Module)
+
+
+def _lines() -> list[str]:
+    return [name + signature for name, _, signature in surface()]
+
+
+def test_the_listing_is_the_surface(hook: sy.TorchHook) -> None:
+    assert _lines() == LISTING.read_text(encoding="utf-8").splitlines()
+
+
+def test_every_public_name_has_a_docstring(hook: sy.TorchHook) -> None:
+    silent = [name for name, value, _ in surface() if not inspect.getdoc(value)]
+    assert silent == []
+
+
+def test_every_listed_name_resolves(hook: sy.TorchHook) -> None:
+    for line in LISTING.read_text(encoding="utf-8").splitlines():
+        first, *path = line.partition("(")[0].split(".")
+        value: Any = {"syft": sy, "torch": torch}[first]
+        for step in path:
+            value = getattr(value, step)
+
+
+def test_the_version_is_told() -> None:
+    assert sy.__version__.count(".") == 2
+
+
+if __name__ == "__main__":
+    sy.TorchHook(torch)
+    LISTING.write_text("".join(line + "\n" for line in _lines()), encoding="utf-8")
