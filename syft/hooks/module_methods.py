@@ -155,7 +155,11 @@ def send(
 
 
 def get(module: nn.Module, user: str | None = None) -> nn.Module:
-    """Bring every parameter and buffer home; returns the module, changed in place."""
+    """Bring every parameter and buffer home; returns the module, changed in place.
+
+    Gradients come home too, and a gradient can show the samples it was computed from: call
+    ``module.zero_grad()`` first where the data is not yours to see.
+    """
     pointers = [tensor_methods.pointer_of(tensor) for tensor in tensors_of(module)]
     exchange(module, lambda tensor: tensor_methods.fetch(tensor, user, keep=True))
     for pointer in pointers:

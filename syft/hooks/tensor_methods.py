@@ -10,7 +10,13 @@ import torch
 
 from syft.chain.link import Link
 from syft.chain.wrapper import Wrapper
-from syft.exceptions import NotALeaf, NothingToGet, NotSendable, PermissionDenied
+from syft.exceptions import (
+    NotALeaf,
+    NothingToGet,
+    NotSendable,
+    PermissionDenied,
+    UnsupportedOperation,
+)
 from syft.ids import new_id
 from syft.tensors import multi_pointer
 from syft.tensors.local import LocalLink
@@ -152,6 +158,9 @@ def move(
     head = tensor.child if type(tensor) is Wrapper else None
     if isinstance(head, LocalLink) and head.tensor is not None:
         return _like(head, move(head.tensor, location, requires_grad, user))
+    if isinstance(head, MultiPointerTensor):
+        instead = "move its parts one by one, or get it and send it again"
+        raise UnsupportedOperation("move", "MultiPointerTensor", instead)
     link = pointer_of(tensor)
     if link is None:
         raise NothingToGet("move")
@@ -236,16 +245,24 @@ def _relay(tensor: torch.Tensor, to: str | None, user: str | None) -> torch.Tens
 # ----------------------------------------------------------------------------------- annotations
 
 
+def _pointers_of(tensor: torch.Tensor) -> list[PointerTensor]:
+    """The pointers at the end of the chain: none, one, or all of a multi-pointer's."""
+    link = _last_link(tensor)
+    if isinstance(link, MultiPointerTensor):
+        return [pointer for part in link.pointers.values() for pointer in _pointers_of(part)]
+    return [link] if isinstance(link, PointerTensor) else []
+
+
 def tag(tensor: torch.Tensor, *tags: str) -> torch.Tensor:
     """Add tags, by which the tensor can be found with ``search``; returns the tensor.
 
     When the local worker is not a mere client (``sy.local_worker.is_client_worker = False``), a
     tensor that is tagged here is put into its store, for others to find.
     """
-    link = pointer_of(tensor)
-    if link is not None:
+    links = _pointers_of(tensor)
+    for link in links:
         link.annotate(tuple(tags), None)
-    else:
+    if not links:
         tensor.__dict__["_tags"] = tensor.__dict__.get("_tags", set()) | set(tags)
     return tensor
 
@@ -258,24 +275,24 @@ def offer(tensor: torch.Tensor, owner: VirtualWorker) -> None:
 
 def describe(tensor: torch.Tensor, description: str) -> torch.Tensor:
     """Say in words what the tensor is; returns the tensor."""
-    link = pointer_of(tensor)
-    if link is not None:
+    links = _pointers_of(tensor)
+    for link in links:
         link.annotate((), description)
-    else:
+    if not links:
         tensor.__dict__["_description"] = description
     return tensor
 
 
 def tags(tensor: torch.Tensor) -> set[str]:
     """The tensor's tags."""
-    link = pointer_of(tensor)
-    return link.tags if link is not None else set(tensor.__dict__.get("_tags", ()))
+    links = _pointers_of(tensor)
+    return links[0].tags if links else set(tensor.__dict__.get("_tags", ()))
 
 
 def description(tensor: torch.Tensor) -> str | None:
     """The tensor's description."""
-    link = pointer_of(tensor)
-    return link.description if link is not None else tensor.__dict__.get("_description")
+    links = _pointers_of(tensor)
+    return links[0].description if links else tensor.__dict__.get("_description")
 
 
 def private_tensor(tensor: torch.Tensor, allowed_users: Iterable[str]) -> torch.Tensor:

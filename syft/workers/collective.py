@@ -20,7 +20,7 @@ import inspect
 import secrets
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -125,7 +125,7 @@ def sum_private(party: Party, x: torch.Tensor) -> PartyProgram:
 
     Rounds: 2.  Bytes per party and element: 16 (n - 1).  Leakage: the sum; n - 1 colluding parties
     learn the remaining input from it, as from any sum.  Error: none for integers; floating-point
-    inputs are rounded to multiples of 2^-24, so at most n * 2^-25 (and overflow beyond |sum| =
+    inputs are rounded to multiples of 2^-24, so at most n * 2^-25 (and overflow beyond a sum of
     2^39).  The shares of integers travel as uint64, so that parties with unlike inputs notice.
     """
     if x.is_complex():
@@ -314,9 +314,7 @@ def _collect(core: WorkerCore, execution: int, session: Session) -> None:
 def _resume(core: WorkerCore, execution: int, session: Session, received: Received | None) -> None:
     """Run the program to its next round (send what it yields) or to its end (store what it
     returns)."""
-    program, message = session.program, session.start
-    if program is None or message is None:
-        return
+    program, message = cast(PartyProgram, session.program), cast(Start, session.start)
     try:
         step = next(program) if received is None else program.send(received)
     except StopIteration as end:

@@ -93,6 +93,13 @@ def test_a_number_that_wants_a_gradient_does_not_travel(make: Make) -> None:
     assert (pointer * scale.detach()).tolist() == [2.0, 4.0]
 
 
+def test_a_parameter_keeps_its_hash_when_it_is_sent(bob: sy.VirtualWorker) -> None:
+    model = torch.nn.Linear(2, 1)
+    state = {parameter: index for index, parameter in enumerate(model.parameters())}
+    model.send(bob)
+    assert [state[parameter] for parameter in model.parameters()] == [0, 1]
+
+
 def test_place_of() -> None:
     assert place_of(3) == "here"
     assert place_of(sy.LoggingTensor().on(torch.ones(1))) == "LoggingTensor"

@@ -122,3 +122,20 @@ def test_it_travels(bob: sy.VirtualWorker, alice: sy.VirtualWorker, journey: str
     x = torch.tensor([1.0]).send(bob, alice)
     pointer = x.send(alice) if journey == "send" else x.copy().send(bob)
     assert [part.tolist() for part in (pointer * 3).get().get()] == [[3.0], [3.0]]
+
+
+def test_tags_reach_every_part(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:
+    x = torch.tensor([1.0]).send(bob, alice)
+    assert x.tag("#both").describe("one at each") is x
+    assert x.tags == {"#both"} and x.description == "one at each"
+    for worker in (bob, alice):
+        (found,) = worker.search("#both")
+        assert found.description == "one at each"
+
+
+def test_it_does_not_move_as_one(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:
+    x = torch.tensor([1.0]).send(bob, alice)
+    assert refusal(lambda: x.move(alice)) == (
+        "UnsupportedOperation: MultiPointerTensor has no rule for move: "
+        "move its parts one by one, or get it and send it again."
+    )

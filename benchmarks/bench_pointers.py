@@ -1,0 +1,149 @@
+"""What it costs to work on a tensor that lives on another worker of this process."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import syft as sy
+from benchmarks.memory import FORTY_MEGABYTES, memcpy, resident
+from benchmarks.recording import Amount, Ratio
+
+# A torch.Tensor.  Type checkers cannot know of the methods that the hook adds to it.
+Tensor = Any
+
+
+@pytest.fixture
+def bob() -> Iterator[sy.VirtualWorker]:
+    """A worker in this process that answers at once."""
+    hook = sy.TorchHook(torch)
+    yield sy.VirtualWorker(hook, id="bob")
+    hook.close()
+
+
+def bench_pointer_add(ratio: Ratio, bob: sy.VirtualWorker) -> None:
+    """One command to another worker and its answer, with nearly no work in it."""
+    x: Tensor = torch.tensor([1.0, 2.0])
+    pointer = x.send(bob)
+    ratio(
+        "ptr + ptr / native add, 2 floats",
+        subject=lambda: pointer + pointer,
+        floor=lambda: x + x,
+        at_most=10,
+        earlier="55-110",
+        seconds=4,
+    )
+
+
+class Training:
+    """The training step of the issue: an MLP 784-64-10 on 64 samples, here or at a worker."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        self.model: Any = nn.Sequential(nn.Linear(784, 64), nn.ReLU(), nn.Linear(64, 10))
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
+        self.x: Tensor = torch.randn(64, 784)
+        self.y: Tensor = torch.randint(10, (64,))
+
+    def send(self, worker: sy.VirtualWorker) -> Training:
+        """Move everything to a worker."""
+        self.model.send(worker)
+        self.x, self.y = self.x.send(worker), self.y.send(worker)
+        return self
+
+    def step(self) -> None:
+        """Zero the gradients, run forward and backward, step."""
+        self.optimizer.zero_grad()
+        F.cross_entropy(self.model(self.x), self.y).backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+
+
+def bench_federated_step(ratio: Ratio, bob: sy.VirtualWorker) -> None:
+    """Thirty commands and some real work."""
+    there, here = Training().send(bob), Training()
+    ratio(
+        "federated training step / the same step local",
+        subject=there.step,
+        floor=here.step,
+        at_most=2.0,
+        earlier="8",
+        seconds=6,
+    )
+
+
+def bench_federated_step_on_one_thread(ratio: Ratio, bob: sy.VirtualWorker) -> None:
+    """The same, with torch on one thread: steadier where others use the machine too."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    there, here = Training().send(bob), Training()
+    ratio(
+        "the same on one thread",
+        subject=there.step,
+        floor=here.step,
+        at_most=2.0,
+        earlier="8",
+        seconds=6,
+    )
+    torch.set_num_threads(threads)
+
+
+def bench_send_get(ratio: Ratio, bob: sy.VirtualWorker) -> None:
+    """Large data there and back, held against memcpy into memory that is there already."""
+    x: Tensor = torch.randn(FORTY_MEGABYTES)
+    copy = memcpy(x)
+
+    def copy_twice() -> None:
+        copy()
+        copy()
+
+    ratio(
+        "send + get of 40 MB / two memcpy of 40 MB",
+        subject=lambda: x.send(bob).get(),
+        floor=copy_twice,
+        at_most=1.5,
+        earlier="over 15",
+        seconds=5,
+    )
+
+
+def bench_send_get_against_clone(ratio: Ratio, bob: sy.VirtualWorker) -> None:
+    """The same, held against copies that make their own memory, as send and get have to."""
+    x: Tensor = torch.randn(FORTY_MEGABYTES)
+
+    def clone_twice() -> None:
+        x.clone()
+        x.clone()
+
+    ratio(
+        "send + get of 40 MB / two x.clone()",
+        subject=lambda: x.send(bob).get(),
+        floor=clone_twice,
+        at_most=1.5,
+        earlier="over 15",
+        seconds=5,
+    )
+
+
+def bench_many_pointers(amount: Amount, bob: sy.VirtualWorker) -> None:
+    """Pointers are made and dropped all the time: nothing of them may stay."""
+    x: Tensor = torch.ones(2)
+    pointer = x.send(bob)
+    for _ in range(10_000):  # what the process needs for good, it has after these
+        torch.add(pointer, pointer)
+    gc.collect()
+    gc.disable()
+    before = resident()
+    for _ in range(100_000):
+        torch.add(pointer, pointer)
+    grown = resident() - before
+    gc.enable()
+    left = bob.objects_count() - 1
+    name = "100,000 pointers made and dropped"
+    amount(f"{name}: objects left", left, at_most=0, earlier="0")
+    amount(f"{name}: memory grown", max(grown, 0) / 1e6, at_most=5, earlier="36 MB", unit="MB")
