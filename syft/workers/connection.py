@@ -187,6 +187,8 @@ class Connection:
         network.send(self.location.id, frame, self.peer)
         if answered:
             network.run()
+            if not pending.settled:
+                self.location.withdraw(frame)
         return self._outcome(seq, pending, answered)
 
     def _others_first(self) -> bool:
@@ -236,6 +238,7 @@ class Connection:
         network.run()
         if not pending.settled:
             del self.pending[seq]
+            self.location.withdraw(frame)
             raise ObjectNotReady(self.location.id)
         if type(pending.reply) is Failure:
             self.raise_unseen()  # the first error: this one mostly follows from it

@@ -218,9 +218,7 @@ class Dataflow:
         for out in task.outs:
             self._makers.pop(out, None)
         for key in task.keys:
-            usage = self._usage.get(key)
-            if usage is None:
-                continue
+            usage = self._usage[key]
             usage.readers.discard(task)
             if usage.writer is task:
                 usage.writer = None

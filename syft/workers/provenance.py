@@ -57,12 +57,11 @@ def _passes_on(frame: FrameType) -> bool:
 
 
 def _given(entry: FrameType) -> Iterator[Any]:
-    """Everything the caller handed to a function: its arguments, and what modules among them hold."""
+    """Everything the caller handed to a function: the arguments, and what modules there hold."""
     arguments = inspect.getargvalues(entry)
     names = [*arguments.args, arguments.varargs, arguments.keywords]
     for leaf in leaves([arguments.locals.get(name) for name in names if name is not None]):
         yield leaf
         if isinstance(leaf, nn.Module):
-            yield from leaf.parameters()
             for part in leaf.modules():
                 yield from leaves(vars(part))

@@ -69,7 +69,7 @@ class ObjectStore:
             self.bury(id, reason)
 
     def drop_all(self, ids: Iterable[int], reason: str) -> None:
-        """Remove the objects that are here; none of them may be promised (the common case, fast)."""
+        """Remove the objects that are here; none may be promised (the common case, fast)."""
         objects, gone = self.objects, self._gone
         for id in ids:
             if objects.pop(id, None) is not None:

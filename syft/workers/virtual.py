@@ -183,6 +183,11 @@ class VirtualWorker:
         """Put a frame in the inbox of a queued worker. What it carries is copied now."""
         self.inbox.append((frame.owned(), peer))
 
+    def withdraw(self, frame: Frame) -> None:
+        """Take a frame back from the inbox: who sent it no longer waits, and it must not run."""
+        kept = [letter for letter in self.inbox if letter[0].header is not frame.header]
+        self.inbox = deque(kept)
+
     def add_worker(self, worker: VirtualWorker) -> VirtualWorker:
         """Make a worker of another network known here, under its id; returns this worker."""
         present = self.network.workers.setdefault(worker.id, worker)

@@ -1,0 +1,56 @@
+"""One message of each kind, with every field set."""
+
+from __future__ import annotations
+
+import syft as sy
+from syft.serde.errors import pack_error
+from syft.serde.packer import Packer
+
+from syft.workers.messages import (
+    Abort,
+    Annotate,
+    Command,
+    Convert,
+    Describe,
+    Done,
+    Drop,
+    Duplicate,
+    Exchange,
+    Failure,
+    Fetch,
+    Follow,
+    Inventory,
+    Message,
+    Move,
+    Promise,
+    Put,
+    Relay,
+    Search,
+    Start,
+    Value,
+)
+
+BFLOAT16 = (19, 3)
+
+SAMPLES: list[Message] = [
+    Command(1, 0, ((0, 5), 2), 7, 1, (8,), {"alpha": 3}, (("cpu", BFLOAT16),)),
+    Put(2, 9, (32, 0, (0,), None, 0), ("ann",), True, (8,)),
+    Fetch(3, 9, 1, True, "ann", False, True, (8,)),
+    Drop(4, (8, 9)),
+    Move(5, 9, "alice", True, "ann", (8,)),
+    Duplicate(6, 9, 10, (8,)),
+    Search(7, ("#a",), (8,)),
+    Annotate(8, 9, ("#a",), "text", (8,)),
+    Describe(9, 9, (8,)),
+    Inventory(10, True, (8,)),
+    Promise(11, (12,), (8,)),
+    Start(12, 1, 99, ("bob", "alice"), 0, ((0, 9),), (13,), (8,)),
+    Exchange(99, 0, 1, (32, 9, (0,), None, 0), ("ann",), True),
+    Abort(99, 1, "party alice failed"),
+    Follow(13, 9, 14, (8,)),
+    Relay(14, 9, "alice", "ann", (8,)),
+    Convert(15, 9, 1, (2,), 16, (8,)),
+    Done(16),
+    Value(17, "text"),
+    Failure(18, pack_error(sy.exceptions.StoreError("x"), Packer())),
+]

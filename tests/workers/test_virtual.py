@@ -1,0 +1,286 @@
+"""Workers in one process, and the network between them."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import pytest
+import torch
+
+import syft as sy
+from syft.exceptions import (
+    NotSendable,
+    ObjectNotFound,
+    UnknownWorker,
+    WorkerClosed,
+    WorkerIdTaken,
+)
+from syft.serde.limits import Limits
+
+# ------------------------------------------------------------------------------- names and networks
+
+
+def test_a_worker_id_is_taken_once(hook: sy.TorchHook, bob: sy.VirtualWorker) -> None:
+    with pytest.raises(WorkerIdTaken, match="There is a worker 'bob' already"):
+        sy.VirtualWorker(hook, id="bob")
+    with pytest.raises(WorkerIdTaken, match="'me'"):
+        sy.VirtualWorker(hook, id="me")
+    bob.close()
+    assert sy.VirtualWorker(hook, id="bob").id == "bob"
+
+
+def test_an_unknown_worker_is_named_with_those_that_are_known(
+    me: sy.VirtualWorker, bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    expected = r"'me' knows no worker 'nobody' \(it knows alice, bob\)"
+    with pytest.raises(UnknownWorker, match=expected):
+        torch.ones(1).send("nobody")
+    with pytest.raises(UnknownWorker, match=expected):
+        me.get_worker("nobody")
+    with pytest.raises(UnknownWorker, match=expected):
+        me.request_search("#a", location="nobody")
+    with pytest.raises(UnknownWorker):
+        me.get_worker(5)  # type: ignore[arg-type]
+    assert me.get_worker("bob") is bob and me.get_worker(alice) is alice
+    assert torch.ones(1).send("bob").location is bob
+
+
+def test_workers_of_another_network_can_be_introduced(
+    me: sy.VirtualWorker, bob: sy.VirtualWorker
+) -> None:
+    dora = sy.VirtualWorker(None, id="dora")
+    emil = sy.VirtualWorker(None, id="emil", pipelined=True)
+    other_bob = sy.VirtualWorker(None, id="bob")
+    with pytest.raises(UnknownWorker):
+        torch.ones(1).send("dora")
+    assert me.add_worker(dora) is me and me.add_worker(dora) is me
+    assert me.add_workers([emil]) is me
+    with pytest.raises(WorkerIdTaken):
+        me.add_worker(other_bob)
+    for worker in (dora, emil):
+        x = torch.ones(2).send(worker)
+        assert (x + x).get().tolist() == [2, 2]
+        with pytest.raises(UnknownWorker, match="knows no worker 'bob'"):
+            x.move(bob)
+        worker.add_worker(bob)
+        assert x.move(bob).get().tolist() == [1, 1]
+
+
+def test_two_networks_do_not_meet() -> None:
+    one, other = sy.VirtualWorker(None, id="w"), sy.VirtualWorker(None, id="w")
+    assert one.network is not other.network
+    assert one.network.local is one
+    one.close()
+    with pytest.raises(WorkerClosed):
+        one.search("#a")
+    with pytest.raises(WorkerClosed):
+        one.promise()
+
+
+def test_a_worker_describes_itself(hook: sy.TorchHook) -> None:
+    carl = sy.VirtualWorker(hook, id="carl", is_client_worker=True)
+    assert repr(carl) == "<VirtualWorker id:carl #objects:0>"
+    assert carl.is_client_worker
+    x = torch.ones(2).send(carl)
+    assert repr(carl) == "<VirtualWorker id:carl #objects:1>"
+    assert carl.list_objects() == [x.id_at_location] and carl.objects_count() == 1
+    assert carl._tensors.keys() == carl._objects.keys()
+
+
+# ----------------------------------------------------------------------------------- what they hold
+
+
+def test_a_worker_may_hold_data_from_the_start(hook: sy.TorchHook) -> None:
+    numbers = torch.arange(3).tag("#numbers")
+    carl = sy.VirtualWorker(hook, id="carl", data=[numbers, torch.ones(2)])
+    assert carl.objects_count() == 2
+    (found,) = carl.search("#numbers")
+    assert found.sum().get() == 3
+    (id,) = carl.hold(torch.zeros(1))
+    assert carl._objects[id].tolist() == [0]
+    with pytest.raises(NotSendable, match="a value of type int"):
+        carl.hold(5)  # type: ignore[arg-type]
+    carl.clear_objects()
+
+
+def test_clearing_returns_the_worker_unless_told_otherwise(bob: sy.VirtualWorker) -> None:
+    x = torch.ones(2).send(bob)
+    assert bob.clear_objects() is bob
+    assert bob.clear_objects(return_self=False) is None
+    assert not bob._objects
+    with pytest.raises(ObjectNotFound, match=r"cleared with clear_objects\(\)"):
+        x.get()
+
+
+def test_a_worker_searches_others(
+    me: sy.VirtualWorker, bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    x = torch.ones(2).tag("#x").send(bob)
+    (found,) = alice.request_search(["#x"], location=bob)
+    assert found.owner is alice and found.location is bob
+    (found,) = me.request_search("#x", location="bob")
+    assert found.owner is me and (found + 1).get().tolist() == [2, 2]
+    assert x.get().tolist() == [1, 1]
+
+
+def test_limits_are_those_of_the_receiver(hook: sy.TorchHook) -> None:
+    small = sy.VirtualWorker(hook, id="small", limits=Limits(max_elements=3))
+    assert torch.ones(3).send(small).get().shape == (3,)
+    with pytest.raises(sy.exceptions.LimitExceeded, match="max_elements is 3, got 4"):
+        torch.ones(4).send(small)
+    assert not small._objects
+
+
+# ------------------------------------------------------------------------------------------ garbage
+
+
+def test_an_object_dies_with_its_last_pointer(worker: sy.VirtualWorker) -> None:
+    x = torch.ones(2).send(worker)
+    id = x.id_at_location
+    y = x
+    del x
+    assert list(worker._objects) == [id]
+    del y
+    assert not worker._objects
+
+
+def test_what_operations_make_dies_too(worker: sy.VirtualWorker) -> None:
+    x = torch.ones(2, 2).send(worker)
+    (x @ x).relu().max(0)
+    x.split(1)
+    for row in x:
+        row += 1
+    del row
+    assert list(worker._objects) == [x.id_at_location]
+
+
+def test_a_pointer_is_in_no_cycle(worker: sy.VirtualWorker) -> None:
+    assert not gc.isenabled()
+    x = torch.ones(2).send(worker)
+    y = x + 1
+    assert y.tags == set() and y.shape == (2,) and "worker" in repr(y) and y.child.handle.done()
+    link = weakref.ref(y.child)
+    value = weakref.ref(worker._objects[y.id_at_location])
+    child = y.child.child
+    del child, y
+    assert link() is None
+    assert not worker._objects.keys() - {x.id_at_location}
+    assert value() is None
+
+
+def test_a_closed_network_is_in_no_cycle_of_tensors() -> None:
+    worker = sy.VirtualWorker(None, id="w", data=[torch.ones(2)])
+    value = weakref.ref(next(iter(worker._objects.values())))
+    worker.close()
+    assert value() is None
+
+
+def test_pointers_held_elsewhere_are_garbage_there(
+    worker: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    pointer = torch.ones(2).send(worker).send(alice)
+    assert len(worker._objects) == len(alice._objects) == 1
+    del pointer
+    assert not alice._objects and not worker._objects
+
+
+def drop_many(worker: sy.VirtualWorker, count: int) -> None:
+    x = torch.ones(2).send(worker)
+    for index in range(count):
+        x.add(1)
+        if worker.pipelined and index % 1000 == 999:
+            sy.synchronize()
+    connection = worker.network.local.connection_to(worker)
+    assert list(worker._objects) == [x.id_at_location]
+    assert not connection.garbage and not connection.pending and not connection.unseen
+
+
+def test_many_pointers_leave_nothing(worker: sy.VirtualWorker) -> None:
+    drop_many(worker, 2000)
+
+
+@pytest.mark.soak
+def test_a_hundred_thousand_pointers_leave_nothing(worker: sy.VirtualWorker) -> None:
+    drop_many(worker, 1000)
+    before = resident()
+    drop_many(worker, 100_000)
+    assert resident() - before < 5 * 2**20
+
+
+def resident() -> int:
+    """Bytes of this process in memory."""
+    with open("/proc/self/statm", encoding="ascii") as numbers:
+        return int(numbers.read().split()[1]) * 4096
+
+
+# --------------------------------------------------------------- what runs on one runs on the other
+
+CONFORMANCE: dict[str, Any] = {
+    "arithmetic": lambda x: (x * 2 + 1 - x / 2) ** 2,
+    "comparison": lambda x: x > 2,
+    "indexing": lambda x: x[0, 1:] + x[..., -1],
+    "a list of tensors": lambda x: torch.cat([x, x.flip(0)], dim=1),
+    "two results": lambda x: x.sort(descending=True).values,
+    "views": lambda x: x.t().reshape(-1)[::2],
+    "matrix products": lambda x: x @ x.t(),
+    "functional": lambda x: torch.nn.functional.softmax(x, dim=0),
+    "keyword": lambda x: torch.add(x, other=x, alpha=3),
+    "numbers": lambda x: x * x.sum().item(),
+    "shapes": lambda x: x.view(x.size(1), len(x)),
+    "in place": lambda x: x.clone().add_(1).mul_(x).clamp_(max=10),
+    "setitem": lambda x: set_item(x.clone()),
+    "out": lambda x: torch.mul(x, x, out=torch.zeros_like(x)),
+    "dtype": lambda x: x.to(torch.int64) + x.double(),
+    "where": lambda x: torch.where(x > 2, x, -x),
+    "factory like": lambda x: torch.ones_like(x) + x.new_zeros(3),
+    "bool": lambda x: x + 1 if bool((x > 0).any()) else x,
+    "iteration": lambda x: sum(row * index for index, row in enumerate(x)),
+}
+
+
+def set_item(x: torch.Tensor) -> torch.Tensor:
+    x[0] = x[1] * 2
+    x[x > 5] = -1
+    return x
+
+
+@pytest.mark.parametrize("act", CONFORMANCE.values(), ids=CONFORMANCE.keys())
+def test_both_kinds_of_worker_compute_what_torch_computes(
+    worker: sy.VirtualWorker, act: Any
+) -> None:
+    plain = torch.arange(6.0).view(2, 3)
+    remote = plain.send(worker)
+    expected = act(plain)
+    got = act(remote).get()
+    assert got.dtype is expected.dtype
+    torch.testing.assert_close(got, expected)
+    assert torch.equal(remote.get(), plain)
+
+
+def test_both_kinds_of_worker_train(worker: sy.VirtualWorker) -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Linear(2, 1)
+    twin = torch.nn.Linear(2, 1)
+    twin.load_state_dict(model.state_dict())
+    data, target = torch.randn(8, 2), torch.randn(8, 1)
+    remote_data, remote_target = data.send(worker), target.send(worker)
+    twin.send(worker)
+    for here, x, y in ((model, data, target), (twin, remote_data, remote_target)):
+        optimizer = torch.optim.SGD(here.parameters(), lr=0.1, momentum=0.9)
+        for _ in range(3):
+            optimizer.zero_grad()
+            torch.nn.functional.mse_loss(here(x), y).backward()
+            optimizer.step()
+        del optimizer
+    gc.collect()  # the first SGD of a process leaves a reference cycle in torch
+    twin.get()
+    torch.testing.assert_close(twin.weight, model.weight)
+    torch.testing.assert_close(twin.bias, model.bias)
+
+
+def test_devices_are_kept(worker: sy.VirtualWorker, device: torch.device) -> None:
+    x = torch.ones(2, device=device).send(worker)
+    assert x.device.type == device.type
+    assert (x + 1).get().device.type == device.type
