@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+import typing
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -299,13 +300,23 @@ def _pack_options(value: Any, packer: Packer) -> Operand:
     return pack_items(fields, packer, int(TypeCode.TORCH_OPTIONS), _OPTIONS_NUMBERS[type(value)])
 
 
+def _fits(value: Any, annotation: Any) -> bool:
+    """Whether a value is of the annotated type: a class, a union of classes, or a Literal."""
+    if typing.get_origin(annotation) is typing.Literal:
+        return type(value) is str and value in typing.get_args(annotation)
+    return isinstance(value, annotation)
+
+
 def _unpack_options(operand: Sequence[Any], unpacker: Unpacker) -> Any:
     cls = lookup(_OPTIONS, operand[1] if len(operand) > 1 else None, "torch options", ".name")
     expect_fields(operand, 1 + len(dataclasses.fields(cls)))
     fields = unpack_items(operand[2:], unpacker)
+    for value, field in zip(fields, dataclasses.fields(cls), strict=True):
+        if not _fits(value, field.type):
+            raise malformed(f"what {cls.__name__} takes there", value, f".{field.name}")
     try:
         return cls(*fields)
-    except (TypeError, ValueError) as error:  # torch checks what they hold
+    except ValueError as error:  # torch checks what they hold
         raise MalformedMessage("$", f"a {cls.__name__}", str(error)) from error
 
 

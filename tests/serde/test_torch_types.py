@@ -180,6 +180,15 @@ def test_malformed_packed_sequences(data: Any, sizes: Any, order: Any, text: str
         ([26, 0], "Malformed message at $.dtype: expected a dtype with iinfo, got torch.float32."),
         ([27, 0, 77], "Malformed message at $.value: expected a SDPBackend that this torch has"),
         ([27, 77, 0], "Malformed message at $.enum: expected a torch enumeration that this torch"),
+        ([37], "Malformed message at $.name: expected a torch options number, got nil."),
+        ([37, 9], "Malformed message at $.name: expected a torch options that this torch has"),
+        ([37, 0, True], "Malformed message at $: expected 6 fields after type code 37, got 2."),
+        (
+            [37, 0, False, None, "nonsense", "auto", None],
+            "Malformed message at $: expected a LinearCrossEntropyOptions, got ",
+        ),
+        ([37, 0, False, None, "auto", "nonsense", None], "Malformed message at $.acc_policy: "),
+        ([37, 0, False, None, 7, "auto", None], "Malformed message at $.chunking_method: "),
     ],
     ids=repr,
 )
