@@ -15,7 +15,7 @@ import torch
 
 from syft.chain.wrapper import Wrapper
 from syft.codes import ConversionCode
-from syft.exceptions import HookError, MalformedMessage
+from syft.exceptions import HookError, MalformedMessage, UnsupportedOperation
 from syft.ids import new_id
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer
@@ -64,6 +64,9 @@ def convert(tensor: torch.Tensor, code: ConversionCode, *args: Any) -> torch.Ten
 
 
 def _convert_there(link: PointerTensor, code: ConversionCode, args: tuple[Any, ...]) -> Wrapper:
+    if link.depth:
+        instead = "convert the whole tensor (the pointer itself), or get the part first"
+        raise UnsupportedOperation(code.name.lower(), "a part of a remote chain", instead)
     out = new_id()
     packed = pack(args, Packer())
     link.connection.ask(Convert, link.id_at_location, int(code), packed, out)
@@ -111,7 +114,10 @@ def fix_precision(
 def fix_precision_(
     tensor: torch.Tensor, precision_fractional: int | None = None, base: int | None = None
 ) -> torch.Tensor:
-    """Encode the tensor in place: the same object, so that optimizers and modules keep working."""
+    """Encode the tensor in place: the same object, so that optimizers and modules keep working.
+
+    A gradient is encoded with a tensor that is here; a remote tensor starts without one.
+    """
     if type(tensor) is Wrapper and tensor.child.at_function_level:
         return _become(tensor, fix_precision(tensor, precision_fractional, base))
     return fixed.fix_precision_(tensor, precision_fractional, base)

@@ -1,0 +1,127 @@
+"""Fixed precision wherever a tensor is: at another worker, at several, behind another link."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import syft as sy
+from syft.codes import ConversionCode
+from syft.exceptions import (
+    EncodingError,
+    HookError,
+    MalformedMessage,
+    ObjectNotReady,
+    PermissionDenied,
+    UnsupportedOperation,
+)
+from syft.tensors.conversions import conversion
+from syft.workers.messages import Convert
+from tests.chain.refusal import refusal
+
+NUMBERS = [1.5, -2.0]
+
+
+def test_a_remote_tensor_is_encoded_and_decoded_where_it_is(worker: sy.VirtualWorker) -> None:
+    x = torch.tensor(NUMBERS).send(worker)
+    encoded = x.fix_precision()
+    assert encoded.location is worker
+    assert repr(encoded.copy().get()) == repr(torch.tensor(NUMBERS).fix_precision())
+    assert repr(x.fix_prec(3).get()).endswith("tensor([ 1500, -2000])")
+    assert (encoded * encoded).float_precision().get().tolist() == [2.25, 4.0]
+    assert x.get().tolist() == NUMBERS, "the original stays"
+
+
+def test_in_place_keeps_the_pointer_object(bob: sy.VirtualWorker) -> None:
+    x = torch.tensor(NUMBERS).send(bob)
+    assert x.fix_precision_() is x
+    assert bob.objects_count() == 1, "the floating-point original is gone"
+    assert repr(x.copy().get()).startswith("(Wrapper)>FixedPrecisionTensor")
+    assert x.float_prec_() is x
+    assert x.get().tolist() == NUMBERS
+
+
+def test_at_several_workers(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:
+    x = torch.tensor(NUMBERS).send(bob, alice).fix_precision()
+    assert [part.tolist() for part in (x + x).float_precision().get()] == [[3.0, -4.0]] * 2
+
+
+def test_behind_another_link(hook: sy.TorchHook) -> None:
+    x = sy.LoggingTensor().on(torch.tensor(NUMBERS))
+    encoded = x.fix_precision()
+    assert repr(encoded) == (
+        "(Wrapper)>LoggingTensor>FixedPrecisionTensor>tensor([  98304, -131072])"
+    )
+    assert encoded.float_precision().child.child.tolist() == NUMBERS
+    assert x.fix_precision_() is x and repr(x) == repr(encoded)
+    assert x.float_precision_() is x and x.child.child.tolist() == NUMBERS
+
+
+def test_a_tensor_that_is_here(hook: sy.TorchHook) -> None:
+    x = torch.tensor(NUMBERS)
+    assert x.fix_precision_() is x and repr(x).startswith("(Wrapper)>FixedPrecisionTensor")
+    assert x.float_precision_() is x and x.tolist() == NUMBERS
+
+
+def test_a_model_that_was_sent(bob: sy.VirtualWorker) -> None:
+    model, twin = nn.Linear(2, 1), nn.Linear(2, 1)
+    twin.load_state_dict(model.state_dict())
+    model.send(bob).fix_precision()
+    x = torch.tensor([NUMBERS])
+    result = model(x.send(bob).fix_precision()).float_precision().get()
+    assert torch.allclose(result, twin(x), atol=2**-14)
+    model.float_precision().get()
+    assert torch.allclose(model.weight, twin.weight, atol=2**-17)
+
+
+def test_gradients_flow_through_a_remote_conversion(bob: sy.VirtualWorker) -> None:
+    x = torch.tensor(NUMBERS, requires_grad=True).send(bob)
+    (x * 1).fix_precision().float_precision().sum().backward()
+    assert x.get().grad.tolist() == [1.0, 1.0]
+
+
+def test_an_error_comes_back_and_leaves_the_store_as_it_was(worker: sy.VirtualWorker) -> None:
+    x = torch.tensor([1e30]).send(worker)
+    with pytest.raises(EncodingError, match="Cannot encode 1.0"):
+        x.fix_precision()
+    with pytest.raises(UnsupportedOperation, match="it is decoded already"):
+        x.float_precision()
+    assert worker.objects_count() == 1
+
+
+def test_a_private_tensor_stays_private(bob: sy.VirtualWorker) -> None:
+    x = torch.tensor(NUMBERS).private_tensor(["ann"]).send(bob, user="ann")
+    encoded = x.fix_precision()
+    with pytest.raises(PermissionDenied):
+        encoded.get()
+    assert (encoded * 2).float_precision().get(user="ann").tolist() == [3.0, -4.0]
+    large = torch.tensor([1e30]).private_tensor(["ann"]).send(bob, user="ann")
+    text = refusal(large.fix_precision)
+    assert "hidden, because the data is private" in text
+    assert "e+30" not in text
+
+
+def test_what_is_only_promised_cannot_be_converted_yet(bob: sy.VirtualWorker) -> None:
+    promised = bob.promise()
+    with pytest.raises(ObjectNotReady):
+        promised.fix_precision()
+    del promised
+
+
+def test_a_part_of_a_remote_chain_is_refused(bob: sy.VirtualWorker) -> None:
+    x = sy.LoggingTensor().on(torch.tensor(NUMBERS)).send(bob)
+    with pytest.raises(UnsupportedOperation, match="a part of a remote chain has no rule for fix"):
+        x.child.child.child.fix_precision()
+
+
+def test_an_unknown_conversion_is_malformed(bob: sy.VirtualWorker) -> None:
+    x = torch.tensor(NUMBERS).send(bob)
+    with pytest.raises(MalformedMessage, match="number of a conversion"):
+        x.child.connection.ask(Convert, x.id_at_location, 99, None, 7)
+    assert bob.objects_count() == 1
+
+
+def test_a_number_serves_one_conversion(hook: sy.TorchHook) -> None:
+    with pytest.raises(HookError, match="registered already"):
+        conversion(ConversionCode.FLOAT_PRECISION, torch.clone)
