@@ -44,12 +44,14 @@ def tables() -> str:
     flags = [(flag.value, f"`{flag.name}`") for flag in codes.TensorFlag]
     named = [(number, f"`{name}`") for number, name in enumerate(codes.NAMED_TUPLES)]
     enums = [(number, f"`{name}`") for number, name in enumerate(codes.TORCH_ENUMS)]
+    options = [(number, f"`{name}`") for number, name in enumerate(codes.TORCH_OPTIONS)]
     types = [(number, f"`{cls.__name__}`") for number, cls in enumerate(codes.PYTHON_TYPES)]
     parts = [
         *map(code_table, enumerations()),
         table("TensorFlag", ("bit", "name"), flags),
         table("PYTHON_TYPES", ("number", "name"), types),
         table("TORCH_ENUMS", ("number", "name"), enums),
+        table("TORCH_OPTIONS", ("number", "name"), options),
         table("NAMED_TUPLES", ("number", "name"), named),
     ]
     return "\n\n".join(parts)

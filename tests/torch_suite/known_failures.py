@@ -1,0 +1,45 @@
+"""The cases that are known to fail, from ``exceptions.txt``, and how the tests treat them.
+
+A case in the table must fail: once it passes, its row has to go, so the table can only shrink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MOST_ROWS = 37
+"""How many rows the table may have. Lower it when rows go; it is never raised."""
+
+
+def read() -> dict[str, str]:
+    """The reasons, by ``kind/case``."""
+    rows: dict[str, str] = {}
+    for line in (Path(__file__).parent / "exceptions.txt").read_text().splitlines():
+        if line and not line.startswith("#"):
+            name, reason = line.split(" | ")
+            assert name not in rows, f"{name} is in the table twice"
+            rows[name] = reason
+    return rows
+
+
+REASONS = read()
+
+
+def parameters(kind: str, cases: Iterable[tuple[str, Any]]) -> list[Any]:
+    """The named cases as parameters of a test; the listed ones are marked as failing."""
+    made = []
+    for name, case in cases:
+        reason = REASONS.get(f"{kind}/{name}")
+        failing = [pytest.mark.xfail(reason=reason, strict=True)] if reason is not None else []
+        made.append(pytest.param(case, id=name, marks=failing))
+    return made
+
+
+def share_passing(kind: str, operators: dict[str, set[str]]) -> float:
+    """The share of ``operators`` (the names of their cases, by operator) with no case listed."""
+    failing = {row.removeprefix(f"{kind}/") for row in REASONS if row.startswith(f"{kind}/")}
+    return sum(not cases & failing for cases in operators.values()) / len(operators)

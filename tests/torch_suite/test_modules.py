@@ -1,0 +1,93 @@
+"""Every module of torch's own database, sent to a worker: forward and backward as without syft.
+
+Lazy modules are run once first: a parameter that has no shape yet cannot be sent.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.testing._internal.common_modules import ModuleInfo, ModuleInput, module_db
+
+import syft as sy
+from syft.chain.walk import replace
+from tests.torch_suite.agreement import (
+    as_leaf,
+    check_equal,
+    check_gradients,
+    go_back,
+    outcome,
+)
+from tests.torch_suite.carriers import (
+    PointerCarrier,
+    Travellers,
+)
+from tests.torch_suite.cases import (
+    DEVICES,
+    seed,
+)
+from tests.torch_suite.known_failures import REASONS, parameters
+
+pytestmark = [
+    # Torch's cases call what is deprecated or slow on purpose, and torch says so, once a process.
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize("info", parameters("module", ((info.name, info) for info in module_db)))
+def test_module(info: ModuleInfo, training: bool, device: str, bob: sy.VirtualWorker) -> None:
+    seed()
+    inputs = info.module_inputs_func(
+        info, device=device, dtype=torch.float32, requires_grad=True, training=training
+    )
+    assert inputs, "a module without inputs counts as a failure"
+    for given in inputs:
+        check_module(make(info, given, training, device), given.forward_input, bob)
+
+
+def make(info: ModuleInfo, given: ModuleInput, training: bool, device: str) -> nn.Module:
+    """The module of one case, with its parameters initialised."""
+    seed()
+    made = given.constructor_input
+    module = info.module_cls(*made.args, **made.kwargs).to(device).train(training)
+    if info.is_lazy:
+        with torch.no_grad():
+            module(*given.forward_input.args, **given.forward_input.kwargs)
+    return module
+
+
+def check_module(module: nn.Module, given: Any, bob: sy.VirtualWorker) -> None:
+    """Outputs, gradients of parameters and inputs, and buffers are as they are without syft."""
+    remote = copy.deepcopy(module).send(bob)
+    if given is not None:
+        operands = replace((given.args, given.kwargs), as_leaf)
+        travellers = Travellers(PointerCarrier(bob))
+        there = travellers.send(operands)
+        got = outcome(lambda: forward_and_back(remote, *there))
+        want = outcome(lambda: forward_and_back(module, *operands))
+        check_equal(want, travellers.fetch(got))
+        check_gradients(operands, there, travellers, rounded=False)
+        for mine, theirs in zip(module.parameters(), remote.parameters(), strict=True):
+            check_equal(mine.grad, travellers.fetch(theirs.grad))
+        del got, travellers, there  # a graph would hold the parameters where they are
+    check_equal(dict(module.state_dict()), dict(remote.get().state_dict()))
+
+
+def forward_and_back(module: nn.Module, args: Any, kwargs: Any) -> Any:
+    """What the module returns; its gradients are computed on the way."""
+    result = module(*args, **kwargs)
+    go_back(result)
+    return result
+
+
+def test_every_module_passes() -> None:
+    assert len(module_db) >= 114
+    assert not [row for row in REASONS if row.startswith("module/")]
