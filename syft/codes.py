@@ -343,7 +343,7 @@ class MessageCode(WireCode):
     SEARCH = 7, "list the objects that carry some tags"
     ANNOTATE = 8, "add tags and a description to an object"
     DESCRIBE = 9, "tell an object's tags, description and shape"
-    INVENTORY = 10, "tell the ids of all objects, or clear them"
+    # 10 is retired: it listed the ids of all objects, or removed them all
     PROMISE = 11, "announce objects that will come"
     START = 12, "start one worker's part of a collective operation"
     EXCHANGE = 13, "what one party of a collective sends another in one round"

@@ -54,7 +54,11 @@ class SyftError(Exception):
 
 
 class WorkerError(SyftError):
-    """Something about a worker itself, not about what it holds."""
+    """Something about a worker itself, not about what it holds.
+
+    >>> issubclass(UnknownWorker, WorkerError)
+    True
+    """
 
 
 class UnknownWorker(WorkerError):
@@ -131,7 +135,11 @@ class RemoteFailure(WorkerError):
 
 
 class StoreError(SyftError):
-    """Something about an id in a worker's object store."""
+    """Something about an id in a worker's object store.
+
+    >>> issubclass(ObjectNotFound, StoreError)
+    True
+    """
 
 
 class ObjectNotFound(StoreError):
@@ -195,7 +203,11 @@ Keep the promise (send the tensor to the promised id) before asking for the resu
 
 
 class OperationError(SyftError):
-    """A torch call that the chain cannot carry."""
+    """A torch call that the chain cannot carry.
+
+    >>> issubclass(UnknownOperation, OperationError)
+    True
+    """
 
 
 class UnknownOperation(OperationError):
@@ -289,7 +301,11 @@ Bring it here first with .get() (or .float_prec()), if you may.
 
 
 class SendError(SyftError):
-    """Something that cannot be sent or fetched."""
+    """Something that cannot be sent or fetched.
+
+    >>> issubclass(NotSendable, SendError)
+    True
+    """
 
 
 class NotSendable(SendError):
@@ -348,7 +364,11 @@ class NothingToGet(SendError):
 
 
 class WireError(SyftError):
-    """A message that is not what the format allows. The worker that got it goes on."""
+    """A message that is not what the format allows. The worker that got it goes on.
+
+    >>> issubclass(MalformedMessage, WireError)
+    True
+    """
 
 
 class MalformedMessage(WireError):

@@ -7,6 +7,7 @@ to write it anew: ``python tests/test_surface.py``.
 from __future__ import annotations
 
 import ast
+import doctest
 import enum
 import inspect
 import pathlib
@@ -19,6 +20,9 @@ from torch import nn
 import syft as sy
 
 LISTING = pathlib.Path(__file__).with_name("surface.txt")
+
+WITHOUT_DOCTEST: frozenset[str] = frozenset()
+"""Public classes and functions without an example yet.  This list may only become shorter."""
 
 
 def _public_names() -> list[str]:
@@ -104,6 +108,34 @@ def test_the_listing_is_the_surface(hook: sy.TorchHook) -> None:
 def test_every_public_name_has_a_docstring(hook: sy.TorchHook) -> None:
     silent = [name for name, value, _ in surface() if not inspect.getdoc(value)]
     assert silent == []
+
+
+def _example_of(name: str, value: Any, found: dict[str, Any]) -> str:
+    """The docstrings in which an example of ``name`` may stand: its own and its class's."""
+    parent = found.get(name.rpartition(".")[0])
+    owner = parent if isinstance(parent, type) else None
+    return f"{value.__doc__}\n{owner.__doc__ if owner else None}"
+
+
+def test_every_public_name_has_a_doctest(hook: sy.TorchHook) -> None:
+    found = {name: value for name, value, _ in surface() if not inspect.ismodule(value)}
+    silent = {n for n, value in found.items() if ">>>" not in _example_of(n, value, found)}
+    assert silent == WITHOUT_DOCTEST
+
+
+def test_what_torch_learns_has_examples_that_run() -> None:
+    """Some of it is defined inside the hook, where a collector of doctests does not look."""
+    teaching = sy.TorchHook(torch)
+    learned = [*_learned(torch.Tensor), *_learned(nn.Module)]
+    texts = {name: inspect.getdoc(value) or "" for name, value, _ in learned}
+    teaching.close()
+    runner = doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS)
+    for name, text in texts.items():
+        examples = doctest.DocTestParser().get_doctest(text, {}, name, None, None)
+        assert examples.examples, name
+        runner.run(examples)
+        sy.TorchHook.current().close()
+    assert runner.summarize(verbose=False).failed == 0
 
 
 def test_every_listed_name_resolves(hook: sy.TorchHook) -> None:

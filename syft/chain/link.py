@@ -51,6 +51,14 @@ class Link:
     A subclass sets ``level`` and overrides :meth:`call`, :meth:`show`, :meth:`place` and
     :meth:`duplicate`.  ``rules`` is made afresh for every subclass, starting from the rules of its
     parent.
+
+    >>> import torch
+    >>> from syft.chain.wrapper import wrap
+    >>> class Nowhere(Link):
+    ...     def show(self):
+    ...         return "Nowhere"
+    >>> wrap(Nowhere())
+    (Wrapper)>Nowhere
     """
 
     __slots__ = ("__weakref__",)
@@ -72,6 +80,14 @@ class Link:
         ``torch.Tensor.shape.__get__``) at function level and aten overloads
         (``torch.ops.aten.add.Tensor``) at dispatch level. Raises
         :class:`~syft.exceptions.HookError` for an operation that has a rule in this class already.
+
+        >>> class Adding(Link):
+        ...     pass
+        >>> @Adding.rule(torch.add, torch.Tensor.add)
+        ... def _add(*args, **kwargs):
+        ...     return "added"
+        >>> Adding.rules[torch.add] is _add, torch.add in Link.rules
+        (True, False)
         """
 
         def enter(handler: RuleType) -> RuleType:
@@ -94,6 +110,11 @@ class Link:
 
         ``operation`` is a torch function or an aten overload, by level; ``args`` and ``kwargs``
         hold wrappers.
+
+        >>> Link.call(torch.add, (), {})
+        Traceback (most recent call last):
+        ...
+        syft.exceptions.UnsupportedOperation: ...
         """
         raise UnsupportedOperation(str(operation), cls.__name__, "this kind of link runs nothing")
 
@@ -102,7 +123,11 @@ class Link:
         raise NotImplementedError
 
     def place(self) -> str:
-        """Where the data is: a worker's name, or the kind of link when it is in this process."""
+        """Where the data is: a worker's name, or the kind of link when it is in this process.
+
+        >>> Link().place()
+        'Link'
+        """
         return type(self).__name__
 
     def next_in_chain(self) -> Any:

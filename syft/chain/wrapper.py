@@ -37,6 +37,13 @@ class Wrapper(torch.Tensor):
     """A tensor whose data lies somewhere else: at another worker, or inside its first link.
 
     Made by :func:`wrap`, never by hand. ``.child`` is the first :class:`~syft.chain.link.Link`.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob")
+    >>> x = torch.tensor([1.0, 2.0]).send(bob)
+    >>> isinstance(x, torch.Tensor), type(x).__name__, x.child
+    (True, 'Wrapper', [PointerTensor | me:... -> bob:...])
     """
 
     child: Link
@@ -84,7 +91,15 @@ class Wrapper(torch.Tensor):
 
     @property
     def data(self) -> Any:
-        """The tensor without its graph (``torch.Tensor.data``), through the chain."""
+        """The tensor without its graph (``torch.Tensor.data``), through the chain.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> x = torch.tensor([1.0, 2.0]).send(bob)
+        >>> x.requires_grad_().data.requires_grad
+        False
+        """
         if self.child.at_function_level:
             return self.child.call(_get_data, (self,), {})
         return self.detach()
@@ -139,19 +154,37 @@ class Wrapper(torch.Tensor):
     # -------------------------------------------------- doors that would bypass the chain: closed
 
     def _refuse(self, action: str) -> NoReturn:
-        raise DataStaysPut(action, repr(self).partition("\n")[0])
+        raise DataStaysPut(action, f"(Wrapper)>{self.child.show()}".partition("\n")[0])
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         self._refuse("pickling")
 
     def dim(self) -> int:
-        """How many dimensions the tensor has."""
+        """How many dimensions the tensor has.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> x = torch.tensor([1.0, 2.0]).send(bob)
+        >>> x.dim()
+        1
+        """
         if self.child.at_function_level and sys._getframe(1).f_code.co_filename == VMAP_FILE:
             raise UnsupportedOperation("torch.vmap", type(self.child).__name__, _BELOW)
         return super().dim()
 
     def numpy(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refused: the data is not here.  Raises :class:`~syft.exceptions.DataStaysPut`."""
+        """Refused: the data is not here.  Raises :class:`~syft.exceptions.DataStaysPut`.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> x = torch.tensor([1.0, 2.0]).send(bob)
+        >>> x.numpy()
+        Traceback (most recent call last):
+        ...
+        syft.exceptions.DataStaysPut: ...
+        """
         self._refuse("numpy()")
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
@@ -196,7 +229,12 @@ dimensions where it wants a number (``add(x, alpha=wrapper)``), and asks the han
 
 
 def wrap(link: Link) -> Wrapper:
-    """Put a function-level link under a new wrapper (a tensor without memory: 0.8 µs)."""
+    """Put a function-level link under a new wrapper (a tensor without memory: 0.8 µs).
+
+    >>> from syft.tensors.local import LocalLink
+    >>> wrap(LocalLink())
+    (Wrapper)>LocalLink>None
+    """
     wrapper: Wrapper = make_wrapper(Wrapper, *_OPAQUE)
     wrapper.child = link
     return wrapper
@@ -208,6 +246,11 @@ def wrap_like(link: Link, like: torch.Tensor, dtype: torch.dtype | None = None) 
 
     ``dtype`` is what the wrapper reports, if not the dtype of ``like``: a fixed-point tensor holds
     int64 and reports float32.
+
+    >>> from syft.tensors.fixed_precision import fix_precision
+    >>> link = fix_precision(torch.ones(3)).child
+    >>> wrap_like(link, torch.ones(3, dtype=torch.int64), torch.float32).dtype
+    torch.float32
     """
     wrapper: Wrapper = make_wrapper(
         Wrapper,
@@ -222,7 +265,11 @@ def wrap_like(link: Link, like: torch.Tensor, dtype: torch.dtype | None = None) 
 
 
 def links_in(args: Arguments, kwargs: Keywords) -> list[Link]:
-    """The links of all wrappers in the arguments, nested ones too, from left to right."""
+    """The links of all wrappers in the arguments, nested ones too, from left to right.
+
+    >>> links_in((1, [torch.ones(2)]), {})
+    []
+    """
     links: list[Link] = []
     for arg in args:
         if type(arg) is Wrapper:

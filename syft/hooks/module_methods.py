@@ -142,6 +142,13 @@ def send(
 
     Raises :class:`~syft.exceptions.NotSendable` unless one worker is named: a module is at one
     place.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob")
+    >>> model = torch.nn.Linear(2, 1)
+    >>> model.send(bob).weight.location
+    <VirtualWorker id:bob #objects:2>
     """
     if len(locations) != 1:
         raise NotSendable(
@@ -159,6 +166,15 @@ def get(module: nn.Module, user: str | None = None) -> nn.Module:
 
     Gradients come home too, and a gradient can show the samples it was computed from: call
     ``module.zero_grad()`` first where the data is not yours to see.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob")
+    >>> model = torch.nn.Linear(2, 1)
+    >>> model.send(bob)(torch.ones(3, 2).send(bob)).get().shape
+    torch.Size([3, 1])
+    >>> model.get().weight.shape, bob.objects_count()
+    (torch.Size([1, 2]), 0)
     """
     pointers = [tensor_methods.pointer_of(tensor) for tensor in tensors_of(module)]
     exchange(module, lambda tensor: tensor_methods.fetch(tensor, user, keep=True))
@@ -169,7 +185,15 @@ def get(module: nn.Module, user: str | None = None) -> nn.Module:
 
 
 def move(module: nn.Module, location: Any, user: str | None = None) -> nn.Module:
-    """Move every parameter and buffer to another worker; returns the module, changed in place."""
+    """Move every parameter and buffer to another worker; returns the module, changed in place.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
+    >>> model = torch.nn.Linear(2, 1).send(alice)
+    >>> model.move(bob).location, alice.objects_count()
+    (<VirtualWorker id:bob #objects:2>, 0)
+    """
     if tensor_methods.leads_home(tensors_of(module), location):
         return get(module, user)
     return exchange(
@@ -180,19 +204,43 @@ def move(module: nn.Module, location: Any, user: str | None = None) -> nn.Module
 
 
 def copy(module: nn.Module) -> nn.Module:
-    """A deep copy; remote parameters are copied where they are."""
+    """A deep copy; remote parameters are copied where they are.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob")
+    >>> model = torch.nn.Linear(2, 1)
+    >>> twin = model.copy().send(bob)  # the model itself stays here
+    >>> print(twin.location, model.location)
+    <VirtualWorker id:bob #objects:2> None
+    """
     return copying.deepcopy(module)
 
 
 def location(module: nn.Module) -> Any:
-    """The worker that holds the module's first parameter or buffer; None when it is here."""
+    """The worker that holds the module's first parameter or buffer; None when it is here.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob")
+    >>> model = torch.nn.Linear(2, 1)
+    >>> model.location is None, model.send(bob).location is bob
+    (True, True)
+    """
     for tensor in tensors_of(module):
         return tensor_methods.location(tensor)
     return None
 
 
 def fix_precision(module: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
-    """Encode every floating-point parameter and buffer in fixed precision, in place."""
+    """Encode every floating-point parameter and buffer in fixed precision, in place.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> model = torch.nn.Linear(2, 1).fix_precision()
+    >>> isinstance(model.weight, torch.nn.Parameter), type(model.weight.child).__name__
+    (True, 'FixedPrecisionTensor')
+    """
     return exchange(
         module,
         lambda tensor: _converted(
@@ -202,7 +250,14 @@ def fix_precision(module: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
 
 
 def float_precision(module: nn.Module) -> nn.Module:
-    """Decode every fixed-precision parameter and buffer, in place."""
+    """Decode every fixed-precision parameter and buffer, in place.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> model = torch.nn.Linear(2, 1).fix_precision().float_precision()
+    >>> type(model.weight).__name__
+    'Parameter'
+    """
     return exchange(module, lambda tensor: _converted(tensor, conversions.float_precision))
 
 

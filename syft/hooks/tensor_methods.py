@@ -46,8 +46,18 @@ def send(
     one, or one that was promised).  ``user`` says who sends, which matters for private tensors.
 
     Raises :class:`~syft.exceptions.NotALeaf` for the result of a recorded computation,
+    :class:`~syft.exceptions.NotSendable` for an ``id`` that is none,
     :class:`~syft.exceptions.UnknownWorker`, :class:`~syft.exceptions.PermissionDenied`.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob")
+    >>> torch.tensor([1.0, 2.0]).send(bob)
+    (Wrapper)>[PointerTensor | me:... -> bob:...]
     """
+    if id is not None and (type(id) is not int or not 0 <= id < 2**63):
+        shown = repr(id) if type(id) is int else f"an id of type {type(id).__name__}"
+        raise NotSendable(f"a tensor under {shown}", "an id is an int from 0 to 2**63 - 1")
     places = [owner.get_worker(place) for place in locations]  # before anything is sent
     if not places:
         raise NotSendable("a tensor to nobody", "name at least one worker: x.send(bob)")
@@ -71,13 +81,7 @@ def _send_to(
         raise PermissionDenied("send", owner.id, user or owner.user)
     connection = (link.owner if link is not None else owner).connection_to(location)
     id = new_id() if id is None else id
-    collects = link is not None and link.garbage_collect_data
-    try:
-        connection.put(tensor, id, guard=guard)
-    except Exception:
-        if link is not None:
-            link.garbage_collect_data = collects  # the pointer did not leave: it still collects
-        raise
+    connection.put(tensor, id, guard=guard)
     if garbage_collect_data:
         connection.add_owner(id)
     names = tensor.__dict__
@@ -113,6 +117,13 @@ def get(tensor: torch.Tensor, user: str | None = None, sum_results: bool = False
     Raises :class:`~syft.exceptions.NothingToGet` for a tensor that is here,
     :class:`~syft.exceptions.ObjectNotFound` if it is gone,
     :class:`~syft.exceptions.PermissionDenied`.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob")
+    >>> x = torch.tensor([1.0, 2.0]).send(bob)
+    >>> (x + x).get()
+    tensor([2., 4.])
     """
     link = tensor.child if type(tensor) is Wrapper else None
     if isinstance(link, MultiPointerTensor):
@@ -154,6 +165,13 @@ def move(
 
     It keeps its id.  With ``requires_grad`` it arrives as a leaf that requires grad; if it has a
     graph where it was, the graph stays there and gradients find their way back through it.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
+    >>> x = torch.ones(2).send(alice).move(bob)
+    >>> alice, bob
+    (<VirtualWorker id:alice #objects:0>, <VirtualWorker id:bob #objects:1>)
     """
     head = tensor.child if type(tensor) is Wrapper else None
     if isinstance(head, LocalLink) and head.tensor is not None:
@@ -212,7 +230,16 @@ def leads_home(tensors: list[torch.Tensor], location: Location) -> bool:
 
 
 def copy(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy with its own memory, where the tensor is; of a pointer, a pointer to the copy."""
+    """A copy with its own memory, where the tensor is; of a pointer, a pointer to the copy.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob")
+    >>> x = torch.tensor([1.0, 2.0]).send(bob)
+    >>> y = x.copy()
+    >>> y.add_(1).get(), x.get()
+    (tensor([2., 3.]), tensor([1., 2.]))
+    """
     if type(tensor) is Wrapper:
         return copying.deepcopy(tensor)
     return copy_of(tensor)
@@ -220,18 +247,34 @@ def copy(tensor: torch.Tensor) -> torch.Tensor:
 
 def remote_get(tensor: torch.Tensor, user: str | None = None) -> torch.Tensor:
     """Of a pointer to a pointer: have the worker in between fetch the tensor. Returns the same
-    pointer."""
+    pointer.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
+    >>> x = torch.ones(2).send(alice).send(bob)  # bob points to alice
+    >>> x.remote_get().get(), alice
+    (tensor([1., 1.]), <VirtualWorker id:alice #objects:0>)
+    """
     return _relay(tensor, None, user)
 
 
-def remote_send(tensor: torch.Tensor, location: Location) -> torch.Tensor:
+def remote_send(tensor: torch.Tensor, location: Location, user: str | None = None) -> torch.Tensor:
     """Have the worker that holds the tensor send it on, and keep a pointer. Returns the same
-    pointer."""
+    pointer.  ``user`` says for whom, which matters for private tensors.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
+    >>> x = torch.ones(2).send(bob).remote_send(alice)  # bob points to alice
+    >>> x.get()
+    (Wrapper)>[PointerTensor | me:... -> alice:...]
+    """
     link = pointer_of(tensor)
     name = location if isinstance(location, str) else location.id
     if link is not None:
         link.owner.get_worker(name)
-    return _relay(tensor, name, None)
+    return _relay(tensor, name, user)
 
 
 def _relay(tensor: torch.Tensor, to: str | None, user: str | None) -> torch.Tensor:
@@ -253,12 +296,27 @@ def _pointers_of(tensor: torch.Tensor) -> list[PointerTensor]:
     return [link] if isinstance(link, PointerTensor) else []
 
 
+def _check_text(what: str, *texts: str) -> None:
+    for text in texts:
+        if not isinstance(text, str):
+            raise NotSendable(f"a {what} of type {type(text).__name__}", f"a {what} is a string")
+
+
 def tag(tensor: torch.Tensor, *tags: str) -> torch.Tensor:
     """Add tags, by which the tensor can be found with ``search``; returns the tensor.
 
     When the local worker is not a mere client (``sy.local_worker.is_client_worker = False``), a
     tensor that is tagged here is put into its store, for others to find.
+    Raises :class:`~syft.exceptions.NotSendable` for a tag that is not a string.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob")
+    >>> x = torch.ones(2).tag("#digits", "#train").send(bob)
+    >>> [found.get() for found in bob.search("#digits")]
+    [tensor([1., 1.])]
     """
+    _check_text("tag", *tags)
     links = _pointers_of(tensor)
     for link in links:
         link.annotate(tuple(tags), None)
@@ -274,7 +332,15 @@ def offer(tensor: torch.Tensor, owner: VirtualWorker) -> None:
 
 
 def describe(tensor: torch.Tensor, description: str) -> torch.Tensor:
-    """Say in words what the tensor is; returns the tensor."""
+    """Say in words what the tensor is; returns the tensor.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob")
+    >>> torch.ones(2).describe("two ones").send(bob).description
+    'two ones'
+    """
+    _check_text("description", description)
     links = _pointers_of(tensor)
     for link in links:
         link.annotate((), description)
@@ -284,13 +350,26 @@ def describe(tensor: torch.Tensor, description: str) -> torch.Tensor:
 
 
 def tags(tensor: torch.Tensor) -> set[str]:
-    """The tensor's tags."""
+    """The tensor's tags.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob")
+    >>> torch.ones(2).tag("#digits").send(bob).tags
+    {'#digits'}
+    """
     links = _pointers_of(tensor)
     return links[0].tags if links else set(tensor.__dict__.get("_tags", ()))
 
 
 def description(tensor: torch.Tensor) -> str | None:
-    """The tensor's description."""
+    """The tensor's description.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> print(torch.ones(2).description, torch.ones(2).describe("two ones").description)
+    None two ones
+    """
     links = _pointers_of(tensor)
     return links[0].description if links else tensor.__dict__.get("_description")
 
@@ -299,6 +378,17 @@ def private_tensor(tensor: torch.Tensor, allowed_users: Iterable[str]) -> torch.
     """The same data as a tensor that, once sent, only ``allowed_users`` may read.
 
     So is whatever is computed from it at the worker.  Returns a new tensor that shares the data.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob")
+    >>> x = torch.ones(2).private_tensor(allowed_users=["ann"]).send(bob, user="ann")
+    >>> (x + x).get(user="ann")
+    tensor([2., 2.])
+    >>> (x + x).get()  # on behalf of nobody
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.PermissionDenied: ...
     """
     private = tensor.detach().requires_grad_(tensor.requires_grad)
     for name in ("_tags", "_description"):
@@ -313,7 +403,15 @@ def private_tensor(tensor: torch.Tensor, allowed_users: Iterable[str]) -> torch.
 
 
 def location(tensor: torch.Tensor) -> Any:
-    """The worker that holds the data (of a multi-pointer: a list); None when the data is here."""
+    """The worker that holds the data (of a multi-pointer: a list); None when the data is here.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob")
+    >>> x = torch.ones(2)
+    >>> x.location is None, x.send(bob).location is bob
+    (True, True)
+    """
     link = _last_link(tensor)
     if isinstance(link, MultiPointerTensor):
         return link.locations
@@ -321,7 +419,14 @@ def location(tensor: torch.Tensor) -> Any:
 
 
 def identity(tensor: torch.Tensor) -> int:
-    """The tensor's id at its owner (of a pointer: the pointer's own)."""
+    """The tensor's id at its owner (of a pointer: the pointer's own).
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> x = torch.ones(2)
+    >>> x.id == x.id, x.id == torch.ones(2).id
+    (True, False)
+    """
     link = pointer_of(tensor)
     if link is not None:
         return link.id
@@ -330,7 +435,15 @@ def identity(tensor: torch.Tensor) -> int:
 
 
 def id_at_location(tensor: torch.Tensor) -> int | None:
-    """The id of the remote tensor; None when the data is here."""
+    """The id of the remote tensor; None when the data is here.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob")
+    >>> x = torch.tensor([1.0, 2.0]).send(bob)
+    >>> x.id_at_location in bob.list_objects(), torch.ones(2).id_at_location
+    (True, None)
+    """
     link = pointer_of(tensor)
     return None if link is None else link.id_at_location
 

@@ -29,8 +29,10 @@ class TorchHook:
     """Hooks torch; a second call returns the hook that is there.
 
     ``local_worker`` is the worker this process speaks as (by default a new one called ``me``);
-    ``is_client`` sets its ``is_client_worker``.  Raises :class:`~syft.exceptions.HookError` if
-    torch is hooked already with another local worker, or if something else than torch is passed.
+    ``is_client`` sets its ``is_client_worker`` (without it: true for a new hook, and left alone on
+    one that is there).  Raises :class:`~syft.exceptions.HookError`, and leaves torch as it was, if
+    torch is hooked already with another local worker, if it has an attribute of a name that syft
+    adds, or if something else than torch is passed.
 
     >>> hook = TorchHook(torch)
     >>> TorchHook(torch) is hook
@@ -49,7 +51,7 @@ class TorchHook:
         cls,
         module: ModuleType,
         local_worker: VirtualWorker | None = None,
-        is_client: bool = True,
+        is_client: bool | None = None,
     ) -> TorchHook:
         if module is not torch:
             raise HookError(f"cannot hook {module!r}", "pass the torch module: TorchHook(torch)")
@@ -60,26 +62,45 @@ class TorchHook:
                     f"torch is hooked already, with local worker {current.local_worker.id!r}",
                     "close that hook first: sy.hook.close()",
                 )
+            if is_client is not None:
+                current.local_worker.is_client_worker = is_client
             return current
         self = super().__new__(cls)
         self.local_worker = local_worker or VirtualWorker(None, id="me")
-        self.local_worker.is_client_worker = is_client
         self._ledger = Ledger()
-        self._teach_tensors()
-        self._teach_modules()
-        self._follower = StateFollower(self.local_worker)
+        try:
+            self._teach_tensors()
+            self._teach_modules()
+            self._follower = StateFollower(self.local_worker)
+        except BaseException:
+            self._ledger.undo()
+            if local_worker is None:
+                self.local_worker.close()
+            raise
+        self.local_worker.is_client_worker = is_client is not False
         cls._current = self
         return self
 
     @classmethod
     def current(cls) -> TorchHook:
-        """The hook in force; raises :class:`~syft.exceptions.HookError` if torch is not hooked."""
+        """The hook in force; raises :class:`~syft.exceptions.HookError` if torch is not hooked.
+
+        >>> hook = TorchHook(torch)
+        >>> TorchHook.current() is hook
+        True
+        """
         if cls._current is None:
             raise HookError("torch is not hooked", "call sy.TorchHook(torch) first")
         return cls._current
 
     def close(self) -> None:
-        """Take back everything that was added to torch, and close every worker of the network."""
+        """Take back everything that was added to torch, and close every worker of the network.
+
+        >>> hook = TorchHook(torch)
+        >>> hook.close()
+        >>> hasattr(torch.Tensor, "send")
+        False
+        """
         if TorchHook._current is not self:
             return
         TorchHook._current = None
@@ -120,7 +141,15 @@ class TorchHook:
             )
 
         def owner(tensor: torch.Tensor) -> VirtualWorker:
-            """The worker that holds the tensor, or the pointer to it."""
+            """The worker that holds the tensor, or the pointer to it.
+
+            >>> import torch, syft as sy
+            >>> hook = sy.TorchHook(torch)
+            >>> bob = sy.VirtualWorker(hook, id="bob")
+            >>> x = torch.tensor([1.0, 2.0]).send(bob)
+            >>> x.owner is hook.local_worker, torch.ones(2).owner is hook.local_worker
+            (True, True)
+            """
             link = tensor_methods.pointer_of(tensor)
             return self.local_worker if link is None else link.owner
 
@@ -131,7 +160,15 @@ class TorchHook:
             return tensor
 
         def combined(tensor: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
-            """Combine this pointer with pointers to other workers into one multi-pointer."""
+            """Combine this pointer with pointers to other workers into one multi-pointer.
+
+            >>> import torch, syft as sy
+            >>> hook = sy.TorchHook(torch)
+            >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
+            >>> x = torch.ones(2).send(alice).combine(torch.zeros(2).send(bob))
+            >>> (x + 1).get()
+            [tensor([2., 2.]), tensor([1., 1.])]
+            """
             return combine([tensor, *others])
 
         send.__doc__ = tensor_methods.send.__doc__
@@ -175,7 +212,15 @@ class TorchHook:
             return module_methods.send(module, *locations, owner=self.local_worker, user=user)
 
         def owner(module: nn.Module) -> VirtualWorker:
-            """The worker that holds the module, or the pointers to its parameters."""
+            """The worker that holds the module, or the pointers to its parameters.
+
+            >>> import torch, syft as sy
+            >>> hook = sy.TorchHook(torch)
+            >>> bob = sy.VirtualWorker(hook, id="bob")
+            >>> model = torch.nn.Linear(2, 1)
+            >>> model.send(bob).owner is hook.local_worker
+            True
+            """
             for tensor in module_methods.tensors_of(module):
                 link = tensor_methods.pointer_of(tensor)
                 return self.local_worker if link is None else link.owner
@@ -199,7 +244,17 @@ class TorchHook:
 
 
 def synchronize() -> None:
-    """Let every queued worker finish, and raise the first error nobody has seen yet."""
+    """Let every queued worker finish, and raise the first error nobody has seen yet.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob", pipelined=True)
+    >>> y = torch.ones(2).send(bob) + torch.ones(3).send(bob)
+    >>> sy.synchronize()
+    Traceback (most recent call last):
+    ...
+    RuntimeError: The size of tensor a (2) must match the size of tensor b (3) ...
+    """
     local = TorchHook.current().local_worker
     local.network.run()
     for connection in local.connections():

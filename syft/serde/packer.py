@@ -21,18 +21,20 @@ class Packer:
     """Gathers the tensor buffers of one outgoing message.
 
     The buffers alias the memory of the tensors that were packed (``Frame.owned`` copies them).
+    What the message hands over to the other side waits in ``leaving`` until it has gone.
     A packer whose ``pack`` raised is spent: make a new one.
 
     >>> Packer().buffers
     []
     """
 
-    __slots__ = ("buffers", "worker", "destination", "depth", "max_depth", "limits")
+    __slots__ = ("buffers", "leaving", "worker", "destination", "depth", "max_depth", "limits")
 
     def __init__(
         self, worker: Any = None, destination: Any = None, limits: Limits = DEFAULT_LIMITS
     ) -> None:
         self.buffers: list[torch.Tensor] = []
+        self.leaving: list[Any] = []
         self.worker, self.destination = worker, destination
         self.depth, self.max_depth, self.limits = 0, limits.max_depth, limits
 
@@ -56,6 +58,14 @@ holds itself.
         """
         self.buffers.append(buffer)
         return len(self.buffers) - 1
+
+    def sent(self) -> None:
+        """Say that the message has gone: ``leave()`` is called on everything in ``leaving``.
+
+        >>> Packer().sent()
+        """
+        for link in self.leaving:
+            link.leave()
 
 
 class Unpacker:

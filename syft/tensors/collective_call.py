@@ -24,6 +24,13 @@ def run_collective(
     ``inputs[i]`` are pointers to party i's inputs, all at one worker.  Returns ``results``
     pointers for each party, promised until the parties have finished. Raises
     :class:`~syft.exceptions.LocationMismatch` unless each party is one worker of its own.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
+    >>> inputs = [[torch.ones(2, dtype=torch.int64).send(place)] for place in (alice, bob)]
+    >>> run_collective(CollectiveCode.SUM, inputs)[0][0].get()
+    tensor([2, 2])
     """
     parties = [_connection_of(row) for row in inputs]
     names = tuple(connection.location.id for connection in parties)
@@ -64,5 +71,12 @@ def sum_private(*pointers: torch.Tensor) -> list[Wrapper]:
     """The sum of private tensors at different workers, as a pointer at each; nobody sees an input.
 
     See :func:`syft.workers.collective.sum_private` for the protocol and its costs.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
+    >>> x, y = torch.tensor([1, 2]).send(alice), torch.tensor([10, 20]).send(bob)
+    >>> [total.get() for total in sy.sum_private(x, y)]
+    [tensor([11, 22]), tensor([11, 22])]
     """
     return [row[0] for row in run_collective(CollectiveCode.SUM, [[p] for p in pointers])]

@@ -52,7 +52,15 @@ conversion(ConversionCode.FLOAT_PRECISION, fixed.float_precision)
 
 
 def convert(tensor: torch.Tensor, code: ConversionCode, *args: Any) -> torch.Tensor:
-    """Run a conversion where the tensor is; the result stays there."""
+    """Run a conversion where the tensor is; the result stays there.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob")
+    >>> x = convert(torch.tensor([0.5]).send(bob), ConversionCode.FIX_PRECISION)
+    >>> x.get()
+    (Wrapper)>FixedPrecisionTensor>tensor([32768])
+    """
     link = tensor.child if type(tensor) is Wrapper else None
     if isinstance(link, PointerTensor):
         return _convert_there(link, code, args)
@@ -107,6 +115,13 @@ def fix_precision(
     """Encode the tensor in fixed precision, where it is.
 
     See :func:`syft.tensors.fixed_precision.fix_precision` for the grid and the errors.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob")
+    >>> x = torch.tensor([0.5, 1.25]).send(bob).fix_precision()  # encoded by bob
+    >>> (x + x).get()
+    (Wrapper)>FixedPrecisionTensor>tensor([ 65536, 163840])
     """
     return convert(tensor, ConversionCode.FIX_PRECISION, precision_fractional, base)
 
@@ -117,6 +132,12 @@ def fix_precision_(
     """Encode the tensor in place: the same object, so that optimizers and modules keep working.
 
     A gradient is encoded with a tensor that is here; a remote tensor starts without one.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> x = torch.tensor([0.5, 1.25])
+    >>> x.fix_precision_() is x, x
+    (True, (Wrapper)>FixedPrecisionTensor>tensor([32768, 81920]))
     """
     if type(tensor) is Wrapper and tensor.child.at_function_level:
         return _become(tensor, fix_precision(tensor, precision_fractional, base))
@@ -124,12 +145,26 @@ def fix_precision_(
 
 
 def float_precision(tensor: torch.Tensor) -> torch.Tensor:
-    """Decode a tensor in fixed precision to float32, where it is."""
+    """Decode a tensor in fixed precision to float32, where it is.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> x = torch.tensor([0.5, 1.25]).fix_precision()
+    >>> (x * x).float_precision()
+    tensor([0.2500, 1.5625])
+    """
     return convert(tensor, ConversionCode.FLOAT_PRECISION)
 
 
 def float_precision_(tensor: torch.Tensor) -> torch.Tensor:
-    """Decode a tensor in fixed precision in place."""
+    """Decode a tensor in fixed precision in place.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> x = torch.tensor([0.5, 1.25]).fix_precision()
+    >>> x.float_precision_() is x, x
+    (True, tensor([0.5000, 1.2500]))
+    """
     if type(tensor) is Wrapper and tensor.child.at_function_level:
         return _become(tensor, float_precision(tensor))
     return fixed.float_precision_(tensor)

@@ -27,6 +27,17 @@ class LocalLink(Link):
     A subclass overrides :meth:`on_call`, or enters rules for single operations with
     ``@MyTensor.rule(torch.add)``: functions of ``(operation, args, kwargs)`` with the links taken
     off, that return the result without links.
+
+    >>> import torch, syft as sy
+    >>> class Counting(sy.LocalLink):
+    ...     calls = 0
+    ...     @classmethod
+    ...     def on_call(cls, operation, args, kwargs):
+    ...         cls.calls += 1
+    ...         return operation(*args, **kwargs)
+    >>> x = Counting().on(torch.ones(2))
+    >>> x + x, Counting.calls
+    ((Wrapper)>Counting>tensor([2., 2.]), 1)
     """
 
     __slots__ = ("tensor",)
@@ -37,34 +48,62 @@ class LocalLink(Link):
         self.tensor: torch.Tensor | None = None
 
     def on(self, tensor: torch.Tensor) -> Wrapper:
-        """Put this link before ``tensor`` and return the wrapper at the head of the chain."""
+        """Put this link before ``tensor`` and return the wrapper at the head of the chain.
+
+        >>> LocalLink().on(torch.ones(2))
+        (Wrapper)>LocalLink>tensor([1., 1.])
+        """
         self.tensor = tensor
         return wrap(self)
 
     def like(self) -> LocalLink:
-        """A new link of the same kind, for a tensor computed from this one's."""
+        """A new link of the same kind, for a tensor computed from this one's.
+
+        >>> type(LocalLink().like()).__name__
+        'LocalLink'
+        """
         return type(self)()
 
     @property
     def child(self) -> Any:
-        """The next link of the chain, or the plain tensor at its end."""
+        """The next link of the chain, or the plain tensor at its end.
+
+        >>> LocalLink().on(LocalLink().on(torch.ones(2))).child.child
+        LocalLink>tensor([1., 1.])
+        """
         return self.tensor.child if type(self.tensor) is Wrapper else self.tensor
 
     def tensor_behind(self) -> torch.Tensor | None:
-        """The tensor the link stands before."""
+        """The tensor the link stands before.
+
+        >>> LocalLink().on(torch.ones(2)).child.tensor_behind()
+        tensor([1., 1.])
+        """
         return self.tensor
 
     def show(self) -> str:
-        """``LoggingTensor>tensor([1., 2.])``."""
+        """``LoggingTensor>tensor([1., 2.])``.
+
+        >>> LocalLink().on(torch.ones(2)).child.show()
+        'LocalLink>tensor([1., 1.])'
+        """
         child = self.child
         return f"{type(self).__name__}>{child.show() if isinstance(child, Link) else repr(child)}"
 
     def place(self) -> str:
-        """Where the tensor behind the link is."""
+        """Where the tensor behind the link is.
+
+        >>> LocalLink().on(torch.ones(2)).child.place()
+        'LocalLink'
+        """
         return self.tensor.child.place() if type(self.tensor) is Wrapper else type(self).__name__
 
     def duplicate(self, memo: dict[int, Any]) -> torch.Tensor:
-        """A link of the same kind before a deep copy of the tensor."""
+        """A link of the same kind before a deep copy of the tensor.
+
+        >>> LocalLink().on(torch.ones(2)).child.duplicate({})
+        (Wrapper)>LocalLink>tensor([1., 1.])
+        """
         return self.like().on(copy.deepcopy(self._attached(), memo))
 
     def _attached(self) -> torch.Tensor:
@@ -74,12 +113,20 @@ class LocalLink(Link):
 
     @classmethod
     def on_call(cls, operation: Any, args: Arguments, kwargs: Keywords) -> Any:
-        """Run an operation that has no rule of its own, on arguments without links."""
+        """Run an operation that has no rule of its own, on arguments without links.
+
+        >>> LocalLink.on_call(torch.add, (torch.ones(2), 1), {})
+        tensor([2., 2.])
+        """
         return operation(*args, **kwargs)
 
     @classmethod
     def call(cls, operation: Any, args: Arguments, kwargs: Keywords) -> Any:
-        """Take the links off, run the rule (or :meth:`on_call`), put links on what comes back."""
+        """Take the links off, run the rule (or :meth:`on_call`), put links on what comes back.
+
+        >>> LocalLink.call(torch.add, (LocalLink().on(torch.ones(2)), 1), {})
+        (Wrapper)>LocalLink>tensor([2., 2.])
+        """
         if inside_custom_function():
             raise UnsupportedOperation("torch.autograd.Function", cls.__name__, NO_FUNCTION)
         first = next(link for link in links_in(args, kwargs) if link.at_function_level)
@@ -108,5 +155,9 @@ class LocalLink(Link):
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:
-    """Every tensor inside ``value``, from left to right."""
+    """Every tensor inside ``value``, from left to right.
+
+    >>> tensors_in([torch.ones(1), {"b": (2, torch.zeros(1))}])
+    [tensor([1.]), tensor([0.])]
+    """
     return [leaf for leaf in leaves(value) if isinstance(leaf, torch.Tensor)]

@@ -34,13 +34,23 @@ log = logging.getLogger(__name__)
 
 
 class LoggingTensor(LocalLink):
-    """Logs the name of every operation on the tensor behind it."""
+    """Logs the name of every operation on the tensor behind it.
+
+    >>> import torch, syft as sy
+    >>> x = sy.LoggingTensor().on(torch.tensor([1.0, 2.0]))
+    >>> x + x  # logged as "torch.Tensor.add"
+    (Wrapper)>LoggingTensor>tensor([2., 4.])
+    """
 
     __slots__ = ()
 
     @classmethod
     def on_call(cls, operation: Any, args: Arguments, kwargs: Keywords) -> Any:
-        """Log the operation, then let the tensor behind the link run it."""
+        """Log the operation, then let the tensor behind the link run it.
+
+        >>> LoggingTensor.on_call(torch.add, (torch.ones(2), 1), {})
+        tensor([2., 2.])
+        """
         log.info(name_of(operation))
         return operation(*args, **kwargs)
 

@@ -25,7 +25,19 @@ from syft.tensors.pointer import PointerTensor
 
 
 class MultiPointerTensor(Link):
-    """Pointers to tensors at several workers, one each, by worker id."""
+    """Pointers to tensors at several workers, one each, by worker id.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
+    >>> x = torch.ones(2).send(alice, bob)
+    >>> x
+    (Wrapper)>[MultiPointerTensor]
+    ...-> [PointerTensor | me:... -> alice:...]
+    ...-> [PointerTensor | me:... -> bob:...]
+    >>> (x + 1).get(sum_results=True)
+    tensor([4., 4.])
+    """
 
     __slots__ = ("pointers",)
 
@@ -36,12 +48,27 @@ class MultiPointerTensor(Link):
 
     @property
     def child(self) -> dict[str, Any]:
-        """The pointers, by the id of the worker each points to."""
+        """The pointers, by the id of the worker each points to.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
+        >>> torch.ones(2).send(alice, bob).child.child["bob"]
+        [PointerTensor | me:... -> bob:...]
+        """
         return {name: pointer.child for name, pointer in self.pointers.items()}
 
     @property
     def locations(self) -> list[Any]:
-        """The workers that hold the data."""
+        """The workers that hold the data.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
+        >>> x = torch.ones(2).send(alice, bob)
+        >>> x.child.locations
+        [<VirtualWorker id:alice #objects:1>, <VirtualWorker id:bob #objects:1>]
+        """
         return [link.location for link in self.child.values()]
 
     def show(self) -> str:
@@ -50,7 +77,14 @@ class MultiPointerTensor(Link):
         return f"[MultiPointerTensor]{lines}"
 
     def place(self) -> str:
-        """The names of the workers that hold the data."""
+        """The names of the workers that hold the data.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
+        >>> torch.ones(2).send(alice, bob).child.place()
+        'alice+bob'
+        """
         return "+".join(self.pointers)
 
     def duplicate(self, memo: dict[int, Any]) -> torch.Tensor:
@@ -106,6 +140,12 @@ def combine(pointers: Any) -> Wrapper:
 
     Raises :class:`~syft.exceptions.LocationMismatch` for tensors that are not pointers, or for two
     at the same worker.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
+    >>> combine([torch.ones(2).send(alice), torch.zeros(2).send(bob)]).get()
+    [tensor([1., 1.]), tensor([0., 0.])]
     """
     by_name: dict[str, Wrapper] = {}
     for pointer in pointers:
@@ -119,12 +159,28 @@ def combine(pointers: Any) -> Wrapper:
 
 
 def combine_pointers(*pointers: torch.Tensor) -> Wrapper:
-    """Combine pointers to tensors at different workers into one multi-pointer."""
+    """Combine pointers to tensors at different workers into one multi-pointer.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
+    >>> x = sy.combine_pointers(torch.ones(2).send(alice), torch.zeros(2).send(bob))
+    >>> (x + 1).get()
+    [tensor([2., 2.]), tensor([1., 1.])]
+    """
     return combine(pointers)
 
 
 def get(link: MultiPointerTensor, fetch: Any, sum_results: bool) -> Any:
-    """Fetch every part with ``fetch``: a list in the order of the workers, or their sum."""
+    """Fetch every part with ``fetch``: a list in the order of the workers, or their sum.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
+    >>> x = torch.ones(2).send(alice, bob)
+    >>> get(x.child, lambda part: part.get(), sum_results=True)
+    tensor([2., 2.])
+    """
     parts = [fetch(pointer) for pointer in link.pointers.values()]
     return reduce(torch.add, parts) if sum_results else parts
 

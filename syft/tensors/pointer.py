@@ -53,6 +53,15 @@ class PointerTensor(Link):
 
     ``depth`` counts ``.child`` steps down the remote tensor's own chain.  With
     ``garbage_collect_data`` the remote object is dropped when the pointer is.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob")
+    >>> x = torch.tensor([1.0, 2.0]).send(bob)
+    >>> x.child
+    [PointerTensor | me:... -> bob:...]
+    >>> (x * 2).sum().get()
+    tensor(6.)
     """
 
     __slots__ = ("connection", "id_at_location", "depth", "garbage_collect_data", "__dict__")
@@ -102,21 +111,50 @@ class PointerTensor(Link):
 
     @property
     def handle(self) -> Handle:
-        """The command that makes the remote object: to wait for, or to ask whether it is done."""
+        """The command that makes the remote object: to wait for, or to ask whether it is done.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob", pipelined=True)
+        >>> y = torch.ones(2).send(bob) + 1
+        >>> y.child.handle.done(), y.child.handle.result().get()
+        (False, tensor([2., 2.]))
+        """
         return Handle(self.connection, self.pending, self)
 
     @property
     def child(self) -> PointerTensor:
         """The remote tensor's ``.child``, one step deeper at each call: get it, call it, pass it
-        on."""
+        on.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> x = sy.LoggingTensor().on(torch.ones(2)).send(bob)
+        >>> x.child.child.child.add(1).get()  # past the logging, to the tensor inside
+        tensor([2., 2.])
+        """
         deeper = PointerTensor(self.connection, self.id_at_location, False, self.depth + 1)
         deeper._parent = self
         return deeper
 
     def discard(self) -> None:
-        """Drop the remote object, whoever points to it."""
+        """Drop the remote object, whoever points to it.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> x = torch.tensor([1.0, 2.0]).send(bob)
+        >>> x.child.discard()
+        >>> bob.objects_count()
+        0
+        """
         self.garbage_collect_data = False
         self.connection.garbage.append(self.id_at_location)
+
+    def leave(self) -> None:
+        """Leave the duty to collect to the twin of this pointer that went to another worker."""
+        self.garbage_collect_data = False
 
     @property
     def tags(self) -> set[str]:
@@ -134,7 +172,16 @@ class PointerTensor(Link):
         return card
 
     def annotate(self, tags: tuple[str, ...], description: str | None) -> None:
-        """Add tags to the remote tensor, and set its description unless it is None."""
+        """Add tags to the remote tensor, and set its description unless it is None.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> x = torch.tensor([1.0, 2.0]).send(bob)
+        >>> x.child.annotate(("#digits",), "two of them")
+        >>> x.child.tags, x.child.description
+        ({'#digits'}, 'two of them')
+        """
         self.connection.ask(Annotate, self.id_at_location, tags, description)
         self._describe()
 
@@ -148,7 +195,15 @@ class PointerTensor(Link):
         return f"[PointerTensor | {arrow}]{attribute}{card}"
 
     def place(self) -> str:
-        """The name of the worker that holds the data."""
+        """The name of the worker that holds the data.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> x = torch.tensor([1.0, 2.0]).send(bob)
+        >>> x.child.place()
+        'bob'
+        """
         return self.location.id
 
     def reference(self, connection: Connection) -> tuple[int, ...] | None:
@@ -160,7 +215,16 @@ class PointerTensor(Link):
         return (REF, self.id_at_location)
 
     def duplicate(self, memo: dict[int, Any]) -> torch.Tensor:
-        """A copy of the remote tensor, at the same worker, and a pointer to it."""
+        """A copy of the remote tensor, at the same worker, and a pointer to it.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> x = torch.tensor([1.0, 2.0]).send(bob)
+        >>> twin = x.child.duplicate({})
+        >>> bob.objects_count()
+        2
+        """
         out = new_id()
         self.connection.ask(Duplicate, self.id_at_location, out)
         twin = PointerTensor(self.connection, out)
@@ -171,7 +235,15 @@ class PointerTensor(Link):
 
     @classmethod
     def call(cls, operation: Any, args: Arguments, kwargs: Keywords) -> Any:
-        """Forward one torch call; returns a pointer to what it made, or the value it returned."""
+        """Forward one torch call; returns a pointer to what it made, or the value it returned.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> x = torch.tensor([1.0, 2.0]).send(bob)
+        >>> PointerTensor.call(torch.add, (x, 1), {}).get()  # what torch.add(x, 1) does
+        tensor([2., 3.])
+        """
         number = NUMBERS.get(operation)
         if number is None:
             number = number_of(operation)  # raises: refused, or unknown
@@ -291,7 +363,15 @@ def make_pointer(
     depth: int = 0,
     card: tuple[Any, ...] | None = None,
 ) -> Wrapper:
-    """A wrapped pointer to object ``id`` at the other end of ``connection``."""
+    """A wrapped pointer to object ``id`` at the other end of ``connection``.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob")
+    >>> x = torch.tensor([1.0, 2.0]).send(bob)
+    >>> make_pointer(hook.local_worker.connection_to(bob), x.id_at_location, False).get()
+    tensor([1., 2.])
+    """
     link = PointerTensor(connection, id, garbage_collect_data, depth)
     link._card = None if card is None else Card(*card)
     return wrap(link)
@@ -305,13 +385,15 @@ Connection.make_pointer = staticmethod(make_pointer)
 
 def _pack(link: PointerTensor, packer: Packer) -> Operand:
     """Inside a command: a reference.  Otherwise the pointer itself travels, and its duty to
-    collect."""
+    collect, which it has here until the message has gone."""
     if packer.destination is not None:
         reference = link.reference(packer.destination)
         if reference is None:
             raise LocationMismatch("a command", (packer.destination.location.id, link.place()))
         return reference
-    collects, link.garbage_collect_data = link.garbage_collect_data, False
+    collects = link.garbage_collect_data and not any(other is link for other in packer.leaving)
+    if collects:
+        packer.leaving.append(link)
     return (int(TypeCode.POINTER), link.id_at_location, link.location.id, collects, link.depth)
 
 
@@ -381,7 +463,7 @@ def _triplet_margin_with_distance_loss(
 def relay(core: WorkerCore, message: Relay, frame: Frame, peer: Peer) -> Done:
     """Send an object on and keep a pointer, or fetch what a pointer points to and keep that."""
     core.forget(message.drop, peer)
-    value = core.store.read(message.id)
+    value = core.present(message.id)
     guard = travelling_guard_of(value)
     user = message.user or peer.user
     if guard is not None and not guard.admits(user):

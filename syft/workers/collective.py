@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import inspect
 import secrets
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -163,6 +164,8 @@ def _cannot_sum(what: str, instead: str) -> UnsupportedOperation:
 class Session:
     """One execution at one worker: its generator once started, and the frames that came for it."""
 
+    opener: str
+    """Who sent the first message of it."""
     mailbox: dict[tuple[int, int], Letter] = field(default_factory=dict)
     aborted_by: dict[str, str] = field(default_factory=dict)
     start: Start | None = None
@@ -197,7 +200,7 @@ def start(core: WorkerCore, message: Start, frame: Frame, peer: Peer) -> Any:
             _end(core, message.execution)
             _tell_others(core, message)
         raise
-    session = _session(core, message.execution)
+    session = _session(core, message.execution, peer.name)
     session.start, session.starter = message, peer.name
     for out in message.outs:
         core.store.promise(out)
@@ -253,11 +256,23 @@ def _inputs(core: WorkerCore, message: Start, frame: Frame, held: Held) -> list[
     return inputs
 
 
-def _session(core: WorkerCore, execution: int) -> Session:
+def _session(core: WorkerCore, execution: int, opener: str) -> Session:
     if execution not in core.sessions and len(core.sessions) >= MAX_SESSIONS:
-        raise LimitExceeded("$.execution", "max_sessions", MAX_SESSIONS, len(core.sessions) + 1)
-    session: Session = core.sessions.setdefault(execution, Session())
+        _make_room(core)
+    session: Session = core.sessions.setdefault(execution, Session(opener))
     return session
+
+
+def _make_room(core: WorkerCore) -> None:
+    """Forget an execution that has not been started here: the oldest of whoever announced most.
+
+    Anybody can announce executions that never start, and must not keep others from theirs.
+    """
+    waiting = {key: session for key, session in core.sessions.items() if session.start is None}
+    if not waiting:
+        raise LimitExceeded("$.execution", "max_sessions", MAX_SESSIONS, len(core.sessions) + 1)
+    ((busiest, _),) = Counter(session.opener for session in waiting.values()).most_common(1)
+    del core.sessions[next(key for key, one in waiting.items() if one.opener == busiest)]
 
 
 def _end(core: WorkerCore, execution: int) -> None:
@@ -285,7 +300,7 @@ def exchange(core: WorkerCore, message: Exchange, frame: Frame, peer: Peer) -> N
     guard = None
     if message.users is not None:
         guard = Guard(frozenset(message.users), message.shape_hidden)
-    session = _session(core, message.execution)
+    session = _session(core, message.execution, peer.name)
     session.mailbox[place] = Letter(peer.name, value, guard)
     if session.program is not None:
         _collect(core, message.execution, session)
@@ -332,6 +347,7 @@ def _resume(core: WorkerCore, execution: int, session: Session, received: Receiv
         operand = pack(value.contiguous(), packer)
         sent = Exchange(execution, session.round, message.rank, operand, users, hidden)
         core.post(message.parties[rank], sent, [buffer.clone() for buffer in packer.buffers])
+        packer.sent()
     _collect(core, execution, session)
 
 
@@ -380,7 +396,7 @@ def abort(core: WorkerCore, message: Abort, frame: Frame, peer: Peer) -> None:
     """Another party failed: so does this worker's part, now or when it is started."""
     if message.execution in core.ended:
         return
-    session = _session(core, message.execution)
+    session = _session(core, message.execution, peer.name)
     if session.start is None:
         session.aborted_by[peer.name] = message.reason
     elif peer.name in session.start.parties:

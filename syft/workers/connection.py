@@ -85,6 +85,7 @@ class Connection:
         "pending",
         "unseen",
         "crossed",
+        "unread",
         "_seq",
         "_receive",
         "_observers",
@@ -101,6 +102,7 @@ class Connection:
         self.pending: dict[int, Pending] = {}
         self.unseen: list[Pending] = []
         self.crossed = False  # a graph goes on from there to another worker: backward must wait
+        self.unread: Failure | None = None  # came for a request that the other end could not read
         self._seq = 0
         self._receive = location.core.receive
         self._observers = owner.network.observers
@@ -146,6 +148,7 @@ class Connection:
                     return STORED
                 return self._value(reply, reply_frame, None)  # type: ignore[arg-type]
         pending = self.pending[seq] = Pending(_line_of_user())
+        self.unread = None
         self.owner.network.route(letters, self.location.id)
         return self._outcome(seq, pending, answered)
 
@@ -184,6 +187,7 @@ class Connection:
                 self.garbage.extend(drop)  # the frame will not be sent
                 self.raise_unseen()
         pending = self.pending[seq] = Pending(_line_of_user())
+        self.unread = None
         network.send(self.location.id, frame, self.peer)
         if answered:
             network.run()
@@ -203,9 +207,9 @@ class Connection:
 
     def _outcome(self, seq: int, pending: Pending, answered: bool) -> Any:
         if not pending.settled:
-            if answered:
+            if answered or self.unread is not None:
                 self.pending.pop(seq, None)
-                raise ObjectNotReady(self.location.id)
+                raise self._unanswered()
             return pending
         if answered and type(pending.reply) is Failure:
             self.raise_unseen()
@@ -234,12 +238,13 @@ class Connection:
     def _ask(self, seq: int, frame: Frame) -> Any:
         pending = self.pending[seq] = Pending(_line_of_user() if self.location.pipelined else None)
         network = self.owner.network
+        self.unread = None
         network.send(self.location.id, frame, self.peer)
         network.run()
         if not pending.settled:
             del self.pending[seq]
             self.location.withdraw(frame)
-            raise ObjectNotReady(self.location.id)
+            raise self._unanswered()
         if type(pending.reply) is Failure:
             self.raise_unseen()  # the first error: this one mostly follows from it
         return self.take(pending)
@@ -264,9 +269,10 @@ class Connection:
         frame = Frame(messages.encode(message), packer.buffers)
         if not queued:
             self._ask(seq, frame)
-            return
-        self.pending[seq] = Pending(_line_of_user())
-        self.location.enqueue(frame, self.location.peer_of(self.owner))
+        else:
+            self.pending[seq] = Pending(_line_of_user())
+            self.location.enqueue(frame, self.location.peer_of(self.owner))
+        packer.sent()
 
     def start(self, message: messages.Message) -> Pending:
         """Send a request whose reply nobody waits for at this line."""
@@ -292,6 +298,8 @@ class Connection:
         """Take in a reply that came by itself (queued and parked requests, collective results)."""
         pending = self.pending.pop(reply.seq, None)
         if pending is None:
+            if reply.seq == -1 and type(reply) is Failure:
+                self.unread = reply
             return
         pending.reply, pending.frame = reply, frame
         if type(reply) is Failure:
@@ -326,6 +334,12 @@ class Connection:
             frame.buffers, self.owner.core.limits, worker=self, owns_buffers=frame.exclusive
         )
         return unpack_at(reply.value, unpacker, ".value")  # type: ignore[union-attr]
+
+    def _unanswered(self) -> Exception:
+        """Why a request got no reply: the other end could not read it, or it waits for a
+        promise."""
+        unread, self.unread = self.unread, None
+        return ObjectNotReady(self.location.id) if unread is None else self._error(unread, None)
 
     def _error(self, reply: Failure, where: str | None) -> Exception:
         """Rebuild a remote exception, with the remote traceback and the local line as notes."""

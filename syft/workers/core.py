@@ -22,7 +22,7 @@ import torch
 from syft.chain.link import Link
 from syft.chain.walk import replace
 from syft.chain.wrapper import Wrapper, wrap
-from syft.exceptions import HookError, MalformedMessage, ObjectIdTaken, WireError
+from syft.exceptions import HookError, MalformedMessage, ObjectIdTaken, ObjectNotReady, WireError
 from syft.ids import new_id
 from syft.serde.errors import pack_error
 from syft.serde.frame import Frame
@@ -217,6 +217,13 @@ class WorkerCore:
                 self.store.bury(out, FAILED)
 
     # ----------------------------------------------------------------------------------- objects
+
+    def present(self, id: int) -> Any:
+        """The object of an id, now; raises :class:`~syft.exceptions.ObjectNotReady` if it is only
+        promised."""
+        if id in self.store.promised:
+            raise ObjectNotReady(self.name)
+        return self.store.read(id)
 
     def resolve(self, id: int, depth: int = 0, held: Held | None = None) -> Any:
         """The object of an id, ``depth`` steps of ``.child`` down its chain."""

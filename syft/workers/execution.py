@@ -40,6 +40,7 @@ _GRADIENT = int(OpFlag.GRADIENT)
 _MUTATES_OTHERS = int(OpFlag.MUTATES_OTHERS)
 _METADATA = int(OpFlag.METADATA)
 _SHAPE_FROM_VALUES = int(OpFlag.SHAPE_FROM_VALUES)
+_FACTORY = int(OpFlag.FACTORY)
 
 
 def run_in_mode(
@@ -249,16 +250,23 @@ def _shape_depends(
     function: Function, op_flags: int, args: list[Any], kwargs: dict[str, Any]
 ) -> bool:
     """Whether the shape of a result may tell values: that of a flagged operation, or a size taken
-    from a tensor (``x[:n]``, ``x.expand(n)``)."""
+    from a tensor (``x[:n]``, ``x.expand(n)``, ``zeros(n)``).
+
+    Where a result lies in the memory it shares with an input (``x[n]``) counts as its shape."""
     if function is torch.Tensor.__getitem__:
         return any(map(_selects_by_value, leaves(args[1:]))) or _slices_by_value(args[1])
     if op_flags & _SHAPE_FROM_VALUES:
         return True
-    return any(map(_is_size, leaves((args[1:], kwargs)))) and function not in _ARITHMETIC
+    sizes = args if op_flags & _FACTORY else args[1:]
+    return any(map(_is_size, leaves((sizes, kwargs)))) and function not in _ARITHMETIC
 
 
 def _selects_by_value(index: Any) -> bool:
-    return isinstance(index, torch.Tensor) and index.dtype in (torch.bool, torch.uint8)
+    if not isinstance(index, torch.Tensor):
+        return False
+    if index.dtype in (torch.bool, torch.uint8):
+        return True
+    return index.ndim == 0 and full_guard_of(index) is not None  # a view, at an offset to be hidden
 
 
 def _slices_by_value(index: Any) -> bool:
@@ -286,6 +294,7 @@ _ARITHMETIC = frozenset(
         *("add", "sub", "mul", "div", "true_divide", "floor_divide", "remainder", "fmod", "pow"),
         *("eq", "ne", "lt", "le", "gt", "ge", "where", "maximum", "minimum", "clamp"),
         *("add_", "sub_", "mul_", "div_", "copy_", "__rsub__", "__rpow__", "__eq__", "__ne__"),
+        *("tensor", "as_tensor", "asarray", "scalar_tensor"),
     )
     if hasattr(space, name)
 )

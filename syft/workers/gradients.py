@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from syft.exceptions import PermissionDenied, SyftError
 from syft.ids import new_id
 from syft.program.op_table import BY_NAME
 from syft.serde.frame import Frame
@@ -50,7 +51,10 @@ class Return:
 
     def __call__(self, gradient: torch.Tensor) -> None:
         id = new_id()
-        self.connection.put(gradient.detach(), id, guard=self.core.acting_guard)
+        try:
+            self.connection.put(gradient.detach(), id, guard=self.core.acting_guard)
+        except SyftError:  # the other worker is gone or refuses, and with it the graph over there:
+            return  # the pass goes on for the leaves of everybody else
         # The leaf may be reached by several backward passes; the source's graph is freed with it.
         self.connection.command(
             _BACKWARD,
@@ -68,8 +72,11 @@ class Return:
 
 @WorkerCore.handles(Follow)
 def attach(core: WorkerCore, message: Follow, frame: Frame, peer: Peer) -> Done:
-    """Put the hook on the leaf that was moved here."""
+    """Put the hook on the leaf that was moved here, for the worker that moved it: its gradients
+    are nobody else's."""
     core.forget(message.drop, peer)
     leaf = core.store.read(message.id)
+    if core.store.origins.get(message.id) != peer.name:
+        raise PermissionDenied("follow gradients", core.name, peer.user)
     leaf.register_hook(Return(core, core.connect(peer.name), message.source))
     return Done(message.seq)

@@ -141,14 +141,6 @@ class Describe(Message, frozen=True, tag=int(MessageCode.DESCRIBE)):
     drop: tuple[int, ...] = ()
 
 
-class Inventory(Message, frozen=True, tag=int(MessageCode.INVENTORY)):
-    """Ask for the ids of all objects; with ``clear``, remove them all as well."""
-
-    seq: int
-    clear: bool = False
-    drop: tuple[int, ...] = ()
-
-
 class Promise(Message, frozen=True, tag=int(MessageCode.PROMISE)):
     """Announce objects that will come: operations on them wait instead of failing."""
 
@@ -265,7 +257,6 @@ Request = (
     | Search
     | Annotate
     | Describe
-    | Inventory
     | Promise
     | Start
     | Exchange

@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from syft.exceptions import MalformedMessage, ObjectNotReady, PermissionDenied
+from syft.chain.wrapper import Wrapper
+from syft.exceptions import MalformedMessage, PermissionDenied
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer
 from syft.serde.registry import pack, unpack_at
@@ -20,7 +21,6 @@ from syft.workers.messages import (
     Drop,
     Duplicate,
     Fetch,
-    Inventory,
     Move,
     Promise,
     Put,
@@ -51,6 +51,9 @@ def put(core: WorkerCore, message: Put, frame: Frame, peer: Peer) -> Reply:
     if message.users is not None:
         set_guard(value, Guard(frozenset(message.users), message.shape_hidden))
     core.hold(message.id, value)
+    may_be_leaf = isinstance(value, Wrapper) or value.requires_grad
+    if may_be_leaf and message.id in core.store.objects:
+        core.store.origins[message.id] = peer.name  # who may follow its gradients
     return Done(message.seq)
 
 
@@ -72,6 +75,7 @@ def fetch(core: WorkerCore, message: Fetch, frame: Frame, peer: Peer) -> Reply |
         operand = pack(handed_over, packer)
         if not message.keep:
             core.store.take(message.id, f"{peer.name} fetched it with get()")
+        packer.sent()
         return Answer(Value(message.seq, operand), packer.buffers)
 
     return core.when_ready(
@@ -145,15 +149,25 @@ def _card(value: torch.Tensor) -> tuple[list[str], str | None, torch.Size | None
     """What anybody may know about a stored tensor."""
     attributes = value.__dict__
     guard = full_guard_of(value)
-    shape = None if guard is not None and guard.shape_hidden else value.shape
+    shape = None if guard is not None and guard.shape_hidden else _shape_here(value)
     return sorted(attributes.get("_tags", ())), attributes.get("_description"), shape
+
+
+def _shape_here(value: torch.Tensor) -> torch.Size | None:
+    """The shape of a tensor whose data is here; None if another worker would have to be asked."""
+    while type(value) is Wrapper and value.child.at_function_level:
+        behind = value.child.tensor_behind()
+        if behind is None:
+            return None
+        value = behind
+    return value.shape
 
 
 @WorkerCore.handles(Annotate)
 def annotate(core: WorkerCore, message: Annotate, frame: Frame, peer: Peer) -> Reply:
     """Add tags to an object and set its description."""
     core.forget(message.drop, peer)
-    attributes = core.store.read(message.id).__dict__
+    attributes = core.present(message.id).__dict__
     if message.tags:
         attributes["_tags"] = attributes.get("_tags", set()) | set(message.tags)
     if message.description is not None:
@@ -165,19 +179,7 @@ def annotate(core: WorkerCore, message: Annotate, frame: Frame, peer: Peer) -> R
 def describe(core: WorkerCore, message: Describe, frame: Frame, peer: Peer) -> Reply:
     """Tell an object's tags, description and shape."""
     core.forget(message.drop, peer)
-    if message.id in core.store.promised:
-        raise ObjectNotReady(core.name)
-    return Value(message.seq, pack(_card(core.store.read(message.id)), Packer()))
-
-
-@WorkerCore.handles(Inventory)
-def inventory(core: WorkerCore, message: Inventory, frame: Frame, peer: Peer) -> Reply:
-    """Tell the ids of all objects, and remove them if asked to."""
-    core.forget(message.drop, peer)
-    ids = list(core.store.objects)
-    if message.clear:
-        core.clear(f"{peer.name} cleared the worker")
-    return Value(message.seq, pack(ids, Packer()))
+    return Value(message.seq, pack(_card(core.present(message.id)), Packer()))
 
 
 @WorkerCore.handles(Promise)

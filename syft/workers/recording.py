@@ -17,7 +17,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One message: who sent it to whom, what it says, and the tensor data beside it."""
+    """One message: who sent it to whom, what it says, and the tensor data beside it.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob")
+    >>> with hook.record() as log:
+    ...     x = torch.ones(2).send(bob)
+    >>> log[0].sender, log[0].receiver, log[0].buffers[0].nbytes
+    ('me', 'bob', 8)
+    """
 
     sender: str
     receiver: str
@@ -30,6 +39,14 @@ class Recording:
     """Every message of a network while the ``with`` block runs. Iterate over it, or index it.
 
     The tensor data of a message is copied, so that an entry shows what travelled then.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob")
+    >>> with hook.record() as log:
+    ...     x = torch.ones(2).send(bob) + 1
+    >>> [type(entry.message).__name__ for entry in log.to("bob")]
+    ['Put', 'Command']
     """
 
     def __init__(self, network: VirtualNetwork) -> None:
@@ -49,7 +66,16 @@ class Recording:
         self._entries.append(Entry(sender, receiver, message, buffers, frame.nbytes))
 
     def to(self, receiver: str) -> list[Entry]:
-        """The messages that reached one worker."""
+        """The messages that reached one worker.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> with hook.record() as log:
+        ...     x = torch.ones(2).send(bob)
+        >>> len(log), len(log.to("bob")), len(log.to("me"))
+        (2, 1, 1)
+        """
         return [entry for entry in self._entries if entry.receiver == receiver]
 
     def __iter__(self) -> Iterator[Entry]:

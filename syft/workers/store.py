@@ -30,12 +30,14 @@ class ObjectStore:
     syft.exceptions.ObjectNotFound: Worker 'bob' holds no object 5: me fetched it with get().
     """
 
-    __slots__ = ("worker", "objects", "promised", "_gone")
+    __slots__ = ("worker", "objects", "promised", "origins", "_gone")
 
     def __init__(self, worker: str) -> None:
         self.worker = worker
         self.objects: dict[int, Any] = {}
         self.promised: set[int] = set()
+        self.origins: dict[int, str | None] = {}
+        """Who put an object, where it matters: the name of a worker, or None for the data owner."""
         self._gone: OrderedDict[int, str] = OrderedDict()
 
     def read(self, id: int) -> Any:
@@ -60,19 +62,29 @@ class ObjectStore:
         """Remove the object and return it; ``reason`` goes on its tombstone."""
         value = self.read(id)
         del self.objects[id]
+        self.origins.pop(id, None)
         self.bury(id, reason)
         return value
 
     def drop(self, id: int, reason: str) -> None:
         """Remove the object if it is here (its last pointer is gone: nobody will ask again)."""
+        if self.keeps(id):
+            return
         if self.objects.pop(id, None) is not None:
+            self.origins.pop(id, None)
             self.bury(id, reason)
+
+    def keeps(self, id: int) -> bool:
+        """Whether the data owner holds this object: no pointer to it is its last."""
+        return self.origins.get(id, "") is None
 
     def drop_all(self, ids: Iterable[int], reason: str) -> None:
         """Remove the objects that are here; none may be promised (the common case, fast)."""
-        objects, gone = self.objects, self._gone
+        objects, gone, origins = self.objects, self._gone, self.origins
         for id in ids:
-            if objects.pop(id, None) is not None:
+            if id in origins:
+                self.drop(id, reason)
+            elif objects.pop(id, None) is not None:
                 gone[id] = reason
         while len(gone) > TOMBSTONES:
             gone.popitem(last=False)
@@ -101,3 +113,4 @@ class ObjectStore:
         for id in [*self.objects, *self.promised]:
             self.objects.pop(id, None)
             self.bury(id, reason)
+        self.origins.clear()

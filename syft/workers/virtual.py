@@ -14,7 +14,7 @@ from typing import Protocol
 
 import torch
 
-from syft.exceptions import NotSendable, UnknownWorker, WorkerClosed, WorkerIdTaken
+from syft.exceptions import NotSendable, UnknownWorker, WireError, WorkerClosed, WorkerIdTaken
 from syft.ids import new_id
 from syft.serde.frame import Frame
 from syft.serde.limits import Limits
@@ -34,7 +34,14 @@ class Hooked(Protocol):
 
 
 class VirtualNetwork:
-    """Carries frames between the workers of one process, and lets observers see every one."""
+    """Carries frames between the workers of one process, and lets observers see every one.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob")
+    >>> list(bob.network.workers), bob.network.local.id
+    (['me', 'bob'], 'me')
+    """
 
     def __init__(self) -> None:
         self.workers: dict[str, VirtualWorker] = {}
@@ -152,7 +159,14 @@ class VirtualWorker:
     # ---------------------------------------------------------------------------- other workers
 
     def connection_to(self, worker: str | VirtualWorker) -> Connection:
-        """This worker's line to another one (or to itself)."""
+        """This worker's line to another one (or to itself).
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> hook.local_worker.connection_to("bob").location
+        <VirtualWorker id:bob #objects:0>
+        """
         name = worker if isinstance(worker, str) else worker.id
         connection = self._connections.get(name)
         if connection is None or connection.location.closed:
@@ -163,7 +177,15 @@ class VirtualWorker:
         return connection
 
     def connections(self) -> list[Connection]:
-        """This worker's lines to others that are open now."""
+        """This worker's lines to others that are open now.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> x = torch.tensor([1.0, 2.0]).send(bob)
+        >>> [connection.location.id for connection in hook.local_worker.connections()]
+        ['bob']
+        """
         return list(self._connections.values())
 
     def peer_of(self, sender: VirtualWorker) -> Peer:
@@ -171,6 +193,12 @@ class VirtualWorker:
 
         What a worker asks others while it serves somebody, it asks for them: nobody may borrow the
         rights of a worker in between.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> bob.peer_of(hook.local_worker).name
+        'me'
         """
         serving = sender.core.serving
         key = (sender.id, sender.user if serving is None else serving.user)
@@ -189,24 +217,57 @@ class VirtualWorker:
         self.inbox = deque(kept)
 
     def add_worker(self, worker: VirtualWorker) -> VirtualWorker:
-        """Make a worker of another network known here, under its id; returns this worker."""
+        """Make a worker of another network known here, under its id; returns this worker.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> dan = sy.VirtualWorker(None, id="dan")  # starts a network of its own
+        >>> bob.add_worker(dan).get_worker("dan")
+        <VirtualWorker id:dan #objects:0>
+        """
         present = self.network.workers.setdefault(worker.id, worker)
         if present is not worker:
             raise WorkerIdTaken(worker.id)
         return self
 
     def add_workers(self, workers: Iterable[VirtualWorker]) -> VirtualWorker:
-        """Make several workers known here."""
+        """Make several workers known here.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> bob.add_workers([sy.VirtualWorker(None, id="dan")]).get_worker("dan")
+        <VirtualWorker id:dan #objects:0>
+        """
         for worker in workers:
             self.add_worker(worker)
         return self
 
     def get_worker(self, worker: str | VirtualWorker) -> VirtualWorker:
-        """The worker of that id; raises :class:`~syft.exceptions.UnknownWorker`."""
+        """The worker of that id; raises :class:`~syft.exceptions.UnknownWorker`.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> hook.local_worker.get_worker("bob") is bob
+        True
+        """
         return worker if isinstance(worker, VirtualWorker) else self.network.find(worker, self.id)
 
     def close(self) -> None:
-        """Leave the network and drop everything held. Later requests raise WorkerClosed."""
+        """Leave the network and drop everything held. Later requests raise WorkerClosed.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> x = torch.tensor([1.0, 2.0]).send(bob)
+        >>> bob.close()
+        >>> x.get()
+        Traceback (most recent call last):
+        ...
+        syft.exceptions.WorkerClosed: ...
+        """
         if self.closed:
             return
         if self.inbox and not self.busy:
@@ -241,6 +302,7 @@ class VirtualWorker:
                 raise NotSendable(f"a value of type {type(tensor).__name__}", "hold tensors")
             id = new_id()
             self.core.hold(id, tensor)
+            self.core.store.origins[id] = None
             ids.append(id)
         return ids
 
@@ -259,6 +321,15 @@ class VirtualWorker:
         """Bring in the ids of all dropped pointers, and let queued workers finish.
 
         What is dropped at one worker may be the last thing that held an object at another.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> x = torch.tensor([1.0, 2.0]).send(bob)
+        >>> del x
+        >>> bob.collect()
+        >>> bob
+        <VirtualWorker id:bob #objects:0>
         """
         while garbage := self._connections_with_garbage():
             for connection in garbage:
@@ -284,11 +355,27 @@ class VirtualWorker:
         return len(self._objects)
 
     def list_objects(self) -> list[int]:
-        """The ids of the objects the worker holds."""
+        """The ids of the objects the worker holds.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> x = torch.tensor([1.0, 2.0]).send(bob)
+        >>> bob.list_objects() == [x.id_at_location]
+        True
+        """
         return list(self._objects)
 
     def clear_objects(self, return_self: bool = True) -> VirtualWorker | None:
-        """Drop every object; pointers to them say so when they are used."""
+        """Drop every object; pointers to them say so when they are used.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> x = torch.tensor([1.0, 2.0]).send(bob)
+        >>> bob.clear_objects()
+        <VirtualWorker id:bob #objects:0>
+        """
         self.collect()
         self._clear(f"worker {self.id} was cleared with clear_objects()")
         return self if return_self else None
@@ -306,6 +393,13 @@ class VirtualWorker:
 
         The pointers belong to the network's first worker (``sy.local_worker``) and, unlike others,
         do not delete what they point to when they are dropped.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> ids = bob.hold(torch.ones(2).tag("#digits", "#train"), torch.zeros(2).tag("#digits"))
+        >>> len(bob.search("#digits")), [found.get() for found in bob.search(["#digits", "#train"])]
+        (2, [tensor([1., 1.])])
         """
         asker = self._asker()
         return asker.request_search(query, location=self)
@@ -313,7 +407,15 @@ class VirtualWorker:
     def request_search(
         self, query: str | Iterable[str], location: str | VirtualWorker
     ) -> list[torch.Tensor]:
-        """Search another worker; as :meth:`search`, with this worker as the pointers' owner."""
+        """Search another worker; as :meth:`search`, with this worker as the pointers' owner.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
+        >>> ids = bob.hold(torch.ones(2).tag("#digits"))
+        >>> [found.owner.id for found in alice.request_search("#digits", location=bob)]
+        ['alice']
+        """
         words = (query,) if isinstance(query, str) else tuple(str(word) for word in query)
         connection = self.connection_to(location)
         return [
@@ -325,6 +427,15 @@ class VirtualWorker:
         """A pointer to an object that is still to come: operations on it wait until it is there.
 
         Keep the promise with ``x.send(worker, id=promise.child.id_at_location)``.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> x = bob.promise()
+        >>> y = x + 1  # waits at bob
+        >>> kept = torch.ones(2).send(bob, id=x.child.id_at_location)
+        >>> y.get()
+        tensor([2., 2.])
         """
         asker = self._asker()
         connection = asker.connection_to(self)
@@ -333,10 +444,20 @@ class VirtualWorker:
 
     @property
     def torch(self) -> RemoteNamespace:
-        """Torch's functions, run at this worker: ``bob.torch.zeros(2, 3)`` gives a pointer."""
+        """Torch's functions, run at this worker: ``bob.torch.zeros(2, 3)`` gives a pointer.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> bob.torch.zeros(2).get()
+        tensor([0., 0.])
+        """
         asker = self._asker()
         return RemoteNamespace(asker.connection_to(self), "torch")
 
 
 def _is_reply(frame: Frame) -> bool:
-    return isinstance(messages.decode(frame.header), messages.Reply)
+    try:
+        return isinstance(messages.decode(frame.header), messages.Reply)
+    except WireError:
+        return False  # whom it is for will say what is wrong with it

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import pickle
+import re
 from collections.abc import Callable
 
 import pytest
@@ -202,4 +204,15 @@ def test_reprs(make: Make) -> None:
     assert shown(fixed) == "(Wrapper)>FixedPrecisionTensor>tensor([ 65536, 131072])"
     assert shown(nn.Parameter(pointer)) == (
         "Parameter containing:\n(Wrapper)>[PointerTensor | me:N -> bob:N]"
+    )
+
+
+def test_a_refusal_names_the_chain_of_a_parameter(bob: sy.VirtualWorker) -> None:
+    layer = torch.nn.Linear(1, 1).send(bob)
+    assert repr(layer.weight).startswith("Parameter containing:\n(Wrapper)>[PointerTensor")
+    text = refusal(lambda: pickle.dumps(layer.weight))
+    assert re.sub(r"\d{11,}", "N", text) == (
+        "DataStaysPut: pickling would read data that is not here: "
+        "(Wrapper)>[PointerTensor | me:N -> bob:N]. "
+        "Bring it here first with .get() (or .float_prec()), if you may."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 import syft as sy
@@ -68,3 +69,63 @@ def test_where_a_list_of_tensors_would_go(bob: sy.VirtualWorker, me: sy.VirtualW
     assert tensor_methods.leads_home([torch.ones(1)], me) is False
     assert tensor_methods.leads_home([torch.ones(1).send(bob)], bob) is False
     assert tensor_methods.leads_home([torch.ones(1).send(bob)], "me") is True
+
+
+@pytest.mark.parametrize("id", ["abc", 1.0, True, -1, 2**63, torch.tensor(3)])
+def test_an_id_that_is_none_is_refused_before_anything_is_sent(
+    hook: sy.TorchHook, worker: sy.VirtualWorker, alice: sy.VirtualWorker, id: object
+) -> None:
+    what = str(id) if type(id) is int else f"an id of type {type(id).__name__}"
+    text = f"NotSendable: Cannot send a tensor under {what}: an id is an int from 0 to 2**63 - 1."
+    pointer = torch.ones(2).send(alice)
+    with hook.record() as log:
+        assert refusal(lambda: torch.ones(2).send(worker, id=id)) == text
+        assert refusal(lambda: pointer.send(worker, id=id)) == text
+    assert len(log) == 0
+    assert pointer.get().tolist() == [1.0, 1.0]
+    assert torch.ones(1).send(worker, id=2**63 - 1).get().item() == 1.0
+
+
+def test_tags_and_descriptions_are_strings(hook: sy.TorchHook, bob: sy.VirtualWorker) -> None:
+    here, there = torch.ones(1), torch.ones(1).send(bob)
+    with hook.record() as log:
+        for x in (here, there):
+            assert refusal(lambda x=x: x.tag("#a", 3)) == (
+                "NotSendable: Cannot send a tag of type int: a tag is a string."
+            )
+            assert refusal(lambda x=x: x.describe(None)) == (
+                "NotSendable: Cannot send a description of type NoneType: "
+                "a description is a string."
+            )
+    assert len(log) == 0
+    assert (here.tags, here.description) == (there.tags, there.description) == (set(), None)
+    del x
+
+
+def test_remote_send_for_a_user(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:
+    pointer = torch.ones(2).private_tensor(["ann"]).send(bob, user="ann")
+    assert refusal(lambda: pointer.remote_send(alice, user="bea")) == (
+        "PermissionDenied: remote_send: this value on 'bob' is private, and user 'bea' may not "
+        "read it."
+    )
+    assert alice._objects == {}
+    assert pointer.remote_send(alice, user="ann") is pointer
+    assert len(alice._objects) == 1
+    assert refusal(pointer.remote_get).startswith("PermissionDenied: get")
+    assert pointer.remote_get(user="ann").get(user="ann").tolist() == [1.0, 1.0]
+
+
+def test_what_is_promised_can_neither_be_tagged_nor_sent_on(
+    worker: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    promise = worker.promise()
+    for action in (
+        lambda: promise.tag("#a"),
+        lambda: promise.describe("words"),
+        lambda: promise.remote_send(alice),
+        lambda: (promise + 1).tag("#a"),
+    ):
+        assert refusal(action).startswith("ObjectNotReady: Worker 'worker' still waits")
+    kept = torch.ones(2).send(worker, id=promise.id_at_location)
+    assert promise.tag("#a").tags == {"#a"}
+    del kept

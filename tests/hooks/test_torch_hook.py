@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
 import torch
 from torch import nn
 from torch.optim import optimizer as optim_module
@@ -93,6 +94,42 @@ def test_something_else_than_torch() -> None:
         "HookError: cannot hook 'torch': pass the torch module: TorchHook(torch)."
     )
     assert not hasattr(torch.Tensor, "send")
+
+
+@pytest.mark.parametrize("target", [torch.Tensor, nn.Module])
+def test_a_hook_that_fails_leaves_torch_as_it_was(
+    target: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hooks_before = dict(optim_module._global_optimizer_pre_hooks)
+    closed: list[str] = []
+    close = sy.VirtualWorker.close
+    monkeypatch.setattr(
+        sy.VirtualWorker, "close", lambda worker: (closed.append(worker.id), close(worker))
+    )
+    mine = sy.VirtualWorker(None, id="mine", is_client_worker=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(target, "location", "somebody's own", raising=False)
+        before = namespaces()
+        for local in (None, mine):
+            assert refusal(lambda local=local: sy.TorchHook(torch, local, is_client=False)) == (
+                f"HookError: {target.__name__}.location exists already: syft never replaces what "
+                "torch has."
+            )
+            assert namespaces() == before
+            assert dict(optim_module._global_optimizer_pre_hooks) == hooks_before
+    assert closed == ["me"], "a worker that was passed stays open"
+    assert mine.is_client_worker
+    assert refusal(sy.TorchHook.current).startswith("HookError: torch is not hooked")
+    assert sy.TorchHook(torch, mine).local_worker is mine
+
+
+def test_is_client_applies_to_a_hook_that_is_there(hook: sy.TorchHook) -> None:
+    assert sy.TorchHook(torch, is_client=False) is hook
+    assert not hook.local_worker.is_client_worker
+    sy.TorchHook(torch)
+    assert not hook.local_worker.is_client_worker, "not asked to change it"
+    sy.TorchHook(torch, is_client=True)
+    assert hook.local_worker.is_client_worker
 
 
 def test_before_hooking() -> None:

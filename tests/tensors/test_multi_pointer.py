@@ -9,6 +9,8 @@ import torch
 from torch import nn
 
 import syft as sy
+from syft.serde.packer import Packer
+from syft.serde.registry import pack
 from tests.chain.refusal import here, refusal, shown
 
 REPR = (
@@ -139,3 +141,42 @@ def test_it_does_not_move_as_one(bob: sy.VirtualWorker, alice: sy.VirtualWorker)
         "UnsupportedOperation: MultiPointerTensor has no rule for move: "
         "move its parts one by one, or get it and send it again."
     )
+
+
+@pytest.mark.parametrize("logged", [False, True])
+def test_a_send_that_fails_leaves_the_duty_to_collect(
+    hook: sy.TorchHook, bob: sy.VirtualWorker, alice: sy.VirtualWorker, logged: bool
+) -> None:
+    eve = sy.VirtualWorker(hook, id="eve")
+    taken = torch.ones(1).send(eve)
+    both = torch.ones(2).send(bob, alice)
+    if logged:
+        both = sy.LoggingTensor().on(both)
+    assert refusal(lambda both=both: both.send(eve, id=taken.id_at_location)).startswith(
+        "ObjectIdTaken"
+    )
+    assert [part.tolist() for part in (both + both).get()] == [[2.0, 2.0]] * 2
+    assert len(bob._objects) == len(alice._objects) == 1
+    del both
+    assert bob._objects == alice._objects == {}
+
+
+def test_a_send_that_succeeds_hands_the_duty_over(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker, worker: sy.VirtualWorker
+) -> None:
+    both = torch.ones(2).send(bob, alice)
+    sent = both.send(worker)
+    del both
+    assert len(bob._objects) == len(alice._objects) == 1
+    del sent
+    assert worker._objects == bob._objects == alice._objects == {}
+
+
+def test_a_pointer_that_travels_twice_hands_its_duty_over_once(bob: sy.VirtualWorker) -> None:
+    x = torch.ones(2).send(bob)
+    packer = Packer()
+    collects = [pack(pointer, packer)[3] for pointer in (x, copy.copy(x))]
+    assert collects == [True, False] and x.child.garbage_collect_data
+    packer.sent()
+    assert not x.child.garbage_collect_data
+    x.child.discard()

@@ -526,17 +526,35 @@ def test_an_abort_counts_before_the_start_and_only_from_a_party(core: WorkerCore
 
 def test_the_number_of_executions_and_of_frames_is_bounded(core: WorkerCore) -> None:
     for execution in range(MAX_SESSIONS):
-        assert exchange(core, "alice", 0, 0, execution=1000 + execution) == []
+        assert tell(core, "me", start(execution=1000 + execution, outs=(9000 + execution,)))
     ((_, reply),) = exchange(core, "alice", 0, 0, execution=1)
     error = error_in(reply)
     assert isinstance(error, LimitExceeded)
     assert (error.limit, error.allowed) == ("max_sessions", MAX_SESSIONS)
-    for round in range(1, MAX_LETTERS):
-        assert exchange(core, "alice", round, 0, execution=1000) == []
-    ((_, reply),) = exchange(core, "alice", MAX_LETTERS, 0, execution=1000)
+    core.clear("test")
+    assert not core.sessions and core.outgoing()
+    for round in range(MAX_LETTERS):
+        assert exchange(core, "alice", round, 0, execution=1) == []
+    ((_, reply),) = exchange(core, "alice", MAX_LETTERS, 0, execution=1)
     assert isinstance(error_in(reply), MalformedMessage)
     core.clear("test")
     assert not core.sessions and core.outgoing() == []
+
+
+def test_executions_invented_by_one_peer_stop_nobody_else(core: WorkerCore) -> None:
+    tell(core, "me", start())
+    assert exchange(core, "alice", 0, 0, execution=98) == []
+    for execution in range(MAX_SESSIONS + 5):
+        assert exchange(core, "eve", 0, 0, execution=1000 + execution) == []
+    assert len(core.sessions) == MAX_SESSIONS
+    assert {98, 99} <= set(core.sessions), "what others announced and started is still there"
+    assert 1006 not in core.sessions and 1007 in core.sessions, "the oldest of eve's went"
+    for round in (0, 1):
+        for sender, rank in (("alice", 0), ("carl", 2)):
+            told = exchange(core, sender, round, rank)
+    assert told == [("me", Done(4))]
+    tell(core, "me", start(execution=97, outs=(51,)))
+    assert 97 in core.sessions
 
 
 def test_what_is_remembered_of_ended_executions_is_bounded(core: WorkerCore) -> None:

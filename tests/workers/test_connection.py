@@ -25,8 +25,9 @@ from syft.serde.frame import Frame
 from syft.serde.packer import Packer
 from syft.workers import commands
 from syft.workers.core import Peer
-from syft.workers.messages import Done, Failure, Value, encode
+from syft.workers.messages import Describe, Done, Failure, Value, encode
 from syft.workers.store import TOMBSTONES
+from tests.chain.refusal import refusal
 
 
 def here() -> int:
@@ -412,3 +413,48 @@ def test_a_private_tensor_does_not_travel_inside_a_command(worker: sy.VirtualWor
     with pytest.raises(PermissionDenied):
         private.send(worker)
     assert target.get().tolist() == [0, 0]
+
+
+# ---------------------------------------------------------- requests that the other end cannot read
+
+
+def test_a_request_that_cannot_be_read_says_so(
+    hook: sy.TorchHook, worker: sy.VirtualWorker
+) -> None:
+    x = torch.ones(2).send(worker)
+    connection = x.child.connection
+    for _ in range(2):
+        with pytest.raises(MalformedMessage, match=r"\$\[2\]: expected `int`, got `str`") as caught:
+            connection.ask(Describe, "abc")
+        assert f"Raised on worker 'worker', asked for at {__file__}" in caught.value.__notes__[0]
+        del caught
+        assert connection.pending == {} and connection.unread is None
+    assert x.tags == set()
+
+
+@pytest.mark.parametrize("observed", [False, True])
+def test_a_command_that_cannot_be_read_says_so(worker: sy.VirtualWorker, observed: bool) -> None:
+    x = torch.ones(2).send(worker)
+    connection = x.child.connection
+    if observed:
+        worker.network.observers.append(lambda sender, receiver, frame: None)
+    for answered in (True, False):
+        if worker.pipelined and not answered:
+            continue  # nobody waits for it
+        with pytest.raises(MalformedMessage, match="expected `int`, got `str`"):
+            connection.command("abc", (), None, 0, [], answered)
+        assert connection.pending == {}
+
+
+def test_a_late_failure_without_a_request_is_nobodys(
+    me: sy.VirtualWorker, worker: sy.VirtualWorker
+) -> None:
+    x = torch.ones(2).send(worker)
+    sy.synchronize()
+    failure = Failure(-1, pack_error(ValueError("stray"), Packer()))
+    me.core.receive(Frame(encode(failure), []), Peer("worker"))
+    assert x.tags == set()
+    promise = worker.promise()
+    me.core.receive(Frame(encode(failure), []), Peer("worker"))
+    assert refusal(lambda: promise.shape).startswith("ObjectNotReady: Worker 'worker' still waits")
+    assert (x + 1).get().tolist() == [2, 2]

@@ -10,6 +10,8 @@ from syft.ids import new_id
 from syft.workers import gradients
 from syft.workers.core import WorkerCore
 from syft.workers.messages import Follow, Move
+from syft.workers.permissions import Guard, full_guard_of
+from tests.chain.refusal import refusal
 from tests.workers.peers import ask, error_in, lonely, put
 
 
@@ -74,6 +76,46 @@ def test_a_leaf_that_needs_no_gradient_cannot_be_followed() -> None:
         error = error_in(ask(core, Follow(3, id, 9)))
         assert isinstance(error, (sy.exceptions.SyftError, RuntimeError))
     assert list(core.store.objects) == [5]
+
+
+def test_only_who_put_a_leaf_follows_its_gradients(
+    me: sy.VirtualWorker, bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    weight = torch.ones(2, requires_grad=True).send(bob)
+    hidden = torch.zeros(2).send(alice)
+    connection, id = alice.connection_to(bob), weight.id_at_location
+    refused = refusal(lambda: connection.ask(Follow, id, hidden.id_at_location))
+    assert refused.startswith("PermissionDenied: follow gradients: this value on 'bob' is private")
+    (weight * 3).sum().backward()
+    assert hidden.grad is None
+    assert me.connection_to(bob).ask(Follow, id, new_id()) is None, "its own is"
+    (held,) = bob.hold(torch.ones(2, requires_grad=True))
+    assert "PermissionDenied" in refusal(lambda: connection.ask(Follow, held, 5))
+    bob.core.store.take(held, "the test is over")
+
+
+def test_a_gradient_nobody_takes_does_not_end_the_pass(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    source = torch.ones(2, requires_grad=True).send(alice)
+    moved = (source * 2).move(bob, requires_grad=True)
+    weight = torch.ones(2, requires_grad=True).send(bob)
+    alice.close()
+    (moved * weight * 3).sum().backward()
+    assert weight.grad.get().tolist() == [6, 6]
+
+
+def test_the_gradient_of_a_private_loss_arrives_private(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    secret = torch.tensor([7.0, 8.0]).private_tensor(["ann"]).send(bob, user="ann")
+    source = torch.ones(2, requires_grad=True).send(alice)
+    moved = (source * 2).move(bob, requires_grad=True)
+    (moved * secret).sum().backward()
+    gradient = alice.core.store.read(source.id_at_location).grad
+    assert full_guard_of(gradient) == Guard(frozenset({"ann"}))
+    assert "PermissionDenied" in refusal(lambda: source.grad.get())
+    assert source.grad.get(user="ann").tolist() == [14, 16]
 
 
 def test_integers_cannot_require_a_gradient(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:

@@ -11,6 +11,7 @@ import torch
 
 import syft as sy
 from syft.exceptions import ObjectNotReady
+from syft.workers.handles import PATIENCE
 from syft.workers.messages import Command
 
 
@@ -107,6 +108,36 @@ def test_a_handle_can_be_awaited_without_a_thread(
     assert asyncio.run(both()) == [[8, 8], [8, 8], [2, 2]]
     assert set(threading.enumerate()) == threads
     assert order != sorted(order), "they take turns"
+
+
+def test_a_promise_may_be_kept_by_another_coroutine(
+    worker: sy.VirtualWorker, eve: sy.VirtualWorker
+) -> None:
+    promise = worker.promise()
+
+    async def keep() -> torch.Tensor:
+        for _ in range(100):
+            await asyncio.sleep(0)
+        for _ in range(3):
+            await (torch.ones(1).send(eve) + 1).child.handle
+        return torch.ones(2).send(worker, id=promise.id_at_location)
+
+    async def both() -> list[float]:
+        result, _ = await asyncio.gather(awaited(promise + 1), keep())
+        numbers: list[float] = result.get().tolist()
+        return numbers
+
+    assert asyncio.run(both()) == [2, 2]
+
+
+def test_awaiting_has_an_end(worker: sy.VirtualWorker) -> None:
+    waits = worker.promise() + 1
+    turns = 0
+    awaiting = waits.child.handle.__await__()
+    with pytest.raises(ObjectNotReady, match=f"Worker '{worker.id}' still waits"):
+        for _ in awaiting:
+            turns += 1
+    assert PATIENCE <= turns < PATIENCE + 10
 
 
 def test_an_awaited_failure_is_raised(dan: sy.VirtualWorker) -> None:

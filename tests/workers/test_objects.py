@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgpack
 import pytest
 import torch
 
@@ -25,15 +26,15 @@ from syft.workers.messages import (
     Drop,
     Duplicate,
     Fetch,
-    Inventory,
     Move,
     Promise,
     Put,
+    Relay,
     Search,
 )
 from syft.workers.objects import copy_of
 from syft.workers.permissions import Guard, guard_of, set_guard
-from tests.workers.peers import ask, error_in, lonely, put, value_in
+from tests.workers.peers import ask, error_in, lonely, put, said, value_in
 
 
 @pytest.fixture
@@ -72,7 +73,6 @@ def test_every_request_carries_the_ids_of_dropped_objects(core: WorkerCore) -> N
         lambda drop: Annotate(1, 5, ("#b",), drop=drop),
         lambda drop: Describe(1, 5, drop=drop),
         lambda drop: Promise(1, (), drop=drop),
-        lambda drop: Inventory(1, drop=drop),
     ]
     for number, request in enumerate(requests):
         put(core, 1000 + number, torch.ones(1))
@@ -133,6 +133,25 @@ def test_search_finds_what_carries_every_word(worker: sy.VirtualWorker) -> None:
     assert second.tags == {"#x"} and second.description is None
 
 
+def test_search_asks_no_other_worker(
+    hook: sy.TorchHook, bob: sy.VirtualWorker, worker: sy.VirtualWorker
+) -> None:
+    away = torch.ones(2).send(worker).send(bob).tag("#x")
+    logged = sy.LoggingTensor().on(torch.ones(3)).send(bob).tag("#x")
+    behind = sy.LoggingTensor().on(torch.ones(2).send(worker)).send(bob).tag("#x")
+    worker.clear_objects()
+    with hook.record() as log:
+        found = bob.search("#x")
+    assert {entry.receiver for entry in log} == {"me", "bob"}
+    shapes = {pointer.id_at_location: "[3]" in repr(pointer) for pointer in found}
+    assert shapes == {
+        away.id_at_location: False,
+        logged.id_at_location: True,
+        behind.id_at_location: False,
+    }
+    assert "Shape" not in repr(away) and away.tags == {"#x"}
+
+
 def test_annotations_add_up(worker: sy.VirtualWorker) -> None:
     x = torch.ones(2).send(worker).tag("#a").tag("#b", "#a").describe("one").describe("two")
     assert x.tags == {"#a", "#b"} and x.description == "two"
@@ -152,16 +171,34 @@ def test_what_is_promised_is_not_there_yet(core: WorkerCore) -> None:
     assert ask(core, Promise(1, (7, 8))) == Done(1)
     for message in (Describe(1, 7), Move(1, 7, "alice"), Fetch(1, 7), Duplicate(1, 7, 9)):
         assert isinstance(error_in(ask(core, message)), ObjectNotReady)
-    assert isinstance(error_in(ask(core, Annotate(1, 7, ()))), ObjectNotFound)
+    for message in (Annotate(1, 7, ("#a",)), Relay(1, 7, "alice"), Relay(1, 7, None)):
+        assert isinstance(error_in(ask(core, message)), ObjectNotReady)
     assert isinstance(error_in(ask(core, Promise(1, (5,)))), ObjectIdTaken)
     assert ask(core, Drop(1, (7, 8))) == Done(1)
     assert not core.dataflow.active and not core.dataflow._unwanted
 
 
-def test_the_inventory_may_be_cleared(core: WorkerCore) -> None:
-    assert value_in(core, Inventory(1)) == [5]
-    assert value_in(core, Inventory(1, clear=True)) == [5]
-    assert value_in(core, Inventory(1)) == []
+def test_what_the_data_owner_holds_is_not_dropped_by_others(hook: sy.TorchHook) -> None:
+    bob = sy.VirtualWorker(hook, id="bob", data=[torch.ones(2)])
+    (held,) = bob.core.store.objects
+    put(bob.core, 5, torch.zeros(1))
+    put(bob.core, 6, torch.zeros(1))
+    assert ask(bob.core, Drop(1, (held, 5))) == Done(1)
+    assert ask(bob.core, Promise(1, (7,), drop=(held, 6))) == Done(1)
+    assert ask(bob.core, Search(1, (), drop=(held, 7))).seq == 1
+    assert list(bob.core.store.objects) == [held]
+    (found,) = bob.search([])
+    assert found.get().tolist() == [1, 1]
+    assert not bob.core.store.origins, "it is forgotten with the object"
+    bob.hold(torch.ones(1))
+    bob.clear_objects()
+    assert not bob.core.store.origins
+
+
+def test_nobody_lists_or_removes_everything(core: WorkerCore) -> None:
+    (reply,) = said(core, msgpack.packb([10, 1, True]))
+    assert isinstance(error_in(reply), MalformedMessage)
+    assert list(core.store.objects) == [5]
 
 
 # --------------------------------------------------------------------------------------------- move

@@ -20,9 +20,10 @@ from torch.nn import functional as F
 
 import syft as sy
 from syft.exceptions import DataStaysPut, ObjectNotFound, PermissionDenied, SyftError
-from syft.program.op_table import BY_NAME
-
+from syft.program.op_table import BY_NAME, FLAGS, FUNCTIONS, NAMES, OpFlag
+from syft.workers.messages import Done
 from syft.workers.references import REF
+from tests.workers.peers import ask, command, error_in, lonely, put, ref
 
 SECRET = [1234.5, -8765.25, 3.0]
 HIDDEN = "the details are hidden, because the data is private"
@@ -519,6 +520,11 @@ SHAPES: dict[str, Callable[[Scene], torch.Tensor]] = {
     "arange": lambda s: s.bob.torch.arange(s.secret[2]),
     "slice": lambda s: at(s.bob)[: s.secret[2].long()],
     "slice of a slice": lambda s: at(s.bob).expand(2, 3)[0, s.secret[2].long() - 2 :],
+    "zeros": lambda s: s.bob.torch.zeros(s.secret[2].long()),
+    "eye": lambda s: s.bob.torch.eye(s.secret[2].long()),
+    "a size in a tuple": lambda s: s.bob.torch.empty((2, s.secret[2].long())),
+    "one element": lambda s: at(s.bob, *range(9))[s.secret[2].long()].view(1),
+    "one row": lambda s: at(s.bob, *range(8)).view(4, 2)[s.secret[2].long(), :],
     "expand": lambda s: at(s.bob, 1.0).expand(s.secret[2].long()),
     "expand by name": lambda s: torch.broadcast_to(at(s.bob, 1.0), size=(s.secret[2].long(),)),
     "what comes of it": lambda s: s.secret[s.secret > 0] * 2,
@@ -542,6 +548,9 @@ def test_a_shape_that_follows_from_private_values_is_hidden(
         hidden.__len__()
     with pytest.raises(PermissionDenied):
         hidden.numel()
+    for place in (hidden.storage_offset, hidden.stride):
+        with pytest.raises(PermissionDenied):
+            place()
     assert hidden.dtype in (torch.float32, torch.int64)
     assert [tuple(found.child._card.show()) for found in hidden.location.search("#nothing")] == []
     hidden.tag("#hidden")
@@ -551,11 +560,62 @@ def test_a_shape_that_follows_from_private_values_is_hidden(
     assert scene.secret.get(user="ann").tolist() == SECRET
 
 
+# What a factory may be handed besides the private integer, which takes the place of None.
+FACTORY_ARGUMENTS: list[tuple[Any, ...]] = [
+    *((None,), (None, 2), (2, None), (0.0, 1.0, None), ((None, 2),), ((2, None),)),
+    *(((None,), 1.0), ((None, 2), (0, 1)), ((2, None), (1, 2)), (5, (None,)), (0, 5, (2, None))),
+    *((0.0, 1.0, (None,)), ((2,), None), (2.0, None), (1.0, 2.0, None)),
+]
+FACTORIES = [name for name in NAMES if FLAGS[BY_NAME[name]] & OpFlag.FACTORY]
+
+
+def _filled(value: Any, hole: Any, pack_tuple: Callable[[tuple[Any, ...]], Any] = tuple) -> Any:
+    if isinstance(value, tuple):
+        return pack_tuple(tuple(_filled(item, hole, pack_tuple) for item in value))
+    return hole if value is None else value
+
+
+def _shape_for(name: str, arguments: tuple[Any, ...], size: int) -> torch.Size | None:
+    try:
+        made = FUNCTIONS[BY_NAME[name]](*_filled(arguments, torch.tensor(size)))  # type: ignore
+        return made.shape
+    except (RuntimeError, ValueError, TypeError, IndexError):
+        return None  # it does not take these
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", FACTORIES)
+def test_a_factory_does_not_tell_its_private_size(name: str) -> None:
+    core = lonely()
+    put(core, 5, torch.tensor(3), users=("ann",))
+    for out, arguments in enumerate(FACTORY_ARGUMENTS, 100):
+        shape = _shape_for(name, arguments, 3)
+        if shape is None or shape == _shape_for(name, arguments, 4):
+            continue
+        operands = (_filled(one, ref(5), lambda items: (2, *items)) for one in arguments)
+        assert type(ask(core, command(name, *operands, out=out))) is Done
+        assert core.store.objects[out].shape == shape
+        told = ask(core, command("torch.Tensor.size", ref(out)))
+        assert isinstance(error_in(told), PermissionDenied), arguments
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_factories_are_tried_with_what_they_take() -> None:
+    tried = {
+        name
+        for name in FACTORIES
+        for arguments in FACTORY_ARGUMENTS
+        if _shape_for(name, arguments, 3) != _shape_for(name, arguments, 4)
+    }
+    assert len(tried) >= 30 and {"torch.zeros", "torch.eye", "torch.tril_indices"} <= tried
+
+
 def test_a_shape_that_follows_from_the_program_is_known_to_all(scene: Scene) -> None:
     secret = scene.secret
     assert secret.shape == (3,)
     assert secret[1:].shape == secret[[0, 1]].shape == (2,)
     assert secret[torch.tensor([0]).send(scene.bob)].shape == (1,)
+    assert secret[torch.tensor(0).send(scene.bob)].shape == ()
     assert (secret * secret.long()[0]).shape == (3,)
     assert (secret > 0).sum().shape == ()
     assert secret.requires_grad is False and secret.ndim == 1
