@@ -22,7 +22,6 @@ from syft.tensors import multi_pointer
 from syft.tensors.local import LocalLink
 from syft.tensors.multi_pointer import MultiPointerTensor
 from syft.tensors.pointer import PointerTensor, make_pointer
-from syft.workers.connection import Connection
 from syft.workers.messages import Fetch, Move, Relay
 from syft.workers.objects import copy_of
 from syft.workers.permissions import Guard, guard_of, set_guard
@@ -446,9 +445,3 @@ def id_at_location(tensor: torch.Tensor) -> int | None:
     """
     link = pointer_of(tensor)
     return None if link is None else link.id_at_location
-
-
-def connection_of(tensor: torch.Tensor) -> Connection | None:
-    """The line to the worker that holds the data; None when it is here."""
-    link = pointer_of(tensor)
-    return None if link is None else link.connection

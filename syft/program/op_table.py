@@ -187,6 +187,17 @@ got 'torch.save'.
     return function
 
 
+def flags_of(function: Function) -> int:
+    """Look up the flags of a torch function; none for one that is not in the table.
+
+    >>> import torch
+    >>> OpFlag(flags_of(torch.Tensor.add_)).name, flags_of(print)
+    ('INPLACE', 0)
+    """
+    number = NUMBERS.get(function)
+    return 0 if number is None else FLAGS[number]
+
+
 def name_of(function: Function) -> str:
     """Name a function for a person: as the tables call it, or else as it calls itself.
 

@@ -14,11 +14,11 @@ import torch
 
 from syft.chain.link import Level, Link
 from syft.chain.torch_private import NO_FUNCTION, inside_custom_function
-from syft.chain.walk import Arguments, Keywords, leaves, replace
+from syft.chain.walk import Arguments, Keywords, replace
 from syft.chain.wrapper import Wrapper, links_in, wrap
 from syft.chain.written import written
 from syft.exceptions import LocationMismatch, UnsupportedOperation
-from syft.program.op_table import FLAGS, NUMBERS
+from syft.program.op_table import flags_of
 
 
 class LocalLink(Link):
@@ -150,14 +150,5 @@ class LocalLink(Link):
             result = rule(operation, inner_args, inner_kwargs)
         else:
             result = kind.on_call(operation, inner_args, inner_kwargs)
-        target = written(FLAGS[NUMBERS.get(operation, 0)], args, kwargs)
+        target = written(flags_of(operation), args, kwargs)
         return replace(result, dressed) if target is None or result is None else target
-
-
-def tensors_in(value: Any) -> list[torch.Tensor]:
-    """Every tensor inside ``value``, from left to right.
-
-    >>> tensors_in([torch.ones(1), {"b": (2, torch.zeros(1))}])
-    [tensor([1.]), tensor([0.])]
-    """
-    return [leaf for leaf in leaves(value) if isinstance(leaf, torch.Tensor)]

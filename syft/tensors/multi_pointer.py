@@ -18,7 +18,7 @@ from syft.chain.wrapper import Wrapper, wrap
 from syft.chain.written import written
 from syft.codes import TypeCode
 from syft.exceptions import LocationMismatch, MalformedMessage
-from syft.program.op_table import FLAGS, NUMBERS
+from syft.program.op_table import flags_of
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import Operand, pack, register, unpack_items
 from syft.tensors.pointer import PointerTensor
@@ -104,7 +104,7 @@ class MultiPointerTensor(Link):
                 return value
 
             results.append(operation(*replace(args, at), **replace(kwargs, at)))
-        target = written(FLAGS[NUMBERS.get(operation, 0)], args, kwargs)
+        target = written(flags_of(operation), args, kwargs)
         return _combined(results) if target is None or results[0] is None else target
 
 

@@ -59,11 +59,6 @@ def test_fetching_without_taking_away(bob: sy.VirtualWorker) -> None:
     assert refusal(lambda: tensor_methods.fetch(torch.ones(1))).startswith("NothingToGet: get()")
 
 
-def test_connection_of(bob: sy.VirtualWorker, me: sy.VirtualWorker) -> None:
-    assert tensor_methods.connection_of(torch.ones(1)) is None
-    assert tensor_methods.connection_of(torch.ones(1).send(bob)) is me.connection_to(bob)
-
-
 def test_where_a_list_of_tensors_would_go(bob: sy.VirtualWorker, me: sy.VirtualWorker) -> None:
     assert tensor_methods.leads_home([], me) is False
     assert tensor_methods.leads_home([torch.ones(1)], me) is False

@@ -9,7 +9,6 @@ import torch
 
 import syft as sy
 from syft.chain.wrapper import Wrapper
-from syft.tensors.local import tensors_in
 from tests.chain.refusal import here, refusal
 
 
@@ -119,8 +118,3 @@ def test_deepcopy_is_independent() -> None:
     assert x.tolist() == [1.0, 1.0]
     assert twin.requires_grad
     assert type(twin.child) is Quiet
-
-
-def test_tensors_in() -> None:
-    a, b = torch.ones(1), torch.ones(2)
-    assert tensors_in([a, {"k": (1, b)}, "x"]) == [a, b]
