@@ -75,7 +75,9 @@ def copying(getter: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
 
 
 def segment_reduce(data: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-    """``torch.segment_reduce``, but with its checks and that of the offsets, which it lacks.
+    """``torch.segment_reduce``, but with the checks of offsets and lengths that it lacks.
+
+    What its ``unsafe=True`` leaves out beyond these (that the lengths fill the axis) is harmless.
 
     >>> segment_reduce(torch.ones(3), "sum", offsets=torch.tensor([0, 10**9]), unsafe=True)
     Traceback (most recent call last):
@@ -88,7 +90,14 @@ def segment_reduce(data: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tenso
             raise ValueError(
                 "segment_reduce: expected offsets between 0 and the size of data along the axis."
             )
-    reduced: torch.Tensor = torch.segment_reduce(data, *args, **{**kwargs, "unsafe": False})
+    lengths = innermost(kwargs.get("lengths"))
+    if inside is not None and lengths is not None and 0 < lengths.ndim <= inside.ndim:
+        size = inside.shape[lengths.ndim - 1]
+        if not _within(lengths, 0, size) or not _within(lengths.sum(-1), 0, size):
+            raise ValueError(
+                "segment_reduce: expected lengths from 0 that add up to the size of data at most."
+            )
+    reduced: torch.Tensor = torch.segment_reduce(data, *args, **kwargs)
     return reduced
 
 

@@ -75,8 +75,12 @@ def test_segments_lie_within_the_data(bob: sy.VirtualWorker) -> None:
         at = torch.tensor(offsets).send(bob)
         with pytest.raises(ValueError, match="expected offsets between 0 and the size of data"):
             torch.segment_reduce(x, "sum", offsets=at, unsafe=True)
-    with pytest.raises(RuntimeError, match="when !unsafe"):
-        torch.segment_reduce(x, "sum", lengths=torch.tensor([10**6]).send(bob), unsafe=True)
+    for lengths in ([10**6], [2, 2], [-1, 3]):
+        long = torch.tensor(lengths).send(bob)
+        with pytest.raises(ValueError, match="lengths from 0 that add up to the size of data"):
+            torch.segment_reduce(x, "sum", lengths=long, unsafe=True)
+    short = torch.tensor([1, 1]).send(bob)
+    assert torch.segment_reduce(x, "sum", lengths=short, unsafe=True).get().tolist() == [1, 2]
     fits = torch.segment_reduce(x, "sum", offsets=torch.tensor([0, 2, 3]).send(bob), unsafe=True)
     assert fits.get().tolist() == [3, 3]
 
