@@ -17,14 +17,14 @@ from typing import Any, NoReturn
 import torch
 
 from syft.chain.link import Link
-from syft.chain.torch_private import (
+from syft.program.torch_private import (
     OPAQUE_LAYOUT,
     VMAP_FILE,
     DisableTorchFunctionSubclass,
     hide_from_compiler,
     make_wrapper,
 )
-from syft.chain.walk import Arguments, Keywords, is_container, leaves
+from syft.program.walk import Arguments, Keywords, is_container, leaves
 from syft.exceptions import DataStaysPut, LocationMismatch, UnsupportedOperation
 
 _BELOW = (

@@ -17,7 +17,7 @@ import torch
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from syft.chain.walk import replace
+from syft.program.walk import replace
 from syft.chain.wrapper import Wrapper
 from syft.hooks import tensor_methods
 from syft.workers.virtual import VirtualWorker

@@ -25,8 +25,8 @@ from typing import Any
 
 import torch
 
-from syft.chain.torch_private import has_composite_kernel
-from syft.chain.walk import Arguments, Keywords, replace
+from syft.program.torch_private import has_composite_kernel
+from syft.program.walk import Arguments, Keywords, replace
 from syft.exceptions import EncodingError
 from syft.tensors.fixed_encoding import Grid, decode, encode
 from syft.tensors.fixed_link import (

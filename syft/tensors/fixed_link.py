@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from syft.chain.link import Level, Link
-from syft.chain.walk import Arguments, Keywords, leaves
+from syft.program.walk import Arguments, Keywords, leaves
 from syft.chain.wrapper import Wrapper, wrap_like
 from syft.exceptions import UnsupportedOperation
 from syft.tensors.fixed_encoding import Excess, Grid, encode, encode_number

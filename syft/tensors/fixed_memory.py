@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from syft.chain.torch_private import correct_aliasing
+from syft.program.torch_private import correct_aliasing
 from syft.tensors.fixed_encoding import CEILING, FLOOR, Excess, decode, encode, encode_number
 from syft.tensors.fixed_link import fixed, grid_among, integers, is_fixed, no_rule, rule, target_of
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from syft.chain.walk import rebuild_tuple
+from syft.program.walk import rebuild_tuple
 from syft.tensors.fixed_arithmetic import times
 from syft.tensors.fixed_encoding import Excess, Grid
 from syft.tensors.fixed_fallback import fall_back

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from syft.chain.torch_private import correct_aliasing
+from syft.program.torch_private import correct_aliasing
 from syft.chain.wrapper import Wrapper
 from syft.tensors.fixed_link import fixed, grid_among, integers, no_rule, rule, target_of
 from syft.tensors.fixed_ring import combine

@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 import torch
 
 from syft.chain.link import Level, Link
-from syft.chain.torch_private import NO_FUNCTION, inside_custom_function
-from syft.chain.walk import Arguments, Keywords, replace
+from syft.program.torch_private import NO_FUNCTION, inside_custom_function
+from syft.program.walk import Arguments, Keywords, replace
 from syft.chain.wrapper import Wrapper, links_in, wrap
-from syft.chain.written import written
+from syft.program.written import written
 from syft.exceptions import LocationMismatch, UnsupportedOperation
 from syft.program.op_table import flags_of
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from syft.chain.walk import Arguments, Keywords
+from syft.program.walk import Arguments, Keywords
 from syft.codes import TypeCode
 from syft.exceptions import MalformedMessage
 from syft.program.op_table import name_of

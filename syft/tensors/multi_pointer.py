@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from syft.chain.link import Level, Link
-from syft.chain.walk import Arguments, Keywords, leaves, rebuild_tuple, replace
+from syft.program.walk import Arguments, Keywords, leaves, rebuild_tuple, replace
 from syft.chain.wrapper import Wrapper, wrap
-from syft.chain.written import written
+from syft.program.written import written
 from syft.codes import TypeCode
 from syft.exceptions import LocationMismatch, MalformedMessage
 from syft.program.op_table import flags_of

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from syft.chain.torch_private import NO_FUNCTION, any_autocast_enabled, inside_custom_function
+from syft.program.torch_private import NO_FUNCTION, any_autocast_enabled, inside_custom_function
 from syft.exceptions import ObjectNotReady, UnsupportedOperation, WorkerClosed
 from syft.serde.errors import unpack_error
 from syft.serde.frame import Frame

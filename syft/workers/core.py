@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from syft.chain.link import Link
-from syft.chain.walk import replace
+from syft.program.walk import replace
 from syft.chain.wrapper import Wrapper, wrap
 from syft.exceptions import HookError, MalformedMessage, ObjectIdTaken, ObjectNotReady, WireError
 from syft.ids import new_id

@@ -19,8 +19,8 @@ from typing import Any
 
 import torch
 
-from syft.chain.torch_private import set_grad_enabled
-from syft.chain.walk import leaves
+from syft.program.torch_private import set_grad_enabled
+from syft.program.walk import leaves
 from syft.chain.wrapper import Wrapper
 from syft.exceptions import PermissionDenied
 from syft.program.op_table import OpFlag

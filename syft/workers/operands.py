@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from syft.chain.walk import Arguments, Keywords, is_container, leaves
+from syft.program.walk import Arguments, Keywords, is_container, leaves
 from syft.chain.wrapper import Wrapper
-from syft.chain.written import written
+from syft.program.written import written
 from syft.exceptions import LocationMismatch
 from syft.program.op_table import BY_NAME, FLAGS, NAMES
 from syft.serde.packer import Packer

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from syft.chain.walk import leaves
+from syft.program.walk import leaves
 
 _SYFT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep

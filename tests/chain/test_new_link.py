@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import syft as sy
-from syft.chain.walk import Arguments, Keywords
+from syft.program.walk import Arguments, Keywords
 from syft.chain.wrapper import Wrapper, links_in
 from syft.codes import WireCode
 from syft.exceptions import HookError, LocationMismatch, MalformedMessage, NotSendable, SyftError

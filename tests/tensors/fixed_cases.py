@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
-from syft.chain.walk import leaves, replace
+from syft.program.walk import leaves, replace
 from syft.tensors.fixed_encoding import decode, encode, make_grid
 from syft.tensors.fixed_link import is_fixed
 from syft.tensors.fixed_precision import fix_precision

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils import _pytree as pytree
 
-from syft.chain.walk import is_container, leaves, rebuild_tuple, replace
+from syft.program.walk import is_container, leaves, rebuild_tuple, replace
 
 Point = namedtuple("Point", "x y")
 

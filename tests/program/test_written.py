@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from syft.chain.written import written
+from syft.program.written import written
 from syft.program.op_table import FLAGS, number_of
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from syft.chain.walk import Arguments, Keywords
+from syft.program.walk import Arguments, Keywords
 from syft.program.op_table import OpFlag
 
 _INPLACE = int(OpFlag.INPLACE)
