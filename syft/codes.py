@@ -76,6 +76,11 @@ class TypeCode(WireCode):
     SPARSE_COMPRESSED = 35, "LayoutCode, shape, compressed, plain, values, attributes"
     JAGGED = 36, "values, offsets, lengths or nil, attributes"
     TORCH_OPTIONS = 37, "number in TORCH_OPTIONS, field, …"
+    SLOT = 40, "index — a value of the program around it"
+    PROGRAM = 41, "inputs, state, [constant, …], [action, …], outputs"
+    GROUP = 42, "[kind of input, …], program — what a number in a connection's table stands for"
+    PLAN_CALL = 43, "id of a plan[, kinds of its inputs] — likewise; without kinds, its state"
+    PLAN = 44, "interface, program, [state, …], [tag, …], description — see Plans"
     WRAPPER = 64, "reserved: the head of a chain"
     LOGGING_TENSOR = 65, "reserved: a LoggingTensor and what it wraps"
     MULTI_POINTER = 66, "reserved: pointers to several workers"
@@ -325,6 +330,12 @@ class ErrorCode(WireCode):
     PERMISSION_DENIED = 151
     ENCODING_ERROR = 152
     HOOK_ERROR = 153
+    PROGRAM_ERROR = 154
+    NOT_BUILT = 155
+    CANNOT_RECORD = 156
+    WRONG_ARGUMENTS = 157
+    STATE_MISMATCH = 158
+    PLANS_NOT_ALLOWED = 159
 
 
 class MessageCode(WireCode):
@@ -351,6 +362,8 @@ class MessageCode(WireCode):
     FOLLOW = 15, "send gradients of a moved leaf back to where it came from"
     RELAY = 16, "send an object on and keep a pointer, or the reverse"
     CONVERT = 17, "change how an object is represented"
+    RUN = 18, "run a program or a plan, by its number in the connection's table"
+    HOLDS = 19, "ask whether an object has this content"
     DONE = 32, "success; a command made one tensor"
     VALUE = 33, "success with a value"
     FAILURE = 34, "the request raised"

@@ -92,6 +92,27 @@ TEXTS = [
         "the limit on both sides.",
     ),
     (
+        e.NotBuilt("sent to a worker"),
+        "A plan needs to be built before being sent to a worker.",
+    ),
+    (
+        e.CannotRecord("torch.manual_seed", "train.py:12", "seed before you call the plan"),
+        "A plan cannot keep torch.manual_seed (train.py:12): seed before you call the plan.",
+    ),
+    (
+        e.WrongArguments("double", "1 tensor", "2 tensors"),
+        "Plan 'double' takes 1 tensor, and got 2 tensors.",
+    ),
+    (
+        e.StateMismatch("net", "fc1.weight", "float32 (3, 2)", "float32 (5, 2)"),
+        "Plan 'net': state 'fc1.weight' was recorded as float32 (3, 2) and is now float32 (5, 2). "
+        "Put a tensor of the same shape and dtype there, or build the plan again.",
+    ),
+    (
+        e.PlansNotAllowed("bob"),
+        "Worker 'bob' runs no plans. Its owner can allow them: allow_plans=True.",
+    ),
+    (
         e.PermissionDenied("get", "bob", "mallory"),
         "get: this value on 'bob' is private, and user 'mallory' may not read it.",
     ),
@@ -139,6 +160,19 @@ def test_the_parts_are_attributes() -> None:
     assert (error.op, error.places) == ("torch.add", ("bob", "me"))
     missing = e.ObjectNotFound(7, "bob", "why")
     assert (missing.id, missing.worker, missing.reason) == (7, "bob", "why")
+
+
+def test_the_parts_of_what_goes_wrong_with_programs() -> None:
+    kept = e.CannotRecord("numpy()", "a.py:1", "use torch")
+    assert (kept.what, kept.line, kept.instead) == ("numpy()", "a.py:1", "use torch")
+    wrong = e.WrongArguments("double", "1 tensor", "nothing")
+    assert (wrong.plan, wrong.expected, wrong.got) == ("double", "1 tensor", "nothing")
+    state = e.StateMismatch("net", "bias", "float32 (3,)", "float32 (5,)")
+    assert (state.plan, state.name) == ("net", "bias")
+    assert (state.expected, state.got) == ("float32 (3,)", "float32 (5,)")
+    assert (e.NotBuilt("sent").action, e.PlansNotAllowed("bob").worker) == ("sent", "bob")
+    assert issubclass(e.NotBuilt, RuntimeError) and issubclass(e.FrozenPath, UserWarning)
+    assert str(e.ProgramError("it gave 3 results")) == "it gave 3 results"
 
 
 def test_none_is_a_type_error_and_all_are_exceptions() -> None:

@@ -486,7 +486,10 @@ def test_a_plain_operand_is_an_ordinary_error_with_a_text(bob: Any) -> None:
     assert text.startswith("torch.Tensor.add: the operands lie at bob and me.")
 
 
-@pytest.mark.parametrize("name", [name for name in dir(exceptions) if name[0].isupper()])
+ERRORS = sorted({name for name in dir(exceptions) if name[0].isupper()} - {"FrozenPath"})
+
+
+@pytest.mark.parametrize("name", ERRORS)
 def test_every_error_can_be_caught(name: str) -> None:
     """Some errors were no Exceptions; some were TypeErrors, which operators swallow."""
     error = getattr(exceptions, name)

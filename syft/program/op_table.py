@@ -9,6 +9,9 @@ with the reason, so that a caller reads why and not merely that.
 
 The names are resolved once, on import, by walking attributes from the ``torch`` module.  An op that
 the installed torch does not have keeps its number and has no function.
+
+A few ops at the end are our own: arithmetic on a program's numbers, branches and loops.  They run
+inside a program only and never as a command, so they stand in a table apart, PROGRAM_FUNCTIONS.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from typing import Any, Final
 import torch
 
 from syft.exceptions import MalformedMessage, OperationRefused, UnknownOperation
+from syft.program import control, numbers
 
 Function = Callable[..., Any]
 
@@ -68,11 +72,14 @@ class OpFlag(enum.IntFlag):
     """As ONE, unless the keyword ``inplace`` is true."""
     MUTATES_OTHERS = 4096
     """Can mutate more than its first argument: running statistics, optimizer state, gradients."""
+    PROGRAM_ONLY = 8192
+    """Takes Python numbers or programs; runs only inside a program, never as a command."""
 
 
 _OVERLOADS: Final = (type(torch.ops.aten.add), type(torch.ops.aten.add.Tensor))
 _RETIRED: Final = "retired"
 _HERE: Final = os.path.dirname(__file__)
+_OWN: Final = {"syft.program.numbers": numbers, "syft.program.control": control}
 
 
 def _lines(file: str) -> Iterator[str]:
@@ -94,20 +101,23 @@ def _resolve(name: str, known: dict[str, Any]) -> Function | None:
     return found
 
 
-def _read_ops() -> tuple[list[str], list[int], list[Function | None]]:
-    """Read ``ops.txt`` into names, flags and functions, indexed by number."""
+def _read_ops() -> tuple[list[str], list[int], list[Function | None], dict[int, Function]]:
+    """Read ``ops.txt`` into names, flags and functions, by number; program-only functions apart."""
     bits = {str(flag.name).lower(): int(flag) for flag in OpFlag}
-    known: dict[str, Any] = {"torch": torch}
+    known: dict[str, Any] = {"torch": torch, **_OWN}
     names: list[str] = []
     flags: list[int] = []
     functions: list[Function | None] = []
+    inside: dict[int, Function] = {}
     for line in _lines("ops.txt"):
         _, name, *words = line.split()
-        retired = _RETIRED in words
+        function = None if _RETIRED in words else _resolve(name, known)
+        if function is not None and "program_only" in words:
+            inside[len(names)], function = function, None
         names.append(name)
         flags.append(sum(bits[word] for word in words if word != _RETIRED))
-        functions.append(None if retired else _resolve(name, known))
-    return names, flags, functions
+        functions.append(function)
+    return names, flags, functions, inside
 
 
 def _read_refused() -> tuple[dict[str, str], dict[Function, str]]:
@@ -125,7 +135,9 @@ FLAGS: list[int]
 """The flags of each op, by number: plain integers, to be tested with ``&``."""
 FUNCTIONS: list[Function | None]
 """The function of each op, by number; None when the op is retired or not in this torch."""
-NAMES, FLAGS, FUNCTIONS = _read_ops()
+PROGRAM_FUNCTIONS: dict[int, Function]
+"""The functions of the ops that run inside programs only, by number; FUNCTIONS lacks them."""
+NAMES, FLAGS, FUNCTIONS, PROGRAM_FUNCTIONS = _read_ops()
 
 BY_NAME: dict[str, int] = {name: number for number, name in enumerate(NAMES)}
 """The number of each op, by name."""

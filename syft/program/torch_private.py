@@ -6,6 +6,7 @@ file is where it is mended.
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torch
@@ -31,6 +32,19 @@ that."""
 
 set_grad_enabled = torch._C._set_grad_enabled
 """Sets grad mode without the context manager object (which costs a microsecond)."""
+
+enter_autocast = torch.amp.autocast_mode._enter_autocast
+exit_autocast = torch.amp.autocast_mode._exit_autocast
+"""Autocast as two calls, the way torch's tracers write a region of it into a graph."""
+
+set_version = torch._C._autograd._unsafe_set_version_counter
+"""Sets the version counters of tensors: one that was written to and put back is as it was."""
+
+alias_of = torch.ops.aten.alias.default
+"""The same memory and the same place in the graph, as another tensor object."""
+
+functorch_level = torch._C._functorch.maybe_current_level
+"""The level of the ``torch.func`` transform (``vmap``, ``grad``) that is running; None if none."""
 
 correct_aliasing = torch.utils._python_dispatch.return_and_correct_aliasing
 """Gives a wrapper the new shape of an in-place view (``x.t_()``), which torch keeps in C."""
@@ -68,3 +82,24 @@ def hide_from_compiler(method: Any) -> None:
     skip = eval_frame._FrameAction.SKIP
     strategy = eval_frame._FrameExecStrategy(skip, skip)
     eval_frame.set_code_exec_strategy(method.__func__.__code__, strategy)
+
+
+def make_optimizer_state(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> bool:
+    """Have an optimizer make the state of a group of parameters, as its first step would.
+
+    Torch's optimizers do it in a method that also sorts parameters, gradients and state into lists,
+    which differ in number.  Returns False for an optimizer without that method.
+    """
+    make = getattr(optimizer, "_init_group", None)
+    if make is None:
+        return False
+    lists = len(inspect.signature(make).parameters) - 1
+    make(group, *([] for _ in range(lists)))
+    return True
+
+
+DisableTorchFunction = torch._C.DisableTorchFunction
+"""Context manager: run torch functions unseen by every ``__torch_function__``, modes too."""
+
+DisableTorchDispatch = torch._C._DisableTorchDispatch
+"""Context manager: run aten operations unseen by every ``__torch_dispatch__``, modes too."""

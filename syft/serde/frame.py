@@ -54,7 +54,10 @@ class Frame(msgspec.Struct, gc=False):
     @property
     def nbytes(self) -> int:
         """Bytes of header and buffers, before compression."""
-        return len(self.header) + sum(buffer.numel() for buffer in self.buffers)
+        size = len(self.header)
+        for buffer in self.buffers:
+            size += buffer.numel()
+        return size
 
     def owned(self) -> "Frame":
         """Return a frame whose buffers are copies: one that may be kept while tensors change.

@@ -34,6 +34,12 @@ class Limits:
     """Elements of a tensor, repeated ones of an expanded tensor included."""
     max_text: int = 1 << 16
     """Characters of a traceback or note that come with an error."""
+    max_actions: int = 100_000
+    """Actions of a program, and values it is given before the first."""
+    max_constant_bytes: int = 1 << 26
+    """Bytes of the constants of a program together."""
+    max_steps: int = 1 << 18
+    """Actions that the turns of all loops of a program may have together in one run."""
 
 
 DEFAULT_LIMITS = Limits()

@@ -2,8 +2,9 @@
 
 A :class:`Packer` collects the tensor buffers that the header refers to by index; an
 :class:`Unpacker` hands them out, each at most once, and counts depth and items against the limits.
-Both carry the worker and the other side of the conversation for the codecs of upper layers, which
-make pointers; serde itself never looks at these.
+A packer counts too, because a small program can make a value that is large once it is written
+down.  Both carry the worker and the other side of the conversation for the codecs of upper layers,
+which make pointers; serde itself never looks at these.
 """
 
 from __future__ import annotations
@@ -28,7 +29,17 @@ class Packer:
     []
     """
 
-    __slots__ = ("buffers", "leaving", "worker", "destination", "depth", "max_depth", "limits")
+    __slots__ = (
+        "buffers",
+        "leaving",
+        "worker",
+        "destination",
+        "depth",
+        "max_depth",
+        "items",
+        "max_items",
+        "limits",
+    )
 
     def __init__(
         self, worker: Any = None, destination: Any = None, limits: Limits = DEFAULT_LIMITS
@@ -37,6 +48,7 @@ class Packer:
         self.leaving: list[Any] = []
         self.worker, self.destination = worker, destination
         self.depth, self.max_depth, self.limits = 0, limits.max_depth, limits
+        self.items, self.max_items = 0, limits.max_items
 
     def too_deep(self) -> NotSendable:
         """Make the refusal of a value that nests deeper than ``max_depth``.
@@ -48,6 +60,17 @@ holds itself.
         return NotSendable(
             f"a value nested more than {self.max_depth} levels deep",
             "flatten it, and see that no container holds itself",
+        )
+
+    def too_many(self) -> NotSendable:
+        """Make the refusal of a value with more than ``max_items`` items in its containers.
+
+        >>> print(Packer(limits=Limits(max_items=3)).too_many())
+        Cannot send a value with more than 3 items: send it in parts, or numbers as a tensor.
+        """
+        return NotSendable(
+            f"a value with more than {self.max_items} items",
+            "send it in parts, or numbers as a tensor",
         )
 
     def add(self, buffer: torch.Tensor) -> int:
@@ -73,6 +96,7 @@ class Unpacker:
 
     ``owns_buffers`` says whether tensors may live in the buffers themselves (a frame from the
     network) or must be copied out of them (a frame whose buffers are somebody else's tensors).
+    ``taken`` counts the bytes handed out so far.
 
     >>> unpacker = Unpacker([torch.zeros(4, dtype=torch.uint8)])
     >>> unpacker.take(0, 4)
@@ -89,6 +113,7 @@ class Unpacker:
         "max_depth",
         "items",
         "max_items",
+        "taken",
         "_left",
     )
 
@@ -104,6 +129,7 @@ class Unpacker:
         self.worker, self.source, self.owns_buffers = worker, source, owns_buffers
         self.depth, self.max_depth = 0, limits.max_depth
         self.items, self.max_items = 0, limits.max_items
+        self.taken = 0
         self._left: set[int] = set(range(len(buffers)))
 
     def take(self, index: Any, nbytes: int) -> torch.Tensor:
@@ -125,6 +151,7 @@ class Unpacker:
             expected, got = f"a buffer of {nbytes} bytes", f"{size} bytes"
             raise MalformedMessage("$.buffer", expected, got)
         self._left.remove(number)
+        self.taken += size
         return buffer
 
     def finish(self) -> None:

@@ -130,7 +130,8 @@ def pack(value: Any, packer: Packer) -> Operand:
 
 
 def pack_items(items: Iterable[Any], packer: Packer, *head: int) -> tuple[Operand, ...]:
-    """Pack the items of a container, one level further down, behind the numbers in ``head``.
+    """Count and pack the items of a container, one level further down, behind the numbers in
+    ``head``.
 
     >>> pack_items((1, range(2)), Packer(), 2)
     (2, 1, (9, 0, 2, 1))
@@ -146,6 +147,9 @@ def pack_items(items: Iterable[Any], packer: Packer, *head: int) -> tuple[Operan
         else:
             operands.append(pack(item, packer))
     packer.depth = depth - 1
+    packer.items = count = packer.items + len(operands) - len(head)
+    if count > packer.max_items:
+        raise packer.too_many()
     return tuple(operands)
 
 

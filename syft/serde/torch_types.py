@@ -324,6 +324,9 @@ register_unpacker(TypeCode.TORCH_OPTIONS, _unpack_options)
 for _cls in _OPTIONS.values():
     register_packer(_cls, _pack_options)
 
+NUMBERED_KINDS: frozenset[type] = frozenset((*_ENUMS.values(), *_OPTIONS.values()))
+"""Torch's own enumerations and dataclasses that travel."""
+
 # ------------------------------------------------------------------------------ packed sequences
 
 _PACKED_FIELDS = (".data", ".batch_sizes", ".sorted_indices", ".unsorted_indices")

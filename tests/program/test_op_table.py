@@ -20,6 +20,7 @@ from syft.program.op_table import (
     FUNCTIONS,
     NAMES,
     NUMBERS,
+    PROGRAM_FUNCTIONS,
     REFUSED,
     REFUSED_NAMES,
     OpFlag,
@@ -82,8 +83,12 @@ def test_names_are_unique_and_stand_in_one_file() -> None:
     assert not set(refused) & set(NAMES)
 
 
-def test_every_name_starts_at_torch() -> None:
-    assert all(name.startswith("torch.") for name in [*NAMES, *REFUSED_NAMES])
+OURS = ("syft.program.numbers.", "syft.program.control.")
+
+
+def test_every_name_starts_at_torch_or_is_one_of_ours() -> None:
+    theirs = [name for name in NAMES if not name.startswith(OURS)]
+    assert all(name.startswith("torch.") for name in [*theirs, *REFUSED_NAMES])
 
 
 def test_every_reason_ends_the_sentence() -> None:
@@ -106,8 +111,9 @@ def test_the_first_numbers_never_change() -> None:
 def test_a_retired_number_stays_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = ["0 torch.add one", "1 torch.sub retired one", "2 torch.gone.long_ago", "3 torch.mul"]
     monkeypatch.setattr(op_table, "_lines", lambda file: iter(lines))
-    names, flags, functions = op_table._read_ops()
+    names, flags, functions, inside = op_table._read_ops()
     assert names == ["torch.add", "torch.sub", "torch.gone.long_ago", "torch.mul"]
+    assert not inside
     assert flags == [OpFlag.ONE, OpFlag.ONE, 0, 0]
     assert functions == [torch.add, None, None, torch.mul]
 
@@ -128,7 +134,20 @@ def test_reading_the_files_is_cheap() -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_every_name_of_this_torch_resolves() -> None:
     absent = {name for name, function in zip(NAMES, FUNCTIONS, strict=True) if function is None}
-    assert absent == {name for name in NAMES if not expected_here(name)}
+    assert absent == {name for name in NAMES if name.startswith(OURS) or not expected_here(name)}
+
+
+def test_ops_of_programs_stand_apart() -> None:
+    only = {number for number, flags in enumerate(FLAGS) if flags & OpFlag.PROGRAM_ONLY}
+    assert only == set(PROGRAM_FUNCTIONS) == {BY_NAME[name] for name in NAMES if name[:4] == "syft"}
+    assert {NAMES[number] for number in only} == {
+        name_of(function) for function in PROGRAM_FUNCTIONS.values()
+    }
+    for number in only:
+        with pytest.raises(UnknownOperation, match=NAMES[number]):
+            function_of(number)
+        with pytest.raises(UnknownOperation, match=NAMES[number]):
+            number_of(PROGRAM_FUNCTIONS[number])
 
 
 def test_number_function_name_and_back() -> None:

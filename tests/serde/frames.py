@@ -75,6 +75,16 @@ def bomb() -> bytes:
     return head + bytes(-len(head) % 64) + packed
 
 
+def branches(levels: int) -> Any:
+    """Return a program with a branch with a branch, and so on."""
+    slot = (40, 0)
+    program: Any = (41, 1, 0, (), (), slot)
+    for _ in range(levels):
+        branch = (1916, (1, program, (41, 1, 0, (), (), slot), (3, slot)))
+        program = (41, 1, 0, (), (branch,), slot)
+    return program
+
+
 HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     "empty": (lambda: b"", "Malformed message at $: expected at least 16 bytes, got 0 bytes."),
     "wrong_magic": (
@@ -230,6 +240,30 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: framed((32, 5, (4,), None, 0, (1, 100), None), bytes(4)),
         "Cannot send a tensor on cuda:100: the receiving machine has no such device; move it with "
         ".to() before sending.",
+    ),
+    "program_with_a_forward_reference": (
+        lambda: framed((41, 1, 0, (), ((11, ((40, 1),)),), (40, 1))),
+        "Malformed message at $.actions[0].args[0]: expected a slot that has its value already, "
+        "got Slot(1).",
+    ),
+    "program_with_a_huge_slot": (
+        lambda: framed((41, 1, 0, (), ((11, ((40, 2**62),)),), (40, 1))),
+        "Malformed message at $.actions[0].args[0]: expected a slot that has its value already, "
+        "got Slot(4611686018427387904).",
+    ),
+    "program_with_an_unknown_op": (
+        lambda: framed((41, 1, 0, (), ((10**6, ((40, 0),)),), (40, 1))),
+        "Malformed message at $.actions[0].op: expected an op of the table that this torch has, "
+        "got op 1000000.",
+    ),
+    "program_that_takes_an_object_of_the_store": (
+        lambda: framed((41, 0, 0, ((0, 12345),), (), (40, 0))),
+        "Malformed message at $.constants[0]: expected a tensor, got an array of 2.",
+    ),
+    "programs_in_programs": (
+        lambda: framed(branches(20)),
+        f"Message over a limit at ${'.actions[0].args[1]' * 10}: max_depth is 64, got 66. "
+        "Send less at once, or raise the limit on both sides.",
     ),
 }
 """Name of the file without its ending: how it was made, and what it must be answered."""

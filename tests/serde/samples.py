@@ -12,9 +12,15 @@ import torch
 from torch.nn.utils.rnn import pack_sequence
 
 from syft.codes import TypeCode
+from syft.program import codec  # noqa: F401 (registers programs)
+from syft.program.op_table import BY_NAME
+from syft.program.program import Action, Mode, Program, Slot
 from syft.serde.torch_internals import coo_parts
 
-RESERVED = frozenset({TypeCode.REF, TypeCode.POINTER, *(code for code in TypeCode if code >= 64)})
+RESERVED = frozenset(
+    {TypeCode.REF, TypeCode.POINTER, TypeCode.GROUP, TypeCode.PLAN_CALL, TypeCode.PLAN}
+    | {code for code in TypeCode if code >= 64}
+)
 """Codes whose codecs live in the layers above serde."""
 
 
@@ -45,6 +51,26 @@ def _per_channel() -> torch.Tensor:
 def _float_qparams() -> torch.Tensor:
     scales, zeros = torch.tensor([0.5, 0.25]), torch.tensor([0.5, 1.0])
     return torch.quantize_per_channel(torch.ones(2, 4), scales, zeros, 0, torch.quint4x2)
+
+
+def _program() -> Program:
+    """A program with all that an action can have, and a branch."""
+    add, sort = BY_NAME["torch.Tensor.add"], BY_NAME["torch.sort"]
+    cond = BY_NAME["syft.program.control.cond"]
+    cast = Mode(grad=True, autocast=(("cpu", torch.bfloat16), ("cuda", None)))
+    same, double = Program(1, (), Slot(0)), Action(add, (Slot(0), Slot(0)), {}, Slot(1))
+    return Program(
+        inputs=2,
+        actions=(
+            Action(add, (Slot(0), Slot(3)), {"alpha": 2.5}, Slot(4), Mode(grad=False)),
+            Action(BY_NAME["torch.Tensor.mul_"], (Slot(4), 2), {}, None),
+            Action(sort, (Slot(4),), {"dim": 0}, (Slot(5), None), cast),
+            Action(cond, (Slot(1), same, Program(1, (double,), Slot(1)), [Slot(5)]), {}, Slot(6)),
+        ),
+        outputs={"a": Slot(6), "b": [Slot(0), 1]},
+        state=1,
+        constants=(torch.tensor([1.0, 2.0]),),
+    )
 
 
 SAMPLES: dict[TypeCode, list[Callable[[], Any]]] = {
@@ -102,6 +128,8 @@ SAMPLES: dict[TypeCode, list[Callable[[], Any]]] = {
         lambda: torch.eye(4).to_sparse_bsc(2),
     ],
     TypeCode.JAGGED: [_jagged],
+    TypeCode.SLOT: [lambda: Slot(3), lambda: Slot(5000)],
+    TypeCode.PROGRAM: [_program, lambda: Program(0, (), None)],
 }
 
 

@@ -184,6 +184,24 @@ def test_items_are_limited_over_all_containers() -> None:
     assert caught.value.args == ("$[1]", "max_items", 5, 6)
 
 
+def test_a_sender_counts_items_as_the_receiver_does() -> None:
+    value = [(1, 2), {3: 4}, torch.Size([1])]
+    operand = pack(value, Packer(limits=Limits(max_items=8)))
+    assert unpack(operand, Unpacker([], Limits(max_items=8))) == value
+    with pytest.raises(NotSendable, match="more than 7 items: send it in parts"):
+        pack(value, Packer(limits=Limits(max_items=7)))
+    with pytest.raises(LimitExceeded):
+        unpack(operand, Unpacker([], Limits(max_items=7)))
+
+
+def test_what_is_small_in_memory_and_large_written_down_is_refused() -> None:
+    value: Any = (1, 2)
+    for _ in range(40):
+        value = (value, value)
+    with pytest.raises(NotSendable, match="more than 1048576 items"):
+        serialize(value)
+
+
 def test_depth_and_items_start_again_for_siblings() -> None:
     assert deserialize(serialize([[[1]], [[2]], [[3]]]), Limits(max_depth=3)) == [
         [[1]],

@@ -1,0 +1,266 @@
+"""The codec of programs and slots: as few bytes as numbers can be, and checked on receipt.
+
+An action is ``(op, operands, results, keywords, mode)`` with what is usual at the end left out.
+The slots of results follow one another, so results travel as a pattern without numbers: 1 for one
+value that gets the next slot, nil for one that nobody needs, an array for several.  Everything
+else is an operand as anywhere on the wire, with a slot as one more kind of value; references to
+the receiver's objects are refused, because a program must not hold what its sender did not send.
+
+A program that unpacks has passed :func:`syft.program.lint.check`, so it can be lowered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from syft.codes import TypeCode
+from syft.exceptions import LimitExceeded, MalformedMessage
+from syft.program.lint import check
+from syft.program.program import Action, Mode, Program, Slot
+from syft.serde.expect import expect_fields, expect_int, malformed, prepend
+from syft.serde.packer import Packer, Unpacker
+from syft.serde.registry import Operand, pack, pack_items, register, unpack, unpack_at
+from syft.serde.torch_types import DEVICE_CODES, DEVICE_TYPES, DTYPE_CODES, DTYPES, lookup
+
+_SLOT, _PROGRAM = int(TypeCode.SLOT), int(TypeCode.PROGRAM)
+_TENSORS = frozenset(range(TypeCode.TENSOR, TypeCode.JAGGED + 1))
+_NUMBERED = frozenset((int, float, bool, str, bytes, type(None)))
+# Each level of programs costs so many levels of nesting, since it takes as much of Python's stack.
+_LEVELS = 5
+_GRAD, _INFERENCE = 1, 2
+
+_SLOTS = tuple(map(Slot, range(1024)))
+"""The first slots, made once: a program has thousands of them."""
+
+
+# ------------------------------------------------------------------------------------------ slots
+
+
+def _pack_slot(slot: Slot, packer: Packer) -> Operand:
+    return _SLOT, slot.index
+
+
+def _unpack_slot(operand: Sequence[Any], unpacker: Unpacker) -> Slot:
+    expect_fields(operand, 1)
+    index = expect_int(operand[1], ".slot")
+    return _SLOTS[index] if index < len(_SLOTS) else Slot(index)
+
+
+# ---------------------------------------------------------------------------------------- packing
+
+
+def pack_program(program: Program, packer: Packer) -> Operand:
+    """Turn a program into an operand; the lines it was recorded at stay here.
+
+    >>> from syft.program.op_table import BY_NAME
+    >>> double = Action(BY_NAME["torch.Tensor.add"], (Slot(0), Slot(0)), {}, Slot(1))
+    >>> pack_program(Program(1, (double,), Slot(1)), Packer())
+    (41, 1, 0, (), ((0, ((40, 0), (40, 0))),), (40, 1))
+    """
+    packer.depth += _LEVELS
+    constants = pack_items(program.constants, packer)
+    actions = tuple(_pack_action(action, packer) for action in program.actions)
+    outputs = pack(program.outputs, packer)
+    packer.depth -= _LEVELS
+    return _PROGRAM, program.inputs, program.state, constants, actions, outputs
+
+
+def _pack_action(action: Action, packer: Packer) -> tuple[Any, ...]:
+    args = pack_items(action.args, packer)
+    out, mode = action.out, action.mode
+    if not action.kwargs and mode is None:
+        if type(out) is Slot:
+            return action.op, args
+        return action.op, args, _pattern(out)
+    kwargs = pack_items(_flattened(action.kwargs), packer) if action.kwargs else None
+    head = action.op, args, _pattern(out), kwargs
+    return head if mode is None else (*head, _pack_mode(mode))
+
+
+def _pattern(out: Any) -> Any:
+    """A pattern of results without the numbers of its slots."""
+    if type(out) is tuple:
+        return tuple(map(_pattern, out))
+    return None if out is None else 1
+
+
+def _flattened(kwargs: dict[str, Any]) -> Iterator[Any]:
+    for name, value in kwargs.items():
+        yield name
+        yield value
+
+
+def _pack_mode(mode: Mode) -> Operand:
+    bits = (_GRAD if mode.grad else 0) | (_INFERENCE if mode.inference else 0)
+    if not mode.autocast:
+        return bits
+    casts = [
+        (DEVICE_CODES[device], None if dtype is None else DTYPE_CODES[dtype])
+        for device, dtype in mode.autocast
+    ]
+    return bits, *casts
+
+
+# -------------------------------------------------------------------------------------- unpacking
+
+
+def unpack_program(operand: Sequence[Any], unpacker: Unpacker) -> Program:
+    """Build the program of an operand, and check that it can run here.
+
+    >>> unpack_program([41, 1, 0, [], [[0, [[40, 0], [40, 7]]]], [40, 1]], Unpacker([]))
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.MalformedMessage: Malformed message at $.actions[0].args[1]: expected a slot \
+that has its value already, got Slot(7).
+    """
+    expect_fields(operand, 5)
+    limits = unpacker.limits
+    unpacker.depth += _LEVELS
+    if unpacker.depth > unpacker.max_depth:
+        raise LimitExceeded("$", "max_depth", unpacker.max_depth, unpacker.depth)
+    inputs = expect_int(operand[1], ".inputs")
+    state = expect_int(operand[2], ".state")
+    if inputs + state > limits.max_actions:
+        raise LimitExceeded("$.inputs", "max_actions", limits.max_actions, inputs + state)
+    constants = _constants(operand[3], unpacker)
+    records = _array(operand[4], ".actions")
+    if len(records) > limits.max_actions:
+        raise LimitExceeded("$.actions", "max_actions", limits.max_actions, len(records))
+    actions = _actions(records, inputs + state + len(constants), unpacker)
+    outputs = unpack_at(operand[5], unpacker, ".outputs")
+    program = Program(inputs, actions, outputs, state, constants)
+    check(program)
+    unpacker.depth -= _LEVELS
+    return program
+
+
+def _array(value: Any, where: str) -> Sequence[Any]:
+    if type(value) is not list and type(value) is not tuple:
+        raise malformed("an array", value, where)
+    return value
+
+
+def _constants(operands: Any, unpacker: Unpacker) -> tuple[torch.Tensor, ...]:
+    """The constants, each sent along with the program, and not too much of them."""
+    constants = []
+    allowed = unpacker.limits.max_constant_bytes
+    before = unpacker.taken
+    for index, operand in enumerate(_array(operands, ".constants")):
+        where = f".constants[{index}]"
+        headed = type(operand) in (list, tuple) and operand and type(operand[0]) is int
+        if not headed or operand[0] not in _TENSORS:
+            raise malformed("a tensor", operand, where)
+        constants.append(unpack_at(operand, unpacker, where))
+        size = unpacker.taken - before
+        if size > allowed:
+            raise LimitExceeded(f"${where}", "max_constant_bytes", allowed, size)
+    return tuple(constants)
+
+
+def _actions(records: Sequence[Any], slot: int, unpacker: Unpacker) -> tuple[Action, ...]:
+    actions: list[Action] = []
+    try:
+        for record in records:
+            action, slot = _unpack_action(record, slot, unpacker)
+            actions.append(action)
+    except (MalformedMessage, LimitExceeded) as error:
+        prepend(error, f".actions[{len(actions)}]")
+        raise
+    return tuple(actions)
+
+
+def _unpack_action(record: Any, slot: int, unpacker: Unpacker) -> tuple[Action, int]:
+    """One action, and the slot that comes after its results."""
+    if (type(record) is not list and type(record) is not tuple) or not 2 <= len(record) <= 5:
+        raise malformed("op, operands[, results[, keywords[, mode]]]", record)
+    args = _operands(_array(record[1], ".args"), unpacker, ".args")
+    if len(record) == 2:
+        return Action(record[0], args, {}, _slot(slot)), slot + 1
+    out, slot = _numbered(record[2], slot, ".out", unpacker)
+    kwargs = _keywords(record[3], unpacker) if len(record) > 3 else {}
+    mode = _unpack_mode(record[4]) if len(record) > 4 else None
+    return Action(record[0], args, kwargs, out, mode), slot
+
+
+def _slot(index: int) -> Slot:
+    return _SLOTS[index] if index < len(_SLOTS) else Slot(index)
+
+
+def _count(items: int, unpacker: Unpacker) -> None:
+    """Count so many more items of the message."""
+    unpacker.items = count = unpacker.items + items
+    if count > unpacker.max_items:
+        raise LimitExceeded("$", "max_items", unpacker.max_items, count)
+
+
+def _operands(items: Sequence[Any], unpacker: Unpacker, where: str) -> tuple[Any, ...]:
+    """The operands of an action, nearly all of them slots and numbers."""
+    _count(len(items) + 1, unpacker)
+    values: list[Any] = []
+    for item in items:
+        if type(item) in _NUMBERED:
+            values.append(item)
+        else:
+            try:
+                values.append(unpack(item, unpacker))
+            except (MalformedMessage, LimitExceeded) as error:
+                prepend(error, f"{where}[{len(values)}]")
+                raise
+    return tuple(values)
+
+
+def _numbered(
+    pattern: Any, slot: int, where: str, unpacker: Unpacker, levels: int = 4
+) -> tuple[Any, int]:
+    """A pattern of results with its slots, and the slot that comes next."""
+    if pattern is None:
+        return None, slot
+    if type(pattern) is int and pattern == 1:
+        return _slot(slot), slot + 1
+    if type(pattern) not in (list, tuple) or not levels:
+        raise malformed("1, nil or an array of these", pattern, where)
+    _count(len(pattern), unpacker)
+    parts = []
+    for index, part in enumerate(pattern):
+        numbered, slot = _numbered(part, slot, f"{where}[{index}]", unpacker, levels - 1)
+        parts.append(numbered)
+    return tuple(parts), slot
+
+
+def _keywords(flat: Any, unpacker: Unpacker) -> dict[str, Any]:
+    if flat is None:
+        return {}
+    items = _array(flat, ".kwargs")
+    names = items[::2]
+    if len(items) % 2 or not all(type(name) is str for name in names):
+        raise MalformedMessage("$.kwargs", "a name and a value in turn", "others")
+    values = _operands(items[1::2], unpacker, ".kwargs")
+    kwargs = dict(zip(names, values, strict=True))
+    if len(kwargs) != len(names):
+        raise MalformedMessage("$.kwargs", "distinct names", "a name twice")
+    return kwargs
+
+
+def _unpack_mode(operand: Any) -> Mode:
+    casts: Sequence[Any] = ()
+    bits = operand
+    if type(operand) in (list, tuple) and operand:
+        bits, *casts = operand
+    expect_int(bits, ".mode", high=_GRAD | _INFERENCE)
+    if len(casts) > len(DEVICE_TYPES):
+        raise MalformedMessage("$.mode", "each device once", f"{len(casts)} devices")
+    autocast = []
+    for cast in casts:
+        if type(cast) not in (list, tuple) or len(cast) != 2:
+            raise malformed("a device and a dtype", cast, ".mode")
+        device = lookup(DEVICE_TYPES, cast[0], "device", ".mode")
+        dtype = None if cast[1] is None else lookup(DTYPES, cast[1], "dtype", ".mode")
+        autocast.append((device, dtype))
+    return Mode(bool(bits & _GRAD), bool(bits & _INFERENCE), tuple(autocast))
+
+
+register(TypeCode.SLOT, Slot, _pack_slot, _unpack_slot)
+register(TypeCode.PROGRAM, Program, pack_program, unpack_program)

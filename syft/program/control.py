@@ -1,0 +1,150 @@
+"""What a program does by the value of a tensor or number: the ops behind branches and loops.
+
+They are entries of the op table, so this module imports nothing that knows the table.  The programs
+they are given are lowered already: objects with ``run(values)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+import torch
+
+from syft.exceptions import ProgramError
+
+
+class Runnable(Protocol):
+    """A program that is ready to run."""
+
+    @property
+    def steps(self) -> int:
+        """How many actions a run of it has at most, those of loops' further turns aside."""
+
+    def run(self, values: Sequence[Any]) -> Any:
+        """Run it on its inputs."""
+
+
+class Brancher(Protocol):
+    """A recording, which keeps both branches of what runs under it."""
+
+    def cond(self, pred: Any, then: Branch, otherwise: Branch, args: Sequence[Any]) -> Any:
+        """Record a branch, and go on with the values of the one taken now."""
+
+    def while_loop(self, test: Branch, body: Branch, args: Sequence[Any]) -> tuple[Any, ...]:
+        """Record a loop, and go on with the values it has at its end."""
+
+
+Branch = Callable[..., Any]
+
+RECORDING: ContextVar[Brancher | None] = ContextVar("recording", default=None)
+"""The recording that goes on, if one does: a program with branches may run inside it."""
+
+
+class Budget:
+    """How many actions the turns of all loops of one run may still have, nested ones included."""
+
+    __slots__ = ("most", "left")
+
+    def __init__(self, most: int) -> None:
+        self.most = self.left = most
+
+    def spend(self, steps: int) -> None:
+        """Take off what a turn costs; raises :class:`~syft.exceptions.ProgramError` at the end.
+
+        >>> Budget(10).spend(11)
+        Traceback (most recent call last):
+        ...
+        syft.exceptions.ProgramError: its loops took more than 10 steps, which is `max_steps` of \
+the limits here: loop less often, or raise the limit
+        """
+        self.left -= steps
+        if self.left < 0:
+            raise ProgramError(
+                f"its loops took more than {self.most} steps, which is `max_steps` of the limits "
+                "here: loop less often, or raise the limit"
+            )
+
+
+_BUDGET: ContextVar[Budget | None] = ContextVar("budget", default=None)
+
+
+@contextmanager
+def limited(steps: int) -> Iterator[None]:
+    """A context in which the loops of programs end with an error after so many steps together.
+
+    A worker runs the programs of others in it; a program of one's own may loop for ever.
+
+    >>> from syft.program.program import Program, Slot
+    >>> from syft.program.lowered import Lowered
+    >>> test, body = Lowered(Program(1, (), True)), Lowered(Program(1, (), (Slot(0),)))
+    >>> with limited(1000):
+    ...     while_loop(test, body, (2,))
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.ProgramError: its loops took more than 1000 steps, which is `max_steps` of \
+the limits here: loop less often, or raise the limit
+    """
+    token = _BUDGET.set(Budget(steps))
+    try:
+        yield
+    finally:
+        _BUDGET.reset(token)
+
+
+def cond(pred: Any, then: Runnable, otherwise: Runnable, operands: Sequence[Any]) -> Any:
+    """Run one of two programs on the operands; ``pred`` is a number, or a tensor of one element.
+
+    >>> from syft.program.program import Program, Slot
+    >>> from syft.program.lowered import Lowered
+    >>> first, second = (Lowered(Program(2, (), Slot(index))) for index in (0, 1))
+    >>> cond(torch.tensor([False]), first, second, ["a", "b"])
+    'b'
+    """
+    recording = RECORDING.get()
+    if recording is not None:
+        return recording.cond(pred, _called(then), _called(otherwise), operands)
+    return (then if pred else otherwise).run(operands)
+
+
+def while_loop(test: Runnable, body: Runnable, operands: Sequence[Any]) -> Any:
+    """Run ``body`` on what it gave last, first on the operands, as long as ``test`` of it is true.
+
+    Raises :class:`~syft.exceptions.ProgramError` where :func:`limited` holds and it takes too long.
+
+    >>> from syft.program.program import Program, Slot
+    >>> from syft.program.lowered import Lowered
+    >>> test, body = Lowered(Program(2, (), Slot(0))), Lowered(Program(2, (), (Slot(1), 0)))
+    >>> while_loop(test, body, (2, 1))
+    (0, 0)
+    """
+    recording = RECORDING.get()
+    if recording is not None:
+        return recording.while_loop(_called(test), _called(body), operands)
+    values = tuple(operands)
+    budget = _BUDGET.get()
+    steps = 1 + test.steps + body.steps
+    while test.run(values):
+        if budget is not None:
+            budget.spend(steps)
+        values = tuple(body.run(values))
+    return values
+
+
+def ensure_grad(tensor: torch.Tensor) -> None:
+    """Give a leaf a gradient of zeros if it has none.
+
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> ensure_grad(x)
+    >>> x.grad
+    tensor([0., 0.])
+    """
+    if tensor.grad is None:
+        tensor.grad = torch.zeros_like(tensor)
+
+
+def _called(program: Runnable) -> Branch:
+    """A program as a function of its inputs."""
+    return lambda *values: program.run(values)

@@ -1,0 +1,172 @@
+"""Arithmetic on the Python numbers of a program: sizes, step counts and what follows from them.
+
+A program may come from a stranger, so each of these takes ints of 64 bits, floats and bools, and
+gives such a number.  What could grow (a power, a rounding) is looked at before it is computed: no
+program makes an int of a million digits.  Each answers as the Python operator of its name does.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+import operator
+from typing import Any
+
+from syft.exceptions import ProgramError
+
+Number = int | float
+
+_LOW, _HIGH = -(2**63), 2**63 - 1
+_BITS = 64
+_DIGITS = 400  # more than a float has; beyond, rounding changes nothing
+_KINDS = frozenset((int, float, bool))
+
+
+def _number(value: Any) -> Number:
+    """The value, if it is a number that may be computed with."""
+    kind = type(value)
+    if kind not in _KINDS and not isinstance(value, (int, float)):  # a recording traces its own
+        raise ProgramError(f"expected an int, a float or a bool, got a {kind.__name__}")
+    if kind is int and not _LOW <= value <= _HIGH:
+        raise OverflowError("an int of a program has 64 bits")
+    number: Number = value
+    return number
+
+
+def add(a: Number, b: Number) -> Number:
+    """``a + b``.
+
+    >>> add(2, 0.5)
+    2.5
+    """
+    return _number(_number(a) + _number(b))
+
+
+def sub(a: Number, b: Number) -> Number:
+    """``a - b``.
+
+    >>> sub(2, 3)
+    -1
+    """
+    return _number(_number(a) - _number(b))
+
+
+def mul(a: Number, b: Number) -> Number:
+    """``a * b``.
+
+    >>> mul(3, 4)
+    12
+    """
+    return _number(_number(a) * _number(b))
+
+
+def truediv(a: Number, b: Number) -> Number:
+    """``a / b``.
+
+    >>> truediv(3, 4)
+    0.75
+    """
+    return _number(_number(a) / _number(b))
+
+
+def floordiv(a: Number, b: Number) -> Number:
+    """``a // b``.
+
+    >>> floordiv(7, 2)
+    3
+    """
+    return _number(_number(a) // _number(b))
+
+
+def mod(a: Number, b: Number) -> Number:
+    """``a % b``.
+
+    >>> mod(-7, 3)
+    2
+    """
+    return _number(_number(a) % _number(b))
+
+
+def pow(a: Number, b: Number) -> Number:
+    """``a ** b``; a power of ints beyond 64 bits is refused before it is computed.
+
+    >>> pow(0.9, 2) == 0.9**2
+    True
+    >>> pow(3, 10**9)
+    Traceback (most recent call last):
+    ...
+    OverflowError: an int of a program has 64 bits
+    """
+    base, exponent = _number(a), _number(b)
+    if type(base) is int and type(exponent) is int and builtins.abs(base) > 1:
+        if exponent > _BITS:
+            raise OverflowError("an int of a program has 64 bits")
+    return _number(operator.pow(base, exponent))
+
+
+def neg(a: Number) -> Number:
+    """``-a``.
+
+    >>> neg(3)
+    -3
+    """
+    return _number(-_number(a))
+
+
+def pos(a: Number) -> Number:
+    """``+a``: a bool becomes an int.
+
+    >>> pos(True)
+    1
+    """
+    return +_number(a)
+
+
+def abs(a: Number) -> Number:
+    """``abs(a)``.
+
+    >>> abs(-3)
+    3
+    """
+    return _number(builtins.abs(_number(a)))
+
+
+def floor(a: Number) -> Number:
+    """``math.floor(a)``.
+
+    >>> floor(-2.5)
+    -3
+    """
+    return _number(math.floor(_number(a)))
+
+
+def ceil(a: Number) -> Number:
+    """``math.ceil(a)``.
+
+    >>> ceil(2.5)
+    3
+    """
+    return _number(math.ceil(_number(a)))
+
+
+def trunc(a: Number) -> Number:
+    """``math.trunc(a)``, which is ``int(a)``.
+
+    >>> trunc(-2.5)
+    -2
+    """
+    return _number(math.trunc(_number(a)))
+
+
+def round(a: Number, digits: int | None = None) -> Number:
+    """``round(a)`` or ``round(a, digits)``.
+
+    >>> round(2.5), round(12.34, 1), round(1234, -2)
+    (2, 12.3, 1200)
+    """
+    number = _number(a)
+    if digits is None:
+        return _number(builtins.round(number))
+    if type(digits) is not int:
+        raise ProgramError(f"expected an int or None, got a {type(digits).__name__}")
+    return _number(builtins.round(number, max(-_DIGITS, min(_DIGITS, digits))))

@@ -1,0 +1,144 @@
+"""A Program: a computation as data, a flat list of frozen actions over numbered slots.
+
+A plan, a group of messages, a branch of ``sy.cond`` and one role of a protocol are the same thing.
+Because a program is data, a receiver can check it before it runs (:func:`syft.program.lint`),
+number it, and send it again as that number.
+
+Slots are numbered in the order in which they get their value: the inputs first, then the state,
+then the constants, then the results of the actions.  A slot gets its value once; the tensor in it
+may still be written to by an action that works in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from syft.program.op_table import NAMES
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Slot:
+    """A numbered place for one value: a tensor, or a Python number.
+
+    >>> Slot(3)
+    Slot(3)
+    """
+
+    index: int
+
+    def __repr__(self) -> str:
+        return f"Slot({self.index})"
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """The torch modes an action was recorded under, where they differ from its surroundings.
+
+    ``autocast`` holds ``(device type, dtype)``, with None for a device whose autocast was switched
+    off.
+
+    >>> Mode(grad=False)
+    Mode(grad=False, inference=False, autocast=())
+    """
+
+    grad: bool
+    inference: bool = False
+    autocast: tuple[tuple[str, torch.dtype | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One operation: a number of the op table, its operands, and where its results go.
+
+    Operands are Python values in which a :class:`Slot` stands for a value (inside lists, tuples,
+    dicts and slices too), and a :class:`Program` for a branch or a body.  ``out`` is a slot, a
+    tuple of such patterns for an operation that returns several values, or None for a value that
+    nobody needs or that has a slot already (an operation in place returns its first argument).
+    ``mode`` is None where the modes are those of whoever runs the program.
+
+    >>> from syft.program.op_table import BY_NAME
+    >>> Action(BY_NAME["torch.add"], (Slot(0), 1), {}, Slot(1)).name
+    'torch.add'
+    """
+
+    op: int
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    out: Any
+    mode: Mode | None = None
+
+    @property
+    def name(self) -> str:
+        """The operation's name in the op table."""
+        return NAMES[self.op] if 0 <= self.op < len(NAMES) else f"op {self.op}"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A computation as data: ``actions`` over slots.
+
+    ``inputs`` and ``state`` count the slots that are filled before it runs, ``constants`` are
+    tensors of its own, ``outputs`` is the result: any nesting of slots and plain values.  ``lines``
+    says for each action where in the source it was recorded; it never travels.
+
+    >>> from syft.program.op_table import BY_NAME
+    >>> double = Action(BY_NAME["torch.add"], (Slot(0), Slot(0)), {}, Slot(1))
+    >>> program = Program(inputs=1, actions=(double,), outputs=Slot(1))
+    >>> program.slots
+    2
+    """
+
+    inputs: int
+    actions: tuple[Action, ...]
+    outputs: Any
+    state: int = 0
+    constants: tuple[torch.Tensor, ...] = ()
+    lines: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether two programs are the same, constants by kind and elements."""
+        if type(other) is not Program:
+            return NotImplemented
+        mine = (self.inputs, self.state, self.actions, self.outputs, len(self.constants))
+        theirs = (other.inputs, other.state, other.actions, other.outputs, len(other.constants))
+        return mine == theirs and all(map(_same, self.constants, other.constants))
+
+    @property
+    def given(self) -> int:
+        """How many slots have a value before the first action: inputs, state and constants."""
+        return self.inputs + self.state + len(self.constants)
+
+    @property
+    def slots(self) -> int:
+        """How many slots there are."""
+        return self.given + sum(len(list(slots_in(action.out))) for action in self.actions)
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    if one is other:
+        return True
+    if (one.dtype, one.shape, one.layout) != (other.dtype, other.shape, other.layout):
+        return False
+    return torch.equal(one.to_dense(), other.to_dense())
+
+
+def slots_in(operand: Any) -> Iterator[Slot]:
+    """Yield every slot inside an operand, a pattern of results or a whole set of them.
+
+    >>> list(slots_in((Slot(0), [1, Slot(2)], {"a": slice(Slot(3), None)})))
+    [Slot(0), Slot(2), Slot(3)]
+    """
+    if type(operand) is Slot:
+        yield operand
+    elif isinstance(operand, (tuple, list)):
+        for item in operand:
+            yield from slots_in(item)
+    elif isinstance(operand, dict):
+        for item in operand.values():
+            yield from slots_in(item)
+    elif isinstance(operand, slice):
+        yield from slots_in((operand.start, operand.stop, operand.step))

@@ -1,0 +1,122 @@
+"""Which line of the user's own source a torch call comes from.
+
+Errors and warnings about a recording name it, and so does every action of a program.  Between that
+line and the recorder lie frames of torch (a module's ``forward``, an optimizer's ``step``) and of
+syft, and of Python's own library; they are passed over by the folder their file is in.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from types import CodeType
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_PYTHON = os.path.dirname(os.__file__) + os.sep
+_SYFT = os.path.dirname(os.path.dirname(__file__)) + os.sep
+
+
+class Line(NamedTuple):
+    """A line of source.
+
+    >>> str(Line("train.py", 12))
+    'train.py:12'
+    """
+
+    file: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self[0]}:{self[1]}"
+
+
+_new = tuple.__new__  # what Line() calls in the end
+
+
+@functools.cache
+def is_ours(file: str) -> bool:
+    """Whether a file belongs to torch, to syft or to Python itself.
+
+    >>> is_ours(torch.__file__), is_ours("train.py")
+    (True, False)
+    """
+    if file.startswith((_TORCH, _SYFT)):
+        return True
+    return file.startswith(_PYTHON) and "-packages" not in file  # others install theirs below it
+
+
+def user_line(depth: int = 1) -> Line:
+    """The innermost line on the stack that is neither torch's nor syft's nor Python's own.
+
+    ``depth`` counts the frames from here that are known to be none of the user's.
+
+    >>> user_line().number
+    1
+    """
+    frame = sys._getframe(depth)
+    while is_ours(frame.f_code.co_filename) and frame.f_back is not None:
+        frame = frame.f_back
+    return _new(Line, (frame.f_code.co_filename, frame.f_lineno))
+
+
+def end_of(function: Callable[..., Any]) -> Line:
+    """The last line of a function, for what is found when it has returned.
+
+    >>> end_of(lambda x: x).number
+    1
+    """
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if not isinstance(code, CodeType):
+        return user_line()
+    lines = [line for _, _, line in code.co_lines() if line is not None]
+    return Line(code.co_filename, max(lines, default=code.co_firstlineno))
+
+
+def module_here() -> str:
+    """Which module of torch a call comes from, to be said behind the name of the call.
+
+    The user's line may only say that a model is called, and not which of its layers it is about.
+
+    >>> module_here()
+    ''
+    """
+    frame = sys._getframe(1)
+    while is_ours(frame.f_code.co_filename) and frame.f_back is not None:
+        holder = frame.f_locals.get("self")
+        if isinstance(holder, nn.Module):
+            return f" inside {type(holder).__name__}"
+        frame = frame.f_back
+    return ""
+
+
+def called_by_us(depth: int = 2) -> bool:
+    """Whether the function that asks was called from a file of torch or syft.
+
+    ``depth`` counts the frames from here to the caller that is looked at.
+
+    >>> called_by_us(depth=1)
+    False
+    """
+    return is_ours(sys._getframe(depth).f_code.co_filename)
+
+
+_BETWEEN = (torch._tensor.__file__, torch.overrides.__file__)
+
+
+def asked_by_us(depth: int = 1) -> bool:
+    """As :func:`called_by_us`, looking through methods of tensors that torch wrote in Python.
+
+    >>> asked_by_us(depth=1)
+    False
+    """
+    frame = sys._getframe(depth)
+    while frame.f_code.co_filename in _BETWEEN and frame.f_back is not None:
+        frame = frame.f_back
+    return is_ours(frame.f_code.co_filename)
