@@ -105,7 +105,7 @@ class MultiPointerTensor(Link):
 
             results.append(operation(*replace(args, at), **replace(kwargs, at)))
         target = written(flags_of(operation), args, kwargs)
-        return _combined(results) if target is None or results[0] is None else target
+        return combine_results(results) if target is None or results[0] is None else target
 
 
 def _names(operation: Any, args: Arguments, kwargs: Keywords) -> list[str]:
@@ -123,16 +123,22 @@ def _names(operation: Any, args: Arguments, kwargs: Keywords) -> list[str]:
     return found or []
 
 
-def _combined(results: list[Any]) -> Any:
+def combine_results(results: list[Any]) -> Any:
     """One result from the workers' results: multi-pointers for tensors, a value if all agree, else
-    a list."""
+    a list.
+
+    >>> combine_results([1, 1]), combine_results([1, 2])
+    (1, [1, 2])
+    """
     first = results[0]
     if isinstance(first, torch.Tensor):
         return combine(results)
-    if isinstance(first, (tuple, list)) and any(isinstance(x, torch.Tensor) for x in leaves(first)):
-        columns = [_combined(list(column)) for column in zip(*results, strict=True)]
-        return rebuild_tuple(first, columns) if isinstance(first, tuple) else columns
-    return first if all(result == first for result in results) else results
+    if not any(isinstance(leaf, torch.Tensor) for leaf in leaves(first)):
+        return first if all(result == first for result in results) else results
+    if isinstance(first, dict):
+        return {key: combine_results([result[key] for result in results]) for key in first}
+    columns = [combine_results(list(column)) for column in zip(*results, strict=True)]
+    return rebuild_tuple(first, columns) if isinstance(first, tuple) else columns
 
 
 def combine(pointers: Any) -> Wrapper:

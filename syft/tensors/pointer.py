@@ -8,7 +8,7 @@ for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Callable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -26,7 +26,8 @@ from syft.exceptions import (
     UnsupportedOperation,
 )
 from syft.ids import new_id
-from syft.program.op_table import FLAGS, NUMBERS, OpFlag, number_of
+from syft.program.op_table import FLAGS, NUMBERS, OpFlag, function_of, number_of
+from syft.program.written_out import WRITTEN_OUT
 from syft.serde.expect import expect_fields, expect_int, expect_type
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
@@ -391,6 +392,7 @@ def _pack(link: PointerTensor, packer: Packer) -> Operand:
         if reference is None:
             raise LocationMismatch("a command", (packer.destination.location.id, link.place()))
         return reference
+    link.connection.send_held()  # whoever gets the pointer may use it at once
     collects = link.garbage_collect_data and not any(other is link for other in packer.leaving)
     if collects:
         packer.leaving.append(link)
@@ -433,30 +435,8 @@ def _grad_fn(pointer: Wrapper) -> GraphElsewhere | None:
     return None if pointer.is_leaf else GraphElsewhere(pointer.child.place())
 
 
-@PointerTensor.rule(torch.nn.functional.triplet_margin_with_distance_loss)
-def _triplet_margin_with_distance_loss(
-    anchor: torch.Tensor,
-    positive: torch.Tensor,
-    negative: torch.Tensor,
-    *,
-    distance_function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None = None,
-    margin: float = 1.0,
-    swap: bool = False,
-    reduction: str = "mean",
-) -> torch.Tensor:
-    """A distance function cannot travel, so it is called here, with pointers."""
-    if reduction not in ("mean", "sum", "none"):
-        raise ValueError(f"{reduction} is not a valid value for reduction")
-    if margin <= 0:
-        raise ValueError(f"margin must be greater than 0, got {margin}")
-    if not anchor.ndim == positive.ndim == negative.ndim:
-        raise RuntimeError("anchor, positive and negative must have the same number of dimensions")
-    distance = distance_function or torch.nn.functional.pairwise_distance
-    far = distance(anchor, negative)
-    if swap:
-        far = torch.minimum(far, distance(positive, negative))
-    loss = torch.clamp_min(margin + distance(anchor, positive) - far, 0)
-    return loss if reduction == "none" else getattr(torch, reduction)(loss)
+for _number, _written_out in WRITTEN_OUT.items():
+    PointerTensor.rule(function_of(_number))(_written_out)
 
 
 @WorkerCore.handles(Relay)
@@ -464,6 +444,8 @@ def relay(core: WorkerCore, message: Relay, frame: Frame, peer: Peer) -> Done:
     """Send an object on and keep a pointer, or fetch what a pointer points to and keep that."""
     core.forget(message.drop, peer)
     value = core.present(message.id)
+    if not isinstance(value, torch.Tensor):
+        raise UnsupportedOperation("remote_send", type(value).__name__, "move it")
     guard = travelling_guard_of(value)
     user = message.user or peer.user
     if guard is not None and not guard.admits(user):

@@ -6,5 +6,7 @@ Importing the package fills the core's table of message handlers.
 from syft.workers import collective as collective
 from syft.workers import commands as commands
 from syft.workers import connection as connection
+from syft.workers import contents as contents
 from syft.workers import gradients as gradients
 from syft.workers import objects as objects
+from syft.workers import running as running

@@ -27,7 +27,7 @@ from syft.workers.execution import (
     run_guarded,
     run_in_mode,
 )
-from syft.workers.messages import GRAD_MODE, INFERENCE_MODE, NOW, Command, Done, Reply, Value
+from syft.workers.messages import GRAD_MODE, INFERENCE_MODE, NOW, Command, Done, Reply, Run, Value
 from syft.workers.permissions import Guard
 from syft.workers.precautions import RUNNABLE
 from syft.workers.references import REF, ids_in
@@ -101,7 +101,7 @@ def _run(core: WorkerCore, command: Command, frame: Frame, peer: Peer, held: Hel
     if flags & _MODES == mode and not command.autocast:
         result = function(*args, **kwargs)
     else:
-        result = run_in_mode(function, args, kwargs, flags, _autocast(core, command, frame))
+        result = run_in_mode(function, args, kwargs, flags, autocast_of(core, command, frame))
     return _reply(core, command, result)
 
 
@@ -164,7 +164,7 @@ def _run_hidden(
 
     acting, core.acting_guard = core.acting_guard, guard
     try:
-        autocast = _autocast(core, command, frame)
+        autocast = autocast_of(core, command, frame)
         result = run_in_mode(guarded, args, kwargs, command.flags, autocast)
         return _reply(core, command, result)
     except PermissionDenied:
@@ -212,7 +212,9 @@ def unpacker_for(core: WorkerCore, frame: Frame, held: Held | None) -> Unpacker:
     )
 
 
-def _autocast(core: WorkerCore, command: Command, frame: Frame) -> list[tuple[str, torch.dtype]]:
+def autocast_of(
+    core: WorkerCore, command: Command | Run, frame: Frame
+) -> list[tuple[str, torch.dtype]]:
     """``(device type, dtype)`` of the devices on which the caller had autocast on."""
     if not command.autocast:
         return []

@@ -30,9 +30,12 @@ from syft.serde.limits import Limits
 from syft.serde.packer import Packer
 from syft.workers import messages
 from syft.workers.dataflow import Dataflow
+from syft.workers.holders import Holder
 from syft.workers.messages import Done, Failure
+from syft.workers.numbering import Table
 from syft.workers.permissions import Guard, full_guard_of, protect, travelling_guard_of
 from syft.workers.references import Reference
+from syft.workers.stats import Stats
 from syft.workers.store import ObjectStore
 
 if TYPE_CHECKING:
@@ -44,6 +47,8 @@ Handler = Callable[["WorkerCore", Any, Frame, "Peer"], "messages.Reply | Answer 
 
 MAX_DEPTH = 64
 """How many ``.child`` steps a reference may take."""
+
+_REPLIES = frozenset((messages.Done, messages.Value, messages.Failure))
 
 FAILED = "the operation that should have made it failed"
 """The tombstone of a result that never came."""
@@ -58,8 +63,12 @@ class Peer:
     dropped: str = field(init=False)
     """What stands on the tombstone of an object to which nobody there points any more."""
 
+    fetched: str = field(init=False)
+    """What stands on the tombstone of an object that was handed over to them."""
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "dropped", f"{self.name} dropped its last pointer to it")
+        object.__setattr__(self, "fetched", f"{self.name} fetched it with get()")
 
 
 @dataclass(slots=True)
@@ -79,16 +88,25 @@ class WorkerCore:
     handlers: ClassVar[dict[type[messages.Message], Handler]] = {}
 
     def __init__(
-        self, name: str, connect: Callable[[str], Connection], limits: Limits | None = None
+        self,
+        name: str,
+        connect: Callable[[str], Connection],
+        limits: Limits | None = None,
+        allow_plans: bool = False,
     ) -> None:
         self.name = name
         self.connect = connect
         self.limits = limits or Limits()
+        self.allow_plans = allow_plans
+        """Whether others may store plans here, and run them."""
         self.store = ObjectStore(name)
         self.dataflow = Dataflow(self.store)
         self.sessions: dict[int, Any] = {}
         self.ended: OrderedDict[int, None] = OrderedDict()
         """Collective operations that are over here: what still comes for them is ignored."""
+        self.tables: dict[str, Table] = {}
+        """What the numbers stand for that each peer has used, by the name of the peer."""
+        self.stats = Stats()
         self.guarded = False
         self.acting_guard: Guard | None = None
         self.serving: Peer | None = None
@@ -100,13 +118,10 @@ class WorkerCore:
         """Act on one frame from ``peer``; return the frames to send, each with its receiver's
         name."""
         try:
-            message = messages.decode(frame.header)
+            message = messages.read(frame.header)
             handler = self.handlers[type(message)]
-        except WireError as error:
-            return [(peer.name, self.frame_of(self.failure(-1, error)))]
-        except KeyError:
-            wrong = MalformedMessage("$[0]", "a request", "a reply")
-            return [(peer.name, self.frame_of(self.failure(-1, wrong)))]
+        except (*messages.UNREADABLE, KeyError):
+            return [(peer.name, self._unreadable(frame))]
         outer, self.serving = self.serving, peer
         try:
             reply = handler(self, message, frame, peer)
@@ -117,14 +132,29 @@ class WorkerCore:
                 self.give_up((out,))
         finally:
             self.serving = outer
-        if self._outbox:
-            letters = self.outgoing()
-            if reply is not None:
-                letters.append((peer.name, self.frame_of(reply)))
-            return letters
-        if type(reply) is Done:  # nearly every reply
-            return [(peer.name, Frame(messages.encode(reply), []))]
-        return [] if reply is None else [(peer.name, self.frame_of(reply))]
+        if reply is not None and not self._outbox:  # nearly always
+            done = type(reply) is Done
+            answer = Frame(messages.encode(reply), []) if done else self.frame_of(reply)
+            stats = self.stats
+            stats.messages_in += 1
+            stats.bytes_in += frame.nbytes if frame.buffers else len(frame.header)
+            stats.bytes_out += answer.nbytes if answer.buffers else len(answer.header)
+            return [(peer.name, answer)]
+        letters = self.outgoing()
+        if reply is not None:
+            letters.append((peer.name, self.frame_of(reply)))
+        if type(message) not in _REPLIES:
+            self.stats.count(frame, [answer for _, answer in letters])
+        return letters
+
+    def _unreadable(self, frame: Frame) -> Frame:
+        """The answer to a frame that is no message, or a reply where nobody handles replies."""
+        try:
+            messages.decode(frame.header)
+        except WireError as error:
+            return self.frame_of(self.failure(-1, error))
+        wrong = MalformedMessage("$[0]", "a request", "a reply")
+        return self.frame_of(self.failure(-1, wrong))
 
     @classmethod
     def handles(cls, kind: type[messages.Message]) -> Callable[[Handler], Handler]:
@@ -246,7 +276,7 @@ class WorkerCore:
             else:
                 self.store.drop(id, peer.dropped)
 
-    def hold(self, id: int, tensor: torch.Tensor) -> None:
+    def hold(self, id: int, tensor: torch.Tensor | Holder) -> None:
         """Store a tensor, with the guard it carries, and run whatever waited for it."""
         guard = travelling_guard_of(tensor)
         if guard is not None:
@@ -273,11 +303,12 @@ class WorkerCore:
         return replace(value, reference)
 
     def clear(self, reason: str) -> None:
-        """Drop every object, promise, parked operation and collective session.
+        """Drop every object, number, promise, parked operation and collective session.
 
         What the other parties of a collective operation must know waits in :meth:`outgoing`.
         """
         self.dataflow.clear()
+        self.tables.clear()
         for execution, session in list(self.sessions.items()):
             session.abandon(self, execution)
         self.sessions.clear()

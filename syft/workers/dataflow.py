@@ -8,7 +8,8 @@ asynchronous pointers, protocols whose parties run in any order, and multi-party
 Two parked operations may swap places unless one writes what the other touches.  "Touches" must
 count aliases: a view shares memory with its base, and what a parked operation will return may be a
 view of any of its inputs.  So every operation has a set of *keys*, the ids and storages of its
-inputs, and what a parked operation will return is remembered as a possible view of each of them.
+inputs, and what a parked operation will return is remembered as a possible view of each of them
+(by way of a key for the operation itself).
 An operation that writes takes the keys of all possible aliases as well, and is ordered against
 every other with a key in common.  A backward pass writes to leaves that no argument names, so it is
 ordered against everything.  That may order more than is needed; it never orders less.
@@ -125,8 +126,14 @@ class Dataflow:
         if now:
             raise ObjectNotReady(self._store.worker)
         self._park(task, blockers)
-        for out in outs:
-            self._link(out, direct)
+        if outs:
+            node = (
+                "task",
+                task.number,
+            )  # one for all, or each result would be linked to each input
+            self._link(node, direct)
+            for out in outs:
+                self._link(out, (node,))
         if barrier:
             self._barrier = task
         return True

@@ -12,6 +12,7 @@ before it runs.
 from __future__ import annotations
 
 import contextlib
+import re
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import replace as changed
@@ -23,7 +24,7 @@ from syft.program.torch_private import set_grad_enabled
 from syft.program.walk import leaves
 from syft.chain.wrapper import Wrapper
 from syft.exceptions import PermissionDenied
-from syft.program.op_table import OpFlag
+from syft.program.op_table import BY_NAME, FUNCTIONS, OpFlag
 from syft.workers.messages import GRAD_MODE, INFERENCE_MODE
 from syft.workers.permissions import (
     Guard,
@@ -33,6 +34,7 @@ from syft.workers.permissions import (
     protect,
     storages_of,
 )
+from syft.workers.retained import recorded_of, retaining
 
 Function = Callable[..., Any]
 
@@ -137,6 +139,8 @@ def run_guarded(
     :class:`~syft.exceptions.PermissionDenied` when the operation would return a value to a ``user``
     who may not read it.
     """
+    if guard.shape_hidden and function in _COUNTED and not guard.admits(user):
+        raise PermissionDenied("an operation that tells its size", worker, user)
     inputs = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     versions = [_version(tensor) for tensor in inputs]
     contents = [_contents(tensor, op_flags) for tensor in inputs]
@@ -152,7 +156,7 @@ def run_guarded(
     for leaf in leaves(result):
         if isinstance(leaf, torch.Tensor):
             protect(leaf, guard)
-        elif not guard.admits(user) and not _harmless(leaf, op_flags, guard):
+        elif not guard.admits(user) and not tells_nothing(leaf, op_flags, guard):
             raise PermissionDenied("an operation that returns its value", worker, user)
     return result
 
@@ -184,12 +188,10 @@ def run_backward(
     was added, which torch may have replaced.
     """
     inputs = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-    retaining = [
-        tensor for tensor in stored if type(tensor) is torch.Tensor and tensor.retains_grad
-    ]
+    asked = [tensor for tensor in stored if type(tensor) is torch.Tensor and tensor.retains_grad]
     before = [
         (tensor, gradient := _gradient_of(tensor), _version(gradient), full_guard_of(gradient))
-        for tensor in _reached_by(inputs) + retaining
+        for tensor in _reached_by(inputs) + asked + retaining()
     ]
     result = function(*args, **kwargs)
     for tensor, gradient, version, present in before:
@@ -208,7 +210,7 @@ def _gradient_of(tensor: torch.Tensor) -> torch.Tensor | None:
 
 def _reached_by(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
     """The tensors in which a backward pass over these inputs may leave a gradient."""
-    tensors = [_recorded(tensor) for tensor in inputs]
+    tensors = [recorded_of(tensor) for tensor in inputs]
     found = [tensor for tensor in tensors if tensor is not None]
     seen: set[Any] = set()
     stack = [tensor.grad_fn for tensor in found]
@@ -224,21 +226,17 @@ def _reached_by(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
     return found
 
 
-def _recorded(tensor: torch.Tensor) -> torch.Tensor | None:
-    """The tensor of a chain on which this process's autograd works; None if it is elsewhere."""
-    value: Any = tensor
-    while type(value) is Wrapper and value.child.at_function_level:
-        value = value.child.tensor_behind()
-    return value if isinstance(value, torch.Tensor) else None
-
-
 def guard_for(args: list[Any], kwargs: dict[str, Any]) -> Guard | None:
     """The guard of what is computed from these arguments."""
     return combined(leaves((args, kwargs)))
 
 
-def _harmless(value: Any, op_flags: int, guard: Guard) -> bool:
-    """Whether a plain result tells only what the program tells anyway."""
+def tells_nothing(value: Any, op_flags: int, guard: Guard) -> bool:
+    """Whether a plain result tells only what the program tells anyway.
+
+    >>> tells_nothing(None, 0, Guard(frozenset())), tells_nothing(3, 0, Guard(frozenset()))
+    (True, False)
+    """
     if value is None:
         return True
     if not op_flags & _METADATA:
@@ -285,6 +283,13 @@ def _is_size(value: Any) -> bool:
         return False
     return not (value.is_floating_point() or value.is_complex())
 
+
+# How many results these have follows from the shape of what they are given.
+_COUNTED = frozenset(
+    FUNCTIONS[number]
+    for name, number in BY_NAME.items()
+    if re.fullmatch(r"(unsafe_|tensor_)?(split|chunk|unbind)(_copy)?", name.rpartition(".")[2])
+) - {None}
 
 # In these a 0-dimensional integer is an operand like any other, never a size.
 _ARITHMETIC = frozenset(

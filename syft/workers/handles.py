@@ -50,6 +50,9 @@ class Handle:
         >>> (x + 1).child.handle.done()  # bob is immediate
         True
         """
+        group = self._connection.group
+        if group is not None and group.holds(self._link):
+            return False
         return self._pending is None or self._pending.settled
 
     def wait(self) -> None:
@@ -64,6 +67,7 @@ class Handle:
         >>> handle.wait(); handle.done()
         True
         """
+        self._send()
         if self._pending is None:
             return
         network = self._connection.owner.network
@@ -85,6 +89,7 @@ class Handle:
         return wrap(self._link)
 
     def __await__(self) -> Generator[Any, None, Wrapper]:
+        self._send()
         # As wait(), but while workers are idle another coroutine may still keep a promise.
         if self._pending is not None:
             network = self._connection.owner.network
@@ -94,6 +99,13 @@ class Handle:
                 yield  # lets other coroutines run; any event loop takes a bare yield as that
             self._settle(self._pending)
         return wrap(self._link)
+
+    def _send(self) -> None:
+        """Send the command, if an open group holds it back."""
+        group = self._connection.group
+        if group is not None and group.holds(self._link):
+            group.flush()
+            self._pending = group.pending
 
     def _settle(self, pending: Pending) -> None:
         if not pending.settled:

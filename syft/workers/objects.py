@@ -14,6 +14,7 @@ from syft.serde.registry import pack, unpack_at
 from syft.workers.commands import unpacker_for
 from syft.workers.core import Answer, Held, Peer, WorkerCore
 from syft.workers.gradients import follow
+from syft.workers.holders import Holder
 from syft.workers.messages import (
     Annotate,
     Describe,
@@ -46,12 +47,19 @@ def put(core: WorkerCore, message: Put, frame: Frame, peer: Peer) -> Reply:
     unpacker = unpacker_for(core, frame, None)
     value = unpack_at(message.value, unpacker, ".value")
     unpacker.finish()
-    if not isinstance(value, torch.Tensor):
-        raise MalformedMessage("$.value", "a tensor", type(value).__name__)
+    if isinstance(value, Holder):
+        value.admit(core)
+    elif not isinstance(value, torch.Tensor):
+        raise MalformedMessage("$.value", "a tensor or a plan", type(value).__name__)
     if message.users is not None:
+        if isinstance(value, Holder) and not value.tensors():
+            # A guard sits on tensors, and would be lost.
+            raise MalformedMessage("$.users", "nil for a plan without any tensor", "names")
         set_guard(value, Guard(frozenset(message.users), message.shape_hidden))
     core.hold(message.id, value)
-    may_be_leaf = isinstance(value, Wrapper) or value.requires_grad
+    may_be_leaf = isinstance(value, Wrapper) or (
+        isinstance(value, torch.Tensor) and value.requires_grad
+    )
     if may_be_leaf and message.id in core.store.objects:
         core.store.origins[message.id] = peer.name  # who may follow its gradients
     return Done(message.seq)
@@ -60,27 +68,39 @@ def put(core: WorkerCore, message: Put, frame: Frame, peer: Peer) -> Reply:
 @WorkerCore.handles(Fetch)
 def fetch(core: WorkerCore, message: Fetch, frame: Frame, peer: Peer) -> Reply | Answer | None:
     """Hand an object over, if the user may read it."""
-    core.forget(message.drop, peer)
-
-    def act(held: Held) -> Reply | Answer:
-        value = core.resolve(message.id, message.depth, held)
-        guard = travelling_guard_of(core.resolve(message.id, 0, held))
-        user = message.user or peer.user
-        if guard is not None and not guard.admits(user):
-            raise PermissionDenied("get", core.name, user)
-        packer = Packer(worker=core)
-        handed_over: Any = value
-        if message.guarded:
-            handed_over = (value, guard and sorted(guard.users), bool(guard and guard.shape_hidden))
-        operand = pack(handed_over, packer)
-        if not message.keep:
-            core.store.take(message.id, f"{peer.name} fetched it with get()")
-        packer.sent()
-        return Answer(Value(message.seq, operand), packer.buffers)
-
+    if message.drop:
+        core.forget(message.drop, peer)
+    if not core.dataflow.active:
+        return _hand_over(core, message, peer, None)
     return core.when_ready(
-        message.seq, peer, act, (message.id,), writes=not message.keep, now=message.now
+        message.seq,
+        peer,
+        lambda held: _hand_over(core, message, peer, held),
+        (message.id,),
+        writes=not message.keep,
+        now=message.now,
     )
+
+
+def _hand_over(core: WorkerCore, message: Fetch, peer: Peer, held: Held | None) -> Answer:
+    value = whole = (
+        core.store.read(message.id) if held is None else core.resolve(message.id, 0, held)
+    )
+    if message.depth:
+        value = core.resolve(message.id, message.depth, held)
+    guard = travelling_guard_of(whole) if core.guarded else None
+    user = message.user or peer.user
+    if guard is not None and not guard.admits(user):
+        raise PermissionDenied("get", core.name, user)
+    packer = Packer(worker=core)
+    handed_over: Any = value
+    if message.guarded:
+        handed_over = (value, guard and sorted(guard.users), bool(guard and guard.shape_hidden))
+    operand = pack(handed_over, packer)
+    if not message.keep:
+        core.store.take(message.id, peer.fetched)
+    packer.sent()
+    return Answer(Value(message.seq, operand), packer.buffers)
 
 
 @WorkerCore.handles(Drop)
@@ -100,7 +120,7 @@ def duplicate(
 
     def act(held: Held) -> Reply:
         value = core.resolve(message.id, 0, held)
-        twin = copy_of(value)
+        twin = value.duplicate() if isinstance(value, Holder) else copy_of(value)
         protect(twin, full_guard_of(value))
         core.store.put(message.out, twin)
         return Done(message.seq)
@@ -145,9 +165,14 @@ def search(core: WorkerCore, message: Search, frame: Frame, peer: Peer) -> Reply
     return Value(message.seq, pack(found, Packer()))
 
 
-def _card(value: torch.Tensor) -> tuple[list[str], str | None, torch.Size | None]:
-    """What anybody may know about a stored tensor."""
+def _card(value: torch.Tensor | Holder) -> tuple[Any, ...]:
+    """What anybody may know about a stored object: tags, description, and the shape of a tensor.
+
+    Of an object that is no tensor, its own card comes fourth, and it has no shape.
+    """
     attributes = value.__dict__
+    if isinstance(value, Holder):
+        return sorted(value.tags), value.description, None, value.card()
     guard = full_guard_of(value)
     shape = None if guard is not None and guard.shape_hidden else _shape_here(value)
     return sorted(attributes.get("_tags", ())), attributes.get("_description"), shape
@@ -198,6 +223,8 @@ def move(core: WorkerCore, message: Move, frame: Frame, peer: Peer) -> Reply | A
 
     def act(held: Held) -> Reply:
         value = core.resolve(message.id, 0, held)
+        if message.requires_grad and isinstance(value, Holder):
+            raise MalformedMessage("$.requires_grad", "false for a plan", "true")
         travelling = value.detach().requires_grad_() if message.requires_grad else value
         guard = travelling_guard_of(value)
         user = message.user or peer.user

@@ -15,11 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import torch
 
 from syft.chain.wrapper import Wrapper
+from syft.workers.holders import Holder
 
 _KEY = "_guard"
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -66,9 +68,14 @@ def guard_of(value: Any) -> Guard | None:
     return guard
 
 
-def set_guard(tensor: torch.Tensor, guard: Guard | None) -> None:
-    """Put a guard on a tensor, meeting the one it has; None changes nothing."""
+def set_guard(tensor: torch.Tensor | Holder, guard: Guard | None) -> None:
+    """Put a guard on a tensor (of a holder: on all it holds), meeting the one it has; None changes
+    nothing."""
     if guard is None:
+        return
+    if isinstance(tensor, Holder):
+        for held in tensor.tensors():
+            set_guard(held, guard)
         return
     present = guard_of(tensor)
     tensor.__dict__[_KEY] = guard if present is None else present.meet(guard)
@@ -76,6 +83,8 @@ def set_guard(tensor: torch.Tensor, guard: Guard | None) -> None:
 
 def full_guard_of(value: Any) -> Guard | None:
     """The guard of a tensor held by a worker: its own, and that of the memory it lies in."""
+    if isinstance(value, Holder):
+        return combined(value.tensors())
     if not isinstance(value, torch.Tensor):
         return None
     guard = guard_of(value)
@@ -84,8 +93,11 @@ def full_guard_of(value: Any) -> Guard | None:
     return guard
 
 
-def travelling_guard_of(tensor: torch.Tensor) -> Guard | None:
+def travelling_guard_of(tensor: torch.Tensor | Holder) -> Guard | None:
     """The guard of all that leaves when a tensor is handed over: its gradient goes along."""
+    if isinstance(tensor, Holder):
+        guards = map(travelling_guard_of, tensor.tensors())
+        return reduce(_meeting, guards, None)
     guard = full_guard_of(tensor)
     if type(tensor) is Wrapper and tensor.child.at_function_level:
         behind = tensor.child.tensor_behind()
@@ -93,9 +105,13 @@ def travelling_guard_of(tensor: torch.Tensor) -> Guard | None:
     return _meeting(guard, full_guard_of(tensor.grad)) if tensor.is_leaf else guard
 
 
-def protect(tensor: torch.Tensor, guard: Guard | None) -> None:
+def protect(tensor: torch.Tensor | Holder, guard: Guard | None) -> None:
     """Guard a tensor held by a worker, and its memory, meeting what guards them already."""
     if guard is None:
+        return
+    if isinstance(tensor, Holder):
+        for held in tensor.tensors():
+            protect(held, guard)
         return
     set_guard(tensor, guard)
     for storage in storages_of(tensor):
@@ -145,6 +161,8 @@ def storages_of(value: Any) -> list[torch.UntypedStorage]:
     >>> len(storages_of(torch.ones(2))), len(storages_of(torch.eye(2).to_sparse()))
     (1, 2)
     """
+    if isinstance(value, Holder):
+        return [storage for tensor in value.tensors() for storage in storages_of(tensor)]
     tensor = innermost(value)
     return [] if tensor is None else [part.untyped_storage() for part in _parts(tensor)]
 

@@ -7,6 +7,7 @@ is a crash of torch itself, with the version that has it; when torch is mended, 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +15,8 @@ import torch
 from syft.exceptions import OperationRefused
 from syft.program.op_table import BY_NAME, FUNCTIONS, function_of
 from syft.workers.permissions import innermost
+from syft.workers.recurrent import cell, layer, refused
+from syft.workers.retained import retain_grad
 
 
 def view(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
@@ -177,8 +180,16 @@ _INDICES = ("_indices", "indices", "crow_indices", "ccol_indices", "col_indices"
 _IN_PLACE_OF: dict[int, Callable[..., Any]] = {
     BY_NAME["torch.Tensor.view"]: view,
     BY_NAME["torch.segment_reduce"]: segment_reduce,
+    BY_NAME["torch.Tensor.retain_grad"]: retain_grad,
 }
 for _precaution, _names in (
+    (partial(layer, gates=4), ("torch.lstm",)),
+    (partial(layer, gates=3), ("torch.gru",)),
+    (partial(layer, gates=1), ("torch.rnn_tanh", "torch.rnn_relu")),
+    (partial(cell, gates=4), ("torch.lstm_cell",)),
+    (partial(cell, gates=3), ("torch.gru_cell",)),
+    (partial(cell, gates=1), ("torch.rnn_tanh_cell", "torch.rnn_relu_cell")),
+    (refused, ("torch.mkldnn_rnn_layer", "torch.miopen_rnn", "torch._cudnn_rnn")),
     (checked, _SPARSE),
     (copying, tuple(f"torch.Tensor.{name}" for name in _INDICES)),
     (ctc_checked, ("torch.ctc_loss", "torch.nn.functional.ctc_loss")),

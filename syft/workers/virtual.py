@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -22,7 +22,9 @@ from syft.workers import messages
 from syft.workers.connection import Connection
 from syft.workers.core import Letter, Peer, WorkerCore
 from syft.workers.execution import neutral_mode
+from syft.workers.group import MessageGroup
 from syft.workers.namespace import RemoteNamespace
+from syft.workers.stats import Stats
 
 Observer = Callable[[str, str, Frame], None]
 
@@ -117,8 +119,8 @@ class VirtualWorker:
 
     ``hook`` gives the network the worker joins (without one it starts its own). ``data`` are
     tensors it holds from the start.  ``pipelined`` makes it a queued worker.  ``user`` is on whose
-    behalf this worker asks others for private values.  Raises
-    :class:`~syft.exceptions.WorkerIdTaken`.
+    behalf this worker asks others for private values.  ``allow_plans`` says whether others may
+    store plans here and run them.  Raises :class:`~syft.exceptions.WorkerIdTaken`.
 
     >>> alice = VirtualWorker(None, id="alice", data=[torch.ones(2), torch.zeros(3)])
     >>> alice
@@ -134,6 +136,7 @@ class VirtualWorker:
         is_client_worker: bool = False,
         user: str | None = None,
         limits: Limits | None = None,
+        allow_plans: bool = True,
     ) -> None:
         self.id = id
         self.network: VirtualNetwork = (
@@ -141,7 +144,7 @@ class VirtualWorker:
         )
         if id in self.network.workers:
             raise WorkerIdTaken(id)
-        self.core: WorkerCore = WorkerCore(id, self.connection_to, limits)
+        self.core: WorkerCore = WorkerCore(id, self.connection_to, limits, allow_plans)
         self.pipelined = pipelined
         self.is_client_worker = is_client_worker
         self.user = user
@@ -175,6 +178,16 @@ class VirtualWorker:
             location = self.network.find(name, self.id)
             connection = self._connections[name] = Connection(self, location)
         return connection
+
+    def forget_numbers_of(self, name: str) -> None:
+        """Take it that the worker of that name has forgotten what was run there.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> hook.local_worker.forget_numbers_of("bob")  # whether or not there is one
+        """
+        if name in self._connections:
+            self._connections[name].calls.clear()
 
     def connections(self) -> list[Connection]:
         """This worker's lines to others that are open now.
@@ -280,11 +293,15 @@ class VirtualWorker:
         self.closed = True
         self.pipelined = True  # so that no connection takes the direct way to it any more
         self.network.workers.pop(self.id, None)
+        for worker in self.network.workers.values():
+            worker.core.tables.pop(self.id, None)
         self._connections.clear()
         self._peers.clear()
 
     def _clear(self, reason: str) -> None:
         self.core.clear(reason)
+        for worker in self.network.workers.values():  # they know no number here any more
+            worker.forget_numbers_of(self.id)
         self.network.route(self.core.outgoing(), self.id)
 
     # ------------------------------------------------------------------------------ what it holds
@@ -388,7 +405,7 @@ class VirtualWorker:
             raise WorkerClosed(self.id)
         return self.network.local
 
-    def search(self, query: str | Iterable[str]) -> list[torch.Tensor]:
+    def search(self, query: str | Iterable[str]) -> list[Any]:
         """Pointers to the objects that carry every word of ``query`` as a tag (or as their id).
 
         The pointers belong to the network's first worker (``sy.local_worker``) and, unlike others,
@@ -406,7 +423,7 @@ class VirtualWorker:
 
     def request_search(
         self, query: str | Iterable[str], location: str | VirtualWorker
-    ) -> list[torch.Tensor]:
+    ) -> list[Any]:
         """Search another worker; as :meth:`search`, with this worker as the pointers' owner.
 
         >>> import torch, syft as sy
@@ -419,7 +436,7 @@ class VirtualWorker:
         words = (query,) if isinstance(query, str) else tuple(str(word) for word in query)
         connection = self.connection_to(location)
         return [
-            connection.pointer(id, garbage_collect_data=False, card=tuple(card))
+            connection.found(id, tuple(card))
             for id, *card in connection.ask(messages.Search, words)
         ]
 
@@ -441,6 +458,40 @@ class VirtualWorker:
         connection = asker.connection_to(self)
         pointer: torch.Tensor = connection.promise(new_id())
         return pointer
+
+    def group(self) -> MessageGroup:
+        """Hold back what is asked of this worker inside a ``with`` block, and send it in one
+        message.
+
+        A repeated group travels as a number and what differs from the last time.  Values and
+        shapes may be asked for inside: then what is held goes first.  After an exception nothing
+        is sent.  Groups of several workers may be open at once; one inside another of the same
+        worker joins it.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> x = torch.tensor([1.0, 2.0]).send(bob)
+        >>> with bob.group():
+        ...     y = (x * 2 + 1).relu()
+        >>> y.get()
+        tensor([3., 5.])
+        """
+        return self._asker().connection_to(self).message_group()
+
+    @property
+    def stats(self) -> Stats:
+        """How many messages and bytes reached this worker and left it, and how many of them were
+        known already.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> x = torch.tensor([1.0, 2.0]).send(bob)
+        >>> bob.stats.messages_in, bob.stats.messages_out
+        (1, 1)
+        """
+        return self.core.stats
 
     @property
     def torch(self) -> RemoteNamespace:

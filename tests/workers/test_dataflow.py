@@ -352,3 +352,23 @@ def test_parking_many_operations_takes_time_in_proportion(bob: sy.VirtualWorker)
     kept = torch.zeros(1).send(bob, id=promise.id_at_location)
     assert value.get().tolist() == [3000]
     del kept
+
+
+def test_what_is_remembered_of_a_parked_operation_grows_with_its_ids_alone() -> None:
+    """And not with each result linked to each input; a result is still a view of any input."""
+    core = lonely()
+    dataflow = core.dataflow
+    inputs, outs = range(100, 300), tuple(range(1000, 1200))
+    core.store.promise(7)
+    ran: list[str] = []
+    assert dataflow.admit(lambda held: ran.append("views"), [7, *inputs], outs, writes=False)
+    links = sum(map(len, dataflow._views.values())) + sum(map(len, dataflow._origins.values()))
+    assert links == 2 * (len(inputs) + 1 + len(outs))
+    core.store.objects[100] = torch.ones(2)
+    assert dataflow.admit(lambda held: ran.append("write"), [outs[-1]], (), writes=True)
+    assert dataflow.admit(lambda held: ran.append("read"), [100], (), writes=False)  # it may alias
+    core.store.put(7, torch.ones(2))
+    for out in outs:
+        core.store.objects[out] = torch.ones(1)
+    dataflow.settle((7,))
+    assert ran == ["views", "write", "read"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 
 import syft as sy
 from syft.exceptions import PermissionDenied
-from syft.program.op_table import BY_NAME, FLAGS, FUNCTIONS
+from syft.program.op_table import BY_NAME, FLAGS, FUNCTIONS, NAMES, OpFlag
 from syft.workers.execution import clearing, guard_for, run_backward, run_guarded, run_in_mode
 from syft.workers.messages import GRAD_MODE, INFERENCE_MODE
 from syft.workers.permissions import Guard, full_guard_of, protect
@@ -119,6 +120,47 @@ def test_gradients_are_guarded_by_what_they_were_added_to() -> None:
     logged = sy.LoggingTensor().on((untouched * 2).sum())
     run_backward(torch.Tensor.backward, [logged], {}, ANN, ())
     assert full_guard_of(untouched.grad) == ANN
+
+
+COUNTING: list[tuple[Any, ...]] = [(), (1,), (2,), (3,), ([1, 1],)]
+
+
+def _count(name: str, size: int, extra: tuple[Any, ...]) -> int | None:
+    try:
+        result = FUNCTIONS[BY_NAME[name]](torch.ones(size, size), *extra)  # type: ignore[misc]
+    except (RuntimeError, TypeError, ValueError, IndexError):
+        return None  # it does not take these
+    return len(result) if isinstance(result, (tuple, list)) else None
+
+
+PARTS = re.compile(r".*(split|chunk|unbind|topk|sort|max|median|aminmax|mode|qr|slogdet).*")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_count_of_results_that_tells_a_hidden_size_is_refused() -> None:
+    hidden = torch.ones(4, 4)
+    protect(hidden, Guard(frozenset({"ann"}), shape_hidden=True))
+    telling = set()
+    for name in filter(PARTS.fullmatch, NAMES):
+        number = BY_NAME.get(name)
+        if number is None or FUNCTIONS[number] is None or FLAGS[number] & OpFlag.ONE:
+            continue
+        for extra in COUNTING:
+            if (few := _count(name, 4, extra)) is None:
+                continue
+            if few != _count(name, 8, extra):
+                telling.add(name)
+                with pytest.raises(PermissionDenied):
+                    guarded(name, hidden, *extra, user="eve")
+                assert len(guarded(name, hidden, *extra, user="ann")) == few
+    assert len(telling) >= 12 and {"torch.unbind", "torch.Tensor.split", "torch.chunk"} <= telling
+
+
+def test_other_results_of_a_hidden_size_come_as_they_are() -> None:
+    hidden = torch.ones(4, 4)
+    protect(hidden, Guard(frozenset({"ann"}), shape_hidden=True))
+    values, _ = guarded("torch.max", hidden, 0, user="eve")
+    assert full_guard_of(values) == Guard(frozenset({"ann"}), shape_hidden=True)
 
 
 def test_clearing_leaves_what_was_written() -> None:

@@ -37,11 +37,15 @@ def test_a_message_comes_back_as_it_was(sample: messages.Message) -> None:
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: type(sample).__name__)
 def test_every_field_is_checked(sample: messages.Message) -> None:
     tag, *fields = msgpack.unpackb(messages.encode(sample))
-    untyped = {"value", "error"}
+    untyped = {"value", "error", "define"}
     for index, name in enumerate(type(sample).__struct_fields__):
         if name in untyped or (type(sample) is messages.Convert and name == "args"):
             continue
-        for wrong in (1.5, {"a": [1]}, [[None]] if name not in ("args", "autocast") else "x"):
+        for wrong in (
+            1.5,
+            {"a": [1]},
+            [[None]] if name not in ("args", "autocast", "inputs") else "x",
+        ):
             broken = [*fields[:index], wrong, *fields[index + 1 :]]
             if name == "kwargs" and isinstance(wrong, dict):
                 continue

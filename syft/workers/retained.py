@@ -1,0 +1,51 @@
+"""The intermediate results in which a backward pass leaves a gradient because somebody asked it to.
+
+Such a tensor may be anywhere: in a store, in the registers of a program, in the state of a plan.
+So whoever asks is remembered where they ask.  Only weak references are kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from syft.chain.wrapper import Wrapper
+
+_RETAINING: Any = WeakTensorKeyDictionary()  # typed as a mapping, and used as a set
+
+
+def retain_grad(tensor: torch.Tensor) -> None:
+    """``torch.Tensor.retain_grad``, and remember the tensor.
+
+    >>> x = torch.ones(2, requires_grad=True) * 2
+    >>> retain_grad(x); [tensor is x for tensor in retaining()]
+    [True]
+    """
+    torch.Tensor.retain_grad(tensor)
+    recorded = recorded_of(tensor)
+    if recorded is not None:
+        _RETAINING[recorded] = None
+
+
+def retaining() -> list[torch.Tensor]:
+    """The tensors of this process that were remembered and are still alive.
+
+    >>> x = torch.ones(2, requires_grad=True) * 2
+    >>> retain_grad(x); del x; retaining()
+    []
+    """
+    return list(_RETAINING.keys())
+
+
+def recorded_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """The tensor of a chain on which this process's autograd works; None if it is elsewhere.
+
+    >>> x = torch.ones(2); recorded_of(x) is x
+    True
+    """
+    value: Any = tensor
+    while type(value) is Wrapper and value.child.at_function_level:
+        value = value.child.tensor_behind()
+    return value if isinstance(value, torch.Tensor) else None
