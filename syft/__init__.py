@@ -3,12 +3,21 @@
 from typing import Any
 
 from syft import exceptions as exceptions
+from syft import ids as ids
 from syft import serde as serde
 from syft.chain.link import Level as Level
 from syft.chain.link import Link as Link
 from syft.chain.wrapper import Wrapper as Wrapper
 from syft.hooks.torch_hook import TorchHook as TorchHook
 from syft.hooks.torch_hook import synchronize as synchronize
+from syft.hooks.torch_hook import trace as trace
+from syft.plans.function_plan import func2plan as func2plan
+from syft.plans.method_plan import method2plan as method2plan
+from syft.plans.plan import Plan as Plan
+from syft.plans.pointer_plan import PointerPlan as PointerPlan
+from syft.plans.state import State as State
+from syft.program.branches import cond as cond
+from syft.program.branches import while_loop as while_loop
 from syft.tensors.collective_call import sum_private as sum_private
 from syft.tensors.fixed_precision import FixedPrecisionTensor as FixedPrecisionTensor
 from syft.tensors.local import LocalLink as LocalLink

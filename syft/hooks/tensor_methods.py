@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy as copying
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -22,12 +22,14 @@ from syft.tensors import multi_pointer
 from syft.tensors.local import LocalLink
 from syft.tensors.multi_pointer import MultiPointerTensor
 from syft.tensors.pointer import PointerTensor, make_pointer
+from syft.workers.contents import is_shared, put_once
 from syft.workers.messages import Fetch, Move, Relay
 from syft.workers.objects import copy_of
 from syft.workers.permissions import Guard, guard_of, set_guard
 from syft.workers.virtual import VirtualWorker
 
 Location = VirtualWorker | str
+Id = int | Callable[[torch.Tensor], int] | None
 
 
 def send(
@@ -35,14 +37,16 @@ def send(
     *locations: Location,
     owner: VirtualWorker,
     garbage_collect_data: bool = True,
-    id: int | None = None,
+    id: Id = None,
     user: str | None = None,
 ) -> Wrapper:
     """Put a copy of the tensor at a worker and return a pointer to it.
 
     With several ``locations``, a copy goes to each and the result is a multi-pointer.  A pointer
     that is sent becomes a pointer to a pointer.  ``id`` is the id the object gets there (a fresh
-    one, or one that was promised).  ``user`` says who sends, which matters for private tensors.
+    one, or one that was promised); with ``id=sy.ids.content``, a constant that this worker sent
+    there before, and that is still there unchanged, is not sent again.  ``user`` says who sends,
+    which matters for private tensors.
 
     Raises :class:`~syft.exceptions.NotALeaf` for the result of a recorded computation,
     :class:`~syft.exceptions.NotSendable` for an ``id`` that is none,
@@ -54,7 +58,7 @@ def send(
     >>> torch.tensor([1.0, 2.0]).send(bob)
     (Wrapper)>[PointerTensor | me:... -> bob:...]
     """
-    if id is not None and (type(id) is not int or not 0 <= id < 2**63):
+    if id is not None and not callable(id) and (type(id) is not int or not 0 <= id < 2**63):
         shown = repr(id) if type(id) is int else f"an id of type {type(id).__name__}"
         raise NotSendable(f"a tensor under {shown}", "an id is an int from 0 to 2**63 - 1")
     places = [owner.get_worker(place) for place in locations]  # before anything is sent
@@ -69,7 +73,7 @@ def _send_to(
     location: VirtualWorker,
     owner: VirtualWorker,
     garbage_collect_data: bool,
-    id: int | None,
+    id: Id,
     user: str | None,
 ) -> Wrapper:
     link = pointer_of(tensor)
@@ -79,8 +83,12 @@ def _send_to(
     if guard is not None and not guard.admits(user or owner.user):
         raise PermissionDenied("send", owner.id, user or owner.user)
     connection = (link.owner if link is not None else owner).connection_to(location)
-    id = new_id() if id is None else id
-    connection.put(tensor, id, guard=guard)
+    if callable(id):
+        shared = put_once(connection, tensor, id)
+        if shared is not None:
+            return make_pointer(connection, shared, garbage_collect_data)
+        id = None
+    id = connection.put(tensor, id, guard=guard)
     if garbage_collect_data:
         connection.add_owner(id)
     names = tensor.__dict__
@@ -142,6 +150,7 @@ def fetch(tensor: torch.Tensor, user: str | None = None, keep: bool = False) -> 
     if not isinstance(link, PointerTensor):
         raise NothingToGet("get")
     keep = keep or link.depth > 0  # what is inside a remote chain cannot be taken out of it
+    keep = keep or is_shared(link.connection, link.id_at_location)
     value: torch.Tensor = link.connection.ask(
         Fetch, link.id_at_location, depth=link.depth, keep=keep, user=user
     )
@@ -282,6 +291,55 @@ def _relay(tensor: torch.Tensor, to: str | None, user: str | None) -> torch.Tens
         raise NothingToGet("remote_get" if to is None else "remote_send")
     link.connection.ask(Relay, link.id_at_location, to, user=user)
     return tensor
+
+
+# ----------------------------------------------------------------------------------------- groups
+
+
+def begin_msg_group(tensor: torch.Tensor) -> torch.Tensor:
+    """Hold back what is asked of the tensor's worker until ``release_msg_group``; returns the
+    tensor.
+
+    It is what ``with worker.group():`` does, in two calls.
+    Raises :class:`~syft.exceptions.NothingToGet` for a tensor that is here.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob")
+    >>> x = torch.ones(2).send(bob).begin_msg_group()
+    >>> y = x + x  # not sent yet
+    >>> y.release_msg_group().get()
+    tensor([2., 2.])
+    """
+    for link in _links_of(tensor, "begin_msg_group"):
+        link.connection.message_group().begin()
+    return tensor
+
+
+def release_msg_group(tensor: torch.Tensor) -> torch.Tensor:
+    """Send what was held back since ``begin_msg_group``; returns the tensor.
+
+    Raises :class:`~syft.exceptions.NothingToGet` for a tensor that is here, and
+    :class:`~syft.exceptions.ProgramError` if no group was begun.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob")
+    >>> torch.ones(2).send(bob).release_msg_group()
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.ProgramError: no group of messages for worker 'bob' is open: begin one first
+    """
+    for link in _links_of(tensor, "release_msg_group"):
+        link.connection.message_group().release()
+    return tensor
+
+
+def _links_of(tensor: torch.Tensor, action: str) -> list[PointerTensor]:
+    links = _pointers_of(tensor)
+    if not links:
+        raise NothingToGet(action)
+    return links
 
 
 # ----------------------------------------------------------------------------------- annotations

@@ -19,9 +19,11 @@ from syft.hooks import module_methods, tensor_methods
 from syft.hooks.ledger import Attribute, Ledger
 from syft.hooks.module_methods import ModuleAttribute
 from syft.hooks.optimizer_state import StateFollower
+from syft.plans.recordable import Recordable
 from syft.tensors import conversions
 from syft.tensors.multi_pointer import combine
 from syft.workers.recording import Recording
+from syft.workers.trace import Trace
 from syft.workers.virtual import VirtualWorker
 
 
@@ -79,6 +81,7 @@ class TorchHook:
             raise
         self.local_worker.is_client_worker = is_client is not False
         cls._current = self
+        Recordable.local_worker = self.local_worker
         return self
 
     @classmethod
@@ -104,6 +107,7 @@ class TorchHook:
         if TorchHook._current is not self:
             return
         TorchHook._current = None
+        Recordable.local_worker = None
         self._ledger.undo()
         self._follower.close()
         for worker in list(self.local_worker.network.workers.values()):
@@ -127,7 +131,7 @@ class TorchHook:
             tensor: torch.Tensor,
             *locations: tensor_methods.Location,
             garbage_collect_data: bool = True,
-            id: int | None = None,
+            id: tensor_methods.Id = None,
             user: str | None = None,
         ) -> torch.Tensor:
             owner = self.local_worker
@@ -182,6 +186,8 @@ class TorchHook:
             "remote_send": tensor_methods.remote_send,
             "tag": tag,
             "describe": tensor_methods.describe,
+            "begin_msg_group": tensor_methods.begin_msg_group,
+            "release_msg_group": tensor_methods.release_msg_group,
             "private_tensor": tensor_methods.private_tensor,
             "combine": combined,
             "fix_precision": conversions.fix_precision,
@@ -241,6 +247,26 @@ class TorchHook:
             self._ledger.add(nn.Module, name, ModuleAttribute(name, method, is_method=True))
         for name, compute in {"location": module_methods.location, "owner": owner}.items():
             self._ledger.add(nn.Module, name, ModuleAttribute(name, compute, is_method=False))
+
+
+def trace() -> Trace:
+    """A list of every message between workers, as a context manager; print it to see a table.
+
+    Raises :class:`~syft.exceptions.HookError` if torch is not hooked.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob")
+    >>> x = torch.ones(2).send(bob)
+    >>> with sy.trace() as trace:
+    ...     y = x + x
+    >>> print(trace)  # doctest: +NORMALIZE_WHITESPACE
+    ms  from  to   bytes  what
+    ...me    bob     ...  torch.Tensor.add
+    ...bob   me       3  Done
+    2 messages, ... bytes, ... ms
+    """
+    return Trace(TorchHook.current().local_worker.network)
 
 
 def synchronize() -> None:

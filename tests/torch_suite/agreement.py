@@ -83,22 +83,24 @@ def check_forward(
     carrier: Carrier,
     native: Carrier | None = None,
     call: Call | None = None,
+    there: Call | None = None,
 ) -> None:
     """Run one sample on two kinds of tensor: results agree, and what happened to the inputs.
 
-    ``native`` are plain tensors if it is not given; ``call`` is the operator if it is not given.
+    ``native`` are plain tensors if it is not given; ``call`` is the operator if it is not given,
+    and ``there`` what is called on the other kind in its place.
     """
     call = call or case.op
     shape_only, rounded = case.op.name in UNDEFINED, case.op.name in ROUNDED
     operands = (sample.input, sample.args, sample.kwargs)
     ends = []
-    for kind in (carrier, native or Native()):
+    for kind, act in ((carrier, there or call), (native or Native(), call)):
         travellers = Travellers(kind)
-        there = travellers.send(operands)
+        sent = travellers.send(operands)
         with contextlib.nullcontext() if travellers.sent else kind.factories():
-            result = outcome(kind.waited(partial(call, there[0], *there[1], **there[2])))
-        ends.append((travellers.fetch(result), travellers.fetch(there)))
-        del travellers, there, result
+            result = outcome(kind.waited(partial(act, sent[0], *sent[1], **sent[2])))
+        ends.append((travellers.fetch(result), travellers.fetch(sent)))
+        del travellers, sent, result
     (got, inputs_there), (want, inputs_here) = ends
     check_equal(want, got, shape_only, rounded)
     check_equal(inputs_here, inputs_there, shape_only, rounded)

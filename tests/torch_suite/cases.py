@@ -32,15 +32,15 @@ ROUNDED = frozenset(("linalg.lstsq",))
 SEED = 7
 
 
-def seed() -> None:
+def seed(number: int = SEED) -> None:
     """Seed every generator there is.
 
     ``torch.manual_seed`` takes a millisecond, most of it to note down for backends that are not
     here from which line it was called.
     """
-    torch.default_generator.manual_seed(SEED)
+    torch.default_generator.manual_seed(number)
     if torch.cuda.is_available():
-        torch.cuda.manual_seed_all(SEED)
+        torch.cuda.manual_seed_all(number)
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,19 @@ class Case:
         return f"{self.op.formatted_name}-{str(self.dtype).removeprefix('torch.')}"
 
     def samples(
-        self, device: str, requires_grad: bool = False, most: int | None = None
+        self,
+        device: str,
+        requires_grad: bool = False,
+        most: int | None = None,
+        number: int = SEED,
     ) -> list[SampleInput]:
-        """The inputs torch's own tests use (the first ``most`` of them); equal at each call."""
-        seed()
-        random.seed(SEED)
-        np.random.seed(SEED)
+        """The inputs torch's own tests use (the first ``most`` of them).
+
+        They are equal at each call with the same ``number``, which seeds them.
+        """
+        seed(number)
+        random.seed(number)
+        np.random.seed(number)
         # Not op.sample_inputs, which adds a millisecond of seeding to each sample, and searches
         # the stack for a test case of torch's own.
         made = self.op.sample_inputs_func(self.op, device, self.dtype, requires_grad)

@@ -1,0 +1,68 @@
+"""A plan as a ``torch.export.ExportedProgram``, which runs and is compiled without Python."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.export import Dim, ExportedProgram
+
+from syft.plans.export.fx import Arguments
+from syft.plans.export.tracing import Traceable, traceable, without_torch_notes
+from syft.program.program import Program, Slot
+from syft.program.walk import replace
+
+
+def to_exported(
+    program: Program,
+    arguments: Arguments,
+    state: Mapping[str, torch.Tensor],
+    examples: Sequence[torch.Tensor],
+    *,
+    name: str = "Plan",
+    batched: Collection[int] | None = None,
+) -> ExportedProgram:
+    """Export a program of a forward pass with ``torch.export``.
+
+    ``arguments`` and ``state`` are as in :func:`~syft.plans.export.fx.to_fx`; ``examples`` are
+    tensors for the program's inputs.  ``batched`` are the inputs whose first dimension is the
+    batch; without it, all are, if they agree in it.  If the program takes another batch size than
+    that of the examples, so does the result, and that was tried.
+
+    Raises :class:`~syft.exceptions.UnsupportedOperation` for a program that computes gradients and
+    for a Python number among the inputs, :class:`~syft.exceptions.WrongArguments` if examples are
+    missing, :class:`~syft.exceptions.ProgramError` if torch's result does otherwise than the
+    program, and what ``torch.export`` raises.
+
+    >>> from syft.program.op_table import BY_NAME
+    >>> from syft.program.program import Action, Slot
+    >>> double = Action(BY_NAME["torch.add"], (Slot(0), Slot(0)), {}, Slot(1))
+    >>> program = Program(inputs=1, actions=(double,), outputs=Slot(1))
+    >>> exported = to_exported(program, ["x"], {}, [torch.ones(2)])
+    >>> exported.module()(torch.ones(3))
+    tensor([2., 2., 2.])
+    """
+    return exported_from(traceable(program, arguments, state, examples, name, batched))
+
+
+def exported_from(plan: Traceable) -> ExportedProgram:
+    """Export what is ready for a tracer, and check the result."""
+    with without_torch_notes():
+        exported = torch.export.export(
+            plan.module, plan.arguments(plan.values), dynamic_shapes=_dynamic_shapes(plan)
+        )
+        plan.check(exported.module())
+    return exported
+
+
+def _dynamic_shapes(plan: Traceable) -> dict[str, Any] | None:
+    """Which dimensions may change: the first one of each batch."""
+    if plan.larger is None:
+        return None
+
+    def spec(leaf: Any) -> Any:
+        return {0: Dim.DYNAMIC} if type(leaf) is Slot and leaf.index in plan.batched else None
+
+    changing: dict[str, Any] = replace(plan.structures, spec)
+    return changing

@@ -1,0 +1,96 @@
+"""A plan in the formats of others, for phones, browsers and servers.
+
+The program is translated, never the Python function; :mod:`syft.plans.export` does it.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import GraphModule
+
+from syft.plans.building import Built
+from syft.plans.export.fx import to_fx
+from syft.plans.export.onnx import to_onnx
+from syft.plans.export.torch_export import to_exported
+from syft.plans.export.torchscript import to_torchscript
+from syft.plans.interface import TENSOR
+
+
+class Exportable(ABC):
+    """A plan as seen by what translates it. Abstract."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name of the plan: that of its function, method or class."""
+
+    @abstractmethod
+    def _built(self, action: str) -> Built:
+        """What was built; raises NotBuilt."""
+
+    def to_fx(self) -> GraphModule:
+        """The plan as a ``torch.fx.GraphModule`` that shares its state.
+
+        Raises :class:`~syft.exceptions.NotBuilt`, and
+        :class:`~syft.exceptions.UnsupportedOperation` for what torch.fx cannot express.
+
+        >>> import torch, syft as sy
+        >>> plan = sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
+        >>> plan.to_fx()(torch.ones(3))
+        tensor([2., 2., 2.])
+        """
+        kinds = self._built("exported").blueprint.interface.kinds
+        numbers = [index for index, kind in enumerate(kinds) if kind is not TENSOR]
+        return to_fx(*self._parts(), name=_class_name(self.name), numbers=numbers)
+
+    def export(self, *examples: Any) -> ExportedProgram:
+        """The plan as a ``torch.export`` program, for any batch size if the plan takes any.
+
+        ``examples`` are arguments of the plan; without them tensors of the sizes it was built with
+        are made.  Raises :class:`~syft.exceptions.NotBuilt`, and
+        :class:`~syft.exceptions.UnsupportedOperation` for a training step.
+
+        >>> import torch, syft as sy
+        >>> plan = sy.func2plan(args_shape=[(-1, 2)])(lambda x: x + x)
+        >>> plan.export().module()(torch.ones(3, 2)).shape
+        torch.Size([3, 2])
+        """
+        return to_exported(*self._parts(), self._examples(examples), name=_class_name(self.name))
+
+    def to_onnx(self, path: str | os.PathLike[str], *examples: Any) -> None:
+        """Write the plan to an ONNX file; arguments and errors are those of :meth:`export`.
+
+        Raises ``ModuleNotFoundError`` if the packages that write the format are not installed.
+        """
+        to_onnx(*self._parts(), self._examples(examples), path, name=_class_name(self.name))
+
+    @property
+    def torchscript(self) -> torch.jit.ScriptModule:
+        """The plan as TorchScript; warns that torch has deprecated it.
+
+        Errors are those of :meth:`export`.
+        """
+        return to_torchscript(*self._parts(), self._examples(()), name=_class_name(self.name))
+
+    def _parts(self) -> tuple[Any, Any, dict[str, torch.Tensor]]:
+        built = self._built("exported")
+        interface = built.blueprint.interface
+        state = dict(zip(interface.state, built.cells.read(), strict=True))
+        return built.lowered.program, interface.template, state
+
+    def _examples(self, examples: Sequence[Any]) -> Sequence[Any]:
+        built = self._built("exported")
+        return built.blueprint.interface.bind(examples, {}) if examples else built.examples()
+
+
+def _class_name(name: str) -> str:
+    """A name that Python takes for a class."""
+    return name if name.isidentifier() else "Plan"

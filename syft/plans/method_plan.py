@@ -1,0 +1,95 @@
+"""``@sy.method2plan``: further methods of a plan class that are plans of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+from syft.plans.building import Recipe
+from syft.plans.interface import plain_signature
+from syft.plans.plan import Plan
+from syft.plans.recordable import Record, Recordable
+from syft.plans.state import Source
+
+
+class MethodPlan(Recordable):
+    """A method of one instance of a plan class, as a plan; ``net.encode`` makes it.
+
+    It shares the state of the instance.  What is built is kept there, so two of these for the same
+    method are one plan.
+    """
+
+    __slots__ = ("instance", "_method", "_record")
+
+    def __init__(self, instance: Plan, method: Callable[..., Any], record: Record) -> None:
+        self.instance = instance
+        self._method = method
+        self._record = record
+
+    @property
+    def name(self) -> str:
+        """The name of the method."""
+        return self._method.__name__
+
+    def _kind(self) -> str:
+        return type(self.instance).__name__
+
+    def _recipe(self) -> Recipe:
+        bound = self._method.__get__(self.instance)
+        source: Source = (type(self.instance).__name__, self.instance, {}, "")
+        return Recipe(self.name, bound, self._method, plain_signature(bound), [source])
+
+
+class method2plan:
+    """Make the decorated method of a plan class a plan of its own, beside ``forward``.
+
+    Each instance's method is built, called and sent by itself; the state is the instance's.
+    ``@sy.method2plan()`` is the same.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob")
+    >>> class Coder(sy.Plan):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.key = torch.tensor([3.0])
+    ...     @sy.method2plan
+    ...     def encode(self, x):
+    ...         return x + self.key
+    ...     @sy.method2plan
+    ...     def decode(self, x):
+    ...         return x - self.key
+    >>> coder = Coder()
+    >>> coder.decode(coder.encode(torch.ones(1)))
+    tensor([1.])
+    >>> coder.encode.send(bob)(torch.ones(1).send(bob)).get()
+    tensor([4.])
+    """
+
+    _method: Callable[..., Any]
+
+    def __init__(self, method: Callable[..., Any] | None = None) -> None:
+        if method is not None:
+            self(method)
+
+    def __call__(self, method: Callable[..., Any]) -> method2plan:
+        """Take the method: what the decorator does, with parentheses or without."""
+        self._method = method
+        self.__doc__ = method.__doc__
+        return self
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        if name == "forward":  # which is what the whole plan records
+            setattr(owner, name, self._method)
+
+    def __get__(self, instance: nn.Module | None, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        assert isinstance(instance, Plan)
+        records = instance._record.methods
+        record = records.get(self._method.__name__)
+        if record is None:
+            record = records[self._method.__name__] = Record()
+        return MethodPlan(instance, self._method, record)

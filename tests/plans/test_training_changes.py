@@ -1,0 +1,210 @@
+"""What plans make of schedulers, loaded state, and optimizers that a recording cannot keep."""
+
+from __future__ import annotations
+
+import copy
+import re
+from typing import Any
+
+import pytest
+import torch
+from torch import nn, optim
+from torch.nn import functional as F
+
+import syft as sy
+from tests.plans.training import (
+    Tensor,
+    batches,
+    check_same,
+    check_training,
+    mlp,
+    plan_of,
+    tensors_of,
+    train_step,
+    twins,
+)
+
+
+def test_a_loaded_optimizer_is_used() -> None:
+    pair, oracle = twins(mlp, optim.Adam)
+    plan = plan_of(train_step, *pair)
+    data = list(batches((4,), 6))
+    for x, y in data[:3]:
+        assert torch.equal(plan(x, y), train_step(*oracle, x, y))
+    saved = copy.deepcopy((pair[0].state_dict(), pair[1].state_dict()))
+    for _ in range(2):
+        for x, y in data[3:]:
+            plan(x, y)
+        pair[0].load_state_dict(saved[0])
+        pair[1].load_state_dict(copy.deepcopy(saved[1]))
+    check_same(pair, oracle)
+    for x, y in data[3:]:
+        assert torch.equal(plan(x, y), train_step(*oracle, x, y))
+    check_same(pair, oracle)
+
+
+def test_a_scheduler_between_the_steps_is_followed() -> None:
+    """An option is part of the recording: when it has changed, the plan is recorded again."""
+    pair, oracle = twins(mlp, optim.SGD, lr=0.1, momentum=0.9)
+    schedules = [optim.lr_scheduler.StepLR(one[1], 4, gamma=0.5) for one in (pair, oracle)]
+    plan = plan_of(train_step, *pair)
+    for x, y in batches((4,), 12):
+        assert torch.equal(plan(x, y), train_step(*oracle, x, y))
+        for schedule, (_, optimizer) in zip(schedules, (pair, oracle), strict=True):
+            optimizer._opt_called = True  # torch looks for that, and a plan calls no step()
+            schedule.step()
+    check_same(pair, oracle)
+
+
+def test_a_scheduler_inside_the_step_is_noticed() -> None:
+    model, optimizer = twins(mlp, optim.SGD, lr=0.1)[0]
+    schedule = optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+
+    def step(model: nn.Module, optimizer: Any, x: Tensor, y: Tensor) -> Tensor:
+        loss = train_step(model, optimizer, x, y)
+        schedule.step()
+        return loss
+
+    plan = plan_of(step, model, optimizer)
+    with pytest.raises(sy.exceptions.CannotRecord) as caught:
+        plan.build(*next(batches((4,))))
+    assert re.fullmatch(
+        r"A plan cannot keep a change of 'lr' of torch.optim.SGD \(.*training.py:\d+\): let a "
+        "scheduler step between the calls of the plan, or hand the number over as an argument.",
+        str(caught.value),
+    )
+    assert optimizer.param_groups[0]["lr"] == 0.1
+
+
+@pytest.mark.parametrize("name", ["RAdam", "ASGD", "Adafactor", "LBFGS"])
+@pytest.mark.parametrize("way", ["state", "closure"])
+def test_optimizers_that_decide_by_values_are_refused_by_name(name: str, way: str) -> None:
+    model = mlp()
+    optimizer = getattr(optim, name)(model.parameters())
+    before = copy.deepcopy(model.state_dict())
+    if way == "state":
+        plan = plan_of(train_step, model, optimizer)
+    else:
+        plan = sy.func2plan()(lambda x, y: train_step(model, optimizer, x, y))
+    with pytest.raises(sy.exceptions.CannotRecord, match=f"torch.optim.{name} "):
+        plan.build(*next(batches((4,))))
+    assert not plan.is_built
+    torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+class Careful(optim.Optimizer):
+    """An optimizer of somebody's own, which decides by the value of a gradient."""
+
+    def __init__(self, params: Any) -> None:
+        super().__init__(params, {"lr": 0.1})
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                self.state[parameter]["seen"] = torch.zeros_like(parameter)
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                self.state[parameter]["seen"].add_(parameter.grad)
+                if parameter.grad.norm() < 1:
+                    parameter.sub_(parameter.grad, alpha=group["lr"])
+
+
+def test_one_of_ones_own_that_decides_by_values_is_refused_too() -> None:
+    pair, _ = twins(mlp, Careful)
+    before = copy.deepcopy(tensors_of(*pair))
+    with pytest.raises(sy.exceptions.CannotRecord, match="Careful"):
+        plan_of(train_step, *pair).build(*next(batches((4,))))
+    assert all(torch.equal(value, before[key]) for key, value in tensors_of(*pair).items())
+
+
+class Counting(Careful):
+    """One that counts its steps in Python, and computes with the number."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                state = self.state[parameter]
+                state["steps"] = state.get("steps", 0) + 1
+                parameter.sub_(parameter.grad, alpha=group["lr"] / state["steps"])
+
+
+def test_one_of_ones_own_that_counts_in_python_is_refused_too() -> None:
+    pair, _ = twins(mlp, Counting)
+    train_step(*pair, *next(batches((4,))))
+    before = copy.deepcopy(pair[0].state_dict())
+    with pytest.raises(sy.exceptions.CannotRecord, match="Counting.* keeps 'steps' as a Python"):
+        plan_of(train_step, *pair).build(*next(batches((4,))))
+    assert {state["steps"] for state in pair[1].state.values()} == {1}
+    torch.testing.assert_close(pair[0].state_dict(), before, rtol=0, atol=0)
+
+
+class Plain(Careful):
+    """And one that does not."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                seen = self.state[parameter]["seen"].mul_(0.5).add_(parameter.grad)
+                parameter.sub_(seen / (seen.norm() + 1), alpha=group["lr"])
+
+
+def test_one_of_ones_own_works() -> None:
+    pair, oracle = twins(mlp, Plain)
+    check_training(train_step, pair, oracle, batches((4,)))
+
+
+def test_gradients_may_be_collected_by_one_plan_and_used_by_another() -> None:
+    pair, oracle = twins(mlp, optim.Adam)
+
+    @sy.func2plan(state=pair)
+    def collect(x: Tensor, y: Tensor, state: Any) -> Tensor:
+        model, _ = state.read()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        return loss.detach()
+
+    @sy.func2plan(state=pair)
+    def use(state: Any) -> None:
+        _, optimizer = state.read()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    data = list(batches((4,), 12))
+    train_step(*oracle, *data[0])
+    plan_of(train_step, *pair)(*data[0])
+    oracle[1].zero_grad()
+    pair[1].zero_grad()
+    for number, (x, y) in enumerate(data):
+        loss = F.cross_entropy(oracle[0](x), y)
+        loss.backward()
+        assert torch.equal(collect(x, y), loss.detach())
+        if number % 3 == 2:
+            oracle[1].step()
+            oracle[1].zero_grad()
+            use()
+            check_same(pair, oracle)
+
+
+def test_a_moving_average_of_the_weights_is_kept_beside() -> None:
+    pair, oracle = twins(mlp, optim.SGD, lr=0.1)
+    averages = [copy.deepcopy(model) for model, _ in (pair, oracle)]
+
+    def step(average: nn.Module, model: nn.Module, optimizer: Any, x: Tensor, y: Tensor) -> Tensor:
+        loss = train_step(model, optimizer, x, y)
+        with torch.no_grad():
+            for mean, weight in zip(average.parameters(), model.parameters(), strict=True):
+                mean.mul_(0.9).add_(weight, alpha=0.1)
+        return loss
+
+    @sy.func2plan(state=(averages[0], *pair))
+    def training(x: Tensor, y: Tensor, state: Any) -> Tensor:
+        return step(*state.read(), x, y)
+
+    for x, y in batches((4,)):
+        assert torch.equal(training(x, y), step(averages[1], *oracle, x, y))
+    check_same((averages[0], pair[1]), (averages[1], oracle[1]))
+    check_same(pair, oracle)
