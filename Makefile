@@ -16,13 +16,16 @@ DEV := $(VENV)/installed-dev
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint imports types docs tests bench soak hooks clean distclean
+.PHONY: help demo plans test lint imports types docs tests bench soak hooks clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-11s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(DEMO) ## install into .venv and train on handwritten digits that stay with their owners
 	$(BIN)/python examples/federated_digits.py
+
+plans: $(DEMO) ## the same digits, a training step being one message: plans against operations
+	$(BIN)/python examples/train_with_a_plan.py
 
 test: lint imports types docs tests ## every check below, the fast ones first
 

@@ -1,0 +1,58 @@
+"""The tutorials: each runs from top to bottom, and says what its text promises."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import syft as sy
+from tests.plans.notebook import code_cells, run_cell
+
+TUTORIALS = Path(__file__).parents[2] / "examples" / "tutorials"
+
+# By tutorial: what it must show, in this order, and what it must not.
+SHOWN = {
+    "plans_that_train": [r"^True$", "def step", r"Run \d+, new", r"Run \d+$", r"tensor\(True\)"],
+    "branches_and_loops": [
+        "FrozenPath",
+        r"tensor\(\[-10\.\]\)",
+        r"\(tensor\(\[10\.\]\), tensor\(\[-6\.\]\)\)",
+        r"tensor\(\[0\.6250, 0\.1250\]\)",
+        r"\[-1\.,  0\.,  1\.\]",
+        "sy.cond",
+        "torch.Tensor.sum",
+        "call_method",
+    ],
+    "messages_in_bulk": [
+        "10 messages",
+        "2 messages",
+        r"tensor\(6\.1099\)",
+        r"Run \d+$",
+        "cache hits: 1",
+        "Holds",
+    ],
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_tutorial_runs_and_shows_what_it_promises(name: str, hook: sy.TorchHook) -> None:
+    names: dict[str, Any] = {}
+    shown = ""
+    for number, source in enumerate(code_cells(TUTORIALS / f"{name}.ipynb")):
+        shown += run_cell(source, names, f"{name}, cell {number}")
+    names.clear()
+    for worker in hook.local_worker.network.workers.values():
+        worker.clear_objects()  # what the owner of the data held, in the story
+    position = 0
+    for pattern in SHOWN[name]:
+        found = re.compile(pattern, re.MULTILINE).search(shown, position)
+        assert found is not None, f"{pattern!r} is not in\n{shown[position:]}"
+        position = found.end()
+
+
+def test_every_tutorial_is_run() -> None:
+    there = {path.stem for path in TUTORIALS.glob("*.ipynb")}
+    assert there == {*SHOWN, "introduction_to_plans"}
