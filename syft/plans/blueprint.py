@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 import torch
 
 from syft.plans.interface import Interface
-from syft.program.lowered import Lowered, fill
+from syft.program.lowered import fill
 from syft.program.program import Program, slots_in
-from syft.workers.precautions import RUNNABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +29,6 @@ class Blueprint:
         """The program as it was recorded: it returns what the function returns."""
         results = dict(enumerate(self.program.outputs))
         return replace(self.program, outputs=fill(self.interface.outputs, results))
-
-    def lowered(self) -> Lowered:
-        """The program ready to run here, for the user."""
-        return Lowered(self.nested(), RUNNABLE)
 
 
 def with_constants(blueprint: Blueprint, constants: tuple[torch.Tensor, ...]) -> Blueprint:

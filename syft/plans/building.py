@@ -74,16 +74,17 @@ class Recipe:
         return self.function(*args, **kwargs)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Built:
     """A plan that has been recorded: its blueprint, and where its state lives here.
 
-    ``replays_only`` says that state of it was found in the closure of the function: a copy of the
-    plan has state of its own, of which the function knows nothing.
+    ``program`` is the one that returns what the function does.  ``replays_only`` says that state of
+    it was found in the closure of the function: a copy of the plan has state of its own, of which
+    the function knows nothing.
     """
 
     blueprint: Blueprint
-    lowered: Lowered
+    program: Program
     cells: Cells
     watch: Watch
     inputs: tuple[Any, ...] = ()
@@ -91,6 +92,19 @@ class Built:
     replays_only: bool = False
     accepted: set[tuple[type, ...]] = field(default_factory=set)
     """Types of positional arguments that are the inputs as they are: the common call, at a look."""
+    is_free: bool = field(init=False)
+    """Whether nothing but its arguments decides what a call does."""
+    run: Callable[[Sequence[Any]], Any] | None = field(init=False, default=None)
+    """The program made ready to run; None before the first call: a plan may only be sent."""
+
+    def __post_init__(self) -> None:
+        bound = self.cells.places or self.blueprint.interface.fixed or not self.watch.is_empty
+        self.is_free = not bound
+
+    def lower(self) -> Callable[[Sequence[Any]], Any]:
+        """Make the program ready to run."""
+        self.run = run = Lowered(self.program, RUNNABLE).run
+        return run
 
     def holds(self) -> bool:
         """Whether what decided the recording is as it was."""
@@ -138,7 +152,7 @@ def build(recipe: Recipe, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[
     cells = Cells(recipe.name, _places(tensors, known))
     built = Built(
         _blueprint(interface, recording, cells, tensors, inputs, _modes(known)),
-        Lowered(recording.program, RUNNABLE),
+        recording.program,
         cells,
         Watch(watched_in([source[1] for source in known]).settled_since(before)),
         tuple(map(_outline, inputs)),

@@ -84,7 +84,7 @@ class Exportable(ABC):
         built = self._built("exported")
         interface = built.blueprint.interface
         state = dict(zip(interface.state, built.cells.read(), strict=True))
-        return built.lowered.program, interface.template, state
+        return built.program, interface.template, state
 
     def _examples(self, examples: Sequence[Any]) -> Sequence[Any]:
         built = self._built("exported")

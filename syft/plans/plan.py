@@ -256,7 +256,7 @@ def received(stored: StoredPlan) -> Plan:
     plan.training = interface.modes != (False,)
     record = plan._record
     record.tags, record.description = stored.tags, stored.description
-    record.built = Built(stored.blueprint, stored.blueprint.lowered(), cells, Watch())
+    record.built = Built(stored.blueprint, stored.blueprint.nested(), cells, Watch())
     return plan
 
 

@@ -144,7 +144,10 @@ class Recordable(Exportable):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         built = self._record.built
-        if built is None or not built.holds():
+        if built is not None and built.is_free:  # nearly nothing is to be looked at
+            if not kwargs and tuple(map(type, args)) in built.accepted:
+                return (built.run or built.lower())(args)
+        elif built is None or not built.holds():
             if RECORDING.get() is not None:  # part of another plan: that one records it
                 return self._call_function(args, kwargs)
             built = self._build_for(args, kwargs)
@@ -156,7 +159,7 @@ class Recordable(Exportable):
             check_fixed(self.name, fixed, inputs, built.blueprint.interface.input_names())
         if built.cells.places:
             inputs = [*inputs, *built.cells.read()]
-        return built.lowered.run(inputs)
+        return (built.run or built.lower())(inputs)
 
     def _build_for(self, args: Any, kwargs: Any) -> Built:
         """Build the plan for a call, as things are now."""
@@ -183,7 +186,7 @@ class Recordable(Exportable):
     @property
     def program(self) -> Program:
         """The program that was recorded last; raises :class:`~syft.exceptions.NotBuilt`."""
-        return self._last_built("read").lowered.program
+        return self._last_built("read").program
 
     @property
     def actions(self) -> tuple[Action, ...]:

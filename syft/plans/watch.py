@@ -209,6 +209,11 @@ class Watch:
             tensor for _, then in watched.stepped for tensor in then
         ]
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is watched."""
+        return not self._keys
+
     def holds(self) -> bool:
         """Whether everything is as it was."""
         if not self._keys:
