@@ -16,6 +16,7 @@ from syft.plans.interface import KINDS, TENSOR, Interface
 from syft.plans.plan_call import PlanCall
 from syft.plans.stored import StoredPlan
 from syft.program.program import Slot
+from syft.program.source_line import name_line
 from syft.tensors.pointer import PointerTensor
 from syft.workers.connection import STORED, Connection, Pending
 from syft.workers.messages import Annotate, Describe, Duplicate, Fetch, Move
@@ -64,6 +65,8 @@ class PointerPlan:
         self._accepted: set[tuple[type, ...]] = set()  # as in Built
         self._waits = any(kind is not TENSOR for kind in interface.results)
         self._key = ("plan", id_at_location)
+        self.lines: Sequence[str] = ()
+        """Where each action was recorded, if that was here: errors of a call say it."""
 
     def __del__(self) -> None:
         if self.garbage_collect_data:
@@ -103,7 +106,11 @@ class PointerPlan:
             for arg, kind in zip(args, interface.kinds)
         ]
         results = len(interface.results)
-        first, value = connection.run(self._key, self._definition, inputs, results, self._waits)
+        try:
+            first, value = connection.run(self._key, self._definition, inputs, results, self._waits)
+        except Exception as error:
+            name_line(error, self.lines)
+            raise
         if value is STORED and type(interface.outputs) is Slot:
             return wrap(PointerTensor(connection, first))
         return interface.filled(results_of(connection, first, value, results))

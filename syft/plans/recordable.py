@@ -261,6 +261,7 @@ class Recordable(Exportable):
             connection, id = owner.connection_to(place), new_id()
             connection.put(stored, id, guard=guard)
             pointer = PointerPlan(connection, id, built.blueprint.interface, garbage_collect_data)
+            pointer.lines = built.program.lines
             pointers.append(pointer)
         return pointers[0] if len(pointers) == 1 else MultiPointerPlan(pointers)
 

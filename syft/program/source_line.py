@@ -10,8 +10,9 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -120,3 +121,24 @@ def asked_by_us(depth: int = 1) -> bool:
     while frame.f_code.co_filename in _BETWEEN and frame.f_back is not None:
         frame = frame.f_back
     return is_ours(frame.f_code.co_filename)
+
+
+_IN_ACTION = re.compile(r"In action (\d+), ")
+
+
+def name_line(error: Exception, lines: Sequence[str]) -> None:
+    """Add to the error of a program that ran elsewhere the line its action was recorded at.
+
+    Lines do not travel; the note that names the action (:mod:`syft.program.lowered`) does.
+
+    >>> error = ValueError("too far")
+    >>> error.add_note("In action 1, torch.add.")
+    >>> name_line(error, ["train.py:3", "train.py:4"])
+    >>> error.__notes__[-1]
+    'Action 1 was recorded at train.py:4.'
+    """
+    for note in getattr(error, "__notes__", ()):
+        found = _IN_ACTION.match(note)
+        if found is not None and int(found[1]) < len(lines):
+            error.add_note(f"Action {found[1]} was recorded at {lines[int(found[1])]}.")
+            return

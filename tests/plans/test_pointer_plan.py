@@ -156,6 +156,7 @@ def test_an_error_there_names_the_action_and_both_lines(
         pointer(x, y)
     notes = "\n".join(caught.value.__notes__)
     assert "In action 0, torch.Tensor.add" in notes and f"asked for at {__file__}" in notes
+    assert f"Action 0 was recorded at {__file__}:" in notes
     assert torch.equal(pointer(x, x)["sum"].get(), X + X)  # the worker goes on
     del caught
 
