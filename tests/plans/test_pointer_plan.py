@@ -387,3 +387,17 @@ def test_a_pointer_has_no_methods_of_the_class(hook: sy.TorchHook, bob: sy.Virtu
         "AttributeError: 'PointerPlan' object has no attribute 'upd': a pointer stands for one "
         "plan. A method that is a plan is sent by itself: net.method.send(worker)"
     )
+
+
+def test_a_call_within_a_group_sends_what_is_held_first(
+    hook: sy.TorchHook, worker: sy.VirtualWorker, plan: sy.Plan
+) -> None:
+    pointer, x = plan.send(worker), X.send(worker)
+    with hook.record() as log:
+        with worker.group():
+            doubled = x + x
+            outcome = pointer(doubled, doubled)["sum"]
+            more = outcome + 1.0
+        assert torch.equal(more.get(), X * 4 + 1)
+    assert len([entry for entry in log.to(worker.id) if type(entry.message).__name__ == "Run"]) == 3
+    del outcome, doubled

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -116,16 +115,6 @@ def test_a_retired_number_stays_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not inside
     assert flags == [OpFlag.ONE, OpFlag.ONE, 0, 0]
     assert functions == [torch.add, None, None, torch.mul]
-
-
-def test_reading_the_files_is_cheap() -> None:
-    def seconds() -> float:
-        start = time.perf_counter()
-        op_table._read_ops()
-        op_table._read_refused()
-        return time.perf_counter() - start
-
-    assert min(seconds() for _ in range(10)) < 0.015
 
 
 # ------------------------------------------------------------------------------- names ↔ functions

@@ -470,3 +470,14 @@ def test_operands_that_no_program_takes_are_not_held(bob: sy.VirtualWorker) -> N
             assert group.hold(0, args, None, 1, packer.buffers, mode) is NOT_HELD
             assert not group.holds(y.child)
     assert y.get().tolist() == [2, 2]
+
+
+def test_floats_inside_containers_are_inputs_too(hook: sy.TorchHook, bob: sy.VirtualWorker) -> None:
+    x = torch.arange(4.0).view(1, 1, 4).send(bob)
+    with hook.record() as log:
+        for factor in (1.5, 2.0):
+            with bob.group():
+                wider = torch.nn.functional.interpolate(x, scale_factor=[factor])
+    assert wider.shape == (1, 1, 8)
+    runs = [entry.message for entry in log.to("bob") if type(entry.message).__name__ == "Run"]
+    assert [run.define is None for run in runs] == [False, True]
