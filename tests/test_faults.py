@@ -446,7 +446,7 @@ def test_a_search_finds_pointers(bob: Any) -> None:
     bob.hold(torch.tensor([123.0, 456.0]).tag("#salary"))
     (found,) = bob.search("#salary")
     assert type(found.child) is sy.PointerTensor
-    assert "123" not in repr(found)
+    assert "123." not in repr(found)  # the digits alone may stand in an id
     bob.clear_objects()
 
 
