@@ -9,6 +9,7 @@ from torch import nn
 
 from syft.plans.building import Recipe
 from syft.plans.interface import plain_signature
+from syft.exceptions import ProgramError
 from syft.plans.plan import Plan
 from syft.plans.recordable import Record, Recordable
 from syft.plans.state import Source
@@ -87,7 +88,9 @@ class method2plan:
     def __get__(self, instance: nn.Module | None, owner: type | None = None) -> Any:
         if instance is None:
             return self
-        assert isinstance(instance, Plan)
+        if not isinstance(instance, Plan):
+            name = type(instance).__name__
+            raise ProgramError(f"method2plan is for plans: let {name} inherit from sy.Plan")
         records = instance._record.methods
         record = records.get(self._method.__name__)
         if record is None:

@@ -101,7 +101,7 @@ def _at_once(core: WorkerCore, run: Run, entry: Entry) -> list[Any] | None:
         return None
     given: list[Any] = []
     values: list[Any] = []
-    for operand, before, kind in zip(run.inputs, entry.last, entry.kinds):  # noqa: B905
+    for operand, before, kind in zip(run.inputs, entry.last, entry.kinds, strict=True):
         if operand is None:
             operand = before
         if kind == _REFERENCE:

@@ -106,3 +106,14 @@ def test_parentheses_change_nothing() -> None:
     shifted = Shifted()
     assert torch.equal(shifted.encode(torch.ones(1)), torch.full((1,), 2.0))
     assert shifted.encode.is_built and Shifted.encode.__doc__ == "Add the key."
+
+
+def test_only_a_plan_has_method_plans() -> None:
+    class Module(torch.nn.Module):
+        @sy.method2plan
+        def twice(self, x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+    assert refusal(lambda: Module().twice(X)) == (
+        "ProgramError: method2plan is for plans: let Module inherit from sy.Plan"
+    )
