@@ -15,7 +15,7 @@ from benchmarks.interleaved import measure
 from benchmarks.memory import FORTY_MEGABYTES, memcpy
 from benchmarks.recording import Amount, Ratio
 from syft.ids import new_id
-from syft.workers.messages import Command, decode, encode
+from syft.workers.wire.messages import Command, decode, encode
 
 
 def bench_serialize(ratio: Ratio) -> None:

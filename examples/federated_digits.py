@@ -35,8 +35,8 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 import syft as sy
-from syft.workers.messages import Done, Value
-from syft.workers.recording import Entry
+from syft.workers.wire.messages import Done, Value
+from syft.workers.shells.message_log import LoggedMessage
 
 # A torch.Tensor.  Type checkers cannot know of the methods that the hook adds to it.
 Tensor = Any
@@ -254,7 +254,7 @@ class LeakFinder:
     def __init__(self, images: Tensor) -> None:
         self._images = _normalized(images.numpy()).T
 
-    def leaks(self, entry: Entry) -> list[str]:
+    def leaks(self, entry: LoggedMessage) -> list[str]:
         """What a message gives away, in words; nothing, one hopes."""
         return [
             f"{leak} in a message from {entry.sender} (its {source})"
@@ -276,7 +276,7 @@ class LeakFinder:
         return bool((np.abs(windows @ self._images) > ALIKE).any())
 
 
-def rows_of_numbers(entry: Entry) -> Iterator[tuple[str, Numbers]]:
+def rows_of_numbers(entry: LoggedMessage) -> Iterator[tuple[str, Numbers]]:
     """Everything in a message that could be read as a row of numbers, and where it stands."""
     header = list(_leaves(msgspec.structs.astuple(entry.message)))
     yield "header", np.fromiter(_numbers_among(header), np.float64)
@@ -353,7 +353,7 @@ class Evidence:
         return "\n".join(f"  {kind:45}{n:>10}{size:>12}" for kind, n, size in rows)
 
 
-def examine(entries: Iterable[Entry], digits: Digits, model: nn.Module) -> Evidence:
+def examine(entries: Iterable[LoggedMessage], digits: Digits, model: nn.Module) -> Evidence:
     """Sort messages by what they carry, and look for the digits in every one of them."""
     finder = LeakFinder(digits.images)
     parameters = {parameter.nbytes for parameter in model.parameters()}
@@ -367,7 +367,7 @@ def examine(entries: Iterable[Entry], digits: Digits, model: nn.Module) -> Evide
     return evidence
 
 
-def _kind(entry: Entry, parameters: set[int]) -> str:
+def _kind(entry: LoggedMessage, parameters: set[int]) -> str:
     if isinstance(entry.message, Done):
         return DONE
     if not isinstance(entry.message, Value):

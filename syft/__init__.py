@@ -14,18 +14,18 @@ from syft.hooks.torch_hook import trace as trace
 from syft.plans.function_plan import func2plan as func2plan
 from syft.plans.method_plan import method2plan as method2plan
 from syft.plans.plan import Plan as Plan
-from syft.plans.pointer_plan import PointerPlan as PointerPlan
-from syft.plans.state import State as State
-from syft.program.branches import cond as cond
-from syft.program.branches import while_loop as while_loop
+from syft.plans.remote.pointer_plan import PointerPlan as PointerPlan
+from syft.plans.building.state import State as State
+from syft.program.recording.control_flow import cond as cond
+from syft.program.recording.control_flow import while_loop as while_loop
 from syft.tensors.collective_call import sum_private as sum_private
-from syft.tensors.fixed_precision import FixedPrecisionTensor as FixedPrecisionTensor
+from syft.tensors.fixed.precision import FixedPrecisionTensor as FixedPrecisionTensor
 from syft.tensors.local import LocalLink as LocalLink
 from syft.tensors.logging import LoggingTensor as LoggingTensor
 from syft.tensors.multi_pointer import MultiPointerTensor as MultiPointerTensor
 from syft.tensors.multi_pointer import combine_pointers as combine_pointers
 from syft.tensors.pointer import PointerTensor as PointerTensor
-from syft.workers.virtual import VirtualWorker as VirtualWorker
+from syft.workers.shells.virtual import VirtualWorker as VirtualWorker
 
 __version__ = "0.3.0"
 

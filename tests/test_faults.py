@@ -35,7 +35,7 @@ from syft.exceptions import (
     UnknownWorker,
 )
 from syft.ids import new_id
-from syft.workers.messages import Command, Done, Drop, Exchange
+from syft.workers.wire.messages import Command, Done, Drop, Exchange
 
 ROOT = Path(__file__).parent.parent
 

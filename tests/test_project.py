@@ -235,7 +235,7 @@ def test_setup_py_is_a_thin_shim() -> None:
 def test_types_tables_and_licence_are_shipped() -> None:
     assert (ROOT / "syft/py.typed").exists()
     data = PROJECT["tool"]["setuptools"]["package-data"]
-    assert data == {"syft": ["py.typed"], "syft.program": ["*.txt"]}
+    assert data == {"syft": ["py.typed"], "syft.ops": ["*.txt"]}
     unshipped = [
         relative(path)
         for path in (ROOT / "syft").rglob("*")

@@ -1,10 +1,10 @@
 """Proposes lines for the op table: what the installed torch can override and neither file knows.
 
-Run it after torch was upgraded.  It prints lines in the form of ``syft/program/ops.txt``, with the
+Run it after torch was upgraded.  It prints lines in the form of ``syft/ops/ops.txt``, with the
 numbers that come next and with flags guessed from the names, or ``complete`` when there is nothing
 to decide.  A person reads each line, moves it to ``ops.txt`` (always at the end: the numbers are
 append-only) or to ``refused.txt`` (with a reason), and adds the flags that only a look at the
-function can tell.  ``tests/program/test_op_flags.py`` compares the flags with what torch does.
+function can tell.  ``tests/ops/test_op_flags.py`` compares the flags with what torch does.
 
     python tools/make_op_table.py
 """
@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch.overrides import get_overridable_functions, get_testing_overrides
 
-from syft.program import op_table
+from syft.ops import table as op_table
 
 # Where functions live, the best name first: the first that has a function gives it its name.
 NAMESPACES = (

@@ -1,3 +1,3 @@
 """The chain: the wrapper at its head, the links it is made of, and how it travels."""
 
-from syft.chain import codec as codec
+from syft.chain import wrapper_codec as wrapper_codec

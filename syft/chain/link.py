@@ -27,7 +27,7 @@ from typing import Any, ClassVar, TypeVar
 
 import torch
 
-from syft.program.walk import Arguments, Keywords
+from syft.ops.nested import Arguments, Keywords
 from syft.exceptions import HookError, UnsupportedOperation
 
 Rule = Callable[..., Any]

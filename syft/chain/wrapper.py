@@ -17,14 +17,14 @@ from typing import Any, NoReturn
 import torch
 
 from syft.chain.link import Link
-from syft.program.torch_private import (
+from syft.torch_private import (
     OPAQUE_LAYOUT,
     VMAP_FILE,
     DisableTorchFunctionSubclass,
     hide_from_compiler,
     make_wrapper,
 )
-from syft.program.walk import Arguments, Keywords, is_container, leaves
+from syft.ops.nested import Arguments, Keywords, is_container, leaves
 from syft.exceptions import DataStaysPut, LocationMismatch, UnsupportedOperation
 
 _BELOW = (
@@ -247,7 +247,7 @@ def wrap_like(link: Link, like: torch.Tensor, dtype: torch.dtype | None = None) 
     ``dtype`` is what the wrapper reports, if not the dtype of ``like``: a fixed-point tensor holds
     int64 and reports float32.
 
-    >>> from syft.tensors.fixed_precision import fix_precision
+    >>> from syft.tensors.fixed.precision import fix_precision
     >>> link = fix_precision(torch.ones(3)).child
     >>> wrap_like(link, torch.ones(3, dtype=torch.int64), torch.float32).dtype
     torch.float32

@@ -22,7 +22,7 @@ from torch import nn
 from syft.exceptions import NotSendable
 from syft.hooks import tensor_methods
 from syft.tensors import conversions
-from syft.workers.virtual import VirtualWorker
+from syft.workers.shells.virtual import VirtualWorker
 
 Change = Callable[[torch.Tensor], torch.Tensor]
 Undo = Callable[[torch.Tensor, torch.Tensor], None]

@@ -17,10 +17,10 @@ import torch
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from syft.program.walk import replace
+from syft.ops.nested import replace
 from syft.chain.wrapper import Wrapper
 from syft.hooks import tensor_methods
-from syft.workers.virtual import VirtualWorker
+from syft.workers.shells.virtual import VirtualWorker
 
 
 class StateFollower:

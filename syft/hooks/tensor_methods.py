@@ -22,11 +22,11 @@ from syft.tensors import multi_pointer
 from syft.tensors.local import LocalLink
 from syft.tensors.multi_pointer import MultiPointerTensor
 from syft.tensors.pointer import PointerTensor, make_pointer
-from syft.workers.contents import is_shared, put_once
-from syft.workers.messages import Fetch, Move, Relay
-from syft.workers.objects import copy_of
-from syft.workers.permissions import Guard, guard_of, set_guard
-from syft.workers.virtual import VirtualWorker
+from syft.workers.client.contents import is_shared, put_once
+from syft.workers.wire.messages import Fetch, Move, Relay
+from syft.workers.core.objects import copy_of
+from syft.workers.core.permissions import Guard, guard_of, set_guard
+from syft.workers.shells.virtual import VirtualWorker
 
 Location = VirtualWorker | str
 Id = int | Callable[[torch.Tensor], int] | None

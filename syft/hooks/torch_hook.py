@@ -22,9 +22,9 @@ from syft.hooks.optimizer_state import StateFollower
 from syft.plans.recordable import Recordable
 from syft.tensors import conversions
 from syft.tensors.multi_pointer import combine
-from syft.workers.recording import Recording
-from syft.workers.trace import Trace
-from syft.workers.virtual import VirtualWorker
+from syft.workers.shells.message_log import MessageLog
+from syft.workers.shells.message_trace import Trace
+from syft.workers.shells.virtual import VirtualWorker
 
 
 class TorchHook:
@@ -113,7 +113,7 @@ class TorchHook:
         for worker in list(self.local_worker.network.workers.values()):
             worker.close()
 
-    def record(self) -> Recording:
+    def record(self) -> MessageLog:
         """A recording of every message between workers, as a context manager.
 
         >>> hook = TorchHook(torch)
@@ -122,7 +122,7 @@ class TorchHook:
         >>> len(log)
         0
         """
-        return Recording(self.local_worker.network)
+        return MessageLog(self.local_worker.network)
 
     # ------------------------------------------------------------------------- what torch learns
 

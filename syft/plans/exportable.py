@@ -14,12 +14,12 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
-from syft.plans.building import Built
+from syft.plans.building.build import Built
 from syft.plans.export.fx import to_fx
 from syft.plans.export.onnx import to_onnx
 from syft.plans.export.torch_export import to_exported
 from syft.plans.export.torchscript import to_torchscript
-from syft.plans.interface import TENSOR
+from syft.plans.building.interface import TENSOR
 
 
 class Exportable(ABC):

@@ -9,11 +9,11 @@ from typing import Any, overload
 from torch import nn
 
 from syft.exceptions import WrongArguments
-from syft.plans.building import STATE, Recipe
-from syft.plans.interface import plain_signature
-from syft.plans.mocks import mocks
+from syft.plans.building.build import STATE, Recipe
+from syft.plans.building.interface import plain_signature
+from syft.plans.building.mocks import mocks
 from syft.plans.plan import Plan
-from syft.plans.state import Entry, State, check_entries
+from syft.plans.building.state import Entry, State, check_entries
 
 
 class FunctionPlan(Plan):

@@ -7,12 +7,12 @@ from typing import Any
 
 from torch import nn
 
-from syft.plans.building import Recipe
-from syft.plans.interface import plain_signature
+from syft.plans.building.build import Recipe
+from syft.plans.building.interface import plain_signature
 from syft.exceptions import ProgramError
 from syft.plans.plan import Plan
 from syft.plans.recordable import Record, Recordable
-from syft.plans.state import Source
+from syft.plans.building.state import Source
 
 
 class MethodPlan(Recordable):

@@ -19,14 +19,14 @@ import torch
 from torch import nn
 
 from syft.exceptions import ProgramError, StateMismatch, UnsupportedOperation
-from syft.plans.building import Built, Recipe
-from syft.plans.interface import plain_signature
-from syft.plans.optimizers import StateTensor
-from syft.plans.pointer_plan import PointerPlan
+from syft.plans.building.build import Built, Recipe
+from syft.plans.building.interface import plain_signature
+from syft.plans.building.optimizers import StateTensor
+from syft.plans.remote.pointer_plan import PointerPlan
 from syft.plans.recordable import Record, Recordable, copied_record
-from syft.plans.state import Cells
-from syft.plans.stored import StoredPlan
-from syft.plans.watch import Watch, sets_requires_grad
+from syft.plans.building.state import Cells
+from syft.plans.remote.stored_plan import StoredPlan
+from syft.plans.building.assumptions import Assumptions, sets_requires_grad
 
 
 class Plan(Recordable, nn.Module):
@@ -256,7 +256,7 @@ def received(stored: StoredPlan) -> Plan:
     plan.training = interface.modes != (False,)
     record = plan._record
     record.tags, record.description = stored.tags, stored.description
-    record.built = Built(stored.blueprint, stored.blueprint.nested(), cells, Watch())
+    record.built = Built(stored.blueprint, stored.blueprint.nested(), cells, Assumptions())
     return plan
 
 

@@ -20,18 +20,18 @@ from syft.exceptions import (
     UnsupportedOperation,
 )
 from syft.ids import new_id
-from syft.plans.building import Built, Recipe, build, copied
+from syft.plans.building.build import Built, Recipe, build, copied
 from syft.plans.exportable import Exportable
-from syft.plans.multi_pointer_plan import MultiPointerPlan
-from syft.plans.pointer_plan import PointerPlan
-from syft.plans.properties import check_fixed
-from syft.plans.sendable import check_program, check_state
-from syft.plans.stored import StoredPlan
+from syft.plans.remote.multi_pointer_plan import MultiPointerPlan
+from syft.plans.remote.pointer_plan import PointerPlan
+from syft.plans.building.input_properties import check_fixed
+from syft.plans.remote.sendable import check_program, check_state
+from syft.plans.remote.stored_plan import StoredPlan
 from syft.program.code import code_of
-from syft.program.control import RECORDING
+from syft.ops.control import RECORDING
 from syft.program.program import Action, Program
-from syft.workers.permissions import travelling_guard_of
-from syft.workers.virtual import VirtualWorker
+from syft.workers.core.permissions import travelling_guard_of
+from syft.workers.shells.virtual import VirtualWorker
 
 _HERE = "a plan computes where its data is: "
 _INSTEAD = "call it with such tensors here (its operations run one by one), or send() it"
@@ -329,7 +329,7 @@ class Recordable(Exportable):
 
     @property
     def location(self) -> None:
-        """None: the plan is here (a :class:`~syft.plans.pointer_plan.PointerPlan` is elsewhere)."""
+        """None: the plan is in this process."""
         return None
 
     # -------------------------------------------------------------------------------- annotations

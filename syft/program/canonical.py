@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from syft.program.program import Action, Program, Slot
-from syft.program.walk import replace
+from syft.ops.nested import replace
 from syft.serde.header import encode_header
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
@@ -30,7 +30,7 @@ def fingerprint(program: Program) -> bytes:
     Constants count by dtype, shape and elements.  Programs with the same fingerprint become equal
     once :func:`program_with_floats` took their floats out.
 
-    >>> from syft.program.op_table import BY_NAME
+    >>> from syft.ops.table import BY_NAME
     >>> def scaled(factor):
     ...     mul = Action(BY_NAME["torch.Tensor.mul"], (Slot(0), factor), {}, Slot(1))
     ...     return Program(1, (mul,), Slot(1))
@@ -53,7 +53,7 @@ def program_with_floats(program: Program) -> tuple[Program, list[float]]:
 
     The new inputs come after the program's own.  Floats inside branches and loops stay there.
 
-    >>> from syft.program.op_table import BY_NAME
+    >>> from syft.ops.table import BY_NAME
     >>> mul = Action(BY_NAME["torch.Tensor.mul"], (Slot(0), 0.5), {}, Slot(1))
     >>> program, floats = program_with_floats(Program(1, (mul,), Slot(1)))
     >>> program.inputs, program.actions[0].args, floats
@@ -86,7 +86,7 @@ def compacted(program: Program) -> Program:
 
     For whoever took actions out of a program: :func:`~syft.program.lint.lint` allows no gaps.
 
-    >>> from syft.program.op_table import BY_NAME
+    >>> from syft.ops.table import BY_NAME
     >>> neg = Action(BY_NAME["torch.Tensor.neg"], (Slot(0),), {}, Slot(7))
     >>> compacted(Program(1, (neg,), Slot(7))).outputs
     Slot(1)

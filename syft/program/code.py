@@ -39,7 +39,7 @@ def code_of(
     ``arguments`` and ``state`` name the inputs and the state; names that Python would not take, or
     that are taken, are changed.  Constants are free variables of the function.
 
-    >>> from syft.program.op_table import BY_NAME
+    >>> from syft.ops.table import BY_NAME
     >>> double = Action(BY_NAME["torch.Tensor.add"], (Slot(0), Slot(0)), {}, Slot(1))
     >>> print(code_of(Program(1, (double,), Slot(1)), "double", ["x"]))
     def double(x):
@@ -278,8 +278,8 @@ _SIGNS: Final = dict(
     add="+", sub="-", mul="*", truediv="/", floordiv="//", mod="%", pow="**", matmul="@"
 ) | {"and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>"}
 _COMPARISONS: Final = dict(eq="==", ne="!=", lt="<", le="<=", gt=">", ge=">=")
-_NUMBERS: Final = "syft.program.numbers."
-_CONTROL: Final = "syft.program.control."
+_NUMBERS: Final = "syft.ops.numbers."
+_CONTROL: Final = "syft.ops.control."
 _TENSOR: Final = "torch.Tensor."
 
 _ROLES: Final = {

@@ -55,7 +55,7 @@ def _unpack_slot(operand: Sequence[Any], unpacker: Unpacker) -> Slot:
 def pack_program(program: Program, packer: Packer) -> Operand:
     """Turn a program into an operand; the lines it was recorded at stay here.
 
-    >>> from syft.program.op_table import BY_NAME
+    >>> from syft.ops.table import BY_NAME
     >>> double = Action(BY_NAME["torch.Tensor.add"], (Slot(0), Slot(0)), {}, Slot(1))
     >>> pack_program(Program(1, (double,), Slot(1)), Packer())
     (41, 1, 0, (), ((0, ((40, 0), (40, 0))),), (40, 1))

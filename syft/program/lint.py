@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from syft.exceptions import MalformedMessage, ProgramError
-from syft.program.op_table import BY_NAME, FUNCTIONS, NAMES, PROGRAM_FUNCTIONS
+from syft.ops.table import BY_NAME, FUNCTIONS, NAMES, PROGRAM_FUNCTIONS
 from syft.program.program import Action, Mode, Program, Slot
 from syft.serde.expect import describe, prepend
 from syft.serde.torch_types import NUMBERED_KINDS
@@ -41,9 +41,9 @@ _PLAIN: Final = frozenset(
 )
 _LIKE_PLAIN: Final = (int, float, enum.Enum, np.generic)
 """Subclasses of these are sent as the number or text they are."""
-_COND, _LOOP = BY_NAME["syft.program.control.cond"], BY_NAME["syft.program.control.while_loop"]
+_COND, _LOOP = BY_NAME["syft.ops.control.cond"], BY_NAME["syft.ops.control.while_loop"]
 _ON_NUMBERS: Final = frozenset(
-    number for name, number in BY_NAME.items() if name.startswith("syft.program.numbers.")
+    number for name, number in BY_NAME.items() if name.startswith("syft.ops.numbers.")
 )
 _LONG: Final = 40  # letters of a keyword that are shown
 _ACTION: Final = re.compile(r"\$\.actions\[(\d+)\](.*)")

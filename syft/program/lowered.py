@@ -18,13 +18,13 @@ from typing import Any
 import torch
 
 from syft.exceptions import ProgramError
-from syft.program.op_table import FUNCTIONS, PROGRAM_FUNCTIONS, Function, function_of
+from syft.ops.table import FUNCTIONS, PROGRAM_FUNCTIONS, Function, function_of
 from syft.program.patterns import fill as fill
 from syft.program.patterns import items_of
 from syft.program.patterns import matched as matched
 from syft.program.program import Action, Mode, Program, Slot, slots_in
-from syft.program.torch_private import set_grad_enabled
-from syft.program.walk import rebuild_tuple
+from syft.torch_private import set_grad_enabled
+from syft.ops.nested import rebuild_tuple
 
 Registers = list[Any]
 Step = tuple[Function, int, int, int, Callable[[Registers], None] | None]
@@ -38,7 +38,7 @@ _FLAT = frozenset((Slot, int, float, bool, str, type(None)))  # the commonest op
 class Lowered:
     """A program made ready to run; ``functions`` gives the function of each op number.
 
-    >>> from syft.program.op_table import BY_NAME
+    >>> from syft.ops.table import BY_NAME
     >>> double = Action(BY_NAME["torch.add"], (Slot(0), Slot(0)), {}, Slot(1))
     >>> Lowered(Program(inputs=1, actions=(double,), outputs=Slot(1))).run([torch.ones(2)])
     tensor([2., 2.])

@@ -7,7 +7,7 @@ from typing import Any
 
 from syft.exceptions import ProgramError
 from syft.program.program import Slot
-from syft.program.walk import replace
+from syft.ops.nested import replace
 
 
 def items_of(value: Any, count: int) -> Sequence[Any]:

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from syft.program.op_table import NAMES
+from syft.ops.table import NAMES
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -60,7 +60,7 @@ class Action:
     nobody needs or that has a slot already (an operation in place returns its first argument).
     ``mode`` is None where the modes are those of whoever runs the program.
 
-    >>> from syft.program.op_table import BY_NAME
+    >>> from syft.ops.table import BY_NAME
     >>> Action(BY_NAME["torch.add"], (Slot(0), 1), {}, Slot(1)).name
     'torch.add'
     """
@@ -85,7 +85,7 @@ class Program:
     tensors of its own, ``outputs`` is the result: any nesting of slots and plain values.  ``lines``
     says for each action where in the source it was recorded; it never travels.
 
-    >>> from syft.program.op_table import BY_NAME
+    >>> from syft.ops.table import BY_NAME
     >>> double = Action(BY_NAME["torch.add"], (Slot(0), Slot(0)), {}, Slot(1))
     >>> program = Program(inputs=1, actions=(double,), outputs=Slot(1))
     >>> program.slots

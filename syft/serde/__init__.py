@@ -36,7 +36,7 @@ from syft.serde.registry import register_unpacker as register_unpacker
 from syft.serde.registry import unpack as unpack
 from syft.serde.registry import unpack_at as unpack_at
 from syft.serde.registry import unpack_items as unpack_items
-from syft.serde.tensors import pack_tensor as pack_tensor
+from syft.serde.tensors.tensor_codec import pack_tensor as pack_tensor
 
 
 def serialize(value: Any, compressed: bool = True) -> bytearray:

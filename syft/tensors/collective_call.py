@@ -12,8 +12,8 @@ from syft.codes import CollectiveCode
 from syft.exceptions import LocationMismatch
 from syft.ids import new_id
 from syft.tensors.pointer import PointerTensor, make_pointer
-from syft.workers.connection import Connection
-from syft.workers.messages import Start
+from syft.workers.client.connection import Connection
+from syft.workers.wire.messages import Start
 
 
 def run_collective(
@@ -70,7 +70,7 @@ def _connection_of(row: Sequence[torch.Tensor]) -> Connection:
 def sum_private(*pointers: torch.Tensor) -> list[Wrapper]:
     """The sum of private tensors at different workers, as a pointer at each; nobody sees an input.
 
-    See :func:`syft.workers.collective.sum_private` for the protocol and its costs.
+    See :func:`syft.workers.core.collective.sum_private` for the protocol and its costs.
 
     >>> import torch, syft as sy
     >>> hook = sy.TorchHook(torch)

@@ -20,14 +20,14 @@ from syft.ids import new_id
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer
 from syft.serde.registry import pack, unpack_at
-from syft.tensors import fixed_precision as fixed
+from syft.tensors.fixed import precision as fixed
 from syft.tensors.local import LocalLink
 from syft.tensors.multi_pointer import MultiPointerTensor, combine
 from syft.tensors.pointer import PointerTensor, make_pointer
-from syft.workers.commands import unpacker_for
-from syft.workers.core import Held, Peer, WorkerCore
-from syft.workers.messages import Convert, Done, Reply
-from syft.workers.permissions import full_guard_of, protect
+from syft.workers.core.commands import unpacker_for
+from syft.workers.core.state_machine import Held, Peer, WorkerCore
+from syft.workers.wire.messages import Convert, Done, Reply
+from syft.workers.core.permissions import full_guard_of, protect
 
 Conversion = Callable[..., torch.Tensor]
 
@@ -114,7 +114,7 @@ def fix_precision(
 ) -> torch.Tensor:
     """Encode the tensor in fixed precision, where it is.
 
-    See :func:`syft.tensors.fixed_precision.fix_precision` for the grid and the errors.
+    See :func:`syft.tensors.fixed.precision.fix_precision` for the grid and the errors.
 
     >>> import torch, syft as sy
     >>> hook = sy.TorchHook(torch)

@@ -13,12 +13,12 @@ from typing import Any, ClassVar
 import torch
 
 from syft.chain.link import Level, Link
-from syft.program.torch_private import NO_FUNCTION, inside_custom_function
-from syft.program.walk import Arguments, Keywords, replace
+from syft.torch_private import NO_FUNCTION, inside_custom_function
+from syft.ops.nested import Arguments, Keywords, replace
 from syft.chain.wrapper import Wrapper, links_in, wrap
-from syft.program.written import written
+from syft.ops.mutation import written
 from syft.exceptions import LocationMismatch, UnsupportedOperation
-from syft.program.op_table import flags_of
+from syft.ops.table import flags_of
 
 
 class LocalLink(Link):

@@ -21,10 +21,10 @@ from typing import Any
 
 import torch
 
-from syft.program.walk import Arguments, Keywords
+from syft.ops.nested import Arguments, Keywords
 from syft.codes import TypeCode
 from syft.exceptions import MalformedMessage
-from syft.program.op_table import name_of
+from syft.ops.table import name_of
 from syft.serde.expect import expect_fields
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import Operand, pack, register, unpack_at

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 
 from syft.chain.link import Level, Link
-from syft.program.walk import Arguments, Keywords, leaves, rebuild_tuple, replace
+from syft.ops.nested import Arguments, Keywords, leaves, rebuild_tuple, replace
 from syft.chain.wrapper import Wrapper, wrap
-from syft.program.written import written
+from syft.ops.mutation import written
 from syft.codes import TypeCode
 from syft.exceptions import LocationMismatch, MalformedMessage
-from syft.program.op_table import flags_of
+from syft.ops.table import flags_of
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import Operand, pack, register, unpack_items
 from syft.tensors.pointer import PointerTensor

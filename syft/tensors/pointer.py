@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from syft.chain.link import Level, Link
-from syft.program.walk import Arguments, Keywords, leaves, replace
+from syft.ops.nested import Arguments, Keywords, leaves, replace
 from syft.chain.wrapper import Wrapper, wrap
-from syft.program.written import written
+from syft.ops.mutation import written
 from syft.codes import TypeCode
 from syft.exceptions import (
     LocationMismatch,
@@ -26,20 +26,20 @@ from syft.exceptions import (
     UnsupportedOperation,
 )
 from syft.ids import new_id
-from syft.program.op_table import FLAGS, NUMBERS, OpFlag, function_of, number_of
-from syft.program.written_out import WRITTEN_OUT
+from syft.ops.table import FLAGS, NUMBERS, OpFlag, function_of, number_of
+from syft.ops.callables import WRITTEN_OUT
 from syft.serde.expect import expect_fields, expect_int, expect_type
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import Operand, register
-from syft.workers.connection import STORED, Connection, Pending
-from syft.workers.core import Peer, WorkerCore
-from syft.workers.handles import Handle
-from syft.workers.messages import Annotate, Describe, Done, Duplicate, Fetch, Relay
-from syft.workers.operands import Operands
-from syft.workers.permissions import Guard, protect, travelling_guard_of
-from syft.workers.references import REF
-from syft.workers.virtual import VirtualWorker
+from syft.workers.client.connection import STORED, Connection, Pending
+from syft.workers.core.state_machine import Peer, WorkerCore
+from syft.workers.client.handles import Handle
+from syft.workers.wire.messages import Annotate, Describe, Done, Duplicate, Fetch, Relay
+from syft.workers.client.operands import Operands
+from syft.workers.core.permissions import Guard, protect, travelling_guard_of
+from syft.workers.wire.references import REF
+from syft.workers.shells.virtual import VirtualWorker
 
 _BARE = frozenset((float, bool, str, type(None)))
 _NOTHING = int(OpFlag.NOTHING)
@@ -318,7 +318,7 @@ class Card:
 def _flat(values: Iterable[Any], connection: Connection) -> list[Any] | None:
     """The operands of the common call: pointers over this connection and plain values.
 
-    None for anything else, which takes the general way (:class:`~syft.workers.operands.Operands`).
+    None for anything else: :class:`~syft.workers.client.operands.Operands` packs it.
     """
     packed: list[Any] = []
     for value in values:

@@ -3,10 +3,10 @@
 Importing the package fills the core's table of message handlers.
 """
 
-from syft.workers import collective as collective
-from syft.workers import commands as commands
-from syft.workers import connection as connection
-from syft.workers import contents as contents
-from syft.workers import gradients as gradients
-from syft.workers import objects as objects
-from syft.workers import running as running
+from syft.workers.client import connection as connection
+from syft.workers.client import contents as contents
+from syft.workers.core import collective as collective
+from syft.workers.core import commands as commands
+from syft.workers.core import gradient_return as gradient_return
+from syft.workers.core import objects as objects
+from syft.workers.core import running as running

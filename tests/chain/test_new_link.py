@@ -15,11 +15,11 @@ import torch
 from torch import nn
 
 import syft as sy
-from syft.program.walk import Arguments, Keywords
+from syft.ops.nested import Arguments, Keywords
 from syft.chain.wrapper import Wrapper, links_in
 from syft.codes import WireCode
 from syft.exceptions import HookError, LocationMismatch, MalformedMessage, NotSendable, SyftError
-from syft.program.op_table import name_of
+from syft.ops.table import name_of
 from syft.serde import Packer, Unpacker, pack, register, unpack, unpack_at
 from syft.serde.expect import expect_fields
 

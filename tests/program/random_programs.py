@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from hypothesis import strategies
 
-from syft.program.op_table import BY_NAME
+from syft.ops.table import BY_NAME
 from syft.program.program import Action, Mode, Program, Slot
 
 SHAPE = (3, 3)

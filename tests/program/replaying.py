@@ -11,8 +11,8 @@ from torch import nn
 
 from syft.program.lint import lint
 from syft.program.lowered import Lowered
-from syft.program.recorder import Recording, record
-from syft.program.walk import leaves
+from syft.program.recording.record import Recording, record
+from syft.ops.nested import leaves
 
 SEED = 7
 

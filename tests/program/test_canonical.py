@@ -13,9 +13,9 @@ from hypothesis import strategies
 from syft.program.canonical import compacted, fingerprint, program_with_floats
 from syft.program.lint import lint
 from syft.program.lowered import Lowered
-from syft.program.op_table import BY_NAME
+from syft.ops.table import BY_NAME
 from syft.program.program import Action, Mode, Program, Slot
-from syft.program.walk import replace
+from syft.ops.nested import replace
 from tests.program.random_programs import Case, cases
 
 
@@ -76,7 +76,7 @@ def test_what_counts() -> None:
 def test_floats_in_branches_count_because_they_stay_there() -> None:
     def branching(factor: float) -> Program:
         then = Program(1, (act("torch.mul", Slot(0), factor, out=Slot(1)),), Slot(1))
-        cond = act("syft.program.control.cond", 1, then, then, [Slot(0)], out=Slot(1))
+        cond = act("syft.ops.control.cond", 1, then, then, [Slot(0)], out=Slot(1))
         return Program(1, (cond,), Slot(1))
 
     assert fingerprint(branching(0.5)) != fingerprint(branching(0.25))

@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies
 from syft.program.code import code_of
 from syft.program.lint import lint
 from syft.program.lowered import Lowered
-from syft.program.op_table import BY_NAME
+from syft.ops.table import BY_NAME
 from syft.program.program import Action, Mode, Program, Slot
 from tests.program.random_programs import Case, cases
 
@@ -156,14 +156,14 @@ LINES: list[tuple[Action, str]] = [
         ),
         "_2, (_, _3), () = torch.lstm_cell(x, (y, y), x, x)",
     ),
-    (act("syft.program.numbers.add", Slot(0), 1, out=Slot(2)), "_2 = x + 1"),
-    (act("syft.program.numbers.pow", 0.5, -1, out=Slot(2)), "_2 = 0.5 ** (-1)"),
-    (act("syft.program.numbers.neg", -2, out=Slot(2)), "_2 = -(-2)"),
-    (act("syft.program.numbers.pos", Slot(0), out=Slot(2)), "_2 = +x"),
-    (act("syft.program.numbers.floor", Slot(0), out=Slot(2)), "_2 = math.floor(x)"),
-    (act("syft.program.numbers.round", Slot(0), 2, out=Slot(2)), "_2 = round(x, 2)"),
+    (act("syft.ops.numbers.add", Slot(0), 1, out=Slot(2)), "_2 = x + 1"),
+    (act("syft.ops.numbers.pow", 0.5, -1, out=Slot(2)), "_2 = 0.5 ** (-1)"),
+    (act("syft.ops.numbers.neg", -2, out=Slot(2)), "_2 = -(-2)"),
+    (act("syft.ops.numbers.pos", Slot(0), out=Slot(2)), "_2 = +x"),
+    (act("syft.ops.numbers.floor", Slot(0), out=Slot(2)), "_2 = math.floor(x)"),
+    (act("syft.ops.numbers.round", Slot(0), 2, out=Slot(2)), "_2 = round(x, 2)"),
     (
-        act("syft.program.control.ensure_grad", Slot(0)),
+        act("syft.ops.control.ensure_grad", Slot(0)),
         "x.grad = torch.zeros_like(x) if x.grad is None else x.grad",
     ),
     (
@@ -219,14 +219,14 @@ NUMBER = strategies.integers(0, 5) | strategies.floats(0, 5)
 @given(flag=strategies.booleans(), start=strategies.integers(0, 6))
 @settings(max_examples=30, deadline=None)
 def test_branches_and_loops_are_functions_inside(flag: bool, start: int) -> None:
-    numbers = "syft.program.numbers."
+    numbers = "syft.ops.numbers."
     less = Program(1, (act(f"{numbers}sub", Slot(0), 1, out=Slot(1)),), [Slot(1)])
     inner = act(
-        "syft.program.control.while_loop", Program(1, (), Slot(0)), less, [Slot(0)], out=(Slot(1),)
+        "syft.ops.control.while_loop", Program(1, (), Slot(0)), less, [Slot(0)], out=(Slot(1),)
     )
     then = Program(1, (inner,), Slot(1))
     double = Program(1, (act(f"{numbers}mul", Slot(0), 2, out=Slot(1)),), Slot(1))
-    cond = act("syft.program.control.cond", Slot(0), then, double, [Slot(1)], out=Slot(2))
+    cond = act("syft.ops.control.cond", Slot(0), then, double, [Slot(1)], out=Slot(2))
     program = Program(2, (cond,), Slot(2))
     lint(program)
     source = code_of(program, "f", ["then_0", "x"])
@@ -236,14 +236,14 @@ def f(x_then_0, x):
         def test_0(x0):
             return x0
         def body_0(x0):
-            _1 = x0 - 1  # then_0, body_0, 0: syft.program.numbers.sub
+            _1 = x0 - 1  # then_0, body_0, 0: syft.ops.numbers.sub
             return [_1]
-        _1, = sy.while_loop(test_0, body_0, x0)  # then_0, 0: syft.program.control.while_loop
+        _1, = sy.while_loop(test_0, body_0, x0)  # then_0, 0: syft.ops.control.while_loop
         return _1
     def otherwise_0(x0):
-        _1 = x0 * 2  # otherwise_0, 0: syft.program.numbers.mul
+        _1 = x0 * 2  # otherwise_0, 0: syft.ops.numbers.mul
         return _1
-    _2 = sy.cond(x_then_0, then_0, otherwise_0, x)  # 0: syft.program.control.cond
+    _2 = sy.cond(x_then_0, then_0, otherwise_0, x)  # 0: syft.ops.control.cond
     return _2"""
     expected = 0 if flag else 2 * start
     assert function_of(source, "f", {})(flag, start) == expected

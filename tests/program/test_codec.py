@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from syft.program.codec import pack_program
 from syft.program.lowered import Lowered
-from syft.program.op_table import BY_NAME
+from syft.ops.table import BY_NAME
 from syft.program.program import Action, Mode, Program, Slot
 from syft.exceptions import NotSendable
 from syft.serde import Packer, deserialize, encode_header, serialize
@@ -96,7 +96,7 @@ def test_what_no_worker_could_read_is_not_sent() -> None:
         serialize(Program(1, (act("torch.neg", Slot(0), print, out=Slot(1)),), Slot(1)))
     program = Program(1, (), Slot(0))
     for _ in range(20):
-        cond = act("syft.program.control.cond", 1, program, program, [Slot(0)], out=Slot(1))
+        cond = act("syft.ops.control.cond", 1, program, program, [Slot(0)], out=Slot(1))
         program = Program(1, (cond,), Slot(1))
     with pytest.raises(NotSendable, match="nested more than 64 levels"):
         pack_program(program, Packer())

@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies
 from syft.exceptions import LimitExceeded, MalformedMessage, WireError
 from syft.program.codec import unpack_program
 from syft.program.lowered import Lowered
-from syft.program.op_table import BY_NAME, NAMES
+from syft.ops.table import BY_NAME, NAMES
 from syft.program.program import Action, Program, Slot
 from syft.serde import DEFAULT_LIMITS, Frame, deserialize, encode_header, serialize, to_bytes
 from syft.serde.expect import prepend
@@ -21,7 +21,7 @@ from syft.serde.registry import pack, unpack, unpack_at
 
 ADD, NEG = BY_NAME["torch.Tensor.add"], BY_NAME["torch.Tensor.neg"]
 SHAPE = BY_NAME["torch.Tensor.shape.__get__"]
-COND = BY_NAME["syft.program.control.cond"]
+COND = BY_NAME["syft.ops.control.cond"]
 SLOT = [40, 0]
 SAME = [41, 1, 0, [], [], SLOT]
 

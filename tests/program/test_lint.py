@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from syft.exceptions import MalformedMessage, ProgramError
 from syft.program.lint import MOST_OPERANDS, check, lint
-from syft.program.op_table import BY_NAME, NAMES, NUMBERS
+from syft.ops.table import BY_NAME, NAMES, NUMBERS
 from syft.program.program import Action, Mode, Program, Slot
 from tests.program.random_programs import Case, cases
 
@@ -25,7 +25,7 @@ def act(name: str, *args: Any, out: Any = None, mode: Any = None, **kwargs: Any)
 
 
 ADD, NEG = "torch.Tensor.add", "torch.neg"
-COND, LOOP = "syft.program.control.cond", "syft.program.control.while_loop"
+COND, LOOP = "syft.ops.control.cond", "syft.ops.control.while_loop"
 SAME = Program(1, (), Slot(0))
 
 
@@ -198,19 +198,19 @@ PROBLEMS: dict[str, tuple[Program, str, str, str]] = {
         "an int",
     ),
     "a text in arithmetic": (
-        Program(1, (act("syft.program.numbers.add", Slot(0), "1", out=Slot(1)),), Slot(1)),
+        Program(1, (act("syft.ops.numbers.add", Slot(0), "1", out=Slot(1)),), Slot(1)),
         "$.actions[0].args[1]",
         "a slot or a number",
         "a str",
     ),
     "keywords in arithmetic": (
-        Program(1, (act("syft.program.numbers.neg", a=Slot(0), out=Slot(1)),), Slot(1)),
+        Program(1, (act("syft.ops.numbers.neg", a=Slot(0), out=Slot(1)),), Slot(1)),
         "$.actions[0].kwargs",
         "no keywords",
         "1",
     ),
     "a number op with one operand": (
-        Program(1, (act("syft.program.numbers.add", Slot(0), out=Slot(1)),), Slot(1)),
+        Program(1, (act("syft.ops.numbers.add", Slot(0), out=Slot(1)),), Slot(1)),
         "$.actions[0].args",
         "the operand 'b'",
         "1 operands without it",

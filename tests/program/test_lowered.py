@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from syft.exceptions import ProgramError, UnknownOperation
 from syft.program.lint import lint
 from syft.program.lowered import Lowered, entered, fill, matched
-from syft.program.op_table import BY_NAME, FUNCTIONS
+from syft.ops.table import BY_NAME, FUNCTIONS
 from syft.program.program import Action, Mode, Program, Slot
 from tests.program.random_programs import Case, cases
 
@@ -262,7 +262,7 @@ def test_an_op_without_a_function() -> None:
 
 
 def control(name: str, *args: Any, out: Any) -> Action:
-    return Action(BY_NAME[f"syft.program.control.{name}"], args, {}, out)
+    return Action(BY_NAME[f"syft.ops.control.{name}"], args, {}, out)
 
 
 def halving() -> Program:
@@ -319,7 +319,7 @@ def test_an_error_inside_a_branch_names_both_actions() -> None:
         Lowered(program).run([torch.ones(2, 3)])
     assert caught.value.__notes__ == [
         "In action 0, torch.matmul.",
-        "In action 0, syft.program.control.cond.",
+        "In action 0, syft.ops.control.cond.",
     ]
 
 

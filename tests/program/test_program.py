@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 import torch
 
-from syft.program.op_table import BY_NAME
+from syft.ops.table import BY_NAME
 from syft.program.program import Action, Mode, Program, Slot, slots_in
 
 NEG = Action(BY_NAME["torch.neg"], (Slot(0),), {}, Slot(1))

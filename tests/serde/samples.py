@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pack_sequence
 
 from syft.codes import TypeCode
 from syft.program import codec  # noqa: F401 (registers programs)
-from syft.program.op_table import BY_NAME
+from syft.ops.table import BY_NAME
 from syft.program.program import Action, Mode, Program, Slot
 from syft.serde.torch_internals import coo_parts
 
@@ -56,7 +56,7 @@ def _float_qparams() -> torch.Tensor:
 def _program() -> Program:
     """A program with all that an action can have, and a branch."""
     add, sort = BY_NAME["torch.Tensor.add"], BY_NAME["torch.sort"]
-    cond = BY_NAME["syft.program.control.cond"]
+    cond = BY_NAME["syft.ops.control.cond"]
     cast = Mode(grad=True, autocast=(("cpu", torch.bfloat16), ("cuda", None)))
     same, double = Program(1, (), Slot(0)), Action(add, (Slot(0), Slot(0)), {}, Slot(1))
     return Program(

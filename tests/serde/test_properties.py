@@ -25,7 +25,7 @@ from syft.serde import (
     to_bytes,
     unpack,
 )
-from syft.serde.geometry import filled, row_major
+from syft.serde.tensors.geometry import filled, row_major
 from tests.serde.samples import SAMPLES, bits, same
 
 # Changed bytes may make any dtype of any other, and torch remarks on this one once.

@@ -13,7 +13,7 @@ import torch
 from syft.codes import DTypeCode
 from syft.exceptions import LimitExceeded, MalformedMessage, NotSendable
 from syft.serde import Limits, Packer, Unpacker, deserialize, pack, serialize, unpack
-from syft.serde.strided import SIZES
+from syft.serde.tensors.strided import SIZES
 from syft.serde.torch_types import DTYPES
 from tests.serde.devices import DEVICES
 from tests.serde.samples import same

@@ -17,7 +17,7 @@ from syft.exceptions import (
     UnsupportedOperation,
 )
 from syft.tensors.conversions import conversion
-from syft.workers.messages import Convert
+from syft.workers.wire.messages import Convert
 from tests.chain.refusal import refusal
 
 NUMBERS = [1.5, -2.0]

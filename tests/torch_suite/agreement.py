@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.testing._internal.opinfo.core import SampleInput
 
-from syft.program.walk import leaves, replace
+from syft.ops.nested import leaves, replace
 from syft.chain.wrapper import Wrapper
 from tests.torch_suite.carriers import Carrier, Native, Travellers
 from tests.torch_suite.cases import ROUNDED, UNDEFINED, Case, seed

@@ -15,9 +15,9 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 import syft as sy
-from syft.program.walk import replace
+from syft.ops.nested import replace
 from syft.chain.wrapper import Wrapper
-from syft.program.op_table import FLAGS, NAMES, NUMBERS, OpFlag
+from syft.ops.table import FLAGS, NAMES, NUMBERS, OpFlag
 from syft.tensors.logging import LoggingTensor
 
 

@@ -14,7 +14,7 @@ from torch import nn
 from torch.testing._internal.common_modules import ModuleInfo, ModuleInput, module_db
 
 import syft as sy
-from syft.program.walk import replace
+from syft.ops.nested import replace
 from tests.torch_suite.agreement import (
     as_leaf,
     check_equal,

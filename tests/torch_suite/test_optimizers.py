@@ -13,7 +13,7 @@ from torch.testing._internal import common_optimizers
 from torch.testing._internal.common_optimizers import OptimizerInfo, optim_db
 
 import syft as sy
-from syft.program.walk import replace
+from syft.ops.nested import replace
 from syft.chain.wrapper import Wrapper
 from tests.torch_suite.agreement import (
     check_equal,

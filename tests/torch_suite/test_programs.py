@@ -23,8 +23,8 @@ from torch.testing._internal.opinfo.core import SampleInput
 
 import syft as sy
 from syft.exceptions import FrozenPath
-from syft.program.recorder import record
-from syft.program.walk import leaves, replace
+from syft.program.recording.record import record
+from syft.ops.nested import leaves, replace
 from tests.torch_suite.agreement import Raised, check_forward, check_equal, outcome
 from tests.torch_suite.carriers import PointerCarrier
 from tests.torch_suite.cases import DEVICES, OP_CASES, SEED, Case

@@ -6,7 +6,7 @@ import syft as sy
 from syft.serde.errors import pack_error
 from syft.serde.packer import Packer
 
-from syft.workers.messages import (
+from syft.workers.wire.messages import (
     Abort,
     Annotate,
     Command,

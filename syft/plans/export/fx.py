@@ -46,7 +46,7 @@ def to_fx(
     program and names that do not fit, and
     :class:`~syft.exceptions.UnsupportedOperation` for a branch that torch cannot do.
 
-    >>> from syft.program.op_table import BY_NAME
+    >>> from syft.ops.table import BY_NAME
     >>> from syft.program.program import Action
     >>> add = Action(BY_NAME["torch.add"], (Slot(0), Slot(1)), {}, Slot(2))
     >>> program = Program(inputs=1, state=1, actions=(add,), outputs={"sum": Slot(2)})

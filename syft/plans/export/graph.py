@@ -3,8 +3,8 @@
 What differs between the two forms is settled here.  A program puts the parts of a result into slots
 of their own; a graph takes them out with ``getitem``.  An action in place has no result slot; in
 the graph what follows reads the node of that action, so that no tool takes it for dead code.  The
-modes of actions become calls (:mod:`syft.plans.export.modes`), and branches become graphs of
-their own (:mod:`syft.plans.export.branches`).
+modes of actions become calls (:mod:`syft.plans.export.mode_nodes`), and branches become graphs of
+their own (:mod:`syft.plans.export.branch_nodes`).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from syft.exceptions import UnsupportedOperation
-from syft.plans.export.branches import CONDITION, LOOP, Branching, condition, loop
-from syft.plans.export.calls import node_call
-from syft.plans.export.modes import ModeCalls, ModeKeepingModule, has_modes
-from syft.program.op_table import BY_NAME, FLAGS, OpFlag
+from syft.plans.export.branch_nodes import CONDITION, LOOP, Branching, condition, loop
+from syft.plans.export.call_nodes import node_call
+from syft.plans.export.mode_nodes import ModeCalls, ModeKeepingModule, has_modes
+from syft.ops.table import BY_NAME, FLAGS, OpFlag
 from syft.program.program import Action, Program, Slot, slots_in
-from syft.program.written import written
+from syft.ops.mutation import written
 
 _GIVES_NUMBERS: Final = int(OpFlag.METADATA | OpFlag.PROGRAM_ONLY)
 _NOTHING: Final = int(OpFlag.NOTHING)

@@ -19,7 +19,7 @@ from syft.plans.export.fx import Arguments
 from syft.plans.export.torch_export import exported_from
 from syft.plans.export.tracing import traceable, without_torch_notes
 from syft.program.program import Program, Slot
-from syft.program.walk import leaves
+from syft.ops.nested import leaves
 
 _MOST_IN_ONE_FILE: Final = 1 << 30
 """Bytes of state; the format's own limit is 2 GiB for everything in one file."""
@@ -46,7 +46,7 @@ def to_onnx(
     ``ModuleNotFoundError`` says which packages to install.
 
     >>> import os, tempfile
-    >>> from syft.program.op_table import BY_NAME
+    >>> from syft.ops.table import BY_NAME
     >>> from syft.program.program import Action, Slot
     >>> add = Action(BY_NAME["torch.add"], (Slot(0), Slot(1)), {}, Slot(2))
     >>> program = Program(inputs=2, actions=(add,), outputs=Slot(2))

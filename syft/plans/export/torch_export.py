@@ -11,7 +11,7 @@ from torch.export import Dim, ExportedProgram
 from syft.plans.export.fx import Arguments
 from syft.plans.export.tracing import Traceable, traceable, without_torch_notes
 from syft.program.program import Program, Slot
-from syft.program.walk import replace
+from syft.ops.nested import replace
 
 
 def to_exported(
@@ -35,7 +35,7 @@ def to_exported(
     missing, :class:`~syft.exceptions.ProgramError` if torch's result does otherwise than the
     program, and what ``torch.export`` raises.
 
-    >>> from syft.program.op_table import BY_NAME
+    >>> from syft.ops.table import BY_NAME
     >>> from syft.program.program import Action, Slot
     >>> double = Action(BY_NAME["torch.add"], (Slot(0), Slot(0)), {}, Slot(1))
     >>> program = Program(inputs=1, actions=(double,), outputs=Slot(1))

@@ -27,7 +27,7 @@ def to_torchscript(
     Arguments and errors are those of :func:`~syft.plans.export.torch_export.to_exported`.  The
     result has tensors of its own.
 
-    >>> from syft.program.op_table import BY_NAME
+    >>> from syft.ops.table import BY_NAME
     >>> from syft.program.program import Action, Slot
     >>> double = Action(BY_NAME["torch.add"], (Slot(0), Slot(0)), {}, Slot(1))
     >>> program = Program(inputs=1, actions=(double,), outputs=Slot(1))

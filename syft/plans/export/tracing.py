@@ -18,19 +18,19 @@ import torch
 from torch.fx import GraphModule
 
 from syft.exceptions import ProgramError, UnsupportedOperation, WrongArguments
-from syft.plans.export.branches import every_action
+from syft.plans.export.branch_nodes import every_action
 from syft.plans.export.fx import Arguments, argument_structures, to_fx
 from syft.program.lowered import fill
-from syft.program.op_table import BY_NAME, FLAGS, OpFlag
+from syft.ops.table import BY_NAME, FLAGS, OpFlag
 from syft.program.program import Program, slots_in
-from syft.program.walk import leaves
+from syft.ops.nested import leaves
 
 _GRADIENT: Final = int(OpFlag.GRADIENT)
 _RANDOM: Final = int(OpFlag.RANDOM)
 _ON_GRADIENTS: Final = frozenset(
     number
     for name, number in BY_NAME.items()
-    if name.startswith("torch.Tensor.grad.") or name == "syft.program.control.ensure_grad"
+    if name.startswith("torch.Tensor.grad.") or name == "syft.ops.control.ensure_grad"
 )
 _TOLERANCE: Final = 1e-3
 """Of the check, in float32; another format may order a sum differently."""

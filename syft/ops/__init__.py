@@ -1,0 +1,1 @@
+"""The vocabulary: torch's functions by number, and what each may do."""

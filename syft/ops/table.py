@@ -1,0 +1,227 @@
+"""The op table: which torch functions may run on another worker, each with a number for the wire.
+
+A command names its op by number, and a number is looked up here and nowhere else: nothing that
+arrives is ever imported, evaluated or fetched by a name that came with it.  The table is the data
+file ``ops.txt`` (one line an op: number, name, flags).  It is append-only, so that workers of
+different ages understand each other; an op that had to go keeps its number and is marked
+``retired``.  What torch knows and no worker may run for somebody else stands in ``refused.txt``
+with the reason, so that a caller reads why and not merely that.
+
+The names are resolved once, on import, by walking attributes from the ``torch`` module.  An op that
+the installed torch does not have keeps its number and has no function.
+
+A few ops at the end are our own: arithmetic on a program's numbers, branches and loops.  They run
+inside a program only and never as a command, so they stand in a table apart, PROGRAM_FUNCTIONS.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import torch
+
+from syft.exceptions import MalformedMessage, OperationRefused, UnknownOperation
+from syft.ops import control
+from syft.ops import numbers
+
+Function = Callable[..., Any]
+
+
+class OpFlag(enum.IntFlag):
+    """What one needs to know about an op before it has run.
+
+    The flags hold for calls without ``out=``; with it, an op returns what it was given to fill.
+    A binary special method (``__rsub__``, ``__eq__``, ``__iand__`` ...) may besides answer
+    ``NotImplemented``, as Python asks of it, and therefore never has ONE.
+
+    >>> OpFlag.ONE in OpFlag(FLAGS[BY_NAME["torch.add"]])
+    True
+    >>> OpFlag.REVEALS in OpFlag(FLAGS[BY_NAME["torch.Tensor.item"]])
+    True
+    """
+
+    INPLACE = 1
+    """Mutates its first argument and returns it; with NOTHING it returns None instead.
+
+    The first argument of ``torch._foreach_add_`` and its like is a list of tensors. The functions
+    of ``torch.nn.init`` are handed theirs as the keyword ``tensor``.
+    """
+    RANDOM = 2
+    """Can draw random numbers; some do so only when asked to (dropout while training)."""
+    REVEALS = 4
+    """Returns values of a tensor, or what follows from them, as Python values (or by raising)."""
+    METADATA = 8
+    """Returns Python values that follow from shape, dtype, device, strides or grad-ness alone."""
+    SHAPE_FROM_VALUES = 16
+    """The shape of the result, or the number of elements it stores, can depend on values."""
+    ONE = 32
+    """Always returns one fresh tensor object: no argument, no container, no number, not None."""
+    FACTORY = 64
+    """Creates tensors and needs no tensor for it."""
+    GRADIENT = 128
+    """Runs autograd backward."""
+    NOTHING = 256
+    """Always returns None."""
+    UNINITIALIZED = 512
+    """Can return memory that nobody wrote, in which somebody's freed values may still stand."""
+    INPLACE_OPTION = 1024
+    """Has a keyword ``inplace``; when it is true, mutates its first argument and returns it."""
+    ONE_UNLESS_INPLACE = 2048
+    """As ONE, unless the keyword ``inplace`` is true."""
+    MUTATES_OTHERS = 4096
+    """Can mutate more than its first argument: running statistics, optimizer state, gradients."""
+    PROGRAM_ONLY = 8192
+    """Takes Python numbers or programs; runs only inside a program, never as a command."""
+
+
+_OVERLOADS: Final = (type(torch.ops.aten.add), type(torch.ops.aten.add.Tensor))
+_RETIRED: Final = "retired"
+_HERE: Final = os.path.dirname(__file__)
+_OWN: Final = {"syft.ops.numbers": numbers, "syft.ops.control": control}
+
+
+def _lines(file: str) -> Iterator[str]:
+    """Yield the lines of a data file that say something."""
+    with open(os.path.join(_HERE, file), encoding="utf-8") as text:
+        for line in text:
+            if line[0] not in "#\n":
+                yield line.rstrip("\n")
+
+
+def _resolve(name: str, known: dict[str, Any]) -> Function | None:
+    """Walk to one name of our own files from ``torch``, or say that this torch has it not."""
+    parent, _, leaf = name.rpartition(".")
+    if parent not in known:
+        known[parent] = _resolve(parent, known)
+    if known[parent] is None:
+        return None
+    found: Function | None = getattr(known[parent], leaf, None)
+    return found
+
+
+def _read_ops() -> tuple[list[str], list[int], list[Function | None], dict[int, Function]]:
+    """Read ``ops.txt`` into names, flags and functions, by number; program-only functions apart."""
+    bits = {str(flag.name).lower(): int(flag) for flag in OpFlag}
+    known: dict[str, Any] = {"torch": torch, **_OWN}
+    names: list[str] = []
+    flags: list[int] = []
+    functions: list[Function | None] = []
+    inside: dict[int, Function] = {}
+    for line in _lines("ops.txt"):
+        _, name, *words = line.split()
+        function = None if _RETIRED in words else _resolve(name, known)
+        if function is not None and "program_only" in words:
+            inside[len(names)], function = function, None
+        names.append(name)
+        flags.append(sum(bits[word] for word in words if word != _RETIRED))
+        functions.append(function)
+    return names, flags, functions, inside
+
+
+def _read_refused() -> tuple[dict[str, str], dict[Function, str]]:
+    """Read ``refused.txt`` into the reasons by name, and the names by function."""
+    known: dict[str, Any] = {"torch": torch}
+    reasons = dict(line.split(" | ") for line in _lines("refused.txt"))
+    # Reversed, so that of two names for one function the first in the file stays.
+    functions = {_resolve(name, known): name for name in reversed(reasons)}
+    return reasons, {function: name for function, name in functions.items() if function is not None}
+
+
+NAMES: list[str]
+"""The name of each op, by number."""
+FLAGS: list[int]
+"""The flags of each op, by number: plain integers, to be tested with ``&``."""
+FUNCTIONS: list[Function | None]
+"""The function of each op, by number; None when the op is retired or not in this torch."""
+PROGRAM_FUNCTIONS: dict[int, Function]
+"""The functions of the ops that run inside programs only, by number; FUNCTIONS lacks them."""
+NAMES, FLAGS, FUNCTIONS, PROGRAM_FUNCTIONS = _read_ops()
+
+BY_NAME: dict[str, int] = {name: number for number, name in enumerate(NAMES)}
+"""The number of each op, by name."""
+NUMBERS: dict[Function, int] = {
+    function: number for number, function in enumerate(FUNCTIONS) if function is not None
+}
+"""The number of each op, by function."""
+
+REFUSED_NAMES: dict[str, str]
+"""Why an op never runs for somebody else, by name."""
+REFUSED_NAMES, _refused = _read_refused()
+REFUSED: dict[Function, str] = {
+    function: REFUSED_NAMES[name] for function, name in _refused.items()
+}
+"""Why an op never runs for somebody else, by function."""
+
+_NAMES_OF: Final = _refused | {function: NAMES[number] for function, number in NUMBERS.items()}
+
+
+def number_of(function: Function) -> int:
+    """Look up the number by which a torch function is called on another worker.
+
+    For a function that has none this says why.  Who expects neither, looks into NUMBERS.
+
+    >>> NAMES[number_of(torch.Tensor.add)]
+    'torch.Tensor.add'
+    >>> number_of(torch.save)
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.OperationRefused: 'torch.save' cannot run on another worker: it writes files.
+    """
+    try:
+        return NUMBERS[function]
+    except (KeyError, TypeError):  # a TypeError: it has no hash, so it stands in no table
+        name = name_of(function)
+    if name in REFUSED_NAMES:
+        raise OperationRefused(name, REFUSED_NAMES[name])
+    raise UnknownOperation(name)
+
+
+def function_of(number: int, path: str = "$.op") -> Function:
+    """Look up the function of a number that came with a message; the path says where it stood.
+
+    >>> function_of(number_of(torch.Tensor.add)) is torch.Tensor.add
+    True
+    >>> function_of("torch.save")
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.MalformedMessage: Malformed message at $.op: expected the number of an op, \
+got 'torch.save'.
+    """
+    if type(number) is not int or number < 0:
+        raise MalformedMessage(path, "the number of an op", repr(number))
+    if number >= len(FUNCTIONS):
+        raise UnknownOperation(f"op {number}")
+    function = FUNCTIONS[number]
+    if function is None:
+        raise UnknownOperation(NAMES[number])
+    return function
+
+
+def flags_of(function: Function) -> int:
+    """Look up the flags of a torch function; none for one that is not in the table.
+
+    >>> import torch
+    >>> OpFlag(flags_of(torch.Tensor.add_)).name, flags_of(print)
+    ('INPLACE', 0)
+    """
+    number = NUMBERS.get(function)
+    return 0 if number is None else FLAGS[number]
+
+
+def name_of(function: Function) -> str:
+    """Name a function for a person: as the tables call it, or else as it calls itself.
+
+    >>> name_of(torch.Tensor.shape.__get__), name_of(torch.save), name_of(print)
+    ('torch.Tensor.shape.__get__', 'torch.save', 'builtins.print')
+    """
+    try:
+        return _NAMES_OF[function]
+    except (KeyError, TypeError):
+        if isinstance(function, _OVERLOADS):  # these carry the name of a C++ helper
+            return f"torch.ops.{function}"
+        module = getattr(function, "__module__", None)
+        name = getattr(function, "__qualname__", None)
+        return f"{module}.{name}" if module and name else repr(function)

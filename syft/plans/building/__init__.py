@@ -1,0 +1,1 @@
+"""Building a plan: the part that runs where the function is."""

@@ -1,0 +1,263 @@
+"""What decided the recording of a plan, and whether it is still the case.
+
+A recording holds for certain circumstances: which modules there are, whether they train, their
+hooks and plain attributes (``dropout.p``), the options of an optimizer, and which parameters it
+steps.  They are looked up when a plan is recorded and again at every call, by loops that run in C.
+When one of them has changed, the plan is not built any more, and the change has a name.
+
+Not watched: what a run of the function itself changes (a module that counts its calls), and what
+no dict of theirs tells, as the contents of a list that is an attribute.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from itertools import chain
+from operator import is_
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from syft.ops.table import BY_NAME
+from syft.program.program import Program
+from syft.ops.nested import leaves
+
+
+class Fact(NamedTuple):
+    """``container[key]`` was ``value``; it belongs to a module or optimizer of class ``owner``.
+
+    (Not to the object: a plan that is a module would hold itself.)
+    """
+
+    owner: str
+    container: dict[Any, Any]
+    key: Any
+    value: Any
+
+
+class Count(NamedTuple):
+    """A module or optimizer of class ``owner`` had ``number`` of ``what``, in ``container``."""
+
+    owner: str
+    what: str
+    container: Sized
+    number: int
+
+
+class Watched(NamedTuple):
+    """What is to be watched: facts, counts, and for each optimizer's group the list of parameters
+    with what was in it."""
+
+    facts: list[Fact]
+    counts: list[Count]
+    stepped: list[tuple[list[torch.Tensor], list[torch.Tensor]]]
+
+    def settled_since(self, before: Watched) -> Watched:
+        """These, without what changes whenever the function runs: a module that counts its calls.
+
+        >>> model = nn.ReLU()
+        >>> model.calls = 0
+        >>> before = watched_in([model])
+        >>> model.calls = 2
+        >>> [fact.key for fact in watched_in([model]).settled_since(before).facts]
+        ['training', 'inplace']
+        """
+        was = {(id(fact.container), fact.key): fact.value for fact in before.facts}
+        facts = [
+            fact
+            for fact in self.facts
+            if _is_equal(fact.value, was.get((id(fact.container), fact.key), fact.value))
+        ]
+        return self._replace(facts=facts)
+
+
+_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+_STEP_HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+_OF_OPTIMIZERS = ("state", "param_groups")
+_EVERY_MODULE = frozenset(vars(nn.Module())) - {"training"}
+_ATOMS = (int, float, complex, str, bool, bytes, type(None), torch.dtype, torch.device)
+_CODE = (type, types.FunctionType, types.BuiltinFunctionType)
+"""Attributes that a forward calls (``self.activation``): watched by identity."""
+
+
+def watched_in(entries: Sequence[Any]) -> Watched:
+    """What decides a recording about modules and optimizers, as it is now.
+
+    >>> watched = watched_in([nn.Sequential(nn.Dropout(0.1))])
+    >>> [(fact.key, fact.value) for fact in watched.facts]
+    [('training', True), ('0', Dropout(p=0.1, inplace=False)), ('training', True), ('p', 0.1), \
+('inplace', False)]
+    """
+    optimizers = [entry for entry in entries if isinstance(entry, Optimizer)]
+    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+    stepped = {id(tensor) for group in groups for tensor in group["params"]}
+    parts = list(modules_in(entries))
+    facts = [fact for part in parts for fact in _of_module(part, stepped)]
+    counts = [count for part in parts for count in _counts_of_module(part)]
+    for optimizer in optimizers:
+        facts += _of_optimizer(optimizer)
+        name = type(optimizer).__name__
+        own = vars(optimizer)
+        counts += [_counted(name, own, key) for key in ("param_groups", *_STEP_HOOKS)]
+        counts += [_counted(name, group, "params") for group in optimizer.param_groups]
+    return Watched(facts, counts, [(group["params"], list(group["params"])) for group in groups])
+
+
+def modules_in(entries: Sequence[Any]) -> Iterator[nn.Module]:
+    """The modules among the entries with all their parts, each once.
+
+    >>> list(modules_in([nn.Sequential(nn.ReLU()), 3]))[1]
+    ReLU()
+    """
+    known: set[nn.Module] = set()
+    for entry in entries:
+        if isinstance(entry, nn.Module):
+            for _, part in entry.named_modules(memo=known):
+                yield part
+
+
+def _of_module(part: nn.Module, stepped: set[int]) -> Iterator[Fact]:
+    name, own = type(part).__name__, vars(part)
+    for key, value in own.items():
+        if key not in _EVERY_MODULE and _is_plain(value):
+            yield Fact(name, own, key, value)
+    for table in ("_modules", *_HOOKS):
+        for key, value in own[table].items():
+            yield Fact(name, own[table], key, value)
+    for key, value in own["_parameters"].items():
+        if value is None or id(value) in stepped:  # the optimizer goes on with the one it has
+            yield Fact(name, own["_parameters"], key, value)
+
+
+def _counts_of_module(part: nn.Module) -> Iterator[Count]:
+    name, own = type(part).__name__, vars(part)
+    yield Count(name, "attributes", own, len(own))
+    for table in ("_modules", *_HOOKS):
+        yield _counted(name, own, table)
+
+
+def _counted(owner: str, container: dict[str, Any], key: str) -> Count:
+    return Count(owner, key.lstrip("_"), container[key], len(container[key]))
+
+
+def _of_optimizer(optimizer: Optimizer) -> Iterator[Fact]:
+    name, own = type(optimizer).__name__, vars(optimizer)
+    for key in _OF_OPTIMIZERS:
+        yield Fact(name, own, key, own[key])
+    for table in _STEP_HOOKS:
+        for key, value in own[table].items():
+            yield Fact(name, own[table], key, value)
+    for group in optimizer.param_groups:
+        for key, value in group.items():
+            if not isinstance(value, torch.Tensor):  # those are state
+                yield Fact(name, group, key, value)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value can be compared, or is code that is the same or another."""
+    if isinstance(value, tuple):
+        return all(map(_is_plain, value))
+    return type(value) in _ATOMS or isinstance(value, _CODE)
+
+
+_NOTHING = Watched([], [], [])
+
+
+_SETS_GRAD = frozenset(
+    BY_NAME[f"torch.Tensor.{name}"] for name in ("requires_grad_", "requires_grad.__set__")
+)
+
+
+def sets_requires_grad(program: Program) -> bool:
+    """Whether a program says itself which tensors require grad: then they may differ before it.
+
+    >>> import syft as sy
+    >>> sets_requires_grad(sy.func2plan(args_shape=[(2,)])(lambda x: x.requires_grad_()).program)
+    True
+    """
+    for action in program.actions:
+        nested = (leaf for leaf in leaves(action.args) if isinstance(leaf, Program))
+        if action.op in _SETS_GRAD or any(map(sets_requires_grad, nested)):
+            return True
+    return False
+
+
+class Assumptions:
+    """What was the case when a plan was recorded, and whether it still is.
+
+    >>> model = nn.Dropout()
+    >>> watch = Assumptions(watched_in([model]))
+    >>> watch.holds(), model.eval() and watch.holds()
+    (True, False)
+    >>> watch.change()
+    'training of Dropout was True and is False now'
+    """
+
+    __slots__ = ("_watched", "_containers", "_keys", "_values", "_counted", "_counts", "_steps")
+
+    def __init__(self, watched: Watched = _NOTHING) -> None:
+        self._watched = watched
+        self._containers = [fact.container for fact in watched.facts]
+        self._keys = [fact.key for fact in watched.facts]
+        self._values = [fact.value for fact in watched.facts]
+        self._counted = [count.container for count in watched.counts]
+        self._counts = [count.number for count in watched.counts]
+        self._steps = [now for now, _ in watched.stepped], [
+            tensor for _, then in watched.stepped for tensor in then
+        ]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is watched."""
+        return not self._keys
+
+    def holds(self) -> bool:
+        """Whether everything is as it was."""
+        if not self._keys:
+            return True
+        if list(map(len, self._counted)) != self._counts:
+            return False
+        lists, stepped = self._steps
+        if stepped and not all(map(is_, chain.from_iterable(lists), stepped)):
+            return False
+        now = list(map(dict.get, self._containers, self._keys))
+        return all(map(is_, now, self._values)) or all(map(_is_equal, now, self._values))
+
+    def change(self) -> str | None:
+        """The first thing that is not as it was, in words.
+
+        >>> Assumptions().change()
+        """
+        return next(iter(self._changes()), None)
+
+    def _changes(self) -> Iterable[str]:
+        for owner, container, key, value in self._watched.facts:
+            now = container.get(key)
+            if not _is_equal(now, value):
+                yield f"{key} of {owner} {_from_to(value, now)}"
+        for owner, what, counted, number in self._watched.counts:
+            if len(counted) != number:
+                yield f"the number of {what} of {owner} was {number} and is {len(counted)} now"
+        for params, then in self._watched.stepped:
+            if not all(map(is_, params, then)):
+                yield "a parameter of an optimizer was another one"
+
+
+def _from_to(value: Any, now: Any) -> str:
+    if _is_shown(value) and _is_shown(now):
+        return f"was {value!r} and is {now!r} now"
+    return "is another one now"
+
+
+def _is_shown(value: Any) -> bool:
+    return _is_plain(value) and not isinstance(value, _CODE)
+
+
+def _is_equal(now: Any, value: Any) -> bool:
+    """Whether two values say the same; what is not plain must be the same object."""
+    if now is value:
+        return True
+    return type(now) is type(value) and _is_plain(value) and _is_plain(now) and bool(now == value)

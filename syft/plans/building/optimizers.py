@@ -1,0 +1,242 @@
+"""Optimizers inside a plan: their state exists before the recording, and their options stay plain.
+
+An optimizer makes its momentum buffers and running averages during its first step.  A recording of
+that step would make them anew at each replay, so :func:`prepare` has the optimizer make them
+before, by the very method its first step would have called.  An optimizer that a plan only meets in
+its function (a closure) is prepared when it steps there: :class:`OptimizersPrepared`.
+
+Some optimizers decide by values which formula to use, or count their steps in Python.  A recording
+would freeze what was decided; they are refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import torch
+from torch import optim
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from syft.exceptions import CannotRecord
+from syft.program.recording.source_line import user_line
+from syft.torch_private import DisableTorchFunction, make_optimizer_state
+from syft.program.recording.symbolic import plain
+
+_FORMULA = "it decides by the number of its steps which formula to use"
+_BETWEEN = (
+    "let a scheduler step between the calls of the plan, or hand the number over as an argument"
+)
+_OTHERS = "step outside of the plan, or take Adam, AdamW or NAdam"
+
+# Why a recorded step would not do what the next step does.  With capturable=True (CUDA only) torch
+# leaves the decision to the tensors, and a recording keeps it.
+_REFUSED: dict[type[optim.Optimizer], str] = {
+    optim.RAdam: f"{_FORMULA}; {_OTHERS}",
+    optim.ASGD: f"{_FORMULA}; {_OTHERS}",
+    optim.Adafactor: f"it decides by the sizes of its updates how far to go; {_OTHERS}",
+    optim.LBFGS: f"it decides by the losses how often to evaluate the model; {_OTHERS}",
+    optim.SparseAdam: f"it counts its steps in Python; {_OTHERS}",
+}
+
+
+class StateTensor(NamedTuple):
+    """Where a tensor of the state is: ``container[key]``, and what to call it.
+
+    ``is_optimizers`` says that it is an optimizer's own: nothing ever asks it for a gradient.
+    """
+
+    name: str
+    container: dict[str, Any]
+    key: str
+    is_optimizers: bool = False
+
+
+def prepare(optimizer: optim.Optimizer, line: str = "state of the plan") -> None:
+    """Make the state of an optimizer exist, exactly as its first step would begin with it.
+
+    What exists already stays as it is, and so do parameters and gradients.  ``line`` says in an
+    error who wanted it.
+
+    Raises :class:`~syft.exceptions.CannotRecord` for an optimizer whose steps differ by more than
+    their numbers.
+
+    >>> from torch import nn
+    >>> optimizer = torch.optim.Adam([nn.Parameter(torch.ones(2))])
+    >>> prepare(optimizer)
+    >>> [place.name for place in state_of(optimizer)]
+    ['0.step', '0.exp_avg', '0.exp_avg_sq']
+    """
+    _refuse(optimizer, line)
+    with DisableTorchFunction():
+        for group in optimizer.param_groups:
+            _prepare_group(optimizer, group, line)
+
+
+def state_of(optimizer: optim.Optimizer) -> list[StateTensor]:
+    """Where an optimizer keeps its tensors: what it knows of each parameter, and tensor options.
+
+    The number in a name is that of the parameter, as in ``optimizer.state_dict()``.
+
+    >>> from torch import nn
+    >>> momentum = torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=torch.tensor(0.1), momentum=1)
+    >>> prepare(momentum)
+    >>> [place.name for place in state_of(momentum)]
+    ['0.momentum_buffer', 'groups.0.lr']
+    """
+    places: list[StateTensor] = []
+    for number, parameter in enumerate(_parameters(optimizer)):
+        if parameter in optimizer.state:
+            places += _tensors_in(str(number), optimizer.state[parameter])
+    for number, group in enumerate(optimizer.param_groups):
+        places += _tensors_in(f"groups.{number}", group)
+    return places
+
+
+class OptimizersPrepared:
+    """A context for recording: every optimizer that steps inside it has its state.
+
+    ``optimizers`` are those known before; those met inside are added.  On leaving, their options
+    (``group["lr"] = lr``, with a number that belongs to the recording) are put back as they were.
+
+    Raises :class:`~syft.exceptions.CannotRecord` if a step counts in Python, and names an option
+    that changes with every recording (by a scheduler), if that is why one could not be kept.
+
+    >>> from torch import nn
+    >>> sgd = torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1)
+    >>> with OptimizersPrepared([sgd]):
+    ...     sgd.param_groups[0]["lr"] = 0.2
+    >>> sgd.param_groups[0]["lr"]
+    0.1
+    """
+
+    def __init__(self, optimizers: Sequence[optim.Optimizer] = ()) -> None:
+        self.optimizers: list[optim.Optimizer] = []
+        self._options: list[_Kept] = []
+        self._counts: list[_Kept] = []
+        for optimizer in optimizers:
+            self._add(optimizer, "state of the plan")
+
+    def __enter__(self) -> OptimizersPrepared:
+        self._handle = register_optimizer_step_pre_hook(self._before_step)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._handle.remove()
+        options, counts = _changed(self._options), _changed(self._counts)
+        for kept in (*self._options, *self._counts):
+            kept.container.update(kept.values)
+        if error is None and counts:
+            raise _counting(*counts[0], "state of the plan")
+        if isinstance(error, CannotRecord):  # it may have come from what was changed
+            for name, key in counts:
+                if name == error.what:
+                    raise _counting(name, key, error.line) from None
+            for name, key in options:
+                if name == error.what:
+                    what = f"a change of {key!r} of {name}"
+                    raise CannotRecord(what, error.line, _BETWEEN) from None
+
+    def _before_step(self, optimizer: optim.Optimizer, args: Any, kwargs: Any) -> None:
+        if not any(optimizer is known for known in self.optimizers):
+            self._add(optimizer, str(user_line()))
+
+    def _add(self, optimizer: optim.Optimizer, line: str) -> None:
+        prepare(optimizer, line)
+        self.optimizers.append(optimizer)
+        name = _name(optimizer)
+        for group in optimizer.param_groups:
+            values = {key: plain(value) for key, value in group.items()}
+            self._options.append(_Kept(name, group, values))
+        for state in optimizer.state.values():
+            counts = {key: value for key, value in state.items() if isinstance(value, (int, float))}
+            self._counts.append(_Kept(name, state, counts))
+
+
+class _Kept(NamedTuple):
+    """What a dict of an optimizer held before the recording; ``name`` is the optimizer's."""
+
+    name: str
+    container: dict[str, Any]
+    values: dict[str, Any]
+
+
+def _changed(kept: Sequence[_Kept]) -> list[tuple[str, str]]:
+    """The numbers that are others now: of which optimizer, and under which key."""
+    return [
+        (name, key)
+        for name, container, values in kept
+        for key, value in values.items()
+        if isinstance(value, (int, float)) and plain(container.get(key)) != value
+    ]
+
+
+def _counting(name: str, key: str, line: str) -> CannotRecord:
+    reason = f"it keeps {key!r} as a Python number, which a step changes; {_OTHERS}"
+    return CannotRecord(name, line, reason)
+
+
+def _refuse(optimizer: optim.Optimizer, line: str) -> None:
+    """Raise for an optimizer that is known to decide by values."""
+    reasons = [_REFUSED[kind] for kind in type(optimizer).__mro__ if kind in _REFUSED]
+    capturable = all(group.get("capturable", False) for group in optimizer.param_groups)
+    if reasons and not capturable:
+        raise CannotRecord(_name(optimizer), line, reasons[0])
+
+
+def _prepare_group(optimizer: optim.Optimizer, group: dict[str, Any], line: str) -> None:
+    """Make the state of a group; the gradients that this takes are there only for the moment."""
+    trained = [parameter for parameter in group["params"] if parameter.requires_grad]
+    without = [parameter for parameter in trained if parameter.grad is None]
+    try:
+        for parameter in without:
+            parameter.grad = torch.zeros_like(parameter)
+        known = make_optimizer_state(optimizer, group)
+    finally:
+        for parameter in without:
+            parameter.grad = None
+    if isinstance(optimizer, optim.SGD):
+        _prepare_momentum(optimizer, group, trained, line)
+    if not known and not all(optimizer.state.get(parameter) for parameter in trained):
+        _refuse_first_step(optimizer, line)
+
+
+def _prepare_momentum(
+    optimizer: optim.SGD, group: dict[str, Any], trained: list[torch.Tensor], line: str
+) -> None:
+    """SGD makes its buffers in the step itself, as a copy of the gradient: what zeros come to."""
+    if group["momentum"] == 0:
+        return
+    for parameter in trained:
+        state = optimizer.state[parameter]
+        if state.get("momentum_buffer") is None:
+            if group["dampening"] != 0:  # the first step is not dampened
+                _refuse_first_step(optimizer, line)
+            state["momentum_buffer"] = torch.zeros_like(parameter)
+
+
+def _refuse_first_step(optimizer: optim.Optimizer, line: str) -> None:
+    reason = "it differs from those that follow; take one step before you build the plan"
+    raise CannotRecord(f"the first step of {_name(optimizer)}", line, reason)
+
+
+def _tensors_in(name: str, container: dict[str, Any]) -> Iterator[StateTensor]:
+    for key, value in container.items():
+        if isinstance(value, torch.Tensor):
+            yield StateTensor(f"{name}.{key}", container, key, is_optimizers=True)
+
+
+def _parameters(optimizer: optim.Optimizer) -> list[torch.Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def _name(optimizer: optim.Optimizer) -> str:
+    kind = type(optimizer)
+    torchs = kind.__module__.startswith("torch.optim.")
+    return f"{'torch.optim' if torchs else kind.__module__}.{kind.__qualname__}"

@@ -1,0 +1,166 @@
+"""``sy.cond`` and ``sy.while_loop`` for a torch.fx graph: torch's own, where they will do.
+
+``torch.cond`` and ``torch.while_loop`` take tensors and give a row of new tensors.  So plain values
+among the operands are written into the branches instead of being handed to them, and what torch
+cannot do at all is refused here, naming the action, before torch finds out in terms of its own.
+
+The operators beneath the two functions are called, as in the graphs that torch makes itself: the
+functions would compile the branches anew for each shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, Final, NamedTuple
+
+import torch
+
+from syft.exceptions import UnsupportedOperation
+from syft.ops.table import BY_NAME, FLAGS
+from syft.program.program import Action, Program, Slot, slots_in
+from syft.ops.nested import leaves
+from syft.ops.mutation import written
+
+CONDITION: Final = BY_NAME["syft.ops.control.cond"]
+LOOP: Final = BY_NAME["syft.ops.control.while_loop"]
+
+
+def every_action(program: Program) -> Iterator[tuple[int, Action]]:
+    """Yield each action of a program and of the branches in it, with its place in its program.
+
+    >>> inner = Program(1, (Action(BY_NAME["torch.abs"], (Slot(0),), {}, Slot(1)),), (Slot(1),))
+    >>> cond = Action(CONDITION, (Slot(0), inner, inner, (Slot(0),)), {}, (Slot(1),))
+    >>> [action.name for _, action in every_action(Program(1, (cond,), Slot(1)))]
+    ['syft.ops.control.cond', 'torch.abs', 'torch.abs']
+    """
+    for index, action in enumerate(program.actions):
+        yield index, action
+        for operand in action.args:
+            if isinstance(operand, Program):
+                yield from every_action(operand)
+
+
+class Branching(NamedTuple):
+    """A condition or a loop as torch takes it."""
+
+    function: Callable[..., Any]
+    programs: tuple[Program, ...]
+    names: tuple[str, str]
+    operands: tuple[Slot | int, ...]
+    """What is handed over, in order."""
+    kept: tuple[int, ...]
+    """Which of the operands of the action these are."""
+    fixed: dict[int, Any]
+    """The other ones, by their place among the operands of the action: plain values."""
+    results: tuple[Any, ...]
+    """Where the values go that come back, each a slot or None."""
+    fixed_results: dict[Slot, Any]
+    """What a loop hands through without its being carried."""
+
+
+def condition(index: int, action: Action, numbers: Collection[int]) -> Branching:
+    """Take apart a call of ``sy.cond``; ``numbers`` are the slots known to hold Python numbers.
+
+    Raises :class:`~syft.exceptions.UnsupportedOperation` where ``torch.cond`` cannot do it.
+
+    >>> same = Program(inputs=2, actions=(), outputs=Slot(0))
+    >>> action = Action(CONDITION, (Slot(0), same, same, (Slot(1), 2.5)), {}, Slot(2))
+    >>> branching = condition(0, action, numbers=())
+    >>> branching.operands, branching.fixed
+    ((Slot(1),), {1: 2.5})
+    """
+    _, then, otherwise, operands = action.args
+    for operand in operands:
+        if type(operand) is Slot and operand.index in numbers:
+            raise _unsupported(index, action, "a number as an operand", "give it as a tensor")
+    _check_writes(index, action, (then, otherwise))
+    results = tuple(_results(action.out, then.outputs))
+    flat = tuple(
+        _returning(program, tuple(leaves(program.outputs))) for program in (then, otherwise)
+    )
+    if {len(program.outputs) for program in flat} != {len(results)}:
+        raise _unsupported(index, action, "results of two structures", "return the same from both")
+    kept = tuple(place for place, value in enumerate(operands) if type(value) is Slot)
+    return Branching(
+        torch.ops.higher_order.cond,
+        flat,
+        (f"then_{index}", f"otherwise_{index}"),
+        tuple(operands[place] for place in kept),
+        kept,
+        {place: value for place, value in enumerate(operands) if place not in kept},
+        results,
+        {},
+    )
+
+
+def loop(index: int, action: Action) -> Branching:
+    """Take apart a call of ``sy.while_loop``.
+
+    What every turn hands on as it came is not carried from turn to turn if it is a plain value.
+    Raises :class:`~syft.exceptions.UnsupportedOperation` where ``torch.while_loop`` cannot do it.
+
+    >>> test = Program(inputs=2, actions=(), outputs=Slot(0))
+    >>> body = Program(inputs=2, actions=(), outputs=(Slot(0), Slot(1)))
+    >>> action = Action(LOOP, (test, body, (Slot(0), 2.5)), {}, (Slot(1), None))
+    >>> branching = loop(0, action)
+    >>> branching.operands, branching.fixed, branching.programs[1].outputs
+    ((Slot(0),), {1: 2.5}, (Slot(0),))
+    """
+    test, body, operands = action.args
+    _check_writes(index, action, (test, body))
+    fixed = {
+        place: value
+        for place, value in enumerate(operands)
+        if type(value) is not Slot and body.outputs[place] == Slot(place)
+    }
+    kept = tuple(place for place in range(len(operands)) if place not in fixed)
+    for place in kept:
+        if type(operands[place]) not in (Slot, int):
+            what = f"a {type(operands[place]).__name__} among its values"
+            raise _unsupported(index, action, what, "give it as a tensor")
+    out = action.out or (None,) * len(operands)
+    return Branching(
+        torch.ops.higher_order.while_loop,
+        (test, _returning(body, tuple(body.outputs[place] for place in kept))),
+        (f"test_{index}", f"body_{index}"),
+        tuple(operands[place] for place in kept),
+        kept,
+        fixed,
+        tuple(out[place] for place in kept),
+        {slot: value for place, value in fixed.items() for slot in slots_in(out[place])},
+    )
+
+
+def _results(out: Any, outputs: Any) -> Iterator[Any]:
+    """The slots of a pattern of results, or None, for each value inside the outputs of a branch."""
+    if isinstance(outputs, (tuple, list)):
+        for place, item in enumerate(outputs):
+            yield from _results(out[place] if isinstance(out, tuple) else None, item)
+    else:
+        yield out
+
+
+def _returning(program: Program, outputs: Any) -> Program:
+    return Program(program.inputs, program.actions, outputs, lines=program.lines)
+
+
+def _check_writes(index: int, action: Action, programs: tuple[Program, ...]) -> None:
+    for program in programs:
+        for name in _writes(program):
+            what = f"a branch that writes to an operand ({name})"
+            raise _unsupported(index, action, what, "return the new value instead")
+
+
+def _writes(program: Program) -> Iterator[str]:
+    """Name the operations that write to an input of a branch, or of a branch inside it."""
+    for action in program.actions:
+        target = written(FLAGS[action.op], action.args, action.kwargs)
+        if any(slot.index < program.inputs for slot in slots_in(target)):
+            yield action.name
+        for operand in action.args:
+            if isinstance(operand, Program):
+                yield from _writes(operand)
+
+
+def _unsupported(index: int, action: Action, what: str, instead: str) -> UnsupportedOperation:
+    return UnsupportedOperation(f"action {index}, {action.name} with {what}", "Export", instead)

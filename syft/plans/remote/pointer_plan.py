@@ -1,0 +1,365 @@
+"""PointerPlan: a plan that lies at another worker, called with pointers, in one message a call.
+
+The caller chooses the ids of the results, so a call gives its pointers at once; whether there is
+anything to wait for is the same question as for a single operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+from syft.chain.wrapper import Wrapper, place_of, wrap
+from syft.exceptions import LocationMismatch, UnsupportedOperation
+from syft.ids import new_id
+from syft.plans.building.interface import KINDS, TENSOR, Interface
+from syft.plans.remote.plan_call import PlanCall
+from syft.plans.remote.stored_plan import StoredPlan
+from syft.program.program import Slot
+from syft.program.recording.source_line import name_line
+from syft.tensors.pointer import PointerTensor
+from syft.workers.client.connection import STORED, Connection, Pending
+from syft.workers.wire.messages import Annotate, Describe, Duplicate, Fetch, Move
+from syft.workers.core.programs import InputKind
+from syft.workers.shells.virtual import VirtualWorker
+
+if TYPE_CHECKING:
+    from syft.plans.plan import Plan
+
+_SEND = "pp.copy().move(worker) puts a copy there, pp.move(worker) the plan itself"
+
+
+class PointerPlan:
+    """Stands for plan ``id_at_location`` at another worker; calling it runs the plan there.
+
+    The remote plan dies with its pointer, unless ``garbage_collect_data`` is false.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob")
+    >>> @sy.func2plan(args_shape=[(2,)])
+    ... def double(x):
+    ...     return x + x
+    >>> pointer = double.send(bob)
+    >>> pointer
+    [PointerPlan | me:... -> bob:...]
+    >>> pointer(torch.tensor([1.0, 2.0]).send(bob)).get()
+    tensor([2., 4.])
+    """
+
+    make_plan: ClassVar[Callable[[StoredPlan], Plan]]
+    """Makes a plan of what was fetched; the module that defines plans sets it."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        id_at_location: int,
+        interface: Interface,
+        garbage_collect_data: bool = True,
+    ) -> None:
+        self.garbage_collect_data = garbage_collect_data
+        self.connection = connection
+        self.id_at_location = id_at_location
+        self.interface = interface
+        self._id: int | None = None
+        self._accepted: set[tuple[type, ...]] = set()  # as in Built
+        self._waits = any(kind is not TENSOR for kind in interface.results)
+        self._key = ("plan", id_at_location)
+        self.lines: Sequence[str] = ()
+        """Where each action was recorded, if that was here: errors of a call say it."""
+
+    def __del__(self) -> None:
+        if self.garbage_collect_data:
+            self.connection.garbage.append(self.id_at_location)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(
+            f"{type(self).__name__!r} object has no attribute {name!r}: a pointer stands for one "
+            "plan. A method that is a plan is sent by itself: net.method.send(worker)",
+            name=name,
+            obj=self,
+        )
+
+    def __repr__(self) -> str:
+        return f"[PointerPlan | {self.owner.id}:{self.id} -> {self.place()}]"
+
+    def place(self) -> str:
+        """``bob:2``: the worker that holds the plan, and its id there.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> plan = sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
+        >>> plan.send(bob).place()
+        'bob:...'
+        """
+        return f"{self.location.id}:{self.id_at_location}"
+
+    # ------------------------------------------------------------------------------------- calls
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        interface, connection = self.interface, self.connection
+        if kwargs or tuple(map(type, args)) not in self._accepted:
+            args = self._bound(args, kwargs)
+        inputs = [
+            _reference(connection, interface.name, arg) if kind is TENSOR else arg
+            for arg, kind in zip(args, interface.kinds)
+        ]
+        results = len(interface.results)
+        try:
+            first, value = connection.run(self._key, self._definition, inputs, results, self._waits)
+        except Exception as error:
+            name_line(error, self.lines)
+            raise
+        if value is STORED and type(interface.outputs) is Slot:
+            return wrap(PointerTensor(connection, first))
+        return interface.filled(results_of(connection, first, value, results))
+
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """The inputs in the arguments of a call."""
+        if not kwargs and self.interface.fits(args):
+            self._accepted.add(tuple(map(type, args)))
+            return args
+        return tuple(self.interface.bind(args, kwargs))
+
+    def _definition(self) -> PlanCall:
+        kinds = [_TRAVELS[kind] for kind in self.interface.kinds]
+        return PlanCall(self.id_at_location, tuple(kinds))
+
+    def _definition_of_state(self) -> PlanCall:
+        return PlanCall(self.id_at_location, None)
+
+    # ------------------------------------------------------------------------- what it points to
+
+    @property
+    def id(self) -> int:
+        """The pointer's own id at its owner."""
+        if self._id is None:
+            self._id = new_id()
+        return self._id
+
+    @property
+    def owner(self) -> VirtualWorker:
+        """The worker that holds the pointer."""
+        return self.connection.owner
+
+    @property
+    def location(self) -> VirtualWorker:
+        """The worker that holds the plan."""
+        return self.connection.location
+
+    @property
+    def name(self) -> str:
+        """The name of the plan: that of its function, or of its class."""
+        return self.interface.name
+
+    @property
+    def is_built(self) -> bool:
+        """True: only built plans are sent."""
+        return True
+
+    @property
+    def tags(self) -> set[str]:
+        """The tags of the plan, asked for at each call."""
+        return set(self.connection.ask(Describe, self.id_at_location)[0])
+
+    @property
+    def description(self) -> str | None:
+        """The description of the plan, asked for at each call."""
+        text: str | None = self.connection.ask(Describe, self.id_at_location)[1]
+        return text
+
+    def tag(self, *tags: str) -> PointerPlan:
+        """Add tags to the plan, by which ``search`` finds it; returns the pointer.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> plan = sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
+        >>> pointer = plan.send(bob).tag("#double")
+        >>> bob.search("#double")
+        [[PointerPlan | me:... -> bob:...]]
+        """
+        self.connection.ask(Annotate, self.id_at_location, tags, None)
+        return self
+
+    def describe(self, description: str) -> PointerPlan:
+        """Say in words what the plan is; returns the pointer.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> plan = sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
+        >>> plan.send(bob).describe("twice as much").description
+        'twice as much'
+        """
+        self.connection.ask(Annotate, self.id_at_location, (), description)
+        return self
+
+    # ----------------------------------------------------------------------------- the whole plan
+
+    def get(self, user: str | None = None) -> Plan:
+        """Bring the plan here, with its state as it is there, and remove it there.
+
+        What comes replays the program; the Python function it was recorded from has never left.
+        ``user`` says who reads, which matters where the state is private.
+
+        Raises :class:`~syft.exceptions.PermissionDenied`,
+        :class:`~syft.exceptions.ObjectNotFound`.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> plan = sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
+        >>> back = plan.send(bob).get()
+        >>> back(torch.ones(2)), bob.objects_count()
+        (tensor([2., 2.]), 0)
+        """
+        stored = self.connection.ask(Fetch, self.id_at_location, user=user)
+        self.garbage_collect_data = False
+        return type(self).make_plan(stored)
+
+    def copy(self) -> PointerPlan:
+        """A copy of the plan, with state of its own, at the same worker, and a pointer to it.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> pointer = sy.func2plan(args_shape=[(2,)])(lambda x: x + x).send(bob)
+        >>> twin = pointer.copy(); bob
+        <VirtualWorker id:bob #objects:2>
+        """
+        out = new_id()
+        self.connection.ask(Duplicate, self.id_at_location, out)
+        return PointerPlan(self.connection, out, self.interface)
+
+    def move(self, location: VirtualWorker | str, user: str | None = None) -> Any:
+        """Move the plan to another worker, directly; returns a pointer to it there.
+
+        Moved home it is a plan again, as :meth:`get` gives it.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
+        >>> pointer = sy.func2plan(args_shape=[(2,)])(lambda x: x + x).send(alice)
+        >>> moved = pointer.move(bob)
+        >>> moved.location, alice.objects_count()
+        (<VirtualWorker id:bob #objects:1>, 0)
+        """
+        destination = self.owner.get_worker(location)
+        if destination is self.location:
+            return self
+        if destination is self.owner:
+            return self.get(user)
+        self.connection.ask(Move, self.id_at_location, destination.id, user=user)
+        collects, self.garbage_collect_data = self.garbage_collect_data, False
+        connection = self.owner.connection_to(destination)
+        return PointerPlan(connection, self.id_at_location, self.interface, collects)
+
+    def send(self, *locations: Any) -> None:
+        """Refused: there are no pointers to pointers to plans.
+
+        Raises :class:`~syft.exceptions.UnsupportedOperation`.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> plan = sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
+        >>> plan.send(bob).send("me")
+        Traceback (most recent call last):
+        ...
+        syft.exceptions.UnsupportedOperation: ...
+        """
+        raise UnsupportedOperation("send", "PointerPlan", _SEND)
+
+    # ---------------------------------------------------------------------------------- the state
+
+    def state_dict(self) -> dict[str, Any]:
+        """Pointers to the state at the worker, by name; they share memory with the plan's.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> plan = sy.func2plan(args_shape=[(2,)], state=[torch.ones(2)])(lambda x, state: x)
+        >>> plan.send(bob).state_dict()
+        {'state.0': (Wrapper)>[PointerTensor | me:... -> bob:...]}
+        """
+        names = self.interface.state
+        if not names:
+            return {}
+        key = (*self._key, "state")
+        first, value = self.connection.run(key, self._definition_of_state, [], len(names))
+        pointers = results_of(self.connection, first, value, len(names))
+        return dict(zip(names, pointers, strict=True))
+
+    def named_parameters(self) -> Iterator[tuple[str, Any]]:
+        """Pointers to the parameters at the worker, with their names.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> model = torch.nn.Linear(2, 1)
+        >>> pointer = sy.func2plan(args_shape=[(1, 2)])(lambda x: model(x)).send(bob)
+        >>> [(name, parameter.location.id) for name, parameter in pointer.named_parameters()]
+        [('weight', 'bob'), ('bias', 'bob')]
+        """
+        marks = self.interface.parameters
+        for (name, pointer), mark in zip(self.state_dict().items(), marks, strict=True):
+            if mark:
+                yield name, pointer
+
+    def parameters(self) -> Iterator[Any]:
+        """Pointers to the parameters at the worker; they share memory with the plan's.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> model = torch.nn.Linear(2, 1)
+        >>> pointer = sy.func2plan(args_shape=[(1, 2)])(lambda x: model(x)).send(bob)
+        >>> [parameter.shape for parameter in pointer.parameters()]
+        [torch.Size([1, 2]), torch.Size([1])]
+        """
+        return (pointer for _, pointer in self.named_parameters())
+
+
+def results_of(connection: Connection, first: int, value: Any, count: int) -> Sequence[Any]:
+    """The results of a run: what came back, or pointers to what is stored under ids in a row.
+
+    A run that is still under way is what the handles of its pointers wait for.
+    """
+    if value is not STORED and type(value) is not Pending:
+        results: Sequence[Any] = value
+        return results
+    links = [PointerTensor(connection, first + index) for index in range(count)]
+    if type(value) is Pending:
+        for link in links:
+            link.pending = value
+    return list(map(wrap, links))
+
+
+def _reference(connection: Connection, plan: str, value: Any) -> int:
+    """The id by which the worker knows an argument."""
+    if type(value) is Wrapper:
+        link = value.child
+        if type(link) is PointerTensor and link.connection is connection and not link.depth:
+            return link.id_at_location
+        place = place_of(value)
+        if place == connection.location.id:
+            instead = "an argument of a plan is a whole object there; compute with it first"
+            raise UnsupportedOperation(f"plan {plan}", "pointer into a chain", instead)
+    else:
+        place = connection.owner.id
+    raise LocationMismatch(f"plan {plan}", (connection.location.id, place))
+
+
+_TRAVELS = {kind: InputKind.REFERENCE if kind is TENSOR else InputKind.NUMBER for kind in KINDS}
+
+
+def make_plan_pointer(
+    connection: Connection, id: int, garbage_collect_data: bool = True, card: Any = None
+) -> PointerPlan:
+    """A pointer to a plan that a search found."""
+    return PointerPlan(connection, id, Interface.of_fields(card[3]), garbage_collect_data)
+
+
+Connection.make_plan_pointer = staticmethod(make_plan_pointer)

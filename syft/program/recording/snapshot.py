@@ -1,0 +1,127 @@
+"""Tensors a recording meets that it did not make, and how they were before.
+
+A recording runs the user's function, which may write to the user's tensors: parameters, buffers, an
+optimizer's state.  Each is copied when it is first met and put back afterwards: its values, its
+memory (``x.data = y`` exchanges it), ``requires_grad``, ``.grad`` and torch's version counter, so
+that a graph which was recorded before still runs backward.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import torch
+
+from syft.program.recording.source_line import SourceLine
+from syft.torch_private import set_version
+
+
+class Snapshot:
+    """A tensor from outside, as it was when it was met.
+
+    >>> x = torch.ones(2)
+    >>> before = Snapshot(x, SourceLine("train.py", 1))
+    >>> _ = x.add_(1)
+    >>> before.restore()
+    >>> x
+    tensor([1., 1.])
+    """
+
+    __slots__ = (
+        "tensor",
+        "line",
+        "place",
+        "written",
+        "copy",
+        "_alias",
+        "_version",
+        "_requires_grad",
+        "grad",
+        "_grad_copy",
+        "_grad_version",
+    )
+
+    def __init__(self, tensor: torch.Tensor, line: SourceLine) -> None:
+        self.tensor = tensor
+        self.line = line
+        self.place: Any = None
+        self.written = False
+        self._requires_grad = tensor.requires_grad
+        self._alias = tensor.detach()
+        self.copy = self._alias.clone()
+        self._version = version_of(tensor)
+        self.grad = grad = tensor.grad if tensor.is_leaf else None
+        self._grad_copy = None if grad is None else grad.detach().clone()
+        self._grad_version = 0 if grad is None else version_of(grad)
+
+    def as_constant(self) -> torch.Tensor:
+        """The copy, for the program to keep: with what is noted on the tensor, such as who may read
+        it."""
+        self.copy.__dict__.update(self.tensor.__dict__)
+        return self.copy
+
+    @property
+    def changed_unseen(self) -> bool:
+        """Whether it was written to by something the recorder did not see."""
+        return not self.written and version_of(self.tensor) != self._version
+
+    def restore(self) -> None:
+        """Put the tensor back as it was."""
+        tensor = self.tensor
+        with torch.no_grad():
+            if tensor.is_leaf and tensor.requires_grad is not self._requires_grad:
+                tensor.requires_grad_(self._requires_grad)
+            if _memory(tensor) != _memory(self._alias):
+                tensor.data = self._alias
+            if self.written or version_of(tensor) != self._version:
+                _put(self._alias, self.copy)
+                _set_version(tensor, self._version)
+            if tensor.is_leaf:
+                self._restore_grad()
+
+    def _restore_grad(self) -> None:
+        if self.tensor.grad is not self.grad:
+            self.tensor.grad = self.grad
+        if self.grad is not None and self._grad_copy is not None:
+            _put(self.grad.detach(), self._grad_copy)
+            _set_version(self.grad, self._grad_version)
+
+
+def version_of(tensor: torch.Tensor) -> int:
+    """How often a tensor was written to, as torch counts; 0 for one of inference mode.
+
+    >>> version_of(torch.ones(2).add_(1))
+    1
+    """
+    return 0 if tensor.is_inference() else int(tensor._version)
+
+
+def storage_of(tensor: torch.Tensor) -> int:
+    """What tensors that share memory have in common: the address, or the tensor's own identity.
+
+    >>> x = torch.ones(2, 2)
+    >>> storage_of(x) == storage_of(x[0])
+    True
+    """
+    if tensor.layout is not torch.strided:
+        return id(tensor)
+    return tensor.untyped_storage().data_ptr() or id(tensor)
+
+
+def _memory(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """What ``x.data = y`` exchanges."""
+    if tensor.layout is not torch.strided:
+        return (tensor.shape,)
+    return tensor.data_ptr(), tensor.shape, tensor.stride()
+
+
+def _put(target: torch.Tensor, values: torch.Tensor) -> None:
+    inference = target.is_inference()
+    with torch.inference_mode() if inference else contextlib.nullcontext():
+        target.copy_(values)
+
+
+def _set_version(tensor: torch.Tensor, version: int) -> None:
+    if not tensor.is_inference():
+        set_version((tensor,), (version,))

@@ -1,0 +1,1 @@
+"""How tensors travel: a descriptor in the header, and raw bytes beside it."""

@@ -1,0 +1,175 @@
+"""Strided tensors: a descriptor in the header, and the elements as one buffer of bytes.
+
+The buffer is a view of the tensor's own memory wherever the elements lie densely, in whatever
+order; nothing is copied here.  On the way in everything is checked with Python integers first, so
+that no descriptor can make torch read outside its buffer, and then the tensor is laid over the
+buffer (``owns_buffers``) or copied out of it.  Either way it is no view: ``_base`` is None, and it
+may be resized, detached and trained like any tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from syft.codes import DTypeCode, TypeCode
+from syft.exceptions import LimitExceeded, MalformedMessage, NotSendable
+from syft.serde.expect import expect_fields, malformed, prepend
+from syft.serde.tensors.geometry import Shape, expect_shape, expect_strides, filled, row_major
+from syft.serde.memory import LARGE, duplicate
+from syft.serde.packer import Packer, Unpacker
+from syft.serde.torch_types import DTYPE_CODES, DTYPES, device_operand, lookup, present_device
+
+_TENSOR = int(TypeCode.TENSOR)
+_CPU = torch.device("cpu")
+_UINT8 = torch.uint8
+
+SIZES = {
+    dtype: dtype.itemsize
+    for dtype in DTYPES.values()
+    if not str(dtype).startswith(("torch.q", "torch.quint"))
+}
+"""Bytes per element of every dtype that is not quantized."""
+
+# Of these torch can copy elements; of the sub-byte integers only the bytes below.
+_COPYABLE = frozenset(
+    dtype
+    for dtype in SIZES
+    if str(dtype).startswith(("torch.float", "torch.bfloat", "torch.complex", "torch.bool"))
+    or DTYPE_CODES[dtype] in range(DTypeCode.UINT8, DTypeCode.UINT64 + 1)
+)
+
+
+def pack_strided(tensor: torch.Tensor, packer: Packer) -> tuple[Any, ...]:
+    """Describe a plain strided tensor without its attributes; its bytes become a buffer.
+
+    The tensor must not require grad (pass ``x.detach()``).
+
+    >>> packer = Packer()
+    >>> pack_strided(torch.ones(2, 3), packer), packer.buffers[0].numel()
+    ((32, 0, (2, 3), None, 0), 24)
+    """
+    dtype = tensor.dtype
+    if dtype.is_complex and tensor.is_conj():
+        tensor = tensor.resolve_conj()
+    if tensor.is_neg():
+        tensor = tensor.resolve_neg()
+    shape = tuple(tensor.shape)
+    strides, flat = flatten(tensor, shape)
+    number = DTYPE_CODES[dtype]
+    if tensor.is_cpu:
+        return _TENSOR, number, shape, strides, packer.add(flat.view(_UINT8))
+    device = device_operand(tensor.device)
+    index = None if tensor.is_meta else packer.add(flat.view(_UINT8))
+    return _TENSOR, number, shape, strides, index, device, None
+
+
+def flatten(tensor: torch.Tensor, shape: Shape) -> tuple[Shape | None, torch.Tensor]:
+    """Return the strides for the descriptor (None: row-major) and the elements in memory order.
+
+    >>> flatten(torch.arange(6).view(2, 3).t(), (3, 2))
+    ((1, 3), tensor([0, 1, 2, 3, 4, 5]))
+    """
+    strides = tensor.stride()
+    count = tensor.numel()
+    if strides == row_major(shape) or not count:
+        return None, tensor if len(shape) == 1 and count else tensor.as_strided((count,), (1,))
+    stored = filled(shape, strides)
+    if stored is None:
+        # Gaps or overlaps: row-major, but what is repeated (stride 0) stays repeated.
+        if tensor.dtype not in _COPYABLE:
+            raise NotSendable(f"a part of a {tensor.dtype} tensor", "send the whole tensor")
+        once = [1 if stride == 0 else length for length, stride in zip(shape, strides, strict=True)]
+        tensor = tensor.as_strided(once, strides).contiguous()
+        stored = tensor.numel()
+        dense = tensor.stride()
+        strides = tuple(0 if old == 0 else new for old, new in zip(strides, dense, strict=True))
+    return (None if strides == row_major(shape) else strides), tensor.as_strided((stored,), (1,))
+
+
+def unpack_strided(operand: Sequence[Any], unpacker: Unpacker) -> torch.Tensor:
+    """Build the tensor of a descriptor, without its attributes.
+
+    >>> packer = Packer()
+    >>> operand = pack_strided(torch.eye(2), packer)
+    >>> unpack_strided(operand, Unpacker(packer.buffers))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
+    if len(operand) != 5:
+        expect_fields(operand, 6)
+    dtype = lookup(DTYPES, operand[1], "dtype", ".dtype")
+    size = SIZES.get(dtype)
+    if size is None:
+        raise MalformedMessage("$.dtype", "a dtype that is not quantized", str(dtype))
+    shape, count = expect_shape(operand[2], unpacker.limits, unpacker.limits.max_elements)
+    strides, stored = expect_strides(operand[3], shape, count)
+    device = _CPU if len(operand) == 5 else expect_device(operand[5])
+    if device.type == "meta":
+        if operand[4] is not None:
+            raise malformed("nil for a tensor without data", operand[4], ".buffer")
+        return torch.empty_strided(shape, strides, dtype=dtype, device=device)
+    return over_buffer(
+        unpacker.take(operand[4], stored * size), dtype, shape, strides, device, unpacker
+    )
+
+
+def unpack_plain(operand: Any, unpacker: Unpacker, piece: str) -> torch.Tensor:
+    """Unpack a tensor that is a part of another one: strided, with data, and without attributes.
+
+    >>> unpack_plain([2, 5], Unpacker([]), ".values")
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.MalformedMessage: Malformed message at $.values: expected a plain tensor, got \
+an array of 2.
+    """
+    if type(operand) is not list and type(operand) is not tuple:
+        raise malformed("a plain tensor", operand, piece)
+    if not 5 <= len(operand) <= 7 or operand[0] != _TENSOR or operand[4] is None:
+        raise malformed("a plain tensor", operand, piece)
+    if len(operand) == 7 and operand[6] is not None:
+        raise malformed("a tensor without attributes", operand, piece)
+    try:
+        return unpack_strided(operand, unpacker)
+    except (MalformedMessage, LimitExceeded) as error:
+        prepend(error, piece)
+        raise
+
+
+def expect_device(value: Any) -> torch.device:
+    """Return the device in a field, if this machine has it.
+
+    >>> expect_device([0, None])
+    device(type='cpu')
+    """
+    if (type(value) is not list and type(value) is not tuple) or len(value) != 2:
+        raise malformed("a device number and an index", value, ".device")
+    return present_device(value[0], value[1], "a tensor")
+
+
+def over_buffer(
+    buffer: torch.Tensor,
+    dtype: torch.dtype,
+    shape: Shape,
+    strides: Shape,
+    device: torch.device,
+    unpacker: Unpacker,
+) -> torch.Tensor:
+    """Lay a tensor over a buffer that was checked to fit, or copy it out of somebody else's."""
+    own = unpacker.owns_buffers
+    aligned = not int(buffer.storage_offset()) % dtype.itemsize
+    if not own and aligned and buffer.is_cpu and device is _CPU and buffer.numel() < LARGE:
+        if dtype in _COPYABLE and 0 not in strides:
+            view = buffer.view(dtype)
+            return (view if strides == (1,) else view.as_strided(shape, strides)).clone()
+    if not (own and aligned):
+        buffer = duplicate(buffer)
+    buffer = buffer.to(device)
+    if dtype is torch.bool and own:
+        # Bytes other than 0 and 1 are no booleans, and kernels that count them disagree.
+        buffer.ne_(0)
+    offset = int(buffer.storage_offset()) // dtype.itemsize
+    tensor = torch.empty(0, dtype=dtype, device=device)
+    return tensor.set_(buffer.untyped_storage(), offset, shape, strides)

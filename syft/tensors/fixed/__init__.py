@@ -1,0 +1,1 @@
+"""Fixed precision: numbers as integers on a grid."""

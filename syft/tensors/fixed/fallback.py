@@ -1,0 +1,233 @@
+"""What happens to an operation that has no rule: decode, compute in float64, encode.
+
+Exponentials, norms, losses and hundreds of others have no meaning on the integers.  While these
+are in the clear, the numbers are decoded, torch computes in float64, and results of a floating
+dtype are encoded again (off by half a step, plus what the rounded inputs do to the result);
+integers and booleans stay plain.
+
+An operation is looked at once, and what to do about it is remembered:
+
+* a composite one is taken apart into others, which may have rules (``inference_mode`` leaves them
+  whole);
+* an in-place or ``out=`` form runs the plain form and copies the result into its target;
+* ``_foreach_…`` runs the single operation for each item of the lists;
+* operations that draw random numbers compute in float32, so that a seed gives what it gives
+  elsewhere;
+* a view of some kind without a rule is refused, because a decoded copy would not be a view;
+* everything else is decoded.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from syft.torch_private import has_composite_kernel
+from syft.ops.nested import Arguments, Keywords, replace
+from syft.exceptions import EncodingError
+from syft.tensors.fixed.grid import Grid, decode, encode
+from syft.tensors.fixed.fixed_link import (
+    FALLBACK,
+    FixedPrecisionTensor,
+    fixed,
+    grid_among,
+    is_fixed,
+    no_rule,
+    store,
+)
+
+Way = Callable[..., Any]
+
+aten = torch.ops.aten
+
+REFUSED = {
+    "aten::_fused_adam_": "build the optimizer with fused=False",
+    "aten::_fused_adamw_": "build the optimizer with fused=False",
+    "aten::_fused_sgd_": "build the optimizer with fused=False",
+    "aten::_fused_adagrad_": "build the optimizer with fused=False",
+}
+
+FLOAT32_ONLY = frozenset({"aten::mkldnn_rnn_layer", "aten::mkldnn_rnn_layer_backward"})
+"""Operations whose only kernel is a float32 one."""
+
+UNDECLARED_WRITES = {"aten::native_batch_norm": ("running_mean", "running_var")}
+"""Arguments that an operation writes to although its schema does not say so."""
+
+
+@FixedPrecisionTensor.rule(FALLBACK)
+def fall_back(op: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run an operation without a rule."""
+    return way_of(op)(op, *args, **kwargs)
+
+
+@functools.cache
+def way_of(op: Any) -> Way:
+    """What to do with an operation that has no rule; remembered for each operation.
+
+    >>> way_of(aten.exp.default).__name__, way_of(aten.exp_.default).__name__
+    ('in_float64', 'into_target')
+    """
+    name = op._schema.name
+    if name in REFUSED:
+        return refuse
+    if has_composite_kernel(op.name(), "CompositeImplicitAutograd"):
+        return take_apart
+    if name.startswith("aten::_foreach_"):
+        return for_each
+    if name in FLOAT32_ONLY or torch.Tag.nondeterministic_seeded in op.tags:
+        return in_float32
+    if op._schema.is_mutable:
+        return into_target if functional_form(op) is not None else in_float64
+    views = any(result.alias_info is not None for result in op._schema.returns)
+    return refuse if views else in_float64
+
+
+def refuse(op: Any, *_: Any, **__: Any) -> Any:
+    """Refuse an operation for which decoding would not do what the caller expects."""
+    raise no_rule(
+        op, REFUSED.get(op._schema.name, "a decoded copy would not be a view; clone() first")
+    )
+
+
+# -------------------------------------------------------------------------- one op into others
+
+
+def take_apart(op: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run the operations that a composite one consists of."""
+    return op.decompose(*args, **kwargs)
+
+
+def functional_form(op: Any) -> Any:
+    """The operation whose in-place or ``out=`` form this is, or None.
+
+    >>> functional_form(aten.exp_.default), functional_form(aten.exp.out)
+    (<OpOverloadPacket(op='aten.exp')>, <OpOverloadPacket(op='aten.exp')>)
+    """
+    namespace, _, name = op._schema.name.partition("::")
+    if namespace != "aten":
+        return None
+    if any(argument.is_out for argument in op._schema.arguments):
+        return op.overloadpacket
+    return getattr(aten, name[:-1], None) if name.endswith("_") else None
+
+
+def into_target(op: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run the functional form, and copy what it gives into the targets."""
+    names = [argument.name for argument in op._schema.arguments if argument.is_out]
+    outs = [kwargs.pop(name) for name in names]
+    result = functional_form(op)(*args, **kwargs)
+    if not names:
+        return store(op, args[0], result)
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    for out, value in zip(outs, results, strict=True):
+        if out.shape != value.shape:
+            raise no_rule(op, f"out= must have the shape of the result, {tuple(value.shape)}")
+    stored = [store_out(op, out, value) for out, value in zip(outs, results, strict=True)]
+    return tuple(stored) if len(stored) > 1 else stored[0]
+
+
+def store_out(op: Any, out: Any, value: Any) -> Any:
+    """Write one result of an ``out=`` form; indices and booleans may go to plain tensors."""
+    if not is_fixed(out) and not is_fixed(value):
+        return out.copy_(value)
+    return store(op, out, value)
+
+
+def for_each(op: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run the single operation for each item of the lists."""
+    name = op._schema.name.removeprefix("aten::_foreach_")
+    single = getattr(aten, _SINGLE.get(name, name))
+    lengths = [len(arg) for arg in args if isinstance(arg, (list, tuple))]
+    if name.startswith("addc") and len(args) > 3:
+        kwargs["value"] = args[3]
+        args = args[:3]
+    results = [
+        single(*(_item(arg, i) for arg in args), **{k: _item(v, i) for k, v in kwargs.items()})
+        for i in range(lengths[0])
+    ]
+    return None if name.endswith("_") else results
+
+
+_SINGLE = {"norm": "linalg_vector_norm"}
+
+
+def _item(value: Any, index: int) -> Any:
+    item = value[index] if isinstance(value, (list, tuple)) else value
+    return item
+
+
+# ------------------------------------------------------------------------------------- decoding
+
+
+def in_float64(op: Any, *args: Any, **kwargs: Any) -> Any:
+    """Decode, compute in float64, encode."""
+    return compute(op, args, kwargs, torch.float64)
+
+
+def in_float32(op: Any, *args: Any, **kwargs: Any) -> Any:
+    """Decode, compute in float32, encode."""
+    return compute(op, args, kwargs, torch.float32)
+
+
+def compute(op: Any, args: Arguments, kwargs: Keywords, dtype: torch.dtype) -> Any:
+    """Run ``op`` on numbers of ``dtype``, write back what it changed, encode what it returns."""
+    grid = grid_among(op, (args, kwargs))
+
+    def plain(value: Any) -> Any:
+        if is_fixed(value):
+            return decode(value.child.child, value.child.grid, dtype)
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            return value.to(dtype, copy=True)
+        if isinstance(value, torch.dtype) and value.is_floating_point:
+            return dtype
+        return value
+
+    plain_args, plain_kwargs = replace(args, plain), replace(kwargs, plain)
+    result = op(*plain_args, **plain_kwargs)
+    targets: dict[int, Any] = {}
+    for before, after in _written(op, (args, kwargs), (plain_args, plain_kwargs)):
+        if not is_fixed(before) and torch.equal(before.to(dtype), after):
+            continue
+        targets[id(after)] = store(op, before, after)
+    return replace(result, lambda value: _encoded(op, value, grid, targets))
+
+
+def _written(
+    op: Any, before: tuple[Arguments, Keywords], after: tuple[Arguments, Keywords]
+) -> Iterator[tuple[Any, Any]]:
+    """The arguments that the operation writes to: as passed, and as computed with."""
+    undeclared = UNDECLARED_WRITES.get(op._schema.name, ())
+    if not (op._schema.is_mutable or undeclared):
+        return
+    for index, argument in enumerate(op._schema.arguments):
+        alias = argument.alias_info
+        if not (alias is not None and alias.is_write) and argument.name not in undeclared:
+            continue
+        old, new = (
+            args[index] if index < len(args) else kwargs.get(argument.name)
+            for args, kwargs in (before, after)
+        )
+        if isinstance(old, torch.Tensor):
+            yield old, new
+
+
+def _encoded(op: Any, value: Any, grid: Grid, targets: dict[int, Any]) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    if id(value) in targets:
+        return targets[id(value)]
+    if value.is_complex():
+        raise no_rule(op, "its result is complex; call .float_prec() first")
+    if not value.is_floating_point():
+        return value
+    try:
+        return fixed(encode(value, grid), grid)
+    except EncodingError as error:
+        value_text = f"{error.value}, a result of {op},"
+        raise EncodingError(value_text, error.range, _INSTEAD) from None
+
+
+_INSTEAD = "keep the arguments where the operation has a result in this range"

@@ -1,0 +1,213 @@
+"""The link of fixed precision: an int64 child, the grid it is on, and the table that runs aten
+operations.
+
+The wrapper reports float32, and torch's autograd records above it; forward and backward arrive
+here as aten operations.  ``rules`` says what each does to the integers.  The rules live beside
+this file, by the kind of work: ``fixed_shapes``, ``fixed_selection``, ``fixed_arithmetic``,
+``fixed_products``, ``fixed_pooling``; ``fixed_fallback`` finds an answer for every operation
+without a rule.  Importing ``fixed_precision`` fills the table.
+
+A rule is called as the operation is, with the operation in front: ``rule(op, *args, **kwargs)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+
+from syft.chain.link import Level, Link
+from syft.ops.nested import Arguments, Keywords, leaves
+from syft.chain.wrapper import Wrapper, wrap_like
+from syft.exceptions import UnsupportedOperation
+from syft.tensors.fixed.grid import Excess, Grid, encode, encode_number
+
+FALLBACK = "fallback"
+"""The key in the table of the rule for every operation that has none."""
+
+
+class FixedPrecisionTensor(Link):
+    """A tensor of numbers on a grid: integers of 64 bits that stand for multiples of
+    ``base**-digits``.
+
+    >>> from syft.tensors.fixed.precision import fix_precision
+    >>> x = fix_precision(torch.tensor([1.5, -2.0]))
+    >>> x
+    (Wrapper)>FixedPrecisionTensor>tensor([  98304, -131072])
+    >>> x.child.base, x.child.precision_fractional, x.child.child
+    (2, 16, tensor([  98304, -131072]))
+    """
+
+    __slots__ = ("child", "grid")
+
+    level = Level.DISPATCH
+
+    def __init__(self, child: torch.Tensor, grid: Grid) -> None:
+        self.child = child
+        self.grid = grid
+
+    @property
+    def base(self) -> int:
+        """The base of the grid, 2 by default."""
+        return self.grid.base
+
+    @property
+    def precision_fractional(self) -> int:
+        """How many digits of the base stand behind the point, 16 by default."""
+        return self.grid.digits
+
+    @classmethod
+    def call(cls, operation: Any, args: Arguments, kwargs: Keywords) -> Any:
+        """Run one aten operation by its rule, or by the fallback."""
+        rule = cls.rules.get(operation)
+        if rule is None:
+            rule = cls.rules[FALLBACK]
+        return rule(operation, *args, **kwargs)
+
+    def show(self) -> str:
+        """The link's part of the repr: its name, and the integers as they are."""
+        return f"FixedPrecisionTensor>{show_child(self.child)}"
+
+    def place(self) -> str:
+        """Where the integers are: here, in this process."""
+        return "here"
+
+
+def show_child(child: torch.Tensor) -> str:
+    """What stands behind the name of a link in a repr: the child, without the word ``(Wrapper)``.
+
+    >>> show_child(torch.tensor([1, 2]))
+    'tensor([1, 2])'
+    """
+    return child.child.show() if type(child) is Wrapper else repr(child)
+
+
+# --------------------------------------------------------------------- in and out of the wrapper
+
+
+def fixed(child: torch.Tensor, grid: Grid) -> Wrapper:
+    """Put integers of the grid under a new wrapper, which reports float32 and their shape and
+    strides.
+
+    >>> from syft.tensors.fixed.grid import make_grid
+    >>> fixed(torch.tensor([3]), make_grid(2, 1)).dtype
+    torch.float32
+    """
+    return wrap_like(FixedPrecisionTensor(child, grid), child, torch.float32)
+
+
+def is_fixed(value: Any) -> bool:
+    """Whether a value is a fixed-precision tensor.
+
+    >>> from syft.tensors.fixed.grid import make_grid
+    >>> is_fixed(fixed(torch.tensor([3]), make_grid(2, 1))), is_fixed(torch.tensor([3]))
+    (True, False)
+    """
+    return type(value) is Wrapper and type(value.child) is FixedPrecisionTensor
+
+
+def grid_among(op: Any, values: Iterable[Any]) -> Grid:
+    """The grid of the fixed tensors among the values; all must be on one.
+
+    Raises :class:`~syft.exceptions.UnsupportedOperation` when they are on several: which of the two
+    precisions the result should have is the caller's to say.
+    """
+    found: Grid | None = None
+    for value in leaves(tuple(values)):
+        if type(value) is Wrapper:
+            grid = value.child.grid  # type: ignore[attr-defined]
+            if found is not None and grid is not found:
+                raise different_grids(op, found, grid)
+            found = grid
+    if found is None:
+        raise no_rule(op, "a fixed-precision tensor stands where only a plain one can")
+    return found
+
+
+def integers(op: Any, value: Any, grid: Grid, excess: Excess = Excess.REFUSE) -> Any:
+    """The integers that an operand stands for: a fixed tensor's own, a plain one's or a number's
+    encoded.
+
+    >>> from syft.tensors.fixed.grid import make_grid
+    >>> integers("add", 1.5, make_grid(10, 3)), integers("add", None, make_grid(10, 3))
+    (1500, None)
+    """
+    if type(value) is Wrapper:
+        link = value.child
+        if link.grid is not grid:  # type: ignore[attr-defined]
+            raise different_grids(op, grid, link.grid)  # type: ignore[attr-defined]
+        return link.child  # type: ignore[attr-defined]
+    if isinstance(value, (int, float)):
+        return encode_number(value, grid, excess)
+    if isinstance(value, torch.Tensor):
+        return encode(value, grid, excess)
+    if isinstance(value, (list, tuple)):
+        return [integers(op, item, grid, excess) for item in value]
+    return value
+
+
+def store(op: Any, target: Any, result: Any) -> Any:
+    """Write a result into the memory of ``target``, where its views see it, and return ``target``.
+
+    Raises :class:`~syft.exceptions.UnsupportedOperation` when ``target`` is a plain tensor: values
+    leave fixed precision by ``float_precision()`` only.
+    """
+    link = target_of(op, target)
+    link.child.copy_(integers(op, result, link.grid))
+    return target
+
+
+def target_of(op: Any, target: Any) -> FixedPrecisionTensor:
+    """The link that an in-place operation writes to; a plain tensor is refused."""
+    if not is_fixed(target):
+        raise no_rule(
+            op,
+            "its result would be written into a plain tensor; call .float_prec() on the operands",
+        )
+    link: FixedPrecisionTensor = target.child
+    return link
+
+
+# ---------------------------------------------------------------------------------------- errors
+
+
+def no_rule(op: Any, instead: str) -> UnsupportedOperation:
+    """The refusal of an operation, with what to do instead.
+
+    >>> print(no_rule("aten.set_", "use copy_()"))
+    FixedPrecisionTensor has no rule for aten.set_: use copy_().
+    """
+    return UnsupportedOperation(str(op), "FixedPrecisionTensor", instead)
+
+
+def different_grids(op: Any, one: Grid, other: Grid) -> UnsupportedOperation:
+    """The refusal of operands on two grids, naming both.
+
+    >>> from syft.tensors.fixed.grid import make_grid
+    >>> print(different_grids("aten.add", make_grid(2, 16), make_grid(10, 3)))
+    FixedPrecisionTensor has no rule for aten.add: the operands are on two grids (base 2 with 16 \
+digits and base 10 with 3 digits); bring them to one with .fix_prec().
+    """
+    return no_rule(
+        op, f"the operands are on two grids ({one} and {other}); bring them to one with .fix_prec()"
+    )
+
+
+# ------------------------------------------------------------------------------------- the table
+
+
+def overloads(names: str) -> Iterator[Any]:
+    """The aten overloads of names such as ``"add.Tensor neg"``; without a dot, the default one.
+
+    >>> [str(op) for op in overloads("add.Tensor neg")]
+    ['aten.add.Tensor', 'aten.neg.default']
+    """
+    for name in names.split():
+        packet, _, overload = name.partition(".")
+        yield getattr(getattr(torch.ops.aten, packet), overload or "default")
+
+
+def rule(names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Enter the decorated function in the table for each of the named overloads."""
+    return FixedPrecisionTensor.rule(*overloads(names))

@@ -1,0 +1,268 @@
+"""Fixed precision: numbers as integers on a grid, so that they can be computed with in a ring.
+
+Secret sharing and other exact arithmetic need integers.  ``x.fix_precision()`` gives a tensor
+that still is a ``torch.Tensor`` of float32 — modules, autograd and optimizers go on working on it
+— while what is stored and computed with are 64-bit integers.  ``docs/fixed_precision.md`` has the
+user's view.
+
+This file holds the calls a user makes and the codec for the wire; importing it fills the table of
+rules (see ``fixed_link``).  The hooks put the calls on ``torch.Tensor`` as methods.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from syft.chain.wrapper import Wrapper
+from syft.codes import TypeCode
+from syft.exceptions import MalformedMessage, UnsupportedOperation
+from syft.serde.expect import expect_fields, expect_int
+from syft.serde.packer import Packer, Unpacker
+from syft.serde.registry import Operand, pack, register, unpack_at
+from syft.tensors.fixed import fallback
+from syft.tensors.fixed.rules import (
+    arithmetic,
+    memory_rules,
+    pooling,
+    products,
+    selection,
+    shapes,
+    sums,
+)
+from syft.tensors.fixed.grid import (
+    BASES,
+    LARGEST_SCALE,
+    Grid,
+    decode,
+    encode,
+    forbid_decoding,
+    make_grid,
+)
+from syft.tensors.fixed.fixed_link import FixedPrecisionTensor, fixed, is_fixed
+
+__all__ = [
+    "FixedPrecisionTensor",
+    "fix_prec",
+    "fix_prec_",
+    "fix_precision",
+    "fix_precision_",
+    "float_prec",
+    "float_prec_",
+    "float_precision",
+    "float_precision_",
+    "forbid_decoding",
+]
+
+RULES = (
+    arithmetic,
+    fallback,
+    memory_rules,
+    pooling,
+    products,
+    selection,
+    shapes,
+    sums,
+)
+"""The modules that fill the table of rules."""
+
+DEFAULT_BITS = 16
+
+
+# ---------------------------------------------------------------------------------------- the calls
+
+
+def fix_precision(
+    x: torch.Tensor, precision_fractional: int | None = None, base: int | None = None
+) -> torch.Tensor:
+    """Encode a tensor in fixed precision: integers on a grid of ``base**-precision_fractional``.
+
+    Without arguments the grid has base 2 and 16 fractional bits.  ``precision_fractional`` alone
+    counts decimals.  A leaf that requires grad gives a new leaf that requires grad; gradients
+    flow through the encoding of anything else.  A tensor that is fixed already is brought to the
+    new grid.
+
+    Raises :class:`~syft.exceptions.EncodingError` for a value that does not fit, NaN and infinity
+    among them.
+
+    >>> fix_precision(torch.tensor([1.5, -2.0]))
+    (Wrapper)>FixedPrecisionTensor>tensor([  98304, -131072])
+    >>> fix_precision(torch.tensor([1.5, -2.0]), precision_fractional=3)
+    (Wrapper)>FixedPrecisionTensor>tensor([ 1500, -2000])
+    >>> fix_precision(torch.tensor([1e18]))
+    Traceback (most recent call last):
+    syft.exceptions.EncodingError: Cannot encode 9.999999843067494e+17 in fixed precision: the \
+range is -1.407e+14 to 1.407e+14. Instead, use fewer fractional digits (precision_fractional) or \
+scale the data down.
+    """
+    grid = choose_grid(precision_fractional, base)
+    if is_fixed(x) and x.child.grid is grid:  # type: ignore[attr-defined]
+        return x
+    if x.requires_grad and not x.is_leaf:
+        encoded: torch.Tensor = _Encode.apply(x, grid)  # type: ignore[no-untyped-call]
+        return encoded
+    return _encoded(x, grid).requires_grad_(x.requires_grad)
+
+
+def fix_precision_(
+    x: torch.Tensor, precision_fractional: int | None = None, base: int | None = None
+) -> torch.Tensor:
+    """Encode a tensor in place: the same object, so that optimizers and modules that hold it keep
+    working.
+
+    Its gradient is encoded too.
+
+    >>> weight = torch.nn.Parameter(torch.tensor([0.25]))
+    >>> fix_precision_(weight) is weight, isinstance(weight, torch.nn.Parameter)
+    (True, True)
+    """
+    grid = choose_grid(precision_fractional, base)
+    _refuse_non_leaf("fix_precision_", x)
+    grad = None if x.grad is None else _encoded(x.grad, grid)
+    return _become(x, _encoded(x, grid), grad)
+
+
+def float_precision(x: torch.Tensor) -> torch.Tensor:
+    """Decode a fixed-precision tensor: a plain float32 tensor, through which gradients flow back.
+
+    >>> float_precision(fix_precision(torch.tensor([1.5, -2.0])))
+    tensor([ 1.5000, -2.0000])
+    """
+    _refuse_plain("float_precision", x)
+    if x.requires_grad and torch.is_grad_enabled():
+        decoded: torch.Tensor = _Decode.apply(x)  # type: ignore[no-untyped-call]
+        return decoded
+    return _decoded(x)
+
+
+def float_precision_(x: torch.Tensor) -> torch.Tensor:
+    """Decode a fixed-precision tensor in place: the same object, a plain tensor again, its
+    gradient too.
+
+    >>> x = fix_precision(torch.tensor([1.5]))
+    >>> float_precision_(x) is x, x
+    (True, tensor([1.5000]))
+    """
+    _refuse_plain("float_precision_", x)
+    _refuse_non_leaf("float_precision_", x)
+    grad = _decoded(x.grad) if is_fixed(x.grad) else x.grad
+    return _become(x, _decoded(x), grad)
+
+
+fix_prec, fix_prec_ = fix_precision, fix_precision_
+float_prec, float_prec_ = float_precision, float_precision_
+
+
+def choose_grid(precision_fractional: int | None = None, base: int | None = None) -> Grid:
+    """The grid that the arguments of :func:`fix_precision` ask for.
+
+    A base alone gets as many digits as 16 bits hold.
+
+    >>> print(choose_grid(), choose_grid(3), choose_grid(20, 2), choose_grid(None, 10), sep="; ")
+    base 2 with 16 digits; base 10 with 3 digits; base 2 with 20 digits; base 10 with 4 digits
+    """
+    if precision_fractional is not None:
+        return make_grid(10 if base is None else base, precision_fractional)
+    if base is None or base not in BASES:
+        return make_grid(2 if base is None else base, DEFAULT_BITS)
+    return make_grid(base, int(DEFAULT_BITS * math.log(2, base) + 1e-9))
+
+
+# --------------------------------------------------------------------------------- how it is done
+
+
+class _Encode(torch.autograd.Function):
+    """Encoding, through which gradients flow unchanged: decoded on their way back."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, grid: Grid) -> torch.Tensor:
+        ctx.dtype = x.dtype
+        ctx.source = x.child.grid if is_fixed(x) else None  # type: ignore[attr-defined]
+        return _encoded(x, grid)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        if ctx.source is not None:
+            return _encoded(grad, ctx.source), None
+        return decode(grad.child.child, grad.child.grid, ctx.dtype), None
+
+
+class _Decode(torch.autograd.Function):
+    """Decoding, through which gradients flow unchanged: encoded on their way back."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> torch.Tensor:
+        ctx.grid = x.child.grid
+        return _decoded(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return _encoded(grad, ctx.grid)
+
+
+def _encoded(x: Any, grid: Grid) -> torch.Tensor:
+    if not is_fixed(x):
+        return fixed(encode(x, grid), grid)
+    if x.child.grid is grid:
+        return x.detach()  # type: ignore[no-any-return]
+    return fixed(encode(decode(x.child.child, x.child.grid, torch.float64), grid), grid)
+
+
+def _decoded(x: Any) -> torch.Tensor:
+    return decode(x.child.child, x.child.grid)
+
+
+def _become(x: torch.Tensor, other: torch.Tensor, grad: torch.Tensor | None) -> torch.Tensor:
+    """Make ``x`` what ``other`` is, keeping the object, its parameter-ness, tags and attributes."""
+    parameter = isinstance(x, torch.nn.Parameter)
+    if parameter and not is_fixed(other):
+        other = torch.nn.Parameter(other, requires_grad=x.requires_grad)
+    other.requires_grad_(x.requires_grad)
+    kept = {name: value for name, value in x.__dict__.items() if name not in ("child", "_is_param")}
+    other.__dict__.update(kept)
+    if parameter and is_fixed(other):
+        other._is_param = True
+    other.grad = grad
+    torch.utils.swap_tensors(x, other)  # type: ignore[no-untyped-call]
+    return x
+
+
+def _refuse_non_leaf(call: str, x: torch.Tensor) -> None:
+    if x.requires_grad and not x.is_leaf:
+        raise UnsupportedOperation(
+            call,
+            "a tensor with a graph behind it",
+            f"call {call.rstrip('_')}(), or detach it first",
+        )
+
+
+def _refuse_plain(call: str, x: torch.Tensor) -> None:
+    if not is_fixed(x):
+        raise UnsupportedOperation(call, "a plain tensor", "it is decoded already; use it as it is")
+
+
+# ---------------------------------------------------------------------------------------- the wire
+
+
+def _pack(link: FixedPrecisionTensor, packer: Packer) -> Operand:
+    code = int(TypeCode.FIXED_PRECISION)
+    return (code, link.base, link.precision_fractional, pack(link.child, packer))
+
+
+def _unpack(operand: Sequence[Any], unpacker: Unpacker) -> Wrapper:
+    expect_fields(operand, 3)
+    base = expect_int(operand[1], ".base", BASES.start, BASES.stop - 1)
+    most = int(math.log(LARGEST_SCALE, base) + 1e-9)
+    digits = expect_int(operand[2], ".precision_fractional", 0, most)
+    child = unpack_at(operand[3], unpacker, ".child")
+    plain = type(child) is torch.Tensor and child.layout is torch.strided
+    if not (type(child) is Wrapper or plain and child.dtype is torch.int64):
+        got = str(child.dtype) if isinstance(child, torch.Tensor) else type(child).__name__
+        raise MalformedMessage("$.child", "a dense tensor of int64", got)
+    return fixed(child, make_grid(base, digits))
+
+
+register(TypeCode.FIXED_PRECISION, FixedPrecisionTensor, _pack, _unpack)

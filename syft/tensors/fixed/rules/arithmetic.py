@@ -1,0 +1,375 @@
+"""Rules for addition, multiplication, division, whole powers and rounding.
+
+Two fixed tensors: integers are added as they are; a product is brought back onto the grid,
+rounded to the nearest, and a product beyond the ring is an error (``fixed_ring``).  Sums wrap, as
+the ring does.
+
+A tensor and a Python number (or a plain tensor of no dimensions, which torch treats alike): a
+product with a float does not put the float on the grid, where a learning rate of 1e-6 would
+become 0; the integers are multiplied in float64 and rounded once.  So such a product is off by
+half a step of the grid, no more.
+
+A quotient is taken of the integers themselves, in float64, and rounded once: half a step again.
+Division by zero is an error, since the grid has no infinity.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from syft.chain.wrapper import Wrapper
+from syft.exceptions import EncodingError
+from syft.tensors.fixed.grid import RING_END, Excess, Grid, rescale_
+from syft.tensors.fixed.fallback import fall_back
+from syft.tensors.fixed.fixed_link import (
+    different_grids,
+    fixed,
+    grid_among,
+    integers,
+    rule,
+    target_of,
+)
+from syft.tensors.fixed.ring import magnitude, multiply, refuse_overflow, rounded
+
+LARGEST_WHOLE_POWER = 4
+"""Beyond it the errors of the single products grow past that of one float64 power."""
+
+
+def number_in(value: Any) -> float | None:
+    """The number that an operand is: a Python number, or a plain tensor of no dimensions; else
+    None.
+
+    >>> number_in(2.5), number_in(torch.tensor(3)), number_in(torch.ones(2))
+    (2.5, 3, None)
+    """
+    if isinstance(value, (int, float)):
+        return value
+    if type(value) is not Wrapper and value.dim() == 0 and not value.is_complex():
+        number: float = value.item()
+        return number
+    return None
+
+
+def times(child: torch.Tensor, number: float, grid: Grid) -> torch.Tensor:
+    """Multiply integers by a Python number, rounded to the nearest: the number itself is not
+    rounded.
+
+    Raises :class:`~syft.exceptions.EncodingError` if a product does not fit.
+
+    >>> from syft.tensors.fixed.grid import make_grid
+    >>> times(torch.tensor([10_000_000]), 1e-5, make_grid(2, 16))
+    tensor([100])
+    """
+    if not isinstance(number, int):
+        return rounded(child.double().mul_(number), grid.scale)
+    if magnitude(child) * abs(number) >= RING_END:
+        refuse_overflow(child.double().mul_(number), grid.scale)
+    return child * int(number)
+
+
+def divided(numerators: torch.Tensor, divisor: Any, factor: float, unit: int) -> torch.Tensor:
+    """``numerators / divisor * factor`` to the nearest; a divisor of zero is an error."""
+    quotients = numerators.double() / divisor
+    if factor != 1:
+        quotients.mul_(factor)
+    if quotients.numel() and not quotients.abs().max().item() < RING_END:  # also when one is NaN
+        if (torch.as_tensor(divisor) == 0).any().item():
+            raise division_by_zero()
+    return rounded(quotients, unit)
+
+
+def division_by_zero() -> EncodingError:
+    """The error for a divisor of zero, with the usual reason: an epsilon below the grid's step."""
+    return EncodingError(
+        "a division by zero",
+        "finite",
+        "see that the divisor is not 0 on the grid: an eps below half a step (Adam's 1e-8) is 0 "
+        "there, so pass a larger one, such as eps=1e-3",
+    )
+
+
+# ---------------------------------------------------------------------------------------- addition
+
+
+def _addend(op: Any, y: Any, alpha: float, grid: Grid) -> Any:
+    """The integers of ``alpha * y``."""
+    number = y if isinstance(y, (int, float)) else None
+    if number is not None:
+        return integers(op, number * alpha, grid, Excess.ENDS)
+    child = integers(op, y, grid, Excess.ENDS)
+    return child if alpha == 1 else times(child, alpha, grid)
+
+
+@rule("add.Tensor add.Scalar")
+def add(op: Any, x: Any, y: Any, alpha: float = 1) -> Any:
+    """Add the integers."""
+    if type(x) is Wrapper and type(y) is Wrapper:
+        one: Any = x.child
+        other: Any = y.child
+        if one.grid is not other.grid:
+            raise different_grids(op, one.grid, other.grid)
+        if alpha == 1:
+            return fixed(torch.add(one.child, other.child), one.grid)
+    grid = grid_among(op, (x, y))
+    return fixed(integers(op, x, grid, Excess.ENDS) + _addend(op, y, alpha, grid), grid)
+
+
+@rule("sub.Tensor sub.Scalar")
+def sub(op: Any, x: Any, y: Any, alpha: float = 1) -> Any:
+    """Subtract the integers."""
+    grid = grid_among(op, (x, y))
+    return fixed(integers(op, x, grid) - _addend(op, y, alpha, grid), grid)
+
+
+@rule("rsub.Tensor rsub.Scalar")
+def rsub(op: Any, x: Any, y: Any, alpha: float = 1) -> Any:
+    """Subtract the other way round: ``y - alpha * x``."""
+    grid = grid_among(op, (x, y))
+    return fixed(integers(op, y, grid) - _addend(op, x, alpha, grid), grid)
+
+
+@rule("add_.Tensor add_.Scalar")
+def add_(op: Any, x: Any, y: Any, alpha: float = 1) -> Any:
+    """Add to the integers in place."""
+    link = target_of(op, x)
+    link.child.add_(_addend(op, y, alpha, link.grid))
+    return x
+
+
+@rule("sub_.Tensor sub_.Scalar")
+def sub_(op: Any, x: Any, y: Any, alpha: float = 1) -> Any:
+    """Subtract from the integers in place."""
+    link = target_of(op, x)
+    link.child.sub_(_addend(op, y, alpha, link.grid))
+    return x
+
+
+@rule("neg")
+def neg(op: Any, x: Any) -> Any:
+    """Negate the integers."""
+    return fixed(torch.neg(x.child.child), x.child.grid)
+
+
+# ---------------------------------------------------------------------------------- multiplication
+
+
+def raw_product(op: Any, x: Any, y: Any, grid: Grid) -> torch.Tensor:
+    """The product of the integers of two operands, not yet brought back onto the grid."""
+    return multiply(integers(op, x, grid), integers(op, y, grid), grid.scale**2)
+
+
+@rule("mul.Tensor mul.Scalar")
+def mul(op: Any, x: Any, y: Any) -> Any:
+    """Multiply the integers, and bring the product back onto the grid."""
+    if type(x) is not Wrapper:
+        x, y = y, x
+    link = x.child
+    grid = link.grid
+    number = number_in(y)
+    if number is not None:
+        return fixed(times(link.child, number, grid), grid)
+    if type(y) is not Wrapper and not (y.is_floating_point() or y.is_complex()):
+        return fixed(multiply(link.child, y.to(torch.int64), grid.scale), grid)
+    return fixed(rescale_(raw_product(op, x, y, grid), grid), grid)
+
+
+@rule("pow.Tensor_Scalar")
+def power(op: Any, x: Any, exponent: float) -> Any:
+    """Multiply 2 to 4 times; other powers take the fallback."""
+    if exponent not in range(1, LARGEST_WHOLE_POWER + 1):
+        return fall_back(op, x, exponent)
+    if exponent == 1:
+        return x.clone()
+    square = mul(op, x, x)
+    return {2: lambda: square, 3: lambda: mul(op, square, x), 4: lambda: mul(op, square, square)}[
+        int(exponent)
+    ]()
+
+
+@rule("addcmul")
+def addcmul(op: Any, x: Any, a: Any, b: Any, value: float = 1) -> Any:
+    """Add ``value * a * b``, rounded once."""
+    grid = grid_among(op, (x, a, b))
+    products = raw_product(op, a, b, grid).double().mul_(value / grid.scale)
+    return fixed(integers(op, x, grid) + rounded(products, grid.scale), grid)
+
+
+@rule("lerp.Scalar")
+def lerp(op: Any, x: Any, end: Any, weight: float) -> Any:
+    """Go the part ``weight`` of the way from ``x`` to ``end``."""
+    grid = grid_among(op, (x, end))
+    start = integers(op, x, grid)
+    return fixed(start + times(integers(op, end, grid) - start, weight, grid), grid)
+
+
+@rule("lerp.Tensor")
+def lerp_tensor(op: Any, x: Any, end: Any, weight: Any) -> Any:
+    """Go the part ``weight`` of the way from ``x`` to ``end``, elementwise."""
+    grid = grid_among(op, (x, end, weight))
+    start, stop = integers(op, x, grid), integers(op, end, grid)
+    return add(op, fixed(start, grid), mul(op, fixed(stop - start, grid), weight))
+
+
+@rule("leaky_relu")
+def leaky_relu(op: Any, x: Any, slope: float = 0.01) -> Any:
+    """Multiply what is negative by the slope."""
+    link = x.child
+    return fixed(
+        torch.where(link.child > 0, link.child, times(link.child, slope, link.grid)), link.grid
+    )
+
+
+@rule("leaky_relu_backward")
+def leaky_relu_backward(op: Any, grad: Any, x: Any, slope: float, of_result: bool) -> Any:
+    """Multiply the gradient by the slope where the input was negative."""
+    grid = grid_among(op, (grad, x))
+    child = integers(op, grad, grid)
+    return fixed(torch.where(integers(op, x, grid) > 0, child, times(child, slope, grid)), grid)
+
+
+@rule("_prelu_kernel")
+def prelu(op: Any, x: Any, weight: Any) -> Any:
+    """Multiply what is negative by the weight."""
+    grid = grid_among(op, (x, weight))
+    child = integers(op, x, grid)
+    scaled = rescale_(raw_product(op, x, weight, grid), grid)
+    return fixed(torch.where(child > 0, child, scaled), grid)
+
+
+@rule("_prelu_kernel_backward")
+def prelu_backward(op: Any, grad: Any, x: Any, weight: Any) -> Any:
+    """The gradients of the input and of the weight (before it is summed)."""
+    grid = grid_among(op, (grad, x, weight))
+    positive = integers(op, x, grid) > 0
+    child = integers(op, grad, grid)
+    for_x = torch.where(positive, child, rescale_(raw_product(op, grad, weight, grid), grid))
+    for_weight = rescale_(raw_product(op, grad, x, grid), grid).masked_fill_(positive, 0)
+    return fixed(for_x, grid), fixed(for_weight, grid)
+
+
+@rule("bernoulli_.float")
+def bernoulli_(op: Any, x: Any, p: float = 0.5, generator: Any = None) -> Any:
+    """Draw zeros and ones in place (the first step of every dropout)."""
+    target_of(op, x).child.bernoulli_(p, generator=generator).mul_(x.child.grid.scale)
+    return x
+
+
+@rule("native_dropout")
+def native_dropout(op: Any, x: Any, p: float, train: bool | None) -> Any:
+    """Drop elements and scale the rest up; the second result is the mask, a plain one."""
+    link = x.child
+    drop = p if train is not False else 0.0
+    mask = torch.empty_like(link.child, dtype=torch.bool).bernoulli_(1 - drop)
+    kept = link.child * mask
+    child = times(kept, 1 / (1 - drop), link.grid) if drop < 1 else kept
+    return fixed(child, link.grid), mask
+
+
+@rule("native_dropout_backward")
+def native_dropout_backward(op: Any, grad: Any, mask: Any, scale: float) -> Any:
+    """Drop the same elements of the gradient."""
+    link = grad.child
+    return fixed(times(link.child * mask, scale, link.grid), link.grid)
+
+
+# ---------------------------------------------------------------------------------------- division
+
+
+@rule("div.Tensor div.Scalar")
+def div(op: Any, x: Any, y: Any) -> Any:
+    """Divide the integers, rounded once."""
+    grid = grid_among(op, (x, y))
+    numerators = integers(op, x, grid)
+    divisor = number_in(y)
+    if divisor is not None:
+        return fixed(divided(numerators, divisor, 1, grid.scale), grid)
+    if type(y) is not Wrapper and not (y.is_floating_point() or y.is_complex()):
+        return fixed(divided(numerators, y, 1, grid.scale), grid)
+    return fixed(divided(numerators, integers(op, y, grid), grid.scale, grid.scale), grid)
+
+
+@rule("div.Tensor_mode div.Scalar_mode")
+def div_mode(op: Any, x: Any, y: Any, rounding_mode: str | None = None) -> Any:
+    """Divide and round to a whole number: exact on the integers."""
+    if rounding_mode is None:
+        return div(op, x, y)
+    grid = grid_among(op, (x, y))
+    numerators, divisors = _dividends(op, x, y, grid)
+    return fixed(torch.div(numerators, divisors, rounding_mode=rounding_mode) * grid.scale, grid)
+
+
+@rule("floor_divide floor_divide.Scalar")
+def floor_divide(op: Any, x: Any, y: Any) -> Any:
+    """Divide and round down to a whole number."""
+    return div_mode(op, x, y, "floor")
+
+
+@rule("remainder.Tensor remainder.Scalar remainder.Scalar_Tensor fmod.Tensor fmod.Scalar")
+def remainder(op: Any, x: Any, y: Any) -> Any:
+    """The remainder of the integers."""
+    grid = grid_among(op, (x, y))
+    numerators, divisors = _dividends(op, x, y, grid)
+    function = torch.fmod if op.overloadpacket is torch.ops.aten.fmod else torch.remainder
+    return fixed(function(numerators, divisors), grid)
+
+
+def _dividends(op: Any, x: Any, y: Any, grid: Grid) -> tuple[torch.Tensor, torch.Tensor]:
+    numerators, divisors = (
+        child if isinstance(child, torch.Tensor) else torch.tensor(child)
+        for child in (integers(op, x, grid), integers(op, y, grid))
+    )
+    if not divisors.all().item():
+        raise division_by_zero()
+    return numerators, divisors
+
+
+@rule("reciprocal")
+def reciprocal(op: Any, x: Any) -> Any:
+    """Divide the square of the scale by the integers."""
+    link = x.child
+    one = torch.ones_like(link.child)
+    return fixed(divided(one, link.child, link.grid.scale**2, link.grid.scale), link.grid)
+
+
+@rule("addcdiv")
+def addcdiv(op: Any, x: Any, a: Any, b: Any, value: float = 1) -> Any:
+    """Add ``value * a / b``, rounded once."""
+    grid = grid_among(op, (x, a, b))
+    quotients = divided(
+        integers(op, a, grid), integers(op, b, grid), grid.scale * value, grid.scale
+    )
+    return fixed(integers(op, x, grid) + quotients, grid)
+
+
+# ---------------------------------------------------------------------------------------- rounding
+
+
+@rule("sign sgn")
+def sign(op: Any, x: Any) -> Any:
+    """-1, 0 or 1."""
+    return fixed(torch.sign(x.child.child).mul_(x.child.grid.scale), x.child.grid)
+
+
+@rule("floor ceil trunc frac round")
+def to_whole(op: Any, x: Any) -> Any:
+    """Round to whole numbers (``round``: halves to the even one), or keep what is left."""
+    link = x.child
+    return fixed(_WHOLE[op.overloadpacket](link.child, link.grid.scale), link.grid)
+
+
+def _round_to_even(child: torch.Tensor, scale: int) -> torch.Tensor:
+    doubled = child * 2 + scale
+    whole = torch.div(doubled, 2 * scale, rounding_mode="floor")
+    tie = torch.remainder(doubled, 2 * scale) == 0
+    return (whole - (tie & (whole % 2 == 1)).to(torch.int64)) * scale
+
+
+_WHOLE = {
+    torch.ops.aten.floor: lambda child, scale: child - child.remainder(scale),
+    torch.ops.aten.ceil: lambda child, scale: child + (-child).remainder(scale),
+    torch.ops.aten.trunc: lambda child, scale: child - child.fmod(scale),
+    torch.ops.aten.frac: lambda child, scale: child.fmod(scale),
+    torch.ops.aten.round: _round_to_even,
+}

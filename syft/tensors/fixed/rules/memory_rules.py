@@ -1,0 +1,168 @@
+"""Rules for making, filling, copying, casting and reading fixed-precision tensors.
+
+A tensor made in the likeness of a fixed one is fixed and on its grid, unless an integer or
+boolean dtype is asked for.  Asked for another floating dtype, a fixed tensor stays what it is:
+its precision is the grid's, so ``.double()`` and ``.half()`` give a copy that reports float32
+like every other.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from syft.torch_private import correct_aliasing
+from syft.tensors.fixed.grid import CEILING, FLOOR, Excess, decode, encode, encode_number
+from syft.tensors.fixed.fixed_link import (
+    fixed,
+    grid_among,
+    integers,
+    is_fixed,
+    no_rule,
+    rule,
+    target_of,
+)
+
+
+def is_float(dtype: torch.dtype | None) -> bool:
+    """Whether a result that is asked for in this dtype (None: in none) stays fixed.
+
+    >>> is_float(None), is_float(torch.float64), is_float(torch.int64)
+    (True, True, False)
+    """
+    return dtype is None or dtype.is_floating_point
+
+
+@rule("zeros_like empty_like new_zeros new_empty new_empty_strided")
+def alike(op: Any, x: Any, *rest: Any, dtype: Any = None, **settings: Any) -> Any:
+    """Make zeros, or memory with anything in it."""
+    link = x.child
+    if not is_float(dtype):
+        return op(link.child, *rest, dtype=dtype, **settings)
+    return fixed(op(link.child, *rest, **settings), link.grid)
+
+
+@rule("full_like new_full")
+def full(op: Any, x: Any, *rest: Any, dtype: Any = None, **settings: Any) -> Any:
+    """Fill with one number; infinity becomes an end of the grid."""
+    link = x.child
+    if not is_float(dtype):
+        return op(link.child, *rest, dtype=dtype, **settings)
+    *size, value = rest
+    number = encode_number(value, link.grid, Excess.ENDS)
+    return fixed(op(link.child, *size, number, **settings), link.grid)
+
+
+@rule("ones_like new_ones")
+def ones(op: Any, x: Any, *rest: Any, dtype: Any = None, **settings: Any) -> Any:
+    """Fill with the scale, which is 1."""
+    link = x.child
+    if not is_float(dtype):
+        return op(link.child, *rest, dtype=dtype, **settings)
+    return fixed(op(link.child, *rest, **settings).mul_(link.grid.scale), link.grid)
+
+
+@rule("fill_.Scalar fill_.Tensor")
+def fill_(op: Any, x: Any, value: Any) -> Any:
+    """Fill in place; infinity becomes an end of the grid."""
+    link = target_of(op, x)
+    link.child.copy_(_as_tensor(integers(op, value, link.grid, Excess.ENDS), link.child))
+    return x
+
+
+@rule("fill.Scalar fill.Tensor")
+def fill(op: Any, x: Any, value: Any) -> Any:
+    """Fill a new tensor; infinity becomes an end of the grid."""
+    return fill_(op, fixed(torch.empty_like(x.child.child), x.child.grid), value)
+
+
+def _as_tensor(value: Any, like: torch.Tensor) -> torch.Tensor:
+    return like.new_tensor(value) if isinstance(value, int) else value
+
+
+@rule("zero_")
+def zero_(op: Any, x: Any) -> Any:
+    """Fill with zeros in place."""
+    x.child.child.zero_()
+    return x
+
+
+@rule("copy_")
+def copy_(op: Any, x: Any, source: Any, non_blocking: bool = False) -> Any:
+    """Copy from any tensor: integers of the same grid as they are, anything else encoded.
+
+    From another grid the values are decoded and encoded again.
+    """
+    link = target_of(op, x)
+    if is_fixed(source) and source.child.grid is not link.grid:
+        values = encode(decode(source.child.child, source.child.grid, torch.float64), link.grid)
+    else:
+        values = integers(op, source, link.grid)
+    link.child.copy_(values, non_blocking)
+    return x
+
+
+@rule("_to_copy")
+def cast(op: Any, x: Any, dtype: Any = None, **settings: Any) -> Any:
+    """Copy to another device or layout; to an integer dtype cut off the fraction, as torch does."""
+    link = x.child
+    if is_float(dtype):
+        return fixed(op(link.child, **settings), link.grid)
+    if dtype.is_complex:
+        raise no_rule(
+            op, "there are no complex numbers in fixed precision; call .float_prec() first"
+        )
+    if dtype is torch.bool:
+        return op(link.child, dtype=dtype, **settings)
+    whole = torch.div(link.child, link.grid.scale, rounding_mode="trunc")
+    return op(whole, dtype=dtype, **settings)
+
+
+@rule("_local_scalar_dense")
+def read(op: Any, x: Any) -> Any:
+    """The one number of a tensor of one element (``item()``), as a Python float."""
+    return x.child.child.item() / x.child.grid.scale
+
+
+@rule("equal")
+def equal(op: Any, x: Any, y: Any) -> Any:
+    """Whether shape and every value are the same."""
+    grid = grid_among(op, (x, y))
+    return torch.equal(integers(op, x, grid), integers(op, y, grid))
+
+
+@rule("isnan")
+def isnan(op: Any, x: Any) -> Any:
+    """False: the grid holds no NaN."""
+    return torch.zeros_like(x.child.child, dtype=torch.bool)
+
+
+@rule("isinf isneginf isposinf")
+def isinf(op: Any, x: Any) -> Any:
+    """Whether the value stands for an infinity, as after ``masked_fill(mask, -inf)``.
+
+    Half of it is enough, so that what was added to an infinity is one.
+    """
+    child = x.child.child
+    return _IS_INFINITE[op.overloadpacket](child)
+
+
+_IS_INFINITE = {
+    torch.ops.aten.isinf: lambda child: (child <= FLOOR // 2) | (child >= CEILING // 2),
+    torch.ops.aten.isneginf: lambda child: child <= FLOOR // 2,
+    torch.ops.aten.isposinf: lambda child: child >= CEILING // 2,
+}
+
+
+@rule("resize_")
+def resize_(op: Any, x: Any, *size: Any, **settings: Any) -> Any:
+    """Give the integers, and then the wrapper itself, the new size."""
+    op(target_of(op, x).child, *size, **settings)
+    return correct_aliasing(op, (x, *size), settings, x)  # type: ignore[no-untyped-call]
+
+
+@rule("set_ set_.source_Tensor set_.source_Storage set_.source_Storage_storage_offset")
+def set_(op: Any, *_: Any, **__: Any) -> Any:
+    """Refused: memory is not exchanged under a wrapper."""
+    raise no_rule(op, "use copy_(), or assign to .data")

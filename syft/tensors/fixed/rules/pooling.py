@@ -1,0 +1,106 @@
+"""Rules for pooling: the largest of each window, or the mean of each window; forward and backward.
+
+Torch pools floats.  The largest value of a window is found in float64 (where integers below 2^53
+are exact) and taken from the integers by its index.  A mean is an exact sum of the integers and
+one rounded division.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from syft.tensors.fixed.grid import divide
+from syft.tensors.fixed.fixed_link import fixed, rule
+from syft.tensors.fixed.ring import combine
+
+aten = torch.ops.aten
+
+_DIMS = {
+    aten.max_pool2d_with_indices: 2,
+    aten.max_pool3d_with_indices: 3,
+    aten.adaptive_max_pool2d: 2,
+    aten.adaptive_max_pool3d: 3,
+}
+
+
+@rule("max_pool2d_with_indices max_pool3d_with_indices adaptive_max_pool2d adaptive_max_pool3d")
+def max_pool(op: Any, x: Any, *settings: Any) -> Any:
+    """Find the largest of each window, and take it from the integers."""
+    link = x.child
+    _, index = op(link.child.double(), *settings)
+    dims = _DIMS[op.overloadpacket]
+    values = link.child.flatten(-dims).gather(-1, index.flatten(-dims)).view(index.shape)
+    return fixed(values, link.grid), index
+
+
+@rule(
+    "max_pool2d_with_indices_backward max_pool3d_with_indices_backward "
+    "adaptive_max_pool2d_backward adaptive_max_pool3d_backward"
+)
+def max_pool_backward(op: Any, grad: Any, x: Any, *settings: Any) -> Any:
+    """Add each gradient to where its value came from."""
+    link = grad.child
+    like = torch.empty(x.shape, dtype=torch.float64, device=x.device)
+    child = combine(lambda values: op(values, like, *settings), link.child, grad.numel())
+    return fixed(child, link.grid)
+
+
+@rule("avg_pool2d avg_pool3d")
+def avg_pool(op: Any, x: Any, *settings: Any) -> Any:
+    """Sum each window, and divide by how many values it counts."""
+    link = x.child
+    window = (*settings, *_AVG_DEFAULTS[len(settings) :])
+    total = combine(lambda values: op(values, *window[:5], 1), link.child, x.numel())
+    return fixed(_divide(total, _counts(op, x, window)), link.grid)
+
+
+@rule("avg_pool2d_backward avg_pool3d_backward")
+def avg_pool_backward(op: Any, grad: Any, x: Any, *window: Any) -> Any:
+    """Spread each gradient over its window.
+
+    Rounded once where all windows count the same number of values; else once for each window that a
+    value is in.
+    """
+    link = grad.child
+    like = torch.empty(x.shape, dtype=torch.float64, device=x.device)
+    count = _counts(_FORWARD[op.overloadpacket], x, window)
+    uniform = isinstance(count, int)
+    child = link.child if uniform else _divide(link.child, count)
+    child = combine(lambda values: op(values, like, *window[:5], 1), child, grad.numel())
+    return fixed(_divide(child, count) if uniform else child, link.grid)
+
+
+_AVG_DEFAULTS: tuple[Any, ...] = ([], [], 0, False, True, None)
+_FORWARD = {
+    aten.avg_pool2d_backward: aten.avg_pool2d.default,
+    aten.avg_pool3d_backward: aten.avg_pool3d.default,
+}
+_POOL_DIMS = {aten.avg_pool2d: 2, aten.avg_pool3d: 3}
+
+
+def _counts(forward: Any, x: torch.Tensor, window: tuple[Any, ...]) -> int | torch.Tensor:
+    """By what each window is divided: one number for all where that is so.
+
+    Torch divides the sum of a window by its count, so the sum over a tensor of ones divided by
+    their mean is the count, whatever the rules about paddings and borders are.
+    """
+    kernel, stride, padding, ceil_mode, include_pad, override = window
+    if override is not None:
+        return int(override)
+    dims = _POOL_DIMS[forward.overloadpacket]
+    padded = any(padding) if isinstance(padding, (list, tuple)) else padding != 0
+    if not ceil_mode and (include_pad or not padded):
+        return int(math.prod(kernel) if len(kernel) == dims else kernel[0] ** dims)
+    ones = torch.ones((1, *x.shape[-dims:]), dtype=torch.float64, device=x.device)
+    sums = forward(ones, *window[:5], 1)
+    counts: torch.Tensor = (sums / forward(ones, *window)).round_().to(torch.int64)
+    return counts
+
+
+def _divide(total: torch.Tensor, count: int | torch.Tensor) -> torch.Tensor:
+    if isinstance(count, int):
+        return divide(total, count)
+    return torch.div(total + count // 2, count, rounding_mode="floor")

@@ -1,0 +1,202 @@
+"""Rules for operations that compare values, choose among them or put them into others.
+
+On one grid numbers are ordered as their integers are.  So the same operation runs on the
+integers; what differs is only which arguments are values (and must be encoded when they come as
+numbers or plain tensors), what becomes of a value beyond the range, and which of the results are
+values again.  ``TABLE`` says that, and the rules are made from it, those of the in-place forms
+too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+from syft.ops.nested import rebuild_tuple
+from syft.tensors.fixed.rules.arithmetic import times
+from syft.tensors.fixed.grid import Excess, Grid
+from syft.tensors.fixed.fallback import fall_back
+from syft.tensors.fixed.fixed_link import (
+    FixedPrecisionTensor,
+    fixed,
+    grid_among,
+    integers,
+    overloads,
+    rule,
+    target_of,
+)
+
+
+class Row(NamedTuple):
+    """A kind of operation: where its values stand, what becomes of excess, what its results are."""
+
+    positions: tuple[int, ...]
+    excess: Excess
+    results: str
+    """A letter per result: ``v`` a value, ``p`` plain (indices, booleans)."""
+    names: str
+
+
+TABLE = (
+    Row(
+        (0, 1),
+        Excess.CLAMP,
+        "p",
+        """eq.Tensor eq.Scalar ne.Tensor ne.Scalar lt.Tensor lt.Scalar le.Tensor le.Scalar gt.Tensor
+        gt.Scalar ge.Tensor ge.Scalar searchsorted.Tensor bucketize.Tensor isin.Tensor_Tensor
+        isin.Tensor_Scalar isin.Scalar_Tensor logical_and logical_or logical_xor""",
+    ),
+    Row((1, 0), Excess.CLAMP, "p", "searchsorted.Scalar bucketize.Scalar"),
+    Row(
+        (0,),
+        Excess.REFUSE,
+        "p",
+        """argmax argmin argsort argsort.stable any any.dim any.dims all all.dim all.dims
+        logical_not
+        count_nonzero count_nonzero.dim_IntList nonzero nonzero_static signbit""",
+    ),
+    Row(
+        (0,),
+        Excess.REFUSE,
+        "v",
+        "abs relu max min amax amin median nanmedian masked_scatter_backward",
+    ),
+    Row(
+        (0,),
+        Excess.REFUSE,
+        "vp",
+        """max.dim min.dim sort sort.stable topk kthvalue mode median.dim nanmedian.dim cummax
+        cummin
+        _unique""",
+    ),
+    Row((0,), Excess.REFUSE, "vv", "aminmax"),
+    Row((0,), Excess.REFUSE, "vpp", "_unique2 unique_dim unique_consecutive"),
+    Row((0,), Excess.REFUSE, "v", "block_diag"),
+    Row((0, 1), Excess.ENDS, "v", "maximum minimum fmax fmin"),
+    Row(
+        (0, 1, 2),
+        Excess.CLAMP,
+        "v",
+        "clamp clamp.Tensor clamp_min clamp_min.Tensor clamp_max clamp_max.Tensor threshold",
+    ),
+    Row((0, 1, 2), Excess.CLAMP, "v", "threshold_backward"),
+    Row((1, 2), Excess.ENDS, "v", "where.self"),
+    Row((0, 2), Excess.ENDS, "v", "masked_fill.Scalar masked_fill.Tensor constant_pad_nd"),
+    Row((0, 2), Excess.REFUSE, "v", "masked_scatter index_put _unsafe_index_put put"),
+    Row((0, 3), Excess.ENDS, "v", "index_fill.int_Scalar index_fill.int_Tensor"),
+    Row((0, 3), Excess.REFUSE, "v", "index_copy scatter.src scatter.value scatter_add"),
+    Row(
+        (0, 1),
+        Excess.REFUSE,
+        "v",
+        "slice_scatter select_scatter diagonal_scatter as_strided_scatter",
+    ),
+)
+
+
+def by_position(row: Row) -> Callable[..., Any]:
+    """The rule that runs an operation on the integers of the arguments at the row's positions."""
+    positions, excess, results, _ = row
+
+    def run(op: Any, *args: Any, **kwargs: Any) -> Any:
+        grid = grid_among(op, (args[i] for i in positions if i < len(args)))
+        out = op(*_with_integers(op, args, positions, grid, excess), **kwargs)
+        if results == "p":
+            return out
+        if results == "v":
+            return fixed(out, grid)
+        kinds = zip(out, results, strict=True)
+        return rebuild_tuple(out, [fixed(o, grid) if kind == "v" else o for o, kind in kinds])
+
+    return run
+
+
+def by_position_in_place(row: Row) -> Callable[..., Any]:
+    """The rule that runs an in-place operation on the integers of its first argument."""
+    positions, excess, _, _ = row
+
+    def run(op: Any, *args: Any, **kwargs: Any) -> Any:
+        grid = target_of(op, args[0]).grid
+        op(*_with_integers(op, args, positions, grid, excess), **kwargs)
+        return args[0]
+
+    return run
+
+
+def _with_integers(
+    op: Any, args: tuple[Any, ...], positions: tuple[int, ...], grid: Grid, excess: Excess
+) -> Iterator[Any]:
+    return (
+        integers(op, arg, grid, excess) if position in positions else arg
+        for position, arg in enumerate(args)
+    )
+
+
+def _in_place_forms(row: Row) -> Iterator[Any]:
+    for name in row.names.split():
+        packet, _, overload = name.partition(".")
+        form = getattr(getattr(torch.ops.aten, f"{packet}_", None), overload or "default", None)
+        if form is not None and row.results == "v":
+            yield form
+
+
+for _row in TABLE:
+    FixedPrecisionTensor.rule(*overloads(_row.names))(by_position(_row))
+    FixedPrecisionTensor.rule(*_in_place_forms(_row))(by_position_in_place(_row))
+
+_VALUES_AT_0_AND_3 = by_position(Row((0, 3), Excess.REFUSE, "v", ""))
+
+
+@rule("scatter_reduce.two index_reduce scatter.reduce scatter.value_reduce")
+def reduce_into(
+    op: Any, x: Any, dim: Any, index: Any, source: Any, *args: str, **settings: Any
+) -> Any:
+    """Sums and extremes work on the integers; products and means take the fallback."""
+    reduce = args[0] if args else settings["reduce"]
+    way = _VALUES_AT_0_AND_3 if reduce in ("sum", "add", "amax", "amin") else fall_back
+    return way(op, x, dim, index, source, *args, **settings)
+
+
+@rule("hardtanh")
+def hardtanh(op: Any, x: Any, low: float = -1.0, high: float = 1.0) -> Any:
+    """Clamp between two bounds."""
+    grid = x.child.grid
+    bounds = integers(op, [low, high], grid, Excess.CLAMP)
+    return fixed(x.child.child.clamp(*bounds), grid)
+
+
+@rule("hardtanh_backward")
+def hardtanh_backward(op: Any, grad: Any, x: Any, low: float, high: float) -> Any:
+    """Pass the gradient on where the value was between the bounds."""
+    grid = grid_among(op, (grad, x))
+    child = integers(op, x, grid)
+    low, high = integers(op, [low, high], grid, Excess.CLAMP)
+    outside = (child <= low) | (child >= high)
+    return fixed(integers(op, grad, grid).masked_fill(outside, 0), grid)
+
+
+@rule("nan_to_num")
+def nan_to_num(op: Any, x: Any, *_: Any) -> Any:
+    """A copy: there is no NaN on the grid."""
+    return x.clone()
+
+
+@rule("heaviside")
+def heaviside(op: Any, x: Any, at_zero: Any) -> Any:
+    """0 below zero, 1 above, and what is given at zero."""
+    grid = grid_among(op, (x, at_zero))
+    child = integers(op, x, grid)
+    step = (child > 0) * grid.scale
+    return fixed(torch.where(child == 0, integers(op, at_zero, grid), step), grid)
+
+
+@rule("index_add")
+def index_add(op: Any, x: Any, dim: int, index: Any, source: Any, alpha: float = 1) -> Any:
+    """Add ``alpha * source`` where the index says."""
+    grid = grid_among(op, (x, source))
+    addend = integers(op, source, grid)
+    if alpha != 1:
+        addend = times(addend, alpha, grid)
+    return fixed(op(integers(op, x, grid), dim, index, addend), grid)

@@ -1,0 +1,52 @@
+"""The torch modes of the caller, as they travel with what it asks for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from syft.exceptions import UnsupportedOperation
+from syft.torch_private import NO_FUNCTION, any_autocast_enabled, inside_custom_function
+from syft.serde.packer import Packer
+from syft.serde.registry import pack
+from syft.workers.wire.messages import GRAD_MODE, INFERENCE_MODE
+
+
+def modes() -> tuple[int, Any]:
+    """The flags and the autocast state with which a command of this line travels.
+
+    >>> modes() == (GRAD_MODE, None)
+    True
+    """
+    flags = GRAD_MODE if torch.is_grad_enabled() else mode_without_grad()
+    return flags, autocast_state() if any_autocast_enabled() else None
+
+
+def mode_without_grad() -> int:
+    """The flags of a command where autograd records nothing.
+
+    Raises :class:`~syft.exceptions.UnsupportedOperation` in the forward of a custom
+    ``torch.autograd.Function``, whose backward would be lost.
+
+    >>> mode_without_grad()
+    0
+    """
+    if torch.is_inference_mode_enabled():
+        return INFERENCE_MODE
+    if inside_custom_function():
+        raise UnsupportedOperation("torch.autograd.Function", "PointerTensor", NO_FUNCTION)
+    return 0
+
+
+def autocast_state() -> tuple[Any, ...]:
+    """``(device type, packed dtype)`` for each device on which autocast is on.
+
+    >>> autocast_state()
+    ()
+    """
+    return tuple(
+        (device, pack(torch.get_autocast_dtype(device), Packer()))
+        for device in ("cpu", "cuda")
+        if torch.is_autocast_enabled(device)
+    )

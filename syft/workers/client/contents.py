@@ -1,0 +1,68 @@
+"""Sending a constant once: where it was sent before, a pointer to that will do.
+
+The sender remembers under which id it put which content, as long as it has a pointer to it.  Before
+it relies on that it asks the other worker whether the object is there and unchanged: somebody may
+have fetched it, or written to it.  The id itself is as random as any other, so nobody else can put
+something there first; and whether a private object has some content is not told to those who may
+not read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+
+from syft.ids import digest, has_content, new_id
+from syft.serde.frame import Frame
+from syft.workers.core.state_machine import Peer, WorkerCore
+from syft.workers.wire.messages import Holds, Value
+from syft.workers.core.permissions import full_guard_of, guard_of
+
+if TYPE_CHECKING:
+    from syft.workers.client.connection import Connection
+
+_MOST = 1024
+"""After so many contents, those are forgotten to which no pointer is left."""
+_NAMES = frozenset(("_tags", "_description"))
+
+
+def put_once(
+    connection: Connection, tensor: torch.Tensor, content: Callable[[torch.Tensor], int]
+) -> int | None:
+    """The id of a tensor at the other end, where it is sent unless it is there; None if it is of a
+    kind that cannot be shared (it is private, requires grad, or carries tags)."""
+    if not has_content(tensor) or guard_of(tensor) is not None or _NAMES & set(tensor.__dict__):
+        return None
+    key = content(tensor)
+    id = connection.contents.get(key)
+    if id is not None and connection.owns(id) and connection.ask(Holds, id, digest(tensor)):
+        connection.add_owner(id)
+        return id
+    id = new_id()
+    connection.put(tensor, id)
+    connection.start_owning(id)
+    connection.contents[key] = id
+    if len(connection.contents) > _MOST:
+        known = connection.contents.items()
+        connection.contents = {key: id for key, id in known if connection.owns(id)}
+    return id
+
+
+def is_shared(connection: Connection, id: int) -> bool:
+    """Whether another pointer here stands for the same constant: who fetches it leaves it there."""
+    return connection.has_owners(id) and id in connection.contents.values()
+
+
+@WorkerCore.handles(Holds)
+def holds(core: WorkerCore, message: Holds, frame: Frame, peer: Peer) -> Value:
+    """Tell whether an object is there and has the content."""
+    core.forget(message.drop, peer)
+    value = core.store.objects.get(message.id)
+    if not isinstance(value, torch.Tensor) or not has_content(value):
+        return Value(message.seq, False)
+    guard = full_guard_of(value)
+    if guard is not None and not guard.admits(peer.user):
+        return Value(message.seq, False)
+    return Value(message.seq, digest(value) == message.digest)

@@ -1,0 +1,380 @@
+"""Holding back messages to one worker, to send them as one program in one message.
+
+While a group is open, a torch call on a pointer becomes an action of a program instead of a
+message.  Ids, floats and tensors that go along are inputs of the program, so a group that is run
+again is the same program, and travels as its number and what differs.  A question (a value, a
+shape, a result whose number is not known beforehand) first sends what is held.
+
+The results get ids that follow one another.  What has no pointer any more when the group is sent
+is not stored.  An exception inside the group ends it, and nothing is sent.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import torch
+
+from syft.chain.wrapper import Wrapper
+from syft.codes import TypeCode
+from syft.exceptions import MalformedMessage, ProgramError
+from syft.ids import new_id
+from syft.program.program import Action, Mode, Program, Slot
+from syft.ops.nested import replace
+from syft.serde.packer import Packer, Unpacker
+from syft.serde.registry import pack, unpack
+from syft.workers.wire.messages import GRAD_MODE
+from syft.workers.core.objects import copy_of
+from syft.workers.client.pending import Pending
+from syft.workers.core.programs import Group, InputKind
+from syft.workers.wire.references import REF
+
+if TYPE_CHECKING:
+    from syft.workers.client.connection import Connection
+
+_SLOT = int(TypeCode.SLOT)
+_RESULT = 1 << 32
+"""Added to the number of a result while it is not known how many inputs come before it."""
+_PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
+_SAME = frozenset((int, bool, str, type(None)))
+_AS_VALUE = (torch.Tensor, torch.Generator)
+_encode = msgspec.msgpack.encode
+
+NOT_HELD = object()
+"""What a group answers when a command has to go by itself, now that everything held has gone."""
+
+Operands = tuple[Any, ...]
+
+
+class NotHoldable(Exception):
+    """An operand that cannot be an input of a program."""
+
+
+class Batch:
+    """Commands that will travel together: a program in the making."""
+
+    __slots__ = (
+        "base",
+        "flags",
+        "autocast",
+        "inputs",
+        "kinds",
+        "places",
+        "results",
+        "links",
+        "made",
+        "steps",
+        "actions",
+    )
+
+    def __init__(self, flags: int, autocast: Any) -> None:
+        self.base = new_id()
+        self.flags = flags
+        self.autocast = autocast
+        self.inputs: list[Any] = []
+        self.kinds = bytearray()
+        self.places: dict[int, Slot] = {}
+        self.results: list[Slot] = []
+        self.links: list[weakref.ref[Any]] = []
+        self.made = 0
+        self.steps: list[bytes] = []
+        self.actions: list[tuple[int, Operands, dict[str, Any], Slot | None, Mode | None]] = []
+
+    def holds(self, id: int) -> bool:
+        """Whether an object of that id will be one of the results."""
+        return 0 <= id - self.base < len(self.results)
+
+    def add(
+        self, op: int, args: Operands, kwargs: dict[str, Any], flags: int, wants_result: bool
+    ) -> None:
+        """Add an action."""
+        mode = None if flags == self.flags else Mode(grad=bool(flags & GRAD_MODE))
+        packed = _packed(args), _packed(kwargs.values()), tuple(kwargs)
+        self.steps.append(_encode((op, packed, flags, wants_result)))
+        out = Slot(_RESULT + self.made) if wants_result else None
+        self.actions.append((op, args, kwargs, out, mode))
+        if out is not None:
+            self.made += 1
+            self.results.append(out)
+
+    def input(self, value: Any, kind: InputKind) -> Slot:
+        """A new input."""
+        self.inputs.append(value)
+        self.kinds.append(kind)
+        return Slot(len(self.inputs) - 1)
+
+    def object(self, id: int) -> Slot:
+        """The slot of an object of the other worker, or of a result."""
+        if self.holds(id):
+            return self.results[id - self.base]
+        slot = self.places.get(id)
+        if slot is None:
+            slot = self.places[id] = self.input(id, InputKind.REFERENCE)
+        return slot
+
+    def program(self, wanted: list[bool]) -> Group:
+        """What the batch is, with only the wanted results."""
+        given = len(self.inputs)
+
+        def numbered(leaf: Any) -> Any:
+            if type(leaf) is Slot and leaf.index >= _RESULT:
+                return Slot(leaf.index - _RESULT + given)
+            return leaf
+
+        actions = tuple(
+            Action(op, replace(args, numbered), replace(kwargs, numbered), numbered(out), mode)
+            for op, args, kwargs, out, mode in self.actions
+        )
+        outputs = tuple(
+            numbered(slot) if want else None
+            for slot, want in zip(self.results, wanted, strict=True)
+        )
+        return Group(tuple(map(InputKind, self.kinds)), Program(given, actions, outputs))
+
+
+class MessageGroup:
+    """The open group of a connection: ``hold`` takes commands, ``flush`` sends what is held.
+
+    It is a context manager; one that is entered while another is open joins it.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob")
+    >>> x = torch.tensor([1.0, 2.0]).send(bob)
+    >>> with hook.record() as log, bob.group():
+    ...     y = (x * 2 + 1).relu()
+    >>> [type(entry.message).__name__ for entry in log.to("bob")], y.get()
+    (['Run'], tensor([3., 5.]))
+    """
+
+    __slots__ = ("connection", "pending", "_open", "_batch", "_garbage")
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.pending: Pending | None = None
+        """What was sent last, if its reply has not come."""
+        self._open = 0
+        self._batch: Batch | None = None
+        self._garbage: list[int] = []
+
+    def __enter__(self) -> MessageGroup:
+        self.begin()
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is None:
+            self.release()
+            return
+        self._open -= 1
+        if not self._open:
+            self._close()
+            self._dropped(error)
+
+    def begin(self) -> None:
+        """Open the group, or go one level deeper."""
+        self._open += 1
+        self.connection.group = self
+
+    def release(self) -> None:
+        """Close one level; the last one sends what is held.
+
+        Raises :class:`~syft.exceptions.ProgramError` when the group is not open.
+        """
+        if not self._open:
+            place = self.connection.location.id
+            raise ProgramError(
+                f"no group of messages for worker {place!r} is open: begin one first"
+            )
+        self._open -= 1
+        if not self._open:
+            self._close()
+            self.flush()
+
+    def _close(self) -> None:
+        self.connection.group = None
+        self.connection.garbage.extend(self._garbage)
+        self._garbage.clear()
+
+    def _dropped(self, error: BaseException) -> None:
+        """Nothing is sent: say so, here and to who uses what would have been made."""
+        batch, self._batch = self._batch, None
+        if batch is None or not batch.steps:
+            return
+        place, count = self.connection.location.id, len(batch.steps)
+        what = "operation was" if count == 1 else "operations were"
+        error.add_note(
+            f"{count} {what} held back in a group for worker {place!r} and dropped: nothing of the "
+            "group was sent."
+        )
+        self.connection.dropped.append(range(batch.base, batch.base + len(batch.results)))
+
+    # ---------------------------------------------------------------------------------- holding
+
+    def hold(
+        self,
+        op: int,
+        args: Iterable[Any],
+        kwargs: dict[str, Any] | None,
+        out: int,
+        buffers: list[torch.Tensor],
+        mode: tuple[int, Any],
+    ) -> Any:
+        """Take a command; returns a pointer to its result (nothing if ``out`` is 0), or
+        ``NOT_HELD``."""
+        batch = self._fitting(mode)
+        known = len(batch.inputs)
+        try:
+            packed = [self._operand(batch, arg, buffers) for arg in args]
+            named = {
+                name: self._operand(batch, arg, buffers) for name, arg in (kwargs or {}).items()
+            }
+        except NotHoldable:
+            self._undo(batch, known)
+            self.flush()
+            return NOT_HELD
+        batch.add(op, tuple(packed), named, mode[0], bool(out))
+        return self._pointer(batch) if out else None
+
+    def hold_value(self, value: Any, mode: tuple[int, Any]) -> int | None:
+        """Take a tensor that is sent; returns its id over there, or None if it cannot be held."""
+        if type(value) not in _PLAIN:
+            self.flush()
+            return None
+        batch = self._fitting(mode)
+        batch.steps.append(b"")
+        batch.results.append(batch.input(copy_of(value), InputKind.VALUE))
+        return batch.base + len(batch.results) - 1
+
+    def _fitting(self, mode: tuple[int, Any]) -> Batch:
+        """The batch for a command in these modes: only grad mode may change inside a batch."""
+        flags, autocast = mode
+        batch = self._batch
+        if batch is not None:
+            differs = (flags ^ batch.flags) & ~GRAD_MODE
+            if not differs and autocast == batch.autocast:
+                return batch
+            self.flush()
+        batch = self._batch = Batch(flags, autocast)
+        return batch
+
+    @staticmethod
+    def _undo(batch: Batch, known: int) -> None:
+        """Take back the inputs of a command that is not held after all."""
+        for id in batch.inputs[known:]:
+            if type(id) is int:
+                batch.places.pop(id, None)
+        del batch.inputs[known:], batch.kinds[known:]
+
+    def _operand(self, batch: Batch, operand: Any, buffers: list[torch.Tensor]) -> Any:
+        """An operand as it stands in a program."""
+        kind = type(operand)
+        if kind is float:
+            return batch.input(operand, InputKind.NUMBER)
+        if kind in _SAME:
+            return operand
+        if len(operand) == 2 and operand[0] == REF:
+            return batch.object(operand[1])
+        unpacker = Unpacker(buffers, worker=_Slots(batch), owns_buffers=False)
+        try:
+            value = unpack(operand, unpacker)
+        except MalformedMessage:
+            raise NotHoldable from None
+        return replace(value, lambda leaf: _as_input(batch, leaf))
+
+    def _pointer(self, batch: Batch) -> Any:
+        pointer = self.connection.pointer(batch.base + len(batch.results) - 1)
+        batch.links.append(weakref.ref(pointer.child))
+        return pointer
+
+    def holds(self, link: Any) -> bool:
+        """Whether the object of a pointer is still to be made by what is held."""
+        return self._batch is not None and self._batch.holds(link.id_at_location)
+
+    def keep_garbage(self, ids: Iterable[int]) -> None:
+        """Take the ids of dropped pointers, to send them with the group."""
+        self._garbage.extend(ids)
+
+    # ---------------------------------------------------------------------------------- sending
+
+    def flush(self) -> None:
+        """Send what is held; the group stays open."""
+        batch, self._batch = self._batch, None
+        if batch is None or not batch.steps:
+            return
+        connection = self.connection
+        group, connection.group = connection.group, None
+        try:
+            self._send(connection, batch)
+        finally:
+            connection.group = group
+
+    def _send(self, connection: Connection, batch: Batch) -> None:
+        dead, later = self._sorted_garbage(batch)
+        wanted = [batch.base + index not in dead for index in range(len(batch.results))]
+        key = (bytes(batch.kinds), bytes(wanted), batch.flags, *batch.steps)
+        try:
+            _, value = connection.run(
+                key,
+                lambda: batch.program(wanted),
+                batch.inputs,
+                len(batch.results),
+                first=batch.base,
+                mode=(batch.flags, batch.autocast),
+            )
+        finally:
+            connection.garbage.extend(later)
+        self.pending = value if type(value) is Pending else None
+        for link in (reference() for reference in batch.links):
+            if link is not None and self.pending is not None:
+                link.pending = self.pending
+
+    def _sorted_garbage(self, batch: Batch) -> tuple[set[int], list[int]]:
+        """The results nobody wants, and the inputs that nobody will want after this."""
+        garbage = self.connection.garbage
+        ids = [garbage.pop() for _ in range(len(garbage))] + self._garbage
+        self._garbage = []
+        dead = {id for id in ids if batch.holds(id)}
+        later = [id for id in ids if id in batch.places]
+        garbage.extend(id for id in ids if id not in dead and id not in batch.places)
+        return dead, later
+
+
+class _Slots:
+    """What unpacking an operand sees of a worker: a slot in the place of every object."""
+
+    __slots__ = ("_batch",)
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+
+    def resolve(self, id: int, depth: int = 0) -> Slot:
+        """The slot of an object; what is inside a chain is none."""
+        if depth:
+            raise NotHoldable
+        return self._batch.object(id)
+
+
+def _as_input(batch: Batch, leaf: Any) -> Any:
+    """A leaf of an operand: tensors and floats are inputs."""
+    if isinstance(leaf, Wrapper):
+        raise NotHoldable
+    if isinstance(leaf, _AS_VALUE):
+        return batch.input(leaf, InputKind.VALUE)
+    if type(leaf) is float:
+        return batch.input(leaf, InputKind.NUMBER)
+    return leaf
+
+
+def _packed(operands: Iterable[Any]) -> list[Any]:
+    """Operands as bytes can be made of them, slots included."""
+    return [
+        (
+            (_SLOT, operand.index)
+            if type(operand) is Slot
+            else operand if type(operand) in _SAME else pack(operand, Packer())
+        )
+        for operand in operands
+    ]

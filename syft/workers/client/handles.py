@@ -1,0 +1,113 @@
+"""Handles: a command that may still be on its way, as something to wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+from syft.chain.link import Link
+from syft.chain.wrapper import Wrapper, wrap
+from syft.exceptions import ObjectNotReady
+
+if TYPE_CHECKING:
+    from syft.workers.client.connection import Connection, Pending
+
+
+PATIENCE = 4096
+"""How many turns an awaited handle leaves to other coroutines, which may keep a promise, while no
+worker has anything to do."""
+
+
+class Handle:
+    """The command that makes what a pointer points to: ``wait()``, ``done()``, ``result()``,
+    ``await``.
+
+    On an immediate worker a command is done when the call returns, unless it waits for a promised
+    input.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob", pipelined=True)
+    >>> handle = (torch.ones(2).send(bob) + 1).child.handle
+    >>> handle.done(), handle.result().get()
+    (False, tensor([2., 2.]))
+    """
+
+    __slots__ = ("_connection", "_pending", "_link")
+
+    def __init__(self, connection: Connection, pending: Pending | None, link: Link) -> None:
+        self._connection = connection
+        self._pending = pending
+        self._link = link
+
+    def done(self) -> bool:
+        """Whether the command has run (or failed); never waits.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> x = torch.tensor([1.0, 2.0]).send(bob)
+        >>> (x + 1).child.handle.done()  # bob is immediate
+        True
+        """
+        group = self._connection.group
+        if group is not None and group.holds(self._link):
+            return False
+        return self._pending is None or self._pending.settled
+
+    def wait(self) -> None:
+        """Let queued workers work until the command has run; raise what it raised.
+
+        Raises :class:`~syft.exceptions.ObjectNotReady` when nothing under way can bring its inputs.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob", pipelined=True)
+        >>> handle = (torch.ones(2).send(bob) + 1).child.handle
+        >>> handle.wait(); handle.done()
+        True
+        """
+        self._send()
+        if self._pending is None:
+            return
+        network = self._connection.owner.network
+        while not self._pending.settled and network.step():
+            pass
+        self._settle(self._pending)
+
+    def result(self) -> Wrapper:
+        """The pointer to what the command made, once it has; raises what the command raised.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> x = torch.tensor([1.0, 2.0]).send(bob)
+        >>> (x + 1).child.handle.result().get()
+        tensor([2., 3.])
+        """
+        self.wait()
+        return wrap(self._link)
+
+    def __await__(self) -> Generator[Any, None, Wrapper]:
+        self._send()
+        # As wait(), but while workers are idle another coroutine may still keep a promise.
+        if self._pending is not None:
+            network = self._connection.owner.network
+            idle = 0
+            while not self._pending.settled and idle < PATIENCE:
+                idle = 0 if network.step() else idle + 1
+                yield  # lets other coroutines run; any event loop takes a bare yield as that
+            self._settle(self._pending)
+        return wrap(self._link)
+
+    def _send(self) -> None:
+        """Send the command, if an open group holds it back."""
+        group = self._connection.group
+        if group is not None and group.holds(self._link):
+            group.flush()
+            self._pending = group.pending
+
+    def _settle(self, pending: Pending) -> None:
+        if not pending.settled:
+            raise ObjectNotReady(self._connection.location.id)
+        self._connection.take(pending)

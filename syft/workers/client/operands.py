@@ -1,0 +1,111 @@
+"""Packing the arguments of a torch call for another worker, and refusing what must not go along.
+
+A tensor that lies at the other worker travels as a reference.  One that lies elsewhere, this
+process included, is refused with both places named: moving data silently would be wrong, and slow.
+What does travel: Python values, 0-dimensional tensors (numbers in disguise), the source of
+``copy_``, and the tensors torch's own modules make inside their forward.  None of these travels if
+it is written to, or if a gradient would have to come back to it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from syft.ops.nested import Arguments, Keywords, is_container, leaves
+from syft.chain.wrapper import Wrapper
+from syft.ops.mutation import written
+from syft.exceptions import LocationMismatch
+from syft.ops.table import BY_NAME, FLAGS, NAMES
+from syft.serde.packer import Packer
+from syft.serde.registry import pack
+from syft.workers.core.permissions import guard_of
+from syft.workers.client.provenance import made_by_torch
+
+if TYPE_CHECKING:
+    from syft.workers.client.connection import Connection
+
+_BARE = frozenset((int, float, bool, str, type(None)))
+
+# Operations with an argument that torch's own code makes on the spot: the hidden states, lengths
+# and batch sizes of recurrent layers, the mask of an attention layer, the source of a copy.
+_CARRIES_PLAIN = frozenset(
+    BY_NAME[name]
+    for name in (
+        "torch.Tensor.copy_",
+        "torch.lstm",
+        "torch.gru",
+        "torch.rnn_tanh",
+        "torch.rnn_relu",
+        "torch.lstm_cell",
+        "torch.gru_cell",
+        "torch.rnn_tanh_cell",
+        "torch.rnn_relu_cell",
+        "torch.nn.functional.multi_head_attention_forward",
+        "torch.nn.functional.embedding_bag",
+        "torch._pack_padded_sequence",
+        "torch._pad_packed_sequence",
+    )
+    if name in BY_NAME
+)
+
+
+class Operands:
+    """Packs the arguments of one command; the packer gathers the data that travels along."""
+
+    __slots__ = ("connection", "number", "packer")
+
+    def __init__(self, connection: Connection, number: int) -> None:
+        self.connection = connection
+        self.number = number
+        self.packer = Packer(worker=connection.owner.core, destination=connection)
+
+    def pack(self, args: Arguments, kwargs: Keywords) -> tuple[Arguments, Keywords | None]:
+        """The arguments as operands; raises :class:`~syft.exceptions.LocationMismatch`."""
+        self._check(args)
+        self._check(tuple(kwargs.values()))
+        self._check_written(written(FLAGS[self.number], args, kwargs))
+        packed = tuple(
+            arg if type(arg) in _BARE and type(arg) is not int else pack(arg, self.packer)
+            for arg in args
+        )
+        if not kwargs:
+            return packed, None
+        return packed, {name: pack(value, self.packer) for name, value in kwargs.items()}
+
+    def _check(self, args: Arguments) -> None:
+        for arg in args:
+            if isinstance(arg, torch.Tensor):
+                self._check_tensor(arg)
+            elif is_container(arg) or type(arg) is slice:
+                for leaf in leaves(arg):
+                    if isinstance(leaf, torch.Tensor):
+                        self._check_tensor(leaf)
+
+    def _check_tensor(self, tensor: torch.Tensor) -> None:
+        if type(tensor) is Wrapper:
+            if tensor.child.reference(self.connection) is None:
+                self._mismatch(tensor.child.place())
+        elif _wants_gradient(tensor) or not self._may_travel(tensor):
+            self._mismatch(self.connection.owner.id)
+
+    def _may_travel(self, tensor: torch.Tensor) -> bool:
+        if guard_of(tensor) is not None:
+            return False  # it would arrive without its guard
+        return not tensor.dim() or self.number in _CARRIES_PLAIN or made_by_torch(tensor)
+
+    def _check_written(self, target: Any) -> None:
+        for leaf in leaves(target):
+            if isinstance(leaf, torch.Tensor) and type(leaf) is not Wrapper:
+                self._mismatch(self.connection.owner.id)
+
+    def _mismatch(self, place: str) -> None:
+        there = self.connection.location.id
+        if place == there:  # a pointer to the caller's own store, and a tensor that is not in it
+            place = "here (not behind a pointer)"
+        raise LocationMismatch(NAMES[self.number], (there, place))
+
+
+def _wants_gradient(tensor: torch.Tensor) -> bool:
+    return tensor.requires_grad and torch.is_grad_enabled()

@@ -1,0 +1,1 @@
+"""The serving end: a state machine from frames to frames, which knows no transport."""

@@ -1,0 +1,404 @@
+"""Operations that several workers carry out together, each started by one command.
+
+A *party program* is a generator.  It yields what it has for the other parties in a round and is
+resumed with what they had for it; in between it is parked, and its results are promised.  One text
+so serves every worker, knows no messages, and reads like the protocol in a paper::
+
+    @collective(CollectiveCode.SUM)
+    def sum_private(party, x):
+        received = yield party.round({...})     # rank -> tensor, to each other party
+        return ...
+
+The worker drives it: frames of a round may arrive before the program has started or before it is
+ready for them, from several executions at once.  A party that fails tells the others, and their
+results fail too.
+"""
+
+from __future__ import annotations
+
+import inspect
+import secrets
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import torch
+
+from syft.codes import CollectiveCode
+from syft.exceptions import (
+    HookError,
+    LimitExceeded,
+    MalformedMessage,
+    ObjectIdTaken,
+    RemoteFailure,
+    SyftError,
+    UnsupportedOperation,
+)
+from syft.serde.frame import Frame
+from syft.serde.packer import Packer, Unpacker
+from syft.serde.registry import pack, unpack_at
+from syft.workers.core.commands import unpacker_for
+from syft.workers.core.state_machine import Held, Peer, WorkerCore
+from syft.workers.wire.messages import Abort, Done, Exchange, Start
+from syft.workers.core.permissions import Guard, combined, protect
+from syft.workers.wire.references import ids_in
+
+MAX_SESSIONS = 1024
+"""How many executions a worker takes part in at once, those that have not started yet included."""
+
+MAX_ROUNDS = 2**20
+"""How many rounds an execution may have."""
+
+MAX_LETTERS = 1024
+"""How many messages of one execution a worker keeps until its program is ready for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What a party sends in one round, by rank, and the ranks it then waits for."""
+
+    send: Mapping[int, torch.Tensor]
+    expect: frozenset[int]
+
+
+Received = dict[int, torch.Tensor]
+PartyProgram = Generator[Round, Received, "torch.Tensor | tuple[torch.Tensor, ...]"]
+
+
+@dataclass(frozen=True, slots=True)
+class Party:
+    """What a party program knows of itself: its rank, and how many parties there are."""
+
+    rank: int
+    size: int
+
+    @property
+    def others(self) -> list[int]:
+        """The ranks of the other parties.
+
+        >>> Party(1, 3).others
+        [0, 2]
+        """
+        return [rank for rank in range(self.size) if rank != self.rank]
+
+    def round(self, send: Mapping[int, torch.Tensor], expect: Iterable[int] | None = None) -> Round:
+        """A round: send these tensors, then wait for one from each of ``expect`` (all others)."""
+        return Round(send, frozenset(self.others if expect is None else expect))
+
+    def random(self, shape: torch.Size) -> torch.Tensor:
+        """Uniform int64 numbers from the operating system's cryptographic generator."""
+        count = shape.numel()
+        if not count:
+            return torch.empty(shape, dtype=torch.int64)
+        noise = bytearray(secrets.token_bytes(8 * count))
+        return torch.frombuffer(noise, dtype=torch.int64).reshape(shape)
+
+
+PROGRAMS: dict[int, Callable[..., PartyProgram]] = {}
+
+
+def collective(
+    code: CollectiveCode,
+) -> Callable[[Callable[..., PartyProgram]], Callable[..., PartyProgram]]:
+    """Enter a party program in the table under its number; refuses duplicates."""
+
+    def enter(program: Callable[..., PartyProgram]) -> Callable[..., PartyProgram]:
+        if int(code) in PROGRAMS or not inspect.isgeneratorfunction(program):
+            raise HookError(
+                f"cannot register {program.__name__} as collective {int(code)}",
+                "use a free number and a generator function",
+            )
+        PROGRAMS[int(code)] = program
+        return program
+
+    return enter
+
+
+@collective(CollectiveCode.SUM)
+def sum_private(party: Party, x: torch.Tensor) -> PartyProgram:
+    """The sum of every party's private ``x``; no message reveals one of them.
+
+    1. Party i splits x_i into n additive shares modulo 2^64, n - 1 of them uniform, and sends s_ij
+    to j.
+    2. Party j adds what it has, t_j = sum_i s_ij, and sends t_j to everybody.
+    3. Everybody adds: sum_j t_j = sum_i x_i.
+
+    Rounds: 2.  Bytes per party and element: 16 (n - 1).  Leakage: the sum; n - 1 colluding parties
+    learn the remaining input from it, as from any sum.  Error: none for integers; floating-point
+    inputs are rounded to multiples of 2^-24, so at most n * 2^-25 (and overflow beyond a sum of
+    2^39).  The shares of integers travel as uint64, so that parties with unlike inputs notice.
+    """
+    if x.is_complex():
+        raise _cannot_sum("complex numbers", "sum x.real and x.imag")
+    real = x.is_floating_point()
+    own = _fixed_point(x.detach()) if real else x.detach().long()
+    kind = torch.int64 if real else torch.uint64
+    shares = {rank: party.random(x.shape) for rank in party.others}
+    kept = own - sum(shares.values())
+    received = yield party.round({rank: share.view(kind) for rank, share in shares.items()})
+    if any(share.dtype is not kind for share in received.values()):
+        raise _cannot_sum("integers and floating-point numbers", "convert them to one dtype")
+    partial = kept + sum(share.view(torch.int64) for share in received.values())
+    received = yield party.round({rank: partial for rank in party.others})
+    total = partial + sum(received.values())
+    return (total.double() / 2**24).to(x.dtype) if real else total.to(x.dtype)
+
+
+def _fixed_point(x: torch.Tensor) -> torch.Tensor:
+    """Multiples of 2^-24, as int64."""
+    scaled = torch.round(x.double() * 2**24)
+    if not bool((scaled.abs() < 2**63).all()):  # also refuses infinity and NaN
+        raise _cannot_sum("NaN, infinity and numbers beyond 2^39", "scale the numbers")
+    return scaled.long()
+
+
+def _cannot_sum(what: str, instead: str) -> UnsupportedOperation:
+    return UnsupportedOperation(what, "sum_private", instead)
+
+
+# ------------------------------------------------------------------------- driving a party program
+
+
+@dataclass(slots=True)
+class Session:
+    """One execution at one worker: its generator once started, and the frames that came for it."""
+
+    opener: str
+    """Who sent the first message of it."""
+    mailbox: dict[tuple[int, int], PartyLetter] = field(default_factory=dict)
+    aborted_by: dict[str, str] = field(default_factory=dict)
+    start: Start | None = None
+    starter: str = ""
+    program: PartyProgram | None = None
+    round: int = 0
+    expect: frozenset[int] = frozenset()
+    guard: Guard | None = None
+
+    def abandon(self, core: WorkerCore, execution: int) -> None:
+        """Give up because the worker was cleared or closed."""
+        _fail(core, execution, self, RemoteFailure("collective", f"{core.name} was cleared"))
+
+
+@dataclass(frozen=True, slots=True)
+class PartyLetter:
+    """What one party sent another in one round, and who may read what is computed from it."""
+
+    sender: str
+    value: torch.Tensor
+    guard: Guard | None
+
+
+@WorkerCore.handles(Start)
+def start(core: WorkerCore, message: Start, frame: Frame, peer: Peer) -> Any:
+    """Promise the results, and start this worker's part once its inputs are there."""
+    core.forget(message.drop, peer)
+    try:
+        _check_start(core, message)
+    except SyftError:
+        if not _has_started(core, message.execution):
+            _end(core, message.execution)
+            _tell_others(core, message)
+        raise
+    session = _session(core, message.execution, peer.name)
+    session.start, session.starter = message, peer.name
+    for out in message.outs:
+        core.store.promise(out)
+
+    def act(held: Held) -> None:
+        try:
+            inputs = _inputs(core, message, frame, held)
+            session.guard = combined(inputs)
+            party = Party(message.rank, len(message.parties))
+            session.program = PROGRAMS[message.program](party, *inputs)
+        except Exception as error:  # concerns all parties: none of them need wait
+            _fail(core, message.execution, session, error)
+            return
+        _resume(core, message.execution, session, None)
+
+    for name, reason in session.aborted_by.items():
+        if name in message.parties:
+            _fail(core, message.execution, session, RemoteFailure("collective", reason), False)
+            return None
+    return core.when_ready(message.seq, peer, act, ids_in(message.args))
+
+
+def _check_start(core: WorkerCore, message: Start) -> None:
+    """Refuse a start that cannot be right; nothing is kept of it."""
+    if message.program not in PROGRAMS:
+        raise MalformedMessage("$.program", "a known collective", str(message.program))
+    parties = message.parties
+    in_place = 0 <= message.rank < len(parties) and parties[message.rank] == core.name
+    again = _has_started(core, message.execution)
+    if again or not in_place or len(set(parties)) != len(parties):
+        raise MalformedMessage(
+            "$", "a fresh execution in which this worker has its rank", "another"
+        )
+    for name in parties:
+        core.connect(name)  # raises UnknownWorker
+    for out in message.outs:
+        core.store.check_free(out)
+        if out in core.store.promised:
+            raise ObjectIdTaken(out, core.name)
+
+
+def _has_started(core: WorkerCore, execution: int) -> bool:
+    session = core.sessions.get(execution)
+    return execution in core.ended or (session is not None and session.start is not None)
+
+
+def _inputs(core: WorkerCore, message: Start, frame: Frame, held: Held) -> list[torch.Tensor]:
+    unpacker = unpacker_for(core, frame, held)
+    inputs = [unpack_at(arg, unpacker, f".args[{index}]") for index, arg in enumerate(message.args)]
+    for index, value in enumerate(inputs):
+        if not isinstance(value, torch.Tensor):
+            raise MalformedMessage(f"$.args[{index}]", "a tensor", type(value).__name__)
+    return inputs
+
+
+def _session(core: WorkerCore, execution: int, opener: str) -> Session:
+    if execution not in core.sessions and len(core.sessions) >= MAX_SESSIONS:
+        _make_room(core)
+    session: Session = core.sessions.setdefault(execution, Session(opener))
+    return session
+
+
+def _make_room(core: WorkerCore) -> None:
+    """Forget an execution that has not been started here: the oldest of whoever announced most.
+
+    Anybody can announce executions that never start, and must not keep others from theirs.
+    """
+    waiting = {key: session for key, session in core.sessions.items() if session.start is None}
+    if not waiting:
+        raise LimitExceeded("$.execution", "max_sessions", MAX_SESSIONS, len(core.sessions) + 1)
+    ((busiest, _),) = Counter(session.opener for session in waiting.values()).most_common(1)
+    del core.sessions[next(key for key, one in waiting.items() if one.opener == busiest)]
+
+
+def _end(core: WorkerCore, execution: int) -> None:
+    core.sessions.pop(execution, None)
+    core.ended[execution] = None
+    if len(core.ended) > MAX_SESSIONS:
+        core.ended.popitem(last=False)
+
+
+@WorkerCore.handles(Exchange)
+def exchange(core: WorkerCore, message: Exchange, frame: Frame, peer: Peer) -> None:
+    """Keep what another party sent, and resume the program if that was the last it waited for."""
+    unpacker = Unpacker(frame.buffers, core.limits, owns_buffers=frame.exclusive)
+    value = unpack_at(message.value, unpacker, ".value")
+    if not isinstance(value, torch.Tensor):
+        raise MalformedMessage("$.value", "a tensor", type(value).__name__)
+    if message.execution in core.ended:
+        return
+    place = (message.round, message.rank)
+    session = core.sessions.get(message.execution)
+    if session is not None and (place in session.mailbox or len(session.mailbox) >= MAX_LETTERS):
+        raise MalformedMessage("$", "one tensor from each party in a round", "another one")
+    if not 0 <= message.round < MAX_ROUNDS:
+        raise LimitExceeded("$.round", "max_rounds", MAX_ROUNDS, message.round)
+    guard = None
+    if message.users is not None:
+        guard = Guard(frozenset(message.users), message.shape_hidden)
+    session = _session(core, message.execution, peer.name)
+    session.mailbox[place] = PartyLetter(peer.name, value, guard)
+    if session.program is not None:
+        _collect(core, message.execution, session)
+
+
+def _collect(core: WorkerCore, execution: int, session: Session) -> None:
+    """Resume the program with the frames of this round, if all are there."""
+    if session.start is None or any(
+        (session.round, rank) not in session.mailbox for rank in session.expect
+    ):
+        return
+    received: Received = {}
+    for rank in sorted(session.expect):
+        letter = session.mailbox.pop((session.round, rank))
+        if letter.sender != session.start.parties[rank]:
+            wrong = MalformedMessage("$.rank", f"party {rank} of this execution", letter.sender)
+            _fail(core, execution, session, wrong)
+            return
+        received[rank] = letter.value
+        if letter.guard is not None:
+            session.guard = letter.guard.meet(session.guard or letter.guard)
+    session.round += 1
+    _resume(core, execution, session, received)
+
+
+def _resume(core: WorkerCore, execution: int, session: Session, received: Received | None) -> None:
+    """Run the program to its next round (send what it yields) or to its end (store what it
+    returns)."""
+    program, message = cast(PartyProgram, session.program), cast(Start, session.start)
+    try:
+        step = next(program) if received is None else program.send(received)
+    except StopIteration as end:
+        _finish(core, execution, session, message, end.value)
+        return
+    except Exception as error:  # the program's own failure concerns the parties, not this worker
+        _fail(core, execution, session, error)
+        return
+    session.expect = step.expect
+    guard = session.guard
+    users = None if guard is None else tuple(sorted(guard.users))
+    hidden = guard is not None and guard.shape_hidden
+    for rank, value in step.send.items():
+        packer = Packer()
+        operand = pack(value.contiguous(), packer)
+        sent = Exchange(execution, session.round, message.rank, operand, users, hidden)
+        core.post(message.parties[rank], sent, [buffer.clone() for buffer in packer.buffers])
+        packer.sent()
+    _collect(core, execution, session)
+
+
+def _finish(
+    core: WorkerCore, execution: int, session: Session, message: Start, result: Any
+) -> None:
+    results = result if isinstance(result, tuple) else (result,)
+    if len(results) != len(message.outs):
+        wrong = MalformedMessage("$.outs", f"{len(results)} result ids", str(len(message.outs)))
+        _fail(core, execution, session, wrong)
+        return
+    _end(core, execution)
+    for out, value in zip(message.outs, results, strict=True):
+        protect(value, session.guard)
+        core.hold(out, value)
+    core.post(session.starter, Done(message.seq))
+
+
+def _fail(
+    core: WorkerCore, execution: int, session: Session, error: Exception, tell: bool = True
+) -> None:
+    """Give up: bury the results, tell the starter why and (``tell``) the other parties that."""
+    message = session.start
+    _end(core, execution)
+    if message is None:
+        return
+    hidden = session.guard is not None and not isinstance(error, RemoteFailure)
+    core.post(session.starter, core.failure(message.seq, error, hidden=hidden))
+    if tell:
+        _tell_others(core, message)
+    for out in message.outs:
+        core.store.bury(
+            out, f"the collective operation that should have made it failed at {core.name}"
+        )
+    core.dataflow.settle(message.outs)
+
+
+def _tell_others(core: WorkerCore, message: Start) -> None:
+    for rank, name in enumerate(message.parties):
+        if rank != message.rank:
+            core.post(name, Abort(message.execution, message.rank, f"party {core.name} failed"))
+
+
+@WorkerCore.handles(Abort)
+def abort(core: WorkerCore, message: Abort, frame: Frame, peer: Peer) -> None:
+    """Another party failed: so does this worker's part, now or when it is started."""
+    if message.execution in core.ended:
+        return
+    session = _session(core, message.execution, peer.name)
+    if session.start is None:
+        session.aborted_by[peer.name] = message.reason
+    elif peer.name in session.start.parties:
+        failed = RemoteFailure("collective", message.reason)
+        _fail(core, message.execution, session, failed, tell=False)

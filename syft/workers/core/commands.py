@@ -1,0 +1,252 @@
+"""The handler every torch operation goes through: resolve operands, run, store the result.
+
+This is the hot path (a few microseconds an operation).  The common case, flat arguments that are
+references and plain numbers with everything present and nothing private, is written out by hand;
+whatever else arrives takes the general way below it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from syft.exceptions import MalformedMessage, PermissionDenied
+from syft.ops.table import FLAGS, OpFlag, function_of
+from syft.serde.frame import Frame
+from syft.serde.packer import Packer, Unpacker
+from syft.serde.registry import pack, unpack_at
+from syft.workers.core.state_machine import Answer, Held, Peer, WorkerCore
+from syft.workers.core.execution import (
+    Function,
+    clearing,
+    guard_for,
+    run_backward,
+    run_guarded,
+    run_in_mode,
+)
+from syft.workers.wire.messages import (
+    GRAD_MODE,
+    INFERENCE_MODE,
+    NOW,
+    Command,
+    Done,
+    Reply,
+    Run,
+    Value,
+)
+from syft.workers.core.permissions import Guard
+from syft.workers.core.precautions import RUNNABLE
+from syft.workers.wire.references import REF, ids_in
+
+_BARE = frozenset((int, float, bool, str, type(None)))
+_WRITES = int(OpFlag.INPLACE | OpFlag.MUTATES_OTHERS)
+_MODES = GRAD_MODE | INFERENCE_MODE
+_OPERATIONS = len(RUNNABLE)
+_ONE = int(OpFlag.ONE)
+_GRADIENT = int(OpFlag.GRADIENT)
+_UNINITIALIZED = int(OpFlag.UNINITIALIZED)
+
+
+class StoreView:
+    """What unpacking sees of a worker: its store, with the inputs a parked operation has kept."""
+
+    __slots__ = ("core", "held")
+
+    def __init__(self, core: WorkerCore, held: Held) -> None:
+        self.core = core
+        self.held = held
+
+    def resolve(self, id: int, depth: int = 0) -> Any:
+        """The object a reference names."""
+        return self.core.resolve(id, depth, self.held)
+
+    def connect(self, name: str) -> Any:
+        """The worker's own connection to another worker, for pointers that arrive."""
+        return self.core.connect(name)
+
+
+@WorkerCore.handles(Command)
+def handle(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Reply | Answer | None:
+    """Run one operation; the reply is ``Done`` for a single tensor and ``Value`` for anything
+    else."""
+    if command.drop:
+        core.forget(command.drop, peer)
+    if core.store.promised or core.dataflow.tasks:
+        outs = (command.out,) if command.out else ()
+        return core.when_ready(
+            command.seq,
+            peer,
+            lambda held: _run(core, command, frame, peer, held),
+            ids_in((command.args, command.kwargs or {})),
+            outs,
+            writes=_may_write(command),
+            now=bool(command.flags & NOW),
+            barrier=_runs_backward(command),
+        )
+    return _run(core, command, frame, peer, None)
+
+
+def _run(core: WorkerCore, command: Command, frame: Frame, peer: Peer, held: Held | None) -> Reply:
+    op, flags = command.op, command.flags
+    function = RUNNABLE[op] if 0 <= op < _OPERATIONS else None
+    if function is None:
+        function = function_of(op)  # raises, and says why
+    objects = core.store.objects
+    if command.out in objects:
+        core.store.check_free(command.out)
+    args, kwargs = _operands(core, command, frame, held)
+    if FLAGS[op] & _UNINITIALIZED:
+        function = clearing(function)
+    if core.guarded:
+        guard = guard_for(args, kwargs)
+        if guard is not None:
+            return _run_hidden(core, command, frame, function, args, kwargs, guard, peer)
+        if FLAGS[op] & _GRADIENT:
+            function = partial(_run_backward, core, function)
+    mode = GRAD_MODE if torch.is_grad_enabled() else 0
+    if flags & _MODES == mode and not command.autocast:
+        result = function(*args, **kwargs)
+    else:
+        result = run_in_mode(function, args, kwargs, flags, autocast_of(core, command, frame))
+    return _reply(core, command, result)
+
+
+def _run_backward(core: WorkerCore, function: Function, *args: Any, **kwargs: Any) -> Any:
+    """A public backward pass: what it adds to a private gradient stays private."""
+    return run_backward(function, list(args), kwargs, None, core.store.objects.values())
+
+
+def _present(objects: dict[int, Any], operands: Iterable[Any]) -> list[Any] | None:
+    """The values, if all are plain or references to objects that are here; otherwise None."""
+    values: list[Any] = []
+    try:
+        for operand in operands:
+            if type(operand) is list and operand[0] == REF and len(operand) == 2:
+                values.append(objects[operand[1]])
+            elif type(operand) in _BARE:
+                values.append(operand)
+            else:
+                return None
+    except (KeyError, IndexError, TypeError):
+        return None  # the general way says what is wrong with it
+    return values
+
+
+def _reply(core: WorkerCore, command: Command, result: Any) -> Reply:
+    out = command.out
+    if not out:  # the caller has pointers to the result already
+        return Done(command.seq)
+    if isinstance(result, torch.Tensor):
+        core.store.objects[out] = result
+        if core.store.promised:
+            core.store.promised.discard(out)
+        return Done(command.seq)
+    return Value(command.seq, pack(core.keep(result, out), Packer()))
+
+
+def _run_hidden(
+    core: WorkerCore,
+    command: Command,
+    frame: Frame,
+    function: Function,
+    args: list[Any],
+    kwargs: dict[str, Any],
+    guard: Guard,
+    peer: Peer,
+) -> Reply:
+    """The guarded way: what is computed stays private, and so do the texts of errors."""
+
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        return run_guarded(
+            function,
+            list(args),
+            kwargs,
+            FLAGS[command.op],
+            guard,
+            core.store.objects.values(),
+            core.name,
+            peer.user,
+        )
+
+    acting, core.acting_guard = core.acting_guard, guard
+    try:
+        autocast = autocast_of(core, command, frame)
+        result = run_in_mode(guarded, args, kwargs, command.flags, autocast)
+        return _reply(core, command, result)
+    except PermissionDenied:
+        raise
+    except Exception as error:  # its text may quote private values
+        if command.out:
+            core.give_up((command.out,))
+        return core.failure(command.seq, error, hidden=not guard.admits(peer.user))
+    finally:
+        core.acting_guard = acting
+
+
+def _operands(
+    core: WorkerCore, command: Command, frame: Frame, held: Held | None
+) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments as values: the common way if it will do, else the general one.
+
+    The general one unpacks anything, and names the path to what is wrong.
+    """
+    keywords = command.kwargs
+    if held is None:
+        found = _present(core.store.objects, command.args)
+        if found is not None and keywords is None:
+            return found, {}
+        if found is not None and keywords is not None:
+            more = _present(core.store.objects, keywords.values())
+            if more is not None:
+                return found, dict(zip(keywords, more, strict=True))
+    unpacker = unpacker_for(core, frame, held)
+    args = [
+        unpack_at(operand, unpacker, f".args[{index}]")
+        for index, operand in enumerate(command.args)
+    ]
+    kwargs = {
+        name: unpack_at(operand, unpacker, f".kwargs.{name}")
+        for name, operand in (keywords or {}).items()
+    }
+    return args, kwargs
+
+
+def unpacker_for(core: WorkerCore, frame: Frame, held: Held | None) -> Unpacker:
+    """An unpacker for a request's operands: references are objects of this worker."""
+    return Unpacker(
+        frame.buffers, core.limits, worker=StoreView(core, held or {}), owns_buffers=frame.exclusive
+    )
+
+
+def autocast_of(
+    core: WorkerCore, command: Command | Run, frame: Frame
+) -> list[tuple[str, torch.dtype]]:
+    """``(device type, dtype)`` of the devices on which the caller had autocast on."""
+    if not command.autocast:
+        return []
+    unpacker = unpacker_for(core, frame, None)
+    modes = []
+    for index, mode in enumerate(command.autocast):
+        path = f".autocast[{index}]"
+        fits = isinstance(mode, (list, tuple)) and len(mode) == 2 and mode[0] in ("cpu", "cuda")
+        dtype = unpack_at(mode[1], unpacker, path) if fits else None
+        if not isinstance(dtype, torch.dtype):
+            raise MalformedMessage("$" + path, "a device type and a dtype", repr(mode))
+        modes.append((mode[0], dtype))
+    return modes
+
+
+def _runs_backward(command: Command) -> bool:
+    return 0 <= command.op < _OPERATIONS and bool(FLAGS[command.op] & _GRADIENT)
+
+
+def _may_write(command: Command) -> bool:
+    """Whether a command might write to one of its arguments; unknown means yes."""
+    flags = FLAGS[command.op] if 0 <= command.op < len(FLAGS) else 0
+    if flags & _WRITES or not flags & _ONE:
+        return True
+    keywords = command.kwargs or {}
+    return "out" in keywords or "inplace" in keywords

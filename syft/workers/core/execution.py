@@ -1,0 +1,313 @@
+"""Running one operation on behalf of somebody else: under their modes, and under the guards of its
+inputs.
+
+The plain way is a function call.  The guarded way runs the same call and then sees to it that
+nothing computed from a private value is easier to read than the value: results, gradients, and
+whatever the operation wrote (found by its version counter; the few operations that write without
+counting have a flag in the op table, and their inputs are compared).  A backward pass writes to
+tensors that are not among its arguments, so the gradients it may leave are looked up in the graph
+before it runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import replace as changed
+from typing import Any
+
+import torch
+
+from syft.torch_private import set_grad_enabled
+from syft.ops.nested import leaves
+from syft.chain.wrapper import Wrapper
+from syft.exceptions import PermissionDenied
+from syft.ops.table import BY_NAME, FUNCTIONS, OpFlag
+from syft.workers.wire.messages import GRAD_MODE, INFERENCE_MODE
+from syft.workers.core.permissions import (
+    Guard,
+    combined,
+    full_guard_of,
+    innermost,
+    protect,
+    storages_of,
+)
+from syft.workers.core.retained import recorded_of, retaining
+
+Function = Callable[..., Any]
+
+_GRADIENT = int(OpFlag.GRADIENT)
+_MUTATES_OTHERS = int(OpFlag.MUTATES_OTHERS)
+_METADATA = int(OpFlag.METADATA)
+_SHAPE_FROM_VALUES = int(OpFlag.SHAPE_FROM_VALUES)
+_FACTORY = int(OpFlag.FACTORY)
+
+
+def run_in_mode(
+    function: Function,
+    args: Any,
+    kwargs: dict[str, Any],
+    flags: int,
+    autocast: Iterable[tuple[str, torch.dtype]],
+) -> Any:
+    """Call ``function`` with grad mode, inference mode and autocast as the caller had them.
+
+    >>> run_in_mode(torch.is_grad_enabled, (), {}, 0, ())
+    False
+    >>> run_in_mode(torch.is_grad_enabled, (), {}, GRAD_MODE, ())
+    True
+    """
+    before = torch.is_grad_enabled()
+    set_grad_enabled(bool(flags & GRAD_MODE))
+    try:
+        with contextlib.ExitStack() as modes:
+            if flags & INFERENCE_MODE:
+                modes.enter_context(torch.inference_mode())
+            wanted = dict(autocast)
+            for device in ("cpu", "cuda"):
+                if device in wanted:
+                    modes.enter_context(torch.autocast(device, dtype=wanted[device]))
+                elif torch.is_autocast_enabled(device):
+                    modes.enter_context(torch.autocast(device, enabled=False))
+            return function(*args, **kwargs)
+    finally:
+        set_grad_enabled(before)
+
+
+def neutral_mode() -> contextlib.ExitStack:
+    """A context without inference mode and autocast, in which a worker handles queued messages.
+
+    A queued command runs when somebody waits, whatever modes are on at that line; what holds for
+    the command came with it.
+    """
+    modes = contextlib.ExitStack()
+    if torch.is_inference_mode_enabled():
+        modes.enter_context(torch.inference_mode(False))
+    for device in ("cpu", "cuda"):
+        if torch.is_autocast_enabled(device):
+            modes.enter_context(torch.autocast(device, enabled=False))
+    return modes
+
+
+def clearing(function: Function) -> Function:
+    """The same function, with zeros in all memory that it took and did not write.
+
+    Freed memory may hold somebody's private values.
+
+    >>> clearing(torch.empty)(2)
+    tensor([0., 0.])
+    """
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        known = {id(storage): (storage, storage.nbytes()) for storage in _memory((args, kwargs))}
+        result = function(*args, **kwargs)
+        if function is torch.Tensor.new and _is_data(args[1:]):
+            return result
+        for storage in _memory(result):
+            _, written = known.get(id(storage), (storage, 0))
+            memory = torch.empty(0, dtype=torch.uint8, device=storage.device)
+            memory.set_(storage)[written:].zero_()
+        return result
+
+    return call
+
+
+def _memory(values: Any) -> list[torch.UntypedStorage]:
+    return [storage for value in leaves(values) for storage in storages_of(value)]
+
+
+def _is_data(args: tuple[Any, ...]) -> bool:
+    """Whether these arguments give ``x.new`` the elements of the new tensor, and not its size."""
+    return any(not isinstance(arg, (int, torch.Size)) for arg in args)
+
+
+def run_guarded(
+    function: Function,
+    args: list[Any],
+    kwargs: dict[str, Any],
+    op_flags: int,
+    guard: Guard,
+    stored: Iterable[Any],
+    worker: str,
+    user: str | None,
+) -> Any:
+    """Call ``function`` on inputs guarded by ``guard``, and guard everything that comes of it.
+
+    ``stored`` are the worker's objects, in which a backward pass may leave gradients. Raises
+    :class:`~syft.exceptions.PermissionDenied` when the operation would return a value to a ``user``
+    who may not read it.
+    """
+    if guard.shape_hidden and function in _COUNTED and not guard.admits(user):
+        raise PermissionDenied("an operation that tells its size", worker, user)
+    inputs = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    versions = [_version(tensor) for tensor in inputs]
+    contents = [_contents(tensor, op_flags) for tensor in inputs]
+    if op_flags & _GRADIENT:
+        result = run_backward(function, args, kwargs, guard, stored)
+    else:
+        result = function(*args, **kwargs)
+    for tensor, version, values in zip(inputs, versions, contents, strict=True):
+        if _version(tensor) != version or not _unchanged(tensor, values):
+            protect(tensor, guard)
+    if _shape_depends(function, op_flags, args, kwargs):
+        guard = changed(guard, shape_hidden=True)
+    for leaf in leaves(result):
+        if isinstance(leaf, torch.Tensor):
+            protect(leaf, guard)
+        elif not guard.admits(user) and not tells_nothing(leaf, op_flags, guard):
+            raise PermissionDenied("an operation that returns its value", worker, user)
+    return result
+
+
+def _contents(tensor: torch.Tensor, op_flags: int) -> torch.Tensor | None:
+    """A copy of an input that the operation might change without a trace in its version counter
+    (the running statistics of a normalization)."""
+    plain = innermost(tensor)
+    if plain is None or not op_flags & _MUTATES_OTHERS or full_guard_of(tensor) is not None:
+        return None
+    return plain.detach().clone()
+
+
+def _unchanged(tensor: torch.Tensor, values: torch.Tensor | None) -> bool:
+    plain = innermost(tensor)
+    return values is None or plain is None or torch.equal(plain, values)
+
+
+def run_backward(
+    function: Function,
+    args: list[Any],
+    kwargs: dict[str, Any],
+    guard: Guard | None,
+    stored: Iterable[Any],
+) -> Any:
+    """Call a function that runs backward, and guard the gradients it leaves anywhere.
+
+    A gradient is guarded by ``guard`` (of the loss) and by what guarded the gradient to which it
+    was added, which torch may have replaced.
+    """
+    inputs = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    asked = [tensor for tensor in stored if type(tensor) is torch.Tensor and tensor.retains_grad]
+    before = [
+        (tensor, gradient := _gradient_of(tensor), _version(gradient), full_guard_of(gradient))
+        for tensor in _reached_by(inputs) + asked + retaining()
+    ]
+    result = function(*args, **kwargs)
+    for tensor, gradient, version, present in before:
+        now = _gradient_of(tensor)
+        if now is not None and (now is not gradient or _version(now) != version):
+            protect(now, guard)
+            protect(now, present)
+    return result
+
+
+def _gradient_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    with warnings.catch_warnings():  # torch warns that most tensors with a graph have none
+        warnings.simplefilter("ignore")
+        return tensor.grad
+
+
+def _reached_by(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors in which a backward pass over these inputs may leave a gradient."""
+    tensors = [recorded_of(tensor) for tensor in inputs]
+    found = [tensor for tensor in tensors if tensor is not None]
+    seen: set[Any] = set()
+    stack = [tensor.grad_fn for tensor in found]
+    while stack:
+        node = stack.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        leaf = getattr(node, "variable", None)  # only AccumulateGrad nodes have one
+        if leaf is not None:
+            found.append(leaf)
+        stack.extend(parent for parent, _ in node.next_functions)
+    return found
+
+
+def guard_for(args: list[Any], kwargs: dict[str, Any]) -> Guard | None:
+    """The guard of what is computed from these arguments."""
+    return combined(leaves((args, kwargs)))
+
+
+def tells_nothing(value: Any, op_flags: int, guard: Guard) -> bool:
+    """Whether a plain result tells only what the program tells anyway.
+
+    >>> tells_nothing(None, 0, Guard(frozenset())), tells_nothing(3, 0, Guard(frozenset()))
+    (True, False)
+    """
+    if value is None:
+        return True
+    if not op_flags & _METADATA:
+        return False
+    return not guard.shape_hidden or isinstance(value, (torch.dtype, torch.device, torch.layout))
+
+
+def _shape_depends(
+    function: Function, op_flags: int, args: list[Any], kwargs: dict[str, Any]
+) -> bool:
+    """Whether the shape of a result may tell values: that of a flagged operation, or a size taken
+    from a tensor (``x[:n]``, ``x.expand(n)``, ``zeros(n)``).
+
+    Where a result lies in the memory it shares with an input (``x[n]``) counts as its shape."""
+    if function is torch.Tensor.__getitem__:
+        return any(map(_selects_by_value, leaves(args[1:]))) or _slices_by_value(args[1])
+    if op_flags & _SHAPE_FROM_VALUES:
+        return True
+    sizes = args if op_flags & _FACTORY else args[1:]
+    return any(map(_is_size, leaves((sizes, kwargs)))) and function not in _ARITHMETIC
+
+
+def _selects_by_value(index: Any) -> bool:
+    if not isinstance(index, torch.Tensor):
+        return False
+    if index.dtype in (torch.bool, torch.uint8):
+        return True
+    return index.ndim == 0 and full_guard_of(index) is not None  # a view, at an offset to be hidden
+
+
+def _slices_by_value(index: Any) -> bool:
+    parts = index if isinstance(index, (tuple, list)) else [index]
+    return any(
+        isinstance(leaf, torch.Tensor)
+        for part in parts
+        if isinstance(part, slice)
+        for leaf in leaves(part)
+    )
+
+
+def _is_size(value: Any) -> bool:
+    """Whether torch would take a tensor where it wants an integer."""
+    if not isinstance(value, torch.Tensor) or type(value) is Wrapper or value.numel() != 1:
+        return False
+    return not (value.is_floating_point() or value.is_complex())
+
+
+# How many results these have follows from the shape of what they are given.
+_COUNTED = frozenset(
+    FUNCTIONS[number]
+    for name, number in BY_NAME.items()
+    if re.fullmatch(r"(unsafe_|tensor_)?(split|chunk|unbind)(_copy)?", name.rpartition(".")[2])
+) - {None}
+
+# In these a 0-dimensional integer is an operand like any other, never a size.
+_ARITHMETIC = frozenset(
+    getattr(space, name)
+    for space in (torch, torch.Tensor)
+    for name in (
+        *("add", "sub", "mul", "div", "true_divide", "floor_divide", "remainder", "fmod", "pow"),
+        *("eq", "ne", "lt", "le", "gt", "ge", "where", "maximum", "minimum", "clamp"),
+        *("add_", "sub_", "mul_", "div_", "copy_", "__rsub__", "__rpow__", "__eq__", "__ne__"),
+        *("tensor", "as_tensor", "asarray", "scalar_tensor"),
+    )
+    if hasattr(space, name)
+)
+
+
+def _version(tensor: torch.Tensor | None) -> object:
+    """The counter torch raises at every write; inference tensors keep none and count as written."""
+    plain = innermost(tensor)
+    if plain is None:
+        return None
+    return object() if plain.is_inference() else plain._version

@@ -1,0 +1,82 @@
+"""Gradients that cross workers: the graph stays where it was made, and the gradient travels back.
+
+``ptr.move(bob, requires_grad=True)`` leaves the source tensor and its graph at the old worker,
+under a hidden id, and makes a leaf at the new one.  A hook on the leaf sends each gradient it
+receives to the old worker and runs ``source.backward(gradient)`` there.  The hook dies with the
+leaf, and then so does the source.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from syft.exceptions import PermissionDenied, SyftError
+from syft.ids import new_id
+from syft.ops.table import BY_NAME
+from syft.serde.frame import Frame
+from syft.workers.core.state_machine import Peer, WorkerCore
+from syft.workers.wire.messages import Done, Follow
+from syft.workers.wire.references import REF
+
+if TYPE_CHECKING:
+    from syft.workers.client.connection import Connection
+
+_BACKWARD = BY_NAME["torch.Tensor.backward"]
+
+
+def follow(core: WorkerCore, connection: Connection, moved: int, source: torch.Tensor) -> None:
+    """Keep ``source`` here, and have gradients of the leaf ``moved`` at the other end come back to
+    it."""
+    hidden = new_id()
+    core.store.put(hidden, source)
+    try:
+        connection.ask(Follow, moved, hidden)
+    except Exception:
+        core.store.drop(hidden, "its moved leaf does not exist")
+        raise
+
+
+class Return:
+    """The hook on a moved leaf: carries its gradients back over ``connection`` to object
+    ``source``."""
+
+    __slots__ = ("core", "connection", "source")
+
+    def __init__(self, core: WorkerCore, connection: Connection, source: int) -> None:
+        self.core = core
+        self.connection = connection
+        self.source = source
+
+    def __call__(self, gradient: torch.Tensor) -> None:
+        id = new_id()
+        try:
+            self.connection.put(gradient.detach(), id, guard=self.core.acting_guard)
+        except SyftError:  # the other worker is gone or refuses, and with it the graph over there:
+            return  # the pass goes on for the leaves of everybody else
+        # The leaf may be reached by several backward passes; the source's graph is freed with it.
+        self.connection.command(
+            _BACKWARD,
+            ((REF, self.source), (REF, id)),
+            {"retain_graph": True},
+            0,
+            [],
+            answered=True,
+        )
+        self.connection.garbage.append(id)
+
+    def __del__(self) -> None:
+        self.connection.garbage.append(self.source)
+
+
+@WorkerCore.handles(Follow)
+def attach(core: WorkerCore, message: Follow, frame: Frame, peer: Peer) -> Done:
+    """Put the hook on the leaf that was moved here, for the worker that moved it: its gradients
+    are nobody else's."""
+    core.forget(message.drop, peer)
+    leaf = core.store.read(message.id)
+    if core.store.origins.get(message.id) != peer.name:
+        raise PermissionDenied("follow gradients", core.name, peer.user)
+    leaf.register_hook(Return(core, core.connect(peer.name), message.source))
+    return Done(message.seq)

@@ -1,0 +1,175 @@
+"""Running a program action by action where something is private.
+
+Each action runs as the command that does the same would: on private inputs it runs guarded, and
+what it computes and writes is as private as they are.  Three things are worse in a program than in
+single commands, and are seen to here.  A number that was taken from a private value goes on as an
+input of later actions: from then on all of them count as computed from it.  A branch or a loop
+decides by a value: that is revealing it.  And the text of an error may tell of an earlier action:
+once one was private, the texts of all are kept back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace as changed
+from typing import Any
+
+import torch
+
+from syft.exceptions import PermissionDenied, ProgramError
+from syft.program.lowered import Lowered
+from syft.ops.table import BY_NAME, FLAGS, Function, OpFlag
+from syft.program.program import Action
+from syft.ops.nested import leaves
+from syft.workers.core.state_machine import WorkerCore
+from syft.workers.core.execution import guard_for, run_backward, run_guarded, tells_nothing
+from syft.workers.core.permissions import Guard, full_guard_of, protect
+
+_GRADIENT = int(OpFlag.GRADIENT)
+_COND = BY_NAME["syft.ops.control.cond"]
+_WHILE = BY_NAME["syft.ops.control.while_loop"]
+_BRANCH = "a branch on its value"
+
+
+class Concealed(Exception):
+    """An error about private data, whose text stays at the worker.
+
+    >>> Concealed(ValueError("x is 3")).error
+    ValueError('x is 3')
+    """
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(type(error).__name__)
+        self.error = error
+
+
+class GuardedRun:
+    """One run of a program on behalf of ``user``, at a worker that holds private values.
+
+    >>> from syft.program.program import Program, Slot
+    >>> core = WorkerCore("bob", connect=print)
+    >>> GuardedRun(core, None).run(Lowered(Program(1, (), Slot(0))), [3])
+    3
+    """
+
+    __slots__ = ("core", "user", "taint", "concealing")
+
+    def __init__(self, core: WorkerCore, user: str | None) -> None:
+        self.core = core
+        self.user = user
+        self.taint: Guard | None = None
+        self.concealing = False
+
+    def run(self, program: Lowered, values: Sequence[Any]) -> Any:
+        """The outputs of the program; raises what its actions raise, concealed where it has to
+        be."""
+        try:
+            return program.run_with(values, self.call)
+        except (PermissionDenied, Concealed):
+            raise
+        except Exception as error:
+            if self.concealing:
+                raise Concealed(error) from None
+            raise
+
+    def call(
+        self, action: Action, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Run one action of the program."""
+        special = _CONTROL.get(action.op)
+        if special is not None:
+            return special(self, function, args)
+        flags = FLAGS[action.op]
+        guard = _meeting(guard_for(list(args), kwargs), self.taint)
+        core = self.core
+        stored = core.store.objects.values()
+        if guard is None:
+            if flags & _GRADIENT:
+                return run_backward(function, list(args), kwargs, None, stored)
+            return function(*args, **kwargs)
+        self.concealing |= not guard.admits(self.user)
+        acting, core.acting_guard = core.acting_guard, guard
+        try:
+            result = run_guarded(
+                function, list(args), kwargs, flags, guard, stored, core.name, self.user
+            )
+        finally:
+            core.acting_guard = acting
+        if not all(map(_is_tensor_or_none, leaves(result))):
+            self._revealed(result, flags, guard)
+        return result
+
+    def _revealed(self, result: Any, flags: int, guard: Guard) -> None:
+        """Somebody who may read the value has a number of it: what follows is as private."""
+        numbers = [leaf for leaf in leaves(result) if not isinstance(leaf, torch.Tensor)]
+        if not all(tells_nothing(number, flags, guard) for number in numbers):
+            self.taint = _meeting(self.taint, changed(guard, shape_hidden=True))
+
+    def decided_by(self, value: Any) -> Guard | None:
+        """Have the program decide by a value: refused if it is private to others, and otherwise
+        all that follows is as private as the value.
+
+        Raises :class:`~syft.exceptions.ProgramError` for what is neither a tensor nor a number: how
+        many items a container has may be private too.
+        """
+        if not isinstance(value, (torch.Tensor, int, float)):
+            what = f"it was to decide by a {type(value).__name__}"
+            raise ProgramError(f"{what}: decide by a number, a bool or a tensor")
+        guard = _meeting(full_guard_of(value), self.taint)
+        if guard is None:
+            return None
+        if not guard.admits(self.user):
+            raise PermissionDenied(_BRANCH, self.core.name, self.user)
+        self.taint = changed(guard, shape_hidden=True)
+        return self.taint
+
+
+class _Tested:
+    """The test of a loop, whose every answer is a decision."""
+
+    __slots__ = ("steps", "_test", "_watch")
+
+    def __init__(self, test: Any, watch: GuardedRun) -> None:
+        self.steps: int = test.steps
+        self._test = test
+        self._watch = watch
+
+    def run(self, values: Sequence[Any]) -> Any:
+        answer = self._test.run(values)
+        self._watch.decided_by(answer)
+        return answer
+
+
+def _cond(watch: GuardedRun, function: Function, args: tuple[Any, ...]) -> Any:
+    watch.decided_by(args[0])
+    return _decided(watch, function, args)
+
+
+def _while_loop(watch: GuardedRun, function: Function, args: tuple[Any, ...]) -> Any:
+    return _decided(watch, function, (_Tested(args[0], watch), *args[1:]))
+
+
+def _decided(watch: GuardedRun, function: Function, args: tuple[Any, ...]) -> Any:
+    """Run it, and guard what may have been written to or returned depending on a decision."""
+    result = function(*args)
+    if watch.taint is not None:
+        for leaf in leaves((args, result)):
+            if isinstance(leaf, torch.Tensor):
+                protect(leaf, watch.taint)
+    return result
+
+
+_CONTROL: dict[int, Callable[[GuardedRun, Function, tuple[Any, ...]], Any]] = {
+    _COND: _cond,
+    _WHILE: _while_loop,
+}
+
+
+def _is_tensor_or_none(leaf: Any) -> bool:
+    return leaf is None or isinstance(leaf, torch.Tensor)
+
+
+def _meeting(one: Guard | None, other: Guard | None) -> Guard | None:
+    if one is None or other is None:
+        return one or other
+    return one.meet(other)

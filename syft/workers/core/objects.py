@@ -1,0 +1,240 @@
+"""Handlers for whole objects: put, fetch, drop, move, duplicate, search and what belongs to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from syft.chain.wrapper import Wrapper
+from syft.exceptions import MalformedMessage, PermissionDenied
+from syft.serde.frame import Frame
+from syft.serde.packer import Packer
+from syft.serde.registry import pack, unpack_at
+from syft.workers.core.commands import unpacker_for
+from syft.workers.core.state_machine import Answer, Held, Peer, WorkerCore
+from syft.workers.core.gradient_return import follow
+from syft.workers.core.holders import Holder
+from syft.workers.wire.messages import (
+    Annotate,
+    Describe,
+    Done,
+    Drop,
+    Duplicate,
+    Fetch,
+    Move,
+    Promise,
+    Put,
+    Reply,
+    Search,
+    Value,
+)
+from syft.workers.core.permissions import (
+    Guard,
+    full_guard_of,
+    guard_of,
+    protect,
+    set_guard,
+    travelling_guard_of,
+)
+
+
+@WorkerCore.handles(Put)
+def put(core: WorkerCore, message: Put, frame: Frame, peer: Peer) -> Reply:
+    """Store a value that arrived, and run whatever waited for it."""
+    core.forget(message.drop, peer)
+    core.store.check_free(message.id)
+    unpacker = unpacker_for(core, frame, None)
+    value = unpack_at(message.value, unpacker, ".value")
+    unpacker.finish()
+    if isinstance(value, Holder):
+        value.admit(core)
+    elif not isinstance(value, torch.Tensor):
+        raise MalformedMessage("$.value", "a tensor or a plan", type(value).__name__)
+    if message.users is not None:
+        if isinstance(value, Holder) and not value.tensors():
+            # A guard sits on tensors, and would be lost.
+            raise MalformedMessage("$.users", "nil for a plan without any tensor", "names")
+        set_guard(value, Guard(frozenset(message.users), message.shape_hidden))
+    core.hold(message.id, value)
+    may_be_leaf = isinstance(value, Wrapper) or (
+        isinstance(value, torch.Tensor) and value.requires_grad
+    )
+    if may_be_leaf and message.id in core.store.objects:
+        core.store.origins[message.id] = peer.name  # who may follow its gradients
+    return Done(message.seq)
+
+
+@WorkerCore.handles(Fetch)
+def fetch(core: WorkerCore, message: Fetch, frame: Frame, peer: Peer) -> Reply | Answer | None:
+    """Hand an object over, if the user may read it."""
+    if message.drop:
+        core.forget(message.drop, peer)
+    if not core.dataflow.active:
+        return _hand_over(core, message, peer, None)
+    return core.when_ready(
+        message.seq,
+        peer,
+        lambda held: _hand_over(core, message, peer, held),
+        (message.id,),
+        writes=not message.keep,
+        now=message.now,
+    )
+
+
+def _hand_over(core: WorkerCore, message: Fetch, peer: Peer, held: Held | None) -> Answer:
+    value = whole = (
+        core.store.read(message.id) if held is None else core.resolve(message.id, 0, held)
+    )
+    if message.depth:
+        value = core.resolve(message.id, message.depth, held)
+    guard = travelling_guard_of(whole) if core.guarded else None
+    user = message.user or peer.user
+    if guard is not None and not guard.admits(user):
+        raise PermissionDenied("get", core.name, user)
+    packer = Packer(worker=core)
+    handed_over: Any = value
+    if message.guarded:
+        handed_over = (value, guard and sorted(guard.users), bool(guard and guard.shape_hidden))
+    operand = pack(handed_over, packer)
+    if not message.keep:
+        core.store.take(message.id, peer.fetched)
+    packer.sent()
+    return Answer(Value(message.seq, operand), packer.buffers)
+
+
+@WorkerCore.handles(Drop)
+def drop(core: WorkerCore, message: Drop, frame: Frame, peer: Peer) -> Reply:
+    """Forget objects whose last pointers are gone."""
+    core.forget(message.ids, peer)
+    return Done(message.seq)
+
+
+@WorkerCore.handles(Duplicate)
+def duplicate(
+    core: WorkerCore, message: Duplicate, frame: Frame, peer: Peer
+) -> Reply | Answer | None:
+    """Store a copy under another id: same values, grad, tags and guard, and no graph."""
+    core.forget(message.drop, peer)
+    core.store.check_free(message.out)
+
+    def act(held: Held) -> Reply:
+        value = core.resolve(message.id, 0, held)
+        twin = value.duplicate() if isinstance(value, Holder) else copy_of(value)
+        protect(twin, full_guard_of(value))
+        core.store.put(message.out, twin)
+        return Done(message.seq)
+
+    return core.when_ready(message.seq, peer, act, (message.id,), (message.out,), now=True)
+
+
+def copy_of(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of its own memory with the values, grad, parameter-ness, tags and guard of another.
+
+    >>> twin = copy_of(torch.ones(2, requires_grad=True)); twin.requires_grad, twin.is_leaf
+    (True, True)
+    """
+    twin = tensor.detach().clone()
+    if tensor.requires_grad:
+        twin.requires_grad_()
+    if isinstance(tensor, torch.nn.Parameter):
+        if type(tensor) is torch.nn.Parameter:
+            twin = torch.nn.Parameter(twin.detach(), requires_grad=tensor.requires_grad)
+        else:
+            twin._is_param = True
+    if tensor.is_leaf and tensor.grad is not None:
+        twin.grad = tensor.grad.detach().clone()
+        set_guard(twin.grad, guard_of(tensor.grad))
+    for name in ("_tags", "_description"):
+        if name in tensor.__dict__:
+            twin.__dict__[name] = tensor.__dict__[name]
+    set_guard(twin, guard_of(tensor))
+    return twin
+
+
+@WorkerCore.handles(Search)
+def search(core: WorkerCore, message: Search, frame: Frame, peer: Peer) -> Reply:
+    """The ids of the objects that carry every word, with their tags, descriptions and shapes."""
+    core.forget(message.drop, peer)
+    words = set(message.words)
+    found = [
+        (id, *_card(value))
+        for id, value in core.store.objects.items()
+        if words <= (value.__dict__.get("_tags", set()) | {str(id)})
+    ]
+    return Value(message.seq, pack(found, Packer()))
+
+
+def _card(value: torch.Tensor | Holder) -> tuple[Any, ...]:
+    """What anybody may know about a stored object: tags, description, and the shape of a tensor.
+
+    Of an object that is no tensor, its own card comes fourth, and it has no shape.
+    """
+    attributes = value.__dict__
+    if isinstance(value, Holder):
+        return sorted(value.tags), value.description, None, value.card()
+    guard = full_guard_of(value)
+    shape = None if guard is not None and guard.shape_hidden else _shape_here(value)
+    return sorted(attributes.get("_tags", ())), attributes.get("_description"), shape
+
+
+def _shape_here(value: torch.Tensor) -> torch.Size | None:
+    """The shape of a tensor whose data is here; None if another worker would have to be asked."""
+    while type(value) is Wrapper and value.child.at_function_level:
+        behind = value.child.tensor_behind()
+        if behind is None:
+            return None
+        value = behind
+    return value.shape
+
+
+@WorkerCore.handles(Annotate)
+def annotate(core: WorkerCore, message: Annotate, frame: Frame, peer: Peer) -> Reply:
+    """Add tags to an object and set its description."""
+    core.forget(message.drop, peer)
+    attributes = core.present(message.id).__dict__
+    if message.tags:
+        attributes["_tags"] = attributes.get("_tags", set()) | set(message.tags)
+    if message.description is not None:
+        attributes["_description"] = message.description
+    return Done(message.seq)
+
+
+@WorkerCore.handles(Describe)
+def describe(core: WorkerCore, message: Describe, frame: Frame, peer: Peer) -> Reply:
+    """Tell an object's tags, description and shape."""
+    core.forget(message.drop, peer)
+    return Value(message.seq, pack(_card(core.present(message.id)), Packer()))
+
+
+@WorkerCore.handles(Promise)
+def promise(core: WorkerCore, message: Promise, frame: Frame, peer: Peer) -> Reply:
+    """Announce objects that will come."""
+    core.forget(message.drop, peer)
+    for id in message.ids:
+        core.store.promise(id)
+    return Done(message.seq)
+
+
+@WorkerCore.handles(Move)
+def move(core: WorkerCore, message: Move, frame: Frame, peer: Peer) -> Reply | Answer | None:
+    """Send an object on to another worker, and forget it here once it is there."""
+    core.forget(message.drop, peer)
+
+    def act(held: Held) -> Reply:
+        value = core.resolve(message.id, 0, held)
+        if message.requires_grad and isinstance(value, Holder):
+            raise MalformedMessage("$.requires_grad", "false for a plan", "true")
+        travelling = value.detach().requires_grad_() if message.requires_grad else value
+        guard = travelling_guard_of(value)
+        user = message.user or peer.user
+        if guard is not None and not guard.admits(user):
+            raise PermissionDenied("move", core.name, user)
+        connection = core.connect(message.to)
+        connection.put(travelling, message.id, guard=guard)
+        core.store.take(message.id, f"{peer.name} moved it to {message.to}")
+        if message.requires_grad and value.requires_grad:
+            follow(core, connection, message.id, value)
+        return Done(message.seq)
+
+    return core.when_ready(message.seq, peer, act, (message.id,), writes=True, now=True)

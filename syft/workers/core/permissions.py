@@ -1,0 +1,183 @@
+"""Who may read a value: a guard that travels with the data.
+
+A guard sits on the tensor itself, not in a list of ids, so it cannot be left behind: results of
+an operation get the meeting of their inputs' guards, and a gradient gets the guard of the loss it
+came from.  At a worker it sits on the tensor's memory as well, so that every other tensor over
+the same memory (a view, ``x.data``, what a chain wraps) is as private, whoever makes it and when.
+Reading is denied by default: only the users a guard names may see values, value-dependent shapes
+and error texts.
+
+What remains visible to everybody, and is not hidden by a guard: shapes and dtypes that follow from
+the program alone, and whether an operation failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import torch
+
+from syft.chain.wrapper import Wrapper
+from syft.workers.core.holders import Holder
+
+_KEY = "_guard"
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_COMPRESSED_BY_ROW = (torch.sparse_csr, torch.sparse_bsr)
+_COMPRESSED_BY_COLUMN = (torch.sparse_csc, torch.sparse_bsc)
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """The users who may read a value, and whether its very shape depends on private values.
+
+    >>> Guard(frozenset({"ann"})).admits("ann"), Guard(frozenset({"ann"})).admits(None)
+    (True, False)
+    """
+
+    users: frozenset[str]
+    shape_hidden: bool = False
+
+    def admits(self, user: str | None) -> bool:
+        """Whether ``user`` may read the value (nobody in particular: no)."""
+        return user is not None and user in self.users
+
+    def meet(self, other: Guard) -> Guard:
+        """The guard of what is computed from two guarded values: who may read both.
+
+        >>> Guard(frozenset({"ann", "bea"})).meet(Guard(frozenset({"bea"}), True))
+        Guard(users=frozenset({'bea'}), shape_hidden=True)
+        """
+        return Guard(self.users & other.users, self.shape_hidden or other.shape_hidden)
+
+
+def guard_of(value: Any) -> Guard | None:
+    """The guard on a tensor, and on the tensors its chain stands before; None: anybody may read.
+
+    A worker asks :func:`full_guard_of`, which looks at the memory too.
+    """
+    if not isinstance(value, torch.Tensor):
+        return None
+    guard: Guard | None = value.__dict__.get(_KEY)
+    if type(value) is Wrapper:
+        inner = guard_of(value.child.tensor_behind())
+        if inner is not None:
+            return inner if guard is None else guard.meet(inner)
+    return guard
+
+
+def set_guard(tensor: torch.Tensor | Holder, guard: Guard | None) -> None:
+    """Put a guard on a tensor (of a holder: on all it holds), meeting the one it has; None changes
+    nothing."""
+    if guard is None:
+        return
+    if isinstance(tensor, Holder):
+        for held in tensor.tensors():
+            set_guard(held, guard)
+        return
+    present = guard_of(tensor)
+    tensor.__dict__[_KEY] = guard if present is None else present.meet(guard)
+
+
+def full_guard_of(value: Any) -> Guard | None:
+    """The guard of a tensor held by a worker: its own, and that of the memory it lies in."""
+    if isinstance(value, Holder):
+        return combined(value.tensors())
+    if not isinstance(value, torch.Tensor):
+        return None
+    guard = guard_of(value)
+    for storage in storages_of(value):
+        guard = _meeting(guard, storage.__dict__.get(_KEY))
+    return guard
+
+
+def travelling_guard_of(tensor: torch.Tensor | Holder) -> Guard | None:
+    """The guard of all that leaves when a tensor is handed over: its gradient goes along."""
+    if isinstance(tensor, Holder):
+        guards = map(travelling_guard_of, tensor.tensors())
+        return reduce(_meeting, guards, None)
+    guard = full_guard_of(tensor)
+    if type(tensor) is Wrapper and tensor.child.at_function_level:
+        behind = tensor.child.tensor_behind()
+        return guard if behind is None else _meeting(guard, travelling_guard_of(behind))
+    return _meeting(guard, full_guard_of(tensor.grad)) if tensor.is_leaf else guard
+
+
+def protect(tensor: torch.Tensor | Holder, guard: Guard | None) -> None:
+    """Guard a tensor held by a worker, and its memory, meeting what guards them already."""
+    if guard is None:
+        return
+    if isinstance(tensor, Holder):
+        for held in tensor.tensors():
+            protect(held, guard)
+        return
+    set_guard(tensor, guard)
+    for storage in storages_of(tensor):
+        storage.__dict__[_KEY] = guard.meet(storage.__dict__.get(_KEY, guard))
+
+
+def combined(values: Iterable[Any]) -> Guard | None:
+    """The guard of whatever is computed from ``values``: the meeting of all their guards."""
+    result: Guard | None = None
+    for value in values:
+        result = _meeting(result, full_guard_of(value))
+    return result
+
+
+def _meeting(one: Guard | None, other: Guard | None) -> Guard | None:
+    if one is None or other is None:
+        return one or other
+    return one.meet(other)
+
+
+# ----------------------------------------------------------------------- what lies in which memory
+
+
+def innermost(value: Any) -> torch.Tensor | None:
+    """The tensor at the end of a chain in this process; None if the data is somewhere else.
+
+    >>> x = torch.ones(2); innermost(x) is x
+    True
+    """
+    while type(value) is Wrapper:
+        value = value.child.tensor_behind()
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def memory_of(value: Any) -> set[int]:
+    """The addresses of the storages in which a tensor lies, or what it wraps.
+
+    >>> x = torch.ones(2); memory_of(x) == memory_of(x[:1]), memory_of("text")
+    (True, set())
+    """
+    return {storage.data_ptr() for storage in storages_of(value)} - {0}
+
+
+def storages_of(value: Any) -> list[torch.UntypedStorage]:
+    """The storages in which a tensor lies, or what it wraps.
+
+    >>> len(storages_of(torch.ones(2))), len(storages_of(torch.eye(2).to_sparse()))
+    (1, 2)
+    """
+    if isinstance(value, Holder):
+        return [storage for tensor in value.tensors() for storage in storages_of(tensor)]
+    tensor = innermost(value)
+    return [] if tensor is None else [part.untyped_storage() for part in _parts(tensor)]
+
+
+def _parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The strided tensors that hold the elements of a tensor of any layout."""
+    layout = tensor.layout
+    if layout is torch.strided:
+        return (tensor,) if type(tensor) in _PLAIN else ()
+    if layout is torch.sparse_coo:
+        return (tensor._indices(), tensor._values())
+    if layout in _COMPRESSED_BY_ROW:
+        return (tensor.crow_indices(), tensor.col_indices(), tensor.values())
+    if layout in _COMPRESSED_BY_COLUMN:
+        return (tensor.ccol_indices(), tensor.row_indices(), tensor.values())
+    if layout is torch.jagged:
+        return (tensor.values(), tensor.offsets())  # type: ignore[attr-defined]
+    return ()

@@ -1,0 +1,206 @@
+"""Torch functions that would end the worker's process, and what runs in their place.
+
+A worker must outlive whatever it is asked to run, and it can only outlive exceptions.  Each entry
+is a crash of torch itself, with the version that has it; when torch is mended, the entry goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+
+from syft.exceptions import OperationRefused
+from syft.ops.table import BY_NAME, FUNCTIONS, function_of
+from syft.workers.core.permissions import innermost
+from syft.workers.core.recurrent import cell, layer, refused
+from syft.workers.core.retained import retain_grad
+
+
+def view(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """``torch.Tensor.view``, but not of a quantized tensor as another dtype (2.13: a segfault).
+
+    >>> view(torch.ones(4), 2, 2).shape
+    torch.Size([2, 2])
+    """
+    if tensor.is_quantized and any(
+        isinstance(value, torch.dtype) for value in (*args, *kwargs.values())
+    ):
+        raise OperationRefused("torch.Tensor.view", "a quantized tensor has no view as other dtype")
+    viewed: torch.Tensor = torch.Tensor.view(tensor, *args, **kwargs)
+    return viewed
+
+
+def checked(constructor: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """A constructor of sparse tensors that checks its indices, whatever the caller asked for.
+
+    Torch checks only when asked to, and a later operation reads where a bad index points.  The
+    indices are copied, so that nobody who holds them changes them after the check.
+
+    >>> make = checked(torch.sparse_coo_tensor)
+    >>> make(torch.tensor([[5]]), torch.ones(1), (2,))
+    Traceback (most recent call last):
+    ...
+    RuntimeError: size is inconsistent with indices: for dim 0, size is 2 but found index 5
+    """
+
+    def construct(*args: Any, **kwargs: Any) -> torch.Tensor:
+        own = [_own(value) for value in args]
+        named = {name: _own(value) for name, value in kwargs.items()}
+        return constructor(*own, **{**named, "check_invariants": True})
+
+    return construct
+
+
+def _own(value: Any) -> Any:
+    """A copy of a tensor that may be an index; anything else as it is."""
+    if not isinstance(value, torch.Tensor) or value.is_floating_point() or value.is_complex():
+        return value
+    return value.clone()
+
+
+def copying(getter: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """A method that hands out the indices of a sparse tensor, but as a copy of them.
+
+    Who writes to the indices themselves has later operations read anywhere.
+
+    >>> x = torch.eye(2).to_sparse(); _ = copying(torch.Tensor._indices)(x).fill_(10**9)
+    >>> int(x._indices().max())
+    1
+    """
+
+    def copied(*args: Any, **kwargs: Any) -> torch.Tensor:
+        return getter(*args, **kwargs).clone()
+
+    return copied
+
+
+def segment_reduce(data: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """``torch.segment_reduce``, but with the checks of offsets and lengths that it lacks.
+
+    What its ``unsafe=True`` leaves out beyond these (that the lengths fill the axis) is harmless.
+
+    >>> segment_reduce(torch.ones(3), "sum", offsets=torch.tensor([0, 10**9]), unsafe=True)
+    Traceback (most recent call last):
+    ...
+    ValueError: segment_reduce: expected offsets between 0 and the size of data along the axis.
+    """
+    inside, offsets = innermost(data), innermost(kwargs.get("offsets"))
+    if inside is not None and offsets is not None and 0 < offsets.ndim <= inside.ndim:
+        if not _within(offsets, 0, inside.shape[offsets.ndim - 1]):
+            raise ValueError(
+                "segment_reduce: expected offsets between 0 and the size of data along the axis."
+            )
+    lengths = innermost(kwargs.get("lengths"))
+    if inside is not None and lengths is not None and 0 < lengths.ndim <= inside.ndim:
+        size = inside.shape[lengths.ndim - 1]
+        if not _within(lengths, 0, size) or not _within(lengths.sum(-1), 0, size):
+            raise ValueError(
+                "segment_reduce: expected lengths from 0 that add up to the size of data at most."
+            )
+    reduced: torch.Tensor = torch.segment_reduce(data, *args, **kwargs)
+    return reduced
+
+
+def ctc_checked(loss: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """A CTC loss that checks its targets and lengths, by which torch reads and writes memory.
+
+    >>> loss = ctc_checked(torch.nn.functional.ctc_loss)
+    >>> loss(torch.zeros(4, 1, 3), torch.tensor([[1, 10**9]]), [4], [2])
+    Traceback (most recent call last):
+    ...
+    ValueError: ctc_loss: expected targets between 0 and the number of classes - 1.
+    """
+
+    def call(
+        log_probs: torch.Tensor,
+        targets: torch.Tensor,
+        input_lengths: Any,
+        target_lengths: Any,
+        *args: Any,
+        **kwargs: Any,
+    ) -> torch.Tensor:
+        scores, labels = innermost(log_probs), innermost(targets)
+        if scores is not None and labels is not None and scores.ndim > 1:
+            _check_ctc(scores, labels, _lengths(input_lengths), _lengths(target_lengths))
+        return loss(log_probs, targets, input_lengths, target_lengths, *args, **kwargs)
+
+    return call
+
+
+def _lengths(lengths: Any) -> torch.Tensor | None:
+    """The lengths as a flat tensor; None if they are elsewhere."""
+    if isinstance(lengths, torch.Tensor):
+        lengths = innermost(lengths)
+        return None if lengths is None else lengths.reshape(-1).cpu()
+    return torch.as_tensor(lengths).reshape(-1)
+
+
+def _check_ctc(
+    scores: torch.Tensor,
+    labels: torch.Tensor,
+    input_lengths: torch.Tensor | None,
+    target_lengths: torch.Tensor | None,
+) -> None:
+    """Raise ValueError for what torch would follow out of its memory; padding may be anything."""
+    if input_lengths is not None and not _within(input_lengths, 0, scores.shape[0]):
+        raise ValueError("ctc_loss: expected input lengths between 0 and the length of log_probs.")
+    rows = scores.shape[1] if scores.ndim == 3 else 1
+    longest = labels.shape[-1] if labels.ndim else 0
+    used = labels
+    if target_lengths is not None:
+        padded = labels.ndim == 2
+        total = target_lengths.max() if padded and len(target_lengths) else target_lengths.sum()
+        if not _within(target_lengths, 0, longest) or int(total) > longest:
+            raise ValueError("ctc_loss: expected target lengths that lie within the targets.")
+        if padded and labels.shape[0] == len(target_lengths) == rows:
+            places = torch.arange(longest, device=labels.device)
+            used = labels[places < target_lengths.to(labels.device)[:, None]]
+    if not _within(used, 0, scores.shape[-1] - 1):
+        raise ValueError("ctc_loss: expected targets between 0 and the number of classes - 1.")
+
+
+def _within(values: torch.Tensor, least: int, most: int) -> bool:
+    return not values.numel() or least <= int(values.min()) <= int(values.max()) <= most
+
+
+_SPARSE = (
+    "torch.sparse_coo_tensor",
+    "torch.sparse_compressed_tensor",
+    "torch.sparse_csr_tensor",
+    "torch.sparse_csc_tensor",
+    "torch.sparse_bsr_tensor",
+    "torch.sparse_bsc_tensor",
+)
+
+_INDICES = ("_indices", "indices", "crow_indices", "ccol_indices", "col_indices", "row_indices")
+
+_IN_PLACE_OF: dict[int, Callable[..., Any]] = {
+    BY_NAME["torch.Tensor.view"]: view,
+    BY_NAME["torch.segment_reduce"]: segment_reduce,
+    BY_NAME["torch.Tensor.retain_grad"]: retain_grad,
+}
+for _precaution, _names in (
+    (partial(layer, gates=4), ("torch.lstm",)),
+    (partial(layer, gates=3), ("torch.gru",)),
+    (partial(layer, gates=1), ("torch.rnn_tanh", "torch.rnn_relu")),
+    (partial(cell, gates=4), ("torch.lstm_cell",)),
+    (partial(cell, gates=3), ("torch.gru_cell",)),
+    (partial(cell, gates=1), ("torch.rnn_tanh_cell", "torch.rnn_relu_cell")),
+    (refused, ("torch.mkldnn_rnn_layer", "torch.miopen_rnn", "torch._cudnn_rnn")),
+    (checked, _SPARSE),
+    (copying, tuple(f"torch.Tensor.{name}" for name in _INDICES)),
+    (ctc_checked, ("torch.ctc_loss", "torch.nn.functional.ctc_loss")),
+):
+    _IN_PLACE_OF.update(
+        (BY_NAME[name], _precaution(function_of(BY_NAME[name])))
+        for name in _names
+        if name in BY_NAME
+    )
+
+RUNNABLE: list[Callable[..., Any] | None] = [
+    _IN_PLACE_OF.get(number, function) for number, function in enumerate(FUNCTIONS)
+]
+"""The op table's functions by number, with the safe ones in place of those that crash."""

@@ -1,0 +1,323 @@
+"""The handler of programs that travel as a number and what differs from the last time.
+
+The number is looked up, and what came with it remembered, when the message arrives: so the tables
+of both ends see the same messages in the same order.  What waits for promised inputs waits after
+that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from syft.exceptions import MalformedMessage, ObjectIdTaken, ProgramError
+from syft.serde.expect import describe
+from syft.serde.frame import Frame
+from syft.serde.packer import Packer, Unpacker
+from syft.serde.registry import pack, unpack_at
+from syft.workers.core.commands import StoreView, autocast_of
+from syft.workers.core.state_machine import Answer, Held, Peer, WorkerCore
+from syft.workers.core.execution import run_in_mode
+from syft.workers.core.guarded_run import Concealed
+from syft.workers.wire.messages import GRAD_MODE, INFERENCE_MODE, NOW, Done, Reply, Run, Value
+from syft.workers.wire.numbering import BARE, NumberedCall, Table, check_number, weight_of
+from syft.workers.core.objects import copy_of
+from syft.workers.core.programs import Definition, InputKind
+from syft.workers.wire.references import Reference
+from syft.ops.nested import replace
+
+_MODES = GRAD_MODE | INFERENCE_MODE
+_REFERENCE = int(InputKind.REFERENCE)
+_MAX_ID = 2**63
+_MOST_DROPPED = 1 << 16
+_SHOWN = frozenset((int, float, bool, type(None)))
+
+
+class InputView(StoreView):
+    """What unpacking a value among the inputs sees of a worker: everything but its objects."""
+
+    __slots__ = ()
+
+    def resolve(self, id: int, depth: int = 0) -> Any:
+        """References are inputs of their own; raises :class:`~syft.exceptions.MalformedMessage`."""
+        raise MalformedMessage("$", "a value that came along", "a reference")
+
+
+@WorkerCore.handles(Run)
+def handle(core: WorkerCore, run: Run, frame: Frame, peer: Peer) -> Reply | Answer | None:
+    """Run what a number stands for; the reply is ``Done`` if all results are tensors."""
+    if run.drop:
+        core.forget(expanded(run.drop), peer)
+    table = core.tables.get(peer.name)
+    if table is None or table.user != peer.user:  # nobody goes on from what another user sent
+        table = core.tables[peer.name] = Table(peer.user)
+    number = run.number
+    entry = table.use(number) if run.define is None else None
+    if entry is not None:
+        core.stats.cache_hits += 1
+        if entry.bare and not (frame.buffers or run.autocast or core.dataflow.active):
+            values = _at_once(core, run, entry)
+            if values is not None:
+                return _stored(core, run, entry.what.perform(core, values, peer))
+    unpacker = _unpacker(core, frame) if run.define is not None or frame.buffers else None
+    try:
+        if entry is None:
+            entry = _entered(core, table, run, unpacker)
+        given = _given(core, table, entry, run, frame, unpacker)
+    except Exception:
+        table.remove(number)  # the sender forgets it too, when it reads the failure
+        raise
+    if not core.dataflow.active:
+        return _perform(core, run, frame, entry, given, peer, None)
+    definition: Definition = entry.what
+    return core.when_ready(
+        run.seq,
+        peer,
+        lambda held: _perform(core, run, frame, entry, given, peer, held),
+        [
+            *definition.objects,
+            *(id for id, kind in zip(given, entry.kinds, strict=True) if kind == _REFERENCE),
+        ],
+        tuple(definition.outs(run.out)),
+        writes=definition.writes,
+        now=bool(run.flags & NOW),
+        barrier=definition.barrier,
+    )
+
+
+def _at_once(core: WorkerCore, run: Run, entry: NumberedCall) -> list[Any] | None:
+    """The values of the inputs of the common run: its ids name objects that are here, it has one
+    result, and the modes are those of this moment.  None for any other, which says what is wrong.
+    """
+    mode = GRAD_MODE if torch.is_grad_enabled() else 0
+    if run.flags & _MODES != mode or entry.what.results != 1 or core.guarded:
+        return None
+    if len(run.inputs) != len(entry.kinds):
+        return None
+    objects = core.store.objects
+    if run.out in objects or not 0 <= run.out < _MAX_ID:
+        return None
+    given: list[Any] = []
+    values: list[Any] = []
+    for operand, before, kind in zip(run.inputs, entry.last, entry.kinds, strict=True):
+        if operand is None:
+            operand = before
+        if kind == _REFERENCE:
+            if type(operand) is not int or operand not in objects:
+                return None
+            value = objects[operand]
+            if not isinstance(value, torch.Tensor):
+                return None
+            values.append(value)
+        elif type(operand) is int or type(operand) is float:
+            values.append(operand)
+        else:
+            return None
+        given.append(operand)
+    entry.last = given
+    return values
+
+
+def expanded(drop: Sequence[int | tuple[int, int]]) -> Sequence[int]:
+    """The ids in a list of ids and ``(first id, how many)``.
+
+    >>> expanded((5, (7, 3)))
+    [5, 7, 8, 9]
+    """
+    if tuple not in map(type, drop):  # nearly always
+        return drop  # type: ignore[return-value]
+    ids: list[int] = []
+    for item in drop:
+        if type(item) is int:
+            ids.append(item)
+            continue
+        first, count = item  # type: ignore[misc]
+        if not 0 <= count <= _MOST_DROPPED - len(ids):
+            raise MalformedMessage("$.drop", f"at most {_MOST_DROPPED} ids", str(count))
+        ids.extend(range(first, first + count))
+    return ids
+
+
+# ---------------------------------------------------------------------------------------- reading
+
+
+def _unpacker(core: WorkerCore, frame: Frame) -> Unpacker:
+    return Unpacker(frame.buffers, core.limits, InputView(core, {}), owns_buffers=frame.exclusive)
+
+
+def _entered(core: WorkerCore, table: Table, run: Run, unpacker: Unpacker | None) -> NumberedCall:
+    """Enter what the message says that the number stands for."""
+    check_number(run.number)
+    if run.define is None or unpacker is None:
+        what = f"worker {core.name!r} does not know what number {run.number} stands for"
+        raise ProgramError(f"{what}; it may have been cleared: send the definition again")
+    table.remove(run.number)
+    definition = unpack_at(run.define, unpacker, ".define")
+    if not isinstance(definition, Definition):
+        expected = "what a number can stand for"
+        raise MalformedMessage("$.define", expected, type(definition).__name__)
+    actions = definition.actions  # as the sender counts them
+    definition.arrive(core)
+    entry = NumberedCall(run.number, definition, definition.kinds, actions)
+    table.enter(entry)
+    return entry
+
+
+def _given(
+    core: WorkerCore,
+    table: Table,
+    entry: NumberedCall,
+    run: Run,
+    frame: Frame,
+    unpacker: Unpacker | None,
+) -> list[Any]:
+    """The inputs: ids, numbers and values, with those of the last time where nil came."""
+    inputs, last, kinds = run.inputs, entry.last, entry.kinds
+    if len(inputs) != len(kinds):
+        raise MalformedMessage("$.inputs", f"{len(kinds)} inputs", str(len(inputs)))
+    if entry.bare:
+        entry.last = given = [
+            before if operand is None else operand
+            for operand, before in zip(inputs, last, strict=True)
+        ]
+        for index, (operand, kind) in enumerate(zip(given, kinds, strict=True)):
+            if type(operand) is not int:
+                _check_bare(operand, kind, index)
+    else:
+        unpacker = unpacker or _unpacker(core, frame)
+        given = [
+            _one_given(table, entry, index, operand, unpacker)
+            for index, operand in enumerate(inputs)
+        ]
+    if unpacker is not None:
+        unpacker.finish()
+    return given
+
+
+def _one_given(
+    table: Table, entry: NumberedCall, index: int, operand: Any, unpacker: Unpacker
+) -> Any:
+    """One input of a program that takes values."""
+    bare = entry.kinds[index] <= BARE
+    if operand is None:
+        operand = entry.last[index]
+        if operand is None:
+            _check_bare(operand, _REFERENCE, index)
+        return operand if bare else replace(operand, _copy)
+    if bare:
+        _check_bare(operand, entry.kinds[index], index)
+        entry.last[index] = operand
+        return operand
+    value = unpack_at(operand, unpacker, f".inputs[{index}]")
+    if table.keep(entry, index, value, weight_of(value)):
+        return replace(value, _copy)  # what the program does to it, it does to a copy
+    return value
+
+
+def _check_bare(operand: Any, kind: int, index: int) -> None:
+    path = f"$.inputs[{index}]"
+    if operand is None:
+        raise MalformedMessage(path, "an input", "nil, and nothing before it")
+    if kind == _REFERENCE and type(operand) is not int:
+        raise MalformedMessage(path, "the id of an object", describe(operand))
+    if type(operand) is not float and type(operand) is not int:
+        raise MalformedMessage(path, "a number", describe(operand))
+
+
+def _copy(leaf: Any) -> Any:
+    return copy_of(leaf) if isinstance(leaf, torch.Tensor) else leaf
+
+
+# ---------------------------------------------------------------------------------------- running
+
+
+def _perform(
+    core: WorkerCore,
+    run: Run,
+    frame: Frame,
+    entry: NumberedCall,
+    given: list[Any],
+    peer: Peer,
+    held: Held | None,
+) -> Reply:
+    first, flags = run.out, run.flags
+    definition: Definition = entry.what
+    outs = definition.outs(first)
+    _check_free(core, first, definition.results, outs)
+    try:
+        values = _resolved(core, entry.kinds, given, held)
+        mode = GRAD_MODE if torch.is_grad_enabled() else 0
+        if flags & _MODES == mode and not run.autocast:
+            results = definition.perform(core, values, peer)
+        else:
+            autocast = autocast_of(core, run, frame)
+            results = run_in_mode(definition.perform, (core, values, peer), {}, flags, autocast)
+        return _stored(core, run, results)
+    except Concealed as concealed:
+        core.give_up(outs)
+        return core.failure(run.seq, concealed.error, hidden=True)
+    except Exception:
+        core.give_up(outs)
+        raise
+
+
+def _check_free(core: WorkerCore, first: int, results: int, outs: Sequence[int]) -> None:
+    if not 0 <= first <= _MAX_ID - results:
+        raise MalformedMessage("$.out", f"{results} ids from 0 to 2**63 - 1", str(first))
+    for out in outs:
+        if out in core.store.objects:
+            raise ObjectIdTaken(out, core.name)
+
+
+def _resolved(
+    core: WorkerCore, kinds: tuple[int, ...], given: list[Any], held: Held | None
+) -> list[Any]:
+    """The values of all inputs: tensors in the place of ids."""
+    objects = core.store.objects
+    values = []
+    for index, (value, kind) in enumerate(zip(given, kinds, strict=True)):
+        if kind == _REFERENCE:
+            found = objects.get(value)
+            if held or found is None:
+                found = core.resolve(value, 0, held)  # raises, and says what became of it
+            if not isinstance(found, torch.Tensor):  # a plan is called, and no input of anything
+                name = type(found).__name__
+                raise MalformedMessage(f"$.inputs[{index}]", "the id of a tensor", f"a {name}")
+            value = found
+        values.append(value)
+    return values
+
+
+def _stored(core: WorkerCore, run: Run, results: Sequence[Any]) -> Reply:
+    """Store the tensors among the results; numbers go into the reply.
+
+    Raises :class:`~syft.exceptions.ProgramError` for anything else: what holds tensors would take
+    them past their guards.
+    """
+    store = core.store
+    if len(results) == 1 and isinstance(results[0], torch.Tensor) and not store.promised:
+        store.objects[run.out] = results[0]
+        return Done(run.seq)
+    for index, value in enumerate(results):
+        if type(value) not in _SHOWN and not isinstance(value, torch.Tensor):
+            what = f"result {index} is a {type(value).__name__}"  # its length may be private
+            raise ProgramError(f"{what}: return tensors and numbers, each as a result of its own")
+    plain = False
+    for index, value in enumerate(results):
+        if isinstance(value, torch.Tensor):
+            store.objects[run.out + index] = value
+            if store.promised:
+                store.promised.discard(run.out + index)
+        elif value is not None:
+            plain = True
+            if store.promised:
+                core.give_up((run.out + index,))
+    if not plain:
+        return Done(run.seq)
+    shown = tuple(
+        Reference(run.out + index) if isinstance(value, torch.Tensor) else value
+        for index, value in enumerate(results)
+    )
+    return Value(run.seq, pack(shown, Packer()))

@@ -1,0 +1,1 @@
+"""Who carries the frames, and what a user constructs."""

@@ -1,0 +1,137 @@
+"""Listing what workers say to each other, to see what a line of code costs on a network.
+
+A trace says of every message who sent it to whom, what kind it is, how many bytes it has and when
+it was delivered.  It never shows a value; :class:`~syft.workers.shells.message_log.MessageLog`
+keeps whole messages, for tests.
+"""
+
+from __future__ import annotations
+
+import html
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from syft.ops.table import NAMES
+from syft.serde.frame import Frame
+from syft.workers.wire import messages
+from syft.workers.wire.messages import Command, Message, Run
+
+if TYPE_CHECKING:
+    from syft.workers.shells.virtual import VirtualNetwork
+
+_HEAD: Final = ("ms", "from", "to", "bytes", "what")
+_RIGHT: Final = frozenset((0, 3))
+"""The columns of numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class TracedMessage:
+    """One message of a trace: ``at`` is in seconds since the trace began.
+
+    >>> TracedMessage("me", "bob", "torch.add", 24, 0.0005).cells()
+    ('0.500', 'me', 'bob', '24', 'torch.add')
+    """
+
+    sender: str
+    receiver: str
+    what: str
+    nbytes: int
+    at: float
+
+    def cells(self) -> tuple[str, ...]:
+        """The line of a table."""
+        return f"{self.at * 1e3:.3f}", self.sender, self.receiver, f"{self.nbytes:,}", self.what
+
+
+class Trace:
+    """Every message of a network while the ``with`` block runs; print it to see a table.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob")
+    >>> with sy.trace() as trace:
+    ...     y = torch.ones(2).send(bob) + 1
+    >>> [(line.sender, line.what) for line in trace]
+    [('me', 'Put'), ('bob', 'Done'), ('me', 'torch.Tensor.add'), ('bob', 'Done')]
+    """
+
+    def __init__(self, network: VirtualNetwork, clock: Callable[[], float] = time.perf_counter):
+        self._network = network
+        self._clock = clock
+        self._began = 0.0
+        self._lines: list[TracedMessage] = []
+
+    def __enter__(self) -> Trace:
+        self._began = self._clock()
+        self._network.observers.append(self._observe)
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._network.observers.remove(self._observe)
+
+    def _observe(self, sender: str, receiver: str, frame: Frame) -> None:
+        at = self._clock() - self._began
+        what = _kind(messages.decode(frame.header))
+        self._lines.append(TracedMessage(sender, receiver, what, frame.nbytes, at))
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all messages together.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> with sy.trace() as trace:
+        ...     x = torch.ones(1000).send(bob)
+        >>> trace.nbytes > 4000
+        True
+        """
+        return sum(line.nbytes for line in self._lines)
+
+    def __iter__(self) -> Iterator[TracedMessage]:
+        return iter(self._lines)
+
+    def __getitem__(self, index: int) -> TracedMessage:
+        return self._lines[index]
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def _total(self) -> str:
+        count = len(self._lines)
+        messages = "1 message" if count == 1 else f"{count:,} messages"
+        last = self._lines[-1].at if self._lines else 0.0
+        return f"{messages}, {self.nbytes:,} bytes, {last * 1e3:.3f} ms"
+
+    def __repr__(self) -> str:
+        rows = [_HEAD, *(line.cells() for line in self._lines)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(_aligned(row, widths)).rstrip() for row in rows]
+        return "\n".join([*lines, self._total()])
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{name}</th>" for name in _HEAD)
+        rows = "".join(_row(line.cells()) for line in self._lines)
+        return f"<table><tr>{head}</tr>{rows}</table><p>{self._total()}</p>"
+
+
+def _aligned(row: tuple[str, ...], widths: list[int]) -> list[str]:
+    return [
+        cell.rjust(width) if column in _RIGHT else cell.ljust(width)
+        for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+    ]
+
+
+def _row(cells: tuple[str, ...]) -> str:
+    return f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in cells)}</tr>"
+
+
+def _kind(message: Message) -> str:
+    """What a message is: the operation of a command, otherwise its kind."""
+    if type(message) is Command:
+        return NAMES[message.op] if 0 <= message.op < len(NAMES) else f"op {message.op}"
+    if type(message) is Run:
+        return f"Run {message.number}" if message.define is None else f"Run {message.number}, new"
+    return type(message).__name__

@@ -1,0 +1,344 @@
+"""What workers say to each other: one small frozen record per kind of message.
+
+On the wire a message is a tuple headed by its number (its tag), and every request's second field
+is its sequence number, which the reply carries back.  Operands inside (`args`, `value`, …) are the
+nested tuples of :mod:`syft.serde`; tensor data travels beside the message, in the frame's buffers.
+Typed records are checked while they are decoded, and cost a third of what untyped ones cost (about
+0.2 µs each way).
+
+Every request and every reply takes the same path: encode, frame, :meth:`WorkerCore.receive`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from syft.codes import MessageCode
+from syft.exceptions import LimitExceeded, MalformedMessage
+
+GRAD_MODE = 1
+"""Command flag: autograd records the operation."""
+INFERENCE_MODE = 2
+"""Command flag: the operation runs in inference mode."""
+
+NOW = 4
+"""Command flag: fail with ObjectNotReady rather than wait for an input that is only promised."""
+
+
+class Message(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """What all messages share: nothing but being frozen records that travel as tuples."""
+
+
+# ------------------------------------------------------------------------------------ requests
+
+
+class Command(Message, frozen=True, tag=int(MessageCode.COMMAND)):
+    """Run operation number ``op`` of the op table; a single result tensor gets id ``out``.
+
+    ``out`` is 0 when the result is one of the arguments (in place, or ``out=``).  ``drop`` lists
+    objects whose last pointer is gone.  ``autocast`` lists ``(device type, dtype)`` for the
+    devices on which it is on.
+    """
+
+    seq: int
+    op: int
+    args: tuple[Any, ...]
+    out: int
+    flags: int
+    drop: tuple[int, ...] = ()
+    kwargs: dict[str, Any] | None = None
+    autocast: tuple[Any, ...] | None = None
+
+
+class Run(Message, frozen=True, tag=int(MessageCode.RUN)):
+    """Run what ``number`` stands for in this connection's table; its results get the ids ``out``,
+    ``out + 1``, …
+
+    ``define`` says what the number stands for from now on (nil: what it stood for).  ``inputs`` are
+    ids of objects, numbers and values, by the kinds of the definition; nil for what that input was
+    the last time.  ``drop`` lists ids and ``[first id, how many]``; the other fields are those of
+    :class:`Command`.
+    """
+
+    seq: int
+    number: int
+    inputs: list[Any]
+    out: int
+    flags: int
+    drop: tuple[int | tuple[int, int], ...] = ()
+    define: Any = None
+    autocast: tuple[Any, ...] | None = None
+
+
+class Put(Message, frozen=True, tag=int(MessageCode.PUT)):
+    """Store ``value`` under ``id``. ``users`` are those who may read it (None: everybody).
+
+    ``shape_hidden`` says that its very shape follows from private values.
+    """
+
+    seq: int
+    id: int
+    value: Any
+    users: tuple[str, ...] | None = None
+    shape_hidden: bool = False
+    drop: tuple[int, ...] = ()
+
+
+class Fetch(Message, frozen=True, tag=int(MessageCode.FETCH)):
+    """Hand the object over; the worker keeps it only if ``keep``. ``depth`` counts ``.child``
+    steps.
+
+    With ``guarded`` the reply is (value, users who may read it or None, whether its shape is
+    hidden): so a worker asks that fetches for somebody else.
+    """
+
+    seq: int
+    id: int
+    depth: int = 0
+    keep: bool = False
+    user: str | None = None
+    now: bool = True
+    guarded: bool = False
+    drop: tuple[int, ...] = ()
+
+
+class Drop(Message, frozen=True, tag=int(MessageCode.DROP)):
+    """Forget these objects: their last pointers are gone."""
+
+    seq: int
+    ids: tuple[int, ...]
+
+
+class Move(Message, frozen=True, tag=int(MessageCode.MOVE)):
+    """Send the object on to worker ``to``, under the same id, and forget it here.
+
+    With ``requires_grad`` the object arrives as a leaf that requires grad; if it has a graph here,
+    the graph stays, and gradients that reach the leaf come back to it.
+    """
+
+    seq: int
+    id: int
+    to: str
+    requires_grad: bool = False
+    user: str | None = None
+    drop: tuple[int, ...] = ()
+
+
+class Duplicate(Message, frozen=True, tag=int(MessageCode.DUPLICATE)):
+    """Store a copy of object ``id`` (values, grad, tags; no graph) under ``out``."""
+
+    seq: int
+    id: int
+    out: int
+    drop: tuple[int, ...] = ()
+
+
+class Search(Message, frozen=True, tag=int(MessageCode.SEARCH)):
+    """List the objects that carry every one of ``words`` as a tag (or as their id)."""
+
+    seq: int
+    words: tuple[str, ...]
+    drop: tuple[int, ...] = ()
+
+
+class Annotate(Message, frozen=True, tag=int(MessageCode.ANNOTATE)):
+    """Add tags to an object, and set its description unless it is None."""
+
+    seq: int
+    id: int
+    tags: tuple[str, ...]
+    description: str | None = None
+    drop: tuple[int, ...] = ()
+
+
+class Describe(Message, frozen=True, tag=int(MessageCode.DESCRIBE)):
+    """Ask for an object's tags, description and shape."""
+
+    seq: int
+    id: int
+    drop: tuple[int, ...] = ()
+
+
+class Promise(Message, frozen=True, tag=int(MessageCode.PROMISE)):
+    """Announce objects that will come: operations on them wait instead of failing."""
+
+    seq: int
+    ids: tuple[int, ...]
+    drop: tuple[int, ...] = ()
+
+
+class Start(Message, frozen=True, tag=int(MessageCode.START)):
+    """Start this worker's part of a collective operation (see :mod:`syft.workers.core.collective`).
+
+    ``parties`` names the workers that take part, in order; ``rank`` is this worker's place among
+    them. Results are promised under ``outs``.
+    """
+
+    seq: int
+    program: int
+    execution: int
+    parties: tuple[str, ...]
+    rank: int
+    args: tuple[Any, ...]
+    outs: tuple[int, ...]
+    drop: tuple[int, ...] = ()
+
+
+class Exchange(Message, frozen=True, tag=int(MessageCode.EXCHANGE)):
+    """What one party of a collective operation sends another in one round. It has no reply.
+
+    ``users`` are those who may read what is computed from it (None: everybody).
+    """
+
+    execution: int
+    round: int
+    rank: int
+    value: Any
+    users: tuple[str, ...] | None = None
+    shape_hidden: bool = False
+
+
+class Abort(Message, frozen=True, tag=int(MessageCode.ABORT)):
+    """A party of a collective operation failed: the others need not wait. It has no reply."""
+
+    execution: int
+    rank: int
+    reason: str
+
+
+class Follow(Message, frozen=True, tag=int(MessageCode.FOLLOW)):
+    """Send every gradient of leaf ``id`` back to object ``source`` of the worker that asks.
+
+    That is how a graph reaches across a move: the leaf's gradient is the source's incoming
+    gradient.
+    """
+
+    seq: int
+    id: int
+    source: int
+    drop: tuple[int, ...] = ()
+
+
+class Relay(Message, frozen=True, tag=int(MessageCode.RELAY)):
+    """Have a worker send its object on and keep a pointer under the same id, or (``to`` is None)
+    the other way round: fetch what its pointer points to, and keep that under the same id."""
+
+    seq: int
+    id: int
+    to: str | None
+    user: str | None = None
+    drop: tuple[int, ...] = ()
+
+
+class Convert(Message, frozen=True, tag=int(MessageCode.CONVERT)):
+    """Store object ``id`` in another representation (conversion ``code``) under ``out``."""
+
+    seq: int
+    id: int
+    code: int
+    args: Any
+    out: int
+    drop: tuple[int, ...] = ()
+
+
+class Holds(Message, frozen=True, tag=int(MessageCode.HOLDS)):
+    """Ask whether object ``id`` is there, as a tensor of this content (see :mod:`syft.ids`)."""
+
+    seq: int
+    id: int
+    digest: bytes
+    drop: tuple[int, ...] = ()
+
+
+# ------------------------------------------------------------------------------------- replies
+
+
+class Done(Message, frozen=True, tag=int(MessageCode.DONE)):
+    """The request succeeded, and (for a command) made exactly one tensor, now stored under
+    ``out``."""
+
+    seq: int
+
+
+class Value(Message, frozen=True, tag=int(MessageCode.VALUE)):
+    """The request succeeded with this value; tensors in it are references to stored objects."""
+
+    seq: int
+    value: Any
+
+
+class Failure(Message, frozen=True, tag=int(MessageCode.FAILURE)):
+    """The request raised; ``error`` is the exception as an operand."""
+
+    seq: int
+    error: Any
+
+
+Request = (
+    Command
+    | Run
+    | Put
+    | Fetch
+    | Drop
+    | Move
+    | Duplicate
+    | Search
+    | Annotate
+    | Describe
+    | Promise
+    | Start
+    | Exchange
+    | Abort
+    | Follow
+    | Relay
+    | Convert
+    | Holds
+)
+Reply = Done | Value | Failure
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Request | Reply)
+
+encode = _encoder.encode
+"""Turn a message into the header bytes of a frame."""
+
+read = _decoder.decode
+"""As :func:`decode`, and a little faster, but raising the errors of msgspec: ``UNREADABLE``."""
+
+UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+"""What :func:`read` raises for something that is no message."""
+
+
+def decode(header: bytes) -> Request | Reply:
+    """Turn header bytes into a message, checking its number and the type of every field.
+
+    Raises :class:`~syft.exceptions.MalformedMessage` with the path to what is wrong, and
+    :class:`~syft.exceptions.LimitExceeded` for nesting that is too deep to decode.
+
+    >>> decode(encode(Done(7)))
+    Done(seq=7)
+    >>> decode(b"\\x92\\x20\\xa1x")
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.MalformedMessage: Malformed message at $[1]: expected `int`, got `str`.
+    """
+    try:
+        message: Request | Reply = _decoder.decode(header)
+        return message
+    except msgspec.ValidationError as error:
+        raise _malformed(str(error)) from None
+    except msgspec.DecodeError as error:
+        raise MalformedMessage("$", "a MessagePack message", str(error)) from None
+    except RecursionError:
+        raise LimitExceeded("$", "max_depth", 1000, 1001) from None
+    except UnicodeDecodeError:
+        raise MalformedMessage("$", "UTF-8 text", "other bytes") from None
+
+
+def _malformed(text: str) -> MalformedMessage:
+    """Split msgspec's "Expected `int`, got `str` - at `$[1]`" into its parts."""
+    text, _, path = text.partition(" - at `")
+    expected, _, got = text.removeprefix("Expected ").partition(", got ")
+    return MalformedMessage(path.rstrip("`") or "$", expected, got or "something else")

@@ -1,0 +1,184 @@
+"""The numbers of a connection: what has been run over it before, at both of its ends.
+
+What is sent again travels as a number and as what differs from the last time.  So both ends keep
+one table, and the same rules tell both of them what is forgotten when it is full: there are no
+messages about it.  An end that remembers more than the other does no harm, since only the sender
+uses the numbers; whatever goes wrong, the sender forgets, and sends the definition again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import torch
+
+from syft.exceptions import LimitExceeded
+
+NUMBERS: Final = 1024
+"""How many numbers a connection has."""
+MAX_ACTIONS: Final = 1 << 18
+"""What all definitions of a connection may count together, the newest one aside."""
+MAX_BYTES: Final = 1 << 26
+"""Bytes of the values kept of the inputs of a connection, together."""
+
+BARE: Final = 1
+"""The kinds of inputs up to this one travel as they are: the ids of objects (0), and numbers."""
+
+_BARE = frozenset((int, float, bool, type(None)))
+_TEXTS = frozenset((str, bytes))
+_EACH = 64
+_PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
+
+
+class NumberedCall:
+    """What one number stands for, and what its inputs were the last time.
+
+    ``what`` is a definition where it runs, and the key under which the sender knows it.
+    """
+
+    __slots__ = ("number", "what", "kinds", "bare", "actions", "last", "weights", "weight")
+
+    def __init__(self, number: int, what: Any, kinds: Iterable[int], actions: int) -> None:
+        self.number = number
+        self.what = what
+        self.kinds = tuple(map(int, kinds))
+        self.bare = max(self.kinds, default=0) <= BARE
+        """Whether all inputs are ids and numbers."""
+        self.actions = actions
+        self.last: list[Any] = [None] * len(self.kinds)
+        self.weights: dict[int, int] = {}
+        self.weight = 0
+
+    def differences(self, inputs: Sequence[Any]) -> list[Any]:
+        """Inputs that are all bare, as they travel: nil for what is as it was the last time.
+
+        >>> entry = NumberedCall(3, "double", (0, 0), 20)
+        >>> entry.differences([7, 8]), entry.differences([7, 9])
+        ([7, 8], [None, 9])
+        """
+        last, self.last = self.last, list(inputs)
+        return [
+            None if value and value == before and type(value) is type(before) else value
+            for value, before in zip(inputs, last, strict=True)
+        ]
+
+
+def same(value: Any, before: Any) -> bool:
+    """Whether an id or a number is what it was; a zero never is, because of its sign.
+
+    >>> same(2, 2), same(2, 2.0), same(0.0, 0.0)
+    (True, False, False)
+    """
+    return bool(value) and value == before and type(value) is type(before)
+
+
+class Table:
+    """The entries of one connection by number, the least recently used one first.
+
+    >>> table = Table()
+    >>> table.enter(NumberedCall(3, "double", (0,), 20)); table.use(3).what
+    'double'
+    >>> table.use(4) is None
+    True
+    """
+
+    __slots__ = ("user", "entries", "actions", "weight")
+
+    def __init__(self, user: str | None = None) -> None:
+        self.user = user
+        """For whom it was all sent: what another user sends is entered in a table of its own."""
+        self.entries: OrderedDict[int, NumberedCall] = OrderedDict()
+        self.actions = 0
+        self.weight = 0
+
+    def use(self, number: int) -> NumberedCall | None:
+        """The entry of a number, which becomes the most recently used one."""
+        entry = self.entries.get(number)
+        if entry is not None:
+            self.entries.move_to_end(number)
+        return entry
+
+    def enter(self, entry: NumberedCall) -> None:
+        """Give a number a new meaning; forget old ones if that makes too much together."""
+        self.remove(entry.number)
+        self.entries[entry.number] = entry
+        self.actions += entry.actions
+        while self.actions > MAX_ACTIONS and len(self.entries) > 1:
+            self.remove(next(iter(self.entries)))
+
+    def remove(self, number: int) -> None:
+        """Forget what a number stands for."""
+        entry = self.entries.pop(number, None)
+        if entry is not None:
+            self.actions -= entry.actions
+            self.weight -= entry.weight
+
+    def keep(self, entry: NumberedCall, index: int, value: Any, weight: int) -> bool:
+        """Remember a value as the last one of an input, unless it is too large for that."""
+        weight_before = entry.weights.pop(index, 0)
+        entry.weight -= weight_before
+        self.weight -= weight_before
+        if entry.weight + weight > MAX_BYTES:
+            entry.last[index] = None
+            return False
+        entry.last[index] = value
+        entry.weights[index] = weight
+        entry.weight += weight
+        self.weight += weight
+        while self.weight > MAX_BYTES:  # this entry alone is not too much, so there are others
+            self.remove(next(number for number in self.entries if number != entry.number))
+        return True
+
+    def __iter__(self) -> Iterator[NumberedCall]:
+        return iter(self.entries.values())
+
+
+def check_number(number: int) -> None:
+    """Refuse a number that no connection has; raises :class:`~syft.exceptions.LimitExceeded`.
+
+    >>> check_number(2000)
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.LimitExceeded: Message over a limit at $.number: NUMBERS is 1024, got 2000. \
+Send less at once, or raise the limit on both sides.
+    """
+    if not 0 <= number < NUMBERS:
+        raise LimitExceeded("$.number", "NUMBERS", NUMBERS, number)
+
+
+def weight_of(value: Any) -> int:
+    """How much a value counts against ``MAX_BYTES``, the same at both ends of a connection.
+
+    Each value and each container counts as 64 bytes, besides the elements of a tensor and the
+    letters of a text.  What is not made of dense tensors and plain values is never kept: it weighs
+    too much.
+
+    >>> weight_of(torch.ones(2, 3)), weight_of([5, "text"])
+    (88, 196)
+    >>> weight_of(torch.Generator()) > MAX_BYTES, weight_of(torch.eye(2).to_sparse()) > MAX_BYTES
+    (True, True)
+    """
+    kind = type(value)
+    if kind in _PLAIN:
+        return _weight_of_tensor(value)
+    if kind in _BARE:
+        return _EACH + (value.bit_length() // 8 if kind is int else 0)
+    if kind in _TEXTS:
+        return _EACH + len(value)
+    if isinstance(value, dict):
+        return _EACH + sum(map(weight_of, value)) + sum(map(weight_of, value.values()))
+    if isinstance(value, slice):
+        return _EACH + sum(map(weight_of, (value.start, value.stop, value.step)))
+    if isinstance(value, (list, tuple)):
+        return _EACH + sum(map(weight_of, value))
+    return MAX_BYTES + 1
+
+
+def _weight_of_tensor(tensor: torch.Tensor) -> int:
+    if tensor.layout is not torch.strided:
+        return MAX_BYTES + 1
+    own: int = _EACH + tensor.numel() * tensor.itemsize
+    gradient = tensor.grad if tensor.is_leaf else None
+    return own if gradient is None else own + weight_of(gradient)

@@ -1,0 +1,81 @@
+"""The line that errors and actions name is the user's own, whatever lies in between."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from syft.program.recording.record import record
+from syft.program.recording.source_line import (
+    SourceLine,
+    asked_by_us,
+    called_by_us,
+    end_of,
+    is_ours,
+    module_here,
+    user_line,
+)
+from syft.ops.nested import replace
+
+
+def here() -> int:
+    frame = inspect.currentframe()
+    assert frame is not None and frame.f_back is not None
+    return frame.f_back.f_lineno
+
+
+def test_frames_of_syft_torch_and_python_are_passed_over() -> None:
+    line, found = here(), replace([0], lambda _: functools.reduce(lambda *_: user_line(), [1, 2]))
+    assert found == [SourceLine(__file__, line)]
+
+
+def test_known_frames_may_be_skipped() -> None:
+    def inner() -> SourceLine:
+        return user_line(2)
+
+    line, found = here(), inner()
+    assert found == SourceLine(__file__, line) and str(found) == f"{__file__}:{line}"
+
+
+def test_files_are_told_apart_by_their_folder() -> None:
+    assert is_ours(nn.__file__) and is_ours(record.__code__.co_filename)
+    assert is_ours(functools.__file__)
+    assert not is_ours(__file__) and not is_ours(pytest.__file__)
+
+
+def test_who_asks() -> None:
+    def inner(asks: Any) -> Any:
+        return asks()
+
+    assert not inner(called_by_us) and not inner(asked_by_us)
+    assert replace([0], lambda _: called_by_us(2)) == [True]
+
+
+def test_actions_name_the_line_of_the_user_and_not_that_of_a_module() -> None:
+    layer = nn.Linear(2, 2)
+    lines = []
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        lines.append(here() + 1)
+        return layer(x) * 2
+
+    program = record(function, [torch.ones(1, 2)]).program
+    assert program.lines == (f"{__file__}:{lines[0]}",) * 2
+
+
+def test_the_end_of_a_function_is_its_last_line() -> None:
+    def function() -> int:
+        return 1
+
+    assert end_of(function) == SourceLine(__file__, function.__code__.co_firstlineno + 1)
+    assert end_of(functools.wraps(function)(lambda: 2)) == end_of(function)
+    assert end_of(nn.ReLU()).file == __file__  # it has none: whoever asks
+
+
+def test_a_call_from_here_comes_from_no_module() -> None:
+    assert module_here() == ""  # test_checking.py has one that does

@@ -1,0 +1,94 @@
+"""A traced number computes as a plain one, and its arithmetic is recorded."""
+
+from __future__ import annotations
+
+import math
+import operator
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from syft.program.lowered import Lowered
+from syft.program.recording.record import record
+from syft.program.recording.symbolic import Origin, Tape, TracedBool, TracedFloat, TracedInt, plain
+
+from tests.program.replaying import recorded
+
+BINARY = [
+    operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod,
+    operator.pow,
+]  # fmt: skip
+UNARY: list[Callable[[Any], Any]] = [
+    operator.neg, operator.pos, abs, math.floor, math.ceil, math.trunc, round,
+]  # fmt: skip
+PAIRS = [(7, 2), (2, 3.5), (0.5, 3), (2.5, 1.25), (-7, 2), (9, -2)]
+COMPARED = [operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne]
+
+
+@pytest.mark.parametrize("function", BINARY, ids=lambda function: function.__name__)
+def test_arithmetic_is_recorded(function: Callable[..., Any]) -> None:
+    def compute(a: Any, b: Any) -> Any:
+        return function(a, b), function(a, 2), function(3.5, b)
+
+    lowered = Lowered(recorded(compute, 5, 2.0).program)
+    for pair in PAIRS:
+        result = lowered.run(pair)
+        assert result == compute(*pair)
+        assert list(map(type, result)) == list(map(type, compute(*pair)))
+
+
+@pytest.mark.parametrize("function", UNARY, ids=lambda function: function.__name__)
+def test_one_number(function: Callable[..., Any]) -> None:
+    lowered = Lowered(recorded(function, 2.5).program)
+    assert [lowered.run([x]) for x in (0.5, -1.75, 7)] == [function(x) for x in (0.5, -1.75, 7)]
+
+
+def test_rounding_to_digits_and_divmod() -> None:
+    lowered = Lowered(recorded(lambda a: (round(a, 1), divmod(a, 2), divmod(9, a)), 2.55).program)
+    assert lowered.run([7.26]) == (7.3, divmod(7.26, 2), divmod(9, 7.26))
+
+
+@pytest.mark.parametrize("function", COMPARED, ids=lambda function: function.__name__)
+@pytest.mark.parametrize("start", [2, 2.5])
+def test_a_comparison_that_is_an_operand_is_recorded(
+    function: Callable[..., Any], start: float
+) -> None:
+    lowered = Lowered(recorded(lambda a: function(a, 2), start).program)
+    values = [type(start)(x) for x in (1, 2, 3)]
+    assert [lowered.run([x]) for x in values] == [function(x, 2) for x in values]
+
+
+def test_with_tensors_the_tensor_computes() -> None:
+    program = recorded(lambda x, n: (x + n, n - x, n * x, x[n], x**n), torch.ones(4), 2).program
+    x = torch.arange(4.0)
+    result = Lowered(program).run([x, 3])
+    for got, expected in zip(result, (x + 3, 3 - x, 3 * x, x[3], x**3), strict=True):
+        assert torch.equal(got, expected)
+
+
+def test_what_is_no_number_is_left_to_python() -> None:
+    number = TracedInt(3, Tape(None), None, Origin.SIZE)
+    assert number.__add__("a") is NotImplemented and number.__radd__("a") is NotImplemented
+    assert number.__eq__("a") is NotImplemented and (number == "a") is False
+    assert record(lambda n: (n * 1j) or None, [2], check=False).result == 2j
+
+
+def test_after_the_recording_they_are_plain() -> None:
+    kept: list[Any] = []
+    record(lambda n, r: kept.extend([n, r, n > 1]), [3, 0.5], check=False)
+    number, rate, truth = kept
+    assert type(number + 1) is int and type(rate * 2) is float and (number > 1) is True
+    assert (int(number), float(number), hash(number), bool(rate)) == (3, 3.0, hash(3), True)
+    assert [type(plain(value)) for value in kept] == [int, float, bool]
+    assert [pickle.loads(pickle.dumps(value)) for value in kept] == [3, 0.5, True]
+    assert repr(truth) == "True" and number.tape.writer is None
+
+
+def test_a_truth_from_a_tensor() -> None:
+    truth = TracedBool(False, Tape(None), None, Origin.VALUE)
+    assert not truth and repr(truth) == "False"
+    assert type(plain(truth)) is bool
+    assert TracedFloat(0.5, Tape(None), None, Origin.SIZE) == 0.5

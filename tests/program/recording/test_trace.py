@@ -1,0 +1,97 @@
+"""One run of a function: what comes of it, and that the user's things are as before."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from syft.exceptions import CannotRecord
+from syft.ops.control import RECORDING
+from syft.program.recording.trace import take
+from syft.program.recording.symbolic import TracedInt
+
+
+def test_the_tensors_from_outside_come_in_order() -> None:
+    named, read, learns, written = (torch.full((2,), float(index)) for index in range(4))
+    learns.requires_grad_()
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x + read + learns
+        written.add_(1)
+        return y + named
+
+    took = take(function, [torch.ones(2)], [named])
+    assert took.captured == (learns, written)
+    assert [snapshot.tensor for snapshot in took.met] == [read, learns, written]
+    assert took.program.state == 3 and len(took.program.constants) == 1
+    assert torch.equal(took.program.constants[0], read) and took.program.constants[0] is not read
+    assert written.tolist() == [3, 3]
+
+
+def test_the_function_gets_clones_and_traced_numbers() -> None:
+    given: list[Any] = []
+    x = torch.ones(2, requires_grad=True)
+    took = take(lambda *values: given.extend(values), [x, 3, 0.5, True, None], [])
+    assert torch.equal(given[0], x) and given[0] is not x and given[0].requires_grad
+    assert type(given[1]) is TracedInt and given[1] == 3 and given[3:] == [True, None]
+    assert took.program.inputs == 5 and took.result is None
+    assert type(given[1] + 1) is int  # it is over
+
+
+def test_the_second_time_numbers_from_tensors_are_moved() -> None:
+    x = torch.tensor([2.0])
+    assert take(lambda x: x.item(), [x], []).result == 2
+    assert take(lambda x: x.item(), [x], [], again=True).result == 3
+
+
+def test_an_error_of_the_function_leaves_nothing() -> None:
+    model = nn.BatchNorm1d(2)
+    state = torch.get_rng_state()
+
+    def function(x: torch.Tensor) -> None:
+        torch.rand(3)
+        model(x)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        take(function, [torch.ones(3, 2)], [])
+    assert model.num_batches_tracked is not None and model.num_batches_tracked.item() == 0
+    assert model.running_mean is not None and model.running_mean.tolist() == [0, 0]
+    assert torch.equal(torch.get_rng_state(), state)
+    assert RECORDING.get() is None
+    assert type(torch.ones(1).shape[0]) is int
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_refusal_that_the_function_catches_is_raised_again(again: bool) -> None:
+    def function(x: torch.Tensor) -> Any:
+        try:
+            return x.numpy()
+        except CannotRecord as error:
+            raise ValueError from error
+
+    with pytest.raises(CannotRecord, match="torch.Tensor.numpy"):
+        take(function, [torch.ones(2)], [], again=again)
+
+
+def test_nothing_is_kept_alive() -> None:
+    made: list[weakref.ref[Any]] = []
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x * x.shape[0]
+        made.append(weakref.ref(y))
+        return y + 1
+
+    gc.disable()
+    try:
+        take(function, [torch.ones(2)], [])
+        with pytest.raises(CannotRecord):
+            take(lambda x: (function(x), x.numpy()), [torch.ones(2)], [])
+        assert [ref() for ref in made] == [None, None]
+    finally:
+        gc.enable()

@@ -1,0 +1,460 @@
+"""Requests and replies: errors rise at the line that asked, and nothing is left on the way."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import syft as sy
+from syft.exceptions import (
+    MalformedMessage,
+    ObjectNotFound,
+    ObjectNotReady,
+    PermissionDenied,
+    RemoteFailure,
+    WorkerClosed,
+)
+from syft.serde.errors import pack_error
+from syft.serde.frame import Frame
+from syft.serde.packer import Packer
+from syft.workers.core import commands
+from syft.workers.core.state_machine import Peer
+from syft.workers.wire.messages import Describe, Done, Failure, Value, encode
+from syft.workers.core.store import TOMBSTONES
+from tests.chain.refusal import refusal
+
+
+def here() -> int:
+    """The number of the caller's line."""
+    return sys._getframe(1).f_lineno
+
+
+def notes_of(act: Callable[[], Any], kind: type[Exception]) -> str:
+    """The notes of the exception that ``act`` raises."""
+    try:
+        act()
+    except kind as error:
+        return "\n".join(error.__notes__)
+    raise AssertionError(f"no {kind.__name__} was raised")
+
+
+# ------------------------------------------------------------------------------- which error, where
+
+
+@pytest.mark.parametrize(
+    "act, kind, text",
+    [
+        (lambda x: x.matmul(x.expand(2, 3)).shape, RuntimeError, "mat1 and mat2|size mismatch|mul"),
+        (lambda x: x[5].shape, IndexError, "out of bounds"),
+        (lambda x: torch.linalg.inv(x.expand(3, 3)).shape, torch.linalg.LinAlgError, "singular"),
+        (lambda x: x.sum(dim="no").shape, (TypeError, RuntimeError), "sum"),
+        (lambda x: x.view(2, 2).shape, RuntimeError, "shape"),
+        (lambda x: int(x), (ValueError, RuntimeError, TypeError), "converted|scalar"),
+        (lambda x: x.softmax(dim=9).shape, IndexError, "Dimension out of range"),
+    ],
+)
+def test_an_error_is_of_the_class_it_was(
+    worker: sy.VirtualWorker, act: Any, kind: type[Exception], text: str
+) -> None:
+    x = torch.ones(3).send(worker)
+    with pytest.raises(kind, match=text):
+        act(x)
+    assert x.get().tolist() == [1, 1, 1]
+
+
+def test_an_error_carries_the_remote_traceback_and_the_line_that_asked(
+    bob: sy.VirtualWorker,
+) -> None:
+    x = torch.ones(3).send(bob)
+    notes = notes_of(lambda: x.view(5), RuntimeError)
+    assert f"Raised on worker 'bob', asked for at {__file__}:{here() - 1}." in notes
+    assert "Traceback on worker 'bob':\nTraceback (most recent call last):" in notes
+    assert "commands.py" in notes and "shape '[5]' is invalid" in notes
+
+
+def test_an_error_names_the_line_that_issued_it_and_not_the_line_that_waits(
+    hook: sy.TorchHook,
+) -> None:
+    dan = sy.VirtualWorker(hook, id="dan", pipelined=True)
+    x = torch.ones(3).send(dan)
+    issuers: list[tuple[str, Callable[[], Any]]] = [
+        ("synchronize", lambda: sy.synchronize()),
+        ("get", lambda: wrong.get()),
+        ("a value", lambda: x.tolist()),
+        ("a shape", lambda: x.shape),
+        ("wait", lambda: wrong.child.handle.wait()),
+        ("result", lambda: wrong.child.handle.result()),
+    ]
+    for name, wait in issuers:
+        wrong = x.view(5)
+        line = here() - 1
+        right = x + 1
+        notes = notes_of(wait, RuntimeError)
+        assert f"asked for at {__file__}:{line}." in notes, name
+        assert right.get().tolist() == [2, 2, 2]
+        with pytest.raises(ObjectNotFound, match="should have made it failed"):
+            wrong.get()
+    assert x.get().tolist() == [1, 1, 1]
+
+
+def test_a_module_of_torch_is_not_the_line(hook: sy.TorchHook) -> None:
+    dan = sy.VirtualWorker(hook, id="dan", pipelined=True)
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2)).send(dan)
+    data = torch.ones(1, 5).send(dan)
+    model(data)
+    line = here() - 1
+    notes = notes_of(sy.synchronize, RuntimeError)
+    assert f"asked for at {__file__}:{line}." in notes
+
+
+def test_a_parked_operation_that_fails_names_its_line(bob: sy.VirtualWorker) -> None:
+    promise = bob.promise()
+    wrong = promise.view(7)
+    line = here() - 1
+    kept = torch.ones(2).send(bob, id=promise.id_at_location)
+    notes = notes_of(lambda: wrong.get(), RuntimeError)
+    assert f"asked for at {__file__}:{line}." in notes
+    del kept
+
+
+def test_the_first_error_is_raised_and_those_that_follow_from_it_are_not(
+    hook: sy.TorchHook,
+) -> None:
+    dan = sy.VirtualWorker(hook, id="dan", pipelined=True)
+    x = torch.ones(3).send(dan)
+    value = ((x.view(5) + 1) * 2).sum()
+    with pytest.raises(RuntimeError, match="shape"):
+        value.item()
+    sy.synchronize()
+    y = torch.ones(2).send(dan)
+    y.view(5)
+    y.view(6)
+    with pytest.raises(RuntimeError, match=r"shape '\[5\]'"):
+        sy.synchronize()
+    sy.synchronize()
+
+
+def test_an_error_of_before_is_raised_before_anything_is_stored(hook: sy.TorchHook) -> None:
+    dan = sy.VirtualWorker(hook, id="dan", pipelined=True)
+    bob = sy.VirtualWorker(hook, id="bob")
+    x = torch.ones(3).send(dan)
+    y = torch.ones(2).send(bob)
+    for request in (lambda: torch.ones(1).send(bob), lambda: y.copy(), lambda: y.move(dan)):
+        promise = bob.promise()
+        broken = promise.view(7)
+        kept = torch.ones(2).send(bob, id=promise.id_at_location)
+        with pytest.raises(RuntimeError, match="shape"):
+            request()
+        del promise, broken, kept
+    assert len(bob._objects) == 1
+    x.view(7)
+    temporary = x + 1
+    del temporary  # its id is garbage that the next, refused request must not lose
+    with pytest.raises(RuntimeError, match="shape"):
+        x.sum().tolist()
+    assert len(dan._objects) == 1
+
+
+def test_what_failed_fails_each_time_one_asks(hook: sy.TorchHook) -> None:
+    dan = sy.VirtualWorker(hook, id="dan", pipelined=True)
+    wrong = torch.ones(3).send(dan).view(5)
+    for _ in range(3):
+        with pytest.raises(RuntimeError, match="shape"):
+            wrong.child.handle.wait()
+    sy.synchronize()
+
+
+def test_an_error_keeps_nothing_alive(worker: sy.VirtualWorker) -> None:
+    class Token:
+        pass
+
+    def fail() -> weakref.ref[Token]:
+        token = Token()
+        x = torch.ones(3).send(worker)
+        try:
+            x.view(5).get()
+        except RuntimeError:
+            pass
+        return weakref.ref(token)
+
+    assert not gc.isenabled()
+    assert fail()() is None
+    assert not worker._objects
+
+
+def test_a_store_is_as_it_was_after_an_error(worker: sy.VirtualWorker) -> None:
+    x = torch.ones(2, 2).send(worker)
+    before = {id: value.clone() for id, value in worker._objects.items()}
+    for act in (
+        lambda: x.matmul(torch.ones(3, 3).send(worker)).get(),
+        lambda: x.add_(torch.ones(5).send(worker)),
+        lambda: torch.cat([x, torch.ones(1).send(worker)]).get(),
+    ):
+        with pytest.raises(RuntimeError):
+            act()
+            sy.synchronize()
+    after = worker._objects
+    assert list(after) == list(before)
+    assert all(torch.equal(after[id], before[id]) for id in before)
+    assert x.get().tolist() == [[1, 1], [1, 1]]
+
+
+# ---------------------------------------------------------------------------------- what removed it
+
+
+def test_an_object_that_is_gone_says_what_removed_it(
+    worker: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    first = torch.ones(2).send(worker)
+    first.get()
+    with pytest.raises(ObjectNotFound, match="me fetched it with get()"):
+        first.get()
+    with pytest.raises(ObjectNotFound, match="me fetched it with get()"):
+        (first + 1).get()
+    second = torch.ones(2).send(worker)
+    moved = second.move(alice)
+    with pytest.raises(ObjectNotFound, match="me moved it to alice"):
+        second.get()
+    third = torch.ones(2).send(worker)
+    worker.clear_objects()
+    with pytest.raises(ObjectNotFound, match="worker worker was cleared with clear_objects"):
+        third.get()
+    fourth = torch.ones(2).send(worker)
+    (found,) = worker.search(str(fourth.id_at_location))
+    del fourth
+    with pytest.raises(ObjectNotFound, match="me dropped its last pointer to it"):
+        found.get()
+    assert moved.get().tolist() == [1, 1]
+
+
+def test_tombstones_do_not_grow_with_the_number_of_pointers(bob: sy.VirtualWorker) -> None:
+    x = torch.ones(1).send(bob)
+    for _ in range(TOMBSTONES + 100):
+        x.add(1)
+    assert len(bob.core.store._gone) <= TOMBSTONES
+    assert len(bob._objects) == 1
+
+
+# ------------------------------------------------------------------------------------------ replies
+
+
+def test_a_reply_that_cannot_be_read_is_an_error_of_who_waits(
+    hook: sy.TorchHook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dan = sy.VirtualWorker(hook, id="dan", pipelined=True)
+    x = torch.ones(2).send(dan)
+    sy.synchronize()
+    answer = commands._reply
+    for broken in (Failure(0, "no error"), Value(0, (99,)), Value(0, (0, "id"))):
+
+        def reply(core: Any, command: Any, result: Any, broken: Any = broken) -> Any:
+            return type(broken)(command.seq, *(getattr(broken, broken.__struct_fields__[1]),))
+
+        monkeypatch.setattr(commands, "_reply", reply)
+        with pytest.raises(MalformedMessage):
+            x.tolist()
+        monkeypatch.setattr(commands, "_reply", answer)
+        assert x.tolist() == [1, 1], "the line goes on"
+
+
+def test_replies_nobody_waits_for_are_ignored(hook: sy.TorchHook, bob: sy.VirtualWorker) -> None:
+    me = hook.local_worker
+    x = torch.ones(2).send(bob)
+    for reply in (Done(10**6), Value(10**6, 5), Failure(10**6, pack_error(KeyError(1), Packer()))):
+        assert me.core.receive(Frame(encode(reply), []), Peer("bob")) == []
+    assert x.get().tolist() == [1, 1]
+
+
+def test_a_class_without_a_number_comes_as_a_remote_failure(
+    bob: sy.VirtualWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Odd(Exception):
+        pass
+
+    def fail(*args: Any) -> Any:
+        raise Odd("strange")
+
+    x = torch.ones(2).send(bob)
+    monkeypatch.setattr(commands, "_reply", fail)
+    with pytest.raises(RemoteFailure, match="Odd: strange"):
+        x + 1
+    monkeypatch.undo()
+    assert x.get().tolist() == [1, 1]
+
+
+def test_nothing_is_left_pending(worker: sy.VirtualWorker) -> None:
+    connection = worker.network.local.connection_to(worker)
+    x = torch.ones(2).send(worker)
+    y = (x + 1) * 2
+    with pytest.raises(RuntimeError):
+        x.view(7).get()
+    with pytest.raises(ObjectNotReady):
+        (worker.promise() + x).get()
+    assert y.get().tolist() == [4, 4] and x.get().tolist() == [1, 1]
+    sy.synchronize()
+    assert not worker._objects
+    assert not connection.pending and not connection.unseen and not connection.garbage
+
+
+# ----------------------------------------------------------------------------------- closed workers
+
+
+def test_a_closed_worker_says_so(worker: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:
+    x = torch.ones(2).send(worker)
+    sy.synchronize()
+    inner = torch.ones(2).send(alice).send(worker)
+    worker.close()
+    for act in (
+        lambda: x + 1,
+        lambda: x.get(),
+        lambda: x.shape,
+        lambda: x.copy(),
+        lambda: torch.ones(2).send(worker),
+        lambda: x.tag("#a"),
+        lambda: worker.torch.zeros(2),
+        lambda: worker.search("#a"),
+        lambda: x.move(alice),
+        lambda: inner.get(),
+    ):
+        with pytest.raises(WorkerClosed, match="Worker 'worker' is closed"):
+            act()
+    assert not alice._objects, "what a closed worker pointed to is freed"
+    assert worker._objects == {} and repr(worker) == "<VirtualWorker id:worker #objects:0>"
+    worker.close()
+    again = sy.VirtualWorker(sy.hook, id="worker")
+    assert torch.ones(1).send(again).get().tolist() == [1]
+    with pytest.raises(WorkerClosed):
+        x + 1
+
+
+# -------------------------------------------------------------------------------------------- modes
+
+
+def test_modes_hold_at_the_other_worker(worker: sy.VirtualWorker) -> None:
+    x = torch.ones(2, requires_grad=True).send(worker)
+    assert (x * 2).requires_grad
+    with torch.no_grad():
+        assert not (x * 2).requires_grad
+    with torch.inference_mode():
+        inferred = x * 2
+    assert inferred.is_inference() and not inferred.requires_grad
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert (x.view(1, 2) @ x.view(2, 1)).dtype is torch.bfloat16
+        with torch.autocast("cpu", enabled=False):
+            assert (x.view(1, 2) @ x.view(2, 1)).dtype is torch.float32
+    assert (x.view(1, 2) @ x.view(2, 1)).dtype is torch.float32
+
+
+def test_a_custom_function_on_a_pointer_is_refused(worker: sy.VirtualWorker) -> None:
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(context: Any, x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+    x = torch.ones(2, requires_grad=True).send(worker)
+    with pytest.raises(sy.exceptions.UnsupportedOperation, match="autograd.Function"):
+        Double.apply(x)
+    gc.collect()  # a class is always in a cycle
+    assert x.get().tolist() == [1, 1]
+
+
+def test_a_queued_command_runs_in_the_modes_of_its_own_line(hook: sy.TorchHook) -> None:
+    dan = sy.VirtualWorker(hook, id="dan", pipelined=True)
+    x = torch.ones(2, 2, requires_grad=True).send(dan)
+    product = x @ x
+    with torch.inference_mode(), torch.autocast("cpu", dtype=torch.bfloat16):
+        sy.synchronize()
+    result = product.get()
+    assert result.dtype is torch.float32 and not result.is_inference()
+    with torch.no_grad():
+        frozen = x @ x
+    assert not frozen.requires_grad
+
+
+def test_a_worker_that_waits_for_itself_says_so(hook: sy.TorchHook) -> None:
+    dan = sy.VirtualWorker(hook, id="dan", pipelined=True)
+    eve = sy.VirtualWorker(hook, id="eve", pipelined=True)
+    pointer = torch.ones(2).send(dan).send(eve).send(dan)
+    with pytest.raises(ObjectNotReady, match="Worker 'eve' still waits|Worker 'dan' still waits"):
+        pointer.tolist()
+    pointer.remote_get()
+    with pytest.raises(ObjectNotReady, match="Worker 'dan' still waits"):
+        pointer.remote_get()
+    assert not dan.connection_to(dan).pending
+    assert pointer.get().get().tolist() == [1, 1]
+
+
+def test_what_was_sent_is_not_what_it_becomes(worker: sy.VirtualWorker) -> None:
+    local = torch.ones(2)
+    remote = local.send(worker)
+    local += 5
+    assert remote.get().tolist() == [1, 1]
+    target = torch.zeros(2).send(worker)
+    target.copy_(local)
+    local += 5
+    assert target.copy().get().tolist() == [6, 6]
+    fetched = target.get()
+    assert fetched.tolist() == [6, 6]
+
+
+def test_a_private_tensor_does_not_travel_inside_a_command(worker: sy.VirtualWorker) -> None:
+    private = torch.ones(2).private_tensor(["ann"])
+    target = torch.zeros(2).send(worker)
+    with pytest.raises(sy.exceptions.LocationMismatch):
+        target.copy_(private)
+    with pytest.raises(sy.exceptions.LocationMismatch):
+        target + torch.tensor(1.0).private_tensor(["ann"])
+    with pytest.raises(PermissionDenied):
+        private.send(worker)
+    assert target.get().tolist() == [0, 0]
+
+
+# ---------------------------------------------------------- requests that the other end cannot read
+
+
+def test_a_request_that_cannot_be_read_says_so(
+    hook: sy.TorchHook, worker: sy.VirtualWorker
+) -> None:
+    x = torch.ones(2).send(worker)
+    connection = x.child.connection
+    for _ in range(2):
+        with pytest.raises(MalformedMessage, match=r"\$\[2\]: expected `int`, got `str`") as caught:
+            connection.ask(Describe, "abc")
+        assert f"Raised on worker 'worker', asked for at {__file__}" in caught.value.__notes__[0]
+        del caught
+        assert connection.pending == {} and connection.unread is None
+    assert x.tags == set()
+
+
+@pytest.mark.parametrize("observed", [False, True])
+def test_a_command_that_cannot_be_read_says_so(worker: sy.VirtualWorker, observed: bool) -> None:
+    x = torch.ones(2).send(worker)
+    connection = x.child.connection
+    if observed:
+        worker.network.observers.append(lambda sender, receiver, frame: None)
+    for answered in (True, False):
+        if worker.pipelined and not answered:
+            continue  # nobody waits for it
+        with pytest.raises(MalformedMessage, match="expected `int`, got `str`"):
+            connection.command("abc", (), None, 0, [], answered)
+        assert connection.pending == {}
+
+
+def test_a_late_failure_without_a_request_is_nobodys(
+    me: sy.VirtualWorker, worker: sy.VirtualWorker
+) -> None:
+    x = torch.ones(2).send(worker)
+    sy.synchronize()
+    failure = Failure(-1, pack_error(ValueError("stray"), Packer()))
+    me.core.receive(Frame(encode(failure), []), Peer("worker"))
+    assert x.tags == set()
+    promise = worker.promise()
+    me.core.receive(Frame(encode(failure), []), Peer("worker"))
+    assert refusal(lambda: promise.shape).startswith("ObjectNotReady: Worker 'worker' still waits")
+    assert (x + 1).get().tolist() == [2, 2]

@@ -1,0 +1,591 @@
+"""Collective operations: started by one command each, parked at each round, revealing nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import syft as sy
+from syft.codes import CollectiveCode
+from syft.exceptions import (
+    HookError,
+    LimitExceeded,
+    LocationMismatch,
+    MalformedMessage,
+    ObjectIdTaken,
+    ObjectNotFound,
+    ObjectNotReady,
+    RemoteFailure,
+    UnknownWorker,
+    UnsupportedOperation,
+    WorkerClosed,
+)
+from syft.ids import new_id
+from syft.serde.frame import Frame
+from syft.serde.packer import Packer
+from syft.serde.registry import pack
+from syft.tensors.collective_call import run_collective
+from syft.workers.core import collective
+from syft.workers.core.collective import MAX_LETTERS, MAX_ROUNDS, MAX_SESSIONS, PROGRAMS, Party
+from syft.workers.core.state_machine import Peer, WorkerCore
+from syft.workers.wire.messages import Abort, Done, Exchange, Failure, Start, decode, encode
+from tests.workers.core.peers import error_in, put, ref
+
+NAMES = ("alice", "bob", "carl")
+
+
+@pytest.fixture(params=["immediate", "queued", "mixed"])
+def parties(request: pytest.FixtureRequest, hook: sy.TorchHook) -> list[sy.VirtualWorker]:
+    queued = {"immediate": (0, 0, 0), "queued": (1, 1, 1), "mixed": (0, 1, 0)}[request.param]
+    return [
+        sy.VirtualWorker(hook, id=name, pipelined=bool(slow))
+        for name, slow in zip(NAMES, queued, strict=True)
+    ]
+
+
+def sent(parties: list[sy.VirtualWorker], *values: Any) -> list[torch.Tensor]:
+    """One private tensor at each party."""
+    return [torch.as_tensor(v).send(p) for v, p in zip(values, parties, strict=True)]
+
+
+def check_idle(parties: list[sy.VirtualWorker]) -> None:
+    """Nothing of any execution is left."""
+    for party in parties:
+        assert not party.core.sessions and not party.core.dataflow.active
+        assert len(party.core.ended) <= MAX_SESSIONS
+
+
+# ------------------------------------------------------------------------------------------ the sum
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [[1, 2], [10, 20], [100, 200]],
+        [[1.5, -2.25], [0.125, 7.0], [-3.0, 0.5]],
+        [3, -4, 5],
+        [2.5, -2.5, 0.75],
+        [[], [], []],
+        [torch.zeros(0, 3)] * 3,
+        [[2**62], [2**62], [2**62 + 1]],
+        [torch.arange(6).view(2, 3).t()] * 3,
+        [torch.tensor([1, 2], dtype=torch.int16)] * 3,
+        [torch.tensor([0.5], dtype=torch.bfloat16)] * 3,
+        [torch.tensor([1e-3, 1e9], dtype=torch.float64)] * 3,
+        [[1.0], [1.0, 2.0], [[1.0], [2.0]]],
+    ],
+    ids=repr,
+)
+def test_three_workers_sum_private_numbers(
+    parties: list[sy.VirtualWorker], values: list[Any]
+) -> None:
+    plain = [torch.as_tensor(value) for value in values]
+    private = sent(parties, *plain)
+    totals = [total.get() for total in sy.sum_private(*private)]
+    expected = plain[0] + plain[1] + plain[2]
+    for total in totals:
+        assert total.dtype is expected.dtype
+        torch.testing.assert_close(total, expected, rtol=0, atol=3 * 2.0**-25 + 1e-7)
+    check_idle(parties)
+    assert [pointer.get().tolist() for pointer in private] == [value.tolist() for value in plain]
+
+
+def test_one_worker_or_many(hook: sy.TorchHook) -> None:
+    workers = [sy.VirtualWorker(hook, id=f"w{index}") for index in range(7)]
+    inputs = [torch.tensor([index, 1]).send(worker) for index, worker in enumerate(workers)]
+    assert sy.sum_private(inputs[4])[0].get().tolist() == [4, 1]
+    assert [total.get().tolist() for total in sy.sum_private(*inputs)] == [[21, 7]] * 7
+    check_idle(workers)
+
+
+def test_it_waits_for_nothing_and_the_results_are_promised(hook: sy.TorchHook) -> None:
+    parties = [sy.VirtualWorker(hook, id=name, pipelined=True) for name in NAMES]
+    totals = sy.sum_private(*sent(parties, [1], [2], [3]))
+    assert not any(total.child.handle.done() for total in totals)
+    doubled = [total * 2 for total in totals]
+    assert [value.get().tolist() for value in doubled] == [[12]] * 3
+    assert all(total.child.handle.done() for total in totals)
+
+
+def test_promised_inputs_in_every_order(parties: list[sy.VirtualWorker]) -> None:
+    for order in ((0, 1, 2), (2, 0, 1), (1, 2, 0)):
+        promises = [party.promise() for party in parties]
+        totals = sy.sum_private(*promises)
+        with pytest.raises(ObjectNotReady):
+            totals[0].get()
+        kept = [
+            torch.tensor([10**index]).send(parties[index], id=promises[index].id_at_location)
+            for index in order
+        ]
+        assert [total.get().tolist() for total in totals] == [[111]] * 3
+        check_idle(parties)
+        del promises, kept, totals
+
+
+def test_several_at_once_do_not_mix(hook: sy.TorchHook) -> None:
+    parties = [sy.VirtualWorker(hook, id=name, pipelined=True) for name in NAMES]
+    rows = [sent(parties, [n], [10 * n], [100 * n]) for n in range(5)]
+    totals = [sy.sum_private(*row) for row in rows]
+    for n in reversed(range(5)):
+        assert [total.get().tolist() for total in totals[n]] == [[111 * n]] * 3
+    check_idle(parties)
+
+
+def test_guards_of_all_inputs_hold_for_all_results(parties: list[sy.VirtualWorker]) -> None:
+    private = torch.tensor([5.0]).private_tensor(["ann"]).send(parties[0], user="ann")
+    public = sent(parties[1:], [1.0], [2.0])
+    for total in sy.sum_private(private, *public):
+        with pytest.raises(sy.exceptions.PermissionDenied):
+            total.get()
+        with pytest.raises(sy.exceptions.PermissionDenied):
+            (total * 1).get()
+        assert total.get(user="ann").tolist() == [8.0]
+    assert [tensor.get().tolist() for tensor in public] == [[1.0], [2.0]]
+
+
+# --------------------------------------------------------------------------- what the messages tell
+
+
+def exchanged(hook: sy.TorchHook, pointers: list[torch.Tensor]) -> list[Any]:
+    """The messages between the parties of one sum: (sender, receiver, round, numbers)."""
+    with hook.record() as log:
+        totals = sy.sum_private(*pointers)
+        sy.synchronize()
+    del totals
+    return [
+        (e.sender, e.receiver, e.message.round, e.buffers[0].view(torch.int64))
+        for e in log
+        if isinstance(e.message, Exchange)
+    ]
+
+
+def test_no_two_messages_reveal_an_input(
+    hook: sy.TorchHook, parties: list[sy.VirtualWorker]
+) -> None:
+    """Alice's input is 0 or 1; whatever two messages say together, it says as often of either."""
+    count, seen = 500, []
+    for secret in (0, 1):
+        pointers = sent(parties, *(torch.full((count,), value) for value in (secret, 7, 9)))
+        messages = exchanged(hook, pointers)
+        assert sorted((m[0], m[1], m[2]) for m in messages) == sorted(
+            (a, b, r) for a in NAMES for b in NAMES if a != b for r in (0, 1)
+        ), "two rounds, and what is sent does not depend on the input"
+        shares = [m[3] for m in messages if m[2] == 0]
+        partial = {m[0]: m[3] for m in messages if m[2] == 1}
+        for share in shares:
+            assert not (share == secret).any() and not (share == 7).any()
+        assert torch.equal(sum(partial.values()), torch.full((count,), secret + 16))
+        observed = [*shares, *partial.values()]
+        for i, one in enumerate(observed):
+            assert near_half(one)
+            for other in observed[i + 1 :]:
+                for together in (one + other, one - other):
+                    assert near_half(together), "two messages are independent and uniform"
+        seen.append(observed)
+        assert all(pointer.get().shape == (count,) for pointer in pointers)
+    assert len(seen[0]) == len(seen[1]) == 9
+
+
+def near_half(numbers: torch.Tensor) -> bool:
+    """Whether each of the 64 bits is set in about half of the numbers (6 standard deviations)."""
+    bits = (numbers.unsqueeze(1) >> torch.arange(64)) & 1
+    return bool(((bits.double().mean(0) - 0.5).abs() < 6 * 0.5 / len(numbers) ** 0.5).all())
+
+
+def test_only_all_shares_together_make_the_input(
+    hook: sy.TorchHook, parties: list[sy.VirtualWorker]
+) -> None:
+    """What Alice keeps is her input less the shares she sends: without any one, it is uniform."""
+    program = PROGRAMS[CollectiveCode.SUM](Party(0, 3), torch.full((500,), 5))
+    shares = next(program).send
+    first, second = (share.view(torch.int64) for share in shares.values())
+    partial = program.send(
+        {1: torch.zeros(500).long().view(torch.uint64)}
+        | {2: torch.zeros(500).long().view(torch.uint64)}
+    ).send[1]
+    assert torch.equal(partial + first + second, torch.full((500,), 5))
+    for part in (partial + first, partial + second, first + second, partial):
+        assert near_half(part)
+    program.close()
+    assert parties[0].core.sessions == {}
+
+
+def test_shares_do_not_come_from_the_global_generator() -> None:
+    draws = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        draws.append(Party(0, 2).random(torch.Size([4])))
+    assert not torch.equal(*draws)
+    assert Party(0, 2).random(torch.Size([0, 2])).shape == (0, 2)
+
+
+# ----------------------------------------------------------------------------------------- failures
+
+
+@pytest.mark.parametrize(
+    "values, expected",
+    [
+        ([[1.0], [float("nan")], [1.0]], UnsupportedOperation),
+        ([[1.0], [float("inf")], [1.0]], UnsupportedOperation),
+        ([[1.0], [1e30], [1.0]], UnsupportedOperation),
+        ([[1.0], [1j], [1.0]], UnsupportedOperation),
+        ([[1.0], [1], [1.0]], UnsupportedOperation),
+        ([[1.0, 2.0], [1.0, 2.0, 3.0], [1.0]], RuntimeError),
+    ],
+    ids=repr,
+)
+def test_a_party_that_fails_aborts_all(
+    parties: list[sy.VirtualWorker], values: list[Any], expected: type[Exception]
+) -> None:
+    private = sent(parties, *values)
+    totals = sy.sum_private(*private)
+    raised = 0
+    for total in totals:
+        with pytest.raises((expected, RemoteFailure, ObjectNotFound)) as caught:
+            total.child.handle.wait()
+        raised += isinstance(caught.value, expected)
+        del caught
+        with pytest.raises((expected, RemoteFailure, ObjectNotFound)):
+            total.get()
+    assert raised
+    check_idle(parties)
+    assert [len(party._objects) for party in parties] == [1, 1, 1]
+    assert all(isinstance(pointer.get(), torch.Tensor) for pointer in private)
+
+
+def test_an_input_that_never_comes_aborts_all(parties: list[sy.VirtualWorker]) -> None:
+    first, second = sent(parties[:2], [1], [2])
+    broken = parties[2].promise()
+    late = broken.view(7)
+    totals = sy.sum_private(first, second, late)
+    kept = torch.tensor([3]).send(parties[2], id=broken.id_at_location)
+    failures = []
+    for total in totals:
+        with pytest.raises((ObjectNotFound, RemoteFailure, RuntimeError)) as caught:
+            total.get()
+        failures.append(str(caught.value))
+        del caught
+    assert all("failed" in failure or "shape '[7]'" in failure for failure in failures)
+    check_idle(parties)
+    with pytest.raises((RuntimeError, ObjectNotFound)):
+        late.get()
+    del broken, kept, late, totals
+    assert [first.get().tolist(), second.get().tolist()] == [[1], [2]]
+
+
+def test_the_reason_is_hidden_when_the_input_is_private(hook: sy.TorchHook) -> None:
+    bob = sy.VirtualWorker(hook, id="bob")
+    private = torch.tensor([float("nan")]).private_tensor(["ann"]).send(bob, user="ann")
+    (total,) = sy.sum_private(private)
+    with pytest.raises(RemoteFailure, match="UnsupportedOperation") as caught:
+        total.child.handle.wait()
+    assert "the details are hidden" in str(caught.value)
+    del caught
+    assert private.get(user="ann").isnan().all()
+
+
+def test_clearing_or_closing_a_party_aborts_the_others(hook: sy.TorchHook) -> None:
+    for leave in (lambda worker: worker.clear_objects(), lambda worker: worker.close()):
+        parties = [sy.VirtualWorker(hook, id=name) for name in NAMES]
+        promise = parties[2].promise()
+        totals = sy.sum_private(*sent(parties[:2], [1], [2]), promise)
+        assert len(parties[0].core.sessions) == 1
+        leave(parties[2])
+        for total in totals[:2]:
+            with pytest.raises((RemoteFailure, ObjectNotFound), match="failed"):
+                total.get()
+        check_idle(parties)
+        del promise, totals
+        for party in parties:
+            party.close()
+
+
+def test_each_party_is_one_worker(hook: sy.TorchHook, parties: list[sy.VirtualWorker]) -> None:
+    one, other = sent(parties[:2], [1], [2])
+    twice = torch.tensor([3]).send(parties[0])
+    with pytest.raises(LocationMismatch, match="one worker for each party"):
+        sy.sum_private(one, twice)
+    with pytest.raises(LocationMismatch):
+        sy.sum_private(one, torch.ones(1))
+    with pytest.raises(LocationMismatch, match="the inputs of one party"):
+        run_collective(CollectiveCode.SUM, [[one, other]])
+    parties[1].close()
+    with pytest.raises(WorkerClosed):
+        sy.sum_private(one, other)
+    check_idle(parties)
+    assert one.get().tolist() == [1] and twice.get().tolist() == [3]
+
+
+def test_a_party_that_nobody_knows_is_refused_before_it_starts(
+    hook: sy.TorchHook, parties: list[sy.VirtualWorker]
+) -> None:
+    x = torch.tensor([1]).send(parties[0])
+    connection = x.child.connection
+    out = new_id()
+    connection.start(
+        start(
+            seq=connection.next_seq(),
+            parties=("alice", "nobody"),
+            rank=0,
+            args=(ref(x.id_at_location),),
+            outs=(out,),
+        )
+    )
+    with pytest.raises(UnknownWorker, match="'alice' knows no worker 'nobody'"):
+        sy.synchronize()
+    check_idle(parties)
+    assert x.get().tolist() == [1]
+
+
+def test_a_program_gets_as_many_inputs_as_it_takes(parties: list[sy.VirtualWorker]) -> None:
+    one = torch.tensor([1]).send(parties[0])
+    ((total,),) = run_collective(CollectiveCode.SUM, [[one, one]])
+    with pytest.raises((TypeError, ObjectNotFound)):
+        total.get()
+    ((first, second),) = run_collective(CollectiveCode.SUM, [[one]], results=2)
+    with pytest.raises((MalformedMessage, ObjectNotFound)):
+        first.get()
+    del first, second
+    check_idle(parties)
+    assert one.get().tolist() == [1]
+
+
+# ------------------------------------------------------------------------------- frames, one by one
+
+
+@pytest.fixture
+def core() -> WorkerCore:
+    """Bob, one of three parties, who holds 5."""
+    core = WorkerCore("bob", lambda name: known(name))
+    put(core, 5, torch.tensor([1, 2]))
+    return core
+
+
+def known(name: str) -> Any:
+    if name not in (*NAMES, "me"):
+        raise UnknownWorker(name, "bob", NAMES)
+
+
+def tell(core: WorkerCore, sender: str, message: Any, *buffers: torch.Tensor) -> list[Any]:
+    """Give the core a message; returns what it sends, as (receiver, message)."""
+    letters = core.receive(Frame(encode(message), list(buffers)), Peer(sender))
+    return [(to, decode(frame.header)) for to, frame in letters]
+
+
+def start(**changes: Any) -> Start:
+    fields = {
+        "seq": 4,
+        "program": int(CollectiveCode.SUM),
+        "execution": 99,
+        "parties": NAMES,
+        "rank": 1,
+        "args": (ref(5),),
+        "outs": (50,),
+    }
+    return Start(**(fields | changes))
+
+
+def exchange(core: WorkerCore, sender: str, round: int, rank: int, **changes: Any) -> list[Any]:
+    packer = Packer()
+    value = torch.tensor([10, 20]).view(torch.uint64 if round == 0 else torch.int64)
+    operand = pack(changes.pop("value", value), packer)
+    message = Exchange(changes.pop("execution", 99), round, rank, operand, **changes)
+    return tell(core, sender, message, *packer.buffers)
+
+
+def test_frames_may_come_before_the_start(core: WorkerCore) -> None:
+    assert exchange(core, "carl", 0, 2) == []
+    assert exchange(core, "carl", 1, 2) == []
+    assert exchange(core, "alice", 0, 0) == []
+    told = tell(core, "me", start())
+    assert [(to, type(message)) for to, message in told] == [
+        ("alice", Exchange),
+        ("carl", Exchange),
+        ("alice", Exchange),
+        ("carl", Exchange),
+    ]
+    assert exchange(core, "alice", 1, 0) == [("me", Done(4))]
+    assert 50 in core.store.objects and not core.sessions
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_frame_from_the_wrong_sender_aborts(core: WorkerCore, early: bool) -> None:
+    if not early:
+        tell(core, "me", start())
+    told = exchange(core, "eve", 0, 0)
+    if early:
+        tell(core, "me", start())
+    told += exchange(core, "carl", 0, 2)
+    failure = next(message for to, message in told if to == "me")
+    assert str(error_in(failure)) == (
+        "Malformed message at $.rank: expected party 0 of this execution, got eve."
+    )
+    assert [to for to, message in told if isinstance(message, Abort)] == ["alice", "carl"]
+    assert not core.sessions and not core.store.promised
+    assert "failed at bob" in str(core.store.why_missing(50))
+    assert exchange(core, "alice", 0, 0) == [], "what comes late is ignored"
+    assert not core.sessions
+
+
+def test_a_frame_that_comes_twice_is_refused(core: WorkerCore) -> None:
+    exchange(core, "alice", 0, 0)
+    ((to, reply),) = exchange(core, "alice", 0, 0)
+    assert to == "alice" and "one tensor from each party in a round" in str(error_in(reply))
+    tell(core, "me", start())
+    exchange(core, "carl", 0, 2)
+    exchange(core, "carl", 1, 2)
+    assert exchange(core, "alice", 1, 0) == [("me", Done(4))]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"value": 5},
+        {"value": None},
+        {"round": -1},
+        {"round": MAX_ROUNDS},
+        {"round": 2**63},
+    ],
+    ids=repr,
+)
+def test_a_frame_that_cannot_be_right_leaves_nothing(core: WorkerCore, changes: Any) -> None:
+    ((_, reply),) = exchange(core, "alice", changes.pop("round", 0), 0, **changes)
+    assert isinstance(error_in(reply), (MalformedMessage, LimitExceeded))
+    assert not core.sessions
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"program": 0},
+        {"program": -1},
+        {"rank": 0},
+        {"rank": -1},
+        {"rank": 3},
+        {"parties": ()},
+        {"parties": ("alice", "bob", "alice")},
+        {"parties": ("alice", "bob", "nobody")},
+        {"outs": (50, 5)},
+        {"outs": (50, 60)},
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("early", [True, False])
+def test_a_start_that_cannot_be_right_leaves_nothing(
+    core: WorkerCore, changes: Any, early: bool
+) -> None:
+    core.store.promise(60)
+    if early:
+        exchange(core, "alice", 0, 0)
+    told = tell(core, "me", start(**changes))
+    to, reply = told[-1]
+    assert to == "me" and reply.seq == 4
+    assert isinstance(error_in(reply), (MalformedMessage, UnknownWorker, ObjectIdTaken))
+    assert all(isinstance(message, Abort) for _, message in told[:-1])
+    assert not core.sessions and core.store.promised == {60}
+    assert list(core.store.objects) == [5]
+
+
+def test_a_second_start_is_refused_and_the_first_goes_on(core: WorkerCore) -> None:
+    tell(core, "me", start())
+    ((_, reply),) = tell(core, "eve", start(outs=(51,)))
+    assert isinstance(error_in(reply), MalformedMessage)
+    assert 99 in core.sessions and 51 not in core.store.promised
+    for round in (0, 1):
+        for sender, rank in (("alice", 0), ("carl", 2)):
+            told = exchange(core, sender, round, rank)
+    assert told == [("me", Done(4))]
+    ((_, reply),) = tell(core, "me", start(outs=(52,)))
+    assert isinstance(error_in(reply), MalformedMessage), "an execution does not run twice"
+
+
+def test_an_argument_that_is_no_tensor_aborts(core: WorkerCore) -> None:
+    for args in ((5,), (ref(404),), ("x",)):
+        told = tell(core, "me", start(args=args, execution=id(args)))
+        assert [type(message) for _, message in told] == [Failure, Abort, Abort]
+    assert not core.sessions and not core.store.promised
+
+
+def test_an_abort_counts_before_the_start_and_only_from_a_party(core: WorkerCore) -> None:
+    tell(core, "eve", Abort(99, 0, "eve says so"))
+    tell(core, "me", start())
+    assert 99 in core.sessions
+    tell(core, "eve", Abort(99, 0, "eve says so"))
+    assert 99 in core.sessions
+    ((to, failure),) = tell(core, "alice", Abort(99, 0, "party alice failed"))
+    assert to == "me" and str(error_in(failure)) == "collective: party alice failed"
+    assert tell(core, "carl", Abort(99, 2, "late")) == [] and not core.sessions
+    tell(core, "alice", Abort(98, 0, "party alice failed"))
+    ((to, failure),) = tell(core, "me", start(execution=98, outs=(51,)))
+    assert to == "me" and str(error_in(failure)) == "collective: party alice failed"
+    assert not core.sessions and not core.store.promised
+
+
+def test_the_number_of_executions_and_of_frames_is_bounded(core: WorkerCore) -> None:
+    for execution in range(MAX_SESSIONS):
+        assert tell(core, "me", start(execution=1000 + execution, outs=(9000 + execution,)))
+    ((_, reply),) = exchange(core, "alice", 0, 0, execution=1)
+    error = error_in(reply)
+    assert isinstance(error, LimitExceeded)
+    assert (error.limit, error.allowed) == ("max_sessions", MAX_SESSIONS)
+    core.clear("test")
+    assert not core.sessions and core.outgoing()
+    for round in range(MAX_LETTERS):
+        assert exchange(core, "alice", round, 0, execution=1) == []
+    ((_, reply),) = exchange(core, "alice", MAX_LETTERS, 0, execution=1)
+    assert isinstance(error_in(reply), MalformedMessage)
+    core.clear("test")
+    assert not core.sessions and core.outgoing() == []
+
+
+def test_executions_invented_by_one_peer_stop_nobody_else(core: WorkerCore) -> None:
+    tell(core, "me", start())
+    assert exchange(core, "alice", 0, 0, execution=98) == []
+    for execution in range(MAX_SESSIONS + 5):
+        assert exchange(core, "eve", 0, 0, execution=1000 + execution) == []
+    assert len(core.sessions) == MAX_SESSIONS
+    assert {98, 99} <= set(core.sessions), "what others announced and started is still there"
+    assert 1006 not in core.sessions and 1007 in core.sessions, "the oldest of eve's went"
+    for round in (0, 1):
+        for sender, rank in (("alice", 0), ("carl", 2)):
+            told = exchange(core, sender, round, rank)
+    assert told == [("me", Done(4))]
+    tell(core, "me", start(execution=97, outs=(51,)))
+    assert 97 in core.sessions
+
+
+def test_what_is_remembered_of_ended_executions_is_bounded(core: WorkerCore) -> None:
+    for execution in range(MAX_SESSIONS + 5):
+        tell(core, "me", start(execution=execution, program=0))
+    assert len(core.ended) == MAX_SESSIONS
+
+
+def test_a_program_without_rounds_or_with_several_results(
+    hook: sy.TorchHook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def halves(party: Party, x: torch.Tensor) -> Iterator[Any]:
+        yield party.round({}, expect=())
+        return x[:1], x[1:]
+
+    monkeypatch.setitem(PROGRAMS, int(CollectiveCode.SUM), halves)
+    bob = sy.VirtualWorker(hook, id="bob")
+    ((first, second),) = run_collective(
+        CollectiveCode.SUM, [[torch.tensor([1, 2]).send(bob)]], results=2
+    )
+    assert first.get().tolist() == [1] and second.get().tolist() == [2]
+
+
+def test_the_table_refuses_a_second_program_and_what_is_no_generator() -> None:
+    with pytest.raises(HookError, match="cannot register again as collective 1"):
+
+        @collective.collective(CollectiveCode.SUM)
+        def again(party: Party) -> Iterator[Any]:
+            yield
+
+    free = max(PROGRAMS) + 1
+    with pytest.raises(HookError, match="a free number and a generator function"):
+        collective.collective(free)(lambda party: None)  # type: ignore[arg-type]
+    assert free not in PROGRAMS

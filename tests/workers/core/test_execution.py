@@ -1,0 +1,172 @@
+"""Running one operation: under the caller's modes, and under the guards of its inputs."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import torch
+
+import syft as sy
+from syft.exceptions import PermissionDenied
+from syft.ops.table import BY_NAME, FLAGS, FUNCTIONS, NAMES, OpFlag
+from syft.workers.core.execution import clearing, guard_for, run_backward, run_guarded, run_in_mode
+from syft.workers.wire.messages import GRAD_MODE, INFERENCE_MODE
+from syft.workers.core.permissions import Guard, full_guard_of, protect
+
+ANN = Guard(frozenset({"ann"}))
+
+
+def guarded(name: str, *args: Any, user: str | None = None, **kwargs: Any) -> Any:
+    """Run an operation of the table on guarded arguments."""
+    number = BY_NAME[name]
+    guard = guard_for(list(args), kwargs)
+    assert guard is not None
+    return run_guarded(FUNCTIONS[number], list(args), kwargs, FLAGS[number], guard, (), "bob", user)
+
+
+def private(*values: float) -> torch.Tensor:
+    tensor = torch.tensor(values)
+    protect(tensor, ANN)
+    return tensor
+
+
+def test_modes_are_those_of_the_caller_and_end_with_the_call() -> None:
+    modes = (torch.is_grad_enabled, torch.is_inference_mode_enabled)
+    assert [run_in_mode(mode, (), {}, GRAD_MODE, ()) for mode in modes] == [True, False]
+    assert [run_in_mode(mode, (), {}, INFERENCE_MODE, ()) for mode in modes] == [False, True]
+    assert [mode() for mode in modes] == [True, False]
+    with torch.no_grad():
+        assert run_in_mode(torch.is_grad_enabled, (), {}, GRAD_MODE, ())
+        assert not torch.is_grad_enabled()
+    with pytest.raises(RuntimeError):
+        run_in_mode(torch.ones(2).view, (7,), {}, 0, ())
+    assert torch.is_grad_enabled()
+
+
+def test_autocast_is_on_or_off_as_the_caller_has_it() -> None:
+    def on() -> bool:
+        return torch.is_autocast_enabled("cpu")
+
+    assert run_in_mode(on, (), {}, 0, [("cpu", torch.bfloat16)])
+    assert not on()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert not run_in_mode(on, (), {}, 0, ())
+        assert on()
+
+
+def test_results_of_every_shape_are_guarded() -> None:
+    secret = private(1.0, 2.0)
+    assert full_guard_of(guarded("torch.Tensor.add", secret, 1)) == ANN
+    assert [full_guard_of(part) for part in guarded("torch.Tensor.max", secret, 0)] == [ANN, ANN]
+    assert [full_guard_of(part) for part in guarded("torch.Tensor.unbind", secret)] == [ANN, ANN]
+
+
+def test_a_plain_value_is_for_its_users_only() -> None:
+    secret = private(1.0)
+    with pytest.raises(PermissionDenied, match="an operation that returns its value"):
+        guarded("torch.Tensor.item", secret)
+    assert guarded("torch.Tensor.item", secret, user="ann") == 1.0
+    assert guarded("torch.Tensor.shape.__get__", secret) == (1,)
+    assert guarded("torch.Tensor.__setitem__", secret, 0, 5.0) is None
+
+
+def test_a_hidden_shape_tells_dtype_and_device_only() -> None:
+    secret = private(1.0)
+    protect(secret, Guard(frozenset({"ann"}), shape_hidden=True))
+    assert guarded("torch.Tensor.dtype.__get__", secret) is torch.float32
+    assert guarded("torch.Tensor.device.__get__", secret) == torch.device("cpu")
+    with pytest.raises(PermissionDenied):
+        guarded("torch.Tensor.shape.__get__", secret)
+
+
+def test_what_is_written_is_guarded_and_what_is_only_read_is_not() -> None:
+    secret, target, read = private(1.0, 2.0), torch.zeros(2), torch.ones(2)
+    alias = target.view(2, 1)
+    guarded("torch.addcmul", target, secret, read, out=target)
+    assert full_guard_of(target) == full_guard_of(alias) == ANN
+    assert full_guard_of(read) is None
+
+
+def test_an_inference_tensor_counts_as_written() -> None:
+    with torch.inference_mode():
+        target = torch.zeros(2)
+    guarded("torch.Tensor.add", private(1.0, 2.0), target)
+    assert full_guard_of(target) == ANN
+
+
+def test_running_statistics_are_found_by_their_values() -> None:
+    secret = private(1.0, 2.0).view(2, 1)
+    protect(secret, ANN)
+    mean, variance, weight = torch.zeros(1), torch.ones(1), torch.ones(1)
+    arguments = (secret, mean, variance, weight)
+    guarded("torch.nn.functional.batch_norm", *arguments, training=False)
+    assert [full_guard_of(tensor) for tensor in arguments[1:]] == [None] * 3
+    guarded("torch.nn.functional.batch_norm", *arguments, training=True)
+    assert [full_guard_of(tensor) for tensor in arguments[1:]] == [ANN, ANN, None]
+
+
+def test_gradients_are_guarded_by_what_they_were_added_to() -> None:
+    weight = torch.ones(2, requires_grad=True)
+    untouched = torch.ones(2, requires_grad=True)
+    loss = (weight * private(1.0, 2.0)).sum()
+    protect(loss, ANN)
+    guarded("torch.Tensor.backward", loss)
+    assert full_guard_of(weight.grad) == ANN and full_guard_of(untouched.grad) is None
+    public = (weight * 2).sum() + untouched.sum()
+    run_backward(torch.Tensor.backward, [public], {}, None, ())
+    assert full_guard_of(weight.grad) == ANN and full_guard_of(untouched.grad) is None
+    logged = sy.LoggingTensor().on((untouched * 2).sum())
+    run_backward(torch.Tensor.backward, [logged], {}, ANN, ())
+    assert full_guard_of(untouched.grad) == ANN
+
+
+COUNTING: list[tuple[Any, ...]] = [(), (1,), (2,), (3,), ([1, 1],)]
+
+
+def _count(name: str, size: int, extra: tuple[Any, ...]) -> int | None:
+    try:
+        result = FUNCTIONS[BY_NAME[name]](torch.ones(size, size), *extra)  # type: ignore[misc]
+    except (RuntimeError, TypeError, ValueError, IndexError):
+        return None  # it does not take these
+    return len(result) if isinstance(result, (tuple, list)) else None
+
+
+PARTS = re.compile(r".*(split|chunk|unbind|topk|sort|max|median|aminmax|mode|qr|slogdet).*")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_count_of_results_that_tells_a_hidden_size_is_refused() -> None:
+    hidden = torch.ones(4, 4)
+    protect(hidden, Guard(frozenset({"ann"}), shape_hidden=True))
+    telling = set()
+    for name in filter(PARTS.fullmatch, NAMES):
+        number = BY_NAME.get(name)
+        if number is None or FUNCTIONS[number] is None or FLAGS[number] & OpFlag.ONE:
+            continue
+        for extra in COUNTING:
+            if (few := _count(name, 4, extra)) is None:
+                continue
+            if few != _count(name, 8, extra):
+                telling.add(name)
+                with pytest.raises(PermissionDenied):
+                    guarded(name, hidden, *extra, user="eve")
+                assert len(guarded(name, hidden, *extra, user="ann")) == few
+    assert len(telling) >= 12 and {"torch.unbind", "torch.Tensor.split", "torch.chunk"} <= telling
+
+
+def test_other_results_of_a_hidden_size_come_as_they_are() -> None:
+    hidden = torch.ones(4, 4)
+    protect(hidden, Guard(frozenset({"ann"}), shape_hidden=True))
+    values, _ = guarded("torch.max", hidden, 0, user="eve")
+    assert full_guard_of(values) == Guard(frozenset({"ann"}), shape_hidden=True)
+
+
+def test_clearing_leaves_what_was_written() -> None:
+    assert clearing(torch.empty)(3).tolist() == [0, 0, 0]
+    x = torch.ones(2)
+    assert clearing(torch.Tensor.resize_)(x, 4).tolist() == [1, 1, 0, 0]
+    assert clearing(torch.Tensor.new)(x, [5.0]).tolist() == [5]
+    assert clearing(torch.Tensor.new)(x, 2).tolist() == [0, 0]
+    assert clearing(torch.Tensor.new)(x).shape == (0,)

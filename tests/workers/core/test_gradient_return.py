@@ -1,0 +1,127 @@
+"""Gradients cross workers: the graph stays, the gradient travels back."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import syft as sy
+from syft.ids import new_id
+from syft.workers.core import gradient_return as gradients
+from syft.workers.core.state_machine import WorkerCore
+from syft.workers.wire.messages import Follow, Move
+from syft.workers.core.permissions import Guard, full_guard_of
+from tests.chain.refusal import refusal
+from tests.workers.core.peers import ask, error_in, lonely, put
+
+
+@pytest.fixture
+def carl(request: pytest.FixtureRequest, hook: sy.TorchHook) -> sy.VirtualWorker:
+    return sy.VirtualWorker(hook, id="carl")
+
+
+def test_a_gradient_comes_back_through_two_workers(
+    worker: sy.VirtualWorker, alice: sy.VirtualWorker, carl: sy.VirtualWorker
+) -> None:
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    a = x.send(worker)
+    b = (a * 2).move(alice, requires_grad=True)
+    c = (b * b).move(carl, requires_grad=True)
+    (c * 3).sum().backward()
+    assert a.grad.get().tolist() == [24, 48]
+    assert b.grad.get().tolist() == [12, 24]
+    assert c.grad.get().tolist() == [3, 3]
+
+
+def test_several_passes_add_up(worker: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:
+    a = torch.ones(2, requires_grad=True).send(worker)
+    b = (a * 2).move(alice, requires_grad=True)
+    for _ in range(3):
+        (b * 5).sum().backward()
+    assert a.grad.get().tolist() == [30, 30]
+
+
+def test_a_moved_leaf_without_a_graph_gives_no_gradient_back(
+    worker: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    plain = torch.ones(2).send(worker).move(alice, requires_grad=True)
+    plain.sum().backward()
+    assert plain.grad.get().tolist() == [1, 1]
+    assert not worker._objects
+
+
+def test_the_source_dies_with_the_leaf(worker: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:
+    a = torch.ones(2, requires_grad=True).send(worker)
+    b = (a * 2).move(alice, requires_grad=True)
+    assert len(worker._objects) == 2
+    del b
+    assert not alice._objects
+    assert len(worker._objects) == 1
+    assert a.grad is None
+
+
+def test_a_move_that_cannot_be_followed_leaves_no_hidden_source(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    connection = bob.connection_to(alice)
+    with pytest.raises(sy.exceptions.ObjectNotFound):
+        gradients.follow(bob.core, connection, new_id(), torch.ones(1))
+    assert not bob._objects
+
+
+def test_a_leaf_that_needs_no_gradient_cannot_be_followed() -> None:
+    core: WorkerCore = lonely()
+    put(core, 5, torch.ones(2))
+    for id in (5, 404):
+        error = error_in(ask(core, Follow(3, id, 9)))
+        assert isinstance(error, (sy.exceptions.SyftError, RuntimeError))
+    assert list(core.store.objects) == [5]
+
+
+def test_only_who_put_a_leaf_follows_its_gradients(
+    me: sy.VirtualWorker, bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    weight = torch.ones(2, requires_grad=True).send(bob)
+    hidden = torch.zeros(2).send(alice)
+    connection, id = alice.connection_to(bob), weight.id_at_location
+    refused = refusal(lambda: connection.ask(Follow, id, hidden.id_at_location))
+    assert refused.startswith("PermissionDenied: follow gradients: this value on 'bob' is private")
+    (weight * 3).sum().backward()
+    assert hidden.grad is None
+    assert me.connection_to(bob).ask(Follow, id, new_id()) is None, "its own is"
+    (held,) = bob.hold(torch.ones(2, requires_grad=True))
+    assert "PermissionDenied" in refusal(lambda: connection.ask(Follow, held, 5))
+    bob.core.store.take(held, "the test is over")
+
+
+def test_a_gradient_nobody_takes_does_not_end_the_pass(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    source = torch.ones(2, requires_grad=True).send(alice)
+    moved = (source * 2).move(bob, requires_grad=True)
+    weight = torch.ones(2, requires_grad=True).send(bob)
+    alice.close()
+    (moved * weight * 3).sum().backward()
+    assert weight.grad.get().tolist() == [6, 6]
+
+
+def test_the_gradient_of_a_private_loss_arrives_private(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    secret = torch.tensor([7.0, 8.0]).private_tensor(["ann"]).send(bob, user="ann")
+    source = torch.ones(2, requires_grad=True).send(alice)
+    moved = (source * 2).move(bob, requires_grad=True)
+    (moved * secret).sum().backward()
+    gradient = alice.core.store.read(source.id_at_location).grad
+    assert full_guard_of(gradient) == Guard(frozenset({"ann"}))
+    assert "PermissionDenied" in refusal(lambda: source.grad.get())
+    assert source.grad.get(user="ann").tolist() == [14, 16]
+
+
+def test_integers_cannot_require_a_gradient(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:
+    whole = torch.tensor([1, 2]).send(bob)
+    with pytest.raises(RuntimeError, match="floating point"):
+        whole.move(alice, requires_grad=True)
+    with pytest.raises(sy.exceptions.ObjectNotFound):
+        whole.child.connection.ask(Move, new_id(), "alice")
+    assert not alice._objects and whole.get().tolist() == [1, 2]

@@ -1,0 +1,271 @@
+"""Handlers for whole objects, frame by frame and through pointers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+import pytest
+import torch
+
+import syft as sy
+from syft.exceptions import (
+    MalformedMessage,
+    ObjectIdTaken,
+    ObjectNotFound,
+    ObjectNotReady,
+    UnknownWorker,
+)
+from syft.serde.packer import Packer
+from syft.serde.registry import pack
+from syft.workers.core.state_machine import WorkerCore
+from syft.workers.wire.messages import (
+    Annotate,
+    Describe,
+    Done,
+    Drop,
+    Duplicate,
+    Fetch,
+    Move,
+    Promise,
+    Put,
+    Relay,
+    Search,
+)
+from syft.workers.core.objects import copy_of
+from syft.workers.core.permissions import Guard, guard_of, set_guard
+from tests.workers.core.peers import ask, error_in, lonely, put, said, value_in
+
+
+@pytest.fixture
+def core() -> WorkerCore:
+    core = lonely()
+    put(core, 5, torch.tensor([1.0, 2.0]))
+    return core
+
+
+def test_put_stores_and_fetch_takes(core: WorkerCore) -> None:
+    assert value_in(core, Fetch(1, 5, keep=True)).tolist() == [1, 2]
+    assert value_in(core, Fetch(1, 5)).tolist() == [1, 2]
+    assert isinstance(error_in(ask(core, Fetch(1, 5))), ObjectNotFound)
+
+
+def test_put_refuses_a_taken_id_a_value_and_data_it_does_not_name(core: WorkerCore) -> None:
+    assert isinstance(error_in(put(core, 5, torch.ones(1))), ObjectIdTaken)
+    for value in (5, None, "text", (2, 1)):
+        error = error_in(ask(core, Put(1, 6, value)))
+        assert isinstance(error, MalformedMessage) and error.path == "$.value"
+    packer = Packer()
+    operand = pack(torch.ones(1), packer)
+    error = error_in(ask(core, Put(1, 6, operand), *packer.buffers, torch.zeros(4).byte()))
+    assert isinstance(error, MalformedMessage)
+    assert list(core.store.objects) == [5]
+
+
+def test_every_request_carries_the_ids_of_dropped_objects(core: WorkerCore) -> None:
+    requests: list[Any] = [
+        lambda drop: Put(1, 99, pack(torch.empty(0), Packer()), drop=drop),
+        lambda drop: Fetch(1, 5, keep=True, drop=drop),
+        lambda drop: Drop(1, drop),
+        lambda drop: Move(1, 404, "x", drop=drop),
+        lambda drop: Duplicate(1, 5, 100 + drop[0], drop=drop),
+        lambda drop: Search(1, ("#a",), drop=drop),
+        lambda drop: Annotate(1, 5, ("#b",), drop=drop),
+        lambda drop: Describe(1, 5, drop=drop),
+        lambda drop: Promise(1, (), drop=drop),
+    ]
+    for number, request in enumerate(requests):
+        put(core, 1000 + number, torch.ones(1))
+        ask(core, request((1000 + number,)))
+        assert 1000 + number not in core.store.objects, request
+        assert core.store.why_missing(1000 + number) == "me dropped its last pointer to it"
+
+
+def test_a_copy_shares_nothing(core: WorkerCore) -> None:
+    original = core.store.objects[5]
+    original.requires_grad_()
+    original.grad = torch.ones(2)
+    ask(core, Annotate(1, 5, ("#a",), "text"))
+    assert ask(core, Duplicate(1, 5, 6)) == Done(1)
+    twin = core.store.objects[6]
+    assert twin.requires_grad and twin.is_leaf and twin.grad is not original.grad
+    assert twin.__dict__["_tags"] == {"#a"} and twin.__dict__["_description"] == "text"
+    ask(core, Annotate(1, 6, ("#b",)))
+    assert original.__dict__["_tags"] == {"#a"}
+    with torch.no_grad():
+        original += 1
+        original.grad += 1
+    assert twin.tolist() == [1, 2] and twin.grad.tolist() == [1, 1]
+    assert isinstance(error_in(ask(core, Duplicate(1, 5, 6))), ObjectIdTaken)
+    assert isinstance(error_in(ask(core, Duplicate(1, 404, 7))), ObjectNotFound)
+
+
+def test_a_copy_is_a_parameter_if_the_original_is() -> None:
+    parameter = torch.nn.Parameter(torch.ones(2), requires_grad=False)
+    assert type(copy_of(parameter)) is torch.nn.Parameter and not copy_of(parameter).requires_grad
+    result = torch.ones(2, requires_grad=True) * 2
+    assert copy_of(result).is_leaf and copy_of(result).requires_grad
+    private = torch.ones(2, requires_grad=True)
+    private.grad = torch.ones(2)
+    set_guard(private.grad, Guard(frozenset({"ann"})))
+    assert guard_of(copy_of(private).grad) == Guard(frozenset({"ann"}))
+
+
+def test_a_copy_of_a_wrapped_parameter_is_one(worker: sy.VirtualWorker) -> None:
+    model = torch.nn.Linear(2, 1).fix_precision().send(worker)
+    twin = model.weight.copy()
+    assert isinstance(twin, torch.nn.Parameter)
+    assert isinstance(twin.get(), torch.nn.Parameter)
+
+
+def test_search_finds_what_carries_every_word(worker: sy.VirtualWorker) -> None:
+    first = torch.ones(2).tag("#x", "#toy").describe("the first").send(worker)
+    second = torch.zeros(3).send(worker).tag("#x")
+    (found,) = worker.search(["#x", "#toy"])
+    assert found.id_at_location == first.id_at_location
+    assert "#toy" in repr(found) and "the first" in repr(found) and "[2]" in repr(found)
+    assert len(worker.search("#x")) == 2 and worker.search("#nothing") == []
+    (by_id,) = worker.search(str(second.id_at_location))
+    assert by_id.id_at_location == second.id_at_location
+    del found, by_id
+    assert len(worker._objects) == 2, "pointers that were found do not delete"
+    assert first.tags == {"#x", "#toy"} and first.description == "the first"
+    assert second.tags == {"#x"} and second.description is None
+
+
+def test_search_asks_no_other_worker(
+    hook: sy.TorchHook, bob: sy.VirtualWorker, worker: sy.VirtualWorker
+) -> None:
+    away = torch.ones(2).send(worker).send(bob).tag("#x")
+    logged = sy.LoggingTensor().on(torch.ones(3)).send(bob).tag("#x")
+    behind = sy.LoggingTensor().on(torch.ones(2).send(worker)).send(bob).tag("#x")
+    worker.clear_objects()
+    with hook.record() as log:
+        found = bob.search("#x")
+    assert {entry.receiver for entry in log} == {"me", "bob"}
+    shapes = {pointer.id_at_location: "[3]" in repr(pointer) for pointer in found}
+    assert shapes == {
+        away.id_at_location: False,
+        logged.id_at_location: True,
+        behind.id_at_location: False,
+    }
+    assert "Shape" not in repr(away) and away.tags == {"#x"}
+
+
+def test_annotations_add_up(worker: sy.VirtualWorker) -> None:
+    x = torch.ones(2).send(worker).tag("#a").tag("#b", "#a").describe("one").describe("two")
+    assert x.tags == {"#a", "#b"} and x.description == "two"
+    fetched = x.get()
+    assert fetched.tags == {"#a", "#b"} and fetched.description == "two"
+
+
+@pytest.mark.parametrize(
+    "message", [Annotate(1, 404, ("#a",)), Describe(1, 404), Move(1, 404, "alice"), Fetch(1, 404)]
+)
+def test_what_is_not_there(core: WorkerCore, message: Any) -> None:
+    error = error_in(ask(core, message))
+    assert isinstance(error, ObjectNotFound) and error.id == 404
+
+
+def test_what_is_promised_is_not_there_yet(core: WorkerCore) -> None:
+    assert ask(core, Promise(1, (7, 8))) == Done(1)
+    for message in (Describe(1, 7), Move(1, 7, "alice"), Fetch(1, 7), Duplicate(1, 7, 9)):
+        assert isinstance(error_in(ask(core, message)), ObjectNotReady)
+    for message in (Annotate(1, 7, ("#a",)), Relay(1, 7, "alice"), Relay(1, 7, None)):
+        assert isinstance(error_in(ask(core, message)), ObjectNotReady)
+    assert isinstance(error_in(ask(core, Promise(1, (5,)))), ObjectIdTaken)
+    assert ask(core, Drop(1, (7, 8))) == Done(1)
+    assert not core.dataflow.active and not core.dataflow._unwanted
+
+
+def test_what_the_data_owner_holds_is_not_dropped_by_others(hook: sy.TorchHook) -> None:
+    bob = sy.VirtualWorker(hook, id="bob", data=[torch.ones(2)])
+    (held,) = bob.core.store.objects
+    put(bob.core, 5, torch.zeros(1))
+    put(bob.core, 6, torch.zeros(1))
+    assert ask(bob.core, Drop(1, (held, 5))) == Done(1)
+    assert ask(bob.core, Promise(1, (7,), drop=(held, 6))) == Done(1)
+    assert ask(bob.core, Search(1, (), drop=(held, 7))).seq == 1
+    assert list(bob.core.store.objects) == [held]
+    (found,) = bob.search([])
+    assert found.get().tolist() == [1, 1]
+    assert not bob.core.store.origins, "it is forgotten with the object"
+    bob.hold(torch.ones(1))
+    bob.clear_objects()
+    assert not bob.core.store.origins
+
+
+def test_nobody_lists_or_removes_everything(core: WorkerCore) -> None:
+    (reply,) = said(core, msgpack.packb([10, 1, True]))
+    assert isinstance(error_in(reply), MalformedMessage)
+    assert list(core.store.objects) == [5]
+
+
+# --------------------------------------------------------------------------------------------- move
+
+
+def test_a_move_keeps_id_tags_and_gradient(
+    worker: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    x = torch.ones(2, requires_grad=True)
+    x.grad = torch.zeros(2)
+    pointer = x.tag("#a").send(worker)
+    id = pointer.id_at_location
+    moved = pointer.move(alice)
+    assert moved.location is alice and moved.id_at_location == id
+    assert list(alice._objects) == [id] and not worker._objects
+    home = moved.get()
+    assert home.requires_grad and home.grad.tolist() == [0, 0] and home.tags == {"#a"}
+
+
+def test_a_move_that_fails_changes_nothing(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:
+    x = torch.ones(2).send(bob)
+    with pytest.raises(UnknownWorker):
+        x.move("nobody")
+    with pytest.raises(UnknownWorker):
+        x.child.connection.ask(Move, x.id_at_location, "nobody")
+    alice.core.store.put(x.id_at_location, torch.zeros(1))
+    with pytest.raises(ObjectIdTaken):
+        x.move(alice)
+    alice.clear_objects()
+    assert x.get().tolist() == [1, 1]
+
+
+def test_a_move_waits_for_nothing_that_still_writes(
+    worker: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    x = torch.ones(2).send(worker)
+    promise = worker.promise()
+    x.add_(promise)
+    for early in (lambda: x.move(alice), lambda: x.get(), lambda: x.copy(), lambda: x.tolist()):
+        with pytest.raises(ObjectNotReady):
+            early()
+    kept = torch.ones(2).send(worker, id=promise.id_at_location)
+    moved = x.move(alice)
+    assert moved.get().tolist() == [2, 2]
+    del kept
+
+
+def test_a_promise_and_what_keeps_it_own_the_object_together(worker: sy.VirtualWorker) -> None:
+    for first in (True, False):
+        promise = worker.promise()
+        kept = torch.ones(2).send(worker, id=promise.id_at_location)
+        if first:
+            del promise
+            assert kept.copy().get().tolist() == [1, 1]
+            del kept
+        else:
+            del kept
+            assert promise.copy().get().tolist() == [1, 1]
+            del promise
+        assert not worker._objects
+    assert not worker.network.local.connection_to(worker)._owners
+
+
+def test_a_pointer_that_does_not_collect(worker: sy.VirtualWorker) -> None:
+    x = torch.ones(2).send(worker, garbage_collect_data=False)
+    id = x.id_at_location
+    del x
+    assert list(worker._objects) == [id]
+    worker.clear_objects()
+    assert not worker._objects

@@ -1,0 +1,76 @@
+"""The store: every id is present, promised or gone."""
+
+from __future__ import annotations
+
+import pytest
+
+from syft.exceptions import ObjectIdTaken, ObjectNotFound
+from syft.workers.core.store import TOMBSTONES, ObjectStore
+
+
+@pytest.fixture
+def store() -> ObjectStore:
+    return ObjectStore("bob")
+
+
+def test_what_is_put_is_read_until_it_is_taken(store: ObjectStore) -> None:
+    store.put(1, "a")
+    assert store.read(1) == "a"
+    assert store.take(1, "me fetched it") == "a"
+    with pytest.raises(ObjectNotFound, match="holds no object 1: me fetched it"):
+        store.read(1)
+    with pytest.raises(ObjectNotFound, match="me fetched it"):
+        store.take(1, "again")
+
+
+def test_nothing_is_overwritten(store: ObjectStore) -> None:
+    store.put(1, "a")
+    for action in (store.check_free, store.promise, lambda id: store.put(id, "b")):
+        with pytest.raises(ObjectIdTaken, match="holds an object 1 already"):
+            action(1)
+    assert store.read(1) == "a"
+
+
+def test_a_promise_is_kept_or_broken(store: ObjectStore) -> None:
+    store.promise(1)
+    store.promise(2)
+    with pytest.raises(ObjectNotFound, match="it is promised and has not come yet"):
+        store.read(1)
+    store.put(1, "a")
+    store.bury(2, "it failed")
+    assert store.promised == set()
+    assert store.read(1) == "a"
+    assert store.why_missing(2) == "it failed"
+    assert store.why_missing(3) is None
+
+
+def test_dropping_what_is_not_there_leaves_no_tombstone(store: ObjectStore) -> None:
+    store.drop(1, "dropped")
+    store.drop_all([2, 3], "dropped")
+    assert [store.why_missing(id) for id in (1, 2, 3)] == [None] * 3
+    store.put(1, "a")
+    store.put(2, "b")
+    store.drop(1, "one by one")
+    store.drop_all([2], "all together")
+    assert [store.why_missing(id) for id in (1, 2)] == ["one by one", "all together"]
+
+
+def test_clearing_says_why_to_all_that_was_there_or_expected(store: ObjectStore) -> None:
+    store.put(1, "a")
+    store.promise(2)
+    store.clear("cleared by me")
+    assert not store.objects and not store.promised
+    assert [store.why_missing(id) for id in (1, 2)] == ["cleared by me"] * 2
+
+
+def test_tombstones_are_bounded(store: ObjectStore) -> None:
+    for id in range(TOMBSTONES + 10):
+        store.put(id, "a")
+    store.drop_all(range(10), "first")
+    for id in range(10, TOMBSTONES):
+        store.drop(id, "later")
+    assert store.why_missing(0) == "first"
+    store.drop_all(range(TOMBSTONES, TOMBSTONES + 5), "last")
+    store.bury(-1, "buried")
+    assert [store.why_missing(id) for id in range(7)] == [None] * 6 + ["first"]
+    assert len(store._gone) == TOMBSTONES

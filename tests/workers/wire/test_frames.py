@@ -1,0 +1,128 @@
+"""Messages by number, as they were written once: today's code reads them, and writes them so.
+
+``python -m tests.workers.wire.test_frames`` writes the files that are missing, and never one again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from syft.ops.table import BY_NAME
+from syft.program.program import Action, Program, Slot
+from syft.serde.frame import Frame, from_bytes, to_bytes
+from syft.serde.packer import Packer
+from syft.serde.registry import pack
+from syft.workers.wire import messages
+from syft.workers.wire.messages import GRAD_MODE, Run
+from syft.workers.core.programs import Group, InputKind
+from tests.workers.core.peers import ME, error_in, lonely, put
+
+FOLDER = Path(__file__).parent.parent / "frames" / "messages"
+R, N, V = InputKind
+
+
+def _group() -> Group:
+    """A group with an input of each kind, a result that nobody wants and one of several."""
+    actions = (
+        Action(BY_NAME["torch.Tensor.mul"], (Slot(0), Slot(1)), {}, Slot(3)),
+        Action(BY_NAME["torch.Tensor.add_"], (Slot(3), Slot(2)), {}, None),
+        Action(BY_NAME["torch.sum"], (Slot(3),), {"dim": 0, "keepdim": True}, Slot(4)),
+    )
+    return Group((R, N, V), Program(3, actions, (None, Slot(4))))
+
+
+def _defining() -> bytearray:
+    packer = Packer()
+    define = pack(_group(), packer)
+    value = pack(torch.tensor([10.0, 20.0]), packer)
+    run = Run(7, 3, (5, 0.5, value), 100, GRAD_MODE, (1, (12, 4)), define, (("cpu", (19, 3)),))
+    return to_bytes(Frame(messages.encode(run), packer.buffers), compressed=False)
+
+
+def _again() -> bytearray:
+    run = Run(8, 3, (None, 0.25, None), 110, GRAD_MODE)
+    return to_bytes(Frame(messages.encode(run), []))
+
+
+def _hostile(*fields: Any) -> bytearray:
+    return to_bytes(Frame(messages.encode(Run(*fields)), []))
+
+
+_PROGRAM = (41, 1, 0, (), (), (2, (40, 0)))
+GOLDEN = {"run_define": _defining, "run_again": _again}
+HOSTILE = {
+    "unknown_number": lambda: _hostile(9, 3, (5,), 100, 1),
+    "number_of_nobody": lambda: _hostile(9, 1024, (5,), 100, 1, (), (42, b"\x00", _PROGRAM)),
+    "kind_of_nothing": lambda: _hostile(9, 3, (5,), 100, 1, (), (42, b"\x03", _PROGRAM)),
+    "fewer_kinds_than_inputs": lambda: _hostile(9, 3, (), 100, 1, (), (42, b"", _PROGRAM)),
+    "nothing_before": lambda: _hostile(9, 3, (None,), 100, 1, (), (42, b"\x00", _PROGRAM)),
+    "reference_as_value": lambda: _hostile(9, 3, ((0, 5),), 100, 1, (), (42, b"\x02", _PROGRAM)),
+    "ids_beyond_63_bits": lambda: _hostile(9, 3, (5,), 2**63, 1, (), (42, b"\x00", _PROGRAM)),
+    "drops_without_end": lambda: _hostile(9, 3, (5,), 100, 1, ((0, 2**62),)),
+    "a_plan_as_a_group": lambda: _hostile(9, 3, (5,), 100, 1, (), (42, b"\x00", (2, 1))),
+}
+ANSWERS = {
+    "unknown_number": "worker 'bob' does not know what number 3 stands for; it may have been "
+    "cleared: send the definition again",
+    "number_of_nobody": "Message over a limit at $.number: NUMBERS is 1024, got 1024. "
+    "Send less at once, or raise the limit on both sides.",
+    "kind_of_nothing": "Malformed message at $.define.kinds: expected kinds of inputs, from 0 to "
+    "2, got 3.",
+    "fewer_kinds_than_inputs": "Malformed message at $.define.program: expected 0 inputs and no "
+    "state, got 1 inputs and 0 state tensors.",
+    "nothing_before": "Malformed message at $.inputs[0]: expected an input, got nil, and nothing "
+    "before it.",
+    "reference_as_value": "Malformed message at $.inputs[0]: expected a value that came along, "
+    "got a reference.",
+    "ids_beyond_63_bits": "Malformed message at $.out: expected 1 ids from 0 to 2**63 - 1, got "
+    "9223372036854775808.",
+    "drops_without_end": "Malformed message at $.drop: expected at most 65536 ids, got "
+    "4611686018427387904.",
+    "a_plan_as_a_group": "Malformed message at $.define.program: expected a program, got an array "
+    "of 2.",
+}
+
+
+def write_missing() -> list[str]:
+    """Write the frames that have no file yet, and return their names."""
+    FOLDER.mkdir(exist_ok=True)
+    makers = {**GOLDEN, **HOSTILE}
+    missing = [name for name in makers if not (FOLDER / f"{name}.bin").exists()]
+    for name in missing:
+        (FOLDER / f"{name}.bin").write_bytes(makers[name]())
+    return missing
+
+
+def test_every_file_is_in_a_table_and_every_line_has_a_file() -> None:
+    assert {path.stem for path in FOLDER.iterdir()} == {*GOLDEN, *HOSTILE}
+    assert set(HOSTILE) == set(ANSWERS)
+
+
+def test_golden() -> None:
+    core = lonely()
+    put(core, 5, torch.tensor([1.0, 2.0]))
+    for name, make in GOLDEN.items():
+        data = (FOLDER / f"{name}.bin").read_bytes()
+        assert make() == data
+        ((_, reply),) = core.receive(from_bytes(data), ME)
+        assert type(messages.decode(reply.header)) is messages.Done
+    assert core.store.read(101).tolist() == [31.5] and core.store.read(111).tolist() == [30.75]
+    assert 100 not in core.store.objects
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile(name: str) -> None:
+    core = lonely()
+    put(core, 5, torch.tensor([1.0, 2.0]))
+    data = (FOLDER / f"{name}.bin").read_bytes()
+    ((_, answer),) = core.receive(from_bytes(data), ME)
+    assert str(error_in(messages.decode(answer.header))) == ANSWERS[name]
+    assert list(core.store.objects) == [5]
+
+
+if __name__ == "__main__":
+    print("\n".join(write_missing()) or "nothing is missing")
