@@ -21,7 +21,7 @@ from syft.workers.wire.messages import GRAD_MODE, Run
 from syft.workers.core.programs import Group, InputKind
 from tests.workers.core.peers import ME, error_in, lonely, put
 
-FOLDER = Path(__file__).parent.parent / "frames" / "messages"
+FOLDER = Path(__file__).parents[2] / "frames" / "messages"
 R, N, V = InputKind
 
 
