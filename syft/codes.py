@@ -364,9 +364,13 @@ class MessageCode(WireCode):
     CONVERT = 17, "change how an object is represented"
     RUN = 18, "run a program or a plan, by its number in the connection's table"
     HOLDS = 19, "ask whether an object has this content"
+    CANCEL = 20, "take back a request that waits for promised objects"
     DONE = 32, "success; a command made one tensor"
     VALUE = 33, "success with a value"
     FAILURE = 34, "the request raised"
+    PARKED = 35, "the request waits for promised objects; its reply follows later"
+    SKIPPED = 36, "the request was not made, because an earlier one failed"
+    FORGOTTEN = 37, "the worker was cleared: no number of this connection stands for anything"
 
 
 class ConversionCode(WireCode):

@@ -26,16 +26,17 @@ from syft.workers.client.contents import is_shared, put_once
 from syft.workers.wire.messages import Fetch, Move, Relay
 from syft.workers.core.objects import copy_of
 from syft.workers.core.permissions import Guard, guard_of, set_guard
-from syft.workers.shells.virtual import VirtualWorker
+from syft.workers.client.transport import Location as Worker
+from syft.workers.client.transport import Owner
 
-Location = VirtualWorker | str
+Location = Worker | str
 Id = int | Callable[[torch.Tensor], int] | None
 
 
 def send(
     tensor: torch.Tensor,
     *locations: Location,
-    owner: VirtualWorker,
+    owner: Owner,
     garbage_collect_data: bool = True,
     id: Id = None,
     user: str | None = None,
@@ -70,8 +71,8 @@ def send(
 
 def _send_to(
     tensor: torch.Tensor,
-    location: VirtualWorker,
-    owner: VirtualWorker,
+    location: Worker,
+    owner: Owner,
     garbage_collect_data: bool,
     id: Id,
     user: str | None,
@@ -88,7 +89,7 @@ def _send_to(
         if shared is not None:
             return make_pointer(connection, shared, garbage_collect_data)
         id = None
-    id = connection.put(tensor, id, guard=guard)
+    id = int(connection.put(tensor, id, guard=guard))
     if garbage_collect_data:
         connection.add_owner(id)
     names = tensor.__dict__
@@ -382,7 +383,7 @@ def tag(tensor: torch.Tensor, *tags: str) -> torch.Tensor:
     return tensor
 
 
-def offer(tensor: torch.Tensor, owner: VirtualWorker) -> None:
+def offer(tensor: torch.Tensor, owner: Owner) -> None:
     """Put a tensor that is here into its owner's store, under its own id, if it is not there."""
     if pointer_of(tensor) is None and identity(tensor) not in owner.core.store.objects:
         owner.core.hold(identity(tensor), tensor)

@@ -22,6 +22,7 @@ from syft.hooks.optimizer_state import StateFollower
 from syft.plans.recordable import Recordable
 from syft.tensors import conversions
 from syft.tensors.multi_pointer import combine
+from syft.workers.client.transport import Owner
 from syft.workers.shells.message_log import MessageLog
 from syft.workers.shells.message_trace import Trace
 from syft.workers.shells.virtual import VirtualWorker
@@ -144,7 +145,7 @@ class TorchHook:
                 user=user,
             )
 
-        def owner(tensor: torch.Tensor) -> VirtualWorker:
+        def owner(tensor: torch.Tensor) -> Owner:
             """The worker that holds the tensor, or the pointer to it.
 
             >>> import torch, syft as sy
@@ -217,7 +218,7 @@ class TorchHook:
         def send(module: nn.Module, *locations: Any, user: str | None = None) -> nn.Module:
             return module_methods.send(module, *locations, owner=self.local_worker, user=user)
 
-        def owner(module: nn.Module) -> VirtualWorker:
+        def owner(module: nn.Module) -> Owner:
             """The worker that holds the module, or the pointers to its parameters.
 
             >>> import torch, syft as sy
@@ -284,4 +285,5 @@ def synchronize() -> None:
     local = TorchHook.current().local_worker
     local.network.run()
     for connection in local.connections():
-        connection.raise_unseen()
+        if not connection.transport.closed:
+            connection.synchronize()

@@ -31,6 +31,7 @@ from syft.program.code import code_of
 from syft.ops.control import RECORDING
 from syft.program.program import Action, Program
 from syft.workers.core.permissions import travelling_guard_of
+from syft.workers.client.transport import Location
 from syft.workers.shells.virtual import VirtualWorker
 
 _HERE = "a plan computes where its data is: "
@@ -225,7 +226,7 @@ class Recordable(Exportable):
 
     def send(
         self,
-        *locations: VirtualWorker | str,
+        *locations: Location | str,
         garbage_collect_data: bool = True,
         user: str | None = None,
     ) -> Any:

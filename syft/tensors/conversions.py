@@ -25,7 +25,8 @@ from syft.tensors.local import LocalLink
 from syft.tensors.multi_pointer import MultiPointerTensor, combine
 from syft.tensors.pointer import PointerTensor, make_pointer
 from syft.workers.core.commands import unpacker_for
-from syft.workers.core.state_machine import Held, Peer, WorkerCore
+from syft.workers.core.peer import Peer
+from syft.workers.core.state_machine import Held, WorkerCore
 from syft.workers.wire.messages import Convert, Done, Reply
 from syft.workers.core.permissions import full_guard_of, protect
 
@@ -103,7 +104,7 @@ def handle(core: WorkerCore, message: Convert, frame: Frame, peer: Peer) -> Any:
         core.store.put(message.out, result)
         return Done(message.seq)
 
-    return core.when_ready(message.seq, peer, act, (message.id,), (message.out,), now=True)
+    return core.when_ready(message.seq, peer, act, (message.id,), (message.out,))
 
 
 # ------------------------------------------------------------------------- what torch.Tensor learns

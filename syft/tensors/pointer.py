@@ -9,7 +9,7 @@ for.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -33,13 +33,14 @@ from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import Operand, register
 from syft.workers.client.connection import STORED, Connection, Pending
-from syft.workers.core.state_machine import Peer, WorkerCore
+from syft.workers.core.peer import Peer
+from syft.workers.core.state_machine import WorkerCore
 from syft.workers.client.handles import Handle
 from syft.workers.wire.messages import Annotate, Describe, Done, Duplicate, Fetch, Relay
 from syft.workers.client.operands import Operands
 from syft.workers.core.permissions import Guard, protect, travelling_guard_of
 from syft.workers.wire.references import REF
-from syft.workers.shells.virtual import VirtualWorker
+from syft.workers.client.transport import Location, Owner
 
 _BARE = frozenset((float, bool, str, type(None)))
 _NOTHING = int(OpFlag.NOTHING)
@@ -94,12 +95,12 @@ class PointerTensor(Link):
     # --------------------------------------------------------------------------- what it points to
 
     @property
-    def owner(self) -> VirtualWorker:
+    def owner(self) -> Owner:
         """The worker that holds the pointer."""
         return self.connection.owner
 
     @property
-    def location(self) -> VirtualWorker:
+    def location(self) -> Location:
         """The worker that holds the data."""
         return self.connection.location
 
@@ -454,7 +455,7 @@ def relay(core: WorkerCore, message: Relay, frame: Frame, peer: Peer) -> Done:
         connection = core.connect(message.to)
         id = new_id()
         connection.put(value, id, guard=guard)
-        kept: torch.Tensor = make_pointer(connection, id)
+        kept: torch.Tensor = make_pointer(cast(Connection, connection), id)
     elif type(value) is Wrapper and isinstance(value.child, PointerTensor):
         link = value.child
         id, depth = link.id_at_location, link.depth

@@ -3,8 +3,6 @@
 Importing the package fills the core's table of message handlers.
 """
 
-from syft.workers.client import connection as connection
-from syft.workers.client import contents as contents
 from syft.workers.core import collective as collective
 from syft.workers.core import commands as commands
 from syft.workers.core import gradient_return as gradient_return

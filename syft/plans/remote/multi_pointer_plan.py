@@ -14,7 +14,7 @@ from syft.plans.remote.pointer_plan import PointerPlan
 from syft.ops.nested import leaves, replace
 from syft.tensors.multi_pointer import MultiPointerTensor, combine_results
 from syft.tensors.pointer import PointerTensor
-from syft.workers.shells.virtual import VirtualWorker
+from syft.workers.client.transport import Location, Owner
 
 
 class MultiPointerPlan:
@@ -75,12 +75,12 @@ class MultiPointerPlan:
         return next(iter(self.pointers.values())).name
 
     @property
-    def owner(self) -> VirtualWorker:
+    def owner(self) -> Owner:
         """The worker that holds the pointers."""
         return next(iter(self.pointers.values())).owner
 
     @property
-    def location(self) -> list[VirtualWorker]:
+    def location(self) -> list[Location]:
         """The workers that hold the plan."""
         return [pointer.location for pointer in self.pointers.values()]
 

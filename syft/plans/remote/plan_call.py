@@ -18,47 +18,37 @@ from syft.plans.remote.stored_plan import StoredPlan
 from syft.serde.expect import expect_int
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import Operand, register
-from syft.workers.core.state_machine import Peer, WorkerCore
-from syft.workers.core.programs import (
-    Definition,
-    InputKind,
-    may_write,
-    run_program,
-    runs_backward,
-    unpack_kinds,
-)
+from syft.workers.core.peer import Peer
+from syft.workers.core.programs import Prepared, may_write, prepares, run_program, runs_backward
+from syft.workers.core.state_machine import WorkerCore
+from syft.workers.wire.definitions import Definition, InputKind, unpack_kinds
 
 
 class PlanCall(Definition):
     """A call of plan ``id``; ``kinds`` are those of its inputs, None where its state is meant.
 
-    >>> PlanCall(5, (InputKind.REFERENCE,)).objects
-    (5,)
+    >>> PlanCall(5, (InputKind.REFERENCE,)).id
+    5
     """
 
     def __init__(self, id: int, kinds: tuple[InputKind, ...] | None) -> None:
         self.id = id
         self.kinds = kinds or ()
         self.asks_state = kinds is None
-        self.objects = (id,)
 
-    def arrive(self, core: WorkerCore) -> None:
-        """Look the plan up; only the worker's store keeps it alive, or a call that waits.
 
-        Raises :class:`~syft.exceptions.ObjectNotFound`,
-        :class:`~syft.exceptions.MalformedMessage` for what is no plan or takes other inputs.
-        """
-        plan = core.present(self.id)
-        if not isinstance(plan, StoredPlan):
-            raise MalformedMessage("$.define.id", "the id of a plan", f"a {type(plan).__name__}")
+class PreparedPlanCall(Prepared):
+    """A call of a plan that lies at this worker; only the store keeps the plan alive."""
+
+    def __init__(self, call: PlanCall, plan: StoredPlan) -> None:
         program = plan.blueprint.program
-        if not self.asks_state and len(self.kinds) != program.inputs:
-            expected = f"kinds of {program.inputs} inputs"
-            raise MalformedMessage("$.define.kinds", expected, str(len(self.kinds)))
+        self.kinds = call.kinds
+        self.objects = (call.id,)
+        self.writes = may_write(program) and not call.asks_state
+        self.barrier = runs_backward(program) and not call.asks_state
+        self.results = program.state if call.asks_state else len(program.outputs)
+        self._call = call
         self._plan = weakref.ref(plan)
-        self.writes = may_write(program) and not self.asks_state
-        self.barrier = runs_backward(program) and not self.asks_state
-        self.results = program.state if self.asks_state else len(program.outputs)
 
     def perform(self, core: WorkerCore, inputs: list[Any], peer: Peer) -> Sequence[Any]:
         """Run the plan on its inputs and its state.
@@ -70,15 +60,31 @@ class PlanCall(Definition):
             raise PlansNotAllowed(core.name)
         plan = self._plan()
         if plan is None:
-            core.store.read(self.id)  # raises, and says what became of it
-            raise ProgramError(f"object {self.id} is not the plan that it was")
-        if self.asks_state:
+            core.store.read(self._call.id)  # raises, and says what became of it
+            raise ProgramError(f"object {self._call.id} is not the plan that it was")
+        if self._call.asks_state:
             return plan.state
         interface = plan.blueprint.interface
         if interface.fixed:
             check_fixed(interface.name, interface.fixed, inputs, interface.input_names())
         results: Sequence[Any] = run_program(core, plan.lowered, [*inputs, *plan.state], peer)
         return results
+
+
+@prepares(PlanCall)
+def prepare_call(core: WorkerCore, call: PlanCall) -> PreparedPlanCall:
+    """Look the plan up.
+
+    Raises :class:`~syft.exceptions.ObjectNotFound`, and
+    :class:`~syft.exceptions.MalformedMessage` for what is no plan or takes other inputs.
+    """
+    plan = core.present(call.id)
+    if not isinstance(plan, StoredPlan):
+        raise MalformedMessage("$.define.id", "the id of a plan", f"a {type(plan).__name__}")
+    inputs = plan.blueprint.program.inputs
+    if not call.asks_state and len(call.kinds) != inputs:
+        raise MalformedMessage("$.define.kinds", f"kinds of {inputs} inputs", str(len(call.kinds)))
+    return PreparedPlanCall(call, plan)
 
 
 def _pack(call: PlanCall, packer: Packer) -> Operand:

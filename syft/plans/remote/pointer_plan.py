@@ -20,8 +20,8 @@ from syft.program.recording.source_line import name_line
 from syft.tensors.pointer import PointerTensor
 from syft.workers.client.connection import STORED, Connection, Pending
 from syft.workers.wire.messages import Annotate, Describe, Duplicate, Fetch, Move
-from syft.workers.core.programs import InputKind
-from syft.workers.shells.virtual import VirtualWorker
+from syft.workers.client.transport import Location, Owner
+from syft.workers.wire.definitions import InputKind
 
 if TYPE_CHECKING:
     from syft.plans.plan import Plan
@@ -139,12 +139,12 @@ class PointerPlan:
         return self._id
 
     @property
-    def owner(self) -> VirtualWorker:
+    def owner(self) -> Owner:
         """The worker that holds the pointer."""
         return self.connection.owner
 
     @property
-    def location(self) -> VirtualWorker:
+    def location(self) -> Location:
         """The worker that holds the plan."""
         return self.connection.location
 
@@ -233,7 +233,7 @@ class PointerPlan:
         self.connection.ask(Duplicate, self.id_at_location, out)
         return PointerPlan(self.connection, out, self.interface)
 
-    def move(self, location: VirtualWorker | str, user: str | None = None) -> Any:
+    def move(self, location: Location | str, user: str | None = None) -> Any:
         """Move the plan to another worker, directly; returns a pointer to it there.
 
         Moved home it is a plan again, as :meth:`get` gives it.

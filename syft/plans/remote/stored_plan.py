@@ -8,7 +8,7 @@ private as the most private of its state.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
@@ -26,9 +26,6 @@ from syft.serde.registry import Operand, pack, pack_items, register, unpack_at, 
 from syft.workers.core.holders import Holder
 from syft.workers.core.objects import copy_of
 from syft.workers.core.programs import lowered
-
-if TYPE_CHECKING:
-    from syft.workers.core.state_machine import WorkerCore
 
 _PLAIN = (torch.Tensor, nn.Parameter, nn.Buffer)
 
@@ -79,10 +76,10 @@ class StoredPlan(Holder):
         """How the plan is called, as plain values."""
         return self.blueprint.interface.fields()
 
-    def admit(self, core: WorkerCore) -> None:
+    def admit(self, worker: str, allow_plans: bool) -> None:
         """Raise :class:`~syft.exceptions.PlansNotAllowed` where the owner allows no plans."""
-        if not core.allow_plans:
-            raise PlansNotAllowed(core.name)
+        if not allow_plans:
+            raise PlansNotAllowed(worker)
 
 
 def _pack(plan: StoredPlan, packer: Packer) -> Operand:

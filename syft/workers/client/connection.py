@@ -2,9 +2,8 @@
 asked.
 
 Over a connection to an *immediate* worker every request is answered before the call returns, so an
-error rises where it was made.  To a *queued* worker (``pipelined=True``) commands are only put in
-its inbox; a value, a shape or ``sy.synchronize()`` waits, and an error says which line issued the
-command.
+error rises where it was made.  A *queued* worker only takes requests in; a value, a shape or
+``sy.synchronize()`` waits, and an error says which line issued the command.
 
 A pointer that dies only leaves its id in ``garbage``; the next request carries it away.
 """
@@ -13,42 +12,49 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 
-from syft.torch_private import any_autocast_enabled
-from syft.exceptions import ObjectNotFound, ObjectNotReady, WorkerClosed
+from syft.callers import line_of_user
+from syft.exceptions import (
+    MalformedMessage,
+    ObjectNotFound,
+    ObjectNotReady,
+    WireError,
+    WorkerClosed,
+)
 from syft.ids import new_id
 from syft.serde.errors import unpack_error
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack, unpack_at
-from syft.workers.wire import messages
+from syft.torch_private import any_autocast_enabled
+from syft.workers.client.caller_modes import autocast_state, mode_without_grad, modes
+from syft.workers.client.group import NOT_HELD, MessageGroup
+from syft.workers.client.pending import STORED as STORED
+from syft.workers.client.pending import Pending as Pending
 from syft.workers.client.sent_calls import Calls, ranges
-from syft.workers.core.state_machine import Letter, Peer, WorkerCore
+from syft.workers.client.transport import Location, Owner, Transport
 from syft.workers.core.holders import Holder
+from syft.workers.core.permissions import Guard
+from syft.workers.wire import messages
+from syft.workers.wire.definitions import Definition
 from syft.workers.wire.messages import (
     GRAD_MODE,
-    NOW,
+    Cancel,
     Command,
     Done,
     Failure,
+    Forgotten,
+    Message,
+    Parked,
     Put,
     Reply,
     Run,
+    Skipped,
     Value,
 )
-from syft.workers.client.group import NOT_HELD, MessageGroup
-from syft.workers.client.caller_modes import autocast_state, mode_without_grad, modes
-from syft.workers.client.pending import STORED as STORED
-from syft.workers.client.pending import Pending as Pending
-from syft.callers import line_of_user
-from syft.workers.core.permissions import Guard
-from syft.workers.core.programs import Definition
-
-if TYPE_CHECKING:
-    from syft.workers.shells.virtual import VirtualWorker
 
 NEVER_SENT = "it was to be made in a group of messages that an exception ended before it was sent"
 """Why an object of such a group is not there."""
@@ -64,50 +70,60 @@ _IDS = 2**63
 
 
 class Connection:
-    """The line from worker ``owner`` to worker ``location`` (both in this process).
+    """The line from worker ``owner`` to the worker ``location``, over ``transport``.
 
-    ``make_pointer`` turns a reference in a reply into what the caller works with; the layer that
-    defines pointers sets it.
+    ``connect`` gives the owner's connection to another worker, by name.  ``make_pointer`` turns a
+    reference in a reply into what the caller works with; the layer that defines pointers sets it.
     """
 
     __slots__ = (
         "owner",
         "location",
-        "peer",
+        "transport",
+        "connect",
         "garbage",
         "pending",
         "unseen",
         "crossed",
-        "unread",
         "calls",
         "group",
         "dropped",
         "contents",
+        "_core",
+        "_exchange",
+        "_failures",
         "_seq",
-        "_receive",
-        "_observers",
+        "_user",
         "_owners",
     )
 
     make_pointer: ClassVar[PointerMaker]
     make_plan_pointer: ClassVar[PointerMaker]
 
-    def __init__(self, owner: VirtualWorker, location: VirtualWorker) -> None:
+    def __init__(
+        self,
+        owner: Owner,
+        location: Location,
+        transport: Transport,
+        connect: Callable[[str], Connection],
+    ) -> None:
         self.owner = owner
         self.location = location
-        self.peer: Peer = location.peer_of(owner)
+        self.transport = transport
+        self.connect = connect
         self.garbage: list[int] = []
         self.pending: dict[int, Pending] = {}
         self.unseen: list[Pending] = []
         self.crossed = False  # a graph goes on from there to another worker: backward must wait
-        self.unread: Failure | None = None  # came for a request that the other end could not read
         self.calls = Calls()
         self.group: MessageGroup | None = None  # the open one
         self.dropped: deque[range] = deque(maxlen=64)  # ids of groups that were never sent
         self.contents: dict[int, int] = {}  # where constants are that were sent, by their content
+        self._core = owner.core
+        self._exchange = transport.exchange
+        self._failures = 0  # how many failures came over this connection
         self._seq = 0
-        self._receive = location.core.receive
-        self._observers = owner.network.observers
+        self._user: str | None = None
         self._owners: dict[int, int] = {}
 
     # --------------------------------------------------------------------------------- torch calls
@@ -132,25 +148,12 @@ class Connection:
             if held is not NOT_HELD:
                 return held
         flags = GRAD_MODE if torch.is_grad_enabled() else mode_without_grad()
-        if answered:
-            flags |= NOW
         autocast = autocast_state() if any_autocast_enabled() else None
+        failures = self._failures if answered else None
         self._seq = seq = self._seq + 1
         drop = self._take_garbage() if self.garbage else ()
-        frame = Frame(
-            messages.encode(Command(seq, op, args, out, flags, drop, kwargs, autocast)), buffers
-        )
-        if self.location.pipelined or self._observers or (answered and self._others_first()):
-            return self._carried(seq, frame, answered, drop)
-        peer = self.peer
-        if self.owner.user != peer.user or self.owner.core.serving is not None:
-            peer = self.location.peer_of(self.owner)
-        letters = self._receive(frame, peer)
-        if len(letters) == 1 and letters[0][0] == peer.name:
-            reply = messages.read(letters[0][1].header)
-            if type(reply) is Done and reply.seq == seq:
-                return STORED
-        return self._arrived(seq, letters, answered, None)
+        message = Command(seq, op, args, out, flags, drop, kwargs, autocast, failures)
+        return self._request(seq, Frame(messages.encode(message), buffers), answered, drop)
 
     def run(
         self,
@@ -172,24 +175,16 @@ class Connection:
         """
         if self.group is not None:
             self.group.flush()
+        if self.transport.replies:
+            self.read_replies()  # the numbers may have been forgotten
         if first is None:
             first = min(new_id(), _IDS - results)
         flags, autocast = modes() if mode is None else mode
-        if answered:
-            flags |= NOW
         try:
-            seq, frame, drop = self._run_frame(key, definition, inputs, first, flags, autocast)
-            if self.location.pipelined or self._observers or (answered and self._others_first()):
-                return first, self._carried(seq, frame, answered, drop, key)
-            peer = self.peer
-            if self.owner.user != peer.user or self.owner.core.serving is not None:
-                peer = self.location.peer_of(self.owner)
-            letters = self._receive(frame, peer)
-            if len(letters) == 1 and letters[0][0] == peer.name:
-                reply = messages.read(letters[0][1].header)
-                if type(reply) is Done and reply.seq == seq:
-                    return first, STORED
-            return first, self._arrived(seq, letters, answered, key)
+            seq, frame, drop = self._run_frame(
+                key, definition, inputs, first, flags, autocast, answered
+            )
+            return first, self._request(seq, frame, answered, drop, key)
         except Exception:
             self.calls.forget(key)
             raise
@@ -202,61 +197,179 @@ class Connection:
         first: int,
         flags: int,
         autocast: Any,
+        answered: bool,
     ) -> tuple[int, Frame, tuple[int, ...]]:
-        serving = self.owner.core.serving
+        serving = self._core.serving
         user = self.owner.user if serving is None else serving.user
         if user != self.calls.user:
             self.calls.clear()
             self.calls.user = user
         entry = self.calls.find(key)
-        define = None
+        define: Any = None
+        buffers: list[torch.Tensor] = []
         if entry is not None and entry.bare:
             changes = entry.differences(inputs)
-            self._seq = seq = self._seq + 1
-            drop = self._take_garbage() if self.garbage else ()
-            dropped = ranges(drop) if len(drop) > 2 else drop
-            message = Run(seq, entry.number, changes, first, flags, dropped, None, autocast)
-            return seq, Frame(messages.encode(message), []), drop
-        packer = Packer(worker=self.owner.core)
-        if entry is None:
-            made = definition()
-            define = pack(made, packer)
-            entry = self.calls.define(key, made)
-        changes = self.calls.changes(entry, inputs, packer)
+        else:
+            packer = Packer(worker=self._core)
+            if entry is None:
+                made = definition()
+                define = pack(made, packer)
+                entry = self.calls.define(key, made)
+            changes = self.calls.changes(entry, inputs, packer)
+            buffers = packer.buffers
+        failures = self._failures if answered else None
         self._seq = seq = self._seq + 1
         drop = self._take_garbage() if self.garbage else ()
         dropped = ranges(drop) if len(drop) > 2 else drop
-        message = Run(seq, entry.number, changes, first, flags, dropped, define, autocast)
-        return seq, Frame(messages.encode(message), packer.buffers), drop
+        message = Run(seq, entry.number, changes, first, flags, dropped, define, autocast, failures)
+        return seq, Frame(messages.encode(message), buffers), drop
 
-    def _delivered(
-        self, seq: int, frame: Frame, answered: bool, drop: tuple[int, ...], key: Hashable = None
+    # -------------------------------------------------------------------- the one way of a request
+
+    def _request(
+        self,
+        seq: int,
+        frame: Frame,
+        answered: bool,
+        drop: tuple[int, ...],
+        key: Hashable = None,
     ) -> Any:
-        """Carry a frame as :meth:`command` does, the short way if there is one."""
-        if self.location.pipelined or self._observers or (answered and self._others_first()):
-            return self._carried(seq, frame, answered, drop, key)
-        return self._direct(seq, frame, answered, key)
+        """Carry a request; returns what :meth:`command` does."""
+        serving = self._core.serving
+        if (self.owner.user if serving is None else serving.user) != self._user:
+            self._speak_for()
+        if self.transport.queued:
+            return self._queue(seq, frame, answered, drop, key)
+        answer = self._exchange(frame)
+        try:
+            reply = messages.read_reply(answer.header)
+        except messages.UNREADABLE:
+            raise _no_reply(answer) from None
+        if type(reply) is Done and reply.seq == seq:
+            return STORED
+        return self._received(seq, frame, reply, answer, answered, drop, key)
 
-    def _direct(self, seq: int, frame: Frame, answered: bool, key: Hashable = None) -> Any:
-        """The short way of a frame, which is a function call."""
-        peer = self.peer
-        if self.owner.user != peer.user or self.owner.core.serving is not None:
-            peer = self.location.peer_of(self.owner)
-        return self._arrived(seq, self._receive(frame, peer), answered, key)
+    def _speak_for(self) -> None:
+        """Tell the other end for whom the next requests are made.
 
-    def _arrived(self, seq: int, letters: list[Letter], answered: bool, key: Hashable) -> Any:
-        """What a command returns whose frame led to these letters."""
-        if len(letters) == 1 and letters[0][0] == self.peer.name:
-            reply_frame = letters[0][1]
-            reply = messages.read(reply_frame.header)
-            if reply.seq == seq:
-                if type(reply) is Done:
-                    return STORED
-                return self._value(reply, reply_frame, None)
+        What a worker asks while it serves somebody, it asks for them: nobody may borrow the rights
+        of a worker in between.
+        """
+        serving = self._core.serving
+        self._user = self.owner.user if serving is None else serving.user
+        self.transport.speak_for(self._user)
+
+    def _received(
+        self,
+        seq: int,
+        frame: Frame,
+        reply: Reply,
+        answer: Frame,
+        answered: bool,
+        drop: tuple[int, ...],
+        key: Hashable,
+    ) -> Any:
+        """What a request returns whose first reply is this one."""
+        if type(reply) in _ANSWERS and reply.seq in (seq, -1):  # type: ignore[union-attr]
+            if type(reply) is Failure:
+                self._failures += 1
+            if type(reply) is Skipped:
+                self._skipped(drop)
+            return self._value(reply, answer, None)
         pending = self.pending[seq] = Pending(line_of_user(), key)
-        self.unread = None
-        self.owner.network.route(letters, self.location.id)
-        return self._outcome(seq, pending, answered)
+        self._settle(reply, answer)
+        self._wait(pending, or_parked=not answered)
+        return self._outcome(seq, frame, pending, answered, drop)
+
+    def _queue(
+        self,
+        seq: int,
+        frame: Frame,
+        answered: bool,
+        drop: tuple[int, ...],
+        key: Hashable,
+    ) -> Any:
+        """Carry a request to a queued worker."""
+        self.check_open()
+        if self.transport.replies:
+            self.read_replies()
+        if answered and self.unseen:
+            self.garbage.extend(drop)  # the frame will not be sent
+            self.raise_unseen()
+        pending = self.pending[seq] = Pending(line_of_user(), key)
+        self.transport.deliver(frame)
+        if answered:
+            self._wait(pending)
+        return self._outcome(seq, frame, pending, answered, drop)
+
+    def _outcome(
+        self, seq: int, frame: Frame, pending: Pending, answered: bool, drop: tuple[int, ...]
+    ) -> Any:
+        """What a request returns that was waited for, or is not waited for."""
+        if not pending.settled:
+            if answered:
+                self._give_up(seq, frame)
+                raise ObjectNotReady(self.location.id)
+            return pending
+        if type(pending.reply) is Skipped:
+            self._skipped(drop)
+        if answered and type(pending.reply) is Failure:
+            self.raise_unseen()
+        value = self.take(pending)
+        return STORED if type(pending.reply) is Done else value
+
+    def _skipped(self, drop: tuple[int, ...]) -> None:
+        """An earlier request failed, and this one was not made."""
+        self.garbage.extend(drop)
+        self.read_replies()
+        self.raise_unseen()
+        raise MalformedMessage("$[0]", "an answer", "a skipped request, and no failure before it")
+
+    def _give_up(self, seq: int, frame: Frame) -> None:
+        """Take back a request that nothing under way can answer."""
+        self.pending.pop(seq, None)
+        if not self.transport.withdraw(frame):
+            self.tell(Cancel(self.next_seq(), seq))
+
+    def _wait(self, pending: Pending, or_parked: bool = False) -> None:
+        """Wait for a reply, as long as something under way may bring it."""
+        self.read_replies()
+        while not (pending.settled or (or_parked and pending.parked)):
+            if not self.transport.advance():
+                return
+            self.read_replies()
+
+    def wait(self, pending: Pending) -> None:
+        """Wait until a request is settled, and raise what it raised.
+
+        Raises :class:`~syft.exceptions.ObjectNotReady` when nothing under way can settle it.
+        """
+        self._wait(pending)
+        if not pending.settled:
+            raise ObjectNotReady(self.location.id)
+        self.take(pending)
+
+    def catch_up(self, pending: Pending) -> bool:
+        """Whether a request is settled by what has arrived; never waits."""
+        self.read_replies()
+        return pending.settled
+
+    def poll(self) -> bool:
+        """Let something happen that may bring a reply, without waiting; whether anything did."""
+        moved = self.transport.advance(block=False)
+        self.read_replies()
+        return moved
+
+    def synchronize(self) -> None:
+        """Wait until everything asked for so far has been answered or is parked, and raise the
+        first error that nobody has seen yet."""
+        self.send_held()
+        self.read_replies()
+        while any(not pending.parked for pending in self.pending.values()):
+            if not self.transport.advance():
+                break
+            self.read_replies()
+        self.raise_unseen()
 
     def _hold(
         self,
@@ -278,7 +391,7 @@ class Connection:
             return group.hold(op, args, kwargs, out, buffers, modes())
         self.send_held()
         size = sum(buffer.numel() for buffer in buffers)
-        if answered or not self.location.pipelined or size not in _WORTH_NUMBERING:
+        if answered or not self.transport.queued or size not in _WORTH_NUMBERING:
             return NOT_HELD
         with MessageGroup(self) as own:
             return own.hold(op, args, kwargs, out, buffers, modes())
@@ -329,91 +442,34 @@ class Connection:
         self.start_owning(id)
         return self.pointer(id)
 
-    def _carried(
-        self,
-        seq: int,
-        frame: Frame,
-        answered: bool,
-        drop: tuple[int, ...],
-        key: Hashable = None,
-    ) -> Any:
-        """The way of a command through the network: to a queued worker, or under observation."""
-        network = self.owner.network
-        self.check_open()
-        if answered:
-            network.run()
-            if self.unseen:
-                self.garbage.extend(drop)  # the frame will not be sent
-                self.raise_unseen()
-        pending = self.pending[seq] = Pending(line_of_user(), key)
-        self.unread = None
-        network.send(self.location.id, frame, self.peer)
-        if answered:
-            network.run()
-            if not pending.settled:
-                self.location.withdraw(frame)
-        return self._outcome(seq, pending, answered)
-
-    def _others_first(self) -> bool:
-        """Whether queued workers have to work before the other end can answer: it is one of them,
-        or waits for something that they may bring."""
-        return self.location.pipelined or self.location.core.dataflow.active
-
     def check_open(self) -> None:
         """Raise :class:`~syft.exceptions.WorkerClosed` if the other worker was closed."""
-        if self.location.closed:
+        if self.transport.closed:
             raise WorkerClosed(self.location.id)
-
-    def _outcome(self, seq: int, pending: Pending, answered: bool) -> Any:
-        if not pending.settled:
-            if answered or self.unread is not None:
-                self.pending.pop(seq, None)
-                raise self._unanswered()
-            return pending
-        if answered and type(pending.reply) is Failure:
-            self.raise_unseen()
-        value = self.take(pending)
-        return STORED if type(pending.reply) is Done else value
 
     # ---------------------------------------------------------------------------- whole requests
 
-    def ask(self, kind: Callable[..., messages.Message], *fields: Any, **named: Any) -> Any:
+    def ask(self, kind: Callable[..., Message], *fields: Any, **named: Any) -> Any:
         """Make a request of the given kind and return the value of its reply; it waits.
 
         If something that was asked before has failed, that is raised, and the request is not made.
         """
-        quiet = self._is_quiet()
-        if not quiet:
-            self._catch_up()
+        self._catch_up()
         self._seq = seq = self._seq + 1
         drop = self._take_garbage() if self.garbage else ()
-        frame = Frame(messages.encode(kind(seq, *fields, drop=drop, **named)), [])
-        if not quiet:
-            return self._ask(seq, frame, drop)
-        value = self._direct(seq, frame, True)
+        message = kind(seq, *fields, drop=drop, failures=self._failures, **named)
+        value = self._request(seq, Frame(messages.encode(message), []), True, drop)
         return None if value is STORED else value
-
-    def _is_quiet(self) -> bool:
-        """Whether nothing is on its way or held back, so that a request can take the short way."""
-        location = self.location
-        return not (
-            location.pipelined
-            or self.group is not None
-            or self._observers
-            or self.unseen
-            or location.core.dataflow.active
-        )
 
     def _catch_up(self) -> None:
-        self.send_held()
+        """Send what is held, and raise what is known to have failed."""
+        if self.group is not None:
+            self.group.flush()
         self.check_open()
-        if self._others_first():
-            self.owner.network.run()
-        self.raise_unseen()
-
-    def _ask(self, seq: int, frame: Frame, drop: tuple[int, ...]) -> Any:
-        value = self._delivered(seq, frame, True, drop)
-        return None if value is STORED else value
+        if self.transport.replies:
+            self.read_replies()
+        if self.unseen:
+            self.raise_unseen()
 
     def put(self, value: torch.Tensor | Holder, id: int | None, guard: Guard | None = None) -> int:
         """Store a copy of ``value`` at the other worker under ``id`` (drawn here if None), and
@@ -427,35 +483,40 @@ class Connection:
                 return held
             self.send_held()
         id = new_id() if id is None else id
-        queued = self.location.pipelined
-        if queued:
-            self.check_open()
-        else:
+        waits = not self.transport.queued
+        if waits:
             self._catch_up()
-        packer = Packer(worker=self.owner.core)
+        packer = Packer(worker=self._core)
         operand = pack(value, packer)
         users = None if guard is None else tuple(sorted(guard.users))
         self._seq = seq = self._seq + 1
         drop = self._take_garbage()
         hidden = guard is not None and guard.shape_hidden
-        message = Put(seq, id, operand, users, hidden, drop)
-        frame = Frame(messages.encode(message), packer.buffers)
-        if not queued:
-            self._ask(seq, frame, drop)
-        else:
-            self.pending[seq] = Pending(line_of_user())
-            self.location.enqueue(frame, self.location.peer_of(self.owner))
+        failures = self._failures if waits else None
+        message = Put(seq, id, operand, users, hidden, drop, failures)
+        self._request(seq, Frame(messages.encode(message), packer.buffers), waits, drop)
         packer.sent()
         return id
 
-    def start(self, message: messages.Message) -> Pending:
+    def start(self, message: Message) -> Pending:
         """Send a request whose reply nobody waits for at this line."""
         self.send_held()
-        self.check_open()
         seq: int = message.seq  # type: ignore[attr-defined]
         pending = self.pending[seq] = Pending(line_of_user())
-        self.owner.network.send(self.location.id, Frame(messages.encode(message), []), self.peer)
+        self.tell(message)
         return pending
+
+    def tell(self, message: Message, buffers: Sequence[torch.Tensor] = ()) -> None:
+        """Send a message, and look at no reply."""
+        self.forward(Frame(messages.encode(message), list(buffers)))
+
+    def forward(self, frame: Frame) -> None:
+        """Send a message that was encoded already, and look at no reply."""
+        self.check_open()
+        serving = self._core.serving
+        if (self.owner.user if serving is None else serving.user) != self._user:
+            self._speak_for()
+        self.transport.deliver(frame)
 
     def next_seq(self) -> int:
         """Take the next sequence number, for a message that the caller makes."""
@@ -470,19 +531,42 @@ class Connection:
         if self.group is not None:
             self.group.keep_garbage(self._take_garbage())
         elif self.garbage:
-            self.start(messages.Drop(self.next_seq(), self._take_garbage()))
+            self.read_replies()
+            self.tell(messages.Drop(self.next_seq(), self._take_garbage()))
 
     # ------------------------------------------------------------------------------------ replies
 
-    def settle(self, reply: Reply, frame: Frame) -> None:
-        """Take in a reply that came by itself (queued and parked requests, collective results)."""
-        pending = self.pending.pop(reply.seq, None)
-        if pending is None:
-            if reply.seq == -1 and type(reply) is Failure:
-                self.unread = reply
+    def read_replies(self) -> None:
+        """Take in the replies that have come."""
+        replies = self.transport.replies
+        while replies:
+            frame = replies.popleft()
+            try:
+                reply = messages.read_reply(frame.header)
+            except messages.UNREADABLE:
+                raise _no_reply(frame) from None
+            self._settle(reply, frame)
+
+    def _settle(self, reply: Reply, frame: Frame) -> None:
+        """Take in a reply to a request that was made at an earlier line, or to none."""
+        kind = type(reply)
+        if kind is Forgotten:
+            self.calls.clear()
             return
+        seq: int = reply.seq  # type: ignore[union-attr]
+        if kind is Parked:
+            if seq in self.pending:
+                self.pending[seq].parked = True
+            return
+        if kind is Failure:
+            self._failures += 1
+        pending = self.pending.pop(seq, None)
+        if pending is None:
+            if kind is not Failure or seq != -1:
+                return
+            pending = Pending()  # the other end could not read it, and does not know which it was
         pending.reply, pending.frame = reply, frame
-        if type(reply) is Failure:
+        if kind is Failure:
             self.unseen.append(pending)
             if pending.key is not None:
                 self.calls.forget(pending.key)
@@ -513,19 +597,13 @@ class Connection:
         if type(reply) is Failure:
             raise self._error(reply, where)
         unpacker = Unpacker(
-            frame.buffers, self.owner.core.limits, worker=self, owns_buffers=frame.exclusive
+            frame.buffers, self._core.limits, worker=self, owns_buffers=frame.exclusive
         )
         return unpack_at(reply.value, unpacker, ".value")  # type: ignore[union-attr]
 
-    def _unanswered(self) -> Exception:
-        """Why a request got no reply: the other end could not read it, or it waits for a
-        promise."""
-        unread, self.unread = self.unread, None
-        return ObjectNotReady(self.location.id) if unread is None else self._error(unread, None)
-
     def _error(self, reply: Failure, where: str | None) -> Exception:
         """Rebuild a remote exception, with the remote traceback and the local line as notes."""
-        error, trace = unpack_error(reply.error, Unpacker([], self.owner.core.limits))
+        error, trace = unpack_error(reply.error, Unpacker([], self._core.limits))
         name = self.location.id
         if type(error) is ObjectNotFound and any(error.id in ids for ids in self.dropped):
             error = ObjectNotFound(error.id, error.worker, NEVER_SENT)
@@ -552,14 +630,14 @@ class Connection:
         maker = kind.make_pointer if len(card) == 3 else kind.make_plan_pointer
         return maker(self, id, garbage_collect_data=False, card=card)
 
-    def connect(self, name: str) -> Connection:
-        """The owner's connection to a worker, for pointers that come home."""
-        return self.owner.core.connect(name)
+
+_ANSWERS = frozenset((Done, Value, Failure, Skipped))
 
 
-@WorkerCore.handles(Done)
-@WorkerCore.handles(Value)
-@WorkerCore.handles(Failure)
-def settle(core: WorkerCore, reply: Reply, frame: Frame, peer: Peer) -> None:
-    """Replies take the same way in as requests do."""
-    core.connect(peer.name).settle(reply, frame)
+def _no_reply(frame: Frame) -> Exception:
+    """What is wrong with a frame that came in the place of a reply."""
+    try:
+        messages.decode(frame.header)
+    except WireError as error:
+        return error
+    return MalformedMessage("$[0]", "a reply", "a request")

@@ -10,18 +10,13 @@ not read it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import torch
 
 from syft.ids import digest, has_content, new_id
-from syft.serde.frame import Frame
-from syft.workers.core.state_machine import Peer, WorkerCore
-from syft.workers.wire.messages import Holds, Value
-from syft.workers.core.permissions import full_guard_of, guard_of
-
-if TYPE_CHECKING:
-    from syft.workers.client.connection import Connection
+from syft.workers.client.connection import Connection
+from syft.workers.core.permissions import guard_of
+from syft.workers.wire.messages import Holds
 
 _MOST = 1024
 """After so many contents, those are forgotten to which no pointer is left."""
@@ -53,16 +48,3 @@ def put_once(
 def is_shared(connection: Connection, id: int) -> bool:
     """Whether another pointer here stands for the same constant: who fetches it leaves it there."""
     return connection.has_owners(id) and id in connection.contents.values()
-
-
-@WorkerCore.handles(Holds)
-def holds(core: WorkerCore, message: Holds, frame: Frame, peer: Peer) -> Value:
-    """Tell whether an object is there and has the content."""
-    core.forget(message.drop, peer)
-    value = core.store.objects.get(message.id)
-    if not isinstance(value, torch.Tensor) or not has_content(value):
-        return Value(message.seq, False)
-    guard = full_guard_of(value)
-    if guard is not None and not guard.admits(peer.user):
-        return Value(message.seq, False)
-    return Value(message.seq, digest(value) == message.digest)

@@ -12,8 +12,9 @@ is not stored.  An exception inside the group ends it, and nothing is sent.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, Protocol
 
 import msgspec
 import torch
@@ -29,11 +30,9 @@ from syft.serde.registry import pack, unpack
 from syft.workers.wire.messages import GRAD_MODE
 from syft.workers.core.objects import copy_of
 from syft.workers.client.pending import Pending
-from syft.workers.core.programs import Group, InputKind
+from syft.workers.client.transport import Location
+from syft.workers.wire.definitions import Definition, Group, InputKind
 from syft.workers.wire.references import REF
-
-if TYPE_CHECKING:
-    from syft.workers.client.connection import Connection
 
 _SLOT = int(TypeCode.SLOT)
 _RESULT = 1 << 32
@@ -47,6 +46,33 @@ NOT_HELD = object()
 """What a group answers when a command has to go by itself, now that everything held has gone."""
 
 Operands = tuple[Any, ...]
+
+
+class GroupingConnection(Protocol):
+    """The connection of a group, as the group uses it."""
+
+    group: MessageGroup | None
+    garbage: list[int]
+    dropped: deque[range]
+
+    @property
+    def location(self) -> Location:
+        """The worker at the other end."""
+
+    def pointer(self, id: int) -> Any:
+        """A new pointer to object ``id`` there."""
+
+    def run(
+        self,
+        key: Hashable,
+        definition: Callable[[], Definition],
+        inputs: Sequence[Any],
+        results: int = 1,
+        answered: bool = False,
+        first: int | None = None,
+        mode: tuple[int, Any] | None = None,
+    ) -> tuple[int, Any]:
+        """Run what ``key`` names there."""
 
 
 class NotHoldable(Exception):
@@ -152,7 +178,7 @@ class MessageGroup:
 
     __slots__ = ("connection", "pending", "_open", "_batch", "_garbage")
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: GroupingConnection) -> None:
         self.connection = connection
         self.pending: Pending | None = None
         """What was sent last, if its reply has not come."""
@@ -311,7 +337,7 @@ class MessageGroup:
         finally:
             connection.group = group
 
-    def _send(self, connection: Connection, batch: Batch) -> None:
+    def _send(self, connection: GroupingConnection, batch: Batch) -> None:
         dead, later = self._sorted_garbage(batch)
         wanted = [batch.base + index not in dead for index in range(len(batch.results))]
         key = (bytes(batch.kinds), bytes(wanted), batch.flags, *batch.steps)

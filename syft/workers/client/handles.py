@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from syft.chain.link import Link
 from syft.chain.wrapper import Wrapper, wrap
-from syft.exceptions import ObjectNotReady
-
-if TYPE_CHECKING:
-    from syft.workers.client.connection import Connection, Pending
-
+from syft.workers.client.connection import Connection
+from syft.workers.client.pending import Pending
 
 PATIENCE = 4096
 """How many turns an awaited handle leaves to other coroutines, which may keep a promise, while no
@@ -53,7 +50,7 @@ class Handle:
         group = self._connection.group
         if group is not None and group.holds(self._link):
             return False
-        return self._pending is None or self._pending.settled
+        return self._pending is None or self._connection.catch_up(self._pending)
 
     def wait(self) -> None:
         """Let queued workers work until the command has run; raise what it raised.
@@ -68,12 +65,8 @@ class Handle:
         True
         """
         self._send()
-        if self._pending is None:
-            return
-        network = self._connection.owner.network
-        while not self._pending.settled and network.step():
-            pass
-        self._settle(self._pending)
+        if self._pending is not None:
+            self._connection.wait(self._pending)
 
     def result(self) -> Wrapper:
         """The pointer to what the command made, once it has; raises what the command raised.
@@ -92,12 +85,11 @@ class Handle:
         self._send()
         # As wait(), but while workers are idle another coroutine may still keep a promise.
         if self._pending is not None:
-            network = self._connection.owner.network
             idle = 0
-            while not self._pending.settled and idle < PATIENCE:
-                idle = 0 if network.step() else idle + 1
+            while not self._connection.catch_up(self._pending) and idle < PATIENCE:
+                idle = 0 if self._connection.poll() else idle + 1
                 yield  # lets other coroutines run; any event loop takes a bare yield as that
-            self._settle(self._pending)
+            self._connection.wait(self._pending)
         return wrap(self._link)
 
     def _send(self) -> None:
@@ -106,8 +98,3 @@ class Handle:
         if group is not None and group.holds(self._link):
             group.flush()
             self._pending = group.pending
-
-    def _settle(self, pending: Pending) -> None:
-        if not pending.settled:
-            raise ObjectNotReady(self._connection.location.id)
-        self._connection.take(pending)

@@ -9,7 +9,7 @@ it is written to, or if a gradient would have to come back to it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -20,11 +20,9 @@ from syft.exceptions import LocationMismatch
 from syft.ops.table import BY_NAME, FLAGS, NAMES
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
+from syft.workers.client.connection import Connection
 from syft.workers.core.permissions import guard_of
 from syft.workers.client.provenance import made_by_torch
-
-if TYPE_CHECKING:
-    from syft.workers.client.connection import Connection
 
 _BARE = frozenset((int, float, bool, str, type(None)))
 

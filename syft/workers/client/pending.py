@@ -14,12 +14,14 @@ STORED = object()
 class Pending:
     """A request on its way: what came back, or where in the user's program it was made."""
 
-    __slots__ = ("reply", "frame", "where", "key")
+    __slots__ = ("reply", "frame", "where", "key", "parked")
 
     def __init__(self, where: str | None = None, key: Hashable = None) -> None:
         self.reply: Reply | None = None
         self.frame: Frame | None = None
         self.where = where
+        self.parked = False
+        """Whether the other end has said that the request waits for promised objects."""
         self.key = key
         """What the request ran by its number, which a failure has the sender forget."""
 

@@ -11,7 +11,7 @@ import msgspec
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.workers.wire.numbering import BARE, NUMBERS, NumberedCall, Table, same, weight_of
-from syft.workers.core.programs import Definition
+from syft.workers.wire.definitions import Definition
 
 _encode = msgspec.msgpack.encode
 

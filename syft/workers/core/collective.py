@@ -39,8 +39,9 @@ from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack, unpack_at
 from syft.workers.core.commands import unpacker_for
-from syft.workers.core.state_machine import Held, Peer, WorkerCore
-from syft.workers.wire.messages import Abort, Done, Exchange, Start
+from syft.workers.core.peer import Peer
+from syft.workers.core.state_machine import Held, WorkerCore
+from syft.workers.wire.messages import Abort, Done, Exchange, Parked, Start
 from syft.workers.core.permissions import Guard, combined, protect
 from syft.workers.wire.references import ids_in
 
@@ -161,7 +162,7 @@ def _cannot_sum(what: str, instead: str) -> UnsupportedOperation:
 
 
 @dataclass(slots=True)
-class Session:
+class Execution:
     """One execution at one worker: its generator once started, and the frames that came for it."""
 
     opener: str
@@ -169,7 +170,7 @@ class Session:
     mailbox: dict[tuple[int, int], PartyLetter] = field(default_factory=dict)
     aborted_by: dict[str, str] = field(default_factory=dict)
     start: Start | None = None
-    starter: str = ""
+    starter: Peer | None = None
     program: PartyProgram | None = None
     round: int = 0
     expect: frozenset[int] = frozenset()
@@ -201,11 +202,11 @@ def start(core: WorkerCore, message: Start, frame: Frame, peer: Peer) -> Any:
             _tell_others(core, message)
         raise
     session = _session(core, message.execution, peer.name)
-    session.start, session.starter = message, peer.name
+    session.start, session.starter = message, peer
     for out in message.outs:
         core.store.promise(out)
 
-    def act(held: Held) -> None:
+    def act(held: Held) -> Parked | None:
         try:
             inputs = _inputs(core, message, frame, held)
             session.guard = combined(inputs)
@@ -213,8 +214,9 @@ def start(core: WorkerCore, message: Start, frame: Frame, peer: Peer) -> Any:
             session.program = PROGRAMS[message.program](party, *inputs)
         except Exception as error:  # concerns all parties: none of them need wait
             _fail(core, message.execution, session, error)
-            return
+            return None
         _resume(core, message.execution, session, None)
+        return Parked(message.seq) if message.execution in core.sessions else None
 
     for name, reason in session.aborted_by.items():
         if name in message.parties:
@@ -256,10 +258,10 @@ def _inputs(core: WorkerCore, message: Start, frame: Frame, held: Held) -> list[
     return inputs
 
 
-def _session(core: WorkerCore, execution: int, opener: str) -> Session:
+def _session(core: WorkerCore, execution: int, opener: str) -> Execution:
     if execution not in core.sessions and len(core.sessions) >= MAX_SESSIONS:
         _make_room(core)
-    session: Session = core.sessions.setdefault(execution, Session(opener))
+    session: Execution = core.sessions.setdefault(execution, Execution(opener))
     return session
 
 
@@ -306,7 +308,7 @@ def exchange(core: WorkerCore, message: Exchange, frame: Frame, peer: Peer) -> N
         _collect(core, message.execution, session)
 
 
-def _collect(core: WorkerCore, execution: int, session: Session) -> None:
+def _collect(core: WorkerCore, execution: int, session: Execution) -> None:
     """Resume the program with the frames of this round, if all are there."""
     if session.start is None or any(
         (session.round, rank) not in session.mailbox for rank in session.expect
@@ -326,7 +328,9 @@ def _collect(core: WorkerCore, execution: int, session: Session) -> None:
     _resume(core, execution, session, received)
 
 
-def _resume(core: WorkerCore, execution: int, session: Session, received: Received | None) -> None:
+def _resume(
+    core: WorkerCore, execution: int, session: Execution, received: Received | None
+) -> None:
     """Run the program to its next round (send what it yields) or to its end (store what it
     returns)."""
     program, message = cast(PartyProgram, session.program), cast(Start, session.start)
@@ -352,7 +356,7 @@ def _resume(core: WorkerCore, execution: int, session: Session, received: Receiv
 
 
 def _finish(
-    core: WorkerCore, execution: int, session: Session, message: Start, result: Any
+    core: WorkerCore, execution: int, session: Execution, message: Start, result: Any
 ) -> None:
     results = result if isinstance(result, tuple) else (result,)
     if len(results) != len(message.outs):
@@ -363,11 +367,11 @@ def _finish(
     for out, value in zip(message.outs, results, strict=True):
         protect(value, session.guard)
         core.hold(out, value)
-    core.post(session.starter, Done(message.seq))
+    core.answer(cast(Peer, session.starter), Done(message.seq))
 
 
 def _fail(
-    core: WorkerCore, execution: int, session: Session, error: Exception, tell: bool = True
+    core: WorkerCore, execution: int, session: Execution, error: Exception, tell: bool = True
 ) -> None:
     """Give up: bury the results, tell the starter why and (``tell``) the other parties that."""
     message = session.start
@@ -375,7 +379,7 @@ def _fail(
     if message is None:
         return
     hidden = session.guard is not None and not isinstance(error, RemoteFailure)
-    core.post(session.starter, core.failure(message.seq, error, hidden=hidden))
+    core.answer(cast(Peer, session.starter), core.failure(message.seq, error, hidden=hidden))
     if tell:
         _tell_others(core, message)
     for out in message.outs:

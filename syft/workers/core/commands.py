@@ -18,7 +18,8 @@ from syft.ops.table import FLAGS, OpFlag, function_of
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack, unpack_at
-from syft.workers.core.state_machine import Answer, Held, Peer, WorkerCore
+from syft.workers.core.peer import Peer
+from syft.workers.core.state_machine import Answer, Held, WorkerCore
 from syft.workers.core.execution import (
     Function,
     clearing,
@@ -30,7 +31,6 @@ from syft.workers.core.execution import (
 from syft.workers.wire.messages import (
     GRAD_MODE,
     INFERENCE_MODE,
-    NOW,
     Command,
     Done,
     Reply,
@@ -83,7 +83,6 @@ def handle(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Repl
             ids_in((command.args, command.kwargs or {})),
             outs,
             writes=_may_write(command),
-            now=bool(command.flags & NOW),
             barrier=_runs_backward(command),
         )
     return _run(core, command, frame, peer, None)

@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
-from syft.exceptions import ObjectIdTaken, ObjectNotReady
+from syft.exceptions import ObjectIdTaken
 from syft.workers.core.permissions import memory_of
 from syft.workers.core.store import ObjectStore
 
@@ -35,13 +35,28 @@ class Task:
 
     ``run`` is called with the inputs that were present when the task was parked or arrived since,
     by id: they stay usable even if their pointers are dropped meanwhile.  It is called with None
-    when nobody wants the results any more.
+    when nobody wants the results any more.  ``request`` tells it from others, to cancel it.
     """
 
-    __slots__ = ("number", "run", "outs", "writes", "keys", "missing", "held", "blockers", "blocks")
+    __slots__ = (
+        "number",
+        "request",
+        "run",
+        "outs",
+        "writes",
+        "keys",
+        "missing",
+        "held",
+        "blockers",
+        "blocks",
+        "barrier",
+    )
 
-    def __init__(self, number: int, run: Run, outs: tuple[int, ...], writes: bool) -> None:
+    def __init__(
+        self, number: int, request: Hashable, run: Run, outs: tuple[int, ...], writes: bool
+    ) -> None:
         self.number = number
+        self.request = request
         self.run = run
         self.outs = outs
         self.writes = writes
@@ -50,6 +65,7 @@ class Task:
         self.held: dict[int, Any] = {}
         self.blockers = 0
         self.blocks: list[Task] = []
+        self.barrier = False
 
     def __lt__(self, other: Task) -> bool:
         return self.number < other.number
@@ -109,22 +125,20 @@ class Dataflow:
         inputs: Iterable[int],
         outs: tuple[int, ...],
         writes: bool,
-        now: bool = False,
         barrier: bool = False,
+        request: Hashable = None,
     ) -> bool:
         """Park ``run`` if it has to wait; return False if it may run at once (nothing is kept
         then).
 
-        With ``now``, what would have to wait raises :class:`~syft.exceptions.ObjectNotReady`
-        instead.  A ``barrier`` may write to anything.
+        A ``barrier`` may write to anything.  ``request`` is the name by which :meth:`cancel` finds
+        it.
         """
-        task = Task(next(self._numbers), run, outs, writes)
+        task = Task(next(self._numbers), request, run, outs, writes)
         direct = self._find_inputs(task, inputs)
         blockers = set(self.tasks) if barrier else self._blockers_of(task)
         if not task.missing and not blockers:
             return False
-        if now:
-            raise ObjectNotReady(self._store.worker)
         self._park(task, blockers)
         if outs:
             node = (
@@ -135,6 +149,7 @@ class Dataflow:
             for out in outs:
                 self._link(out, (node,))
         if barrier:
+            task.barrier = True
             self._barrier = task
         return True
 
@@ -270,17 +285,53 @@ class Dataflow:
                 self._unwanted.discard(id)
                 self._store.bury(id, reason)
             elif self._is_useless(task):
-                ids.extend(self._cancel(task, ready))
+                task.run(None)
+                ids.extend(self._remove_parked(task, ready))
         self._work_off(ready)
+
+    def cancel(self, request: Hashable) -> tuple[int, ...]:
+        """Take a parked operation back without running it; returns the ids of its results."""
+        found = [task for task in self.tasks if task.request == request]
+        ready: list[Task] = []
+        for task in found:
+            self._hand_on_order(task)
+            self._remove_parked(task, ready)
+            for key in task.keys:
+                self._count_usage(key)
+        if found:
+            self._barrier = max((task for task in self.tasks if task.barrier), default=None)
+        self._work_off(ready)
+        return tuple(out for task in found for out in task.outs)
+
+    def _hand_on_order(self, task: Task) -> None:
+        """Have what waits for ``task`` wait for what ``task`` waits for, so that it can go."""
+        for blocker in self.tasks:
+            if task in blocker.blocks:
+                blocker.blocks.remove(task)
+                blocker.blocks.extend(task.blocks)
+                for blocked in task.blocks:
+                    blocked.blockers += 1
+
+    def _count_usage(self, key: Key) -> None:
+        """Find out again who touches a key, after a task between others has gone."""
+        usage = Usage()
+        for task in sorted(task for task in self.tasks if key in task.keys):
+            if task.writes:
+                usage = Usage()
+                usage.writer = task
+            else:
+                usage.readers.add(task)
+        self._usage.pop(key, None)
+        if usage.writer is not None or usage.readers:
+            self._usage[key] = usage
 
     def _is_useless(self, task: Task) -> bool:
         wanted = any(out not in self._unwanted or out in self._waiting for out in task.outs)
         return not task.writes and not wanted
 
-    def _cancel(self, task: Task, ready: list[Task]) -> list[int]:
+    def _remove_parked(self, task: Task, ready: list[Task]) -> list[int]:
         """Take a parked task back; returns the ids that might now be needed by nobody."""
         self.tasks.discard(task)
-        task.run(None)
         self._remove(task, ready)
         for id in task.missing:
             self._waiting[id].discard(task)

@@ -8,25 +8,22 @@ leaf, and then so does the source.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
 from syft.exceptions import PermissionDenied, SyftError
 from syft.ids import new_id
 from syft.ops.table import BY_NAME
 from syft.serde.frame import Frame
-from syft.workers.core.state_machine import Peer, WorkerCore
+from syft.workers.core.outgoing import Outgoing
+from syft.workers.core.peer import Peer
+from syft.workers.core.state_machine import WorkerCore
 from syft.workers.wire.messages import Done, Follow
 from syft.workers.wire.references import REF
-
-if TYPE_CHECKING:
-    from syft.workers.client.connection import Connection
 
 _BACKWARD = BY_NAME["torch.Tensor.backward"]
 
 
-def follow(core: WorkerCore, connection: Connection, moved: int, source: torch.Tensor) -> None:
+def follow(core: WorkerCore, connection: Outgoing, moved: int, source: torch.Tensor) -> None:
     """Keep ``source`` here, and have gradients of the leaf ``moved`` at the other end come back to
     it."""
     hidden = new_id()
@@ -44,7 +41,7 @@ class Return:
 
     __slots__ = ("core", "connection", "source")
 
-    def __init__(self, core: WorkerCore, connection: Connection, source: int) -> None:
+    def __init__(self, core: WorkerCore, connection: Outgoing, source: int) -> None:
         self.core = core
         self.connection = connection
         self.source = source
@@ -76,7 +73,7 @@ def attach(core: WorkerCore, message: Follow, frame: Frame, peer: Peer) -> Done:
     are nobody else's."""
     core.forget(message.drop, peer)
     leaf = core.store.read(message.id)
-    if core.store.origins.get(message.id) != peer.name:
+    if core.store.origins.get(message.id) is not peer.session:
         raise PermissionDenied("follow gradients", core.name, peer.user)
     leaf.register_hook(Return(core, core.connect(peer.name), message.source))
     return Done(message.seq)

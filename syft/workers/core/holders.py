@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-
-if TYPE_CHECKING:
-    from syft.workers.core.state_machine import WorkerCore
 
 
 class Holder(ABC):
@@ -54,5 +51,5 @@ class Holder(ABC):
         """What anybody may know of the object, as a value that can travel."""
 
     @abstractmethod
-    def admit(self, core: WorkerCore) -> None:
-        """Raise if the owner of the worker does not let such an object in."""
+    def admit(self, worker: str, allow_plans: bool) -> None:
+        """Raise if the owner of ``worker`` does not let such an object in."""

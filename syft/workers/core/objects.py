@@ -8,11 +8,13 @@ import torch
 
 from syft.chain.wrapper import Wrapper
 from syft.exceptions import MalformedMessage, PermissionDenied
+from syft.ids import digest, has_content
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer
 from syft.serde.registry import pack, unpack_at
 from syft.workers.core.commands import unpacker_for
-from syft.workers.core.state_machine import Answer, Held, Peer, WorkerCore
+from syft.workers.core.peer import Peer
+from syft.workers.core.state_machine import Answer, Held, WorkerCore
 from syft.workers.core.gradient_return import follow
 from syft.workers.core.holders import Holder
 from syft.workers.wire.messages import (
@@ -22,6 +24,7 @@ from syft.workers.wire.messages import (
     Drop,
     Duplicate,
     Fetch,
+    Holds,
     Move,
     Promise,
     Put,
@@ -48,7 +51,7 @@ def put(core: WorkerCore, message: Put, frame: Frame, peer: Peer) -> Reply:
     value = unpack_at(message.value, unpacker, ".value")
     unpacker.finish()
     if isinstance(value, Holder):
-        value.admit(core)
+        value.admit(core.name, core.allow_plans)
     elif not isinstance(value, torch.Tensor):
         raise MalformedMessage("$.value", "a tensor or a plan", type(value).__name__)
     if message.users is not None:
@@ -61,7 +64,7 @@ def put(core: WorkerCore, message: Put, frame: Frame, peer: Peer) -> Reply:
         isinstance(value, torch.Tensor) and value.requires_grad
     )
     if may_be_leaf and message.id in core.store.objects:
-        core.store.origins[message.id] = peer.name  # who may follow its gradients
+        core.store.origins[message.id] = peer.session  # who may follow its gradients
     return Done(message.seq)
 
 
@@ -78,7 +81,6 @@ def fetch(core: WorkerCore, message: Fetch, frame: Frame, peer: Peer) -> Reply |
         lambda held: _hand_over(core, message, peer, held),
         (message.id,),
         writes=not message.keep,
-        now=message.now,
     )
 
 
@@ -125,7 +127,7 @@ def duplicate(
         core.store.put(message.out, twin)
         return Done(message.seq)
 
-    return core.when_ready(message.seq, peer, act, (message.id,), (message.out,), now=True)
+    return core.when_ready(message.seq, peer, act, (message.id,), (message.out,))
 
 
 def copy_of(tensor: torch.Tensor) -> torch.Tensor:
@@ -237,4 +239,17 @@ def move(core: WorkerCore, message: Move, frame: Frame, peer: Peer) -> Reply | A
             follow(core, connection, message.id, value)
         return Done(message.seq)
 
-    return core.when_ready(message.seq, peer, act, (message.id,), writes=True, now=True)
+    return core.when_ready(message.seq, peer, act, (message.id,), writes=True)
+
+
+@WorkerCore.handles(Holds)
+def holds(core: WorkerCore, message: Holds, frame: Frame, peer: Peer) -> Value:
+    """Tell whether an object is there and has the content."""
+    core.forget(message.drop, peer)
+    value = core.store.objects.get(message.id)
+    if not isinstance(value, torch.Tensor) or not has_content(value):
+        return Value(message.seq, False)
+    guard = full_guard_of(value)
+    if guard is not None and not guard.admits(peer.user):
+        return Value(message.seq, False)
+    return Value(message.seq, digest(value) == message.digest)

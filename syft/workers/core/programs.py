@@ -1,33 +1,27 @@
-"""What a number of a connection can stand for, and how a worker runs a program for somebody else.
+"""How a worker runs a program for somebody else.
 
-A :class:`Definition` is checked when it arrives and run as often as its number comes.  A group of
-messages is one (:class:`Group`, here); a call of a plan that lies at the worker is another.  All
-run their programs by :func:`run_program`, so that private values are as private there as they are
-behind single commands.
+What a number of a connection stands for (:mod:`syft.workers.wire.definitions`) is prepared when it
+arrives, and run as often as its number comes.  Groups of messages and calls of plans run their
+programs by :func:`run_program`, so private values are as private there as behind single commands.
 """
 
 from __future__ import annotations
 
-import enum
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from syft.codes import TypeCode
-from syft.exceptions import LimitExceeded, MalformedMessage
-from syft.program.codec import pack_program
+from syft.exceptions import HookError
 from syft.ops.control import limited
 from syft.program.lowered import Lowered
 from syft.ops.table import FLAGS, PROGRAM_FUNCTIONS, Function, OpFlag
-from syft.program.program import Action, Program, Slot
-from syft.serde.expect import expect_fields, expect_type, malformed
-from syft.serde.limits import DEFAULT_LIMITS, Limits
-from syft.serde.packer import Packer, Unpacker
-from syft.serde.registry import Operand, register, unpack_at
-from syft.workers.core.state_machine import Peer, WorkerCore
+from syft.program.program import Action, Program
+from syft.workers.core.peer import Peer
+from syft.workers.core.state_machine import WorkerCore
 from syft.workers.core.execution import clearing
 from syft.workers.core.guarded_run import GuardedRun
 from syft.workers.core.precautions import RUNNABLE
+from syft.workers.wire.definitions import Definition, Group, InputKind
 
 _BARRIER = int(OpFlag.GRADIENT)
 _WRITES = int(OpFlag.INPLACE | OpFlag.MUTATES_OTHERS)
@@ -47,76 +41,64 @@ FUNCTIONS: list[Function | None] = [
 """What a worker calls for each op of a program: the safe functions, and what only programs call."""
 
 
-class InputKind(enum.IntEnum):
-    """What an input of a definition is, and so how it travels.
+class Prepared(ABC):
+    """A definition that arrived at a worker: what it does there. Abstract.
 
-    >>> InputKind.REFERENCE
-    <InputKind.REFERENCE: 0>
+    ``writes`` says whether it may write to one of its inputs, and a ``barrier`` may write to
+    anything.  ``results`` is how many results it has.  ``objects`` are the ids of stored objects
+    that it works on besides its inputs: it waits for them too, and they outlast the wait.
     """
 
-    REFERENCE = 0
-    """An object of the worker that runs it: the bare id travels."""
-    NUMBER = 1
-    """A Python int or float, which travels as it is."""
-    VALUE = 2
-    """Anything else that can be sent, as an operand."""
-
-
-class Definition(ABC):
-    """What a number stands for where it runs.
-
-    ``kinds`` tells its inputs apart, ``writes`` says whether it may write to one of them, and a
-    ``barrier`` may write to anything.  ``results`` is how many results it has, and ``actions``
-    counts against what the worker remembers for one connection.  ``objects`` are the ids of stored
-    objects that it works on besides its inputs: it waits for them too, and they outlast the wait.
-    """
-
-    kinds: tuple[InputKind, ...] = ()
+    kinds: tuple[InputKind, ...]
     writes: bool = True
     barrier: bool = False
     results: int = 1
-    actions: int = 1
     objects: tuple[int, ...] = ()
-
-    @abstractmethod
-    def arrive(self, core: WorkerCore) -> None:
-        """Look up, where it will run, what it stands for there; raises if that is not there."""
 
     @abstractmethod
     def perform(self, core: WorkerCore, inputs: list[Any], peer: Peer) -> Sequence[Any]:
         """Run it on its inputs; returns the flat results, with None for what nobody wants."""
 
     def outs(self, first: int) -> Sequence[int]:
-        """The ids under which results may be stored, the first one being ``first``.
-
-        >>> Group((), Program(0, (), ())).outs(5)
-        range(5, 5)
-        """
+        """The ids under which results may be stored, the first one being ``first``."""
         return range(first, first + self.results)
 
 
-class Group(Definition):
-    """Held-back messages as one program; its outputs are flat, with None for what is not kept.
+Preparation = Callable[[WorkerCore, Any], Prepared]
 
-    >>> from syft.ops.table import BY_NAME
-    >>> from syft.program.program import Slot
-    >>> double = Action(BY_NAME["torch.add"], (Slot(0), Slot(0)), {}, Slot(1))
-    >>> Group((InputKind.REFERENCE,), Program(1, (double,), (Slot(1),))).results
-    1
-    """
+_PREPARATIONS: dict[type[Definition], Preparation] = {}
 
-    def __init__(self, kinds: tuple[InputKind, ...], program: Program) -> None:
-        self.kinds = kinds
-        self.program = program
+
+def prepares(kind: type[Definition]) -> Callable[[Preparation], Preparation]:
+    """Enter the decorated function as what makes a kind of definition runnable; refuses a second
+    one."""
+
+    def enter(preparation: Preparation) -> Preparation:
+        if kind in _PREPARATIONS:
+            raise HookError(f"{kind.__name__} is prepared already", "keep one of the functions")
+        _PREPARATIONS[kind] = preparation
+        return preparation
+
+    return enter
+
+
+def prepare(core: WorkerCore, definition: Definition) -> Prepared:
+    """Look up at a worker what a definition stands for there; raises if that is not there."""
+    return _PREPARATIONS[type(definition)](core, definition)
+
+
+class PreparedGroup(Prepared):
+    """A group of messages, lowered at its first run."""
+
+    def __init__(self, group: Group) -> None:
+        program = group.program
+        self.kinds = group.kinds
         self.results = len(program.outputs)
-        self.actions = size_of(program) + len(kinds)
         self.writes = may_write(program)
         self.barrier = runs_backward(program)
+        self._program = program
         self._kept = [index for index, slot in enumerate(program.outputs) if slot is not None]
         self._lowered: Lowered | None = None
-
-    def arrive(self, core: WorkerCore) -> None:
-        """A program brings along all that it needs."""
 
     def outs(self, first: int) -> Sequence[int]:
         """The ids of the results that somebody points to."""
@@ -127,9 +109,15 @@ class Group(Definition):
     def perform(self, core: WorkerCore, inputs: list[Any], peer: Peer) -> Sequence[Any]:
         """Run the program on the inputs."""
         if self._lowered is None:
-            self._lowered = lowered(self.program)
+            self._lowered = lowered(self._program)
         results: Sequence[Any] = run_program(core, self._lowered, inputs, peer)
         return results
+
+
+@prepares(Group)
+def prepare_group(core: WorkerCore, group: Group) -> PreparedGroup:
+    """A group brings along all that it needs."""
+    return PreparedGroup(group)
 
 
 def lowered(program: Program) -> Lowered:
@@ -188,38 +176,6 @@ def runs_backward(program: Program) -> bool:
     return any(FLAGS[action.op] & _BARRIER for action in _actions(program))
 
 
-def size_of(program: Program) -> int:
-    """How much a program counts against what is remembered: its actions, their operands, results
-    and modes, and the letters of texts, each as one.
-
-    >>> from syft.ops.table import BY_NAME
-    >>> size_of(Program(1, (Action(BY_NAME["torch.add"], ("text", [1, 2]), {}, None),), (None,)))
-    11
-    """
-    return _size(program.outputs) + sum(map(_size_of_action, program.actions))
-
-
-def _size_of_action(action: Action) -> int:
-    size = _size(action.args) + _size(action.kwargs) - 1
-    if type(action.out) is tuple:
-        size += _size(action.out)
-    return size if action.mode is None else size + 1 + 2 * len(action.mode.autocast)
-
-
-def _size(operand: Any) -> int:
-    if isinstance(operand, (tuple, list)):
-        return 1 + sum(map(_size, operand))
-    if isinstance(operand, dict):
-        return 1 + sum(map(_size, operand.items()))
-    if isinstance(operand, slice):
-        return 1 + _size((operand.start, operand.stop, operand.step))
-    if isinstance(operand, Program):
-        return 1 + size_of(operand)
-    if isinstance(operand, (str, bytes, bytearray)):
-        return 1 + len(operand)
-    return 1 + operand.bit_length() // 64 if isinstance(operand, int) else 1
-
-
 def _actions(program: Program) -> Iterable[Action]:
     """The actions of a program and of those inside it."""
     for action in program.actions:
@@ -227,54 +183,3 @@ def _actions(program: Program) -> Iterable[Action]:
         for operand in action.args:
             if isinstance(operand, Program):
                 yield from _actions(operand)
-
-
-# ------------------------------------------------------------------------------------------ codec
-
-
-def _pack(group: Group, packer: Packer) -> Operand:
-    kinds = bytes(group.kinds)
-    return int(TypeCode.GROUP), kinds, pack_program(group.program, packer)
-
-
-def _unpack(operand: Any, unpacker: Unpacker) -> Group:
-    expect_fields(operand, 2)
-    kinds = unpack_kinds(operand[1], unpacker.limits)
-    program = unpack_at(operand[2], unpacker, ".program")
-    if not isinstance(program, Program):
-        raise malformed("a program", operand[2], ".program")
-    if program.constants:
-        got = f"{len(program.constants)} constants"
-        raise MalformedMessage("$.program.constants", "none: what goes along is an input", got)
-    if program.state or program.inputs != len(kinds):
-        got = f"{program.inputs} inputs and {program.state} state tensors"
-        raise MalformedMessage("$.program", f"{len(kinds)} inputs and no state", got)
-    if type(program.outputs) is not tuple:
-        raise malformed("a flat tuple of slots", program.outputs, ".program.outputs")
-    for index, output in enumerate(program.outputs):
-        if output is not None and type(output) is not Slot:
-            raise malformed("a slot or nil", output, f".program.outputs[{index}]")
-    return Group(kinds, program)
-
-
-def unpack_kinds(operand: Any, limits: Limits = DEFAULT_LIMITS) -> tuple[InputKind, ...]:
-    """The kinds of inputs from the bytes they travel as, one for each.
-
-    >>> unpack_kinds(bytes([0, 1]))
-    (<InputKind.REFERENCE: 0>, <InputKind.NUMBER: 1>)
-    >>> unpack_kinds(bytes([7]))
-    Traceback (most recent call last):
-    ...
-    syft.exceptions.MalformedMessage: Malformed message at $.kinds: expected kinds of inputs, from \
-0 to 2, got 7.
-    """
-    data = expect_type(operand, bytes, "bytes", ".kinds")
-    if len(data) > limits.max_actions:
-        raise LimitExceeded("$.kinds", "max_actions", limits.max_actions, len(data))
-    if data and max(data) > max(InputKind):
-        expected = f"kinds of inputs, from 0 to {int(max(InputKind))}"
-        raise MalformedMessage("$.kinds", expected, str(max(data)))
-    return tuple(map(InputKind, data))
-
-
-register(TypeCode.GROUP, Group, _pack, _unpack)

@@ -18,13 +18,15 @@ from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack, unpack_at
 from syft.workers.core.commands import StoreView, autocast_of
-from syft.workers.core.state_machine import Answer, Held, Peer, WorkerCore
+from syft.workers.core.peer import Peer
+from syft.workers.core.state_machine import Answer, Held, WorkerCore
 from syft.workers.core.execution import run_in_mode
 from syft.workers.core.guarded_run import Concealed
-from syft.workers.wire.messages import GRAD_MODE, INFERENCE_MODE, NOW, Done, Reply, Run, Value
+from syft.workers.wire.messages import GRAD_MODE, INFERENCE_MODE, Done, Reply, Run, Value
 from syft.workers.wire.numbering import BARE, NumberedCall, Table, check_number, weight_of
 from syft.workers.core.objects import copy_of
-from syft.workers.core.programs import Definition, InputKind
+from syft.workers.core.programs import Prepared, prepare
+from syft.workers.wire.definitions import Definition, InputKind
 from syft.workers.wire.references import Reference
 from syft.ops.nested import replace
 
@@ -50,9 +52,10 @@ def handle(core: WorkerCore, run: Run, frame: Frame, peer: Peer) -> Reply | Answ
     """Run what a number stands for; the reply is ``Done`` if all results are tensors."""
     if run.drop:
         core.forget(expanded(run.drop), peer)
-    table = core.tables.get(peer.name)
+    table = peer.session.numbers
     if table is None or table.user != peer.user:  # nobody goes on from what another user sent
-        table = core.tables[peer.name] = Table(peer.user)
+        table = peer.session.numbers = Table(peer.user)
+        core.peers.add(peer)
     number = run.number
     entry = table.use(number) if run.define is None else None
     if entry is not None:
@@ -71,19 +74,18 @@ def handle(core: WorkerCore, run: Run, frame: Frame, peer: Peer) -> Reply | Answ
         raise
     if not core.dataflow.active:
         return _perform(core, run, frame, entry, given, peer, None)
-    definition: Definition = entry.what
+    prepared: Prepared = entry.what
     return core.when_ready(
         run.seq,
         peer,
         lambda held: _perform(core, run, frame, entry, given, peer, held),
         [
-            *definition.objects,
+            *prepared.objects,
             *(id for id, kind in zip(given, entry.kinds, strict=True) if kind == _REFERENCE),
         ],
-        tuple(definition.outs(run.out)),
-        writes=definition.writes,
-        now=bool(run.flags & NOW),
-        barrier=definition.barrier,
+        tuple(prepared.outs(run.out)),
+        writes=prepared.writes,
+        barrier=prepared.barrier,
     )
 
 
@@ -158,9 +160,8 @@ def _entered(core: WorkerCore, table: Table, run: Run, unpacker: Unpacker | None
     if not isinstance(definition, Definition):
         expected = "what a number can stand for"
         raise MalformedMessage("$.define", expected, type(definition).__name__)
-    actions = definition.actions  # as the sender counts them
-    definition.arrive(core)
-    entry = NumberedCall(run.number, definition, definition.kinds, actions)
+    prepared = prepare(core, definition)
+    entry = NumberedCall(run.number, prepared, definition.kinds, definition.actions)
     table.enter(entry)
     return entry
 
@@ -243,17 +244,17 @@ def _perform(
     held: Held | None,
 ) -> Reply:
     first, flags = run.out, run.flags
-    definition: Definition = entry.what
-    outs = definition.outs(first)
-    _check_free(core, first, definition.results, outs)
+    prepared: Prepared = entry.what
+    outs = prepared.outs(first)
+    _check_free(core, first, prepared.results, outs)
     try:
         values = _resolved(core, entry.kinds, given, held)
         mode = GRAD_MODE if torch.is_grad_enabled() else 0
         if flags & _MODES == mode and not run.autocast:
-            results = definition.perform(core, values, peer)
+            results = prepared.perform(core, values, peer)
         else:
             autocast = autocast_of(core, run, frame)
-            results = run_in_mode(definition.perform, (core, values, peer), {}, flags, autocast)
+            results = run_in_mode(prepared.perform, (core, values, peer), {}, flags, autocast)
         return _stored(core, run, results)
     except Concealed as concealed:
         core.give_up(outs)

@@ -1,9 +1,10 @@
 """The worker itself: a state machine from frames to frames.
 
-``receive(frame, peer)`` takes one frame and returns the frames it leads to, each with the name of
-the worker it is for.  The core owns the object store, the table of message handlers, the op
-executor and the permissions.  It knows no socket, no thread and no clock.  Shells carry the frames
-(:mod:`syft.workers.shells.virtual` in this process), so what runs virtually runs remotely.
+``receive(frame, peer)`` takes one request and returns the frames it leads to.  A reply is addressed
+to the peer that asked, a request of this worker's own to the name of another worker.  The core owns
+the object store, the table of message handlers, the op executor and the permissions.  It knows no
+socket, no thread and no clock.  Shells carry the frames (:mod:`syft.workers.shells.virtual` in this
+process), so what runs virtually runs remotely.
 
 Whatever arrives, the worker stays up and its store stays whole: an error becomes a ``Failure``
 reply.
@@ -13,61 +14,42 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, get_args
+from weakref import WeakSet
 
 import torch
 
 from syft.chain.link import Link
-from syft.ops.nested import replace
 from syft.chain.wrapper import Wrapper, wrap
 from syft.exceptions import HookError, MalformedMessage, ObjectIdTaken, ObjectNotReady, WireError
 from syft.ids import new_id
+from syft.ops.nested import replace
 from syft.serde.errors import pack_error
 from syft.serde.frame import Frame
 from syft.serde.limits import Limits
 from syft.serde.packer import Packer
-from syft.workers.wire import messages
 from syft.workers.core.dataflow import Dataflow
 from syft.workers.core.holders import Holder
-from syft.workers.wire.messages import Done, Failure
-from syft.workers.wire.numbering import Table
+from syft.workers.core.outgoing import Outgoing
+from syft.workers.core.peer import Peer
 from syft.workers.core.permissions import Guard, full_guard_of, protect, travelling_guard_of
 from syft.workers.wire.references import Reference
 from syft.workers.core.stats import Stats
 from syft.workers.core.store import ObjectStore
-
-if TYPE_CHECKING:
-    from syft.workers.client.connection import Connection
+from syft.workers.wire import messages
+from syft.workers.wire.messages import Done, Failure, Forgotten, Parked, Skipped
 
 Held = dict[int, Any]
-Letter = tuple[str, Frame]
-Handler = Callable[["WorkerCore", Any, Frame, "Peer"], "messages.Reply | Answer | None"]
+Letter = tuple[Peer | str, Frame]
+"""A frame, with the peer it answers or the name of the worker it asks."""
+Handler = Callable[["WorkerCore", Any, Frame, Peer], "messages.Reply | Answer | None"]
 
 MAX_DEPTH = 64
 """How many ``.child`` steps a reference may take."""
 
-_REPLIES = frozenset((messages.Done, messages.Value, messages.Failure))
-
 FAILED = "the operation that should have made it failed"
 """The tombstone of a result that never came."""
-
-
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """Somebody who sends messages: their name, and the user they act for. Shells vouch for both."""
-
-    name: str
-    user: str | None = None
-    dropped: str = field(init=False)
-    """What stands on the tombstone of an object to which nobody there points any more."""
-
-    fetched: str = field(init=False)
-    """What stands on the tombstone of an object that was handed over to them."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "dropped", f"{self.name} dropped its last pointer to it")
-        object.__setattr__(self, "fetched", f"{self.name} fetched it with get()")
 
 
 @dataclass(slots=True)
@@ -82,6 +64,8 @@ class WorkerCore:
     """The state of one worker and what it does with each kind of message.
 
     ``connect`` gives this worker's own connection to another worker by name; the shell provides it.
+    Raises :class:`~syft.exceptions.HookError` if a kind of request has no handler: a part of the
+    package that registers one was not imported.
     """
 
     handlers: ClassVar[dict[type[messages.Message], Handler]] = {}
@@ -89,10 +73,15 @@ class WorkerCore:
     def __init__(
         self,
         name: str,
-        connect: Callable[[str], Connection],
+        connect: Callable[[str], Outgoing],
         limits: Limits | None = None,
         allow_plans: bool = False,
     ) -> None:
+        missing = sorted(
+            kind.__name__ for kind in get_args(messages.Request) if kind not in self.handlers
+        )
+        if missing:
+            raise HookError(f"no handler for {', '.join(missing)}", "import syft as a whole")
         self.name = name
         self.connect = connect
         self.limits = limits or Limits()
@@ -103,8 +92,8 @@ class WorkerCore:
         self.sessions: dict[int, Any] = {}
         self.ended: OrderedDict[int, None] = OrderedDict()
         """Collective operations that are over here: what still comes for them is ignored."""
-        self.tables: dict[str, Table] = {}
-        """What the numbers stand for that each peer has used, by the name of the peer."""
+        self.peers: WeakSet[Peer] = WeakSet()
+        """Those who have used numbers, to be told when the numbers are forgotten."""
         self.stats = Stats()
         self.guarded = False
         self.acting_guard: Guard | None = None
@@ -114,46 +103,50 @@ class WorkerCore:
     # --------------------------------------------------------------------------------- receiving
 
     def receive(self, frame: Frame, peer: Peer) -> list[Letter]:
-        """Act on one frame from ``peer``; return the frames to send, each with its receiver's
-        name."""
+        """Act on one request from ``peer``; return the frames to send."""
         try:
-            message = messages.read(frame.header)
-            handler = self.handlers[type(message)]
-        except (*messages.UNREADABLE, KeyError):
-            return [(peer.name, self._unreadable(frame))]
+            message = messages.read_request(frame.header)
+        except messages.UNREADABLE:
+            return [(peer, self._unreadable(frame, peer))]
+        seen = message.failures
+        if seen is not None and seen != peer.session.failures:
+            return [(peer, Frame(messages.encode(Skipped(message.seq)), []))]
         outer, self.serving = self.serving, peer
         try:
-            reply = handler(self, message, frame, peer)
+            reply = self.handlers[type(message)](self, message, frame, peer)
         except Exception as error:  # the worker must outlive whatever a message does
-            reply = self.failure(getattr(message, "seq", -1), error)
-            out = getattr(message, "out", 0)
-            if out and not isinstance(error, ObjectIdTaken):
-                self.give_up((out,))
+            reply = self._failed(message, error)
         finally:
             self.serving = outer
         if reply is not None and not self._outbox:  # nearly always
             done = type(reply) is Done
-            answer = Frame(messages.encode(reply), []) if done else self.frame_of(reply)
+            answer = Frame(messages.encode(reply), []) if done else self.frame_of(reply, peer)
             stats = self.stats
             stats.messages_in += 1
             stats.bytes_in += frame.nbytes if frame.buffers else len(frame.header)
             stats.bytes_out += answer.nbytes if answer.buffers else len(answer.header)
-            return [(peer.name, answer)]
+            return [(peer, answer)]
         letters = self.outgoing()
         if reply is not None:
-            letters.append((peer.name, self.frame_of(reply)))
-        if type(message) not in _REPLIES:
-            self.stats.count(frame, [answer for _, answer in letters])
+            letters.append((peer, self.frame_of(reply, peer)))
+        self.stats.count(frame, [answer for _, answer in letters])
         return letters
 
-    def _unreadable(self, frame: Frame) -> Frame:
-        """The answer to a frame that is no message, or a reply where nobody handles replies."""
+    def _failed(self, message: messages.Request, error: Exception) -> Failure:
+        """The reply to a request whose handler raised; its result will never come."""
+        out = getattr(message, "out", 0)
+        if out and not isinstance(error, ObjectIdTaken):
+            self.give_up((out,))
+        return self.failure(getattr(message, "seq", -1), error)
+
+    def _unreadable(self, frame: Frame, peer: Peer) -> Frame:
+        """The answer to a frame that is no request."""
         try:
             messages.decode(frame.header)
         except WireError as error:
-            return self.frame_of(self.failure(-1, error))
+            return self.frame_of(self.failure(-1, error), peer)
         wrong = MalformedMessage("$[0]", "a request", "a reply")
-        return self.frame_of(self.failure(-1, wrong))
+        return self.frame_of(self.failure(-1, wrong), peer)
 
     @classmethod
     def handles(cls, kind: type[messages.Message]) -> Callable[[Handler], Handler]:
@@ -174,17 +167,23 @@ class WorkerCore:
         """Queue a message for another worker; it leaves with the frames ``receive`` returns."""
         self._outbox.append((to, Frame(messages.encode(message), list(buffers))))
 
+    def answer(self, peer: Peer, reply: messages.Reply | Answer) -> None:
+        """Queue a reply to an earlier request of ``peer``."""
+        self._outbox.append((peer, self.frame_of(reply, peer)))
+
     def outgoing(self) -> list[Letter]:
-        """Take the frames that are queued for other workers."""
+        """Take the frames that are queued."""
         letters, self._outbox = self._outbox, []
         return letters
 
     # ---------------------------------------------------------------------------------- replying
 
-    def frame_of(self, reply: messages.Reply | Answer) -> Frame:
-        """The frame of a reply, with its buffers if it has any."""
+    def frame_of(self, reply: messages.Reply | Answer, peer: Peer) -> Frame:
+        """The frame of a reply to ``peer``, with its buffers if it has any."""
         if type(reply) is Answer:
             return Frame(messages.encode(reply.message), reply.buffers)
+        if type(reply) is Failure:
+            peer.session.failures += 1
         return Frame(messages.encode(reply), [])
 
     def failure(self, seq: int, error: BaseException, hidden: bool = False) -> Failure:
@@ -201,14 +200,12 @@ class WorkerCore:
         inputs: Iterable[int],
         outs: tuple[int, ...] = (),
         writes: bool = False,
-        now: bool = False,
         barrier: bool = False,
     ) -> messages.Reply | Answer | None:
-        """Run ``act`` now, or park it until its inputs are there (then its reply follows later).
+        """Run ``act`` now, or park it until its inputs are there: then its reply follows later.
 
-        ``act`` gets the inputs it must find even if they are dropped meanwhile, by id.  With
-        ``now`` an operation that would have to wait raises
-        :class:`~syft.exceptions.ObjectNotReady` instead.  A ``barrier`` may write to anything.
+        ``act`` gets the inputs it must find even if they are dropped meanwhile, by id.  A
+        ``barrier`` may write to anything.
         """
         if not self.dataflow.active:
             return act({})
@@ -223,11 +220,11 @@ class WorkerCore:
                 self.serving = outer
             if type(reply) is Failure:
                 self.bury(outs)
-            if reply is not None:
-                self._outbox.append((peer.name, self.frame_of(reply)))
+            if reply is not None and type(reply) is not Parked:
+                self.answer(peer, reply)
 
-        if self.dataflow.admit(run, inputs, outs, writes, now, barrier):
-            return None
+        if self.dataflow.admit(run, inputs, outs, writes, barrier, (peer.session, seq)):
+            return Parked(seq)
         reply = act({})
         if type(reply) is Failure:
             self.bury(outs)
@@ -304,10 +301,14 @@ class WorkerCore:
     def clear(self, reason: str) -> None:
         """Drop every object, number, promise, parked operation and collective session.
 
-        What the other parties of a collective operation must know waits in :meth:`outgoing`.
+        What peers and other workers must know of it waits in :meth:`outgoing`.
         """
         self.dataflow.clear()
-        self.tables.clear()
+        for peer in list(self.peers):
+            if peer.session.numbers is not None:
+                peer.session.numbers = None
+                self.answer(peer, Forgotten())
+        self.peers.clear()
         for execution, session in list(self.sessions.items()):
             session.abandon(self, execution)
         self.sessions.clear()
@@ -330,3 +331,11 @@ def descend(value: Any, depth: int) -> Any:
             raise too_deep
         link = link.child if isinstance(link, Wrapper) else link.next_in_chain()
     return wrap(link) if isinstance(link, Link) else link
+
+
+@WorkerCore.handles(messages.Cancel)
+def cancel(core: WorkerCore, message: messages.Cancel, frame: Frame, peer: Peer) -> Done:
+    """Take a parked request back; one that has run is left as it is."""
+    outs = core.dataflow.cancel((peer.session, message.request))
+    core.give_up(outs)
+    return Done(message.seq)

@@ -36,8 +36,8 @@ class ObjectStore:
         self.worker = worker
         self.objects: dict[int, Any] = {}
         self.promised: set[int] = set()
-        self.origins: dict[int, str | None] = {}
-        """Who put an object, where it matters: the name of a worker, or None for the data owner."""
+        self.origins: dict[int, object] = {}
+        """Over which connection an object came, where it matters; None for what the owner holds."""
         self._gone: OrderedDict[int, str] = OrderedDict()
 
     def read(self, id: int) -> Any:

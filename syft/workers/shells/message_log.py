@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from syft.serde.frame import Frame
+from syft.workers.shells.network import Network
 from syft.workers.wire import messages
-
-if TYPE_CHECKING:
-    from syft.workers.shells.virtual import VirtualNetwork
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ class MessageLog:
     ['Put', 'Command']
     """
 
-    def __init__(self, network: VirtualNetwork) -> None:
+    def __init__(self, network: Network) -> None:
         self._network = network
         self._entries: list[LoggedMessage] = []
 

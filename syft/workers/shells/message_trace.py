@@ -11,15 +11,13 @@ import html
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from syft.ops.table import NAMES
 from syft.serde.frame import Frame
+from syft.workers.shells.network import Network
 from syft.workers.wire import messages
 from syft.workers.wire.messages import Command, Message, Run
-
-if TYPE_CHECKING:
-    from syft.workers.shells.virtual import VirtualNetwork
 
 _HEAD: Final = ("ms", "from", "to", "bytes", "what")
 _RIGHT: Final = frozenset((0, 3))
@@ -57,7 +55,7 @@ class Trace:
     [('me', 'Put'), ('bob', 'Done'), ('me', 'torch.Tensor.add'), ('bob', 'Done')]
     """
 
-    def __init__(self, network: VirtualNetwork, clock: Callable[[], float] = time.perf_counter):
+    def __init__(self, network: Network, clock: Callable[[], float] = time.perf_counter):
         self._network = network
         self._clock = clock
         self._began = 0.0

@@ -1,4 +1,4 @@
-"""Workers in this process, and the network between them.
+"""Workers in this process.
 
 A :class:`VirtualWorker` is the same core as a worker in another process, with the same messages
 through the same wire format; only the carrying is a function call.  So what works here works
@@ -9,24 +9,23 @@ one: messages lie in the worker's inbox until somebody waits.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 import torch
 
-from syft.exceptions import NotSendable, UnknownWorker, WireError, WorkerClosed, WorkerIdTaken
+from syft.exceptions import NotSendable, WorkerClosed, WorkerIdTaken
 from syft.ids import new_id
 from syft.serde.frame import Frame
 from syft.serde.limits import Limits
-from syft.workers.wire import messages
 from syft.workers.client.connection import Connection
-from syft.workers.core.state_machine import Letter, Peer, WorkerCore
+from syft.workers.client.transport import Location, Owner, Transport
 from syft.workers.core.execution import neutral_mode
-from syft.workers.client.group import MessageGroup
-from syft.workers.shells.namespace import RemoteNamespace
+from syft.workers.core.peer import Peer, Session
+from syft.workers.core.state_machine import Letter, WorkerCore
 from syft.workers.core.stats import Stats
-
-Observer = Callable[[str, str, Frame], None]
+from syft.workers.shells.network import Network
+from syft.workers.shells.worker import Worker, found_by
 
 
 class Hooked(Protocol):
@@ -35,86 +34,99 @@ class Hooked(Protocol):
     local_worker: VirtualWorker
 
 
-class VirtualNetwork:
-    """Carries frames between the workers of one process, and lets observers see every one.
+class VirtualTransport(Transport):
+    """The line from ``caller`` to a worker in the same process: a function call, or an inbox."""
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> bob = sy.VirtualWorker(hook, id="bob")
-    >>> list(bob.network.workers), bob.network.local.id
-    (['me', 'bob'], 'me')
-    """
-
-    def __init__(self) -> None:
-        self.workers: dict[str, VirtualWorker] = {}
-        self.observers: list[Observer] = []
+    def __init__(self, caller: Owner, worker: VirtualWorker, network: Network) -> None:
+        super().__init__()
+        self.queued = worker.pipelined
+        self._caller = caller
+        self._worker = worker
+        self._network = network
+        self._observers = network.observers
+        self._receive = worker.core.receive
+        self._session = Session()
+        self._peers: dict[str | None, Peer] = {}
+        self._peer: Peer
+        self.speak_for(None)
 
     @property
-    def local(self) -> VirtualWorker:
-        """The worker on whose behalf the user's program speaks: the first one that joined."""
-        return next(iter(self.workers.values()))
+    def closed(self) -> bool:
+        """Whether the worker was closed."""
+        return self._worker.closed
 
-    def find(self, name: str, asked: str) -> VirtualWorker:
-        """The worker of that name; :class:`~syft.exceptions.UnknownWorker` if there is none."""
-        try:
-            return self.workers[name]
-        except (KeyError, TypeError):  # an unhashable value is no worker's name either
-            others = tuple(sorted(set(self.workers) - {asked}))
-            raise UnknownWorker(str(name), asked, others) from None
+    def speak_for(self, user: str | None) -> None:
+        """Make the requests that follow for ``user``; in one process everybody is believed."""
+        peer = self._peers.get(user)
+        if peer is None:
+            peer = self._peers[user] = Peer(self._caller.id, user, self._session)
+            self._worker.callers[peer] = self
+        self._peer = peer
 
-    def observe(self, sender: str, receiver: str, frame: Frame) -> None:
-        """Show one frame to every observer."""
-        for observer in self.observers:
-            observer(sender, receiver, frame)
-
-    def send(self, to: str, frame: Frame, peer: Peer) -> None:
-        """Carry one frame, and whatever follows from it; frames for queued workers stay in
-        inboxes."""
-        self.find(to, peer.name)
-        self.route([(to, frame)], peer.name)
-
-    def route(self, letters: Iterable[Letter], sender: str) -> None:
-        """Carry frames from ``sender``, and the frames they lead to, until nothing immediate is
-        left."""
-        waiting = deque((to, frame, sender) for to, frame in letters)
-        while waiting:
-            to, frame, origin = waiting.popleft()
-            worker = self.workers.get(to)
-            if worker is None:
-                continue  # it left meanwhile: what is on its way to it is lost, as on any network
-            peer = worker.peer_of(self.find(origin, to))
-            if worker.pipelined and not _is_reply(frame):
-                worker.enqueue(frame, peer)
-                continue
-            if self.observers:
-                self.observe(origin, to, frame)
-            waiting.extend((next_to, out, to) for next_to, out in worker.core.receive(frame, peer))
-
-    def run(self) -> None:
-        """Let all queued workers work, one message each in turn, until no inbox holds any."""
-        while self.step():
+    def exchange(self, frame: Frame) -> Frame:
+        """Have the worker handle a request, and return the next reply."""
+        if self._worker.closed:
+            raise WorkerClosed(self._worker.id)
+        if not self._observers:
+            letters = self._receive(frame, self._peer)
+            if len(letters) == 1 and letters[0][0] is self._peer:  # nearly always
+                return letters[0][1]
+            self._hand_out(letters)
+        else:
+            self.deliver(frame)
+        while not self.replies and self.advance():
             pass
+        return self.replies.popleft()
 
-    def step(self) -> bool:
-        """Let every queued worker handle one message of its inbox; False if there was none."""
-        moved = False
-        for worker in list(self.workers.values()):
-            if worker.inbox and not worker.busy:
-                frame, peer = worker.inbox.popleft()
-                worker.busy = True
-                try:
-                    if self.observers:
-                        self.observe(peer.name, worker.id, frame)
-                    with neutral_mode():
-                        letters = worker.core.receive(frame, peer)
-                finally:
-                    worker.busy = False
-                self.route(letters, worker.id)
-                moved = True
-        return moved
+    def deliver(self, frame: Frame) -> None:
+        """Put a request in the inbox of a queued worker, or have the worker handle it."""
+        worker = self._worker
+        if worker.closed:
+            raise WorkerClosed(worker.id)
+        if self.queued:
+            worker.inbox.append((frame.owned(), self._peer))
+            return
+        if self._observers:
+            self._network.observe(self._caller.id, worker.id, frame)
+        self._hand_out(self._receive(frame, self._peer))
+
+    def _hand_out(self, letters: list[Letter]) -> None:
+        """Take the replies for this line; what is for others goes its way."""
+        others = []
+        for letter in letters:
+            if letter[0] is self._peer:
+                self.take(letter[1])
+            else:
+                others.append(letter)
+        if others:
+            self._worker.network.carry(others, self._worker)
+
+    def take(self, frame: Frame) -> None:
+        """Keep a reply until the connection reads it."""
+        if self._observers:
+            self._network.observe(self._worker.id, self._caller.id, frame)
+        self.replies.append(frame)
+
+    def advance(self, block: bool = True) -> bool:
+        """Let the worker at the other end handle a message, or else any worker of this process."""
+        return self._worker.work() or self._network.step()
+
+    def withdraw(self, frame: Frame) -> bool:
+        """Take a request out of the inbox."""
+        inbox = self._worker.inbox
+        kept = [letter for letter in inbox if letter[0].header is not frame.header]
+        if len(kept) == len(inbox):
+            return False
+        self._worker.inbox = deque(kept)
+        return True
+
+    def close(self) -> None:
+        """Have the worker forget this caller."""
+        for peer in self._peers.values():
+            self._worker.callers.pop(peer, None)
 
 
-class VirtualWorker:
+class VirtualWorker(Worker):
     """A worker in this process: an object store that runs torch operations for others.
 
     ``hook`` gives the network the worker joins (without one it starts its own). ``data`` are
@@ -139,9 +151,7 @@ class VirtualWorker:
         allow_plans: bool = True,
     ) -> None:
         self.id = id
-        self.network: VirtualNetwork = (
-            VirtualNetwork() if hook is None else hook.local_worker.network
-        )
+        self.network = Network() if hook is None else hook.local_worker.network
         if id in self.network.workers:
             raise WorkerIdTaken(id)
         self.core: WorkerCore = WorkerCore(id, self.connection_to, limits, allow_plans)
@@ -151,9 +161,10 @@ class VirtualWorker:
         self.inbox: deque[tuple[Frame, Peer]] = deque()
         self.busy = False
         self.closed = False
-        self._peers: dict[tuple[str, str | None], Peer] = {}
+        self.callers: dict[Peer, VirtualTransport] = {}
+        """Who makes requests, and the transport over which the replies go back."""
         self._connections: dict[str, Connection] = {}
-        self.network.workers[id] = self
+        self.network.workers[id] = self.network.hosts[id] = self
         self.hold(*data)
 
     def __repr__(self) -> str:
@@ -161,7 +172,7 @@ class VirtualWorker:
 
     # ---------------------------------------------------------------------------- other workers
 
-    def connection_to(self, worker: str | VirtualWorker) -> Connection:
+    def connection_to(self, worker: str | Location) -> Connection:
         """This worker's line to another one (or to itself).
 
         >>> import torch, syft as sy
@@ -172,22 +183,25 @@ class VirtualWorker:
         """
         name = worker if isinstance(worker, str) else worker.id
         connection = self._connections.get(name)
-        if connection is None or connection.location.closed:
-            if isinstance(worker, VirtualWorker) and worker.closed:
+        if connection is None or connection.transport.closed:
+            if isinstance(worker, Worker) and worker.closed:
                 raise WorkerClosed(worker.id)
-            location = self.network.find(name, self.id)
-            connection = self._connections[name] = Connection(self, location)
+            location: Worker = self.network.find(name, self.id)
+            transport = location.transport_for(self)
+            connection = Connection(self, location, transport, self.connection_to)
+            self._connections[name] = connection
         return connection
 
-    def forget_numbers_of(self, name: str) -> None:
-        """Take it that the worker of that name has forgotten what was run there.
+    def transport_for(self, caller: Owner) -> VirtualTransport:
+        """A new line from ``caller`` to this worker.
 
         >>> import torch, syft as sy
         >>> hook = sy.TorchHook(torch)
-        >>> hook.local_worker.forget_numbers_of("bob")  # whether or not there is one
+        >>> sy.VirtualWorker(hook, id="bob").transport_for(hook.local_worker).queued
+        False
         """
-        if name in self._connections:
-            self._connections[name].calls.clear()
+        network = caller.network if isinstance(caller, VirtualWorker) else self.network
+        return VirtualTransport(caller, self, network)
 
     def connections(self) -> list[Connection]:
         """This worker's lines to others that are open now.
@@ -201,35 +215,33 @@ class VirtualWorker:
         """
         return list(self._connections.values())
 
-    def peer_of(self, sender: VirtualWorker) -> Peer:
-        """Who ``sender`` is to this worker, and for which user.
+    def reply(self, peer: Peer, frame: Frame) -> None:
+        """Hand a reply to the transport over which the request came, if it is still there."""
+        transport = self.callers.get(peer)
+        if transport is not None:
+            transport.take(frame)
 
-        What a worker asks others while it serves somebody, it asks for them: nobody may borrow the
-        rights of a worker in between.
+    def work(self) -> bool:
+        """Handle one message of the inbox; False if there is none, or this worker is at work.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
-        >>> bob.peer_of(hook.local_worker).name
-        'me'
+        >>> VirtualWorker(None, id="alice").work()
+        False
         """
-        serving = sender.core.serving
-        key = (sender.id, sender.user if serving is None else serving.user)
-        peer = self._peers.get(key)
-        if peer is None:
-            peer = self._peers[key] = Peer(*key)
-        return peer
+        if not self.inbox or self.busy:
+            return False
+        frame, peer = self.inbox.popleft()
+        self.busy = True
+        try:
+            if self.network.observers:
+                self.network.observe(peer.name, self.id, frame)
+            with neutral_mode():
+                letters = self.core.receive(frame, peer)
+        finally:
+            self.busy = False
+        self.network.carry(letters, self)
+        return True
 
-    def enqueue(self, frame: Frame, peer: Peer) -> None:
-        """Put a frame in the inbox of a queued worker. What it carries is copied now."""
-        self.inbox.append((frame.owned(), peer))
-
-    def withdraw(self, frame: Frame) -> None:
-        """Take a frame back from the inbox: who sent it no longer waits, and it must not run."""
-        kept = [letter for letter in self.inbox if letter[0].header is not frame.header]
-        self.inbox = deque(kept)
-
-    def add_worker(self, worker: VirtualWorker) -> VirtualWorker:
+    def add_worker(self, worker: Worker) -> VirtualWorker:
         """Make a worker of another network known here, under its id; returns this worker.
 
         >>> import torch, syft as sy
@@ -244,7 +256,7 @@ class VirtualWorker:
             raise WorkerIdTaken(worker.id)
         return self
 
-    def add_workers(self, workers: Iterable[VirtualWorker]) -> VirtualWorker:
+    def add_workers(self, workers: Iterable[Worker]) -> VirtualWorker:
         """Make several workers known here.
 
         >>> import torch, syft as sy
@@ -257,7 +269,7 @@ class VirtualWorker:
             self.add_worker(worker)
         return self
 
-    def get_worker(self, worker: str | VirtualWorker) -> VirtualWorker:
+    def get_worker(self, worker: str | Location) -> Any:
         """The worker of that id; raises :class:`~syft.exceptions.UnknownWorker`.
 
         >>> import torch, syft as sy
@@ -266,7 +278,9 @@ class VirtualWorker:
         >>> hook.local_worker.get_worker("bob") is bob
         True
         """
-        return worker if isinstance(worker, VirtualWorker) else self.network.find(worker, self.id)
+        if isinstance(worker, Worker):
+            return worker
+        return self.network.find(worker, self.id)  # refuses what is no name
 
     def close(self) -> None:
         """Leave the network and drop everything held. Later requests raise WorkerClosed.
@@ -288,21 +302,18 @@ class VirtualWorker:
         self.inbox.clear()
         self._clear(f"worker {self.id} was closed")
         for connection in self.connections():
-            if not connection.location.closed:
+            if not connection.transport.closed:
                 connection.flush()
+                connection.transport.close()
         self.closed = True
-        self.pipelined = True  # so that no connection takes the direct way to it any more
         self.network.workers.pop(self.id, None)
-        for worker in self.network.workers.values():
-            worker.core.tables.pop(self.id, None)
+        self.network.hosts.pop(self.id, None)
         self._connections.clear()
-        self._peers.clear()
+        self.callers.clear()
 
     def _clear(self, reason: str) -> None:
         self.core.clear(reason)
-        for worker in self.network.workers.values():  # they know no number here any more
-            worker.forget_numbers_of(self.id)
-        self.network.route(self.core.outgoing(), self.id)
+        self.network.carry(self.core.outgoing(), self)
 
     # ------------------------------------------------------------------------------ what it holds
 
@@ -353,14 +364,17 @@ class VirtualWorker:
                 connection.flush()
             self.network.run()
         self.network.run()
+        for host in self.network.hosts.values():
+            for connection in host.connections():
+                connection.read_replies()
 
     def _connections_with_garbage(self) -> list[Connection]:
-        workers = {id(worker): worker for worker in (self, *self.network.workers.values())}
+        hosts = {id(host): host for host in (self, *self.network.hosts.values())}
         return [
             connection
-            for worker in workers.values()
-            for connection in worker.connections()
-            if connection.garbage and not connection.location.closed
+            for host in hosts.values()
+            for connection in host.connections()
+            if connection.garbage and not connection.transport.closed
         ]
 
     def objects_count(self) -> int:
@@ -397,33 +411,7 @@ class VirtualWorker:
         self._clear(f"worker {self.id} was cleared with clear_objects()")
         return self if return_self else None
 
-    # ------------------------------------------------------------------------ asked from outside
-
-    def _asker(self) -> VirtualWorker:
-        """The worker on whose behalf the user's program speaks to this one."""
-        if self.closed:
-            raise WorkerClosed(self.id)
-        return self.network.local
-
-    def search(self, query: str | Iterable[str]) -> list[Any]:
-        """Pointers to the objects that carry every word of ``query`` as a tag (or as their id).
-
-        The pointers belong to the network's first worker (``sy.local_worker``) and, unlike others,
-        do not delete what they point to when they are dropped.
-
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
-        >>> ids = bob.hold(torch.ones(2).tag("#digits", "#train"), torch.zeros(2).tag("#digits"))
-        >>> len(bob.search("#digits")), [found.get() for found in bob.search(["#digits", "#train"])]
-        (2, [tensor([1., 1.])])
-        """
-        asker = self._asker()
-        return asker.request_search(query, location=self)
-
-    def request_search(
-        self, query: str | Iterable[str], location: str | VirtualWorker
-    ) -> list[Any]:
+    def request_search(self, query: str | Iterable[str], location: str | Worker) -> list[Any]:
         """Search another worker; as :meth:`search`, with this worker as the pointers' owner.
 
         >>> import torch, syft as sy
@@ -433,51 +421,7 @@ class VirtualWorker:
         >>> [found.owner.id for found in alice.request_search("#digits", location=bob)]
         ['alice']
         """
-        words = (query,) if isinstance(query, str) else tuple(str(word) for word in query)
-        connection = self.connection_to(location)
-        return [
-            connection.found(id, tuple(card))
-            for id, *card in connection.ask(messages.Search, words)
-        ]
-
-    def promise(self) -> torch.Tensor:
-        """A pointer to an object that is still to come: operations on it wait until it is there.
-
-        Keep the promise with ``x.send(worker, id=promise.child.id_at_location)``.
-
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
-        >>> x = bob.promise()
-        >>> y = x + 1  # waits at bob
-        >>> kept = torch.ones(2).send(bob, id=x.child.id_at_location)
-        >>> y.get()
-        tensor([2., 2.])
-        """
-        asker = self._asker()
-        connection = asker.connection_to(self)
-        pointer: torch.Tensor = connection.promise(new_id())
-        return pointer
-
-    def group(self) -> MessageGroup:
-        """Hold back what is asked of this worker inside a ``with`` block, and send it in one
-        message.
-
-        A repeated group travels as a number and what differs from the last time.  Values and
-        shapes may be asked for inside: then what is held goes first.  After an exception nothing
-        is sent.  Groups of several workers may be open at once; one inside another of the same
-        worker joins it.
-
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
-        >>> x = torch.tensor([1.0, 2.0]).send(bob)
-        >>> with bob.group():
-        ...     y = (x * 2 + 1).relu()
-        >>> y.get()
-        tensor([3., 5.])
-        """
-        return self._asker().connection_to(self).message_group()
+        return found_by(self.connection_to(location), query)
 
     @property
     def stats(self) -> Stats:
@@ -492,23 +436,3 @@ class VirtualWorker:
         (1, 1)
         """
         return self.core.stats
-
-    @property
-    def torch(self) -> RemoteNamespace:
-        """Torch's functions, run at this worker: ``bob.torch.zeros(2, 3)`` gives a pointer.
-
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
-        >>> bob.torch.zeros(2).get()
-        tensor([0., 0.])
-        """
-        asker = self._asker()
-        return RemoteNamespace(asker.connection_to(self), "torch")
-
-
-def _is_reply(frame: Frame) -> bool:
-    try:
-        return isinstance(messages.decode(frame.header), messages.Reply)
-    except WireError:
-        return False  # whom it is for will say what is wrong with it

@@ -43,7 +43,7 @@ from syft.workers.wire.messages import (
     Search,
 )
 from syft.workers.core.permissions import Guard, protect
-from syft.workers.core.programs import Group, InputKind
+from syft.workers.wire.definitions import Group, InputKind
 from tests.workers.core.peers import ME, ask, command, error_in, lonely, ref, value_in
 
 

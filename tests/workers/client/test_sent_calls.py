@@ -17,7 +17,7 @@ from syft.workers.client.sent_calls import Calls, ranges
 from syft.workers.client.connection import Connection
 from syft.workers.wire.numbering import MAX_BYTES, NUMBERS, NumberedCall, Table, weight_of
 from syft.workers.client.pending import STORED
-from syft.workers.core.programs import Group, InputKind
+from syft.workers.wire.definitions import Group, InputKind
 from syft.workers.core.running import expanded
 from tests.chain.refusal import refusal
 

@@ -30,7 +30,7 @@ from syft.workers.wire import numbering
 from syft.workers.core.state_machine import Peer, WorkerCore
 from syft.workers.wire.messages import GRAD_MODE, Describe, Done, Failure, Fetch, Put, Run, Value
 from syft.workers.wire.numbering import NUMBERS
-from syft.workers.core.programs import Group, InputKind, size_of
+from syft.workers.wire.definitions import Group, InputKind, size_of
 from syft.workers.core.running import expanded
 from tests.workers.core.peers import ask, command, error_in, lonely, put, ref, value_in
 

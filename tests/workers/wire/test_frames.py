@@ -18,7 +18,7 @@ from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.workers.wire import messages
 from syft.workers.wire.messages import GRAD_MODE, Run
-from syft.workers.core.programs import Group, InputKind
+from syft.workers.wire.definitions import Group, InputKind
 from tests.workers.core.peers import ME, error_in, lonely, put
 
 FOLDER = Path(__file__).parents[2] / "frames" / "messages"

@@ -1,0 +1,113 @@
+"""The workers that this process knows, and what is on its way between those that run in it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from syft.exceptions import SyftError, UnknownWorker
+from syft.serde.frame import Frame
+from syft.workers.client.connection import Connection
+from syft.workers.core.peer import Peer
+from syft.workers.core.state_machine import Letter
+
+Observer = Callable[[str, str, Frame], None]
+"""Called with the names of sender and receiver, and a frame."""
+
+
+class Member(Protocol):
+    """A worker as its network sees it, wherever it runs."""
+
+    id: str
+
+    def work(self) -> bool:
+        """Handle one message that waits for the worker in this process; False if there is none."""
+
+
+class Host(Member, Protocol):
+    """A worker that runs in this process: it serves, and makes requests of its own."""
+
+    def connection_to(self, worker: Any) -> Connection:
+        """This worker's connection to another one, by name."""
+
+    def connections(self) -> list[Connection]:
+        """This worker's connections that are open now."""
+
+    def reply(self, peer: Peer, frame: Frame) -> None:
+        """Hand a reply to the connection of ``peer``."""
+
+
+class Network:
+    """The workers that know each other in one process, and observers of every message.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob")
+    >>> list(bob.network.workers), bob.network.local.id
+    (['me', 'bob'], 'me')
+    """
+
+    def __init__(self) -> None:
+        self.workers: dict[str, Any] = {}
+        """Every worker that is known here, by its name in this process."""
+        self.hosts: dict[str, Host] = {}
+        """Those among them that run in this process."""
+        self.observers: list[Observer] = []
+        self._under_way: deque[tuple[Host, Peer | str, Frame]] = deque()
+        self._carrying = False
+
+    @property
+    def local(self) -> Host:
+        """The worker on whose behalf the user's program speaks: the first one that joined."""
+        return next(iter(self.hosts.values()))
+
+    def find(self, name: Any, asked: str) -> Any:
+        """The worker of that name; :class:`~syft.exceptions.UnknownWorker` if there is none."""
+        try:
+            return self.workers[name]
+        except (KeyError, TypeError):  # an unhashable value is no worker's name either
+            others = tuple(sorted(set(self.workers) - {asked}))
+            raise UnknownWorker(str(name), asked, others) from None
+
+    def observe(self, sender: str, receiver: str, frame: Frame) -> None:
+        """Show one frame to every observer."""
+        for observer in self.observers:
+            observer(sender, receiver, frame)
+
+    def carry(self, letters: Iterable[Letter], sender: Host) -> None:
+        """Carry what a worker sends, and what follows from it, until nothing is on its way.
+
+        Frames for queued workers wait there.
+        """
+        self._under_way.extend((sender, to, frame) for to, frame in letters)
+        if self._carrying:
+            return  # the call that is carrying takes these along: no recursion
+        self._carrying = True
+        try:
+            while self._under_way:
+                self._carry_one()
+        finally:
+            self._carrying = False
+
+    def _carry_one(self) -> None:
+        sender, to, frame = self._under_way.popleft()
+        if isinstance(to, Peer):
+            sender.reply(to, frame)
+            return
+        try:
+            sender.connection_to(to).forward(frame)
+        except SyftError:  # the other worker left meanwhile: what is on its way to it is lost
+            return
+
+    def step(self) -> bool:
+        """Let every worker of this process handle one message; False if there was none."""
+        if self._under_way:  # somebody waits inside a handler: what it waits for may be among it
+            self._carry_one()
+            return True
+        return any([worker.work() for worker in list(self.workers.values())])
+
+    def run(self) -> None:
+        """Let all workers of this process work until no message waits for them."""
+        while self.step():
+            pass

@@ -1,0 +1,127 @@
+"""What users do with any worker, wherever it runs: search it, group messages, use its torch.
+
+A shell derives from :class:`Worker` and says how its worker is reached
+(:meth:`Worker.transport_for`).  Everything else is asked over a connection.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from syft.exceptions import WorkerClosed
+from syft.ids import new_id
+from syft.workers.client.connection import Connection
+from syft.workers.client.group import MessageGroup
+from syft.workers.client.transport import Owner, Transport
+from syft.workers.shells.namespace import RemoteNamespace
+from syft.workers.shells.network import Network
+from syft.workers.wire.messages import Search
+
+
+class Worker(ABC):
+    """A worker as users name it: the ``location`` of a pointer. Abstract.
+
+    >>> sorted(Worker.__abstractmethods__)
+    ['close', 'transport_for']
+    """
+
+    id: str
+    """Its name in this process."""
+    network: Network
+    """The workers that it knows."""
+    closed: bool = False
+
+    @abstractmethod
+    def transport_for(self, caller: Owner) -> Transport:
+        """A new line from ``caller`` to this worker."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leave the network. Later requests raise :class:`~syft.exceptions.WorkerClosed`."""
+
+    def work(self) -> bool:
+        """Handle one message that waits for this worker in this process; False if there is none."""
+        return False
+
+    def connection(self) -> Connection:
+        """The connection over which the user's program speaks to this worker.
+
+        Raises :class:`~syft.exceptions.WorkerClosed`.
+        """
+        if self.closed:
+            raise WorkerClosed(self.id)
+        return self.network.local.connection_to(self.id)
+
+    def search(self, query: str | Iterable[str]) -> list[Any]:
+        """Pointers to the objects that carry every word of ``query`` as a tag (or as their id).
+
+        The pointers belong to the network's first worker (``sy.local_worker``) and, unlike others,
+        do not delete what they point to when they are dropped.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> ids = bob.hold(torch.ones(2).tag("#digits", "#train"), torch.zeros(2).tag("#digits"))
+        >>> len(bob.search("#digits")), [found.get() for found in bob.search(["#digits", "#train"])]
+        (2, [tensor([1., 1.])])
+        """
+        return found_by(self.connection(), query)
+
+    def promise(self) -> torch.Tensor:
+        """A pointer to an object that is still to come: operations on it wait until it is there.
+
+        Keep the promise with ``x.send(worker, id=promise.child.id_at_location)``.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> x = bob.promise()
+        >>> y = x + 1  # waits at bob
+        >>> kept = torch.ones(2).send(bob, id=x.child.id_at_location)
+        >>> y.get()
+        tensor([2., 2.])
+        """
+        pointer: torch.Tensor = self.connection().promise(new_id())
+        return pointer
+
+    def group(self) -> MessageGroup:
+        """Hold back what is asked of this worker inside a ``with`` block, and send it in one
+        message.
+
+        A repeated group travels as a number and what differs from the last time.  Values and
+        shapes may be asked for inside: then what is held goes first.  After an exception nothing
+        is sent.  Groups of several workers may be open at once; one inside another of the same
+        worker joins it.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> x = torch.tensor([1.0, 2.0]).send(bob)
+        >>> with bob.group():
+        ...     y = (x * 2 + 1).relu()
+        >>> y.get()
+        tensor([3., 5.])
+        """
+        return self.connection().message_group()
+
+    @property
+    def torch(self) -> RemoteNamespace:
+        """Torch's functions, run at this worker: ``bob.torch.zeros(2, 3)`` gives a pointer.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> bob.torch.zeros(2).get()
+        tensor([0., 0.])
+        """
+        return RemoteNamespace(self.connection(), "torch")
+
+
+def found_by(connection: Connection, query: str | Iterable[str]) -> list[Any]:
+    """Pointers to what a search at the other end of a connection finds."""
+    words = (query,) if isinstance(query, str) else tuple(str(word) for word in query)
+    return [connection.found(id, tuple(card)) for id, *card in connection.ask(Search, words)]

@@ -1,0 +1,148 @@
+"""What a number of a connection can stand for, as it travels.
+
+A number is defined once and then sent instead of what it stands for.  A group of messages is one
+definition (:class:`Group`, here); a call of a plan that lies at the worker is another.  How a
+worker runs them is told in :mod:`syft.workers.core.programs`.
+"""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC
+from typing import Any
+
+from syft.codes import TypeCode
+from syft.exceptions import LimitExceeded, MalformedMessage
+from syft.program.codec import pack_program
+from syft.program.program import Action, Program, Slot
+from syft.serde.expect import expect_fields, expect_type, malformed
+from syft.serde.limits import DEFAULT_LIMITS, Limits
+from syft.serde.packer import Packer, Unpacker
+from syft.serde.registry import Operand, register, unpack_at
+
+
+class InputKind(enum.IntEnum):
+    """What an input of a definition is, and so how it travels.
+
+    >>> InputKind.REFERENCE
+    <InputKind.REFERENCE: 0>
+    """
+
+    REFERENCE = 0
+    """An object of the worker that runs it: the bare id travels."""
+    NUMBER = 1
+    """A Python int or float, which travels as it is."""
+    VALUE = 2
+    """Anything else that can be sent, as an operand."""
+
+
+class Definition(ABC):
+    """What a number of a connection stands for. Abstract.
+
+    ``kinds`` are those of its inputs.  ``actions`` counts against what both ends remember of the
+    connection.
+
+    >>> Definition.__subclasses__()[0].__name__
+    'Group'
+    """
+
+    kinds: tuple[InputKind, ...]
+    actions: int = 1
+
+
+class Group(Definition):
+    """Held-back messages as one program; its outputs are flat, with None for what is not kept.
+
+    >>> from syft.ops.table import BY_NAME
+    >>> double = Action(BY_NAME["torch.add"], (Slot(0), Slot(0)), {}, Slot(1))
+    >>> Group((InputKind.REFERENCE,), Program(1, (double,), (Slot(1),))).actions
+    6
+    """
+
+    def __init__(self, kinds: tuple[InputKind, ...], program: Program) -> None:
+        self.kinds = kinds
+        self.program = program
+        self.actions = size_of(program) + len(kinds)
+
+
+def size_of(program: Program) -> int:
+    """How much a program counts against what is remembered: its actions, their operands, results
+    and modes, and the letters of texts, each as one.
+
+    >>> from syft.ops.table import BY_NAME
+    >>> size_of(Program(1, (Action(BY_NAME["torch.add"], ("text", [1, 2]), {}, None),), (None,)))
+    11
+    """
+    return _size(program.outputs) + sum(map(_size_of_action, program.actions))
+
+
+def _size_of_action(action: Action) -> int:
+    size = _size(action.args) + _size(action.kwargs) - 1
+    if type(action.out) is tuple:
+        size += _size(action.out)
+    return size if action.mode is None else size + 1 + 2 * len(action.mode.autocast)
+
+
+def _size(operand: Any) -> int:
+    if isinstance(operand, (tuple, list)):
+        return 1 + sum(map(_size, operand))
+    if isinstance(operand, dict):
+        return 1 + sum(map(_size, operand.items()))
+    if isinstance(operand, slice):
+        return 1 + _size((operand.start, operand.stop, operand.step))
+    if isinstance(operand, Program):
+        return 1 + size_of(operand)
+    if isinstance(operand, (str, bytes, bytearray)):
+        return 1 + len(operand)
+    return 1 + operand.bit_length() // 64 if isinstance(operand, int) else 1
+
+
+# ------------------------------------------------------------------------------------------ codec
+
+
+def _pack(group: Group, packer: Packer) -> Operand:
+    kinds = bytes(group.kinds)
+    return int(TypeCode.GROUP), kinds, pack_program(group.program, packer)
+
+
+def _unpack(operand: Any, unpacker: Unpacker) -> Group:
+    expect_fields(operand, 2)
+    kinds = unpack_kinds(operand[1], unpacker.limits)
+    program = unpack_at(operand[2], unpacker, ".program")
+    if not isinstance(program, Program):
+        raise malformed("a program", operand[2], ".program")
+    if program.constants:
+        got = f"{len(program.constants)} constants"
+        raise MalformedMessage("$.program.constants", "none: what goes along is an input", got)
+    if program.state or program.inputs != len(kinds):
+        got = f"{program.inputs} inputs and {program.state} state tensors"
+        raise MalformedMessage("$.program", f"{len(kinds)} inputs and no state", got)
+    if type(program.outputs) is not tuple:
+        raise malformed("a flat tuple of slots", program.outputs, ".program.outputs")
+    for index, output in enumerate(program.outputs):
+        if output is not None and type(output) is not Slot:
+            raise malformed("a slot or nil", output, f".program.outputs[{index}]")
+    return Group(kinds, program)
+
+
+def unpack_kinds(operand: Any, limits: Limits = DEFAULT_LIMITS) -> tuple[InputKind, ...]:
+    """The kinds of inputs from the bytes they travel as, one for each.
+
+    >>> unpack_kinds(bytes([0, 1]))
+    (<InputKind.REFERENCE: 0>, <InputKind.NUMBER: 1>)
+    >>> unpack_kinds(bytes([7]))
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.MalformedMessage: Malformed message at $.kinds: expected kinds of inputs, from \
+0 to 2, got 7.
+    """
+    data = expect_type(operand, bytes, "bytes", ".kinds")
+    if len(data) > limits.max_actions:
+        raise LimitExceeded("$.kinds", "max_actions", limits.max_actions, len(data))
+    if data and max(data) > max(InputKind):
+        expected = f"kinds of inputs, from 0 to {int(max(InputKind))}"
+        raise MalformedMessage("$.kinds", expected, str(max(data)))
+    return tuple(map(InputKind, data))
+
+
+register(TypeCode.GROUP, Group, _pack, _unpack)
