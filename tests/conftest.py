@@ -9,13 +9,18 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
 import syft as sy
+from tests.shells.child import ChildWorker, hook_with_hub
+from tests.shells.hub import Hub
+from tests.shells.owner import inspect
 
+SHELLS = ["virtual", "child"]
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 
 
@@ -53,8 +58,9 @@ def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
         if sy.TorchHook._current is not None:
             current = sy.TorchHook._current
             if passed:
-                workers = current.local_worker.network.workers.values()
-                held = {worker.id: worker._objects for worker in workers if worker._objects}
+                workers = list(current.local_worker.network.workers.values())
+                held = {worker.id: inspect(worker).objects for worker in workers}
+                held = {name: objects for name, objects in held.items() if objects}
             current.close()
         assert not held, f"objects left on workers: {held}"
         assert _surface() == _UNHOOKED, "attributes left on torch"
@@ -64,10 +70,30 @@ def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
         gc.enable()
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run the tests that are marked ``every_shell`` with workers of every shell."""
+    marked = metafunc.definition.get_closest_marker
+    if "shell" in metafunc.fixturenames and marked("every_shell"):
+        if marked("virtual_only") is None:
+            metafunc.parametrize("shell", SHELLS, indirect=True)
+
+
 @pytest.fixture
-def hook(nothing_left_behind: None) -> sy.TorchHook:
+def shell(request: pytest.FixtureRequest) -> str:
+    """Where the workers of a test run: in this process, or each in a child process."""
+    return getattr(request, "param", "virtual")
+
+
+@pytest.fixture
+def hook(shell: str, nothing_left_behind: None) -> sy.TorchHook:
     """A hook of this test's own; closed afterwards."""
-    return sy.TorchHook(torch)
+    return sy.TorchHook(torch) if shell == "virtual" else hook_with_hub()
+
+
+def make_worker(hook: sy.TorchHook, id: str, pipelined: bool = False) -> Any:
+    """A worker of the shell that the hook is for."""
+    kind: Any = ChildWorker if isinstance(hook.local_worker.network, Hub) else sy.VirtualWorker
+    return kind(hook, id=id, pipelined=pipelined)
 
 
 @pytest.fixture
@@ -79,19 +105,19 @@ def me(hook: sy.TorchHook) -> sy.VirtualWorker:
 @pytest.fixture
 def bob(hook: sy.TorchHook) -> sy.VirtualWorker:
     """A worker that answers at once."""
-    return sy.VirtualWorker(hook, id="bob")
+    return make_worker(hook, "bob")
 
 
 @pytest.fixture
 def alice(hook: sy.TorchHook) -> sy.VirtualWorker:
     """Another worker that answers at once."""
-    return sy.VirtualWorker(hook, id="alice")
+    return make_worker(hook, "alice")
 
 
 @pytest.fixture(params=["immediate", "queued"])
 def worker(request: pytest.FixtureRequest, hook: sy.TorchHook) -> sy.VirtualWorker:
     """A worker of each kind: what runs on one must run on the other."""
-    return sy.VirtualWorker(hook, id="worker", pipelined=request.param == "queued")
+    return make_worker(hook, "worker", pipelined=request.param == "queued")
 
 
 @pytest.fixture(params=DEVICES)

@@ -69,6 +69,24 @@ _IDS = 2**63
 """How many ids there are."""
 
 
+class IdleGarbage(list[int]):
+    """The ids of dropped pointers to a queued worker, which are sent at once if it is idle.
+
+    Otherwise they would wait for the next request, which may never come.
+    """
+
+    __slots__ = ("flush", "is_idle")
+
+    def __init__(self, flush: Callable[[], None], is_idle: Callable[[], bool]) -> None:
+        self.flush, self.is_idle = flush, is_idle
+
+    def append(self, id: int) -> None:
+        """Keep an id; called when a pointer dies, at any line of the program."""
+        super().append(id)
+        if self.is_idle():
+            self.flush()
+
+
 class Connection:
     """The line from worker ``owner`` to the worker ``location``, over ``transport``.
 
@@ -112,6 +130,8 @@ class Connection:
         self.transport = transport
         self.connect = connect
         self.garbage: list[int] = []
+        if transport.queued:
+            self.garbage = IdleGarbage(self._drop_idle, transport.is_idle)
         self.pending: dict[int, Pending] = {}
         self.unseen: list[Pending] = []
         self.crossed = False  # a graph goes on from there to another worker: backward must wait
@@ -238,8 +258,8 @@ class Connection:
         serving = self._core.serving
         if (self.owner.user if serving is None else serving.user) != self._user:
             self._speak_for()
-        if self.transport.queued:
-            return self._queue(seq, frame, answered, drop, key)
+        if self._exchange is None:
+            return self._carry(seq, frame, answered, drop, key)
         answer = self._exchange(frame)
         try:
             reply = messages.read_reply(answer.header)
@@ -281,7 +301,7 @@ class Connection:
         self._wait(pending, or_parked=not answered)
         return self._outcome(seq, frame, pending, answered, drop)
 
-    def _queue(
+    def _carry(
         self,
         seq: int,
         frame: Frame,
@@ -289,7 +309,7 @@ class Connection:
         drop: tuple[int, ...],
         key: Hashable,
     ) -> Any:
-        """Carry a request to a queued worker."""
+        """Carry a request to a worker that does not answer within a call."""
         self.check_open()
         if self.transport.replies:
             self.read_replies()
@@ -298,8 +318,8 @@ class Connection:
             self.raise_unseen()
         pending = self.pending[seq] = Pending(line_of_user(), key)
         self.transport.deliver(frame)
-        if answered:
-            self._wait(pending)
+        if answered or not self.transport.queued:
+            self._wait(pending, or_parked=not answered)
         return self._outcome(seq, frame, pending, answered, drop)
 
     def _outcome(
@@ -335,7 +355,7 @@ class Connection:
         """Wait for a reply, as long as something under way may bring it."""
         self.read_replies()
         while not (pending.settled or (or_parked and pending.parked)):
-            if not self.transport.advance():
+            if not self.transport.advance(pending.parked):
                 return
             self.read_replies()
 
@@ -366,7 +386,7 @@ class Connection:
         self.send_held()
         self.read_replies()
         while any(not pending.parked for pending in self.pending.values()):
-            if not self.transport.advance():
+            if not self.transport.advance(parked=False):
                 break
             self.read_replies()
         self.raise_unseen()
@@ -531,8 +551,15 @@ class Connection:
         if self.group is not None:
             self.group.keep_garbage(self._take_garbage())
         elif self.garbage:
-            self.read_replies()
-            self.tell(messages.Drop(self.next_seq(), self._take_garbage()))
+            self.tell(messages.Drop(0, self._take_garbage()))
+
+    def _drop_idle(self) -> None:
+        """As :meth:`flush`, while a pointer dies: it takes no number that a request could take."""
+        if self.group is None and not self._owners and not self.transport.closed:
+            ids = self._take_garbage()
+            if ids:
+                self.transport.deliver(Frame(messages.encode(messages.Drop(0, ids)), []))
+                self.transport.advance(block=False)
 
     # ------------------------------------------------------------------------------------ replies
 

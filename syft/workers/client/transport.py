@@ -6,18 +6,20 @@ Whatever the caller learns of the other end comes in a reply.
 
 Who calls what, and when:
 
-- A connection calls :meth:`Transport.exchange` for a request to a worker that is not ``queued``.
-  It returns the next reply; the connection reads ``replies`` on if that was to an earlier request.
-- It calls :meth:`Transport.deliver` for a request to a queued worker, and for one whose reply it
-  does not wait for.  The request has been handed over when the call returns; data that it refers
-  to has been copied or sent.
-- Replies that nobody waits for collect in ``replies``, in the order in which the worker sent them.
-  The connection takes them from there when it makes its next request, or waits.
+- A connection calls :meth:`Transport.deliver` for each request.  The request has been handed over
+  when the call returns; data that it refers to has been copied or sent.  A transport whose worker
+  answers within the call may have ``exchange`` too, which returns the reply.
+- Other replies collect in ``replies``, in the order in which the worker sent them.  The connection
+  takes them from there when it makes its next request, or waits.
 - It calls :meth:`Transport.advance` while it waits for a reply.  That lets workers of this process
-  work, or reads from the network, first of all what the worker at the other end needs.  False means
-  that nothing is under way which could bring a reply, so the connection stops waiting.
+  work, or reads from the network, first of all what the worker at the other end needs.  The caller
+  says whether its request is ``parked``; any other is certain to be answered.  False means that
+  nothing is under way which could bring a reply, so the connection stops waiting.
 - A request that got the reply ``Parked`` is answered later.  A connection that stops waiting for
   one calls :meth:`Transport.withdraw`, and sends ``Cancel`` if that came too late.
+- The ids of dropped pointers go along with the next request.  A shell that serves or waits calls
+  ``Connection.flush`` when a line has nothing else to carry, so that an idle caller keeps no object
+  of another worker alive.  :meth:`Transport.is_idle` says that this can be done at once.
 - It calls :meth:`Transport.speak_for` before the first request that is made for another user.  The
   serving shell vouches for the user, or refuses.
 """
@@ -26,6 +28,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from syft.serde.frame import Frame
@@ -60,10 +63,13 @@ class Transport(ABC):
     wait for each one.  ``closed`` says that the worker is gone or the line is cut.
 
     >>> sorted(Transport.__abstractmethods__)
-    ['advance', 'close', 'closed', 'deliver', 'exchange', 'speak_for', 'withdraw']
+    ['advance', 'close', 'closed', 'deliver', 'speak_for', 'withdraw']
     """
 
     queued: bool = False
+
+    exchange: Callable[[Frame], Frame] | None = None
+    """Delivers a request to a worker that answers within the call, and returns the reply."""
 
     def __init__(self) -> None:
         self.replies: deque[Frame] = deque()
@@ -79,13 +85,6 @@ class Transport(ABC):
         """Make the requests that follow for ``user``."""
 
     @abstractmethod
-    def exchange(self, frame: Frame) -> Frame:
-        """Deliver a request, and return the next reply that comes.
-
-        Raises :class:`~syft.exceptions.WorkerClosed`.
-        """
-
-    @abstractmethod
     def deliver(self, frame: Frame) -> None:
         """Deliver a request without waiting for its reply.
 
@@ -93,15 +92,23 @@ class Transport(ABC):
         """
 
     @abstractmethod
-    def advance(self, block: bool = True) -> bool:
+    def advance(self, parked: bool = True, block: bool = True) -> bool:
         """Let something happen that may bring a reply; False if there is nothing.
 
-        Without ``block`` it returns at once when nothing is there to be done now.
+        ``parked`` says that the request in question waits for promised objects.  Without ``block``
+        it returns at once when nothing is there to be done now.
         """
 
     @abstractmethod
     def withdraw(self, frame: Frame) -> bool:
         """Take back a request that the worker has not read; False if it is too late for that."""
+
+    def is_idle(self) -> bool:
+        """Whether a request could be handled now without delaying or overtaking another one.
+
+        Only a queued worker in this process answers yes.
+        """
+        return False
 
     @abstractmethod
     def close(self) -> None:

@@ -106,10 +106,10 @@ def _hand_over(core: WorkerCore, message: Fetch, peer: Peer, held: Held | None) 
 
 
 @WorkerCore.handles(Drop)
-def drop(core: WorkerCore, message: Drop, frame: Frame, peer: Peer) -> Reply:
-    """Forget objects whose last pointers are gone."""
+def drop(core: WorkerCore, message: Drop, frame: Frame, peer: Peer) -> Reply | None:
+    """Forget objects whose last pointers are gone; number 0 asks for no reply."""
     core.forget(message.ids, peer)
-    return Done(message.seq)
+    return Done(message.seq) if message.seq else None
 
 
 @WorkerCore.handles(Duplicate)

@@ -111,3 +111,17 @@ class Network:
         """Let all workers of this process work until no message waits for them."""
         while self.step():
             pass
+
+    def flush(self) -> bool:
+        """Send the ids of dropped pointers on every connection that has some; whether any had.
+
+        Shells of other processes call this when they are idle.
+        """
+        garbage = []
+        for host in list(self.hosts.values()):
+            for connection in host.connections():
+                if connection.garbage and not connection.transport.closed:
+                    garbage.append(connection)
+        for connection in garbage:
+            connection.flush()
+        return bool(garbage)

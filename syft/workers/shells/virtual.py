@@ -40,6 +40,7 @@ class VirtualTransport(Transport):
     def __init__(self, caller: Owner, worker: VirtualWorker, network: Network) -> None:
         super().__init__()
         self.queued = worker.pipelined
+        self.exchange = None if worker.pipelined else self._exchange
         self._caller = caller
         self._worker = worker
         self._network = network
@@ -63,20 +64,22 @@ class VirtualTransport(Transport):
             self._worker.callers[peer] = self
         self._peer = peer
 
-    def exchange(self, frame: Frame) -> Frame:
-        """Have the worker handle a request, and return the next reply."""
+    def _exchange(self, frame: Frame) -> Frame:
+        """Have the worker handle a request, and return the reply."""
         if self._worker.closed:
             raise WorkerClosed(self._worker.id)
         if not self._observers:
             letters = self._receive(frame, self._peer)
             if len(letters) == 1 and letters[0][0] is self._peer:  # nearly always
                 return letters[0][1]
-            self._hand_out(letters)
         else:
-            self.deliver(frame)
-        while not self.replies and self.advance():
-            pass
-        return self.replies.popleft()
+            self._network.observe(self._caller.id, self._worker.id, frame)
+            letters = self._receive(frame, self._peer)
+        reply = letters.pop()[1]  # the core puts the reply to this request last
+        self._hand_out(letters)
+        if self._observers:
+            self._network.observe(self._worker.id, self._caller.id, reply)
+        return reply
 
     def deliver(self, frame: Frame) -> None:
         """Put a request in the inbox of a queued worker, or have the worker handle it."""
@@ -107,7 +110,7 @@ class VirtualTransport(Transport):
             self._network.observe(self._worker.id, self._caller.id, frame)
         self.replies.append(frame)
 
-    def advance(self, block: bool = True) -> bool:
+    def advance(self, parked: bool = True, block: bool = True) -> bool:
         """Let the worker at the other end handle a message, or else any worker of this process."""
         return self._worker.work() or self._network.step()
 
@@ -119,6 +122,10 @@ class VirtualTransport(Transport):
             return False
         self._worker.inbox = deque(kept)
         return True
+
+    def is_idle(self) -> bool:
+        """Whether a queued worker has nothing to do and nobody is in the middle of asking it."""
+        return self.queued and not (self._worker.inbox or self._worker.busy)
 
     def close(self) -> None:
         """Have the worker forget this caller."""
@@ -359,23 +366,9 @@ class VirtualWorker(Worker):
         >>> bob
         <VirtualWorker id:bob #objects:0>
         """
-        while garbage := self._connections_with_garbage():
-            for connection in garbage:
-                connection.flush()
+        while self.network.flush():
             self.network.run()
         self.network.run()
-        for host in self.network.hosts.values():
-            for connection in host.connections():
-                connection.read_replies()
-
-    def _connections_with_garbage(self) -> list[Connection]:
-        hosts = {id(host): host for host in (self, *self.network.hosts.values())}
-        return [
-            connection
-            for host in hosts.values()
-            for connection in host.connections()
-            if connection.garbage and not connection.transport.closed
-        ]
 
     def objects_count(self) -> int:
         """How many objects the worker holds.

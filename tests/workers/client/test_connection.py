@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import gc
+import math
 import sys
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 
 import syft as sy
+from syft.codes import TypeCode
 from syft.exceptions import (
     MalformedMessage,
     ObjectNotFound,
@@ -20,13 +22,42 @@ from syft.exceptions import (
     RemoteFailure,
     WorkerClosed,
 )
+from syft.ids import new_id
+from syft.ops.table import BY_NAME
+from syft.program.program import Action, Program, Slot
 from syft.serde.errors import pack_error
-from syft.serde.frame import Frame
 from syft.serde.packer import Packer
+from syft.serde.registry import pack
+from syft.workers.client.connection import Connection
 from syft.workers.core import commands
-from syft.workers.core.state_machine import Peer
-from syft.workers.wire.messages import Describe, Done, Failure, Value, encode
 from syft.workers.core.store import TOMBSTONES
+from syft.workers.wire import messages
+from syft.workers.wire.definitions import Group, InputKind
+from syft.workers.wire.messages import (
+    Annotate,
+    Command,
+    Convert,
+    Describe,
+    Done,
+    Duplicate,
+    Failure,
+    Fetch,
+    Follow,
+    Forgotten,
+    Holds,
+    Message,
+    Move,
+    Parked,
+    Promise,
+    Put,
+    Relay,
+    Reply,
+    Run,
+    Search,
+    Skipped,
+    Value,
+)
+from syft.workers.wire.references import REF
 from tests.chain.refusal import refusal
 
 
@@ -263,12 +294,23 @@ def test_a_reply_that_cannot_be_read_is_an_error_of_who_waits(
         assert x.tolist() == [1, 1], "the line goes on"
 
 
-def test_replies_nobody_waits_for_are_ignored(hook: sy.TorchHook, bob: sy.VirtualWorker) -> None:
-    me = hook.local_worker
-    x = torch.ones(2).send(bob)
-    for reply in (Done(10**6), Value(10**6, 5), Failure(10**6, pack_error(KeyError(1), Packer()))):
-        assert me.core.receive(Frame(encode(reply), []), Peer("bob")) == []
+def answer(worker: sy.VirtualWorker, *replies: Reply) -> None:
+    """Have a worker send replies to its one caller, though it was asked nothing."""
+    (peer,) = worker.callers
+    for reply in replies:
+        worker.core.answer(peer, reply)
+    worker.network.carry(worker.core.outgoing(), worker)
+
+
+def test_replies_nobody_waits_for_are_ignored(worker: sy.VirtualWorker) -> None:
+    x = torch.ones(2).send(worker)
+    sy.synchronize()
+    late = 10**6
+    failure = Failure(late, pack_error(KeyError(1), Packer()))
+    answer(worker, Done(late), Value(late, 5), Parked(late), Skipped(late), failure, Forgotten())
     assert x.get().tolist() == [1, 1]
+    connection = x.child.connection
+    assert not connection.pending and not connection.unseen and not connection.transport.replies
 
 
 def test_a_class_without_a_number_comes_as_a_remote_failure(
@@ -428,7 +470,7 @@ def test_a_request_that_cannot_be_read_says_so(
             connection.ask(Describe, "abc")
         assert f"Raised on worker 'worker', asked for at {__file__}" in caught.value.__notes__[0]
         del caught
-        assert connection.pending == {} and connection.unread is None
+        assert connection.pending == {} and connection.unseen == []
     assert x.tags == set()
 
 
@@ -439,22 +481,128 @@ def test_a_command_that_cannot_be_read_says_so(worker: sy.VirtualWorker, observe
     if observed:
         worker.network.observers.append(lambda sender, receiver, frame: None)
     for answered in (True, False):
-        if worker.pipelined and not answered:
-            continue  # nobody waits for it
         with pytest.raises(MalformedMessage, match="expected `int`, got `str`"):
             connection.command("abc", (), None, 0, [], answered)
-        assert connection.pending == {}
-
-
-def test_a_late_failure_without_a_request_is_nobodys(
-    me: sy.VirtualWorker, worker: sy.VirtualWorker
-) -> None:
-    x = torch.ones(2).send(worker)
-    sy.synchronize()
-    failure = Failure(-1, pack_error(ValueError("stray"), Packer()))
-    me.core.receive(Frame(encode(failure), []), Peer("worker"))
+            assert worker.pipelined and not answered
+            sy.synchronize()  # nobody waited for it until here
+        assert connection.pending == {} and connection.unseen == []
     assert x.tags == set()
+
+
+def test_a_late_failure_without_a_request_is_raised_once(worker: sy.VirtualWorker) -> None:
+    x = torch.ones(2).send(worker)
     promise = worker.promise()
-    me.core.receive(Frame(encode(failure), []), Peer("worker"))
+    sy.synchronize()
+    stray = Failure(-1, pack_error(ValueError("stray"), Packer()))
+    for question in (lambda: x.tags, lambda: promise.shape, sy.synchronize):
+        answer(worker, stray)
+        assert refusal(question) == "ValueError: stray"
+        assert x.tags == set()
     assert refusal(lambda: promise.shape).startswith("ObjectNotReady: Worker 'worker' still waits")
     assert (x + 1).get().tolist() == [2, 2]
+
+
+# ------------------------------------------------------------------------ questions after a failure
+
+
+def asked(kind: type[Message], id: int) -> tuple[Any, ...]:
+    """The fields of a question of a kind about an object."""
+    fields: dict[type[Message], tuple[Any, ...]] = {
+        Put: (new_id(), pack(torch.empty(0, device="meta"), Packer())),
+        Fetch: (id,),
+        Move: (id, "alice"),
+        Duplicate: (id, new_id()),
+        Search: ((),),
+        Annotate: (id, ("#a",)),
+        Describe: (id,),
+        Promise: ((new_id(),),),
+        Follow: (id, id),
+        Relay: (id, "alice"),
+        Convert: (id, 1, (int(TypeCode.TUPLE),), new_id()),
+        Holds: (id, b""),
+    }
+    return fields[kind]
+
+
+def question(connection: Connection, kind: type[Message], id: int) -> None:
+    """Ask a question of a kind about an object."""
+    if kind is Command:
+        connection.command(BY_NAME["torch.Tensor.max"], ((REF, id), 0), None, new_id(), [], True)
+    elif kind is Run:
+        action = Action(BY_NAME["torch.Tensor.neg_"], (Slot(0),), {}, None)
+        group = Group((InputKind.REFERENCE,), Program(1, (action,), ()))
+        connection.run("neg", lambda: group, [id], 0, answered=True)
+    else:
+        connection.ask(kind, *asked(kind, id))
+
+
+KINDS = [kind for kind in get_args(messages.Request) if "failures" in kind.__struct_fields__]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_a_question_after_a_failure_is_not_made(
+    hook: sy.TorchHook, alice: sy.VirtualWorker, kind: type[Message]
+) -> None:
+    dan = sy.VirtualWorker(hook, id="dan", pipelined=True)
+    x, dead = torch.ones(3).send(dan), torch.zeros(1).send(dan)
+    sy.synchronize()
+    before = {id: value.tolist() for id, value in dan.core.store.objects.items()}
+    connection, dropped = x.child.connection, dead.id_at_location
+    x.view(7)
+    line = here() - 1
+    del dead
+    with hook.record() as log:
+        notes = notes_of(lambda: question(connection, kind, x.id_at_location), RuntimeError)
+    assert f"asked for at {__file__}:{line}." in notes, "the earlier error is raised"
+    received = [type(entry.message) for entry in log if entry.receiver == "dan"]
+    assert received == [Command, kind], "the question was made before the error was known"
+    assert [type(e.message) for e in log if e.sender == "dan"] == [Failure, Skipped]
+    assert {id: value.tolist() for id, value in dan.core.store.objects.items()} == before
+    assert not dan.core.store.promised and dan.core.store.read(x.id_at_location).__dict__ == {}
+    assert not alice.core.store.objects
+    assert not connection.pending and not connection.unseen
+    assert dropped in connection.garbage, "its drop will go along with the next request"
+    assert x.tags == set() and dropped not in dan.core.store.objects
+    if kind is Run:
+        question(connection, kind, x.id_at_location)  # it is defined once more
+        assert x.tolist() == [-1, -1, -1]
+    del log
+
+
+def test_what_asked_before_the_failure_is_answered(hook: sy.TorchHook) -> None:
+    dan = sy.VirtualWorker(hook, id="dan", pipelined=True)
+    x = torch.ones(3).send(dan)
+    assert x.tolist() == [1, 1, 1]
+    x.view(7)
+    y = x + 1  # nobody waits for it, so it is made
+    assert "shape '[7]'" in refusal(lambda: x.tolist())
+    assert y.get().tolist() == [2, 2, 2] and x.get().tolist() == [1, 1, 1]
+
+
+# -------------------------------------------------------------------- callers of one and the same name
+
+
+@pytest.fixture
+def stranger(worker: sy.VirtualWorker) -> Connection:
+    """The connection to ``worker`` of somebody in another network who calls himself ``me``, too."""
+    other = sy.VirtualWorker(None, id="me")
+    other.add_worker(worker)
+    return other.connection_to(worker)
+
+
+def test_callers_of_one_name_do_not_meet(worker: sy.VirtualWorker, stranger: Connection) -> None:
+    mine = torch.ones(2).send(worker)
+    theirs = stranger.put(torch.zeros(2), None)
+    action = Action(BY_NAME["torch.exp"], (Slot(0),), {}, Slot(1))
+    exponential = Group((InputKind.REFERENCE,), Program(1, (action,), (Slot(1),)))
+    first, _ = stranger.run("exp", lambda: exponential, [theirs])
+    with worker.group():
+        doubled = mine * 2  # has the same number
+    again, _ = stranger.run("exp", lambda: exponential, [first])
+    assert doubled.get().tolist() == [2, 2]
+    assert stranger.ask(Fetch, again)[0].item() == pytest.approx(math.e)
+    with pytest.raises(ObjectNotFound):
+        stranger.ask(Fetch, 404)
+    assert mine.tags == set(), "the failure of another caller is not ours"
+    for id in (theirs, first):
+        stranger.ask(Fetch, id)

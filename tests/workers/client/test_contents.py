@@ -12,7 +12,7 @@ from syft.exceptions import NotSendable
 from syft.ids import content, digest
 from syft.workers.wire.messages import Holds, Put
 from tests.workers.core.peers import ask, lonely, put, value_in
-from syft.workers.core.state_machine import Peer
+from syft.workers.core.peer import Peer
 
 
 def sent(hook: sy.TorchHook, worker: sy.VirtualWorker, tensor: Any, **how: Any) -> tuple[Any, int]:

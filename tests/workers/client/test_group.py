@@ -15,7 +15,7 @@ from syft.exceptions import NothingToGet, ProgramError
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.workers.client.group import NOT_HELD
-from syft.workers.wire.messages import GRAD_MODE, Run
+from syft.workers.wire.messages import GRAD_MODE, Failure, Run
 from syft.workers.wire.references import REF
 from tests.chain.refusal import refusal
 
@@ -414,9 +414,50 @@ def test_a_worker_that_lost_its_numbers_is_told_again(worker: sy.VirtualWorker) 
         return y.get()
 
     assert run().tolist() == [2, 2]
-    worker.core.tables.clear()
+    for peer in worker.core.peers:
+        peer.session.numbers = None  # and the caller is not told
     assert "does not know what number 0 stands for" in refusal(run)
     assert run().tolist() == [2, 2]
+
+
+def test_after_a_worker_was_cleared_a_repeated_group_is_defined_again(
+    hook: sy.TorchHook, worker: sy.VirtualWorker
+) -> None:
+    defined = []
+    for clears in (False, False, True, False, True, True):
+        if clears:
+            worker.clear_objects()
+        x = torch.ones(2).send(worker)
+        with hook.record() as log:
+            with worker.group():
+                y = x + 1
+            assert y.get().tolist() == [2, 2]
+        runs = [entry.message for entry in log.to(worker.id) if isinstance(entry.message, Run)]
+        defined += [run.define is not None for run in runs]
+        assert not [entry for entry in log if isinstance(entry.message, Failure)]
+        del log
+    assert defined == [True, False, True, False, True, True]
+    assert worker.stats.cache_hits == 2
+
+
+def test_what_another_caller_knows_is_forgotten_too(
+    hook: sy.TorchHook, worker: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    connection = alice.connection_to(worker)
+
+    def run() -> None:
+        id = connection.put(torch.ones(2), None)
+        with connection.message_group():
+            y = connection.pointer(id) + 1
+        assert y.get().tolist() == [2, 2]
+
+    run()
+    hits = worker.stats.cache_hits
+    run()
+    assert worker.stats.cache_hits == hits + 1
+    worker.clear_objects()
+    run()
+    assert worker.stats.cache_hits == hits + 1
 
 
 def test_a_command_with_data_sends_only_what_differs(

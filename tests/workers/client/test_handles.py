@@ -160,10 +160,49 @@ def test_two_queued_workers_make_progress_together(
     assert [value.get().item() for value in values] == [6, 6]
 
 
-def test_waiting_for_one_lets_the_other_work_too(
+def test_waiting_for_one_leaves_the_other_alone(
     dan: sy.VirtualWorker, eve: sy.VirtualWorker
 ) -> None:
     x, y = torch.ones(1).send(dan), torch.ones(1).send(eve)
     a, b = x + 1, y + 1
     a.child.handle.wait()
-    assert b.child.handle.done()
+    assert a.child.handle.done() and not b.child.handle.done()
+    assert a.get().tolist() == [2], "nor does a question"
+    assert len(eve.inbox) == 2 and not b.child.handle.done()
+    assert b.get().tolist() == [2]
+
+
+def test_waiting_for_one_lets_the_other_work_if_it_is_needed(
+    hook: sy.TorchHook, dan: sy.VirtualWorker, eve: sy.VirtualWorker
+) -> None:
+    fay = sy.VirtualWorker(hook, id="fay", pipelined=True)
+    y, z = torch.ones(1).send(eve), torch.ones(1).send(fay)
+    inner = torch.ones(1).send(eve).send(dan)
+    b, c = y + 1, z + 1
+    inner.remote_get()  # dan asks eve for it
+    assert b.child.handle.done() and not c.child.handle.done()
+    assert inner.get().tolist() == [1]
+    promise = dan.promise()
+    later = promise + 1
+    sent = torch.ones(1).send(eve) * 5
+    moved = sent.move(dan)
+    kept = moved.copy()
+    assert not c.child.handle.done()
+    assert kept.get().tolist() == [5]
+    with pytest.raises(ObjectNotReady):
+        later.get()
+    assert c.child.handle.done(), "nothing else could bring it, so everybody had a go"
+
+
+def test_waiting_for_a_promise_lets_those_work_who_may_keep_it(
+    dan: sy.VirtualWorker, eve: sy.VirtualWorker
+) -> None:
+    promise = dan.promise()
+    later = promise + 1
+    there = torch.ones(1).send(eve)
+    connection = there.child.connection
+    sy.synchronize()
+    # Eve is told to put it there; she does so when she works.
+    eve.connection_to(dan).put(torch.full((1,), 6.0), promise.id_at_location)
+    assert later.child.handle.result().get().tolist() == [7]
+    assert not connection.pending

@@ -31,6 +31,13 @@ def adding(count: int) -> Group:
     return Group((R,), Program(1, actions, (Slot(count),)))
 
 
+def table_of(worker: sy.VirtualWorker) -> Table:
+    """What the numbers of its one caller stand for at a worker."""
+    (peer,) = worker.core.peers
+    assert peer.session.numbers is not None
+    return peer.session.numbers
+
+
 def _one_call(connection: Connection, count: int, source: Any) -> None:
     """Run a program, or something that fails, at random."""
     choice = random.random()
@@ -60,7 +67,7 @@ def test_ends_agree_on_what_is_known(
     for _ in range(300):
         _one_call(x.child.connection, random.randrange(1, 15), random.choice([x, y]))
     assert bob.stats.cache_hits > 50
-    assert len(bob.core.tables["me"].entries) < 14
+    assert len(table_of(bob).entries) < 14
 
 
 def test_there_are_so_many_numbers(bob: sy.VirtualWorker) -> None:
@@ -70,7 +77,7 @@ def test_there_are_so_many_numbers(bob: sy.VirtualWorker) -> None:
         for key in range(NUMBERS + 10):
             first, _ = connection.run(key, lambda: adding(1), [x.id_at_location])
             connection.garbage.append(first)
-    assert sorted(bob.core.tables["me"].entries) == list(range(NUMBERS))
+    assert sorted(table_of(bob).entries) == list(range(NUMBERS))
     assert len(connection.calls._keys) <= NUMBERS
     assert bob.stats.cache_hits == 0  # each was forgotten before it came again
     first, _ = connection.run(NUMBERS + 9, lambda: adding(1), [x.id_at_location])

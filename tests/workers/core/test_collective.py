@@ -30,8 +30,18 @@ from syft.serde.registry import pack
 from syft.tensors.collective_call import run_collective
 from syft.workers.core import collective
 from syft.workers.core.collective import MAX_LETTERS, MAX_ROUNDS, MAX_SESSIONS, PROGRAMS, Party
-from syft.workers.core.state_machine import Peer, WorkerCore
-from syft.workers.wire.messages import Abort, Done, Exchange, Failure, Start, decode, encode
+from syft.workers.core.peer import Peer
+from syft.workers.core.state_machine import WorkerCore
+from syft.workers.wire.messages import (
+    Abort,
+    Done,
+    Exchange,
+    Failure,
+    Parked,
+    Start,
+    decode,
+    encode,
+)
 from tests.workers.core.peers import error_in, put, ref
 
 NAMES = ("alice", "bob", "carl")
@@ -370,9 +380,15 @@ def known(name: str) -> Any:
 
 
 def tell(core: WorkerCore, sender: str, message: Any, *buffers: torch.Tensor) -> list[Any]:
-    """Give the core a message; returns what it sends, as (receiver, message)."""
+    """Give the core a message; returns what it sends, as (receiver, message).
+
+    The receiver of a reply stands there as ``@`` and their name.
+    """
     letters = core.receive(Frame(encode(message), list(buffers)), Peer(sender))
-    return [(to, decode(frame.header)) for to, frame in letters]
+    return [
+        (f"@{to.name}" if isinstance(to, Peer) else to, decode(frame.header))
+        for to, frame in letters
+    ]
 
 
 def start(**changes: Any) -> Start:
@@ -406,9 +422,23 @@ def test_frames_may_come_before_the_start(core: WorkerCore) -> None:
         ("carl", Exchange),
         ("alice", Exchange),
         ("carl", Exchange),
+        ("@me", Parked),
     ]
-    assert exchange(core, "alice", 1, 0) == [("me", Done(4))]
+    assert exchange(core, "alice", 1, 0) == [("@me", Done(4))]
     assert 50 in core.store.objects and not core.sessions
+
+
+def test_the_reply_goes_to_the_connection_that_started_it(core: WorkerCore) -> None:
+    starter = Peer("me")
+    letters = core.receive(Frame(encode(start()), []), starter)
+    assert letters[-1][0] is starter and decode(letters[-1][1].header) == Parked(4)
+    for sender, rank in (("alice", 0), ("carl", 2)):
+        exchange(core, sender, 0, rank)
+    exchange(core, "carl", 1, 2)
+    packer = Packer()
+    last = Exchange(99, 1, 0, pack(torch.tensor([10, 20]), packer))
+    ((to, frame),) = core.receive(Frame(encode(last), packer.buffers), Peer("alice"))
+    assert to is starter and decode(frame.header) == Done(4)
 
 
 @pytest.mark.parametrize("early", [True, False])
@@ -419,7 +449,7 @@ def test_a_frame_from_the_wrong_sender_aborts(core: WorkerCore, early: bool) -> 
     if early:
         tell(core, "me", start())
     told += exchange(core, "carl", 0, 2)
-    failure = next(message for to, message in told if to == "me")
+    failure = next(message for to, message in told if to == "@me")
     assert str(error_in(failure)) == (
         "Malformed message at $.rank: expected party 0 of this execution, got eve."
     )
@@ -433,11 +463,11 @@ def test_a_frame_from_the_wrong_sender_aborts(core: WorkerCore, early: bool) -> 
 def test_a_frame_that_comes_twice_is_refused(core: WorkerCore) -> None:
     exchange(core, "alice", 0, 0)
     ((to, reply),) = exchange(core, "alice", 0, 0)
-    assert to == "alice" and "one tensor from each party in a round" in str(error_in(reply))
+    assert to == "@alice" and "one tensor from each party in a round" in str(error_in(reply))
     tell(core, "me", start())
     exchange(core, "carl", 0, 2)
     exchange(core, "carl", 1, 2)
-    assert exchange(core, "alice", 1, 0) == [("me", Done(4))]
+    assert exchange(core, "alice", 1, 0) == [("@me", Done(4))]
 
 
 @pytest.mark.parametrize(
@@ -482,7 +512,7 @@ def test_a_start_that_cannot_be_right_leaves_nothing(
         exchange(core, "alice", 0, 0)
     told = tell(core, "me", start(**changes))
     to, reply = told[-1]
-    assert to == "me" and reply.seq == 4
+    assert to == "@me" and reply.seq == 4
     assert isinstance(error_in(reply), (MalformedMessage, UnknownWorker, ObjectIdTaken))
     assert all(isinstance(message, Abort) for _, message in told[:-1])
     assert not core.sessions and core.store.promised == {60}
@@ -497,7 +527,7 @@ def test_a_second_start_is_refused_and_the_first_goes_on(core: WorkerCore) -> No
     for round in (0, 1):
         for sender, rank in (("alice", 0), ("carl", 2)):
             told = exchange(core, sender, round, rank)
-    assert told == [("me", Done(4))]
+    assert told == [("@me", Done(4))]
     ((_, reply),) = tell(core, "me", start(outs=(52,)))
     assert isinstance(error_in(reply), MalformedMessage), "an execution does not run twice"
 
@@ -516,11 +546,11 @@ def test_an_abort_counts_before_the_start_and_only_from_a_party(core: WorkerCore
     tell(core, "eve", Abort(99, 0, "eve says so"))
     assert 99 in core.sessions
     ((to, failure),) = tell(core, "alice", Abort(99, 0, "party alice failed"))
-    assert to == "me" and str(error_in(failure)) == "collective: party alice failed"
+    assert to == "@me" and str(error_in(failure)) == "collective: party alice failed"
     assert tell(core, "carl", Abort(99, 2, "late")) == [] and not core.sessions
     tell(core, "alice", Abort(98, 0, "party alice failed"))
     ((to, failure),) = tell(core, "me", start(execution=98, outs=(51,)))
-    assert to == "me" and str(error_in(failure)) == "collective: party alice failed"
+    assert to == "@me" and str(error_in(failure)) == "collective: party alice failed"
     assert not core.sessions and not core.store.promised
 
 
@@ -552,7 +582,7 @@ def test_executions_invented_by_one_peer_stop_nobody_else(core: WorkerCore) -> N
     for round in (0, 1):
         for sender, rank in (("alice", 0), ("carl", 2)):
             told = exchange(core, sender, round, rank)
-    assert told == [("me", Done(4))]
+    assert told == [("@me", Done(4))]
     tell(core, "me", start(execution=97, outs=(51,)))
     assert 97 in core.sessions
 

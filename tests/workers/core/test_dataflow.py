@@ -8,8 +8,10 @@ kept in random order, and every value must come out the same.
 from __future__ import annotations
 
 import gc
+import random
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,10 +21,24 @@ from hypothesis import strategies as st
 
 import syft as sy
 from syft.exceptions import ObjectIdTaken, ObjectNotFound, ObjectNotReady
+from syft.workers.core.dataflow import Dataflow
+from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.wire.messages import Done, Drop, Failure, Fetch, Promise, Put, decode, encode
+from syft.workers.core.store import ObjectStore
+from syft.workers.wire.messages import (
+    Cancel,
+    Done,
+    Drop,
+    Failure,
+    Fetch,
+    Parked,
+    Promise,
+    Put,
+    decode,
+    encode,
+)
 from syft.serde.frame import Frame
-from tests.workers.core.peers import ME, ask, command, error_in, lonely, put, ref, value_in
+from tests.workers.core.peers import ME, ask, command, error_in, lonely, put, ref, sent, value_in
 
 PURE = ("add", "mul", "sub", "maximum")
 IN_PLACE = ("add_", "mul_", "sub_", "copy_")
@@ -131,9 +147,9 @@ def core() -> WorkerCore:
     return core
 
 
-def park(core: WorkerCore, message: Any) -> None:
+def park(core: WorkerCore, message: Any, peer: Peer = ME) -> None:
     """Send a message that must wait."""
-    assert core.receive(Frame(encode(message), []), ME) == []
+    assert sent(core, message, peer=peer) == [(peer, Parked(message.seq))]
 
 
 def keep(core: WorkerCore, id: int, value: float) -> list[Any]:
@@ -160,15 +176,8 @@ def test_what_becomes_ready_at_once_runs_in_the_order_given(core: WorkerCore) ->
     assert [reply.seq for reply in keep(core, 8, 5.0)] == [*range(20), 100]
 
 
-def test_with_now_an_operation_fails_instead_of_waiting(core: WorkerCore) -> None:
-    waiting = command("torch.Tensor.add", ref(8), ref(1), out=10, flags=1 | 4)
-    assert isinstance(error_in(ask(core, waiting)), ObjectNotReady)
-    assert isinstance(error_in(ask(core, Fetch(1, 8))), ObjectNotReady)
-    assert len(core.dataflow) == 0
-
-
 def test_a_fetch_may_wait(core: WorkerCore) -> None:
-    park(core, Fetch(7, 8, now=False))
+    park(core, Fetch(7, 8))
     replies = keep(core, 8, 5.0)
     assert [reply.seq for reply in replies] == [7, 100]
     assert 8 not in core.store.objects
@@ -372,3 +381,287 @@ def test_what_is_remembered_of_a_parked_operation_grows_with_its_ids_alone() -> 
         core.store.objects[out] = torch.ones(1)
     dataflow.settle((7,))
     assert ran == ["views", "write", "read"]
+
+
+# ------------------------------------------------------------------------------------- taking back
+
+PRIME = 1_000_003
+KINDS = ("make", "two", "view", "write", "write", "barrier", "cancel", "cancel", "drop", "keep")
+RESULTS = {"make": 1, "view": 1, "two": 2, "write": 0, "barrier": 0}
+
+
+def computed(kind: str, factor: int, one: Any, other: Any, hidden: Any) -> list[torch.Tensor]:
+    """What one operation makes; what comes out of two of them depends on their order."""
+    if kind == "view":
+        return [one.view(4)]
+    if kind == "write":
+        one.copy_((one * factor + other) % PRIME)
+        return []
+    if kind == "barrier":  # it names only what it reads
+        hidden.copy_((hidden * factor + one) % PRIME)
+        return []
+    made = (one * factor + other + 1) % PRIME
+    return [made] if kind == "make" else [made, one.view(4)]
+
+
+class Ordered:
+    """Operations at a bare core, some of them parked and some taken back; and the same in order."""
+
+    def __init__(self) -> None:
+        self.core = lonely()
+        self.started = {id: torch.arange(4) + 10 * id for id in (1, 2, 8, 9)}
+        for id in (1, 2):
+            self.core.hold(id, self.started[id].clone())
+        self.hidden = self.core.store.objects[1]
+        self.core.store.promise(8)
+        self.core.store.promise(9)
+        self.missing = [8, 9]
+        self.usable = [1, 2, 8, 9]
+        self.made: list[int] = []
+        self.asked: list[tuple[int, str, tuple[int, int], tuple[int, ...]]] = []
+        self.replies: dict[int, str] = {}
+        self.dropped: set[int] = set()
+        self.taken_back: set[int] = set()
+        self.seq = 100
+
+    def read(self) -> None:
+        """Take in the replies to what was parked."""
+        for to, frame in self.core.outgoing():
+            assert to is ME
+            self.note(decode(frame.header))
+
+    def note(self, reply: Any) -> None:
+        """Take in one reply; each operation gets one besides ``Parked``."""
+        if type(reply) is Parked:
+            return
+        assert reply.seq not in self.replies and reply.seq not in self.taken_back
+        self.replies[reply.seq] = type(reply).__name__
+
+    def start(self, kind: str, first: int, second: int) -> None:
+        """Ask for an operation, as a handler does it."""
+        self.seq = seq = self.seq + 1
+        inputs = (
+            self.usable[first % len(self.usable)],
+            self.usable[second % len(self.usable)],
+        )
+        outs = tuple(10 * seq + index for index in range(RESULTS[kind]))
+        self.asked.append((seq, kind, inputs, outs))
+
+        def act(held: Any) -> Any:
+            one, other = (self.core.resolve(id, 0, held) for id in inputs)
+            results = computed(kind, seq, one, other, self.hidden)
+            for out, value in zip(outs, results, strict=True):
+                self.core.store.put(out, value)
+            return Done(seq)
+
+        barrier, writes = kind == "barrier", kind in ("write", "barrier")
+        try:
+            reply = self.core.when_ready(seq, ME, act, inputs, outs, writes, barrier)
+        except ObjectNotFound as error:
+            self.core.give_up(outs)
+            reply = self.core.failure(seq, error)
+        self.note(reply)
+        self.usable += outs
+        self.made += outs
+
+    def cancel(self, which: int) -> None:
+        """Take any operation back; of another connection nobody listens to that."""
+        if not self.asked:
+            return
+        seq = self.asked[which % len(self.asked)][0]
+        parked = len(self.core.dataflow)
+        assert ask(self.core, Cancel(1, seq), peer=Peer("me")) == Done(1)
+        assert len(self.core.dataflow) == parked
+        replies = [reply for _, reply in sent(self.core, Cancel(1, seq))]
+        assert replies.pop() == Done(1)
+        if seq not in self.replies:
+            self.taken_back.add(seq)
+        for reply in replies:
+            self.note(reply)
+
+    def drop(self, which: int) -> None:
+        """Drop a result, to which nobody refers any more."""
+        if self.made:
+            id = self.made.pop(which % len(self.made))
+            self.usable.remove(id)
+            self.dropped.add(id)
+            for _, reply in sent(self.core, Drop(1, (id,))):
+                if reply != Done(1):
+                    self.note(reply)
+
+    def keep(self, which: int) -> None:
+        """Keep one of the promises."""
+        if self.missing:
+            id = self.missing.pop(which % len(self.missing))
+            self.core.hold(id, self.started[id].clone())
+
+    def check(self) -> None:
+        """Everything is as if what was taken back had never been asked for."""
+        assert not self.core.dataflow.active and not self.core.dataflow._usage
+        values = {id: tensor.clone() for id, tensor in self.started.items()}
+        hidden = values[1]
+        for seq, kind, inputs, outs in self.asked:
+            if seq in self.taken_back:
+                assert seq not in self.replies
+                continue
+            there = all(id in values for id in inputs)
+            if there:
+                one, other = (values[id] for id in inputs)
+                values.update(zip(outs, computed(kind, seq, one, other, hidden), strict=True))
+            if not self.dropped & {*outs}:  # or it may never have run
+                assert self.replies[seq] == ("Done" if there else "Failure")
+        expected = {id: value.tolist() for id, value in values.items() if id not in self.dropped}
+        assert {id: value.tolist() for id, value in self.core.store.objects.items()} == expected
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_taken_back_might_never_have_been_asked_for(seed: int) -> None:
+    draw = random.Random(seed)
+    for _ in range(80):
+        ordered = Ordered()
+        for _ in range(draw.randrange(4, 20)):
+            kind = draw.choice(KINDS)
+            if kind in ("cancel", "drop"):
+                getattr(ordered, kind)(draw.randrange(20))
+            elif kind == "keep":
+                if draw.random() < 0.2:
+                    ordered.keep(draw.randrange(2))
+            else:
+                ordered.start(kind, draw.randrange(5), draw.randrange(5))
+            ordered.read()
+        while ordered.missing:
+            ordered.keep(0)
+            ordered.read()
+        ordered.check()
+
+
+@pytest.fixture
+def ran() -> list[str]:
+    """The names of the operations that have run."""
+    return []
+
+
+@pytest.fixture
+def admit(ran: list[str]) -> Any:
+    """Have a dataflow take an operation in; its name is that of its request."""
+
+    def admit(dataflow: Dataflow, name: str, *inputs: int, **fields: Any) -> bool:
+        fields = {"outs": (), "writes": False, **fields}
+        return dataflow.admit(lambda held: ran.append(name), inputs, request=name, **fields)
+
+    return admit
+
+
+@pytest.fixture
+def dataflow() -> Dataflow:
+    """One that knows 1 and 2, and expects 8 and 9."""
+    store = ObjectStore("bob")
+    for id in (1, 2):
+        store.put(id, torch.ones(2))
+    for id in (8, 9):
+        store.promise(id)
+    return Dataflow(store)
+
+
+def arrive(dataflow: Dataflow, id: int) -> None:
+    """Keep a promise."""
+    dataflow._store.put(id, torch.ones(2))
+    dataflow.settle((id,))
+
+
+def test_what_waits_for_a_writer_taken_back_waits_for_those_before_it(
+    dataflow: Dataflow, admit: Any, ran: list[str]
+) -> None:
+    assert admit(dataflow, "first", 1, 8, writes=True)
+    assert admit(dataflow, "second", 1, 9, writes=True)
+    assert admit(dataflow, "reader", 1)
+    assert dataflow.cancel("second") == () and ran == []
+    assert admit(dataflow, "later", 1), "a new operation waits for the first one, too"
+    arrive(dataflow, 9)
+    assert ran == []
+    arrive(dataflow, 8)
+    assert ran == ["first", "reader", "later"] and not dataflow.active
+
+
+def test_what_waits_for_a_barrier_taken_back_waits_for_what_came_before_it(
+    dataflow: Dataflow, admit: Any, ran: list[str]
+) -> None:
+    assert admit(dataflow, "first barrier", 8, barrier=True)
+    assert admit(dataflow, "second barrier", 9, barrier=True)
+    assert admit(dataflow, "reader", 1)
+    assert dataflow.cancel("second barrier") == () and ran == []
+    assert admit(dataflow, "later", 2), "the first barrier still stands"
+    arrive(dataflow, 8)
+    assert ran == ["first barrier", "reader", "later"]
+    assert not admit(dataflow, "last", 1), "no barrier stands any more"
+
+
+def test_a_writer_no_longer_waits_for_a_reader_that_was_taken_back(
+    dataflow: Dataflow, admit: Any, ran: list[str]
+) -> None:
+    assert admit(dataflow, "reader", 1, 8, outs=(10, 11))
+    assert admit(dataflow, "writer", 1, writes=True)
+    assert admit(dataflow, "another reader", 1)
+    assert dataflow.cancel("reader") == (10, 11)
+    assert ran == ["writer", "another reader"] and not dataflow.tasks
+
+
+def test_taking_back_nothing_changes_nothing(
+    dataflow: Dataflow, admit: Any, ran: list[str]
+) -> None:
+    assert admit(dataflow, "reader", 8)
+    assert dataflow.cancel("unknown") == () and len(dataflow) == 1
+    arrive(dataflow, 8)
+    assert ran == ["reader"]
+    assert dataflow.cancel("reader") == ()
+
+
+def test_one_may_be_taken_back_while_another_runs(
+    dataflow: Dataflow, admit: Any, ran: list[str]
+) -> None:
+    """A handler that asks other workers lets them work meanwhile, and they may ask this one."""
+
+    def run(held: Any) -> None:
+        assert admit(dataflow, "second", 8, writes=True)
+        assert admit(dataflow, "third", 8)
+        assert dataflow.cancel("second") == ()
+        ran.append("first")
+
+    assert dataflow.admit(run, [8], (), writes=True)
+    arrive(dataflow, 8)
+    assert ran == ["first", "third"]
+    assert not dataflow.tasks and not dataflow._usage
+
+
+def test_a_promise_that_only_a_request_taken_back_needed_is_forgotten(core: WorkerCore) -> None:
+    ask(core, Promise(1, (7,)))
+    park(core, command("torch.Tensor.neg", ref(7), out=10, seq=2))
+    park(core, Fetch(3, 10))
+    assert sent(core, Drop(4, (7, 10))) == [(ME, Done(4))], "the fetch still needs both"
+    assert core.store.promised == {7, 8, 9, 10}
+    letters = sent(core, Cancel(5, 3))
+    assert letters[-1] == (ME, Done(5)) and core.store.promised == {8, 9}
+    assert not core.dataflow.tasks and not core.dataflow._unwanted
+
+
+def test_what_was_asked_and_not_waited_for_leaves_nothing(worker: sy.VirtualWorker) -> None:
+    promise = worker.promise()
+    later = promise + 1
+    worker.collect()
+    parked = len(worker.core.dataflow)
+    questions = (
+        lambda: later.get(),
+        lambda: later.tolist(),
+        lambda: later.max(0),
+        lambda: later.copy(),
+        lambda: later.move("me"),
+        lambda: later.fix_precision(),
+    )
+    for question in questions:
+        with pytest.raises(ObjectNotReady):
+            question()
+        worker.collect()
+        assert len(worker.core.dataflow) == parked == 1
+    kept = torch.ones(2).send(worker, id=promise.id_at_location)
+    assert later.get().tolist() == [2, 2]
+    del kept

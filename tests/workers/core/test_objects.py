@@ -21,12 +21,14 @@ from syft.serde.registry import pack
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.wire.messages import (
     Annotate,
+    Cancel,
     Describe,
     Done,
     Drop,
     Duplicate,
     Fetch,
     Move,
+    Parked,
     Promise,
     Put,
     Relay,
@@ -169,10 +171,17 @@ def test_what_is_not_there(core: WorkerCore, message: Any) -> None:
 
 def test_what_is_promised_is_not_there_yet(core: WorkerCore) -> None:
     assert ask(core, Promise(1, (7, 8))) == Done(1)
-    for message in (Describe(1, 7), Move(1, 7, "alice"), Fetch(1, 7), Duplicate(1, 7, 9)):
+    for message in (Move(2, 7, "alice"), Fetch(2, 7), Duplicate(2, 7, 9)):
+        assert ask(core, message) == Parked(2)
+        assert ask(core, Cancel(3, 2)) == Done(3)
+    for message in (
+        Describe(1, 7),
+        Annotate(1, 7, ("#a",)),
+        Relay(1, 7, "alice"),
+        Relay(1, 7, None),
+    ):
         assert isinstance(error_in(ask(core, message)), ObjectNotReady)
-    for message in (Annotate(1, 7, ("#a",)), Relay(1, 7, "alice"), Relay(1, 7, None)):
-        assert isinstance(error_in(ask(core, message)), ObjectNotReady)
+    assert core.store.promised == {7, 8}
     assert isinstance(error_in(ask(core, Promise(1, (5,)))), ObjectIdTaken)
     assert ask(core, Drop(1, (7, 8))) == Done(1)
     assert not core.dataflow.active and not core.dataflow._unwanted

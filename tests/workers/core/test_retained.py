@@ -7,7 +7,7 @@ import torch
 import syft as sy
 from syft.exceptions import PermissionDenied
 from syft.ops.table import BY_NAME
-from syft.workers.core.state_machine import Peer
+from syft.workers.core.peer import Peer
 from syft.workers.wire.messages import Done, Drop, Fetch
 from syft.workers.core.permissions import full_guard_of
 from syft.workers.core.precautions import RUNNABLE

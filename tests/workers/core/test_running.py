@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from syft.codes import TypeCode
 from syft.exceptions import (
+    HookError,
     LimitExceeded,
     MalformedMessage,
     ObjectIdTaken,
@@ -27,12 +28,25 @@ from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.workers.wire import messages
 from syft.workers.wire import numbering
-from syft.workers.core.state_machine import Peer, WorkerCore
-from syft.workers.wire.messages import GRAD_MODE, Describe, Done, Failure, Fetch, Put, Run, Value
+from syft.workers.core.peer import Peer, Session
+from syft.workers.core.programs import prepares
+from syft.workers.core.state_machine import WorkerCore
+from syft.workers.wire.messages import (
+    GRAD_MODE,
+    Cancel,
+    Describe,
+    Done,
+    Failure,
+    Fetch,
+    Parked,
+    Put,
+    Run,
+    Value,
+)
 from syft.workers.wire.numbering import NUMBERS
 from syft.workers.wire.definitions import Group, InputKind, size_of
 from syft.workers.core.running import expanded
-from tests.workers.core.peers import ask, command, error_in, lonely, put, ref, value_in
+from tests.workers.core.peers import ME, ask, command, error_in, lonely, put, ref, sent, value_in
 
 R, N, V = InputKind
 ANN, EVE = Peer("ann", "ann"), Peer("eve", "eve")
@@ -69,6 +83,7 @@ def _giving(output: Any) -> Any:
 @pytest.fixture
 def core() -> WorkerCore:
     core = lonely()
+    ANN.session, EVE.session = Session(), Session()
     put(core, 5, torch.tensor([1.0, 2.0]))
     return core
 
@@ -235,7 +250,7 @@ def test_memory_is_bounded(core: WorkerCore, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(numbering, "MAX_ACTIONS", 10 * counted)
     for number in range(12):
         assert ask(core, run(number, (5,), 100 + number, DOUBLE)) == Done(9)
-    table = core.tables["me"]
+    table = ME.session.numbers
     assert list(table.entries) == list(range(2, 12)) and table.actions == 10 * counted
     monkeypatch.setattr(numbering, "MAX_BYTES", 150)
     for number in range(3):
@@ -259,16 +274,23 @@ def test_a_promised_input_parks_it(core: WorkerCore) -> None:
         action("torch.Tensor.item", Slot(3), out=Slot(4)),
         outputs=(_Z, None, Slot(4)),
     )
-    assert core.receive(_frame(run(0, (6, 2.0), 100, three)), Peer("me")) == []
+    assert ask(core, run(0, (6, 2.0), 100, three)) == Parked(9)
     assert core.store.promised == {6, 100, 102}
     packer = Packer()
     kept = Put(8, 6, pack(torch.ones(2), packer))
-    letters = core.receive(_frame(kept, *packer.buffers), Peer("me"))
-    assert len(letters) == 2
+    replies = sent(core, kept, *packer.buffers)
+    assert replies == [(ME, Value(9, [2, [0, 100], None, 4.0])), (ME, Done(8))]
     assert core.store.promised == set() and core.store.read(100).tolist() == [2, 2]
     core.store.promise(7)
-    failed = error_in(ask(core, run(0, (7, 2.0), 110, flags=GRAD_MODE | 4)))
-    assert type(failed).__name__ == "ObjectNotReady"
+    assert ask(core, run(0, (7, 2.0), 110)) == Parked(9)
+    assert ask(core, Cancel(10, 9)) == Done(10)
+    assert core.store.promised == {7} and not core.dataflow.tasks
+    assert ask(core, run(0, (5, None), 120)) == Value(9, [2, [0, 120], None, 6.0])
+
+
+def test_a_kind_of_definition_is_prepared_in_one_way() -> None:
+    with pytest.raises(HookError, match="Group is prepared already"):
+        prepares(Group)(lambda core, definition: None)  # type: ignore[arg-type, return-value]
 
 
 def _frame(message: Any, *buffers: torch.Tensor) -> Frame:

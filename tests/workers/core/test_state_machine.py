@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import msgpack
+import msgspec
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -17,17 +18,47 @@ from syft.exceptions import (
     LimitExceeded,
     MalformedMessage,
     ObjectNotFound,
+    PermissionDenied,
     SyftError,
     UnknownOperation,
     WireError,
 )
 from syft.ops.table import BY_NAME, NAMES
-from syft.serde.frame import Frame
+from syft.program.program import Action, Program, Slot
 from syft.serde.limits import Limits
+from syft.serde.packer import Packer
+from syft.serde.registry import pack
 from syft.workers.wire import messages
-from syft.workers.core.state_machine import MAX_DEPTH, Peer, WorkerCore, descend
-from syft.workers.wire.messages import Command, Done, Drop, Failure, Fetch, Value
-from tests.workers.core.peers import ME, ask, command, error_in, lonely, put, ref, said, value_in
+from syft.workers.core.peer import Peer
+from syft.workers.core.state_machine import MAX_DEPTH, WorkerCore, descend
+from syft.workers.wire.definitions import Group, InputKind
+from syft.workers.wire.messages import (
+    GRAD_MODE,
+    Cancel,
+    Command,
+    Describe,
+    Done,
+    Drop,
+    Failure,
+    Fetch,
+    Forgotten,
+    Parked,
+    Skipped,
+    Value,
+)
+from tests.workers.core.peers import (
+    ME,
+    ask,
+    command,
+    error_in,
+    lonely,
+    put,
+    ref,
+    said,
+    sent,
+    sociable,
+    value_in,
+)
 from tests.workers.samples import SAMPLES
 
 
@@ -54,9 +85,9 @@ def test_a_command_runs_and_its_result_is_stored(core: WorkerCore) -> None:
 
 
 def test_frames_and_errors_go_back_to_who_sent_them(core: WorkerCore) -> None:
-    letters = core.receive(Frame(messages.encode(Fetch(9, 404)), []), Peer("eve"))
-    assert [to for to, _ in letters] == ["eve"]
-    reply = messages.decode(letters[0][1].header)
+    eve = Peer("eve")
+    ((to, reply),) = sent(core, Fetch(9, 404), peer=eve)
+    assert to is eve, "and not to somebody of that name"
     assert reply.seq == 9
     error = error_in(reply)
     assert isinstance(error, ObjectNotFound)
@@ -71,12 +102,14 @@ def test_what_is_no_message_is_answered_without_a_number(core: WorkerCore) -> No
     assert state(core) == WHOLE
 
 
-def test_a_kind_without_a_handler_is_answered(
-    core: WorkerCore, monkeypatch: pytest.MonkeyPatch
+def test_a_worker_without_a_handler_for_each_kind_does_not_start(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.delitem(WorkerCore.handlers, messages.Relay)
-    error = error_in(ask(core, messages.Relay(1, 5, None)))
-    assert str(error) == "Malformed message at $[0]: expected a request, got a reply."
+    for kind in (messages.Relay, messages.Cancel):
+        monkeypatch.delitem(WorkerCore.handlers, kind)
+    with pytest.raises(HookError) as caught:
+        lonely()
+    assert str(caught.value) == "no handler for Cancel, Relay: import syft as a whole."
 
 
 def test_a_kind_has_one_handler() -> None:
@@ -84,16 +117,17 @@ def test_a_kind_has_one_handler() -> None:
         WorkerCore.handles(messages.Put)(lambda core, message, frame, peer: None)
 
 
-@pytest.mark.parametrize("reply", [Done(1), Value(1, 5), Failure(1, (29, 4, ("x",), None, ()))])
-def test_a_reply_that_nobody_asked_for_changes_nothing(
-    reply: Any, hook: sy.TorchHook, bob: sy.VirtualWorker
-) -> None:
-    pointer = torch.ones(2).send(bob)
-    assert bob.core.receive(Frame(messages.encode(reply), []), Peer("me")) == []
-    assert pointer.get().tolist() == [1, 1]
-    alone = lonely()
-    (answer,) = said(alone, messages.encode(reply), peer=Peer("nobody"))
-    assert isinstance(error_in(answer), SyftError)
+@pytest.mark.parametrize(
+    "reply",
+    [sample for sample in SAMPLES if type(sample) in get_args(messages.Reply)],
+    ids=lambda reply: type(reply).__name__,
+)
+def test_a_reply_in_the_place_of_a_request_changes_nothing(core: WorkerCore, reply: Any) -> None:
+    park(core)
+    (answer,) = said(core, messages.encode(reply))
+    assert answer.seq == -1
+    assert str(error_in(answer)) == "Malformed message at $[0]: expected a request, got a reply."
+    assert state(core) == WHOLE and core.store.promised == {8, 9} and len(core.dataflow) == 1
 
 
 # ------------------------------------------------------------------------------- wrong in one place
@@ -248,7 +282,7 @@ def test_every_integer_may_be_huge(core: WorkerCore, sample: Any, value: int) ->
         if type(fields[index]) is int:
             changed = [*fields[:index], value, *fields[index + 1 :]]
             for reply in said(core, msgpack.packb(changed)):
-                assert isinstance(reply, (Done, Value, Failure, messages.Abort))
+                assert isinstance(reply, (Done, Value, Failure, Skipped, messages.Abort))
     assert put(core, 99, torch.ones(1)) == Done(1)
     assert not core.dataflow.tasks
 
@@ -284,14 +318,14 @@ def test_a_pointer_has_no_end_but_a_reference_does(
     assert pointer.get().get().tolist() == [1, 1]
 
 
-def test_clearing_forgets_everything(core: WorkerCore) -> None:
+def park(core: WorkerCore) -> None:
+    """Promise 8, and have a command that needs it wait; its result is 9."""
     ask(core, messages.Promise(1, (8,)))
-    assert (
-        core.receive(
-            Frame(messages.encode(command("torch.Tensor.add", ref(5), ref(8), out=9)), []), ME
-        )
-        == []
-    )
+    assert ask(core, command("torch.Tensor.add", ref(5), ref(8), out=9, seq=2)) == Parked(2)
+
+
+def test_clearing_forgets_everything(core: WorkerCore) -> None:
+    park(core)
     assert len(core.dataflow) == 1
     core.clear("me cleared the worker")
     assert not core.store.objects and not core.dataflow.active and core.outgoing() == []
@@ -299,3 +333,216 @@ def test_clearing_forgets_everything(core: WorkerCore) -> None:
         error = error_in(ask(core, Fetch(3, id)))
         assert "me cleared the worker" in str(error)
     assert ask(core, Drop(4, (5, 404))) == Done(4)
+    assert ask(core, Cancel(5, 2)) == Done(5), "what was parked is not there any more"
+
+
+def run(number: int, define: Any, out: int, seq: int = 1) -> messages.Run:
+    return messages.Run(seq, number, (5,), out, GRAD_MODE, (), define)
+
+
+def group(name: str) -> Any:
+    """The definition of a group of one operation, as it travels."""
+    action = Action(BY_NAME[name], (Slot(0),), {}, Slot(1))
+    return pack(Group((InputKind.REFERENCE,), Program(1, (action,), (Slot(1),))), Packer())
+
+
+def test_clearing_tells_each_connection_that_used_numbers(core: WorkerCore) -> None:
+    ann, bea, eve = Peer("me", "ann"), Peer("me"), Peer("me")
+    same = Peer("me", "cyd", ann.session)
+    for index, peer in enumerate((ann, bea)):
+        assert ask(core, run(0, group("torch.neg"), 100 + index), peer=peer) == Done(1)
+    assert ask(core, run(0, group("torch.neg"), 103), peer=same) == Done(1)
+    assert ask(core, Describe(1, 5), peer=eve).seq == 1
+    core.clear("test")
+    letters = core.outgoing()
+    assert [messages.decode(frame.header) for _, frame in letters] == [Forgotten()] * 2
+    told = {to.session for to, _ in letters if isinstance(to, Peer)}
+    assert told == {ann.session, bea.session}, "once for each connection, whoever it speaks for"
+    put(core, 5, torch.tensor([1.0, 2.0]))
+    for peer in (ann, same, bea):
+        error = error_in(ask(core, run(0, None, 110), peer=peer))
+        assert "does not know what number 0 stands for" in str(error)
+    core.clear("test")
+    assert len(core.outgoing()) == 2, "they have used numbers again"
+    core.clear("test")
+    assert core.outgoing() == []
+
+
+def test_a_connection_that_is_gone_is_not_remembered(core: WorkerCore) -> None:
+    peer = Peer("me")
+    ask(core, run(0, group("torch.neg"), 100), peer=peer)
+    assert len(core.peers) == 1
+    del peer
+    assert len(core.peers) == 0
+    core.clear("test")
+    assert core.outgoing() == []
+
+
+# --------------------------------------------------------------------- callers of one and the same name
+
+
+def test_two_callers_of_one_name_have_numbers_of_their_own(core: WorkerCore) -> None:
+    one, other = Peer("me"), Peer("me")
+    assert ask(core, run(0, group("torch.neg"), 100), peer=one) == Done(1)
+    error = error_in(ask(core, run(0, None, 101), peer=other))
+    assert "does not know what number 0 stands for" in str(error)
+    assert ask(core, run(0, group("torch.exp"), 102), peer=other) == Done(1)
+    assert ask(core, run(0, None, 103), peer=one) == Done(1)
+    assert core.store.read(103).tolist() == [-1, -2]
+
+
+def test_who_may_follow_gradients_is_the_connection_that_sent_the_leaf() -> None:
+    core = sociable()
+    one, other = Peer("me"), Peer("me")
+    packer = Packer()
+    leaf = pack(torch.ones(2, requires_grad=True), packer)
+    assert ask(core, messages.Put(1, 7, leaf), *packer.buffers, peer=one) == Done(1)
+    error = error_in(ask(core, messages.Follow(2, 7, 50), peer=other))
+    assert isinstance(error, PermissionDenied)
+    another_user = Peer("me", "ann", one.session)
+    for peer in (one, another_user):
+        core.store.objects[7]._backward_hooks = None
+        assert ask(core, messages.Follow(2, 7, 50), peer=peer) == Done(2)
+        assert len(core.store.objects[7]._backward_hooks) == 1
+
+
+def test_failures_are_counted_for_each_connection(core: WorkerCore) -> None:
+    one, other = Peer("me"), Peer("me")
+    same = Peer("me", "ann", one.session)
+    for count in (1, 2):
+        error_in(ask(core, command("torch.Tensor.view", ref(5), 7, out=20), peer=one))
+        assert (one.session.failures, other.session.failures) == (count, 0)
+    assert ask(core, Describe(3, 5, failures=0), peer=other).seq == 3
+    assert ask(core, Describe(3, 5, failures=0), peer=one) == Skipped(3)
+    assert ask(core, Describe(3, 5, failures=1), peer=same) == Skipped(3)
+    assert type(ask(core, Describe(3, 5, failures=2), peer=same)) is Value
+    error_in(ask(core, Fetch(4, 404), peer=same))
+    assert ask(core, Describe(3, 5, failures=2), peer=one) == Skipped(3)
+
+
+# ---------------------------------------------------------------------------- questions after a failure
+
+QUESTIONS = [sample for sample in SAMPLES if "failures" in type(sample).__struct_fields__]
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: type(question).__name__)
+def test_a_question_after_a_failure_is_not_made(question: Any) -> None:
+    core = sociable()
+    peer = Peer("me")
+    for id in (5, 8, 9):  # the samples name 9, and drop 8
+        put(core, id, torch.tensor([1.0, 2.0]), peer=peer)
+    core.store.promise(60)
+    before = state(core)
+    error_in(ask(core, command("torch.Tensor.view", ref(5), 7, out=20), peer=peer))
+    for seen in (0, 2, 2**62):
+        asked = msgspec.structs.replace(question, failures=seen)
+        assert sent(core, asked, peer=peer) == [(peer, Skipped(question.seq))]
+        assert state(core) == before and core.store.promised == {60}
+        assert core.store.read(9).__dict__ == {} and peer.session.numbers is None
+        assert not core.dataflow.tasks
+    assert ask(core, Describe(1, 9, failures=1), peer=peer).seq == 1, "it was no failure"
+    for seen in (1, None):
+        asked = msgspec.structs.replace(question, failures=seen)
+        replies = said(core, messages.encode(asked), peer=peer)
+        assert replies and all(type(reply) is not Skipped for reply in replies)
+        assert 8 not in core.store.objects or type(question) is messages.Run
+
+
+# -------------------------------------------------------------------------------------- parked requests
+
+
+def waiting(kind: type[messages.Message]) -> Any:
+    """A request of a kind that works on the promised object 8, with the number 30."""
+    made: dict[type[messages.Message], tuple[Any, ...]] = {
+        Command: (BY_NAME["torch.Tensor.neg"], (ref(8),), 40, GRAD_MODE),
+        messages.Run: (0, (8,), 40, GRAD_MODE, (), group("torch.neg")),
+        Fetch: (8,),
+        messages.Move: (8, "alice"),
+        messages.Duplicate: (8, 40),
+        messages.Convert: (8, 1, (int(TypeCode.TUPLE),), 40),
+        messages.Start: (1, 99, ("bob", "alice"), 0, (ref(8),), (40,)),
+        messages.Put: (7, pack(torch.empty(0, device="meta"), Packer())),
+        Drop: ((8,),),
+        messages.Search: ((),),
+        messages.Annotate: (8, ("#a",)),
+        Describe: (8,),
+        messages.Promise: ((40,),),
+        messages.Follow: (8, 5),
+        messages.Relay: (8, None),
+        messages.Holds: (8, b""),
+        Cancel: (29,),
+    }
+    return kind(30, *made[kind])
+
+
+PARKING = [Command, messages.Run, Fetch, messages.Move, messages.Duplicate, messages.Convert]
+NUMBERED = [kind for kind in get_args(messages.Request) if kind.__struct_fields__[0] == "seq"]
+
+
+@pytest.fixture
+def host() -> WorkerCore:
+    """Bob, who knows everybody, holds 5 and expects 8."""
+    core = sociable()
+    put(core, 5, torch.tensor([1.0, 2.0]))
+    ask(core, messages.Promise(1, (8,)))
+    return core
+
+
+@pytest.mark.parametrize("kind", NUMBERED, ids=lambda kind: kind.__name__)
+def test_what_waits_for_a_promise_says_so(host: WorkerCore, kind: type[messages.Message]) -> None:
+    replies = sent(host, waiting(kind))
+    if kind in PARKING or kind is messages.Start:
+        assert replies == [(ME, Parked(30))] and len(host.dataflow) == 1
+    else:
+        assert [reply.seq for _, reply in replies] == [30]
+        assert type(replies[0][1]) is not Parked and not host.dataflow.tasks
+
+
+@pytest.mark.parametrize("kind", PARKING, ids=lambda kind: kind.__name__)
+def test_what_is_parked_can_be_taken_back(host: WorkerCore, kind: type[messages.Message]) -> None:
+    def unharmed() -> bool:
+        return list(host.store.objects) == [5] and host.store.promised - {40} == {8}
+
+    assert ask(host, waiting(kind)) == Parked(30)
+    for stranger in (Peer("me"), Peer("me", "ann"), Peer("alice")):
+        assert ask(host, Cancel(31, 30), peer=stranger) == Done(31)
+    assert ask(host, Cancel(31, 29)) == Done(31) and ask(host, Cancel(31, -1)) == Done(31)
+    assert len(host.dataflow) == 1 and unharmed()
+    made = host.store.promised - {8}
+    for _ in range(2):  # the second time there is nothing to take back
+        assert ask(host, Cancel(32, 30)) == Done(32)
+        assert not host.dataflow.tasks and host.store.promised == {8} and unharmed()
+    for out in made:
+        error = error_in(ask(host, Fetch(33, out)))
+        assert isinstance(error, ObjectNotFound) and "should have made it failed" in str(error)
+    packer = Packer()
+    kept = messages.Put(34, 8, pack(torch.ones(2), packer))
+    assert sent(host, kept, *packer.buffers) == [(ME, Done(34))], "it has no other reply"
+    assert sorted(host.store.objects) == [5, 8] and not host.dataflow.active
+    assert ask(host, Cancel(35, 34)) == Done(35), "too late"
+    assert sorted(host.store.objects) == [5, 8]
+
+
+def test_another_user_of_the_same_connection_may_take_back(host: WorkerCore) -> None:
+    assert ask(host, waiting(Fetch)) == Parked(30)
+    assert ask(host, Cancel(31, 30), peer=Peer("me", "ann", ME.session)) == Done(31)
+    assert not host.dataflow.tasks
+
+
+def test_what_needs_the_result_of_what_was_taken_back_fails(host: WorkerCore) -> None:
+    assert ask(host, waiting(Command)) == Parked(30)
+    assert ask(host, command("torch.Tensor.neg", ref(40), out=41, seq=31)) == Parked(31)
+    (_, failure), (_, done) = sent(host, Cancel(32, 30))
+    assert failure.seq == 31 and done == Done(32)
+    assert isinstance(error_in(failure), ObjectNotFound) and ME.session.failures == 1
+
+
+def test_the_parties_do_not_wait_for_a_start_that_was_taken_back(host: WorkerCore) -> None:
+    """A part of a collective operation is aborted, or goes on; it is not left lying about."""
+    assert ask(host, waiting(messages.Start)) == Parked(30)
+    told = [(to, type(message)) for to, message in sent(host, Cancel(31, 30))]
+    packer = Packer()
+    kept = messages.Put(34, 8, pack(torch.ones(2), packer))
+    told += [(to, type(message)) for to, message in sent(host, kept, *packer.buffers)]
+    aborted = ("alice", messages.Abort) in told and not host.sessions and not host.store.promised
+    assert aborted or ("alice", messages.Exchange) in told

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,18 @@ from syft.serde.frame import Frame, from_bytes, to_bytes
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.workers.wire import messages
-from syft.workers.wire.messages import GRAD_MODE, Run
+from syft.workers.wire.messages import (
+    GRAD_MODE,
+    Cancel,
+    Done,
+    Failure,
+    Forgotten,
+    Message,
+    Parked,
+    Run,
+    Skipped,
+    Value,
+)
 from syft.workers.wire.definitions import Group, InputKind
 from tests.workers.core.peers import ME, error_in, lonely, put
 
@@ -48,12 +60,34 @@ def _again() -> bytearray:
     return to_bytes(Frame(messages.encode(run), []))
 
 
+def _asking() -> bytearray:
+    run = Run(9, 3, (None, 0.25, None), 120, GRAD_MODE, failures=0)
+    return to_bytes(Frame(messages.encode(run), []))
+
+
+def _bare(message: Message) -> bytearray:
+    return to_bytes(Frame(messages.encode(message), []))
+
+
 def _hostile(*fields: Any) -> bytearray:
-    return to_bytes(Frame(messages.encode(Run(*fields)), []))
+    return _bare(Run(*fields))
 
 
 _PROGRAM = (41, 1, 0, (), (), (2, (40, 0)))
-GOLDEN = {"run_define": _defining, "run_again": _again}
+GOLDEN = {
+    "run_define": _defining,
+    "run_again": _again,
+    "run_asking": _asking,
+    "cancel": lambda: _bare(Cancel(10, 9)),
+}
+REPLIES: dict[str, Message] = {
+    "done": Done(7),
+    "value": Value(7, (2, 1, 2.5, (0, 5))),
+    "failure": Failure(7, (29, 3, ("wrong",), None, ())),
+    "parked": Parked(7),
+    "skipped": Skipped(7),
+    "forgotten": Forgotten(),
+}
 HOSTILE = {
     "unknown_number": lambda: _hostile(9, 3, (5,), 100, 1),
     "number_of_nobody": lambda: _hostile(9, 1024, (5,), 100, 1, (), (42, b"\x00", _PROGRAM)),
@@ -64,6 +98,8 @@ HOSTILE = {
     "ids_beyond_63_bits": lambda: _hostile(9, 3, (5,), 2**63, 1, (), (42, b"\x00", _PROGRAM)),
     "drops_without_end": lambda: _hostile(9, 3, (5,), 100, 1, ((0, 2**62),)),
     "a_plan_as_a_group": lambda: _hostile(9, 3, (5,), 100, 1, (), (42, b"\x00", (2, 1))),
+    "a_reply_to_a_worker": lambda: _bare(Skipped(9)),
+    "failures_as_text": lambda: _hostile(9, 3, (5,), 100, 1, (), None, None, "0"),
 }
 ANSWERS = {
     "unknown_number": "worker 'bob' does not know what number 3 stands for; it may have been "
@@ -84,6 +120,8 @@ ANSWERS = {
     "4611686018427387904.",
     "a_plan_as_a_group": "Malformed message at $.define.program: expected a program, got an array "
     "of 2.",
+    "a_reply_to_a_worker": "Malformed message at $[0]: expected a request, got a reply.",
+    "failures_as_text": "Malformed message at $[9]: expected `int | null`, got `str`.",
 }
 
 
@@ -91,6 +129,7 @@ def write_missing() -> list[str]:
     """Write the frames that have no file yet, and return their names."""
     FOLDER.mkdir(exist_ok=True)
     makers = {**GOLDEN, **HOSTILE}
+    makers.update((name, partial(_bare, reply)) for name, reply in REPLIES.items())
     missing = [name for name in makers if not (FOLDER / f"{name}.bin").exists()]
     for name in missing:
         (FOLDER / f"{name}.bin").write_bytes(makers[name]())
@@ -98,7 +137,7 @@ def write_missing() -> list[str]:
 
 
 def test_every_file_is_in_a_table_and_every_line_has_a_file() -> None:
-    assert {path.stem for path in FOLDER.iterdir()} == {*GOLDEN, *HOSTILE}
+    assert {path.stem for path in FOLDER.iterdir()} == {*GOLDEN, *REPLIES, *HOSTILE}
     assert set(HOSTILE) == set(ANSWERS)
 
 
@@ -111,7 +150,17 @@ def test_golden() -> None:
         ((_, reply),) = core.receive(from_bytes(data), ME)
         assert type(messages.decode(reply.header)) is messages.Done
     assert core.store.read(101).tolist() == [31.5] and core.store.read(111).tolist() == [30.75]
+    assert core.store.read(121).tolist() == [30.75]
     assert 100 not in core.store.objects
+
+
+@pytest.mark.parametrize("name", REPLIES)
+def test_golden_replies(name: str) -> None:
+    data = (FOLDER / f"{name}.bin").read_bytes()
+    assert _bare(REPLIES[name]) == data
+    reply = messages.read_reply(from_bytes(data).header)
+    assert type(reply) is type(REPLIES[name])
+    assert _bare(reply) == data
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import msgpack
 import msgspec
 import pytest
@@ -12,15 +14,42 @@ from syft.workers.wire import messages
 from syft.workers.core.state_machine import WorkerCore
 from tests.workers.samples import SAMPLES
 
-REPLIES = (messages.Done, messages.Value, messages.Failure)
+REQUESTS, REPLIES = get_args(messages.Request), get_args(messages.Reply)
 
 
 def test_every_number_has_one_message_one_sample_and_one_handler() -> None:
     kinds = {kind.__struct_config__.tag: kind for kind in messages.Message.__subclasses__()}
-    requests = [kind for kind in kinds.values() if kind not in REPLIES]
     assert sorted(kinds) == sorted(int(code) for code in MessageCode)
-    assert {type(sample) for sample in SAMPLES} == set(kinds.values())
-    assert set(WorkerCore.handlers) >= set(requests)
+    assert sorted(type(sample).__name__ for sample in SAMPLES) == sorted(
+        kind.__name__ for kind in kinds.values()
+    )
+    assert {*REQUESTS, *REPLIES} == set(kinds.values()) and not {*REQUESTS} & {*REPLIES}
+    assert set(WorkerCore.handlers) == set(REQUESTS)
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: type(sample).__name__)
+def test_a_request_is_no_reply_and_a_reply_is_no_request(sample: messages.Message) -> None:
+    header = messages.encode(sample)
+    right, wrong = messages.read_request, messages.read_reply
+    if type(sample) in REPLIES:
+        right, wrong = wrong, right
+    assert messages.encode(right(header)) == header
+    with pytest.raises(messages.UNREADABLE):
+        wrong(header)
+
+
+def test_what_waits_for_an_answer_counts_the_failures_before_it() -> None:
+    """The field comes last, so that an older message, which lacks it, reads as one without it."""
+    questions = {kind for kind in REQUESTS if "failures" in kind.__struct_fields__}
+    others = {messages.Drop, messages.Start, messages.Exchange, messages.Abort, messages.Cancel}
+    assert questions == set(REQUESTS) - others
+    for sample in SAMPLES:
+        if type(sample) not in questions:
+            assert type(sample).failures is None
+            continue
+        assert type(sample).__struct_fields__[-1] == "failures" and sample.failures == 0
+        fields = msgpack.unpackb(messages.encode(sample))
+        assert messages.decode(msgpack.packb(fields[:-1])).failures is None
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: type(sample).__name__)
@@ -31,7 +60,7 @@ def test_a_message_comes_back_as_it_was(sample: messages.Message) -> None:
     assert messages.encode(decoded) == header
     assert msgpack.unpackb(header)[0] == type(sample).__struct_config__.tag
     with pytest.raises(AttributeError):
-        decoded.seq = 5
+        setattr(decoded, (*type(sample).__struct_fields__, "seq")[0], 5)
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: type(sample).__name__)

@@ -1,0 +1,122 @@
+"""A worker in a child process, over a socket pair: a shell that only the tests have.
+
+It shows that nothing but a transport stands between a connection and a worker.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import socket
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+import syft as sy
+from syft.exceptions import WorkerClosed, WorkerIdTaken
+from syft.serde.frame import Frame
+from syft.workers.client.transport import Owner, Transport
+from syft.workers.shells.worker import Worker
+from tests.shells.hub import Hub, Link, send_frame
+from tests.shells.owner import ACTIONS, OwnersSide
+
+_PROCESSES = multiprocessing.get_context("forkserver")
+_PROCESSES.set_forkserver_preload(["tests.shells.child"])
+
+
+class SocketTransport(Transport):
+    """The line from a worker of this process to one behind a link."""
+
+    def __init__(self, hub: Hub, caller: Owner, worker: RemoteWorker) -> None:
+        super().__init__()
+        self.hub, self.caller, self.worker = hub, caller, worker
+        self.queued, self.user = worker.pipelined, None
+        hub.transports[caller.id, worker.id] = self
+
+    @property
+    def closed(self) -> bool:
+        return self.worker.closed or self.worker.link.closed
+
+    def speak_for(self, user: str | None) -> None:
+        self.user = user
+
+    def deliver(self, frame: Frame) -> None:
+        if self.closed:
+            raise WorkerClosed(self.worker.id)
+        names = (self.caller.id, self.worker.id)
+        send_frame(self.hub, self.worker.link, "request", *names, self.user, frame)
+
+    def take(self, frame: Frame) -> None:
+        """Keep a reply until the connection reads it."""
+        self.hub.observe(self.worker.id, self.caller.id, frame)
+        self.replies.append(frame)
+
+    def advance(self, parked: bool = True, block: bool = True) -> bool:
+        if self.hub.turn(block=block and not parked and not self.closed) or not block:
+            return True
+        return not self.closed and (not parked or self.hub.step())
+
+    def withdraw(self, frame: Frame) -> bool:
+        return False
+
+    def close(self) -> None:
+        self.hub.transports.pop((self.caller.id, self.worker.id), None)
+
+
+class RemoteWorker(Worker):
+    """A worker behind a link, as this process sees it."""
+
+    def __init__(self, hub: Hub, id: str, link: Link, pipelined: bool = False) -> None:
+        self.id, self.network, self.link, self.pipelined = id, hub, link, pipelined
+        self.hub = hub
+
+    def transport_for(self, caller: Owner) -> SocketTransport:
+        return SocketTransport(self.hub, caller, self)
+
+    def work(self) -> bool:
+        return not self.closed and self.hub.settle()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class ChildWorker(OwnersSide, RemoteWorker):
+    """A worker in a process of its own; ``hook`` comes from :func:`hook_with_hub`."""
+
+    def __init__(
+        self, hook: sy.TorchHook, id: str, pipelined: bool = False, **options: Any
+    ) -> None:
+        hub: Any = hook.local_worker.network
+        if id in hub.workers:
+            raise WorkerIdTaken(id)
+        here, there = socket.socketpair()
+        super().__init__(hub, id, Link(here), pipelined)
+        self.process = _PROCESSES.Process(target=serve, args=(there, id, options), daemon=True)
+        self.process.start()
+        there.close()
+        hub.links[id], hub.workers[id] = self.link, self
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            del self.hub.links[self.id], self.hub.workers[self.id]
+            self.link.end.close()
+            self.process.join()
+            self.process.close()
+
+
+def hook_with_hub() -> sy.TorchHook:
+    """A hook whose local worker can have workers in child processes."""
+    member: Any = SimpleNamespace(local_worker=SimpleNamespace(network=Hub(ACTIONS, RemoteWorker)))
+    return sy.TorchHook(torch, local_worker=sy.VirtualWorker(member, id="me"))
+
+
+def serve(end: socket.socket, id: str, options: dict[str, Any]) -> None:
+    """The child process: serve until the link is cut."""
+    torch.set_num_threads(1)
+    link = Link(end)
+    hub = Hub(ACTIONS, RemoteWorker, link)
+    sy.VirtualWorker(SimpleNamespace(local_worker=SimpleNamespace(network=hub)), id, **options)
+    while not link.closed:
+        hub.flush()
+        hub.turn()

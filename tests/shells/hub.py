@@ -1,0 +1,196 @@
+"""Sockets between a process and its children, and what the notes that cross them mean.
+
+The parent process is the hub: a frame from one child for another passes through it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import select
+import socket
+import struct
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+
+from syft.exceptions import UnknownWorker, WorkerClosed
+from syft.serde import deserialize, from_bytes, serialize, to_parts
+from syft.serde.frame import Frame
+from syft.serde.memory import join
+from syft.workers.core.execution import neutral_mode
+from syft.workers.core.peer import Peer, Session
+from syft.workers.shells.network import Network
+
+_LENGTHS = struct.Struct(">II")
+
+Note = tuple[str, str, str, Any, bytearray]
+"""What crosses a socket: its kind, two names, a user or a number, and what it holds."""
+
+
+class Link:
+    """One end of a socket. Whoever waits reads it; there is no thread."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self.end, self.incoming, self.closed = end, bytearray(), False
+
+    def send(self, kind: str, source: str, target: str, extra: Any, body: Any) -> None:
+        """Send a note; what arrives meanwhile is read, or both ends could wait for ever."""
+        head = msgspec.msgpack.encode((kind, source, target, extra))
+        data = memoryview(_LENGTHS.pack(len(head), len(body)) + head + body)
+        while data and not self.closed:
+            readable, writable, _ = select.select([self.end], [self.end], [])
+            if readable:
+                self.fill()
+            elif writable:
+                data = data[self.end.send(data, socket.MSG_DONTWAIT) :]
+
+    def fill(self) -> None:
+        """Read what has come."""
+        try:
+            data = self.end.recv(1 << 20, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            data = b""
+        self.incoming += data
+        self.closed = not data
+
+    def take(self) -> Note | None:
+        """The next note that is complete."""
+        if len(self.incoming) >= _LENGTHS.size:
+            head, body = _LENGTHS.unpack_from(self.incoming)
+            start, end = _LENGTHS.size + head, _LENGTHS.size + head + body
+            if len(self.incoming) >= end:
+                fields = msgspec.msgpack.decode(self.incoming[_LENGTHS.size : start])
+                note = (*fields, self.incoming[start:end])
+                del self.incoming[:end]
+                return note
+        return None
+
+
+Action = Callable[["Hub", Link, str, Any], Any]
+
+
+class Hub(Network):
+    """The workers that one process knows; ``links`` lead to those elsewhere (in a child: one).
+
+    ``actions`` are what the process at the other end of a link can call by name, and ``stand_in``
+    makes what stands here for a worker elsewhere.
+    """
+
+    def __init__(
+        self, actions: dict[str, Action], stand_in: Callable[..., Any], upstream: Link | None = None
+    ) -> None:
+        super().__init__()
+        self.actions, self.stand_in, self.upstream = actions, stand_in, upstream
+        self.links: dict[str, Link] = {} if upstream is None else {"": upstream}
+        self.transports: dict[tuple[str, str], Any] = {}
+        self.moved = 0  # how many frames were handled here or passed on
+        self.settling = 0
+        self._answers: dict[int, bytearray] = {}
+        self._tokens = itertools.count()
+        self._peers: dict[tuple[str, str, str | None], Peer] = {}
+        self._sessions: dict[tuple[str, str], Session] = {}
+        self._waiting: dict[tuple[str, str], list[Note]] = {}
+
+    def find(self, name: Any, asked: str) -> Any:
+        """The worker of that name; a child asks the parent for those it has not met."""
+        if self.upstream is not None and name not in self.workers:
+            others = self.call(self.upstream, "names", asked)
+            if name not in others:
+                raise UnknownWorker(str(name), asked, tuple(sorted({*others} - {asked})))
+            self.workers[name] = self.stand_in(self, name, self.upstream)
+        return super().find(name, asked)
+
+    def call(self, link: Link, action: str, target: str, value: Any = None) -> Any:
+        """Have the process at the other end of a link do something that is no request."""
+        token = next(self._tokens)
+        link.send("call", action, target, token, serialize(value))
+        while token not in self._answers:
+            if link.closed:
+                raise WorkerClosed(target)
+            self.turn()
+        return deserialize(self._answers.pop(token))
+
+    def settle(self, asking: Link | None = None) -> bool:
+        """Ask everybody else to finish; whether anything happened, or somebody is still at work."""
+        before, self.settling = self.moved, self.settling + 1
+        others = [pair for pair in self.links.items() if pair[1] is not asking]
+        try:
+            at_work = [self.call(link, "settle", name) for name, link in others if not link.closed]
+        finally:
+            self.settling -= 1
+        return any(at_work) or self.moved != before
+
+    def is_at_work(self) -> bool:
+        """Whether a request is being handled, unless it waits for others to finish."""
+        return bool(self._waiting) and not self.settling
+
+    def turn(self, block: bool = True) -> bool:
+        """Handle the notes that have come; with ``block``, wait for some."""
+        links = {link.end: link for link in self.links.values() if not link.closed}
+        handled = any([self._handle(link) for link in links.values()])
+        wait = None if block and not handled else 0
+        for end in select.select(links, [], [], wait)[0] if links else ():
+            links[end].fill()
+            handled |= self._handle(links[end]) | links[end].closed
+        return handled
+
+    def _handle(self, link: Link) -> bool:
+        handled = False
+        while (note := link.take()) is not None:
+            handled = True
+            kind, source, target, extra, body = note
+            if kind == "answer":
+                self._answers[extra] = body
+            elif kind == "call":
+                answer = self.actions[source](self, link, target, deserialize(body))
+                link.send("answer", "", "", extra, serialize(answer))
+            elif target not in self.hosts:
+                self.moved += 1
+                self.observe(source, target, from_bytes(bytes(body)))
+                self.links[target].send(*note)
+            elif kind == "reply":
+                self.moved += 1
+                self.transports[target, source].take(from_bytes(body))
+            else:
+                self._queue(link, note)
+        return handled
+
+    def _queue(self, link: Link, note: Note) -> None:
+        """Serve the requests of one line in their order, also if one of them waits for others."""
+        line = (note[1], note[2])
+        if line in self._waiting:
+            self._waiting[line].append(note)
+            return
+        self._waiting[line] = [note]
+        while self._waiting[line]:
+            self._serve(link, self._waiting[line].pop(0))
+        del self._waiting[line]
+
+    def _serve(self, link: Link, note: Note) -> None:
+        _, source, target, user, body = note
+        self.moved += 1
+        host: Any = self.hosts[target]
+        peer = self._peers.get((source, target, user))
+        if peer is None:
+            session = self._sessions.setdefault((source, target), Session())
+            peer = self._peers[source, target, user] = Peer(source, user, session)
+            host.callers[peer] = SimpleNamespace(
+                take=lambda frame: send_frame(self, link, "reply", target, source, None, frame)
+            )
+        frame = from_bytes(body)
+        self.observe(source, target, frame)
+        with neutral_mode():
+            letters = host.core.receive(frame, peer)
+        self.carry(letters, host)
+
+
+def send_frame(
+    hub: Hub, link: Link, kind: str, source: str, target: str, user: str | None, frame: Frame
+) -> None:
+    """Send a frame from a worker of this process to one elsewhere."""
+    hub.observe(source, target, frame)
+    link.send(kind, source, target, user, join(to_parts(frame, False)))

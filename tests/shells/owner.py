@@ -1,0 +1,140 @@
+"""What the owner of a worker does and sees, wherever the worker runs: only tests ask for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+import syft as sy
+from syft.chain.wrapper import Wrapper
+from syft.workers.core.permissions import Guard, full_guard_of, guard_of, set_guard
+from syft.workers.core.stats import Stats
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What a worker holds."""
+
+    objects: dict[int, Any]
+    """By id; text stands for what is no plain tensor."""
+    parked: int
+    """How many operations wait for promised objects."""
+    promised: list[int]
+    admitted: dict[int, list[str] | None]
+    """Who may read each object (None: everybody)."""
+    counters: dict[str, int]
+
+    def __len__(self) -> int:
+        return len(self.objects)
+
+
+class Shown(str):
+    """The repr of an object in another process."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def inspect(worker: Any) -> Inspection:
+    """What a worker holds, in this process or in another, once nothing is under way."""
+    if isinstance(worker, sy.VirtualWorker):
+        return Inspection(**_inspected(worker))
+    worker.network.local.collect()
+    fields = worker.act("inspect")
+    objects = fields["objects"].items()
+    shown = {id: Shown(value) if isinstance(value, str) else value for id, value in objects}
+    return Inspection(**{**fields, "objects": shown})
+
+
+def _inspected(worker: sy.VirtualWorker) -> dict[str, Any]:
+    worker.collect()
+    core = worker.core
+    objects = core.store.objects
+    guards = {id: full_guard_of(value) for id, value in objects.items()}
+    return {
+        "objects": {id: _shown(value) for id, value in objects.items()},
+        "parked": len(core.dataflow.tasks),
+        "promised": list(core.store.promised),
+        "admitted": {id: guard and sorted(guard.users) for id, guard in guards.items()},
+        "counters": {name: getattr(core.stats, name) for name in Stats.__slots__},
+    }
+
+
+def _shown(value: Any) -> Any:
+    plain = isinstance(value, torch.Tensor) and type(value) is not Wrapper
+    return value if plain else repr(value)
+
+
+class OwnersSide:
+    """The methods of a worker that its owner calls, for a worker in another process."""
+
+    def act(self, action: str, value: Any = None) -> Any:
+        """Have the process of the worker do one of ``ACTIONS``."""
+        worker: Any = self
+        return worker.hub.call(worker.link, action, worker.id, value)
+
+    def hold(self, *tensors: torch.Tensor) -> list[int]:
+        """Put tensors of the data owner into the store, with their guards."""
+        guards = [guard_of(tensor) for tensor in tensors]
+        users = [None if guard is None else sorted(guard.users) for guard in guards]
+        ids: list[int] = self.act("hold", [*zip(tensors, users, strict=True)])
+        return ids
+
+    def clear_objects(self) -> Any:
+        """Drop every object."""
+        worker: Any = self
+        worker.network.local.collect()
+        self.act("clear")
+        return self
+
+    def objects_count(self) -> int:
+        """How many objects the worker holds."""
+        return len(inspect(self))
+
+    def list_objects(self) -> list[int]:
+        """The ids of the objects the worker holds."""
+        return list(inspect(self).objects)
+
+    @property
+    def _objects(self) -> dict[int, Any]:
+        return inspect(self).objects
+
+    @property
+    def stats(self) -> Stats:
+        """What reached the worker, and what it answered."""
+        stats = Stats()
+        for name, count in self.act("inspect")["counters"].items():
+            setattr(stats, name, count)
+        return stats
+
+    def __repr__(self) -> str:
+        worker: Any = self
+        return f"<{type(self).__name__} id:{worker.id} #objects:{self.objects_count()}>"
+
+
+def _hold(hub: Any, link: Any, target: str, values: list[Any]) -> list[int]:
+    for tensor, users in values:
+        set_guard(tensor, None if users is None else Guard(frozenset(users)))
+    ids: list[int] = hub.hosts[target].hold(*(tensor for tensor, _ in values))
+    return ids
+
+
+def _clear(hub: Any, link: Any, target: str, _: Any) -> None:
+    hub.hosts[target].clear_objects()
+
+
+def _settle(hub: Any, link: Any, target: str, _: Any) -> bool:
+    at_work = hub.is_at_work()
+    return hub.flush() | hub.settle(asking=link) | at_work
+
+
+ACTIONS: dict[str, Callable[[Any, Any, str, Any], Any]] = {
+    "inspect": lambda hub, link, target, _: _inspected(hub.hosts[target]),
+    "hold": _hold,
+    "clear": _clear,
+    "settle": _settle,
+    "names": lambda hub, link, target, _: list(hub.workers),
+}
