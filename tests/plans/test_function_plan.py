@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 import syft as sy
 from syft.exceptions import FrozenPath, ProgramError, WrongArguments
+from syft.ops.nested import replace
 from tests.chain.refusal import refusal, shown
 
 X = torch.tensor([[1.0, -2.0], [3.0, 4.0]])
@@ -109,15 +110,13 @@ def test_so_does_a_plan_at_a_worker(
 
 
 def sent_to(worker: sy.VirtualWorker, value: Any) -> Any:
-    return sy.program.walk.replace(
+    return replace(
         value, lambda leaf: leaf.send(worker) if isinstance(leaf, torch.Tensor) else leaf
     )
 
 
 def fetched(value: Any) -> Any:
-    return sy.program.walk.replace(
-        value, lambda leaf: leaf.get() if isinstance(leaf, torch.Tensor) else leaf
-    )
+    return replace(value, lambda leaf: leaf.get() if isinstance(leaf, torch.Tensor) else leaf)
 
 
 def test_shapes_build_it_where_it_is_defined() -> None:
