@@ -1,14 +1,18 @@
-"""What a number of a connection stands for when it stands for a plan that lies at the worker.
+"""A call of a stored plan: what a number of a connection stands for when it stands for such a call.
 
-The first call says which plan, and of what kind each input is; later ones are the number, the ids
-and the numbers.  A call without inputs, *the state*, stores the plan's state tensors themselves
-under ids of their own: that is how pointers to its parameters are made.
+The first message with the number says which plan it is, and the kind of each input; later ones hold
+only the number, ids and numbers.  A call without inputs, for *the state*, stores the plan's state
+tensors themselves under new ids: that is how pointers to its parameters are made.
+
+:class:`PlanCall` is the data that travels.  :func:`arrive` and :func:`perform` are what a worker
+does with it.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from syft.codes import TypeCode
@@ -18,7 +22,6 @@ from syft.plans.remote.stored_plan import StoredPlan
 from syft.serde.expect import expect_int
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import Operand, register
-from syft.workers.core.state_machine import Peer, WorkerCore
 from syft.workers.core.programs import (
     Definition,
     InputKind,
@@ -27,10 +30,11 @@ from syft.workers.core.programs import (
     runs_backward,
     unpack_kinds,
 )
+from syft.workers.core.state_machine import Peer, WorkerCore
 
 
 class PlanCall(Definition):
-    """A call of plan ``id``; ``kinds`` are those of its inputs, None where its state is meant.
+    """A call of plan ``id``.  ``kinds`` are the kinds of its inputs; None asks for its state.
 
     >>> PlanCall(5, (InputKind.REFERENCE,)).objects
     (5,)
@@ -43,42 +47,70 @@ class PlanCall(Definition):
         self.objects = (id,)
 
     def arrive(self, core: WorkerCore) -> None:
-        """Look the plan up; only the worker's store keeps it alive, or a call that waits.
-
-        Raises :class:`~syft.exceptions.ObjectNotFound`,
-        :class:`~syft.exceptions.MalformedMessage` for what is no plan or takes other inputs.
-        """
-        plan = core.present(self.id)
-        if not isinstance(plan, StoredPlan):
-            raise MalformedMessage("$.define.id", "the id of a plan", f"a {type(plan).__name__}")
-        program = plan.blueprint.program
-        if not self.asks_state and len(self.kinds) != program.inputs:
-            expected = f"kinds of {program.inputs} inputs"
-            raise MalformedMessage("$.define.kinds", expected, str(len(self.kinds)))
-        self._plan = weakref.ref(plan)
-        self.writes = may_write(program) and not self.asks_state
-        self.barrier = runs_backward(program) and not self.asks_state
-        self.results = program.state if self.asks_state else len(program.outputs)
+        """Look the plan up, as :func:`arrive` does."""
+        self._arrived = arrived = arrive(core, self)
+        self.results, self.writes, self.barrier = arrived.results, arrived.writes, arrived.barrier
 
     def perform(self, core: WorkerCore, inputs: list[Any], peer: Peer) -> Sequence[Any]:
-        """Run the plan on its inputs and its state.
+        """Run the plan, as :func:`perform` does."""
+        return perform(core, self._arrived, inputs, peer)
 
-        Raises :class:`~syft.exceptions.PlansNotAllowed`, and
-        :class:`~syft.exceptions.ProgramError` if another plan has taken its place.
-        """
-        if not core.allow_plans:
-            raise PlansNotAllowed(core.name)
-        plan = self._plan()
-        if plan is None:
-            core.store.read(self.id)  # raises, and says what became of it
-            raise ProgramError(f"object {self.id} is not the plan that it was")
-        if self.asks_state:
-            return plan.state
-        interface = plan.blueprint.interface
-        if interface.fixed:
-            check_fixed(interface.name, interface.fixed, inputs, interface.input_names())
-        results: Sequence[Any] = run_program(core, plan.lowered, [*inputs, *plan.state], peer)
-        return results
+
+@dataclass(frozen=True, slots=True)
+class ArrivedPlanCall:
+    """A plan call at the worker that has the plan, with what the worker found out about it.
+
+    ``plan`` is a weak reference: only the store keeps the plan alive, or a call that waits.
+    """
+
+    call: PlanCall
+    plan: weakref.ref[StoredPlan]
+    results: int
+    writes: bool
+    barrier: bool
+
+
+def arrive(core: WorkerCore, call: PlanCall) -> ArrivedPlanCall:
+    """Look up the plan of a call that has arrived.
+
+    Raises :class:`~syft.exceptions.ObjectNotFound`, and
+    :class:`~syft.exceptions.MalformedMessage` for an object that is not a plan or takes other
+    inputs.
+    """
+    plan = core.present(call.id)
+    if not isinstance(plan, StoredPlan):
+        raise MalformedMessage("$.define.id", "the id of a plan", f"a {type(plan).__name__}")
+    program = plan.blueprint.program
+    if call.asks_state:
+        return ArrivedPlanCall(call, weakref.ref(plan), program.state, False, False)
+    if len(call.kinds) != program.inputs:
+        expected = f"kinds of {program.inputs} inputs"
+        raise MalformedMessage("$.define.kinds", expected, str(len(call.kinds)))
+    writes, barrier = may_write(program), runs_backward(program)
+    return ArrivedPlanCall(call, weakref.ref(plan), len(program.outputs), writes, barrier)
+
+
+def perform(
+    core: WorkerCore, arrived: ArrivedPlanCall, inputs: list[Any], peer: Peer
+) -> Sequence[Any]:
+    """Run the plan of a call on the inputs and its state, or give its state.
+
+    Raises :class:`~syft.exceptions.PlansNotAllowed`, and
+    :class:`~syft.exceptions.ProgramError` if the id now stands for another plan.
+    """
+    if not core.allow_plans:
+        raise PlansNotAllowed(core.name)
+    plan, call = arrived.plan(), arrived.call
+    if plan is None:
+        core.store.read(call.id)  # raises, and says what became of it
+        raise ProgramError(f"object {call.id} is not the plan that it was")
+    if call.asks_state:
+        return plan.state
+    interface = plan.blueprint.interface
+    if interface.fixed:
+        check_fixed(interface.name, interface.fixed, inputs, interface.input_names())
+    results: Sequence[Any] = run_program(core, plan.lowered, [*inputs, *plan.state], peer)
+    return results
 
 
 def _pack(call: PlanCall, packer: Packer) -> Operand:
