@@ -8,11 +8,12 @@ from typing import Any
 from torch import nn
 
 from syft.exceptions import ProgramError
-from syft.plans.abstract_plan import AbstractPlan, PlanRecord
+from syft.plans.abstract_plan import AbstractPlan
 from syft.plans.building.build import Recipe
 from syft.plans.building.interface import signature_of
 from syft.plans.building.state import Source
 from syft.plans.plan import Plan
+from syft.plans.plan_record import PlanRecord
 
 
 class MethodPlan(AbstractPlan):

@@ -11,7 +11,7 @@ or in the user's model and optimizer.
 from __future__ import annotations
 
 import copy as copying
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,10 +19,13 @@ import torch
 from torch import nn
 
 from syft.exceptions import ProgramError, StateMismatch, UnsupportedOperation
-from syft.plans.abstract_plan import AbstractPlan, PlanRecord, copied_record
-from syft.plans.building.build import Recipe
-from syft.plans.building.interface import signature_of
-from syft.plans.building.state import Source
+from syft.plans.abstract_plan import AbstractPlan
+from syft.plans.building.assumptions import Assumptions, sets_requires_grad
+from syft.plans.building.build import BuiltPlan, Recipe
+from syft.plans.building.interface import Blueprint, signature_of
+from syft.plans.building.optimizers import StateTensor
+from syft.plans.building.state import BoundState, Source
+from syft.plans.plan_record import PlanRecord, copied_record
 
 
 class Plan(AbstractPlan, nn.Module):
@@ -242,6 +245,24 @@ class Plan(AbstractPlan, nn.Module):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._record = PlanRecord()
+
+
+def replaying_plan(blueprint: Blueprint, state: Sequence[torch.Tensor]) -> Plan:
+    """A built plan without a Python function, which owns the state tensors.
+
+    >>> import syft as sy
+    >>> double = sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
+    >>> replaying_plan(double._record.built.blueprint, [])(torch.ones(2))
+    tensor([2., 2.])
+    """
+    interface = blueprint.interface
+    tensors = dict(zip(interface.state, state, strict=True))
+    places = [StateTensor(name, tensors, name) for name in tensors]
+    bound = BoundState(interface.name, places, not sets_requires_grad(blueprint.program))
+    plan = Plan()
+    plan.training = interface.modes != (False,)
+    plan._record.built = BuiltPlan(blueprint, blueprint.nested(), bound, Assumptions())
+    return plan
 
 
 def _shape(value: Any) -> str:

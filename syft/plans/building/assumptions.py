@@ -60,7 +60,8 @@ class Observations(NamedTuple):
     def unchanged_since(self, before: Observations) -> Observations:
         """These observations, without the facts that had another value ``before``.
 
-        A run of the function changed those, and every run does: a module that counts its calls.
+        A run of the function changed those, and every later run will: a module that counts its
+        calls.
 
         >>> model = nn.ReLU()
         >>> model.calls = 0
@@ -157,7 +158,7 @@ def _facts_of_optimizer(optimizer: Optimizer) -> Iterator[Fact]:
             yield Fact(name, own[table], key, value)
     for group in optimizer.param_groups:
         for key, value in group.items():
-            if not isinstance(value, torch.Tensor):  # those are state
+            if not isinstance(value, torch.Tensor):  # tensors are state
                 yield Fact(name, group, key, value)
 
 

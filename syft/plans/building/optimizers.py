@@ -242,7 +242,7 @@ def _prepare_momentum(
 
 
 def _refuse_first_step(optimizer: optim.Optimizer, line: str) -> None:
-    reason = "it differs from those that follow; take one step before you build the plan"
+    reason = "it differs from the later steps; take one step before you build the plan"
     raise CannotRecord(f"the first step of {_name(optimizer)}", line, reason)
 
 

@@ -106,8 +106,9 @@ def check_entries(plan: str, entries: Any) -> tuple[Entry, ...]:
 def places_of(sources: Sequence[Source]) -> list[StateTensor]:
     """Where the tensors of all sources live, each tensor once, under different names.
 
-    The names of an only module's tensors are those of ``module.state_dict()``; those of several
-    modules begin with the name of the source, and those of an optimizer with ``optimizer``.
+    If there is one module, its tensors have the names of ``module.state_dict()``; with several, the
+    names begin with that of the source.  The names of an only optimizer's tensors begin with
+    ``optimizer``.
 
     >>> model = nn.Linear(2, 1)
     >>> [place.name for place in places_of([Source.of("model", model)])]

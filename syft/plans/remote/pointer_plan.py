@@ -13,13 +13,9 @@ from typing import Any, NoReturn
 from syft.chain.wrapper import Wrapper, place_of, wrap
 from syft.exceptions import LocationMismatch, UnsupportedOperation
 from syft.ids import new_id
-from syft.plans.building.assumptions import Assumptions, sets_requires_grad
-from syft.plans.building.build import BuiltPlan
 from syft.plans.building.interface import Interface
-from syft.plans.building.optimizers import StateTensor
-from syft.plans.building.state import BoundState
 from syft.plans.building.template import KINDS, TENSOR
-from syft.plans.plan import Plan
+from syft.plans.plan import Plan, replaying_plan
 from syft.plans.remote.interface_codec import unpack_interface
 from syft.plans.remote.plan_call import PlanCall
 from syft.plans.remote.stored_plan import StoredPlan
@@ -231,14 +227,8 @@ class PointerPlan:
         >>> PointerPlan.make_plan(stored_plan(plan._record, plan._record.built))(torch.ones(2))
         tensor([2., 2.])
         """
-        blueprint, interface = stored.blueprint, stored.blueprint.interface
-        tensors = dict(zip(interface.state, stored.state, strict=True))
-        places = [StateTensor(name, tensors, name) for name in tensors]
-        state = BoundState(interface.name, places, not sets_requires_grad(blueprint.program))
-        plan = Plan()
-        plan.training = interface.modes != (False,)
+        plan = replaying_plan(stored.blueprint, stored.state)
         plan._record.tags, plan._record.description = stored.tags, stored.description
-        plan._record.built = BuiltPlan(blueprint, blueprint.nested(), state, Assumptions())
         return plan
 
     def copy(self) -> PointerPlan:

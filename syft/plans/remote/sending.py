@@ -16,8 +16,8 @@ from syft.chain.wrapper import Wrapper, place_of
 from syft.exceptions import LocationMismatch, NotALeaf, NotSendable, PermissionDenied
 from syft.ids import new_id
 from syft.ops.nested import leaves
-from syft.plans.abstract_plan import PlanRecord, PlanSender
 from syft.plans.building.build import BuiltPlan
+from syft.plans.plan_record import PlanRecord, PlanSender
 from syft.plans.remote.multi_pointer_plan import MultiPointerPlan
 from syft.plans.remote.pointer_plan import PointerPlan
 from syft.plans.remote.stored_plan import StoredPlan
@@ -30,7 +30,8 @@ _USE_TORCHS_GENERATOR = (
     "at a worker it would draw other numbers: let it draw from torch's own generator"
 )
 _TAKE_VIEW_INSIDE = (
-    "there they would be two: put one of them in the state, and take the view inside"
+    "at a worker they would be two tensors: put one of them in the state, and take the view inside "
+    "the function"
 )
 
 
@@ -130,8 +131,9 @@ def check_state(names: Sequence[str], state: Sequence[torch.Tensor], owner: str)
     >>> check_state(["all", "right"], [x, x[2:]], "me")
     Traceback (most recent call last):
     ...
-    syft.exceptions.NotSendable: Cannot send a plan whose state 'all' and 'right' lie in the same \
-memory: there they would be two: put one of them in the state, and take the view inside.
+    syft.exceptions.NotSendable: Cannot send a plan whose state 'all' and 'right' share memory: at \
+a worker they would be two tensors: put one of them in the state, and take the view inside the \
+function.
     """
     for name, tensor in zip(names, state, strict=True):
         _check_tensor(name, tensor, owner)
@@ -148,7 +150,7 @@ def _check_tensor(name: str, tensor: torch.Tensor, owner: str) -> None:
 
 
 def _check_memory(names: Sequence[str], state: Sequence[torch.Tensor]) -> None:
-    """Refuse tensors that share memory: only neighbours in memory can overlap first."""
+    """Refuse tensors that share memory; among sorted extents, some neighbours overlap if any do."""
     extents = sorted(
         (*_extent(tensor), name)
         for name, tensor in zip(names, state, strict=True)
@@ -156,7 +158,7 @@ def _check_memory(names: Sequence[str], state: Sequence[torch.Tensor]) -> None:
     )
     for (memory, _, end, one), (same, start, _, other) in itertools.pairwise(extents):
         if memory == same and start < end:
-            what = f"a plan whose state {one!r} and {other!r} lie in the same memory"
+            what = f"a plan whose state {one!r} and {other!r} share memory"
             raise NotSendable(what, _TAKE_VIEW_INSIDE)
 
 

@@ -178,7 +178,7 @@ def _unpack(operand: Sequence[Any], unpacker: Unpacker) -> StoredPlan:
     """Unpack the plan without access to the worker.
 
     A reference in it would make an object of the worker, or one behind a pointer, part of the plan,
-    and whoever fetches the plan would get it.
+    and a fetch of the plan would reveal it.
     """
     worker, unpacker.worker = unpacker.worker, None
     try:

@@ -179,7 +179,7 @@ def test_a_dampened_first_step_is_refused() -> None:
         prepare(optimizer)
     assert str(caught.value) == (
         "A plan cannot keep the first step of torch.optim.SGD (state of the plan): it differs from "
-        "those that follow; take one step before you build the plan."
+        "the later steps; take one step before you build the plan."
     )
     assert weight.grad is None
     weight.grad = torch.ones(2)
