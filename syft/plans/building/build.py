@@ -31,7 +31,7 @@ from syft.plans.building.template import INT, kind_of
 from syft.program.lowered import Lowered
 from syft.program.program import Program, Slot
 from syft.program.recording.record import Recording, record
-from syft.ops.nested import replace
+from syft.ops.nested import leaves, replace
 from syft.workers.core.precautions import RUNNABLE
 
 STATE = "state"
@@ -209,18 +209,10 @@ def _blueprint(
 
 
 def _result_kinds(pattern: Any, value: Any) -> Iterator[str]:
-    """The kind of each result: of what stands where the outputs have a slot."""
-    if type(pattern) is Slot:
-        yield kind_of(value) or INT  # a bool is a number here
-    elif isinstance(pattern, (tuple, list)):
-        for part, item in zip(pattern, value, strict=True):
-            yield from _result_kinds(part, item)
-    elif isinstance(pattern, dict):
-        for key, part in pattern.items():
-            yield from _result_kinds(part, value[key])
-    elif isinstance(pattern, slice):
-        for end in ("start", "stop", "step"):
-            yield from _result_kinds(getattr(pattern, end), getattr(value, end))
+    """The kind of each result: of the values at the slots of the outputs."""
+    for leaf, item in zip(leaves(pattern), leaves(value), strict=True):
+        if type(leaf) is Slot:
+            yield kind_of(item) or INT  # a bool is a number here
 
 
 def _outline(value: Any) -> Any:

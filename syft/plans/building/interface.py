@@ -17,12 +17,13 @@ import torch
 
 from syft.exceptions import WrongArguments
 from syft.plans.building.input_properties import Fixed
-from syft.plans.building.template import kind_of, match, template_of
+from syft.plans.building.template import TENSOR, kind_of, match, template_of
 from syft.program.lowered import fill
 from syft.program.program import Program, Slot, slots_in
 
 Parameter = inspect.Parameter
 _BY_POSITION: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+_BY_NAME: Final = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 _ANY_ARGUMENTS: Final = inspect.Signature(
     [Parameter("args", Parameter.VAR_POSITIONAL), Parameter("kwargs", Parameter.VAR_KEYWORD)]
 )
@@ -97,6 +98,37 @@ class Interface:
             self.signature, fill(self.template, dict(enumerate(inputs)))
         )
         return filled.args, filled.kwargs
+
+    def takes(self, name: str) -> bool:
+        """Whether a keyword of this name is an argument of the function.
+
+        >>> signature = signature_of(lambda x, **named: x)
+        >>> interface = interface_of("f", signature, (torch.ones(2),), {"out": 3})
+        >>> interface.takes("x"), interface.takes("out"), interface.takes("y")
+        (True, True, False)
+        """
+        parameter = self.signature.parameters.get(name)
+        if parameter is not None:
+            return parameter.kind in _BY_NAME
+        return any(
+            name in self.template[parameter.name]
+            for parameter in self.signature.parameters.values()
+            if parameter.kind is Parameter.VAR_KEYWORD
+        )
+
+    def targets(self, out: Any) -> list[Any]:
+        """The tensors to which the results of a call with ``out=`` are written, in order.
+
+        Raises :class:`~syft.exceptions.WrongArguments`.
+
+        >>> pair = Interface("f", inspect.Signature(), {}, (), (Slot(0), Slot(1)), (TENSOR,) * 2)
+        >>> pair.targets((torch.zeros(1), torch.ones(1)))
+        [tensor([0.]), tensor([1.])]
+        """
+        if set(self.results) != {TENSOR}:
+            kinds = ", ".join(self.results) or "nothing"
+            raise WrongArguments(self.name, "out= for tensors only", f"it for {kinds}")
+        return match(self.name, {"out": self.outputs}, self.results, {"out": out})
 
     def nested_results(self, results: Sequence[Any]) -> Any:
         """What a call returns, given the flat results of the program.

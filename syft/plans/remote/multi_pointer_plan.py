@@ -55,17 +55,22 @@ class MultiPointerPlan:
             if copies.pointers.keys() != self.pointers.keys():
                 raise self._mismatch(copies.place())
         if several:
-            results = [
-                pointer(*_operands_at(name, args), **_operands_at(name, kwargs))
-                for name, pointer in self.pointers.items()
-            ]
-            return combine_results(results)
+            return self._call_everywhere(args, kwargs)
         for link in single:
             pointer = self.pointers.get(link.location.id)
             if pointer is not None:
                 return pointer(*args, **kwargs)
         tensors = (leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor))
         raise self._mismatch(next(map(place_of, tensors), "nowhere"))
+
+    def _call_everywhere(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        results = [
+            pointer(*_operands_at(name, args), **_operands_at(name, kwargs))
+            for name, pointer in self.pointers.items()
+        ]
+        out = kwargs.get("out")
+        is_parameter = next(iter(self.pointers.values())).interface.takes("out")
+        return combine_results(results) if out is None or is_parameter else out
 
     def _mismatch(self, place: str) -> LocationMismatch:
         return LocationMismatch(f"plan {self.name}", ("+".join(self.pointers), place))

@@ -46,6 +46,13 @@ class PointerPlan:
     [PointerPlan | me:... -> bob:...]
     >>> pointer(torch.tensor([1.0, 2.0]).send(bob)).get()
     tensor([2., 4.])
+
+    With ``out=`` the results are written into existing tensors at the worker, as torch does it,
+    unless ``out`` is a parameter of the plan itself.
+
+    >>> total = torch.zeros(2).send(bob)
+    >>> pointer(torch.ones(2).send(bob), out=total) is total, total.get()
+    (True, tensor([2., 2.]))
     """
 
     def __init__(
@@ -97,12 +104,13 @@ class PointerPlan:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         interface, connection = self.interface, self.connection
+        if "out" in kwargs and not interface.takes("out"):
+            out = kwargs.pop("out")
+            if out is not None:
+                return self._write_to(out, args, kwargs)
         if kwargs or tuple(map(type, args)) not in self._accepted:
             args = self._bound(args, kwargs)
-        inputs = [
-            _reference(connection, interface.name, arg) if kind is TENSOR else arg
-            for arg, kind in zip(args, interface.kinds)
-        ]
+        inputs = self._operands(args)
         results = len(interface.results)
         try:
             first, value = connection.run(self._key, self._definition, inputs, results, self._waits)
@@ -112,6 +120,34 @@ class PointerPlan:
         if value is STORED and type(interface.outputs) is Slot:
             return wrap(PointerTensor(connection, first))
         return interface.nested_results(results_of(connection, first, value, results))
+
+    def _operands(self, args: Sequence[Any]) -> list[Any]:
+        """The inputs of a call as they are sent: ids and numbers."""
+        connection, name = self.connection, self.interface.name
+        return [
+            _reference(connection, name, arg) if kind is TENSOR else arg
+            for arg, kind in zip(args, self.interface.kinds)
+        ]
+
+    def _write_to(self, out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the plan, write its results into the tensors in ``out``, and return ``out``.
+
+        Raises :class:`~syft.exceptions.WrongArguments` unless ``out`` is nested as the results are.
+        """
+        interface, connection = self.interface, self.connection
+        inputs = self._operands(self._bound(args, kwargs))
+        targets = interface.targets(out)
+        inputs += [_reference(connection, interface.name, target) for target in targets]
+        key = (*self._key, "out")
+        try:
+            _, value = connection.run(key, self._definition_with_out, inputs, 0)
+        except Exception as error:
+            name_line(error, self.lines)
+            raise
+        if type(value) is Pending:
+            for target in targets:
+                target.child.pending = value
+        return out
 
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """The inputs in the arguments of a call."""
@@ -123,6 +159,11 @@ class PointerPlan:
     def _definition(self) -> PlanCall:
         kinds = [_INPUT_KINDS[kind] for kind in self.interface.kinds]
         return PlanCall(self.id_at_location, tuple(kinds))
+
+    def _definition_with_out(self) -> PlanCall:
+        targets = len(self.interface.results)
+        kinds = [*self._definition().kinds, *[InputKind.REFERENCE] * targets]
+        return PlanCall(self.id_at_location, tuple(kinds), targets)
 
     def _definition_of_state(self) -> PlanCall:
         return PlanCall(self.id_at_location, None)

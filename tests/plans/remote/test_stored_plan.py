@@ -31,9 +31,10 @@ from syft.program.program import Action, Program, Slot
 from syft.serde.limits import Limits
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack, unpack
-from syft.workers.core.state_machine import WorkerCore
+from syft.workers.core.state_machine import Peer, WorkerCore
 from syft.workers.wire.messages import (
     Done,
+    Drop,
     Duplicate,
     Failure,
     Fetch,
@@ -45,7 +46,7 @@ from syft.workers.wire.messages import (
 )
 from syft.workers.core.permissions import Guard, protect
 from syft.workers.core.programs import Group, InputKind
-from tests.workers.core.peers import ME, ask, command, error_in, lonely, ref, value_in
+from tests.workers.core.peers import ask, command, error_in, lonely, ref, value_in
 
 
 @pytest.fixture
@@ -327,7 +328,7 @@ def run_again(core: WorkerCore) -> Any:
     "fields, text",
     [
         ({"define": (int(TypeCode.PLAN_CALL),)}, "an id, and the kinds of inputs"),
-        ({"define": (int(TypeCode.PLAN_CALL), 5, b"", 5)}, "an id, and the kinds of inputs"),
+        ({"define": (int(TypeCode.PLAN_CALL), 5, b"", 1, 5)}, "an id, and the kinds of inputs"),
         ({"define": (int(TypeCode.PLAN_CALL), "x", b"")}, "an int"),
         ({"define": define(6)}, "the id of a plan"),
         ({"define": define(7)}, "holds no object 7"),
@@ -385,5 +386,16 @@ def test_random_operands_are_refused_or_plans(a: Any, b: Any, c: Any, d: Any, e:
         pass
 
 
-def test_the_peer_is_named(stored: StoredPlan) -> None:
-    assert ME.name == "me"
+@pytest.mark.parametrize("name", ["me", "dan"])
+def test_the_peer_is_named_who_took_a_plan_away(stored: StoredPlan, name: str) -> None:
+    core, peer = open_core(), Peer(name)
+    put(core, stored, id=5)
+    put(core, stored, id=6)
+    core.hold(7, torch.randn(4, 2))
+    assert isinstance(value_in(core, Fetch(1, 5), peer), StoredPlan)
+    assert ask(core, Drop(1, (6,)), peer=peer) == Done(1)
+    calls = [ask(core, Run(1, 0, [7, 3.0], 100, 1, define=define(id))) for id in (5, 6)]
+    assert [str(error_in(call)) for call in calls] == [
+        f"Worker 'bob' holds no object 5: {name} fetched it with get().",
+        f"Worker 'bob' holds no object 6: {name} dropped its last pointer to it.",
+    ]
