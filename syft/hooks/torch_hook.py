@@ -19,7 +19,8 @@ from syft.hooks import module_methods, tensor_methods
 from syft.hooks.ledger import Attribute, Ledger
 from syft.hooks.module_methods import ModuleAttribute
 from syft.hooks.optimizer_state import StateFollower
-from syft.plans.recordable import Recordable
+from syft.plans.abstract_plan import AbstractPlan
+from syft.plans.remote.sending import LocalPlanSender
 from syft.tensors import conversions
 from syft.tensors.multi_pointer import combine
 from syft.workers.client.transport import Owner
@@ -82,7 +83,7 @@ class TorchHook:
             raise
         self.local_worker.is_client_worker = is_client is not False
         cls._current = self
-        Recordable.local_worker = self.local_worker
+        AbstractPlan.sender = LocalPlanSender(self.local_worker)
         return self
 
     @classmethod
@@ -108,7 +109,7 @@ class TorchHook:
         if TorchHook._current is not self:
             return
         TorchHook._current = None
-        Recordable.local_worker = None
+        AbstractPlan.sender = None
         self._ledger.undo()
         self._follower.close()
         for worker in list(self.local_worker.network.workers.values()):

@@ -1,6 +1,6 @@
-"""A plan in the formats of others, for phones, browsers and servers.
+"""Exporting a plan to other formats, for phones, browsers and servers.
 
-The program is translated, never the Python function; :mod:`syft.plans.export` does it.
+:mod:`syft.plans.export` translates the recorded program, not the Python function.
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
-from syft.plans.building.build import Built
+from syft.plans.building.build import BuiltPlan
+from syft.plans.building.template import TENSOR
 from syft.plans.export.fx import to_fx
 from syft.plans.export.onnx import to_onnx
-from syft.plans.export.torch_export import to_exported
-from syft.plans.export.torchscript import to_torchscript
-from syft.plans.building.interface import TENSOR
+from syft.plans.export.torch_export import to_exported, to_torchscript
 
 
 class Exportable(ABC):
-    """A plan as seen by what translates it. Abstract."""
+    """Something with a recorded program that can be exported. Abstract."""
 
     __slots__ = ()
 
@@ -33,8 +32,8 @@ class Exportable(ABC):
         """The name of the plan: that of its function, method or class."""
 
     @abstractmethod
-    def _built(self, action: str) -> Built:
-        """What was built; raises NotBuilt."""
+    def _built(self, action: str) -> BuiltPlan:
+        """The recording; raises NotBuilt, which names the ``action``."""
 
     def to_fx(self) -> GraphModule:
         """The plan as a ``torch.fx.GraphModule`` that shares its state.
@@ -54,8 +53,8 @@ class Exportable(ABC):
     def export(self, *examples: Any) -> ExportedProgram:
         """The plan as a ``torch.export`` program, for any batch size if the plan takes any.
 
-        ``examples`` are arguments of the plan; without them tensors of the sizes it was built with
-        are made.  Raises :class:`~syft.exceptions.NotBuilt`, and
+        ``examples`` are arguments of the plan; by default they are made with the sizes it was built
+        with.  Raises :class:`~syft.exceptions.NotBuilt`, and
         :class:`~syft.exceptions.UnsupportedOperation` for a training step.
 
         >>> import torch, syft as sy
@@ -83,7 +82,7 @@ class Exportable(ABC):
     def _parts(self) -> tuple[Any, Any, dict[str, torch.Tensor]]:
         built = self._built("exported")
         interface = built.blueprint.interface
-        state = dict(zip(interface.state, built.cells.read(), strict=True))
+        state = dict(zip(interface.state, built.state.read(), strict=True))
         return built.program, interface.template, state
 
     def _examples(self, examples: Sequence[Any]) -> Sequence[Any]:
@@ -92,5 +91,5 @@ class Exportable(ABC):
 
 
 def _class_name(name: str) -> str:
-    """A name that Python takes for a class."""
+    """The name, if it can be the name of a class in Python."""
     return name if name.isidentifier() else "Plan"

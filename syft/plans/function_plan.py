@@ -10,17 +10,17 @@ from torch import nn
 
 from syft.exceptions import WrongArguments
 from syft.plans.building.build import STATE, Recipe
-from syft.plans.building.interface import plain_signature
-from syft.plans.building.mocks import mocks
-from syft.plans.plan import Plan
+from syft.plans.building.examples import example_arguments
+from syft.plans.building.interface import signature_of
 from syft.plans.building.state import Entry, State, check_entries
+from syft.plans.plan import Plan
 
 
 class FunctionPlan(Plan):
     """A plan of a function; :func:`func2plan` makes it.
 
-    Its state is what ``state=`` lists, and what else the recording met that is written to or
-    trained: the model and optimizer in the closure of the function.
+    Its state is what ``state=`` lists, and whatever else the function uses that is written to or
+    trained, such as a model and optimizer in its closure.
 
     >>> import torch, syft as sy
     >>> plan = sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
@@ -30,7 +30,7 @@ class FunctionPlan(Plan):
 
     def __init__(self, function: Callable[..., Any], state: Sequence[Entry] = ()) -> None:
         super().__init__()
-        if state and STATE not in plain_signature(function).parameters:
+        if state and STATE not in signature_of(function).parameters:
             got = "state= for a function without that parameter"
             raise WrongArguments(name_of(function), "its state from a parameter 'state'", got)
         functools.update_wrapper(self, function, updated=())
@@ -54,10 +54,10 @@ class FunctionPlan(Plan):
         function = self._function
         if function is None:
             return None
-        signature = plain_signature(function)
+        signature = signature_of(function)
         takes_state = bool(self._state.entries)
         if takes_state:
-            signature = plain_signature(function, without=(STATE,))
+            signature = signature_of(function, without=(STATE,))
         return Recipe(
             self._name,
             function,
@@ -70,7 +70,7 @@ class FunctionPlan(Plan):
     def train(self, mode: bool = True) -> FunctionPlan:
         """Set the mode of the modules in its state, as ``nn.Module`` does; returns the plan.
 
-        What was recorded in another mode has to be built again.
+        A plan that was recorded in another mode has to be built again.
 
         >>> import torch, syft as sy
         >>> model = torch.nn.Dropout()
@@ -90,12 +90,12 @@ class FunctionPlan(Plan):
         twin = super().__deepcopy__(memo)
         built = self._record.built
         if built is not None and built.replays_only:
-            twin._function = None  # it works on what is in its closure: the state of the original
+            twin._function = None  # the function would use the state in its closure: the original's
         return twin
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """The name of a function, or the class of an object that is called as one.
+    """The name of a function, or the class of another callable object.
 
     >>> name_of(len), name_of(functools.partial(max, 3))
     ('len', 'partial')
@@ -110,7 +110,7 @@ def _calling(model: nn.Module) -> Callable[..., Any]:
         return model(*args, **kwargs)
 
     call.__name__ = type(model).__name__
-    call.__signature__ = plain_signature(model.forward)  # type: ignore[attr-defined]
+    call.__signature__ = signature_of(model.forward)  # type: ignore[attr-defined]
     return call
 
 
@@ -134,12 +134,12 @@ def func2plan(
 
     Without arguments the parentheses may be left out: ``@sy.func2plan``.
 
-    ``args_shape`` lists the shapes of its arguments, and the plan is built at once: ``(1, 2)``,
-    ``(-1, 2)`` for any batch size, ``((1, 2), torch.int64)`` with a dtype.  ``state`` lists
-    tensors, modules and optimizers that belong to the plan and travel with it; the function gets
+    ``args_shape`` lists the shapes of the arguments: ``(1, 2)``, ``(-1, 2)`` for any batch size,
+    ``((1, 2), torch.int64)`` with a dtype.  With it, the plan is built at once.  ``state`` lists
+    tensors, modules and optimizers that belong to the plan and are sent with it; the function gets
     them from its argument ``state``: ``bias, model = state.read()``.
 
-    Raises :class:`~syft.exceptions.WrongArguments` for shapes and state that are none, and what
+    Raises :class:`~syft.exceptions.WrongArguments` for malformed shapes and state, and whatever
     :meth:`~syft.plans.plan.Plan.build` raises.
 
     >>> import torch, syft as sy
@@ -163,5 +163,5 @@ def _decorated(
         function = _calling(function)
     plan = FunctionPlan(function, check_entries(name_of(function), state))
     if args_shape is not None:
-        plan.build(*mocks(plan.name, args_shape))
+        plan.build(*example_arguments(plan.name, args_shape))
     return plan

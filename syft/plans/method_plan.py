@@ -1,4 +1,4 @@
-"""``@sy.method2plan``: further methods of a plan class that are plans of their own."""
+"""``@sy.method2plan``: methods of a plan class, besides ``forward``, that are plans themselves."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from typing import Any
 
 from torch import nn
 
-from syft.plans.building.build import Recipe
-from syft.plans.building.interface import plain_signature
 from syft.exceptions import ProgramError
-from syft.plans.plan import Plan
-from syft.plans.recordable import Record, Recordable
+from syft.plans.abstract_plan import AbstractPlan
+from syft.plans.building.build import Recipe
+from syft.plans.building.interface import signature_of
 from syft.plans.building.state import Source
+from syft.plans.plan import Plan
+from syft.plans.plan_record import PlanRecord
 
 
-class MethodPlan(Recordable):
+class MethodPlan(AbstractPlan):
     """A method of one instance of a plan class, as a plan; ``net.encode`` makes it.
 
-    It shares the state of the instance.  What is built is kept there, so two of these for the same
-    method are one plan.
+    It shares the state of the instance.  The instance keeps the recording, so that each access to
+    the method gives the same plan.
     """
 
     __slots__ = ("instance", "_method", "_record")
 
-    def __init__(self, instance: Plan, method: Callable[..., Any], record: Record) -> None:
+    def __init__(self, instance: Plan, method: Callable[..., Any], record: PlanRecord) -> None:
         self.instance = instance
         self._method = method
         self._record = record
@@ -39,14 +40,14 @@ class MethodPlan(Recordable):
 
     def _recipe(self) -> Recipe:
         bound = self._method.__get__(self.instance)
-        source: Source = (type(self.instance).__name__, self.instance, {}, "")
-        return Recipe(self.name, bound, self._method, plain_signature(bound), [source])
+        source = Source.of(type(self.instance).__name__, self.instance)
+        return Recipe(self.name, bound, self._method, signature_of(bound), [source])
 
 
 class method2plan:
-    """Make the decorated method of a plan class a plan of its own, beside ``forward``.
+    """Make the decorated method of a plan class a plan of its own, besides ``forward``.
 
-    Each instance's method is built, called and sent by itself; the state is the instance's.
+    The method of each instance is built, called and sent by itself, with the state of the instance.
     ``@sy.method2plan()`` is the same.
 
     >>> import torch, syft as sy
@@ -76,13 +77,13 @@ class method2plan:
             self(method)
 
     def __call__(self, method: Callable[..., Any]) -> method2plan:
-        """Take the method: what the decorator does, with parentheses or without."""
+        """Decorate the method; a decorator with parentheses is called with it afterwards."""
         self._method = method
         self.__doc__ = method.__doc__
         return self
 
     def __set_name__(self, owner: type, name: str) -> None:
-        if name == "forward":  # which is what the whole plan records
+        if name == "forward":  # the whole plan already records that
             setattr(owner, name, self._method)
 
     def __get__(self, instance: nn.Module | None, owner: type | None = None) -> Any:
@@ -94,5 +95,5 @@ class method2plan:
         records = instance._record.methods
         record = records.get(self._method.__name__)
         if record is None:
-            record = records[self._method.__name__] = Record()
+            record = records[self._method.__name__] = PlanRecord()
         return MethodPlan(instance, self._method, record)

@@ -1,17 +1,17 @@
 """Plan: a function or a module that is recorded once and then runs anywhere, in one message.
 
 A class of the user's that inherits from :class:`Plan` is a module whose ``forward`` is recorded;
-:func:`~syft.plans.function_plan.func2plan` makes a plan of a function.  A plan that came from a
-worker is a :class:`Plan` without either: it replays.
+:func:`~syft.plans.function_plan.func2plan` makes a plan of a function.  A plan that was fetched
+from a worker is a :class:`Plan` without either: it only replays.
 
-A built plan never calls its Python function again.  Its state is where it was before: in the
-module, in the model and optimizer of the user.
+A built plan never calls its Python function again.  Its state stays where it was: in the module,
+or in the user's model and optimizer.
 """
 
 from __future__ import annotations
 
 import copy as copying
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,17 +19,16 @@ import torch
 from torch import nn
 
 from syft.exceptions import ProgramError, StateMismatch, UnsupportedOperation
-from syft.plans.building.build import Built, Recipe
-from syft.plans.building.interface import plain_signature
-from syft.plans.building.optimizers import StateTensor
-from syft.plans.remote.pointer_plan import PointerPlan
-from syft.plans.recordable import Record, Recordable, copied_record
-from syft.plans.building.state import Cells
-from syft.plans.remote.stored_plan import StoredPlan
+from syft.plans.abstract_plan import AbstractPlan
 from syft.plans.building.assumptions import Assumptions, sets_requires_grad
+from syft.plans.building.build import BuiltPlan, Recipe
+from syft.plans.building.interface import Blueprint, signature_of
+from syft.plans.building.optimizers import StateTensor
+from syft.plans.building.state import BoundState, Source
+from syft.plans.plan_record import PlanRecord, copied_record
 
 
-class Plan(Recordable, nn.Module):
+class Plan(AbstractPlan, nn.Module):
     """A module whose ``forward`` is recorded by :meth:`build` or by its first call.
 
     Its parameters, buffers and plain tensor attributes are the state of the plan.  ``id`` is a
@@ -54,11 +53,11 @@ class Plan(Recordable, nn.Module):
         ...
     """
 
-    __slots__ = ("_record",)  # apart from the attributes: what is built refers to these
+    __slots__ = ("_record",)  # not in __dict__: a recording refers to that, and would hold itself
 
     def __init__(self, id: int | str | None = None) -> None:
         super().__init__()
-        self._record = Record(id)
+        self._record = PlanRecord(id)
 
     @property
     def name(self) -> str:
@@ -83,12 +82,12 @@ class Plan(Recordable, nn.Module):
             self.name,
             partial(nn.Module.__call__, self),
             forward,
-            plain_signature(self.forward),
-            [(self.name, self, {}, "")],
+            signature_of(self.forward),
+            [Source.of(self.name, self)],
         )
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # torch would register a module or parameter beside an attribute of that name, unseen.
+        # torch would register a module or parameter of that name, which the property would hide.
         if isinstance(value, (torch.Tensor, nn.Module)) and name in _RESERVED:
             raise AttributeError(f"{name!r} is an attribute of every plan: choose another name")
         super().__setattr__(name, value)
@@ -97,7 +96,7 @@ class Plan(Recordable, nn.Module):
         """Set the mode, as ``nn.Module`` does; returns the plan.
 
         Raises :class:`~syft.exceptions.ProgramError` for a plan that came without its function and
-        was built in the other mode: it replays what was recorded.
+        was built in the other mode, since it only replays what was recorded.
 
         >>> import torch, syft as sy
         >>> hook = sy.TorchHook(torch)
@@ -118,14 +117,14 @@ class Plan(Recordable, nn.Module):
                 )
         return super().train(mode)
 
-    # ------------------------------------------------------------------ state that lies elsewhere
+    # -------------------------------------------------------------------------------------- state
 
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, nn.Parameter]]:
         """The parameters with their names, as ``nn.Module`` gives them.
 
-        Of a plan that is no module of its own, the part of its state that requires grad.
+        Of a plan that is not a module itself: the part of its state that requires grad.
 
         >>> import torch, syft as sy
         >>> model = torch.nn.Linear(2, 1)
@@ -141,7 +140,9 @@ class Plan(Recordable, nn.Module):
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, torch.Tensor]]:
-        """The buffers with their names; of a plan that is no module, the rest of its state.
+        """The buffers with their names.
+
+        Of a plan that is not a module itself: the part of its state that does not require grad.
 
         >>> import torch, syft as sy
         >>> plan = sy.func2plan(args_shape=[(2,)], state=[torch.ones(2)])(lambda x, state: x)
@@ -158,16 +159,16 @@ class Plan(Recordable, nn.Module):
         if built is None:
             return
         interface = built.blueprint.interface
-        for name, tensor, mark in zip(
-            interface.state, built.cells.read(), interface.parameters, strict=True
+        for name, tensor, is_parameter in zip(
+            interface.state, built.state.read(), interface.parameters, strict=True
         ):
-            if mark is parameters:
+            if is_parameter is parameters:
                 yield f"{prefix}.{name}" if prefix else name, tensor
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """The state by name, as ``nn.Module`` gives it.
 
-        Of a plan that is no module of its own: everything it was recorded with.
+        Of a plan that is not a module itself: all state it was recorded with.
 
         >>> import torch, syft as sy
         >>> model = torch.nn.Linear(2, 1)
@@ -182,14 +183,14 @@ class Plan(Recordable, nn.Module):
             return {}
         return {
             name: tensor.detach()
-            for name, tensor in zip(built.cells.names, built.cells.read(), strict=True)
+            for name, tensor in zip(built.state.names, built.state.read(), strict=True)
         }
 
     def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
         """Copy values into the state, as ``nn.Module`` does.
 
-        A plan that is no module of its own takes them by the names of its :meth:`state_dict`, and
-        all of them; raises :class:`~syft.exceptions.StateMismatch` for others.
+        A plan that is not a module itself takes exactly the names of its :meth:`state_dict`, and
+        raises :class:`~syft.exceptions.StateMismatch` for a missing, unknown or other tensor.
 
         >>> import torch, syft as sy
         >>> plan = sy.func2plan(args_shape=[(2,)], state=[torch.ones(2)])(lambda x, state: x)
@@ -198,8 +199,8 @@ class Plan(Recordable, nn.Module):
         """
         if self._is_module:
             return super().load_state_dict(state_dict, *args, **kwargs)
-        cells = self._built("given a state").cells
-        present = dict(zip(cells.names, cells.read(), strict=True))
+        state = self._built("given a state").state
+        present = dict(zip(state.names, state.read(), strict=True))
         for name in {**present, **state_dict}:
             mine, theirs = _shape(present.get(name)), _shape(state_dict.get(name))
             if mine != theirs:
@@ -243,24 +244,25 @@ class Plan(Recordable, nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        self._record = Record()
+        self._record = PlanRecord()
 
 
-def received(stored: StoredPlan) -> Plan:
-    """A plan of what a worker handed over: it has the state that came with it, and replays."""
-    interface = stored.blueprint.interface
-    state = dict(zip(interface.state, stored.state, strict=True))
-    places = [StateTensor(name, state, name) for name in state]
-    cells = Cells(interface.name, places, not sets_requires_grad(stored.blueprint.program))
+def replaying_plan(blueprint: Blueprint, state: Sequence[torch.Tensor]) -> Plan:
+    """A built plan without a Python function, which owns the state tensors.
+
+    >>> import syft as sy
+    >>> double = sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
+    >>> replaying_plan(double._record.built.blueprint, [])(torch.ones(2))
+    tensor([2., 2.])
+    """
+    interface = blueprint.interface
+    tensors = dict(zip(interface.state, state, strict=True))
+    places = [StateTensor(name, tensors, name) for name in tensors]
+    bound = BoundState(interface.name, places, not sets_requires_grad(blueprint.program))
     plan = Plan()
     plan.training = interface.modes != (False,)
-    record = plan._record
-    record.tags, record.description = stored.tags, stored.description
-    record.built = Built(stored.blueprint, stored.blueprint.nested(), cells, Assumptions())
+    plan._record.built = BuiltPlan(blueprint, blueprint.nested(), bound, Assumptions())
     return plan
-
-
-PointerPlan.make_plan = staticmethod(received)
 
 
 def _shape(value: Any) -> str:

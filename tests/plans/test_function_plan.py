@@ -18,6 +18,7 @@ from tqdm import tqdm
 import syft as sy
 from syft.ops.nested import replace
 from syft.exceptions import FrozenPath, ProgramError, WrongArguments
+from syft.ops.nested import replace
 from tests.chain.refusal import refusal, shown
 
 X = torch.tensor([[1.0, -2.0], [3.0, 4.0]])

@@ -130,5 +130,5 @@ def test_search_shows_how_a_plan_is_called_and_no_more(
     pointer = counter.tag("#count").send(bob)
     pointer(secret)
     (found,) = bob.search("#count")
-    assert found.interface.fields() == counter._record.built.blueprint.interface.fields()
+    assert found.interface == counter._record.built.blueprint.interface
     assert found.tags == {"#count"}

@@ -1,12 +1,12 @@
 """What decided the recording of a plan, and whether it is still the case.
 
-A recording holds for certain circumstances: which modules there are, whether they train, their
-hooks and plain attributes (``dropout.p``), the options of an optimizer, and which parameters it
-steps.  They are looked up when a plan is recorded and again at every call, by loops that run in C.
-When one of them has changed, the plan is not built any more, and the change has a name.
+A recording assumes which modules there are, whether they train, their hooks and constant attributes
+(``dropout.p``), the options of an optimizer, and which parameters it steps.  These are observed
+when a plan is recorded and compared at every call, by loops that run in C.  When one of them has
+changed, the plan is not built any more, and an error names the change.
 
-Not watched: what a run of the function itself changes (a module that counts its calls), and what
-no dict of theirs tells, as the contents of a list that is an attribute.
+Not observed: what a run of the function itself changes (a module that counts its calls), and what
+is in no ``__dict__`` of a module or optimizer, such as the contents of a list that is an attribute.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from syft.ops.nested import leaves
 class Fact(NamedTuple):
     """``container[key]`` was ``value``; it belongs to a module or optimizer of class ``owner``.
 
-    (Not to the object: a plan that is a module would hold itself.)
+    The object itself is not kept: a plan that is a module would hold itself.
     """
 
     owner: str
@@ -47,22 +47,27 @@ class Count(NamedTuple):
     number: int
 
 
-class Watched(NamedTuple):
-    """What is to be watched: facts, counts, and for each optimizer's group the list of parameters
-    with what was in it."""
+class Observations(NamedTuple):
+    """The state of modules and optimizers at one moment.
+
+    ``stepped`` holds for each group of an optimizer its list of parameters, and what was in it.
+    """
 
     facts: list[Fact]
     counts: list[Count]
     stepped: list[tuple[list[torch.Tensor], list[torch.Tensor]]]
 
-    def settled_since(self, before: Watched) -> Watched:
-        """These, without what changes whenever the function runs: a module that counts its calls.
+    def unchanged_since(self, before: Observations) -> Observations:
+        """These observations, without the facts that had another value ``before``.
+
+        A run of the function changed those, and every later run will: a module that counts its
+        calls.
 
         >>> model = nn.ReLU()
         >>> model.calls = 0
-        >>> before = watched_in([model])
+        >>> before = observe([model])
         >>> model.calls = 2
-        >>> [fact.key for fact in watched_in([model]).settled_since(before).facts]
+        >>> [fact.key for fact in observe([model]).unchanged_since(before).facts]
         ['training', 'inplace']
         """
         was = {(id(fact.container), fact.key): fact.value for fact in before.facts}
@@ -76,34 +81,35 @@ class Watched(NamedTuple):
 
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 _STEP_HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
-_OF_OPTIMIZERS = ("state", "param_groups")
-_EVERY_MODULE = frozenset(vars(nn.Module())) - {"training"}
+_OPTIMIZER_ATTRIBUTES = ("state", "param_groups")
+_IN_EVERY_MODULE = frozenset(vars(nn.Module())) - {"training"}
 _ATOMS = (int, float, complex, str, bool, bytes, type(None), torch.dtype, torch.device)
 _CODE = (type, types.FunctionType, types.BuiltinFunctionType)
-"""Attributes that a forward calls (``self.activation``): watched by identity."""
+"""Attributes that a forward calls (``self.activation``): compared by identity."""
 
 
-def watched_in(entries: Sequence[Any]) -> Watched:
-    """What decides a recording about modules and optimizers, as it is now.
+def observe(entries: Sequence[Any]) -> Observations:
+    """Observe the modules and optimizers among the entries, with all their parts.
 
-    >>> watched = watched_in([nn.Sequential(nn.Dropout(0.1))])
-    >>> [(fact.key, fact.value) for fact in watched.facts]
+    >>> observed = observe([nn.Sequential(nn.Dropout(0.1))])
+    >>> [(fact.key, fact.value) for fact in observed.facts]
     [('training', True), ('0', Dropout(p=0.1, inplace=False)), ('training', True), ('p', 0.1), \
 ('inplace', False)]
     """
     optimizers = [entry for entry in entries if isinstance(entry, Optimizer)]
     groups = [group for optimizer in optimizers for group in optimizer.param_groups]
     stepped = {id(tensor) for group in groups for tensor in group["params"]}
-    parts = list(modules_in(entries))
-    facts = [fact for part in parts for fact in _of_module(part, stepped)]
-    counts = [count for part in parts for count in _counts_of_module(part)]
+    facts: list[Fact] = []
+    counts: list[Count] = []
+    for part in modules_in(entries):
+        facts += _facts_of_module(part, stepped)
+        counts += _counts_of_module(part)
     for optimizer in optimizers:
-        facts += _of_optimizer(optimizer)
-        name = type(optimizer).__name__
-        own = vars(optimizer)
-        counts += [_counted(name, own, key) for key in ("param_groups", *_STEP_HOOKS)]
-        counts += [_counted(name, group, "params") for group in optimizer.param_groups]
-    return Watched(facts, counts, [(group["params"], list(group["params"])) for group in groups])
+        facts += _facts_of_optimizer(optimizer)
+        counts += _counts_of_optimizer(optimizer)
+    return Observations(
+        facts, counts, [(group["params"], list(group["params"])) for group in groups]
+    )
 
 
 def modules_in(entries: Sequence[Any]) -> Iterator[nn.Module]:
@@ -119,10 +125,10 @@ def modules_in(entries: Sequence[Any]) -> Iterator[nn.Module]:
                 yield part
 
 
-def _of_module(part: nn.Module, stepped: set[int]) -> Iterator[Fact]:
+def _facts_of_module(part: nn.Module, stepped: set[int]) -> Iterator[Fact]:
     name, own = type(part).__name__, vars(part)
     for key, value in own.items():
-        if key not in _EVERY_MODULE and _is_plain(value):
+        if key not in _IN_EVERY_MODULE and _is_constant(value):
             yield Fact(name, own, key, value)
     for table in ("_modules", *_HOOKS):
         for key, value in own[table].items():
@@ -143,27 +149,35 @@ def _counted(owner: str, container: dict[str, Any], key: str) -> Count:
     return Count(owner, key.lstrip("_"), container[key], len(container[key]))
 
 
-def _of_optimizer(optimizer: Optimizer) -> Iterator[Fact]:
+def _facts_of_optimizer(optimizer: Optimizer) -> Iterator[Fact]:
     name, own = type(optimizer).__name__, vars(optimizer)
-    for key in _OF_OPTIMIZERS:
+    for key in _OPTIMIZER_ATTRIBUTES:
         yield Fact(name, own, key, own[key])
     for table in _STEP_HOOKS:
         for key, value in own[table].items():
             yield Fact(name, own[table], key, value)
     for group in optimizer.param_groups:
         for key, value in group.items():
-            if not isinstance(value, torch.Tensor):  # those are state
+            if not isinstance(value, torch.Tensor):  # tensors are state
                 yield Fact(name, group, key, value)
 
 
-def _is_plain(value: Any) -> bool:
-    """Whether a value can be compared, or is code that is the same or another."""
+def _counts_of_optimizer(optimizer: Optimizer) -> Iterator[Count]:
+    name, own = type(optimizer).__name__, vars(optimizer)
+    for table in ("param_groups", *_STEP_HOOKS):
+        yield _counted(name, own, table)
+    for group in optimizer.param_groups:
+        yield _counted(name, group, "params")
+
+
+def _is_constant(value: Any) -> bool:
+    """Whether a value is immutable and can be compared, or is a function or class."""
     if isinstance(value, tuple):
-        return all(map(_is_plain, value))
+        return all(map(_is_constant, value))
     return type(value) in _ATOMS or isinstance(value, _CODE)
 
 
-_NOTHING = Watched([], [], [])
+_NOTHING = Observations([], [], [])
 
 
 _SETS_GRAD = frozenset(
@@ -172,7 +186,7 @@ _SETS_GRAD = frozenset(
 
 
 def sets_requires_grad(program: Program) -> bool:
-    """Whether a program says itself which tensors require grad: then they may differ before it.
+    """Whether a program sets which tensors require grad; then it does not matter before the call.
 
     >>> import syft as sy
     >>> sets_requires_grad(sy.func2plan(args_shape=[(2,)])(lambda x: x.requires_grad_()).program)
@@ -186,36 +200,36 @@ def sets_requires_grad(program: Program) -> bool:
 
 
 class Assumptions:
-    """What was the case when a plan was recorded, and whether it still is.
+    """What was observed when a plan was recorded, and whether it is still the case.
 
     >>> model = nn.Dropout()
-    >>> watch = Assumptions(watched_in([model]))
-    >>> watch.holds(), model.eval() and watch.holds()
+    >>> assumptions = Assumptions(observe([model]))
+    >>> assumptions.holds(), model.eval() and assumptions.holds()
     (True, False)
-    >>> watch.change()
+    >>> assumptions.change()
     'training of Dropout was True and is False now'
     """
 
-    __slots__ = ("_watched", "_containers", "_keys", "_values", "_counted", "_counts", "_steps")
+    __slots__ = ("_observed", "_containers", "_keys", "_values", "_counted", "_counts", "_steps")
 
-    def __init__(self, watched: Watched = _NOTHING) -> None:
-        self._watched = watched
-        self._containers = [fact.container for fact in watched.facts]
-        self._keys = [fact.key for fact in watched.facts]
-        self._values = [fact.value for fact in watched.facts]
-        self._counted = [count.container for count in watched.counts]
-        self._counts = [count.number for count in watched.counts]
-        self._steps = [now for now, _ in watched.stepped], [
-            tensor for _, then in watched.stepped for tensor in then
+    def __init__(self, observed: Observations = _NOTHING) -> None:
+        self._observed = observed
+        self._containers = [fact.container for fact in observed.facts]
+        self._keys = [fact.key for fact in observed.facts]
+        self._values = [fact.value for fact in observed.facts]
+        self._counted = [count.container for count in observed.counts]
+        self._counts = [count.number for count in observed.counts]
+        self._steps = [now for now, _ in observed.stepped], [
+            tensor for _, then in observed.stepped for tensor in then
         ]
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is watched."""
+        """Whether nothing was observed."""
         return not self._keys
 
     def holds(self) -> bool:
-        """Whether everything is as it was."""
+        """Whether everything is as it was observed."""
         if not self._keys:
             return True
         if list(map(len, self._counted)) != self._counts:
@@ -227,21 +241,21 @@ class Assumptions:
         return all(map(is_, now, self._values)) or all(map(_is_equal, now, self._values))
 
     def change(self) -> str | None:
-        """The first thing that is not as it was, in words.
+        """The first difference, in words; None if everything holds.
 
         >>> Assumptions().change()
         """
         return next(iter(self._changes()), None)
 
     def _changes(self) -> Iterable[str]:
-        for owner, container, key, value in self._watched.facts:
+        for owner, container, key, value in self._observed.facts:
             now = container.get(key)
             if not _is_equal(now, value):
                 yield f"{key} of {owner} {_from_to(value, now)}"
-        for owner, what, counted, number in self._watched.counts:
+        for owner, what, counted, number in self._observed.counts:
             if len(counted) != number:
                 yield f"the number of {what} of {owner} was {number} and is {len(counted)} now"
-        for params, then in self._watched.stepped:
+        for params, then in self._observed.stepped:
             if not all(map(is_, params, then)):
                 yield "a parameter of an optimizer was another one"
 
@@ -253,11 +267,16 @@ def _from_to(value: Any, now: Any) -> str:
 
 
 def _is_shown(value: Any) -> bool:
-    return _is_plain(value) and not isinstance(value, _CODE)
+    return _is_constant(value) and not isinstance(value, _CODE)
 
 
 def _is_equal(now: Any, value: Any) -> bool:
-    """Whether two values say the same; what is not plain must be the same object."""
+    """Whether two values are equal; what is not constant must be the same object."""
     if now is value:
         return True
-    return type(now) is type(value) and _is_plain(value) and _is_plain(now) and bool(now == value)
+    return (
+        type(now) is type(value)
+        and _is_constant(value)
+        and _is_constant(now)
+        and bool(now == value)
+    )

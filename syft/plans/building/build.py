@@ -1,9 +1,9 @@
-"""Building a plan: a function is recorded once, and what it was recorded with is kept beside it.
+"""Building a plan: a function is recorded once, and the places of its state are kept beside it.
 
-What the function may use besides its arguments is looked up before: the elements of its state, and
-the modules and optimizers its body names (a closure).  So every tensor that the recording met has a
-name and a place where it lives, and what decided the path (training or not, the options of an
-optimizer) is watched.
+What the function may use besides its arguments is looked up first: the elements of its state, and
+the modules and optimizers that its body names (a closure).  So every tensor that the recording
+captured has a name and a place where it lives, and what decided the path (training or not, the
+options of an optimizer) is compared at every call.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from syft.plans.building.blueprint import Blueprint, flat
-from syft.plans.building.interface import INT, Interface, interface_of, kind_of
-from syft.plans.building.optimizers import OptimizersPrepared, StateTensor
-from syft.plans.building.input_properties import fixed_in
-from syft.plans.building.state import Cells, Source, State, places_of
-from syft.plans.building.assumptions import Assumptions, modules_in, sets_requires_grad, watched_in
+from syft.plans.building.assumptions import Assumptions, modules_in, observe, sets_requires_grad
+from syft.plans.building.examples import Outline
+from syft.plans.building.input_properties import check_fixed, fixed_in
+from syft.plans.building.interface import Blueprint, Interface, interface_of, with_flat_outputs
+from syft.plans.building.optimizers import PreparedOptimizers, StateTensor
+from syft.plans.building.state import BoundState, Source, State, places_of
+from syft.plans.building.template import INT, kind_of
 from syft.program.lowered import Lowered
 from syft.program.program import Program, Slot
 from syft.program.recording.record import Recording, record
-from syft.ops.nested import replace
+from syft.ops.nested import leaves, replace
 from syft.workers.core.precautions import RUNNABLE
 
 STATE = "state"
@@ -41,8 +42,8 @@ STATE = "state"
 class Recipe:
     """What a plan is recorded from: a function with its parameters, and where its state is.
 
-    ``state`` is what the function gets as its argument of that name, if it takes one; ``body`` is
-    the function whose names are looked at for modules and optimizers.
+    ``state`` is the argument of that name, if the function takes one; ``body`` is the function
+    that is searched for names of modules and optimizers.
     """
 
     name: str
@@ -54,17 +55,17 @@ class Recipe:
 
     def known(self) -> list[Source]:
         """The elements of the state, and the modules and optimizers that the body names."""
-        given = [source[1] for source in self.sources]
+        given = [source.entry for source in self.sources]
         found = [
             source
             for source in sources_in(self.body)
-            if not any(source[1] is entry for entry in given)
+            if not any(source.entry is entry for entry in given)
         ]
         return [*self.sources, *found]
 
-    def watched(self) -> list[Any]:
-        """The elements themselves: what decides the recording beside the arguments."""
-        return [source[1] for source in self.known()]
+    def entries(self) -> list[Any]:
+        """The same elements, modules and optimizers without their names."""
+        return [source.entry for source in self.known()]
 
     def call(self, interface: Interface, inputs: Sequence[Any]) -> Any:
         """Call the function on the inputs of an interface."""
@@ -75,31 +76,31 @@ class Recipe:
 
 
 @dataclass(slots=True)
-class Built:
+class BuiltPlan:
     """A plan that has been recorded: its blueprint, and where its state lives here.
 
-    ``program`` is the one that returns what the function does.  ``replays_only`` says that state of
-    it was found in the closure of the function: a copy of the plan has state of its own, of which
-    the function knows nothing.
+    ``program`` returns what the function returns, nested as it was.  ``replays_only`` says that
+    some of the state was found in the closure of the function: a copy of the plan has state of its
+    own, which the function would not use.
     """
 
     blueprint: Blueprint
     program: Program
-    cells: Cells
-    watch: Assumptions
+    state: BoundState
+    assumptions: Assumptions
     inputs: tuple[Any, ...] = ()
-    """Of each input the shape, dtype and device it was built with, or the number."""
+    """The outline of each tensor it was built with, and each number."""
     replays_only: bool = False
     accepted: set[tuple[type, ...]] = field(default_factory=set)
-    """Types of positional arguments that are the inputs as they are: the common call, at a look."""
-    is_free: bool = field(init=False)
-    """Whether nothing but its arguments decides what a call does."""
+    """Types of positional arguments that need no binding; it makes the common call fast."""
+    is_stateless: bool = field(init=False)
+    """Whether a call depends on nothing but its arguments."""
     run: Callable[[Sequence[Any]], Any] | None = field(init=False, default=None)
-    """The program made ready to run; None before the first call: a plan may only be sent."""
+    """The program made ready to run.  None before the first call: some plans are only sent."""
 
     def __post_init__(self) -> None:
-        bound = self.cells.places or self.blueprint.interface.fixed or not self.watch.is_empty
-        self.is_free = not bound
+        fixed = self.blueprint.interface.fixed
+        self.is_stateless = not self.state.places and not fixed and self.assumptions.is_empty
 
     def lower(self) -> Callable[[Sequence[Any]], Any]:
         """Make the program ready to run."""
@@ -107,12 +108,12 @@ class Built:
         return run
 
     def holds(self) -> bool:
-        """Whether what decided the recording is as it was."""
-        return self.watch.holds() and (not self.cells.places or self.cells.holds())
+        """Whether nothing that decided the recording has changed."""
+        return self.assumptions.holds() and (not self.state.places or self.state.holds())
 
     def change(self) -> str | None:
-        """What is not as it was, in words; None if everything is."""
-        return None if self.holds() else self.watch.change() or self.cells.change()
+        """What has changed, in words; None if nothing has."""
+        return None if self.holds() else self.assumptions.change() or self.state.change()
 
     def bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Sequence[Any]:
         """The inputs in the arguments of a call; raises WrongArguments."""
@@ -122,12 +123,25 @@ class Built:
             return args
         return interface.bind(args, kwargs)
 
+    def values(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Sequence[Any]:
+        """The inputs in the arguments of a call, and the state: what the program runs on.
+
+        Raises :class:`~syft.exceptions.WrongArguments`,
+        :class:`~syft.exceptions.StateMismatch`.
+        """
+        if kwargs or tuple(map(type, args)) not in self.accepted:
+            args = self.bind(args, kwargs)
+        interface = self.blueprint.interface
+        if interface.fixed:
+            check_fixed(interface.name, interface.fixed, args, interface.input_names())
+        return [*args, *self.state.read()] if self.state.places else args
+
     def examples(self) -> list[Any]:
-        """Inputs such as the plan was built with."""
-        return [_example(*each) if isinstance(each, tuple) else each for each in self.inputs]
+        """Inputs like those the plan was built with."""
+        return [each.example() if isinstance(each, Outline) else each for each in self.inputs]
 
 
-def build(recipe: Recipe, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Built, Any]:
+def build(recipe: Recipe, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[BuiltPlan, Any]:
     """Record a function on arguments; returns what was built, and what the function returned.
 
     Raises :class:`~syft.exceptions.CannotRecord`, :class:`~syft.exceptions.WrongArguments`.
@@ -141,20 +155,21 @@ def build(recipe: Recipe, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[
     interface = interface_of(recipe.name, recipe.signature, args, kwargs)
     inputs = interface.bind(args, kwargs)
     known = recipe.known()
-    before = watched_in([source[1] for source in known])
-    optimizers = [source[1] for source in known if isinstance(source[1], Optimizer)]
-    with OptimizersPrepared(optimizers) as prepared:
-        state = [place.container[place.key] for place in places_of(recipe.sources)]
-        recording = record(lambda *flat: recipe.call(interface, flat), inputs, state)
-        met = [optimizer for optimizer in prepared.optimizers if optimizer not in optimizers]
-    known += [(f"optimizer{i + 1}", optimizer, {}, "") for i, optimizer in enumerate(met)]
+    before = observe(recipe.entries())
+    optimizers = [source.entry for source in known if isinstance(source.entry, Optimizer)]
+    with PreparedOptimizers(optimizers) as prepared:
+        state = [place.tensor for place in places_of(recipe.sources)]
+        recording = record(lambda *inputs: recipe.call(interface, inputs), inputs, state)
+        found = [optimizer for optimizer in prepared.optimizers if optimizer not in optimizers]
+    known += [Source.of(f"optimizer{i + 1}", optimizer) for i, optimizer in enumerate(found)]
     tensors = [*state, *recording.captured]
-    cells = Cells(recipe.name, _places(tensors, known))
-    built = Built(
-        _blueprint(interface, recording, cells, tensors, inputs, _modes(known)),
+    bound = BoundState(recipe.name, _places(tensors, known))
+    observed = observe([source.entry for source in known])
+    built = BuiltPlan(
+        _blueprint(interface, recording, bound, tensors, inputs, _modes(known)),
         recording.program,
-        cells,
-        Assumptions(watched_in([source[1] for source in known]).settled_since(before)),
+        bound,
+        Assumptions(observed.unchanged_since(before)),
         tuple(map(_outline, inputs)),
         replays_only=bool(recording.captured),
     )
@@ -163,13 +178,14 @@ def build(recipe: Recipe, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[
 
 def _modes(known: Sequence[Source]) -> tuple[bool, ...]:
     """The modes of all modules: none, one, or both."""
-    return tuple(sorted({part.training for part in modules_in([source[1] for source in known])}))
+    modules = modules_in([source.entry for source in known])
+    return tuple(sorted({module.training for module in modules}))
 
 
 def _blueprint(
     interface: Interface,
     recording: Recording,
-    cells: Cells,
+    state: BoundState,
     tensors: Sequence[torch.Tensor],
     inputs: Sequence[Any],
     modes: tuple[bool, ...],
@@ -184,38 +200,23 @@ def _blueprint(
         interface,
         outputs=replace(program.outputs, numbered),
         results=tuple(_result_kinds(program.outputs, recording.result)),
-        state=tuple(cells.names),
+        state=tuple(state.names),
         parameters=tuple(map(_is_parameter, tensors)),
         modes=modes,
         fixed=fixed_in(recording.fixed, inputs),
     )
-    return Blueprint(complete, flat(program))
+    return Blueprint(complete, with_flat_outputs(program))
 
 
 def _result_kinds(pattern: Any, value: Any) -> Iterator[str]:
-    """The kind of each result: of what stands where the outputs have a slot."""
-    if type(pattern) is Slot:
-        yield kind_of(value) or INT  # a bool is a number here
-    elif isinstance(pattern, (tuple, list)):
-        for part, item in zip(pattern, value, strict=True):
-            yield from _result_kinds(part, item)
-    elif isinstance(pattern, dict):
-        for key, part in pattern.items():
-            yield from _result_kinds(part, value[key])
-    elif isinstance(pattern, slice):
-        for end in ("start", "stop", "step"):
-            yield from _result_kinds(getattr(pattern, end), getattr(value, end))
+    """The kind of each result: of the values at the slots of the outputs."""
+    for leaf, item in zip(leaves(pattern), leaves(value), strict=True):
+        if type(leaf) is Slot:
+            yield kind_of(item) or INT  # a bool is a number here
 
 
 def _outline(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return tuple(value.shape), value.dtype, value.device
-    return value
-
-
-def _example(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    fits = dtype.is_floating_point or dtype.is_complex
-    return (torch.ones if fits else torch.zeros)(shape, dtype=dtype, device=device)
+    return Outline.of(value) if isinstance(value, torch.Tensor) else value
 
 
 def _is_parameter(tensor: torch.Tensor) -> bool:
@@ -223,8 +224,8 @@ def _is_parameter(tensor: torch.Tensor) -> bool:
 
 
 def _places(tensors: Sequence[torch.Tensor], sources: Sequence[Source]) -> list[StateTensor]:
-    """Where each tensor lives; one that nothing known holds is held by the plan itself."""
-    found = {id(place.container[place.key]): place for place in places_of(sources)}
+    """Where each tensor lives; the plan itself holds one that is in no known source."""
+    found = {id(place.tensor): place for place in places_of(sources)}
     own: dict[str, Any] = {}
     places = []
     for tensor in tensors:
@@ -241,29 +242,29 @@ def sources_in(function: Callable[..., Any]) -> list[Source]:
     """The modules and optimizers that the body of a function names, with their names.
 
     >>> model = nn.Linear(2, 1)
-    >>> [name for name, *_ in sources_in(lambda x: model(x) + len(x))]
+    >>> [source.name for source in sources_in(lambda x: model(x) + len(x))]
     ['model']
     """
     function = inspect.unwrap(getattr(function, "__func__", function))
     if not inspect.isfunction(function):
         return []
     names = inspect.getclosurevars(function)
-    found = _holders(names.nonlocals)
-    shared = _holders(names.globals)
-    if shared:  # names of attributes stand among these (`opt.step` beside a plan called step)
+    found = _modules_and_optimizers(names.nonlocals)
+    shared = _modules_and_optimizers(names.globals)
+    if shared:  # inspect also lists names of attributes (`opt.step` if there is a plan `step`)
         code = dis.get_instructions(function)
         read = {instruction.argval for instruction in code if instruction.opname == "LOAD_GLOBAL"}
         found.update((name, value) for name, value in shared.items() if name in read)
-    return [(name, value, {}, "") for name, value in found.items()]
+    return [Source.of(name, value) for name, value in found.items()]
 
 
-def _holders(names: Mapping[str, Any]) -> dict[str, nn.Module | Optimizer]:
+def _modules_and_optimizers(names: Mapping[str, Any]) -> dict[str, nn.Module | Optimizer]:
     return {
         name: value for name, value in names.items() if isinstance(value, (nn.Module, Optimizer))
     }
 
 
-def copied(built: Built, recipe: Recipe | None, memo: dict[int, Any]) -> Built:
+def copied(built: BuiltPlan, recipe: Recipe | None, memo: dict[int, Any]) -> BuiltPlan:
     """The same program over copies of its state, for a copy of the plan and its recipe.
 
     >>> import syft as sy
@@ -273,9 +274,9 @@ def copied(built: Built, recipe: Recipe | None, memo: dict[int, Any]) -> Built:
     """
     return changed(
         built,
-        cells=built.cells.changed(
+        state=built.state.moved(
             lambda place: place._replace(container=copying.deepcopy(place.container, memo)),
             not (built.replays_only and sets_requires_grad(built.blueprint.program)),
         ),
-        watch=Assumptions() if recipe is None else Assumptions(watched_in(recipe.watched())),
+        assumptions=Assumptions() if recipe is None else Assumptions(observe(recipe.entries())),
     )

@@ -1,9 +1,9 @@
-"""Properties of tensors that a function may ask for while it is recorded: the answer is frozen.
+"""Properties of the inputs that a function asked for while it was recorded: they are fixed.
 
 ``torch.zeros(3, dtype=x.dtype)`` records the dtype that ``x`` had.  Sizes are traced and free to
-change; a dtype or the number of dimensions is a plain Python value, of which nothing can be traced.
-So a plan keeps what its inputs had of each property that was asked for, and a call with other
-inputs is refused: here, and at the worker to which the plan was sent.
+change; a dtype or a number of dimensions is a Python value that cannot be traced.  So a plan keeps
+the value of each such property for its inputs, and a call with inputs that have another value is
+refused: here, and at the worker to which the plan was sent.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from syft.exceptions import MalformedMessage, WrongArguments
 from syft.serde.expect import expect_type
 
 Fixed = tuple[tuple[str, tuple[Any, ...]], ...]
-"""Names of properties, and for each what it was of every input (None of one that is a number)."""
+"""Names of properties, each with its value for every input (None for a number)."""
 
 PROPERTIES: dict[str, Callable[[torch.Tensor], Any]] = {
     "dtype": lambda tensor: str(tensor.dtype),
@@ -27,11 +27,11 @@ PROPERTIES: dict[str, Callable[[torch.Tensor], Any]] = {
     "requires_grad": lambda tensor: tensor.requires_grad,
     "is_contiguous": torch.Tensor.is_contiguous,
 }
-"""What can be fixed, by the names that :mod:`syft.program.recording.properties` gives."""
+"""How to read each property, by the names in :mod:`syft.program.recording.properties`."""
 
 
 def fixed_in(names: Iterable[str], inputs: Sequence[Any]) -> Fixed:
-    """What the inputs have of these properties.
+    """The values of these properties for the inputs.
 
     >>> fixed_in(["dtype"], [torch.ones(2), 3])
     (('dtype', ('torch.float32', None)),)
@@ -40,7 +40,7 @@ def fixed_in(names: Iterable[str], inputs: Sequence[Any]) -> Fixed:
 
 
 def check_fixed(plan: str, fixed: Fixed, inputs: Sequence[Any], names: Sequence[str]) -> None:
-    """Refuse inputs that have others; ``names`` are those of the inputs.
+    """Refuse inputs whose properties have other values; ``names`` are the names of the inputs.
 
     Raises :class:`~syft.exceptions.WrongArguments`.
 
@@ -67,7 +67,7 @@ def _values(name: str, inputs: Sequence[Any]) -> Iterable[Any]:
 
 
 def expect_fixed(value: Any, inputs: int, where: str) -> Fixed:
-    """What arrived as fixed properties of so many inputs.
+    """Check the fixed properties that arrived for a number of inputs; returns them.
 
     Raises :class:`~syft.exceptions.MalformedMessage`.
 

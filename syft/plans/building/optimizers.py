@@ -2,15 +2,16 @@
 
 An optimizer makes its momentum buffers and running averages during its first step.  A recording of
 that step would make them anew at each replay, so :func:`prepare` has the optimizer make them
-before, by the very method its first step would have called.  An optimizer that a plan only meets in
-its function (a closure) is prepared when it steps there: :class:`OptimizersPrepared`.
+before, by the very method its first step would have called.  An optimizer that is found only when
+the function runs (in a closure) is prepared when it steps: :class:`PreparedOptimizers`.
 
 Some optimizers decide by values which formula to use, or count their steps in Python.  A recording
-would freeze what was decided; they are refused by name.
+would freeze that decision, so they are refused by name.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -25,26 +26,26 @@ from syft.torch_private import DisableTorchFunction, make_optimizer_state
 from syft.program.recording.symbolic import plain
 
 _FORMULA = "it decides by the number of its steps which formula to use"
-_BETWEEN = (
+_STEP_BETWEEN_CALLS = (
     "let a scheduler step between the calls of the plan, or hand the number over as an argument"
 )
-_OTHERS = "step outside of the plan, or take Adam, AdamW or NAdam"
+_TAKE_ANOTHER = "step outside of the plan, or take Adam, AdamW or NAdam"
 
 # Why a recorded step would not do what the next step does.  With capturable=True (CUDA only) torch
 # leaves the decision to the tensors, and a recording keeps it.
 _REFUSED: dict[type[optim.Optimizer], str] = {
-    optim.RAdam: f"{_FORMULA}; {_OTHERS}",
-    optim.ASGD: f"{_FORMULA}; {_OTHERS}",
-    optim.Adafactor: f"it decides by the sizes of its updates how far to go; {_OTHERS}",
-    optim.LBFGS: f"it decides by the losses how often to evaluate the model; {_OTHERS}",
-    optim.SparseAdam: f"it counts its steps in Python; {_OTHERS}",
+    optim.RAdam: f"{_FORMULA}; {_TAKE_ANOTHER}",
+    optim.ASGD: f"{_FORMULA}; {_TAKE_ANOTHER}",
+    optim.Adafactor: f"it decides by the sizes of its updates how far to go; {_TAKE_ANOTHER}",
+    optim.LBFGS: f"it decides by the losses how often to evaluate the model; {_TAKE_ANOTHER}",
+    optim.SparseAdam: f"it counts its steps in Python; {_TAKE_ANOTHER}",
 }
 
 
 class StateTensor(NamedTuple):
-    """Where a tensor of the state is: ``container[key]``, and what to call it.
+    """Where a tensor of the state is: ``container[key]``, and its name.
 
-    ``is_optimizers`` says that it is an optimizer's own: nothing ever asks it for a gradient.
+    ``is_optimizers`` says that an optimizer made it, so that nothing asks for its gradient.
     """
 
     name: str
@@ -52,15 +53,21 @@ class StateTensor(NamedTuple):
     key: str
     is_optimizers: bool = False
 
+    @property
+    def tensor(self) -> torch.Tensor:
+        """The tensor that is there now."""
+        found: torch.Tensor = self.container[self.key]
+        return found
+
 
 def prepare(optimizer: optim.Optimizer, line: str = "state of the plan") -> None:
     """Make the state of an optimizer exist, exactly as its first step would begin with it.
 
-    What exists already stays as it is, and so do parameters and gradients.  ``line`` says in an
-    error who wanted it.
+    Existing state, parameters and gradients stay as they are.  ``line`` is the source line that an
+    error names.
 
-    Raises :class:`~syft.exceptions.CannotRecord` for an optimizer whose steps differ by more than
-    their numbers.
+    Raises :class:`~syft.exceptions.CannotRecord` for an optimizer whose steps do not all run the
+    same operations.
 
     >>> from torch import nn
     >>> optimizer = torch.optim.Adam([nn.Parameter(torch.ones(2))])
@@ -75,7 +82,7 @@ def prepare(optimizer: optim.Optimizer, line: str = "state of the plan") -> None
 
 
 def state_of(optimizer: optim.Optimizer) -> list[StateTensor]:
-    """Where an optimizer keeps its tensors: what it knows of each parameter, and tensor options.
+    """Where an optimizer keeps its tensors: its state for each parameter, and tensor options.
 
     The number in a name is that of the parameter, as in ``optimizer.state_dict()``.
 
@@ -94,18 +101,18 @@ def state_of(optimizer: optim.Optimizer) -> list[StateTensor]:
     return places
 
 
-class OptimizersPrepared:
+class PreparedOptimizers:
     """A context for recording: every optimizer that steps inside it has its state.
 
-    ``optimizers`` are those known before; those met inside are added.  On leaving, their options
-    (``group["lr"] = lr``, with a number that belongs to the recording) are put back as they were.
+    ``optimizers`` are those known before; those that step inside are added.  The exit restores
+    their options: ``group["lr"] = lr`` may have put a traced number there.
 
-    Raises :class:`~syft.exceptions.CannotRecord` if a step counts in Python, and names an option
-    that changes with every recording (by a scheduler), if that is why one could not be kept.
+    The exit raises :class:`~syft.exceptions.CannotRecord` if a step counts in Python.  If the
+    recording failed because an option changes with every run (a scheduler), it names the option.
 
     >>> from torch import nn
     >>> sgd = torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1)
-    >>> with OptimizersPrepared([sgd]):
+    >>> with PreparedOptimizers([sgd]):
     ...     sgd.param_groups[0]["lr"] = 0.2
     >>> sgd.param_groups[0]["lr"]
     0.1
@@ -113,12 +120,12 @@ class OptimizersPrepared:
 
     def __init__(self, optimizers: Sequence[optim.Optimizer] = ()) -> None:
         self.optimizers: list[optim.Optimizer] = []
-        self._options: list[_Kept] = []
-        self._counts: list[_Kept] = []
+        self._options: list[_Saved] = []
+        self._counts: list[_Saved] = []
         for optimizer in optimizers:
             self._add(optimizer, "state of the plan")
 
-    def __enter__(self) -> OptimizersPrepared:
+    def __enter__(self) -> PreparedOptimizers:
         self._handle = register_optimizer_step_pre_hook(self._before_step)
         return self
 
@@ -130,18 +137,18 @@ class OptimizersPrepared:
     ) -> None:
         self._handle.remove()
         options, counts = _changed(self._options), _changed(self._counts)
-        for kept in (*self._options, *self._counts):
-            kept.container.update(kept.values)
+        for saved in (*self._options, *self._counts):
+            saved.container.update(saved.values)
         if error is None and counts:
             raise _counting(*counts[0], "state of the plan")
-        if isinstance(error, CannotRecord):  # it may have come from what was changed
+        if isinstance(error, CannotRecord):  # a changed number may be the reason
             for name, key in counts:
                 if name == error.what:
                     raise _counting(name, key, error.line) from None
             for name, key in options:
                 if name == error.what:
                     what = f"a change of {key!r} of {name}"
-                    raise CannotRecord(what, error.line, _BETWEEN) from None
+                    raise CannotRecord(what, error.line, _STEP_BETWEEN_CALLS) from None
 
     def _before_step(self, optimizer: optim.Optimizer, args: Any, kwargs: Any) -> None:
         if not any(optimizer is known for known in self.optimizers):
@@ -153,37 +160,37 @@ class OptimizersPrepared:
         name = _name(optimizer)
         for group in optimizer.param_groups:
             values = {key: plain(value) for key, value in group.items()}
-            self._options.append(_Kept(name, group, values))
+            self._options.append(_Saved(name, group, values))
         for state in optimizer.state.values():
             counts = {key: value for key, value in state.items() if isinstance(value, (int, float))}
-            self._counts.append(_Kept(name, state, counts))
+            self._counts.append(_Saved(name, state, counts))
 
 
-class _Kept(NamedTuple):
-    """What a dict of an optimizer held before the recording; ``name`` is the optimizer's."""
+class _Saved(NamedTuple):
+    """The values in a dict of an optimizer before the recording; ``name`` is the optimizer's."""
 
     name: str
     container: dict[str, Any]
     values: dict[str, Any]
 
 
-def _changed(kept: Sequence[_Kept]) -> list[tuple[str, str]]:
-    """The numbers that are others now: of which optimizer, and under which key."""
+def _changed(saved: Sequence[_Saved]) -> list[tuple[str, str]]:
+    """The numbers that have changed: the name of the optimizer, and the key."""
     return [
         (name, key)
-        for name, container, values in kept
+        for name, container, values in saved
         for key, value in values.items()
         if isinstance(value, (int, float)) and plain(container.get(key)) != value
     ]
 
 
 def _counting(name: str, key: str, line: str) -> CannotRecord:
-    reason = f"it keeps {key!r} as a Python number, which a step changes; {_OTHERS}"
+    reason = f"it keeps {key!r} as a Python number, which a step changes; {_TAKE_ANOTHER}"
     return CannotRecord(name, line, reason)
 
 
 def _refuse(optimizer: optim.Optimizer, line: str) -> None:
-    """Raise for an optimizer that is known to decide by values."""
+    """Refuse an optimizer that is known to decide by values."""
     reasons = [_REFUSED[kind] for kind in type(optimizer).__mro__ if kind in _REFUSED]
     capturable = all(group.get("capturable", False) for group in optimizer.param_groups)
     if reasons and not capturable:
@@ -191,38 +198,51 @@ def _refuse(optimizer: optim.Optimizer, line: str) -> None:
 
 
 def _prepare_group(optimizer: optim.Optimizer, group: dict[str, Any], line: str) -> None:
-    """Make the state of a group; the gradients that this takes are there only for the moment."""
     trained = [parameter for parameter in group["params"] if parameter.requires_grad]
-    without = [parameter for parameter in trained if parameter.grad is None]
-    try:
-        for parameter in without:
-            parameter.grad = torch.zeros_like(parameter)
+    with _gradients(trained):
         known = make_optimizer_state(optimizer, group)
-    finally:
-        for parameter in without:
-            parameter.grad = None
     if isinstance(optimizer, optim.SGD):
         _prepare_momentum(optimizer, group, trained, line)
     if not known and not all(optimizer.state.get(parameter) for parameter in trained):
         _refuse_first_step(optimizer, line)
 
 
+@contextlib.contextmanager
+def _gradients(parameters: Sequence[torch.Tensor]) -> Iterator[None]:
+    """A context in which parameters without a gradient have zeros for one.
+
+    An optimizer makes state only for parameters that have a gradient.
+    """
+    without = [parameter for parameter in parameters if parameter.grad is None]
+    try:
+        for parameter in without:
+            parameter.grad = torch.zeros_like(parameter)
+        yield
+    finally:
+        for parameter in without:
+            parameter.grad = None
+
+
 def _prepare_momentum(
     optimizer: optim.SGD, group: dict[str, Any], trained: list[torch.Tensor], line: str
 ) -> None:
-    """SGD makes its buffers in the step itself, as a copy of the gradient: what zeros come to."""
+    """Make the momentum buffers of SGD.
+
+    SGD makes them in its first step, as a copy of the gradient.  A buffer of zeros gives the same,
+    unless later gradients are dampened.
+    """
     if group["momentum"] == 0:
         return
     for parameter in trained:
         state = optimizer.state[parameter]
         if state.get("momentum_buffer") is None:
-            if group["dampening"] != 0:  # the first step is not dampened
+            if group["dampening"] != 0:  # torch does not dampen the first step
                 _refuse_first_step(optimizer, line)
             state["momentum_buffer"] = torch.zeros_like(parameter)
 
 
 def _refuse_first_step(optimizer: optim.Optimizer, line: str) -> None:
-    reason = "it differs from those that follow; take one step before you build the plan"
+    reason = "it differs from the later steps; take one step before you build the plan"
     raise CannotRecord(f"the first step of {_name(optimizer)}", line, reason)
 
 
@@ -238,5 +258,5 @@ def _parameters(optimizer: optim.Optimizer) -> list[torch.Tensor]:
 
 def _name(optimizer: optim.Optimizer) -> str:
     kind = type(optimizer)
-    torchs = kind.__module__.startswith("torch.optim.")
-    return f"{'torch.optim' if torchs else kind.__module__}.{kind.__qualname__}"
+    in_torch = kind.__module__.startswith("torch.optim.")
+    return f"{'torch.optim' if in_torch else kind.__module__}.{kind.__qualname__}"

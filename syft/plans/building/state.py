@@ -1,16 +1,18 @@
-"""The state of a plan: the tensors beside its arguments, and where each of them lives.
+"""The state of a plan: the tensors besides its arguments, and where each of them lives.
 
-A plan made here does not hold its state: the model and the optimizer of the user do.  So what a
-plan keeps is *places*: a container and a key (``module._parameters["weight"]``), read at each call.
-A tensor that was replaced by one of the same shape, dtype and device is used; any other is refused.
-Whether it requires grad decides what was recorded: that is watched.
+A plan made here does not hold its state: the user's model and optimizer do.  So a plan keeps
+*places*, each a container and a key (``module._parameters["weight"]``), and reads them at each
+call.  A tensor that was replaced by one of the same shape, dtype and device is used; any other is
+refused.  Whether a tensor requires grad has decided what was recorded, so a change of that makes a
+plan unbuilt.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter, getitem, is_
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -22,7 +24,23 @@ from syft.serde.expect import describe
 
 Entry = torch.Tensor | nn.Module | Optimizer
 
-_SHARED = ("_parameters", "_buffers")
+
+class Source(NamedTuple):
+    """Something that has state, with its name; a tensor is found at ``container[key]``."""
+
+    name: str
+    entry: Entry
+    container: dict[str, Any]
+    key: str
+
+    @classmethod
+    def of(cls, name: str, entry: nn.Module | Optimizer) -> Source:
+        """A module or an optimizer, whose tensors are found in itself.
+
+        >>> Source.of("relu", nn.ReLU()).name
+        'relu'
+        """
+        return cls(name, entry, {}, "")
 
 
 class State:
@@ -50,19 +68,17 @@ class State:
         >>> len(State((torch.ones(1), nn.Linear(2, 1))).tensors())
         3
         """
-        return [place.container[place.key] for place in places_of(self.sources())]
+        return [place.tensor for place in places_of(self.sources())]
 
     def sources(self) -> list[Source]:
         """The elements with a name for each.
 
-        >>> [name for name, *_ in State((torch.ones(1),)).sources()]
+        >>> [source.name for source in State((torch.ones(1),)).sources()]
         ['state.0']
         """
-        return [(f"state.{key}", entry, self.entries, key) for key, entry in self.entries.items()]
-
-
-Source = tuple[str, Entry, dict[str, Any], str]
-"""Something that holds state: its name, itself, and where it is itself to be found."""
+        return [
+            Source(f"state.{key}", entry, self.entries, key) for key, entry in self.entries.items()
+        ]
 
 
 def check_entries(plan: str, entries: Any) -> tuple[Entry, ...]:
@@ -71,7 +87,7 @@ def check_entries(plan: str, entries: Any) -> tuple[Entry, ...]:
     >>> len(check_entries("f", [torch.ones(1)]))
     1
     """
-    kinds = (torch.Tensor, nn.Module, Optimizer)
+    kinds = tuple(_PLACES_OF)
     expected = "a tuple of tensors, modules and optimizers as state"
     if isinstance(entries, kinds):
         got = f"one {type(entries).__name__}: write state=(it,)"
@@ -88,29 +104,24 @@ def check_entries(plan: str, entries: Any) -> tuple[Entry, ...]:
 
 
 def places_of(sources: Sequence[Source]) -> list[StateTensor]:
-    """Where the tensors of all sources live, each tensor once, under names that differ.
+    """Where the tensors of all sources live, each tensor once, under different names.
 
-    The names of an only module's tensors are those of ``module.state_dict()``; those of several
-    modules begin with the name of the source, and those of an optimizer with ``optimizer``.
+    If there is one module, its tensors have the names of ``module.state_dict()``; with several, the
+    names begin with that of the source.  The names of an only optimizer's tensors begin with
+    ``optimizer``.
 
     >>> model = nn.Linear(2, 1)
-    >>> [place.name for place in places_of([("model", model, {}, "")])]
+    >>> [place.name for place in places_of([Source.of("model", model)])]
     ['weight', 'bias']
     """
-    modules = sum(isinstance(source[1], nn.Module) for source in sources)
-    optimizers = sum(isinstance(source[1], Optimizer) for source in sources)
+    kinds = [_kind_of(source.entry) for source in sources]
+    count = Counter(kinds)
     found: dict[int, StateTensor] = {}
     names: set[str] = set()
-    for name, entry, container, key in sources:
-        if isinstance(entry, nn.Module):
-            places = _places_of_module(entry, f"{name}." if modules > 1 else "")
-        elif isinstance(entry, Optimizer):
-            prefix = f"{name}." if optimizers > 1 else "optimizer."
-            places = _places_of_optimizer(entry, prefix)
-        else:
-            places = iter([StateTensor(name, container, key)])
-        for place in places:
-            tensor = place.container[place.key]
+    for source, kind in zip(sources, kinds, strict=True):
+        places_in, prefix = _PLACES_OF[kind]
+        for place in places_in(source, prefix if count[kind] == 1 else f"{source.name}."):
+            tensor = place.tensor
             if id(tensor) not in found:
                 found[id(tensor)] = place._replace(name=_unused(place.name, names))
     return list(found.values())
@@ -125,40 +136,61 @@ def _unused(name: str, names: set[str]) -> str:
     return unused
 
 
-def _places_of_module(module: nn.Module, prefix: str) -> Iterator[StateTensor]:
-    """Parameters, buffers, and tensors that are plain attributes."""
-    parts = list(module.named_modules())
-    for table in _SHARED:
+def _places_in_module(source: Source, prefix: str) -> Iterator[StateTensor]:
+    """Parameters, buffers, and tensors that are ordinary attributes."""
+    module: Any = source.entry
+    parts = [
+        (f"{prefix}{path}." if path else prefix, part) for path, part in module.named_modules()
+    ]
+    for table in ("_parameters", "_buffers"):
         for path, part in parts:
-            yield from _tensors_in(f"{prefix}{path}." if path else prefix, getattr(part, table))
+            yield from _places_in_dict(path, getattr(part, table))
     for path, part in parts:
-        yield from _tensors_in(f"{prefix}{path}." if path else prefix, vars(part))
+        yield from _places_in_dict(path, vars(part))
 
 
-def _tensors_in(prefix: str, container: dict[str, Any]) -> Iterator[StateTensor]:
+def _places_in_dict(prefix: str, container: dict[str, Any]) -> Iterator[StateTensor]:
     for key, value in list(container.items()):
         if isinstance(value, torch.Tensor):
             yield StateTensor(prefix + key, container, key)
 
 
-def _places_of_optimizer(optimizer: Optimizer, prefix: str) -> Iterator[StateTensor]:
+def _places_in_optimizer(source: Source, prefix: str) -> Iterator[StateTensor]:
+    optimizer: Any = source.entry
     for place in state_of(optimizer):
         yield place._replace(name=prefix + place.name)
+
+
+def _place_of_tensor(source: Source, prefix: str) -> Iterator[StateTensor]:
+    yield StateTensor(source.name, source.container, source.key)
+
+
+_PLACES_OF: dict[type, tuple[Callable[[Source, str], Iterator[StateTensor]], str]] = {
+    torch.Tensor: (_place_of_tensor, ""),
+    nn.Module: (_places_in_module, ""),
+    Optimizer: (_places_in_optimizer, "optimizer."),
+}
+"""For each kind of entry: where its tensors live, and the prefix of their names if it is the only
+entry of its kind."""
+
+
+def _kind_of(entry: Entry) -> type:
+    return next(kind for kind in _PLACES_OF if isinstance(entry, kind))
 
 
 # ------------------------------------------------------------------------------ reading at a call
 
 
-class Cells:
+class BoundState:
     """The state tensors of a built plan: read from where they live, and checked, at every call.
 
-    ``watches_grad`` says that whether they require grad must stay as it is.
+    ``grad_matters`` says that whether they require grad must stay as it is.
 
     >>> model = nn.Linear(2, 1)
-    >>> cells = Cells("f", places_of([("model", model, {}, "")]))
-    >>> cells.read()[1] is model.bias
+    >>> state = BoundState("f", places_of([Source.of("model", model)]))
+    >>> state.read()[1] is model.bias
     True
-    >>> model.bias = nn.Parameter(torch.ones(5)); cells.read()
+    >>> model.bias = nn.Parameter(torch.ones(5)); state.read()
     Traceback (most recent call last):
     ...
     syft.exceptions.StateMismatch: Plan 'f': state 'bias' was recorded as float32 (1,) and is now \
@@ -170,26 +202,29 @@ float32 (5,). Put a tensor of the same shape and dtype there, or build the plan 
         "places",
         "_containers",
         "_keys",
-        "_seen",
+        "_last",
         "_recorded",
-        "_watched",
-        "_watched_keys",
-        "_marks",
-        "_watches_grad",
+        "_grad_matters",
+        "_grad_containers",
+        "_grad_keys",
+        "_required_grad",
     )
 
-    def __init__(self, plan: str, places: Sequence[StateTensor], watches_grad: bool = True) -> None:
+    def __init__(self, plan: str, places: Sequence[StateTensor], grad_matters: bool = True) -> None:
         self.plan = plan
-        self._watches_grad = watches_grad
         self.places = list(places)
         self._containers: list[Any] = [place.container for place in places]
         self._keys = [place.key for place in places]
-        self._seen: list[torch.Tensor] = list(map(getitem, self._containers, self._keys))
-        self._recorded = [_described(tensor) for tensor in self._seen]
-        watched = [place for place in self.places if not place.is_optimizers]
-        self._watched: list[Any] = [place.container for place in watched]
-        self._watched_keys = [place.key for place in watched]
-        self._marks = [place.container[place.key].requires_grad for place in watched]
+        self._last: list[torch.Tensor] = list(map(getitem, self._containers, self._keys))
+        self._recorded = [_described(tensor) for tensor in self._last]
+        self._grad_matters = grad_matters
+        trainable = self._trainable()
+        self._grad_containers: list[Any] = [place.container for place in trainable]
+        self._grad_keys = [place.key for place in trainable]
+        self._required_grad = [place.tensor.requires_grad for place in trainable]
+
+    def _trainable(self) -> list[StateTensor]:
+        return [place for place in self.places if not place.is_optimizers]
 
     @property
     def names(self) -> list[str]:
@@ -202,70 +237,69 @@ float32 (5,). Put a tensor of the same shape and dtype there, or build the plan 
             tensors = list(map(getitem, self._containers, self._keys))
         except (KeyError, IndexError):
             tensors = [self._find(place) for place in self.places]
-        if not all(map(is_, tensors, self._seen)):
+        if not all(map(is_, tensors, self._last)):
             for place, tensor, recorded in zip(self.places, tensors, self._recorded, strict=True):
                 now = _described(tensor)
                 if now != recorded:
                     raise StateMismatch(self.plan, place.name, recorded, now)
-            self._seen = tensors
+            self._last = tensors
         return tensors
 
     def holds(self) -> bool:
         """Whether each tensor is there, and requires grad if it did.
 
-        A tensor that is no longer here, or of another kind, is what :meth:`read` refuses.
+        A tensor that is no longer here, or of another kind, is refused by :meth:`read` instead.
 
         >>> model = nn.Linear(2, 1)
-        >>> cells = Cells("f", places_of([("model", model, {}, "")]))
-        >>> cells.holds(), model.requires_grad_(False) and cells.holds()
+        >>> state = BoundState("f", places_of([Source.of("model", model)]))
+        >>> state.holds(), model.requires_grad_(False) and state.holds()
         (True, False)
         """
         try:
-            tensors = list(map(getitem, self._watched, self._watched_keys))
+            tensors = list(map(getitem, self._grad_containers, self._grad_keys))
         except KeyError:
             return False
-        if _HERE.issuperset(map(type, tensors)):
-            return not self._watches_grad or list(map(_REQUIRES_GRAD, tensors)) == self._marks
-        return not any(map(self._is_another, tensors, self._marks))
+        if _LOCAL_CLASSES.issuperset(map(type, tensors)):
+            return not self._grad_matters or (
+                list(map(_REQUIRES_GRAD, tensors)) == self._required_grad
+            )
+        return not any(map(self._differs, tensors, self._required_grad))
 
     def change(self) -> str | None:
-        """What :meth:`holds` has found, in words.
+        """What makes :meth:`holds` false, in words; None if it is true.
 
-        >>> Cells("f", []).change()
+        >>> BoundState("f", []).change()
         """
-        watched = [place for place in self.places if not place.is_optimizers]
-        for place, mark in zip(watched, self._marks, strict=True):
+        for place, required in zip(self._trainable(), self._required_grad, strict=True):
             tensor = self._find(place)
             if tensor is None:
                 return f"state {place.name!r} is gone"
-            if self._is_another(tensor, mark):
-                return f"requires_grad of {place.name!r} was {mark} and is {not mark} now"
+            if self._differs(tensor, required):
+                return f"requires_grad of {place.name!r} was {required} and is {not required} now"
         return None
 
-    def _is_another(self, tensor: Any, mark: bool) -> bool:
-        """Whether a state tensor is none, or does not require grad as it did."""
-        if tensor is None or not self._watches_grad:
+    def _differs(self, tensor: Any, required_grad: bool) -> bool:
+        """Whether a state tensor is gone, or does not require grad as it did."""
+        if tensor is None or not self._grad_matters:
             return tensor is None
-        return type(tensor) in _HERE and tensor.requires_grad is not mark
+        return type(tensor) in _LOCAL_CLASSES and tensor.requires_grad is not required_grad
 
     def _find(self, place: StateTensor) -> Any:
         try:
-            return place.container[place.key]
+            return place.tensor
         except (KeyError, IndexError):
             return None
 
-    def changed(
-        self, change: Callable[[StateTensor], StateTensor], watches_grad: bool = True
-    ) -> Cells:
-        """The same cells at other places."""
-        return Cells(self.plan, [change(place) for place in self.places], watches_grad)
+    def moved(
+        self, change: Callable[[StateTensor], StateTensor], grad_matters: bool = True
+    ) -> BoundState:
+        """The same state with every place changed by ``change``."""
+        return BoundState(self.plan, [change(place) for place in self.places], grad_matters)
 
 
 def _described(tensor: Any) -> str:
-    """What must not change about a state tensor."""
-    if not isinstance(tensor, torch.Tensor):
-        return f"a {type(tensor).__name__}"
-    if type(tensor) not in _HERE:
+    """What must not change about a state tensor, in words."""
+    if type(tensor) not in _LOCAL_CLASSES:
         return f"a {type(tensor).__name__}"
     dtype = str(tensor.dtype).removeprefix("torch.")
     device = "" if tensor.device.type == "cpu" else f" on {tensor.device}"
@@ -273,4 +307,5 @@ def _described(tensor: Any) -> str:
 
 
 _REQUIRES_GRAD = attrgetter("requires_grad")
-_HERE = frozenset((torch.Tensor, nn.Parameter, nn.Buffer))
+_LOCAL_CLASSES = frozenset((torch.Tensor, nn.Parameter, nn.Buffer))
+"""The classes of tensors whose values are in this process."""

@@ -1,6 +1,5 @@
-"""Programs in the formats of others: torch.fx, torch.export, ONNX and TorchScript.
+"""Programs in other formats: torch.fx, torch.export, ONNX and TorchScript.
 
-Every format is reached through the first: a linted program becomes a ``torch.fx.GraphModule``, and
-torch makes the others of that.  Nothing here is imported until somebody exports, and what ONNX
-needs besides torch is looked for only then.
+A checked program becomes a ``torch.fx.GraphModule``, and torch makes the other formats from that.
+The packages that ONNX needs besides torch are imported only when a plan is exported to it.
 """

@@ -1,8 +1,9 @@
-"""``sy.cond`` and ``sy.while_loop`` for a torch.fx graph: torch's own, where they will do.
+"""``sy.cond`` and ``sy.while_loop`` in a torch.fx graph: as torch's own, if these can do it.
 
-``torch.cond`` and ``torch.while_loop`` take tensors and give a row of new tensors.  So plain values
-among the operands are written into the branches instead of being handed to them, and what torch
-cannot do at all is refused here, naming the action, before torch finds out in terms of its own.
+``torch.cond`` and ``torch.while_loop`` take tensors and return a tuple of new tensors.  So
+constants among the operands are written into the branches instead of being passed to them.  What
+torch cannot do is refused here, with the name of the action, before torch raises an error in its
+own terms.
 
 The operators beneath the two functions are called, as in the graphs that torch makes itself: the
 functions would compile the branches anew for each shape.
@@ -10,7 +11,7 @@ functions would compile the branches anew for each shape.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -47,15 +48,15 @@ class Branching(NamedTuple):
     programs: tuple[Program, ...]
     names: tuple[str, str]
     operands: tuple[Slot | int, ...]
-    """What is handed over, in order."""
-    kept: tuple[int, ...]
-    """Which of the operands of the action these are."""
-    fixed: dict[int, Any]
-    """The other ones, by their place among the operands of the action: plain values."""
+    """The operands that are passed, in order."""
+    passed: tuple[int, ...]
+    """The positions of these among the operands of the action."""
+    constants: dict[int, Any]
+    """The other operands of the action by their positions, written into the branches."""
     results: tuple[Any, ...]
-    """Where the values go that come back, each a slot or None."""
-    fixed_results: dict[Slot, Any]
-    """What a loop hands through without its being carried."""
+    """For each value that comes back its slot, or None."""
+    constant_results: dict[Slot, Any]
+    """Constants that a loop only passes on, by the slots of their results."""
 
 
 def condition(index: int, action: Action, numbers: Collection[int]) -> Branching:
@@ -66,28 +67,26 @@ def condition(index: int, action: Action, numbers: Collection[int]) -> Branching
     >>> same = Program(inputs=2, actions=(), outputs=Slot(0))
     >>> action = Action(CONDITION, (Slot(0), same, same, (Slot(1), 2.5)), {}, Slot(2))
     >>> branching = condition(0, action, numbers=())
-    >>> branching.operands, branching.fixed
+    >>> branching.operands, branching.constants
     ((Slot(1),), {1: 2.5})
     """
     _, then, otherwise, operands = action.args
-    for operand in operands:
-        if type(operand) is Slot and operand.index in numbers:
-            raise _unsupported(index, action, "a number as an operand", "give it as a tensor")
+    if any(type(operand) is Slot and operand.index in numbers for operand in operands):
+        raise _unsupported(index, action, "a number as an operand", "give it as a tensor")
     _check_writes(index, action, (then, otherwise))
     results = tuple(_results(action.out, then.outputs))
-    flat = tuple(
-        _returning(program, tuple(leaves(program.outputs))) for program in (then, otherwise)
-    )
-    if {len(program.outputs) for program in flat} != {len(results)}:
+    branches = _with_flat_outputs(then), _with_flat_outputs(otherwise)
+    if {len(program.outputs) for program in branches} != {len(results)}:
         raise _unsupported(index, action, "results of two structures", "return the same from both")
-    kept = tuple(place for place, value in enumerate(operands) if type(value) is Slot)
+    constants = {place: value for place, value in enumerate(operands) if type(value) is not Slot}
+    passed = _others(operands, constants)
     return Branching(
         torch.ops.higher_order.cond,
-        flat,
+        branches,
         (f"then_{index}", f"otherwise_{index}"),
-        tuple(operands[place] for place in kept),
-        kept,
-        {place: value for place, value in enumerate(operands) if place not in kept},
+        _at(operands, passed),
+        passed,
+        constants,
         results,
         {},
     )
@@ -96,48 +95,61 @@ def condition(index: int, action: Action, numbers: Collection[int]) -> Branching
 def loop(index: int, action: Action) -> Branching:
     """Take apart a call of ``sy.while_loop``.
 
-    What every turn hands on as it came is not carried from turn to turn if it is a plain value.
+    A constant that every iteration passes on unchanged is not carried from one to the next.
     Raises :class:`~syft.exceptions.UnsupportedOperation` where ``torch.while_loop`` cannot do it.
 
     >>> test = Program(inputs=2, actions=(), outputs=Slot(0))
     >>> body = Program(inputs=2, actions=(), outputs=(Slot(0), Slot(1)))
     >>> action = Action(LOOP, (test, body, (Slot(0), 2.5)), {}, (Slot(1), None))
     >>> branching = loop(0, action)
-    >>> branching.operands, branching.fixed, branching.programs[1].outputs
+    >>> branching.operands, branching.constants, branching.programs[1].outputs
     ((Slot(0),), {1: 2.5}, (Slot(0),))
     """
     test, body, operands = action.args
     _check_writes(index, action, (test, body))
-    fixed = {
+    constants = {
         place: value
         for place, value in enumerate(operands)
         if type(value) is not Slot and body.outputs[place] == Slot(place)
     }
-    kept = tuple(place for place in range(len(operands)) if place not in fixed)
-    for place in kept:
-        if type(operands[place]) not in (Slot, int):
-            what = f"a {type(operands[place]).__name__} among its values"
+    carried = _others(operands, constants)
+    for value in _at(operands, carried):
+        if type(value) not in (Slot, int):
+            what = f"a {type(value).__name__} among its values"
             raise _unsupported(index, action, what, "give it as a tensor")
     out = action.out or (None,) * len(operands)
     return Branching(
         torch.ops.higher_order.while_loop,
-        (test, _returning(body, tuple(body.outputs[place] for place in kept))),
+        (test, _returning(body, _at(body.outputs, carried))),
         (f"test_{index}", f"body_{index}"),
-        tuple(operands[place] for place in kept),
-        kept,
-        fixed,
-        tuple(out[place] for place in kept),
-        {slot: value for place, value in fixed.items() for slot in slots_in(out[place])},
+        _at(operands, carried),
+        carried,
+        constants,
+        _at(out, carried),
+        {slot: value for place, value in constants.items() for slot in slots_in(out[place])},
     )
 
 
+def _others(values: Sequence[Any], places: Collection[int]) -> tuple[int, ...]:
+    """All places of the values but these."""
+    return tuple(place for place in range(len(values)) if place not in places)
+
+
+def _at(values: Sequence[Any], places: Sequence[int]) -> tuple[Any, ...]:
+    return tuple(values[place] for place in places)
+
+
 def _results(out: Any, outputs: Any) -> Iterator[Any]:
-    """The slots of a pattern of results, or None, for each value inside the outputs of a branch."""
+    """For each value inside the outputs of a branch, its slot among the results, or None."""
     if isinstance(outputs, (tuple, list)):
         for place, item in enumerate(outputs):
             yield from _results(out[place] if isinstance(out, tuple) else None, item)
     else:
         yield out
+
+
+def _with_flat_outputs(program: Program) -> Program:
+    return _returning(program, tuple(leaves(program.outputs)))
 
 
 def _returning(program: Program, outputs: Any) -> Program:

@@ -1,8 +1,8 @@
 """How an op of the op table is written as a node of a torch.fx graph.
 
-A torch.fx node calls a method by its name or a function by itself.  Most ops are one of the two as
-they stand; accessors of attributes, Python's operators and arithmetic on numbers are written as a
-person would write them, because the tools behind torch.fx know those and print them well.
+A torch.fx node calls either a method by its name or a function.  Most ops are one of the two.
+Accessors of attributes, Python's operators and arithmetic on numbers are written as a person would
+write them, because tools for torch.fx graphs know these forms and print them well.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _NUMBER_FUNCTIONS: Final[dict[str, Function]] = {
     "trunc": math.trunc,
     "round": builtins.round,
 }
-# torch.fx writes a function of torch by its name, and under these names stand other functions.
+# torch.fx writes a function of torch by its name, and torch has other functions of these names.
 _IN_C: Final = "torch._C._VariableFunctions."
 _STAND_INS: Final[dict[str, Function]] = {
     name: getattr(torch.ops.aten, name.removeprefix(_IN_C))
@@ -63,7 +63,7 @@ _STAND_INS: Final[dict[str, Function]] = {
 
 
 def node_call(op: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NodeCall:
-    """Write the call of an op as torch.fx does; the operands may be anything.
+    """The call of an op as torch.fx writes it; the operands may be of any kind.
 
     Raises :class:`~syft.exceptions.UnknownOperation` for an op that this torch does not have.
 
@@ -101,7 +101,7 @@ def _tensor_call(
 
 
 def _number_function(name: str) -> Function:
-    """The function of Python that an op on numbers answers as."""
+    """The function of Python for an op on numbers."""
     leaf = name.removeprefix(_NUMBERS)
     found: Function = _NUMBER_FUNCTIONS.get(leaf) or getattr(operator, leaf)
     return found

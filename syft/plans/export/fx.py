@@ -1,8 +1,8 @@
-"""A plan as a ``torch.fx.GraphModule``: the door to every tool that works on torch.fx graphs.
+"""A plan as a ``torch.fx.GraphModule``, for every tool that works on torch.fx graphs.
 
-The module holds the state of the plan, its very tensors, under their names, and its ``forward``
-does the actions one by one.  It needs nothing of syft to run, takes any shape the operations take,
-and is what the other formats are made of.
+The module holds the state tensors of the plan themselves under their names, and its ``forward``
+runs the actions one by one.  It needs nothing of syft to run, takes any shape that the operations
+take, and the other formats are made from it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from syft.plans.export.graph import GraphBuilder
 from syft.program.lint import lint
 from syft.program.program import Program, Slot, slots_in
 
-Arguments = Sequence[str] | Mapping[str, Any]
+ArgumentSpec = Sequence[str] | Mapping[str, Any]
+"""The names of the arguments, or for each name the structure in which its inputs stand."""
 
 _RESERVED: Final = frozenset(dir(GraphModule)) | {"training"}
 
 
 def to_fx(
     program: Program,
-    arguments: Arguments,
+    arguments: ArgumentSpec,
     state: Mapping[str, torch.Tensor],
     *,
     name: str = "Plan",
@@ -35,10 +36,10 @@ def to_fx(
 ) -> GraphModule:
     """Make a ``torch.fx.GraphModule`` of a program.
 
-    ``arguments`` names the inputs of the program; with nested ones, it gives for each argument of
-    the module the structure in which the inputs stand.  ``state`` are the tensors of the program's
-    state under their names, in order; the module holds these very tensors, not copies.  ``numbers``
-    are the inputs that are Python numbers, which only branches need to know.
+    ``arguments`` names the inputs of the program; if inputs are nested, it gives for each argument
+    of the module the structure in which they stand.  ``state`` has the tensors of the program's
+    state under their names, in order; the module holds these tensors, not copies.  ``numbers`` are
+    the inputs that are Python numbers; only branches need to know them.
 
     What was recorded in inference mode runs under ``no_grad``.
 
@@ -77,35 +78,40 @@ def to_fx(
     return builder.module(builder.operand(program.outputs), name)
 
 
-def argument_structures(program: Program, arguments: Arguments) -> dict[str, Any]:
+def argument_structures(program: Program, arguments: ArgumentSpec) -> dict[str, Any]:
     """Give for each argument the structure in which its inputs stand, and check that all do.
 
-    Raises :class:`~syft.exceptions.ProgramError` where names and inputs do not fit.
+    Raises :class:`~syft.exceptions.ProgramError` if names and inputs do not fit.
 
     >>> argument_structures(Program(inputs=2, actions=(), outputs=Slot(0)), ["x", "y"])
     {'x': Slot(0), 'y': Slot(1)}
     """
-    if not isinstance(arguments, Mapping):
-        named = {argument: Slot(index) for index, argument in enumerate(arguments)}
-        arguments = named if len(named) == len(arguments) else {}
-    for argument in arguments:
+    structures = _named_structures(arguments)
+    for argument in structures:
         if not argument.isidentifier() or keyword.iskeyword(argument) or argument == "self":
             raise ProgramError(f"{argument!r} cannot be the name of an argument")
-    found = sorted(slot.index for slot in slots_in(dict(arguments)))
+    found = sorted(slot.index for slot in slots_in(structures))
     if found != list(range(program.inputs)):
         raise ProgramError(
             f"the program has {program.inputs} inputs, and the arguments name "
             f"{', '.join(map(str, found)) or 'none'} of them: name each once"
         )
-    return dict(arguments)
+    return structures
+
+
+def _named_structures(arguments: ArgumentSpec) -> dict[str, Any]:
+    if isinstance(arguments, Mapping):
+        return dict(arguments)
+    named = {argument: Slot(index) for index, argument in enumerate(arguments)}
+    return named if len(named) == len(arguments) else {}  # a name stood twice
 
 
 def attribute_names(state: Mapping[str, torch.Tensor], constants: int) -> Iterator[str]:
     """Yield where a module keeps each tensor of the state, and then each constant.
 
-    A name stays as it is unless a module uses it for something else, or it is the beginning of
-    another one; then it gets an underscore.  So does whatever in it is neither letter nor digit,
-    because torch.fx writes names into source code as they are.
+    A name that a module uses for something else, or that is the beginning of another name, gets an
+    underscore.  Characters other than letters and digits become underscores, because torch.fx
+    writes names into source code as they are.
 
     >>> list(attribute_names({"fc.weight": torch.ones(1), "train": torch.ones(1)}, constants=1))
     ['fc.weight', 'train_', 'constant_0']

@@ -1,10 +1,10 @@
 """A program as a torch.fx graph: an action becomes a node, a slot becomes what the node returns.
 
-What differs between the two forms is settled here.  A program puts the parts of a result into slots
-of their own; a graph takes them out with ``getitem``.  An action in place has no result slot; in
-the graph what follows reads the node of that action, so that no tool takes it for dead code.  The
-modes of actions become calls (:mod:`syft.plans.export.mode_nodes`), and branches become graphs of
-their own (:mod:`syft.plans.export.branch_nodes`).
+The two forms differ.  A program puts the parts of a result into slots of their own; a graph takes
+them out with ``getitem``.  An action in place has no result slot; in the graph the following nodes
+read the node of that action, so that no tool removes it as dead code.  The modes of actions become
+calls (:mod:`syft.plans.export.mode_nodes`), and branches become graphs of their own
+(:mod:`syft.plans.export.branch_nodes`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class GraphBuilder:
         self.numbers: set[int] = set()
         """The slots that are known to hold Python numbers."""
         self.root: dict[str, Any] = {}
-        """What the graph gets by name: state, constants and graphs of branches."""
+        """The attributes that the graph reads: state, constants and graphs of branches."""
         self._program = program
         self._modes = ModeCalls(self.graph)
         self._wanted = {slot.index for slot in slots_in(program.outputs)}
@@ -87,7 +87,7 @@ class GraphBuilder:
         return kind(self.root, self.graph, class_name=name)
 
     def copies(self, results: tuple[Any, ...]) -> tuple[Any, ...]:
-        """As :meth:`operand`, with a new tensor for each, as torch wants a branch to return."""
+        """As :meth:`operand`, with a new tensor for each: torch wants a branch to return copies."""
         return tuple(map(self._copy, results))
 
     def _copy(self, result: Any) -> Any:
@@ -97,7 +97,7 @@ class GraphBuilder:
         return value
 
     def truth(self, pattern: Any) -> Any:
-        """Whether a number, or the only element of a tensor, is other than zero."""
+        """A node for whether a number, or the only element of a tensor, is not zero."""
         value = self.operand(pattern)
         if not isinstance(value, Node):
             return bool(value)
@@ -108,34 +108,38 @@ class GraphBuilder:
     def operand(self, pattern: Any) -> Any:
         """A nested operand with the values of its slots.
 
-        Tuples of a class of their own are made by a call of it, since torch.fx keeps only plain
-        ones.
+        A named tuple is made by a call of its class, since torch.fx keeps only plain tuples.
         """
-        if type(pattern) is Slot:
-            return self.values[pattern.index]
-        if isinstance(pattern, tuple):
-            return self._tuple(type(pattern), tuple(map(self.operand, pattern)))
-        if isinstance(pattern, list):
-            return [self.operand(item) for item in pattern]
-        if isinstance(pattern, dict):
-            return {key: self.operand(value) for key, value in pattern.items()}
-        if isinstance(pattern, slice):
-            return slice(*map(self.operand, (pattern.start, pattern.stop, pattern.step)))
-        return self._plain(pattern)
+        for kind, write in _OPERANDS.items():
+            if isinstance(pattern, kind):
+                return write(self, pattern)
+        return pattern
 
-    def _plain(self, value: Any) -> Any:
-        """A plain value as torch.fx can write it down."""
-        if isinstance(value, np.generic):
-            return value.item()
-        if isinstance(value, (type, torch.Generator)):
-            return self.attribute(f"operand_{len(self.root)}", value)
-        return value
+    def _slot(self, slot: Slot) -> Any:
+        return self.values[slot.index]
 
-    def _tuple(self, kind: type, parts: tuple[Any, ...]) -> Any:
+    def _tuple(self, pattern: tuple[Any, ...]) -> Any:
+        kind, parts = type(pattern), tuple(map(self.operand, pattern))
         if kind is tuple or kind is torch.Size:
             return parts
         args = (parts,) if kind.__module__ == "torch.return_types" else parts
         return self.graph.call_function(kind, args)
+
+    def _list(self, pattern: list[Any]) -> list[Any]:
+        return list(map(self.operand, pattern))
+
+    def _dict(self, pattern: dict[Any, Any]) -> dict[Any, Any]:
+        return {key: self.operand(value) for key, value in pattern.items()}
+
+    def _slice(self, pattern: slice) -> slice:
+        return slice(*map(self.operand, (pattern.start, pattern.stop, pattern.step)))
+
+    def _numpy_scalar(self, value: np.generic) -> Any:
+        return value.item()
+
+    def _object(self, value: Any) -> Node:
+        """A value that torch.fx cannot write into source code: an attribute of the module."""
+        return self.attribute(f"operand_{len(self.root)}", value)
 
     def _write(self, index: int, action: Action) -> None:
         """Add the node of one action, and note what its slots hold."""
@@ -181,7 +185,9 @@ class GraphBuilder:
         operands = tuple(map(self.operand, branching.operands))
         node = self.graph.call_function(branching.function, (test, body, operands, ()))
         self._store(branching.results, node)
-        self.values.update((slot.index, value) for slot, value in branching.fixed_results.items())
+        self.values.update(
+            (slot.index, value) for slot, value in branching.constant_results.items()
+        )
         for result, operand in zip(branching.results, branching.operands, strict=True):
             if self._is_number(operand):
                 self.numbers.update(slot.index for slot in slots_in(result))
@@ -193,8 +199,8 @@ class GraphBuilder:
         """The graph of a branch, as an attribute of this one."""
         program = branching.programs[which]
         inner = GraphBuilder(program)
-        inner.values.update(branching.fixed)
-        for place, operand in zip(branching.kept, branching.operands, strict=True):
+        inner.values.update(branching.constants)
+        for place, operand in zip(branching.passed, branching.operands, strict=True):
             inner.values[place] = inner.graph.placeholder(f"value_{place}")
             if self._is_number(operand):
                 inner.numbers.add(place)
@@ -206,7 +212,7 @@ class GraphBuilder:
         return operand.index in self.numbers if isinstance(operand, Slot) else True
 
     def _store(self, pattern: Any, node: Node) -> None:
-        """Give the slots of a pattern of results their nodes; what nobody reads gets none."""
+        """Give the slots of a pattern of results their nodes, unless nothing reads them."""
         if type(pattern) is Slot:
             self.values[pattern.index] = node
         elif any(slot.index in self._wanted for slot in slots_in(pattern)):
@@ -216,7 +222,7 @@ class GraphBuilder:
 
 
 def _check_keywords(index: int, action: Action) -> None:
-    """Refuse keywords that torch.fx, which writes them as they are, cannot write."""
+    """Refuse keywords that are not names: torch.fx writes them into source code as they are."""
     for name in action.kwargs:
         if not name.isidentifier() or keyword.iskeyword(name):
             what = f"action {index}, {action.name} with {name!r} for a keyword"
@@ -224,3 +230,15 @@ def _check_keywords(index: int, action: Action) -> None:
 
 
 _CONTROL: Final = {CONDITION: GraphBuilder._condition, LOOP: GraphBuilder._loop}
+
+_OPERANDS: Final[dict[type, Callable[[GraphBuilder, Any], Any]]] = {
+    Slot: GraphBuilder._slot,
+    tuple: GraphBuilder._tuple,
+    list: GraphBuilder._list,
+    dict: GraphBuilder._dict,
+    slice: GraphBuilder._slice,
+    np.generic: GraphBuilder._numpy_scalar,
+    type: GraphBuilder._object,
+    torch.Generator: GraphBuilder._object,
+}
+"""How each class of operand becomes part of a node; torch.fx writes other values as they are."""

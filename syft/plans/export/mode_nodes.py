@@ -1,12 +1,12 @@
 """Torch modes in a torch.fx graph: calls that switch a mode on, and calls that switch it back.
 
-A graph is a flat list of calls, so a region of ``no_grad`` stands in it as torch's own tracers
-write one: enter, the calls, exit.  Exits return to what was found at the entry, because a program
-may run under any mode.
+A graph is a flat list of calls, so a region of ``no_grad`` is written as torch's own tracers do it:
+enter, the calls, exit.  An exit restores the mode found at the entry, because a program may run
+under any mode.
 
-A call that fails never comes to its exits, so a module with such regions is of a class that puts
-the modes back (:class:`ModeKeepingModule`).  Inference mode is written as ``no_grad``, of which it
-is the faster kind: torch gives no way to leave it that does not depend on when an error is freed.
+A call that fails does not reach the exits, so a module with such regions is of a class that
+restores the modes (:class:`ModeKeepingModule`).  Inference mode, a faster kind of ``no_grad``, is
+written as ``no_grad``: torch has no way to leave it that does not depend on when an error is freed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ModeCalls:
         self._exits: list[tuple[Callable[..., object], Node]] = []
 
     def switch(self, mode: Mode | None) -> None:
-        """Add the calls that lead from the present mode to another; None is the surrounding one."""
+        """Add the calls that switch to another mode; None is the surrounding one."""
         if mode == self._mode:
             return
         for leave, state in reversed(self._exits):
@@ -71,7 +71,7 @@ class ModeKeepingModule(GraphModule):
 
 @contextlib.contextmanager
 def modes_kept() -> Iterator[None]:
-    """A context after which grad mode and autocast are as before, if it fails.
+    """A context that restores grad mode and autocast if its body raises.
 
     >>> with contextlib.suppress(KeyError), modes_kept():
     ...     _ = set_grad_enabled(False), enter_autocast("cpu", torch.bfloat16, True, None)

@@ -1,6 +1,6 @@
 """A plan as an ONNX file, for the runtimes of phones, browsers and servers without Python.
 
-The packages that write the format are no dependency of syft; they are looked for when a plan is
+The packages that write the format are not dependencies of syft; torch imports them when a plan is
 exported.
 """
 
@@ -15,7 +15,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 
 from syft.exceptions import UnsupportedOperation
-from syft.plans.export.fx import Arguments
+from syft.plans.export.fx import ArgumentSpec
 from syft.plans.export.torch_export import exported_from
 from syft.plans.export.tracing import traceable, without_torch_notes
 from syft.program.program import Program, Slot
@@ -30,7 +30,7 @@ _WRITTEN: Final = frozenset(
 
 def to_onnx(
     program: Program,
-    arguments: Arguments,
+    arguments: ArgumentSpec,
     state: Mapping[str, torch.Tensor],
     examples: Sequence[torch.Tensor],
     path: str | os.PathLike[str],
@@ -40,9 +40,9 @@ def to_onnx(
 ) -> None:
     """Write a program of a forward pass to an ONNX file.
 
-    Arguments and errors are those of :func:`~syft.plans.export.torch_export.to_exported`; besides,
-    a program that writes to its state (batch norm in training mode) or returns anything but tensors
-    raises :class:`~syft.exceptions.UnsupportedOperation`, since the file has no place for it, and
+    Arguments and errors are those of :func:`~syft.plans.export.torch_export.to_exported`.  The
+    format has no place for writes to state (batch norm in training mode) or for results that are
+    not tensors; such a program raises :class:`~syft.exceptions.UnsupportedOperation`.
     ``ModuleNotFoundError`` says which packages to install.
 
     >>> import os, tempfile
@@ -78,7 +78,7 @@ def _refuse_values(program: Program) -> None:
 
 
 def _refuse_writes(exported: ExportedProgram) -> None:
-    """Writes show once torch has turned them into results, which it does when it decomposes."""
+    """Refuse writes to state or inputs.  Decomposing turns them into outputs of their own kinds."""
     for output in exported.run_decompositions({}).graph_signature.output_specs:
         if output.kind in _WRITTEN:
             what = f"a write to {output.target!r}"

@@ -1,8 +1,8 @@
-"""What torch's own exporters need beside the graph: values to trace with, and values to check with.
+"""What torch's exporters need besides the graph: values to trace with, and values to check with.
 
-``torch.export`` and ``torch.jit.trace`` run a module once and write down what happened.  Whether
-the result takes another batch size is then a question, so it is asked: the result is run with one
-row more and compared with the module it was made of.
+``torch.export`` and ``torch.jit.trace`` run a module once and record the operations.  The result
+may not take another batch size, so that is tested: the result is run with one row more and compared
+with the module it was made of.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch.fx import GraphModule
 
 from syft.exceptions import ProgramError, UnsupportedOperation, WrongArguments
 from syft.plans.export.branch_nodes import every_action
-from syft.plans.export.fx import Arguments, argument_structures, to_fx
+from syft.plans.export.fx import ArgumentSpec, argument_structures, to_fx
 from syft.program.lowered import fill
 from syft.ops.table import BY_NAME, FLAGS, OpFlag
 from syft.program.program import Program, slots_in
@@ -58,8 +58,8 @@ class Traceable:
     def check(self, exported: torch.nn.Module) -> None:
         """Raise :class:`~syft.exceptions.ProgramError` if a result of a tracer disagrees.
 
-        It is compared at another batch size, where there is one.  Both are copied before they run,
-        so that nobody's running statistics move.
+        It is compared at another batch size, if the module takes one.  Copies of both are run, so
+        that running statistics do not change.
         """
         values = self.values if self.larger is None else self.larger
         expected = _run(self.module, self.arguments(values))
@@ -79,7 +79,7 @@ class Traceable:
 
 def traceable(
     program: Program,
-    arguments: Arguments,
+    arguments: ArgumentSpec,
     state: Mapping[str, torch.Tensor],
     examples: Sequence[Any],
     name: str,
@@ -87,9 +87,9 @@ def traceable(
 ) -> Traceable:
     """Make a program and examples of its inputs ready for a tracer.
 
-    Unless ``batched`` says which inputs have a row for each element of a batch, all have, if they
-    agree in their first dimension.  To lengthen only some of them would be a guess, and some of
-    torch's kernels take no wrong guess without harm (``torch.lstm`` with its first state).
+    ``batched`` are the inputs that have a row for each element of a batch; by default all are, if
+    their first dimensions are equal.  To lengthen only some inputs would be a guess, and a wrong
+    guess does harm in some of torch's kernels (``torch.lstm`` with its first state).
 
     Raises :class:`~syft.exceptions.UnsupportedOperation` for a program that computes gradients and
     for a Python number among the inputs, and :class:`~syft.exceptions.WrongArguments` if there are
@@ -108,7 +108,7 @@ def traceable(
     larger = _one_row_more(values, grown)
     if not grown or not _takes(module, made.arguments(larger)):
         return made
-    while any(len(values[index]) < 2 for index in grown):  # torch takes a size of 1 for a fact
+    while any(len(values[index]) < 2 for index in grown):  # torch makes a size of 1 a constant
         values, larger = larger, _one_row_more(larger, grown)
     return replace(made, values=values, larger=larger)
 
@@ -158,7 +158,7 @@ def _one_row_more(values: Sequence[torch.Tensor], batched: frozenset[int]) -> li
 
 
 def _takes(module: GraphModule, arguments: tuple[Any, ...]) -> bool:
-    """Whether the operations take these arguments; what torch raises if not is of any class."""
+    """Whether the operations take these arguments; torch has no one class for such errors."""
     try:
         _run(module, arguments)
     except (RuntimeError, ValueError, IndexError, TypeError, AssertionError):
@@ -168,7 +168,7 @@ def _takes(module: GraphModule, arguments: tuple[Any, ...]) -> bool:
 
 @contextlib.contextmanager
 def without_torch_notes() -> Iterator[None]:
-    """A context in which torch does not tell us to change what is its own.
+    """A context without torch's warnings about torch's own code.
 
     Copying an exported module makes torch 2.13 warn of a class that torch's own pytree uses.
 
@@ -181,7 +181,7 @@ def without_torch_notes() -> Iterator[None]:
 
 
 def _run(module: torch.nn.Module, arguments: tuple[Any, ...]) -> Any:
-    """Run a copy, without gradients, and leave the random numbers of the process as they were."""
+    """Run a copy, without gradients, and without drawing from the process's random numbers."""
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         return copy.deepcopy(module)(*arguments)
 

@@ -1,4 +1,4 @@
-"""One name for copies of a plan at several workers: called with operands that each of them has."""
+"""MultiPointerPlan: pointers to copies of one plan, one at each of several workers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch
 from syft.chain.wrapper import Wrapper, place_of
 from syft.exceptions import LocationMismatch
 from syft.ids import new_id
-from syft.plans.remote.pointer_plan import PointerPlan
 from syft.ops.nested import leaves, replace
+from syft.plans.remote.pointer_plan import PointerPlan
 from syft.tensors.multi_pointer import MultiPointerTensor, combine_results
 from syft.tensors.pointer import PointerTensor
 from syft.workers.client.transport import Location, Owner
@@ -50,21 +50,27 @@ class MultiPointerPlan:
         return f"[PointerPlan | {self.owner.id}:{self.id}{places}\n]"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        tensors = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-        links = [leaf.child for leaf in tensors if type(leaf) is Wrapper]
-        several = [link for link in links if isinstance(link, MultiPointerTensor)]
+        several, single = _pointers_in((args, kwargs))
+        for copies in several:
+            if copies.pointers.keys() != self.pointers.keys():
+                raise self._mismatch(copies.place())
         if several:
-            for each in several:
-                if set(each.pointers) != set(self.pointers):
-                    raise self._mismatch(each.place())
-            pointers = self.pointers.items()
-            return combine_results(
-                [p(*_at(name, args), **_at(name, kwargs)) for name, p in pointers]
-            )
-        for link in links:
-            if isinstance(link, PointerTensor) and link.location.id in self.pointers:
-                return self.pointers[link.location.id](*args, **kwargs)
-        raise self._mismatch(place_of(tensors[0]) if tensors else "nowhere")
+            return self._call_everywhere(args, kwargs)
+        for link in single:
+            pointer = self.pointers.get(link.location.id)
+            if pointer is not None:
+                return pointer(*args, **kwargs)
+        tensors = (leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor))
+        raise self._mismatch(next(map(place_of, tensors), "nowhere"))
+
+    def _call_everywhere(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        results = [
+            pointer(*_operands_at(name, args), **_operands_at(name, kwargs))
+            for name, pointer in self.pointers.items()
+        ]
+        out = kwargs.get("out")
+        is_parameter = next(iter(self.pointers.values())).interface.takes("out")
+        return combine_results(results) if out is None or is_parameter else out
 
     def _mismatch(self, place: str) -> LocationMismatch:
         return LocationMismatch(f"plan {self.name}", ("+".join(self.pointers), place))
@@ -97,12 +103,19 @@ class MultiPointerPlan:
         return [pointer.get(user) for pointer in self.pointers.values()]
 
 
-def _at(name: str, arguments: Any) -> Any:
-    """The arguments as the worker of that name has them."""
+def _pointers_in(operands: Any) -> tuple[list[MultiPointerTensor], list[PointerTensor]]:
+    """The pointers to several workers among the operands of a call, and those to one."""
+    links = [leaf.child for leaf in leaves(operands) if type(leaf) is Wrapper]
+    several = [link for link in links if isinstance(link, MultiPointerTensor)]
+    return several, [link for link in links if isinstance(link, PointerTensor)]
+
+
+def _operands_at(worker: str, operands: Any) -> Any:
+    """The operands of a call as one of the workers has them."""
 
     def part(leaf: Any) -> Any:
         if type(leaf) is Wrapper and type(leaf.child) is MultiPointerTensor:
-            return leaf.child.pointers[name]
+            return leaf.child.pointers[worker]
         return leaf
 
-    return replace(arguments, part)
+    return replace(operands, part)

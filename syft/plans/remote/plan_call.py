@@ -1,8 +1,12 @@
-"""What a number of a connection stands for when it stands for a plan that lies at the worker.
+"""A call of a stored plan: what a number of a connection stands for when it stands for such a call.
 
-The first call says which plan, and of what kind each input is; later ones are the number, the ids
-and the numbers.  A call without inputs, *the state*, stores the plan's state tensors themselves
-under ids of their own: that is how pointers to its parameters are made.
+The first message with the number says which plan it is, and the kind of each input; later ones hold
+only the number, ids and numbers.  A call without inputs, for *the state*, stores the plan's state
+tensors themselves under new ids: that is how pointers to its parameters are made.  A call with
+*outs* writes its results into existing objects, which come as further inputs, and stores nothing.
+
+:class:`PlanCall` is the data that travels.  :func:`arrive` and :func:`perform` are what a worker
+does with it.
 """
 
 from __future__ import annotations
@@ -11,94 +15,205 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from syft.codes import TypeCode
-from syft.exceptions import MalformedMessage, PlansNotAllowed, ProgramError
+from syft.exceptions import MalformedMessage, PlansNotAllowed, ProgramError, WrongArguments
+from syft.ops.table import BY_NAME
 from syft.plans.building.input_properties import check_fixed
 from syft.plans.remote.stored_plan import StoredPlan
+from syft.program.program import Action, Program, Slot
 from syft.serde.expect import expect_int
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import Operand, register
+from syft.workers.core.guarded_run import Concealed
+from syft.workers.core.permissions import combined, memory_of
 from syft.workers.core.peer import Peer
-from syft.workers.core.programs import Prepared, may_write, prepares, run_program, runs_backward
+from syft.workers.core.programs import (
+    Prepared,
+    lowered,
+    may_write,
+    prepares,
+    run_program,
+    runs_backward,
+)
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.wire.definitions import Definition, InputKind, unpack_kinds
 
 
 class PlanCall(Definition):
-    """A call of plan ``id``; ``kinds`` are those of its inputs, None where its state is meant.
+    """A call of plan ``id``.  ``kinds`` are the kinds of its inputs; None asks for its state.
+
+    The last ``targets`` inputs are objects to which the results are written.
 
     >>> PlanCall(5, (InputKind.REFERENCE,)).id
     5
     """
 
-    def __init__(self, id: int, kinds: tuple[InputKind, ...] | None) -> None:
+    def __init__(self, id: int, kinds: tuple[InputKind, ...] | None, targets: int = 0) -> None:
         self.id = id
         self.kinds = kinds or ()
+        self.targets = targets
         self.asks_state = kinds is None
 
 
 class PreparedPlanCall(Prepared):
-    """A call of a plan that lies at this worker; only the store keeps the plan alive."""
+    """A plan call at the worker that has the plan; only the store keeps the plan alive."""
 
     def __init__(self, call: PlanCall, plan: StoredPlan) -> None:
         program = plan.blueprint.program
         self.kinds = call.kinds
         self.objects = (call.id,)
-        self.writes = may_write(program) and not call.asks_state
-        self.barrier = runs_backward(program) and not call.asks_state
-        self.results = program.state if call.asks_state else len(program.outputs)
-        self._call = call
+        self.call = call
         self._plan = weakref.ref(plan)
+        if call.asks_state:
+            self.writes, self.results = False, program.state
+        else:
+            self.writes = bool(call.targets) or may_write(program)
+            self.barrier = runs_backward(program)
+            self.results = len(program.outputs) - call.targets
 
     def perform(self, core: WorkerCore, inputs: list[Any], peer: Peer) -> Sequence[Any]:
-        """Run the plan on its inputs and its state.
+        """Run the plan on the inputs and its state, or return its state.
 
         Raises :class:`~syft.exceptions.PlansNotAllowed`, and
-        :class:`~syft.exceptions.ProgramError` if another plan has taken its place.
+        :class:`~syft.exceptions.ProgramError` if the id now stands for another plan.
         """
         if not core.allow_plans:
             raise PlansNotAllowed(core.name)
-        plan = self._plan()
+        plan, call = self._plan(), self.call
         if plan is None:
-            core.store.read(self._call.id)  # raises, and says what became of it
-            raise ProgramError(f"object {self._call.id} is not the plan that it was")
-        if self._call.asks_state:
+            core.store.read(call.id)  # raises, and says what became of it
+            raise ProgramError(f"object {call.id} is not the plan that it was")
+        if call.asks_state:
             return plan.state
         interface = plan.blueprint.interface
+        count = len(inputs) - call.targets
+        inputs, targets = inputs[:count], inputs[count:]
         if interface.fixed:
             check_fixed(interface.name, interface.fixed, inputs, interface.input_names())
         results: Sequence[Any] = run_program(core, plan.lowered, [*inputs, *plan.state], peer)
-        return results
+        if not targets:
+            return results
+        write_results(core, interface.name, results, targets, peer)
+        return ()
 
 
 @prepares(PlanCall)
 def prepare_call(core: WorkerCore, call: PlanCall) -> PreparedPlanCall:
-    """Look the plan up.
+    """Look up the plan of a call that has arrived.
 
     Raises :class:`~syft.exceptions.ObjectNotFound`, and
-    :class:`~syft.exceptions.MalformedMessage` for what is no plan or takes other inputs.
+    :class:`~syft.exceptions.MalformedMessage` for an object that is not a plan or takes other
+    inputs.
     """
     plan = core.present(call.id)
     if not isinstance(plan, StoredPlan):
         raise MalformedMessage("$.define.id", "the id of a plan", f"a {type(plan).__name__}")
-    inputs = plan.blueprint.program.inputs
-    if not call.asks_state and len(call.kinds) != inputs:
-        raise MalformedMessage("$.define.kinds", f"kinds of {inputs} inputs", str(len(call.kinds)))
+    if call.asks_state:
+        return PreparedPlanCall(call, plan)
+    program = plan.blueprint.program
+    inputs, results, targets = program.inputs, len(program.outputs), call.targets
+    if len(call.kinds) != inputs + targets:
+        expected = f"kinds of {inputs + targets} inputs"
+        raise MalformedMessage("$.define.kinds", expected, str(len(call.kinds)))
+    if targets and targets != results:
+        expected = f"an object for each of {results} results"
+        raise MalformedMessage("$.define.outs", expected, str(targets))
     return PreparedPlanCall(call, plan)
+
+
+# --------------------------------------------------------------------- writing to existing tensors
+
+_TENSORS_ONLY = "out= for tensors only"
+_FIRST, _SECOND = Slot(0), Slot(1)
+_COPY, _CLONE, _RESIZE = (
+    BY_NAME[f"torch.Tensor.{name}"] for name in ("copy_", "clone", "resize_as_")
+)
+_CLONED = lowered(Program(1, (Action(_CLONE, (_FIRST,), {}, _SECOND),), _SECOND))
+_COPIED = lowered(Program(2, (Action(_COPY, (_FIRST, _SECOND), {}, None),), ()))
+_RESIZED = lowered(Program(2, (Action(_RESIZE, (_FIRST, _SECOND), {}, None),), ()))
+
+
+def write_results(
+    core: WorkerCore, plan: str, results: Sequence[Any], targets: Sequence[Any], peer: Peer
+) -> None:
+    """Write results into tensors, as a function of torch does with ``out=``.
+
+    All results are checked before the first is written.  The writing runs as a program, so that
+    private values stay private.  A target may share memory with another result.
+
+    Raises :class:`~syft.exceptions.WrongArguments` if a result does not fit its target, and
+    :class:`~syft.exceptions.ProgramError` if a graph would be lost.
+
+    >>> core, total = WorkerCore("bob", connect=print), torch.zeros(2)
+    >>> write_results(core, "double", [torch.ones(2)], [total], Peer("me"))
+    >>> total
+    tensor([1., 1.])
+    """
+    for index, (result, target) in enumerate(zip(results, targets, strict=True)):
+        _check_fits(plan, index, result, target, peer)
+    memory = set().union(*map(memory_of, targets))
+    kept = [
+        (
+            result
+            if result is target or memory.isdisjoint(memory_of(result))
+            else run_program(core, _CLONED, [result], peer)
+        )
+        for result, target in zip(results, targets, strict=True)
+    ]
+    for result, target in zip(kept, targets, strict=True):
+        if not target.numel() and result.numel():
+            run_program(core, _RESIZED, [target, result], peer)
+        run_program(core, _COPIED, [target, result], peer)
+
+
+def _check_fits(plan: str, index: int, result: Any, target: torch.Tensor, peer: Peer) -> None:
+    """Refuse to write a result into a tensor of another shape or kind, or one with a graph."""
+    if not isinstance(result, torch.Tensor):
+        raise WrongArguments(plan, _TENSORS_ONLY, f"it for {type(result).__name__}")
+    if torch.is_grad_enabled() and (result.requires_grad or target.requires_grad):
+        raise ProgramError(
+            f"Plan {plan!r}: what is written with out= has no graph, and result {index} or its "
+            "target requires grad. Call the plan under torch.no_grad(), or without out="
+        )
+    fits = result.shape == target.shape or not target.numel()
+    if fits and torch.can_cast(result.dtype, target.dtype):
+        return
+    guard = combined((result, target))
+    if guard is None or guard.admits(peer.user):
+        raise _misfit(plan, index, result, target)
+    raise Concealed(_misfit(plan, index, result, target))
+
+
+def _misfit(plan: str, index: int, result: torch.Tensor, target: torch.Tensor) -> WrongArguments:
+    expected = f"{_shape_and_dtype(result)} as out for result {index}"
+    return WrongArguments(plan, expected, _shape_and_dtype(target))
+
+
+def _shape_and_dtype(tensor: torch.Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
+
+
+# ------------------------------------------------------------------------------------------ codec
 
 
 def _pack(call: PlanCall, packer: Packer) -> Operand:
     if call.asks_state:
         return int(TypeCode.PLAN_CALL), call.id
-    return int(TypeCode.PLAN_CALL), call.id, bytes(call.kinds)
+    outs = (call.targets,) if call.targets else ()
+    return int(TypeCode.PLAN_CALL), call.id, bytes(call.kinds), *outs
 
 
 def _unpack(operand: Sequence[Any], unpacker: Unpacker) -> PlanCall:
-    if not 2 <= len(operand) <= 3:
+    if not 2 <= len(operand) <= 4:
         raise MalformedMessage("$", "an id, and the kinds of inputs", f"{len(operand) - 1} fields")
     id = expect_int(operand[1], ".id")
-    kinds = unpack_kinds(operand[2], unpacker.limits) if len(operand) == 3 else None
-    return PlanCall(id, kinds)
+    kinds = unpack_kinds(operand[2], unpacker.limits) if len(operand) > 2 else None
+    targets = expect_int(operand[3], ".outs", low=1) if len(operand) > 3 else 0
+    if kinds is not None and targets and set(kinds[-targets:]) != {InputKind.REFERENCE}:
+        raise MalformedMessage("$.kinds", f"{targets} objects at the end", "others")
+    return PlanCall(id, kinds, targets)
 
 
 register(TypeCode.PLAN_CALL, PlanCall, _pack, _unpack)

@@ -1,18 +1,22 @@
-"""PointerPlan: a plan that lies at another worker, called with pointers, in one message a call.
+"""PointerPlan: a plan at another worker, called with pointers, in one message a call.
 
-The caller chooses the ids of the results, so a call gives its pointers at once; whether there is
-anything to wait for is the same question as for a single operation.
+The caller chooses the ids of the results, so a call returns pointers at once.  It waits for the
+worker only where a single operation would: for results that are values, or if the worker is not
+queued.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
 
 from syft.chain.wrapper import Wrapper, place_of, wrap
 from syft.exceptions import LocationMismatch, UnsupportedOperation
 from syft.ids import new_id
-from syft.plans.building.interface import KINDS, TENSOR, Interface
+from syft.plans.building.interface import Interface
+from syft.plans.building.template import KINDS, TENSOR
+from syft.plans.plan import Plan, replaying_plan
+from syft.plans.remote.interface_codec import unpack_interface
 from syft.plans.remote.plan_call import PlanCall
 from syft.plans.remote.stored_plan import StoredPlan
 from syft.program.program import Slot
@@ -20,13 +24,10 @@ from syft.program.recording.source_line import name_line
 from syft.tensors.pointer import PointerTensor
 from syft.workers.client.connection import STORED, Connection, Pending
 from syft.workers.wire.messages import Annotate, Describe, Duplicate, Fetch, Move
-from syft.workers.client.transport import Location, Owner
 from syft.workers.wire.definitions import InputKind
+from syft.workers.client.transport import Location, Owner
 
-if TYPE_CHECKING:
-    from syft.plans.plan import Plan
-
-_SEND = "pp.copy().move(worker) puts a copy there, pp.move(worker) the plan itself"
+_MOVE_INSTEAD = "pp.copy().move(worker) puts a copy there, pp.move(worker) the plan itself"
 
 
 class PointerPlan:
@@ -45,10 +46,14 @@ class PointerPlan:
     [PointerPlan | me:... -> bob:...]
     >>> pointer(torch.tensor([1.0, 2.0]).send(bob)).get()
     tensor([2., 4.])
-    """
 
-    make_plan: ClassVar[Callable[[StoredPlan], Plan]]
-    """Makes a plan of what was fetched; the module that defines plans sets it."""
+    With ``out=`` the results are written into existing tensors at the worker, as torch does it,
+    unless ``out`` is a parameter of the plan itself.
+
+    >>> total = torch.zeros(2).send(bob)
+    >>> pointer(torch.ones(2).send(bob), out=total) is total, total.get()
+    (True, tensor([2., 2.]))
+    """
 
     def __init__(
         self,
@@ -62,11 +67,11 @@ class PointerPlan:
         self.id_at_location = id_at_location
         self.interface = interface
         self._id: int | None = None
-        self._accepted: set[tuple[type, ...]] = set()  # as in Built
+        self._accepted: set[tuple[type, ...]] = set()  # as in BuiltPlan
         self._waits = any(kind is not TENSOR for kind in interface.results)
         self._key = ("plan", id_at_location)
         self.lines: Sequence[str] = ()
-        """Where each action was recorded, if that was here: errors of a call say it."""
+        """Where each action was recorded, if that was here; errors of a call name the line."""
 
     def __del__(self) -> None:
         if self.garbage_collect_data:
@@ -99,12 +104,13 @@ class PointerPlan:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         interface, connection = self.interface, self.connection
+        if "out" in kwargs and not interface.takes("out"):
+            out = kwargs.pop("out")
+            if out is not None:
+                return self._write_to(out, args, kwargs)
         if kwargs or tuple(map(type, args)) not in self._accepted:
             args = self._bound(args, kwargs)
-        inputs = [
-            _reference(connection, interface.name, arg) if kind is TENSOR else arg
-            for arg, kind in zip(args, interface.kinds)
-        ]
+        inputs = self._operands(args)
         results = len(interface.results)
         try:
             first, value = connection.run(self._key, self._definition, inputs, results, self._waits)
@@ -113,7 +119,35 @@ class PointerPlan:
             raise
         if value is STORED and type(interface.outputs) is Slot:
             return wrap(PointerTensor(connection, first))
-        return interface.filled(results_of(connection, first, value, results))
+        return interface.nested_results(results_of(connection, first, value, results))
+
+    def _operands(self, args: Sequence[Any]) -> list[Any]:
+        """The inputs of a call as they are sent: ids and numbers."""
+        connection, name = self.connection, self.interface.name
+        return [
+            _reference(connection, name, arg) if kind is TENSOR else arg
+            for arg, kind in zip(args, self.interface.kinds)
+        ]
+
+    def _write_to(self, out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the plan, write its results into the tensors in ``out``, and return ``out``.
+
+        Raises :class:`~syft.exceptions.WrongArguments` unless ``out`` is nested as the results are.
+        """
+        interface, connection = self.interface, self.connection
+        inputs = self._operands(self._bound(args, kwargs))
+        targets = interface.targets(out)
+        inputs += [_reference(connection, interface.name, target) for target in targets]
+        key = (*self._key, "out")
+        try:
+            _, value = connection.run(key, self._definition_with_out, inputs, 0)
+        except Exception as error:
+            name_line(error, self.lines)
+            raise
+        if type(value) is Pending:
+            for target in targets:
+                target.child.pending = value
+        return out
 
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """The inputs in the arguments of a call."""
@@ -123,13 +157,18 @@ class PointerPlan:
         return tuple(self.interface.bind(args, kwargs))
 
     def _definition(self) -> PlanCall:
-        kinds = [_TRAVELS[kind] for kind in self.interface.kinds]
+        kinds = [_INPUT_KINDS[kind] for kind in self.interface.kinds]
         return PlanCall(self.id_at_location, tuple(kinds))
+
+    def _definition_with_out(self) -> PlanCall:
+        targets = len(self.interface.results)
+        kinds = [*self._definition().kinds, *[InputKind.REFERENCE] * targets]
+        return PlanCall(self.id_at_location, tuple(kinds), targets)
 
     def _definition_of_state(self) -> PlanCall:
         return PlanCall(self.id_at_location, None)
 
-    # ------------------------------------------------------------------------- what it points to
+    # ------------------------------------------------------------------------------------- ends
 
     @property
     def id(self) -> int:
@@ -184,7 +223,7 @@ class PointerPlan:
         return self
 
     def describe(self, description: str) -> PointerPlan:
-        """Say in words what the plan is; returns the pointer.
+        """Set the description of the plan; returns the pointer.
 
         >>> import torch, syft as sy
         >>> hook = sy.TorchHook(torch)
@@ -201,8 +240,8 @@ class PointerPlan:
     def get(self, user: str | None = None) -> Plan:
         """Bring the plan here, with its state as it is there, and remove it there.
 
-        What comes replays the program; the Python function it was recorded from has never left.
-        ``user`` says who reads, which matters where the state is private.
+        The plan that comes only replays; the Python function was never sent.  ``user`` is checked
+        against the guards of private state.
 
         Raises :class:`~syft.exceptions.PermissionDenied`,
         :class:`~syft.exceptions.ObjectNotFound`.
@@ -217,7 +256,21 @@ class PointerPlan:
         """
         stored = self.connection.ask(Fetch, self.id_at_location, user=user)
         self.garbage_collect_data = False
-        return type(self).make_plan(stored)
+        return self.make_plan(stored)
+
+    @staticmethod
+    def make_plan(stored: StoredPlan) -> Plan:
+        """A plan of what a worker handed over: it owns the state that came, and only replays.
+
+        >>> import torch, syft as sy
+        >>> from syft.plans.remote.sending import stored_plan
+        >>> plan = sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
+        >>> PointerPlan.make_plan(stored_plan(plan._record, plan._record.built))(torch.ones(2))
+        tensor([2., 2.])
+        """
+        plan = replaying_plan(stored.blueprint, stored.state)
+        plan._record.tags, plan._record.description = stored.tags, stored.description
+        return plan
 
     def copy(self) -> PointerPlan:
         """A copy of the plan, with state of its own, at the same worker, and a pointer to it.
@@ -234,9 +287,9 @@ class PointerPlan:
         return PointerPlan(self.connection, out, self.interface)
 
     def move(self, location: Location | str, user: str | None = None) -> Any:
-        """Move the plan to another worker, directly; returns a pointer to it there.
+        """Move the plan directly to another worker; returns a pointer to it there.
 
-        Moved home it is a plan again, as :meth:`get` gives it.
+        A move to the local worker returns the plan, as :meth:`get` does.
 
         >>> import torch, syft as sy
         >>> hook = sy.TorchHook(torch)
@@ -270,9 +323,9 @@ class PointerPlan:
         ...
         syft.exceptions.UnsupportedOperation: ...
         """
-        raise UnsupportedOperation("send", "PointerPlan", _SEND)
+        raise UnsupportedOperation("send", "PointerPlan", _MOVE_INSTEAD)
 
-    # ---------------------------------------------------------------------------------- the state
+    # -------------------------------------------------------------------------------------- state
 
     def state_dict(self) -> dict[str, Any]:
         """Pointers to the state at the worker, by name; they share memory with the plan's.
@@ -303,10 +356,10 @@ class PointerPlan:
         >>> [(name, parameter.location.id) for name, parameter in pointer.named_parameters()]
         [('weight', 'bob'), ('bias', 'bob')]
         """
-        marks = self.interface.parameters
-        for (name, pointer), mark in zip(self.state_dict().items(), marks, strict=True):
-            if mark:
-                yield name, pointer
+        are_parameters = self.interface.parameters
+        for item, is_parameter in zip(self.state_dict().items(), are_parameters, strict=True):
+            if is_parameter:
+                yield item
 
     def parameters(self) -> Iterator[Any]:
         """Pointers to the parameters at the worker; they share memory with the plan's.
@@ -323,9 +376,9 @@ class PointerPlan:
 
 
 def results_of(connection: Connection, first: int, value: Any, count: int) -> Sequence[Any]:
-    """The results of a run: what came back, or pointers to what is stored under ids in a row.
+    """The results of a run: the values that came back, or pointers to consecutive ids.
 
-    A run that is still under way is what the handles of its pointers wait for.
+    The handles of the pointers wait for a run that has not finished.
     """
     if value is not STORED and type(value) is not Pending:
         results: Sequence[Any] = value
@@ -352,14 +405,14 @@ def _reference(connection: Connection, plan: str, value: Any) -> int:
     raise LocationMismatch(f"plan {plan}", (connection.location.id, place))
 
 
-_TRAVELS = {kind: InputKind.REFERENCE if kind is TENSOR else InputKind.NUMBER for kind in KINDS}
+_INPUT_KINDS = {kind: InputKind.REFERENCE if kind is TENSOR else InputKind.NUMBER for kind in KINDS}
 
 
 def make_plan_pointer(
     connection: Connection, id: int, garbage_collect_data: bool = True, card: Any = None
 ) -> PointerPlan:
     """A pointer to a plan that a search found."""
-    return PointerPlan(connection, id, Interface.of_fields(card[3]), garbage_collect_data)
+    return PointerPlan(connection, id, unpack_interface(card[3]), garbage_collect_data)
 
 
 Connection.make_plan_pointer = staticmethod(make_plan_pointer)

@@ -2,24 +2,30 @@
 
 What arrives is a program that its codec has checked, an interface that fits it, and the state.
 It is kept like a tensor: found by its tags, fetched, copied, moved and dropped, and it is as
-private as the most private of its state.
+private as the most private tensor of its state.
+
+Its state is sent without gradients that the program would not read.  After a training step the
+parameters still have the gradients of the last batch.  These are as large as the parameters, and
+single examples can be read off them.  Nearly every step clears them before it uses any, so nothing
+is lost.  A step that does not clear them (it adds up gradients over several calls) takes them
+along.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import nn
 
 from syft.codes import TypeCode
 from syft.exceptions import MalformedMessage, PlansNotAllowed
-from syft.plans.building.blueprint import Blueprint, with_constants
-from syft.plans.building.interface import Interface
-from syft.plans.remote.travelling_state import travelling
+from syft.ops.table import BY_NAME
+from syft.plans.building.interface import Blueprint, Interface
+from syft.plans.remote.interface_codec import pack_interface, unpack_interface
 from syft.program.lowered import Lowered
-from syft.program.program import Program, Slot
+from syft.program.program import Action, Program, Slot, slots_in
 from syft.serde.expect import expect_fields, expect_type, malformed
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import Operand, pack, pack_items, register, unpack_at, unpack_items
@@ -27,15 +33,15 @@ from syft.workers.core.holders import Holder
 from syft.workers.core.objects import copy_of
 from syft.workers.core.programs import lowered
 
-_PLAIN = (torch.Tensor, nn.Parameter, nn.Buffer)
+_TENSOR_CLASSES: Final = (torch.Tensor, nn.Parameter, nn.Buffer)
 
 
 class StoredPlan(Holder):
-    """A plan in a worker's store: its blueprint, and the state it works on there.
+    """A plan in a worker's store: its blueprint, and its state at the worker.
 
     >>> import inspect
-    >>> nothing = Blueprint(Interface("f", inspect.Signature(), {}, ()), Program(0, (), ()))
-    >>> StoredPlan(nothing, [], set(), None)
+    >>> blueprint = Blueprint(Interface("f", inspect.Signature(), {}, ()), Program(0, (), ()))
+    >>> StoredPlan(blueprint, [], set(), None)
     <StoredPlan f>
     """
 
@@ -56,7 +62,7 @@ class StoredPlan(Holder):
 
     @property
     def lowered(self) -> Lowered:
-        """The program, ready to run for others."""
+        """The program, made ready to run for the users of the worker."""
         if self._lowered is None:
             self._lowered = lowered(self.blueprint.program)
         return self._lowered
@@ -66,15 +72,15 @@ class StoredPlan(Holder):
         return [*self.state, *self.blueprint.program.constants]
 
     def duplicate(self) -> StoredPlan:
-        """The same plan with copies of its state, and of its constants: it may write to both."""
+        """The same plan with copies of its state and of its constants: it may write to both."""
         state = list(map(copy_of, self.state))
         constants = tuple(map(copy_of, self.blueprint.program.constants))
-        blueprint = with_constants(self.blueprint, constants)
+        blueprint = self.blueprint.with_constants(constants)
         return StoredPlan(blueprint, state, self.tags, self.description)
 
     def card(self) -> Any:
-        """How the plan is called, as plain values."""
-        return self.blueprint.interface.fields()
+        """The interface of the plan, as plain values."""
+        return pack_interface(self.blueprint.interface)
 
     def admit(self, worker: str, allow_plans: bool) -> None:
         """Raise :class:`~syft.exceptions.PlansNotAllowed` where the owner allows no plans."""
@@ -82,20 +88,97 @@ class StoredPlan(Holder):
             raise PlansNotAllowed(worker)
 
 
+# -------------------------------------------------------------------------------------- gradients
+
+_SETS_GRAD: Final = frozenset(
+    BY_NAME[f"torch.Tensor.grad.__{verb}__"] for verb in ("set", "delete")
+)
+_READS_GRAD: Final = frozenset(
+    BY_NAME[f"torch.Tensor.{name}.__get__"] for name in ("grad", "_grad")
+)
+_MAY_USE_ANY_GRAD: Final = frozenset(
+    BY_NAME[name]
+    for name in (
+        "torch.Tensor.backward",
+        "torch.autograd.backward",
+        "syft.ops.control.cond",
+        "syft.ops.control.while_loop",
+    )
+)
+"""Operations that may add to gradients, or read them, without naming the tensors."""
+
+
+def without_unread_gradients(program: Program, state: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The state of a plan, without the gradients that its program would not read.
+
+    >>> weight = nn.Parameter(torch.ones(2))
+    >>> weight.grad = torch.ones(2)
+    >>> program = Program(0, (), None, state=1)
+    >>> [sent.grad for sent in without_unread_gradients(program, [weight])]
+    [None]
+    """
+    kept = _slots_with_read_gradients(program)
+    return [
+        (
+            tensor
+            if tensor.grad is None or program.inputs + index in kept
+            else _without_gradient(tensor)
+        )
+        for index, tensor in enumerate(state)
+    ]
+
+
+def _slots_with_read_gradients(program: Program) -> set[int]:
+    """The state slots whose gradients the program uses before it has replaced them."""
+    read = {slot for action in program.actions for slot in slots_in((action.args, action.kwargs))}
+    read.update(slots_in(program.outputs))
+    not_replaced = set(range(program.inputs, program.inputs + program.state))
+    found: set[int] = set()
+    for action in program.actions:
+        if action.op in _MAY_USE_ANY_GRAD:
+            return found | not_replaced
+        slot = _first_operand(action)
+        if action.op in _SETS_GRAD:
+            not_replaced.discard(slot)
+        elif action.op in _READS_GRAD and slot in not_replaced and action.out in read:
+            found.add(slot)
+    return found
+
+
+def _first_operand(action: Action) -> int:
+    """The slot of the first operand, which a method or accessor is called on; -1 if it has none."""
+    first = action.args[0] if action.args else None
+    return first.index if type(first) is Slot else -1
+
+
+def _without_gradient(tensor: torch.Tensor) -> torch.Tensor:
+    """The same values and the same memory, without a gradient."""
+    values = tensor.detach()
+    if isinstance(tensor, nn.Parameter):
+        return nn.Parameter(values, tensor.requires_grad)
+    return values.requires_grad_(tensor.requires_grad)
+
+
+# ------------------------------------------------------------------------------------------ codec
+
+
 def _pack(plan: StoredPlan, packer: Packer) -> Operand:
     return (
         int(TypeCode.PLAN),
-        pack(plan.blueprint.interface.fields(), packer),
+        pack(pack_interface(plan.blueprint.interface), packer),
         pack(plan.blueprint.program, packer),
-        pack_items(travelling(plan.blueprint.program, plan.state), packer),
+        pack_items(without_unread_gradients(plan.blueprint.program, plan.state), packer),
         tuple(sorted(plan.tags)),
         plan.description,
     )
 
 
 def _unpack(operand: Sequence[Any], unpacker: Unpacker) -> StoredPlan:
-    """The plan that was sent, whole: nothing in it names an object of the worker, here or behind a
-    pointer, which would be handed over with the plan."""
+    """Unpack the plan without access to the worker.
+
+    A reference in it would make an object of the worker, or one behind a pointer, part of the plan,
+    and a fetch of the plan would reveal it.
+    """
     worker, unpacker.worker = unpacker.worker, None
     try:
         return _unpacked(operand, unpacker)
@@ -105,13 +188,13 @@ def _unpack(operand: Sequence[Any], unpacker: Unpacker) -> StoredPlan:
 
 def _unpacked(operand: Sequence[Any], unpacker: Unpacker) -> StoredPlan:
     expect_fields(operand, 5)
-    interface = Interface.of_fields(unpack_at(operand[1], unpacker, ".interface"))
+    interface = unpack_interface(unpack_at(operand[1], unpacker, ".interface"))
     program = unpack_at(operand[2], unpacker, ".program")
     if not isinstance(program, Program):
         raise malformed("a program", operand[2], ".program")
     state = unpack_items(expect_type(operand[3], (list, tuple), "an array", ".state"), unpacker)
     for index, tensor in enumerate(state):
-        if type(tensor) not in _PLAIN:
+        if type(tensor) not in _TENSOR_CLASSES:
             raise MalformedMessage(f"$.state[{index}]", "a plain tensor", type(tensor).__name__)
     tags = expect_type(operand[4], (list, tuple), "an array of tags", ".tags")
     for index, tag in enumerate(tags):
@@ -122,7 +205,7 @@ def _unpacked(operand: Sequence[Any], unpacker: Unpacker) -> StoredPlan:
 
 
 def _check_fit(interface: Interface, program: Program, state: int) -> None:
-    """Refuse an interface that does not belong to the program."""
+    """Refuse an interface whose counts differ from those of the program."""
     outputs = program.outputs
     if type(outputs) is not tuple or not all(type(slot) is Slot for slot in outputs):
         raise MalformedMessage("$.program.outputs", "a flat tuple of slots", "something else")

@@ -13,18 +13,18 @@ from torch.nn import functional as F
 
 import syft as sy
 from syft.exceptions import NotBuilt, ProgramError
-from syft.plans.building.assumptions import Assumptions, modules_in, watched_in
+from syft.plans.building.assumptions import Assumptions, modules_in, observe
 from tests.chain.refusal import refusal
 
 
-def test_a_watch_holds_until_something_changes() -> None:
+def test_assumptions_hold_until_something_changes() -> None:
     def changes() -> list[Any]:
         model = nn.Sequential(nn.Linear(2, 1), nn.Dropout())
         adam = torch.optim.Adam(model.parameters(), lr=0.1)
         adam.register_step_pre_hook(print)
-        watch = Assumptions(watched_in([model, adam]))
-        assert watch.holds() and watch.change() is None
-        return [model, adam, watch]
+        assumptions = Assumptions(observe([model, adam]))
+        assert assumptions.holds() and assumptions.change() is None
+        return [model, adam, assumptions]
 
     for change, words in (
         (lambda model, adam: model.eval(), "training of Sequential was True and is False now"),
@@ -62,16 +62,16 @@ def test_a_watch_holds_until_something_changes() -> None:
             "the number of param_groups of Adam was 1 and is 2 now",
         ),
     ):
-        model, adam, watch = changes()
+        model, adam, assumptions = changes()
         change(model, adam)
-        assert not watch.holds() and words in watch.change()
-    model, adam, watch = changes()
+        assert not assumptions.holds() and words in assumptions.change()
+    model, adam, assumptions = changes()
     adam.param_groups[0]["lr"] = 10 * 0.01  # an equal number
     adam.param_groups[0]["betas"] = (0.9, 0.999)
-    assert watch.holds()
+    assert assumptions.holds()
 
 
-def test_an_empty_watch_holds() -> None:
+def test_empty_assumptions_hold() -> None:
     assert Assumptions().holds() and Assumptions().change() is None
 
 

@@ -11,7 +11,7 @@ from torch import nn, optim
 from torch.testing._internal.common_optimizers import optim_db
 
 from syft.exceptions import CannotRecord
-from syft.plans.building.optimizers import OptimizersPrepared, prepare, state_of
+from syft.plans.building.optimizers import PreparedOptimizers, prepare, state_of
 from syft.program.recording.symbolic import Origin, Tape, TracedFloat
 
 REFUSED = {"RAdam", "ASGD", "Adafactor", "LBFGS", "SparseAdam"}
@@ -179,7 +179,7 @@ def test_a_dampened_first_step_is_refused() -> None:
         prepare(optimizer)
     assert str(caught.value) == (
         "A plan cannot keep the first step of torch.optim.SGD (state of the plan): it differs from "
-        "those that follow; take one step before you build the plan."
+        "the later steps; take one step before you build the plan."
     )
     assert weight.grad is None
     weight.grad = torch.ones(2)
@@ -229,7 +229,7 @@ def test_options_are_put_back_and_numbers_are_plain() -> None:
 
     optimizer = optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1)
     optimizer.param_groups[0]["momentum"] = traced(0.5)
-    with OptimizersPrepared([optimizer]):
+    with PreparedOptimizers([optimizer]):
         optimizer.param_groups[0]["lr"] = traced(0.3)
     assert optimizer.param_groups[0]["lr"] == 0.1
     assert type(optimizer.param_groups[0]["lr"]) is float
@@ -239,7 +239,7 @@ def test_options_are_put_back_and_numbers_are_plain() -> None:
 def test_options_are_put_back_after_an_error_too() -> None:
     optimizer = optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1)
     with pytest.raises(ZeroDivisionError):
-        with OptimizersPrepared([optimizer]):
+        with PreparedOptimizers([optimizer]):
             optimizer.param_groups[0]["lr"] = 1 / 0
     assert optimizer.param_groups[0]["lr"] == 0.1
 
@@ -248,7 +248,7 @@ def test_an_optimizer_that_is_met_is_prepared_before_it_steps() -> None:
     weight = nn.Parameter(torch.ones(2))
     weight.grad = torch.ones(2)
     optimizer = optim.SGD([weight], lr=0.1, momentum=0.9)
-    with OptimizersPrepared() as prepared:
+    with PreparedOptimizers() as prepared:
         seen = []
         optimizer.register_step_pre_hook(lambda *_: seen.append(len(state_of(optimizer))))
         optimizer.step()
@@ -260,7 +260,7 @@ def test_an_optimizer_that_is_met_is_prepared_before_it_steps() -> None:
 def test_afterwards_nothing_is_watched() -> None:
     weight = nn.Parameter(torch.ones(2))
     weight.grad = torch.ones(2)
-    with OptimizersPrepared() as prepared:
+    with PreparedOptimizers() as prepared:
         pass
     optim.SGD([weight], lr=0.1, momentum=0.9).step()
     assert prepared.optimizers == []
@@ -271,7 +271,7 @@ def test_one_that_is_refused_is_refused_where_it_steps() -> None:
     weight.grad = torch.ones(2)
     optimizer = optim.RAdam([weight])
     with pytest.raises(CannotRecord, match=r"torch.optim.RAdam \(.*test_optimizers.py:\d+\)"):
-        with OptimizersPrepared():
+        with PreparedOptimizers():
             optimizer.step()
     assert torch.equal(weight.detach(), torch.ones(2))
 
@@ -282,6 +282,6 @@ def test_a_number_that_a_step_counts_in_python_is_refused() -> None:
     optimizer = Homemade([weight], counts=True)
     optimizer.step()
     with pytest.raises(CannotRecord, match="keeps 'steps' as a Python number, which a step change"):
-        with OptimizersPrepared([optimizer]):
+        with PreparedOptimizers([optimizer]):
             optimizer.step()
     assert optimizer.state[weight]["steps"] == 1

@@ -1,4 +1,4 @@
-"""Where the state of a plan lives, and what about it is watched."""
+"""Where the state of a plan lives, and how a plan reads it at each call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import nn
 
 from syft.exceptions import StateMismatch
 from syft.plans.building.optimizers import prepare
-from syft.plans.building.state import Cells, Source, State, check_entries, places_of
+from syft.plans.building.state import BoundState, Source, State, check_entries, places_of
 from tests.chain.refusal import refusal
 
 
@@ -27,11 +27,11 @@ class Scaled(nn.Module):
 
 
 def source(entry: Any, name: str = "model") -> Source:
-    return (name, entry, {}, "")
+    return Source.of(name, entry)
 
 
-def cells_of(*entries: Any) -> Cells:
-    return Cells("f", places_of([source(entry) for entry in entries]))
+def bound_state(*entries: Any) -> BoundState:
+    return BoundState("f", places_of([source(entry) for entry in entries]))
 
 
 def test_the_elements_are_read_in_order() -> None:
@@ -98,12 +98,12 @@ def test_an_optimizer_lends_its_state() -> None:
 
 def test_a_tensor_is_read_from_where_it_lives() -> None:
     module = Scaled()
-    cells = cells_of(module)
-    by_name = dict(zip(cells.names, cells.read(), strict=True))
+    state = bound_state(module)
+    by_name = dict(zip(state.names, state.read(), strict=True))
     assert by_name["inner.weight"] is module.inner.weight and by_name["shift"] is module.shift
     module.inner.weight = nn.Parameter(torch.zeros(1, 2))
     module.shift = torch.zeros(3)
-    by_name = dict(zip(cells.names, cells.read(), strict=True))
+    by_name = dict(zip(state.names, state.read(), strict=True))
     assert by_name["inner.weight"] is module.inner.weight and by_name["shift"] is module.shift
 
 
@@ -119,32 +119,32 @@ def test_a_tensor_is_read_from_where_it_lives() -> None:
 )
 def test_a_tensor_that_does_not_fit_is_refused(tensor: Any, now: str) -> None:
     module = Scaled()
-    cells = cells_of(module)
+    state = bound_state(module)
     module.shift = tensor
     with pytest.raises(StateMismatch) as caught:
-        cells.read()
+        state.read()
     assert (caught.value.name, caught.value.expected) == ("shift", "float32 (3,)")
     assert caught.value.got == now
 
 
 def test_a_tensor_that_is_gone_is_missed() -> None:
     module = Scaled()
-    cells = cells_of(module)
+    state = bound_state(module)
     del module.shift
-    assert "state 'shift' was recorded as float32 (3,) and is now a NoneType" in refusal(cells.read)
+    assert "state 'shift' was recorded as float32 (3,) and is now a NoneType" in refusal(state.read)
 
 
-def test_cells_hold_while_all_is_there_and_requires_grad_as_before() -> None:
+def test_it_holds_while_all_is_there_and_requires_grad_as_before() -> None:
     module = Scaled()
-    cells = cells_of(module)
-    assert cells.holds() and cells.change() is None
+    state = bound_state(module)
+    assert state.holds() and state.change() is None
     module.shift = torch.zeros(3)
-    assert cells.holds()  # another tensor of the same kind
+    assert state.holds()  # another tensor of the same kind
     module.scale.requires_grad_(False)
-    assert not cells.holds()
-    assert cells.change() == "requires_grad of 'scale' was True and is False now"
+    assert not state.holds()
+    assert state.change() == "requires_grad of 'scale' was True and is False now"
     module.scale.requires_grad_(True)
     module.shift = None  # type: ignore[assignment]
-    assert not cells.holds() and cells.change() == "state 'shift' is gone"
+    assert not state.holds() and state.change() == "state 'shift' is gone"
     del module.shift
-    assert not cells.holds() and cells.change() == "state 'shift' is gone"
+    assert not state.holds() and state.change() == "state 'shift' is gone"

@@ -20,8 +20,7 @@ from tqdm import tqdm
 from syft.exceptions import ProgramError, UnsupportedOperation, WrongArguments
 from syft.plans.export.fx import to_fx
 from syft.plans.export.onnx import to_onnx
-from syft.plans.export.torch_export import to_exported
-from syft.plans.export.torchscript import to_torchscript
+from syft.plans.export.torch_export import to_exported, to_torchscript
 from syft.plans.export.tracing import traceable
 from syft.program.program import Mode, Program
 from tests.plans.export.exported import MODELS, S, act, recorded, replayed, state_of

@@ -323,7 +323,7 @@ def test_state_that_cannot_travel_is_refused(
 ) -> None:
     whole = torch.ones(4)
     plan = sy.func2plan(args_shape=[(2,)], state=(whole, whole[1:3]))(lambda x, state: x)
-    assert "state 'state.0' and 'state.1' lie in the same memory" in refusal(lambda: plan.send(bob))
+    assert "state 'state.0' and 'state.1' share memory" in refusal(lambda: plan.send(bob))
     apart = sy.func2plan(args_shape=[(2,)], state=(whole[:2], whole[2:], whole[:0]))(
         lambda x, state: x + state.read()[1]
     )

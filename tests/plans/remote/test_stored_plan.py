@@ -21,18 +21,20 @@ from syft.exceptions import (
     WireError,
     WrongArguments,
 )
-from syft.plans.building.blueprint import Blueprint
-from syft.plans.building.interface import Interface
+from syft.plans.building.interface import Blueprint
+from syft.plans.remote.interface_codec import pack_interface, unpack_interface
 from syft.plans.remote.plan_call import PlanCall
+from syft.plans.remote.sending import stored_plan
 from syft.plans.remote.stored_plan import StoredPlan
 from syft.ops.table import BY_NAME
 from syft.program.program import Action, Program, Slot
 from syft.serde.limits import Limits
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack, unpack
-from syft.workers.core.state_machine import WorkerCore
+from syft.workers.core.state_machine import Peer, WorkerCore
 from syft.workers.wire.messages import (
     Done,
+    Drop,
     Duplicate,
     Failure,
     Fetch,
@@ -44,7 +46,7 @@ from syft.workers.wire.messages import (
 )
 from syft.workers.core.permissions import Guard, protect
 from syft.workers.wire.definitions import Group, InputKind
-from tests.workers.core.peers import ME, ask, command, error_in, lonely, ref, value_in
+from tests.workers.core.peers import ask, command, error_in, lonely, ref, value_in
 
 
 @pytest.fixture
@@ -54,7 +56,7 @@ def stored() -> StoredPlan:
     plan = sy.func2plan()(lambda x, n=2.0: {"y": model(x) * n, "z": (x, None)})
     plan.build(torch.randn(4, 2))
     plan.tag("#net").describe("a net")
-    return plan._stored(plan._built("sent"))
+    return stored_plan(plan._record, plan._built("sent"))
 
 
 def packed(stored: StoredPlan) -> tuple[list[Any], list[torch.Tensor]]:
@@ -77,7 +79,7 @@ def put(core: WorkerCore, stored: StoredPlan, id: int = 5) -> Any:
 def test_a_plan_arrives_as_it_was(stored: StoredPlan) -> None:
     operand, buffers = packed(stored)
     arrived = unpack(operand, Unpacker(buffers))
-    assert arrived.blueprint.interface.fields() == stored.blueprint.interface.fields()
+    assert pack_interface(arrived.blueprint.interface) == pack_interface(stored.blueprint.interface)
     assert arrived.blueprint.program == stored.blueprint.program
     assert arrived.tags == {"#net"} and arrived.description == "a net"
     for mine, theirs in zip(stored.state, arrived.state, strict=True):
@@ -152,7 +154,7 @@ def test_a_plan_names_no_object_of_the_worker(
     plan = sy.func2plan(args_shape=[(2,)], state=(torch.ones(2),))(
         lambda x, n=2.0, state=None: (x * state.read()[0] + constant) * n
     )
-    operand, buffers = packed(plan._stored(plan._built("sent")))
+    operand, buffers = packed(stored_plan(plan._record, plan._built("sent")))
     assert ask(core, Put(1, 5, tuple(operand)), *buffers) == Done(1)
     error = error_in(ask(core, Put(1, 7, tuple(_inside(operand, path, value))), *buffers))
     assert isinstance(error, MalformedMessage) and error.path.startswith("$.value"), error
@@ -178,13 +180,13 @@ def test_an_interface_holds_no_data(
     change: Callable[[dict[str, Any]], dict[str, Any]], where: str
 ) -> None:
     plan = sy.func2plan(args_shape=[(2,)])(lambda x: x * 2)
-    fields = plan._stored(plan._built("sent")).blueprint.interface.fields()
+    fields = pack_interface(plan._built("sent").blueprint.interface)
     names = ("name", "signature", "template", "kinds", "outputs", "results", "state", "parameters")
     rest = fields[len(names) :]
-    assert Interface.of_fields(fields).fields() == fields
+    assert pack_interface(unpack_interface(fields)) == fields
     changed = change(dict(zip(names, fields, strict=False)))
     with pytest.raises(MalformedMessage) as caught:
-        Interface.of_fields((*changed.values(), *rest))
+        unpack_interface((*changed.values(), *rest))
     assert caught.value.path == f"$.interface{where}"
 
 
@@ -210,7 +212,7 @@ def test_a_default_that_is_a_tensor_stays_here(bob: sy.VirtualWorker) -> None:
 def test_a_copy_has_constants_of_its_own() -> None:
     core = open_core()
     plan = sy.func2plan(args_shape=[(1,)])(lambda x: x * 1)
-    interface = plan._stored(plan._built("sent")).blueprint.interface
+    interface = plan._built("sent").blueprint.interface
     constant = torch.zeros(1)
     add = Action(BY_NAME["torch.Tensor.add_"], (Slot(1), Slot(0)), {}, Slot(2))
     program = Program(1, (add,), (Slot(2),), constants=(constant,))
@@ -227,7 +229,7 @@ def test_a_copy_has_constants_of_its_own() -> None:
 def test_users_of_a_plan_that_holds_nothing_are_refused(stored: StoredPlan) -> None:
     core = open_core()
     plan = sy.func2plan(args_shape=[(1,)])(lambda x: x * 1234.5)
-    operand, buffers = packed(plan._stored(plan._built("sent")))
+    operand, buffers = packed(stored_plan(plan._record, plan._built("sent")))
     error = error_in(ask(core, Put(1, 5, tuple(operand), users=("ann",)), *buffers))
     assert "$.users" in str(error) and not core.store.objects
     operand, buffers = packed(stored)
@@ -326,7 +328,7 @@ def run_again(core: WorkerCore) -> Any:
     "fields, text",
     [
         ({"define": (int(TypeCode.PLAN_CALL),)}, "an id, and the kinds of inputs"),
-        ({"define": (int(TypeCode.PLAN_CALL), 5, b"", 5)}, "an id, and the kinds of inputs"),
+        ({"define": (int(TypeCode.PLAN_CALL), 5, b"", 1, 5)}, "an id, and the kinds of inputs"),
         ({"define": (int(TypeCode.PLAN_CALL), "x", b"")}, "an int"),
         ({"define": define(6)}, "the id of a plan"),
         ({"define": define(7)}, "holds no object 7"),
@@ -384,5 +386,16 @@ def test_random_operands_are_refused_or_plans(a: Any, b: Any, c: Any, d: Any, e:
         pass
 
 
-def test_the_peer_is_named(stored: StoredPlan) -> None:
-    assert ME.name == "me"
+@pytest.mark.parametrize("name", ["me", "dan"])
+def test_the_peer_is_named_who_took_a_plan_away(stored: StoredPlan, name: str) -> None:
+    core, peer = open_core(), Peer(name)
+    put(core, stored, id=5)
+    put(core, stored, id=6)
+    core.hold(7, torch.randn(4, 2))
+    assert isinstance(value_in(core, Fetch(1, 5), peer), StoredPlan)
+    assert ask(core, Drop(1, (6,)), peer=peer) == Done(1)
+    calls = [ask(core, Run(1, 0, [7, 3.0], 100, 1, define=define(id))) for id in (5, 6)]
+    assert [str(error_in(call)) for call in calls] == [
+        f"Worker 'bob' holds no object 5: {name} fetched it with get().",
+        f"Worker 'bob' holds no object 6: {name} dropped its last pointer to it.",
+    ]

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import torch
 
-from syft.plans.building.mocks import mocks
+from syft.plans.building.examples import example_arguments
 from tests.chain.refusal import refusal
 
 
 def test_each_shape_gives_a_tensor() -> None:
-    made = mocks(
+    made = example_arguments(
         "f", [(1, 2), (-1, 3), (), [4], ((2, -1), torch.int64), torch.Size([2]), ((1,), torch.bool)]
     )
     assert [(tuple(mock.shape), mock.dtype) for mock in made] == [
@@ -25,7 +25,7 @@ def test_each_shape_gives_a_tensor() -> None:
         ((1,), torch.bool),
     ]
     assert made[0].eq(1).all() and not made[4].any()
-    assert mocks("f", [((1,), torch.complex64)])[0].eq(1).all()
+    assert example_arguments("f", [((1,), torch.complex64)])[0].eq(1).all()
 
 
 @pytest.mark.parametrize(
@@ -41,4 +41,4 @@ def test_each_shape_gives_a_tensor() -> None:
     ],
 )
 def test_what_is_no_shape_is_refused(shapes: Any, text: str) -> None:
-    assert text in refusal(lambda: mocks("f", shapes))
+    assert text in refusal(lambda: example_arguments("f", shapes))

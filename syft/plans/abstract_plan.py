@@ -8,75 +8,35 @@ they keep the recording; everything else is here.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from syft.exceptions import (
-    HookError,
-    NotBuilt,
-    NotSendable,
-    PermissionDenied,
-    ProgramError,
-    UnsupportedOperation,
-)
-from syft.ids import new_id
-from syft.plans.building.build import Built, Recipe, build, copied
-from syft.plans.exportable import Exportable
-from syft.plans.remote.multi_pointer_plan import MultiPointerPlan
-from syft.plans.remote.pointer_plan import PointerPlan
-from syft.plans.building.input_properties import check_fixed
-from syft.plans.remote.sendable import check_program, check_state
-from syft.plans.remote.stored_plan import StoredPlan
-from syft.program.code import code_of
+from syft.exceptions import HookError, NotBuilt, NotSendable, ProgramError, UnsupportedOperation
 from syft.ops.control import RECORDING
+from syft.plans.building.build import STATE, BuiltPlan, Recipe, build
+from syft.plans.exportable import Exportable
+from syft.plans.plan_record import PlanRecord, PlanSender
+from syft.program.code import code_of
 from syft.program.program import Action, Program
-from syft.workers.core.permissions import travelling_guard_of
-from syft.workers.client.transport import Location
 from syft.workers.shells.virtual import VirtualWorker
 
-_HERE = "a plan computes where its data is: "
-_INSTEAD = "call it with such tensors here (its operations run one by one), or send() it"
+_NO_CONVERSION = (
+    "a plan computes where its data is: call it with such tensors here (its operations run one by "
+    "one), or send() it"
+)
 
 
-class Record:
-    """What is known of a plan, apart from what it is recorded from."""
-
-    __slots__ = ("id", "tags", "description", "built", "methods", "number")
-
-    def __init__(self, id: int | str | None = None) -> None:
-        self.number = new_id()
-        self.id: int | str = self.number if id is None else id
-        self.tags: set[str] = set()
-        self.description: str | None = None
-        self.built: Built | None = None
-        self.methods: dict[str, Record] = {}
-
-
-def copied_record(record: Record, recipe: Recipe | None, memo: dict[int, Any]) -> Record:
-    """What is known of a copy of a plan: an id of its own, and copies of the state.
-
-    >>> Record("net").tags == copied_record(Record("net"), None, {}).tags
-    True
-    """
-    twin = Record()
-    twin.tags, twin.description = set(record.tags), record.description
-    if record.built is not None:
-        twin.built = copied(record.built, recipe, memo)
-    return twin
-
-
-class Recordable(Exportable):
+class AbstractPlan(Exportable):
     """Something that is recorded once, and replayed from then on. Abstract.
 
-    A subclass says what it is recorded from (:meth:`_recipe`) and keeps a :class:`Record`.
+    A subclass says what it is recorded from (:meth:`_recipe`) and keeps a :class:`PlanRecord`.
     """
 
     __slots__ = ()
 
-    local_worker: ClassVar[VirtualWorker | None] = None
-    """The worker on whose behalf this program speaks, while torch is hooked; the hook sets it."""
+    sender: ClassVar[PlanSender | None] = None
+    """Sends plans on behalf of the local worker; the hook sets it while torch is hooked."""
 
-    _record: Record
+    _record: PlanRecord
 
     @abstractmethod
     def _recipe(self) -> Recipe | None:
@@ -84,20 +44,20 @@ class Recordable(Exportable):
 
     @abstractmethod
     def _kind(self) -> str:
-        """What the repr calls it."""
+        """The class that the repr shows."""
 
     # ---------------------------------------------------------------------------------- building
 
     def build(self, *args: Any, **kwargs: Any) -> Any:
         """Record the plan on these arguments; returns what the function returned.
 
-        The function is run for its operations, not for what it does: state and random numbers are
-        afterwards as before.  The sizes of the arguments do not matter later; bools, strings and
-        None among them have decided what was recorded, and are fixed.
+        Building runs the function to record its operations, and then restores state and random
+        numbers.  Later calls may have arguments of other sizes.  Bools, strings and None among the
+        arguments decide what is recorded, so later calls must have the same.
 
-        Raises :class:`~syft.exceptions.CannotRecord` for what a recording cannot keep,
-        :class:`~syft.exceptions.WrongArguments`, and warns
-        (:class:`~syft.exceptions.FrozenPath`) where the function decides by a value.
+        Raises :class:`~syft.exceptions.CannotRecord` for what a recording cannot keep and
+        :class:`~syft.exceptions.WrongArguments`.  Warns with
+        :class:`~syft.exceptions.FrozenPath` where the function decides by a value.
 
         >>> import torch, syft as sy
         >>> @sy.func2plan()
@@ -109,15 +69,15 @@ class Recordable(Exportable):
         recipe = self._recipe()
         if recipe is None:
             raise ProgramError(f"Plan {self.name!r} came without its function: it only replays.")
-        known = self._record
-        known.built, result = build(recipe, args, kwargs)
-        if known.tags:
+        record = self._record
+        record.built, result = build(recipe, args, kwargs)
+        if record.tags:
             self._offer()
         return result
 
     @property
     def is_built(self) -> bool:
-        """Whether the plan is recorded, for the mode (training or not) and options of now.
+        """Whether the plan is recorded for its present mode (training or not) and options.
 
         >>> import torch, syft as sy
         >>> sy.func2plan()(lambda x: x + x).is_built
@@ -126,16 +86,16 @@ class Recordable(Exportable):
         built = self._record.built
         return built is not None and built.holds()
 
-    def _built(self, action: str) -> Built:
-        """What was built, for things as they are now; raises NotBuilt."""
+    def _built(self, action: str) -> BuiltPlan:
+        """The recording, if it still holds; raises NotBuilt."""
         built = self._last_built(action)
         change = built.change()
         if change is not None:
             raise NotBuilt(action, change)
         return built
 
-    def _last_built(self, action: str) -> Built:
-        """What was built last, whatever has changed since; raises NotBuilt."""
+    def _last_built(self, action: str) -> BuiltPlan:
+        """The last recording, even if it no longer holds; raises NotBuilt."""
         built = self._record.built
         if built is None:
             raise NotBuilt(action)
@@ -145,25 +105,18 @@ class Recordable(Exportable):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         built = self._record.built
-        if built is not None and built.is_free:  # nearly nothing is to be looked at
+        if built is not None and built.is_stateless:  # the fast path: nothing can have changed
             if not kwargs and tuple(map(type, args)) in built.accepted:
                 return (built.run or built.lower())(args)
         elif built is None or not built.holds():
-            if RECORDING.get() is not None:  # part of another plan: that one records it
+            if RECORDING.get() is not None:  # the plan around this one records its operations
                 return self._call_function(args, kwargs)
             built = self._build_for(args, kwargs)
-        inputs: Sequence[Any] = args
-        if kwargs or tuple(map(type, args)) not in built.accepted:
-            inputs = built.bind(args, kwargs)
-        fixed = built.blueprint.interface.fixed
-        if fixed:
-            check_fixed(self.name, fixed, inputs, built.blueprint.interface.input_names())
-        if built.cells.places:
-            inputs = [*inputs, *built.cells.read()]
-        return (built.run or built.lower())(inputs)
+        values = built.values(args, kwargs)
+        return (built.run or built.lower())(values)
 
-    def _build_for(self, args: Any, kwargs: Any) -> Built:
-        """Build the plan for a call, as things are now."""
+    def _build_for(self, args: Any, kwargs: Any) -> BuiltPlan:
+        """Build the plan for a call, as modules and options are now."""
         built = self._record.built
         if built is not None and self._recipe() is None:
             raise ProgramError(
@@ -179,7 +132,7 @@ class Recordable(Exportable):
             built = self._record.built
             raise NotBuilt("called", built.change() or "" if built is not None else "")
         if recipe.state is not None:
-            kwargs = {**kwargs, "state": recipe.state}
+            kwargs = {**kwargs, STATE: recipe.state}
         return recipe.function(*args, **kwargs)
 
     # ------------------------------------------------------------------------------------ reading
@@ -217,23 +170,23 @@ class Recordable(Exportable):
         return code_of(self.program, self.name, interface.input_names(), interface.state)
 
     def __repr__(self) -> str:
-        known = self._record
         built = " built" if self.is_built else ""
         code = f"\n{self.code}" if built else ""
-        return f"<{self._kind()} {self.name} id:{known.id} owner:{self._owner_name()}{built}>{code}"
+        owner = "nobody" if AbstractPlan.sender is None else AbstractPlan.sender.worker.id
+        return f"<{self._kind()} {self.name} id:{self.id} owner:{owner}{built}>{code}"
 
     # ------------------------------------------------------------------------------------ sending
 
     def send(
         self,
-        *locations: Location | str,
+        *locations: VirtualWorker | str,
         garbage_collect_data: bool = True,
         user: str | None = None,
     ) -> Any:
-        """Put a copy of the plan at a worker and return a pointer to it; this one stays usable.
+        """Put a copy of the plan at a worker and return a pointer to it; this plan stays usable.
 
-        With several ``locations``, a copy goes to each and one pointer stands for all.  The state
-        goes along as it is now.  ``user`` says who sends, which matters for private state.
+        With several ``locations``, a copy goes to each and one pointer stands for all.  A copy has
+        the state as it is now.  ``user`` is checked against the guards of private state.
 
         Raises :class:`~syft.exceptions.NotBuilt`, :class:`~syft.exceptions.PlansNotAllowed` if
         the owner of the worker allows none, :class:`~syft.exceptions.UnknownWorker`,
@@ -247,29 +200,7 @@ class Recordable(Exportable):
         ([PointerPlan | me:... -> alice:...], [PointerPlan | me:... -> bob:...])
         """
         built = self._built("sent to a worker")
-        owner = self._owner()
-        places = [owner.get_worker(place) for place in locations]  # before anything is sent
-        if not places:
-            raise NotSendable("a plan to nobody", "name at least one worker: plan.send(bob)")
-        stored = self._stored(built)
-        check_program(built.blueprint.program)
-        check_state(built.cells.names, stored.state, owner.id)
-        guard = travelling_guard_of(stored)
-        if guard is not None and not guard.admits(user or owner.user):
-            raise PermissionDenied("send", owner.id, user or owner.user)
-        pointers = []
-        for place in places:
-            connection, id = owner.connection_to(place), new_id()
-            connection.put(stored, id, guard=guard)
-            pointer = PointerPlan(connection, id, built.blueprint.interface, garbage_collect_data)
-            pointer.lines = built.program.lines
-            pointers.append(pointer)
-        return pointers[0] if len(pointers) == 1 else MultiPointerPlan(pointers)
-
-    def _stored(self, built: Built) -> StoredPlan:
-        known = self._record
-        state = built.cells.read()
-        return StoredPlan(built.blueprint, state, set(known.tags), known.description)
+        return self._sender().send(self._record, built, locations, garbage_collect_data, user)
 
     def get(self) -> Any:
         """The plan itself: it is here, and stays here when a copy of it is sent.
@@ -282,7 +213,7 @@ class Recordable(Exportable):
         return self
 
     def move(self, *locations: Any) -> Any:
-        """Refused: a plan that is here is sent.
+        """Refused: a plan in this process is sent, and stays.
 
         Raises :class:`~syft.exceptions.UnsupportedOperation`.
 
@@ -295,28 +226,24 @@ class Recordable(Exportable):
         raise UnsupportedOperation("move", "Plan", "plan.send(worker) puts a copy of it there")
 
     def _cannot_convert(self, *args: Any, **kwargs: Any) -> Any:
-        """Refused: what a plan was recorded with cannot be exchanged for another kind of tensor.
+        """Refused: the state of a plan cannot be converted to another kind of tensor.
 
         Raises :class:`~syft.exceptions.UnsupportedOperation`.
         """
-        raise UnsupportedOperation("converting its state", "Plan", _HERE + _INSTEAD)
+        raise UnsupportedOperation("converting its state", "Plan", _NO_CONVERSION)
 
     fix_precision = fix_prec = fix_precision_ = fix_prec_ = _cannot_convert
     float_precision = float_prec = float_precision_ = float_prec_ = _cannot_convert
     share = share_ = encrypt = decrypt = _cannot_convert
 
-    # --------------------------------------------------------------------------------- whose it is
+    # ------------------------------------------------------------------------------------- owner
 
-    def _owner(self) -> VirtualWorker:
-        """The local worker; raises :class:`~syft.exceptions.HookError` if torch is not hooked."""
-        owner = Recordable.local_worker
-        if owner is None:
+    def _sender(self) -> PlanSender:
+        """What sends plans; raises :class:`~syft.exceptions.HookError` if torch is not hooked."""
+        sender = AbstractPlan.sender
+        if sender is None:
             raise HookError("torch is not hooked", "call sy.TorchHook(torch) first")
-        return owner
-
-    def _owner_name(self) -> str:
-        owner = Recordable.local_worker
-        return "nobody" if owner is None else owner.id
+        return sender
 
     @property
     def id(self) -> int | str:
@@ -326,7 +253,7 @@ class Recordable(Exportable):
     @property
     def owner(self) -> VirtualWorker:
         """The worker that holds the plan: the local one."""
-        return self._owner()
+        return self._sender().worker
 
     @property
     def location(self) -> None:
@@ -346,11 +273,11 @@ class Recordable(Exportable):
         return self._record.description
 
     def tag(self, *tags: str) -> Any:
-        """Add tags, by which the plan can be found with ``search``; returns the plan.
+        """Add tags, by which ``search`` finds the plan; returns the plan.
 
-        A sent plan takes them along.  When the local worker is not a mere client
-        (``sy.local_worker.is_client_worker = False``), a built plan that is tagged here is put
-        into its store, for others to find.
+        A copy that is sent has the same tags.  If the local worker is not a mere client
+        (``sy.local_worker.is_client_worker = False``), a built plan with tags is also put into its
+        store, where other workers find it.
 
         >>> import torch, syft as sy
         >>> hook = sy.TorchHook(torch)
@@ -366,7 +293,7 @@ class Recordable(Exportable):
         return self
 
     def describe(self, description: str) -> Any:
-        """Say in words what the plan is; returns the plan.
+        """Set the description of the plan; returns the plan.
 
         >>> import torch, syft as sy
         >>> sy.func2plan()(lambda x: x + x).describe("twice as much").description
@@ -377,15 +304,10 @@ class Recordable(Exportable):
         return self
 
     def _offer(self) -> None:
-        """Put a plan that is built into the local worker's store, for others to find."""
-        owner, built = Recordable.local_worker, self._record.built
-        if owner is None or owner.is_client_worker or built is None:
-            return
-        store = owner.core.store
-        if self._record.number in store.objects:
-            store.take(self._record.number, "the plan was built or tagged again")
-        owner.core.hold(self._record.number, self._stored(built))
-        store.origins[self._record.number] = None  # it is the owner's: no pointer is its last
+        """Let other workers find the plan, if it is built."""
+        sender, built = AbstractPlan.sender, self._record.built
+        if sender is not None and built is not None:
+            sender.offer(self._record, built)
 
 
 def _check_text(what: str, *texts: str) -> None:

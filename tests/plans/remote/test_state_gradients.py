@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import syft as sy
-from syft.plans.remote.travelling_state import travelling
+from syft.plans.remote.stored_plan import without_unread_gradients
 from syft.program.recording.record import record
 
 Tensor = Any
@@ -84,7 +84,7 @@ def test_gradients_that_are_used_go_along(function: Any, kept: bool, kind: str) 
     weight.grad = torch.full((3,), 2.0)
     other = torch.zeros(3)
     program = record(lambda x: function(weight, x), [torch.ones(3)], [weight, other]).program
-    sent, plain = travelling(program, [weight, other])
+    sent, plain = without_unread_gradients(program, [weight, other])
     assert plain is other
     assert (sent is weight) is kept
     assert (sent.grad is not None) is kept
@@ -97,7 +97,7 @@ def test_a_frozen_parameter_stays_frozen() -> None:
     weight = nn.Parameter(torch.ones(3), requires_grad=False)
     weight.grad = torch.ones(3)
     program = record(lambda x: weight * x, [torch.ones(3)], [weight]).program
-    (sent,) = travelling(program, [weight])
+    (sent,) = without_unread_gradients(program, [weight])
     assert sent.grad is None and not sent.requires_grad
 
 
@@ -106,5 +106,5 @@ def test_keywords_and_results_count_as_uses() -> None:
     weight.grad = torch.full((3,), 2.0)
     for function in (lambda x: weight.grad, lambda x: torch.add(x, other=weight.grad)):
         program = record(function, [torch.ones(3)], [weight]).program
-        (sent,) = travelling(program, [weight])
+        (sent,) = without_unread_gradients(program, [weight])
         assert sent is weight

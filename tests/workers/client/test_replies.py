@@ -1,0 +1,340 @@
+"""What a connection makes of the replies that come, or do not come, over its transport.
+
+The worker at the other end is played by the test: it says whatever the test has put down for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import torch
+
+import syft as sy
+from syft.exceptions import MalformedMessage, ObjectNotReady, RemoteFailure, WorkerClosed
+from syft.ops.table import BY_NAME
+from syft.serde.errors import pack_error
+from syft.serde.frame import Frame
+from syft.serde.packer import Packer
+from syft.workers.client.connection import Connection
+from syft.workers.client.pending import STORED, Pending
+from syft.workers.client.transport import Transport
+from syft.workers.wire.messages import (
+    Cancel,
+    Command,
+    Describe,
+    Done,
+    Drop,
+    Failure,
+    Fetch,
+    Forgotten,
+    Message,
+    Parked,
+    Put,
+    Skipped,
+    Value,
+    decode,
+    encode,
+)
+
+NEG = BY_NAME["torch.Tensor.neg"]
+
+
+def frame(said: Message | bytes) -> Frame:
+    return Frame(said if isinstance(said, bytes) else encode(said), [])
+
+
+def failed(seq: int, error: Exception) -> Failure:
+    return Failure(seq, pack_error(error, Packer()))
+
+
+class Played(Transport):
+    """A line at whose other end the test speaks: each step forward brings what it says next.
+
+    ``kind`` is "call" (the worker answers within the call), "line" (it answers at once, some time
+    later) or "queued".
+    """
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        self.queued = kind == "queued"
+        if kind == "call":
+            self.exchange = self.answer  # type: ignore[method-assign, assignment]
+        self.sent: list[Message] = []
+        self.coming: list[Frame] = []
+        self.users: list[str | None] = []
+        self.unread = 0
+        """How many of the last requests the other end has not read."""
+        self.is_cut = False
+
+    def say(self, *said: Message | bytes) -> None:
+        """Have these come as the next replies, one by one."""
+        self.coming += map(frame, said)
+
+    @property
+    def closed(self) -> bool:
+        return self.is_cut
+
+    def speak_for(self, user: str | None) -> None:
+        self.users.append(user)
+
+    def answer(self, frame: Frame) -> Frame:
+        self.deliver(frame)
+        return self.coming.pop(0)
+
+    def deliver(self, frame: Frame) -> None:
+        self.sent.append(cast(Message, decode(frame.header)))
+
+    def advance(self, *args: Any, **named: Any) -> bool:
+        if not self.coming:
+            return False
+        self.replies.append(self.coming.pop(0))
+        return True
+
+    def withdraw(self, frame: Frame) -> bool:
+        return self.unread > 0
+
+    def close(self) -> None:
+        self.is_cut = True
+
+
+@pytest.fixture(params=["call", "line", "queued"])
+def connection(request: pytest.FixtureRequest, me: sy.VirtualWorker) -> Connection:
+    """A connection from the local worker to one that the test plays."""
+    location = SimpleNamespace(id="far", closed=False)
+    connection = Connection(me, location, Played(request.param), me.connection_to)
+    connection.garbage = []
+    return connection
+
+
+def played(connection: Connection) -> Played:
+    assert isinstance(connection.transport, Played)
+    return connection.transport
+
+
+def tell(connection: Connection, answered: bool = False) -> Any:
+    """A command; the first one has the number 1."""
+    return connection.command(NEG, ((0, 5),), None, 77, [], answered)
+
+
+def at_rest(connection: Connection) -> bool:
+    """Whether nothing is under way or unseen."""
+    return not (connection.pending or connection.unseen or connection.transport.replies)
+
+
+# --------------------------------------------------------------------------------- what is no reply
+
+
+@pytest.mark.parametrize(
+    "said, path, expected",
+    [
+        (b"", "$", "a MessagePack message"),
+        (b"\xc1", "$", "a MessagePack message"),
+        (b"\x92\x20\xa1x", "$[1]", "`int`"),
+        (b"\x92\x63\x01", "$[0]", "Invalid value 99"),
+        (encode(Drop(1, ())), "$[0]", "a reply"),
+        (encode(Cancel(1, 1)), "$[0]", "a reply"),
+        (b"\x93\x21\x01" + b"\x91" * 100_000 + b"\xc0", "$", "max_depth"),
+    ],
+    ids=["nothing", "no message", "wrong field", "no number", "drop", "cancel", "deep"],
+)
+def test_what_is_no_reply_is_an_error_of_who_waits(
+    connection: Connection, said: bytes, path: str, expected: str
+) -> None:
+    played(connection).say(said, Value(2, 7))
+    with pytest.raises((MalformedMessage, sy.exceptions.LimitExceeded)) as caught:
+        connection.ask(Describe, 5)
+    assert caught.value.path == path and expected in str(caught.value)
+    del caught
+    assert connection.ask(Describe, 5) == 7, "the line goes on"
+
+
+def test_a_value_that_cannot_be_unpacked_is_an_error_of_who_waits(connection: Connection) -> None:
+    played(connection).say(Value(1, (99,)), Value(2, 7))
+    with pytest.raises(MalformedMessage, match="type code"):
+        connection.ask(Describe, 5)
+    assert connection.ask(Describe, 5) == 7 and at_rest(connection)
+
+
+# -------------------------------------------------------------------------------------- skipped ones
+
+
+@pytest.mark.parametrize("answered", ["command", "ask", "run"])
+def test_a_skipped_question_raises_the_earlier_error(connection: Connection, answered: str) -> None:
+    """Its reply comes before: the request that failed was one that nobody waited for."""
+    transport = played(connection)
+    transport.say(Parked(1), failed(1, RemoteFailure("wrong", "first")), Skipped(2))
+    pending = tell(connection)
+    assert type(pending) is Pending
+    if transport.kind == "call":  # what comes late comes beside the replies
+        late = transport.coming.pop(0)
+        transport.answer = lambda frame: (  # type: ignore[method-assign]
+            transport.deliver(frame),
+            transport.replies.append(late),
+            transport.coming.pop(0),
+        )[2]
+        connection._exchange = transport.answer
+    connection.garbage.append(99)
+    ask: dict[str, Callable[[], Any]] = {
+        "command": lambda: tell(connection, answered=True),
+        "ask": lambda: connection.ask(Fetch, 5),
+        "run": lambda: connection.run("x", lambda: cast(Any, definition), [5], answered=True),
+    }
+    definition = sy.workers.wire.definitions.Group(
+        (sy.workers.wire.definitions.InputKind.REFERENCE,),
+        sy.program.program.Program(1, (), (sy.program.program.Slot(0),)),
+    )
+    with pytest.raises(RemoteFailure, match="first"):
+        ask[answered]()
+    assert connection.garbage == [99], "it was to be dropped by a request that was not made"
+    assert transport.sent[1].failures == 0 and transport.sent[1].drop == (99,)
+    assert at_rest(connection) and connection.calls.find("x") is None
+    transport.say(Value(3, 7))
+    assert connection.ask(Describe, 5) == 7
+    assert transport.sent[2].failures == 1 and transport.sent[2].drop == (99,)
+    assert connection.garbage == []
+
+
+def test_a_question_is_skipped_for_a_reason(connection: Connection) -> None:
+    played(connection).say(Skipped(1), Value(2, 7))
+    connection.garbage.append(99)
+    with pytest.raises(MalformedMessage) as caught:
+        connection.ask(Describe, 5)
+    assert caught.value.got == "a skipped request, and no failure before it"
+    del caught
+    assert connection.garbage == [99] and connection.ask(Describe, 5) == 7
+
+
+def test_what_is_only_told_is_made_in_any_case(connection: Connection) -> None:
+    transport = played(connection)
+    transport.say(Done(1), Done(2))
+    tell(connection)
+    tell(connection, answered=True)
+    assert [request.failures for request in transport.sent] == [None, 0]
+
+
+def test_failures_are_counted_once_each(connection: Connection) -> None:
+    transport = played(connection)
+    for count in range(3):
+        transport.say(failed(count + 1, RemoteFailure("wrong", str(count))))
+        with pytest.raises(RemoteFailure, match=str(count)):
+            connection.ask(Describe, 5)
+        assert transport.sent[-1].failures == count
+
+
+# ------------------------------------------------------------------------------------- waiting for it
+
+
+def test_replies_to_earlier_requests_may_come_first(connection: Connection) -> None:
+    played(connection).say(Parked(1), Forgotten(), Done(1), Parked(2), Value(2, 7))
+    pending = tell(connection)
+    assert not pending.settled
+    assert connection.ask(Describe, 5) == 7
+    assert pending.settled and at_rest(connection)
+
+
+def test_what_is_told_waits_no_longer_than_until_it_is_parked(connection: Connection) -> None:
+    transport = played(connection)
+    transport.say(Parked(1), Done(1))
+    pending = tell(connection)
+    assert not pending.settled and (pending.parked or transport.queued)
+    connection.synchronize()
+    assert pending.parked and not pending.settled and len(transport.coming) == 1
+    connection.wait(pending)
+    assert pending.settled and at_rest(connection)
+
+
+def test_a_command_that_is_done_is_done(connection: Connection) -> None:
+    played(connection).say(Done(1))
+    result = tell(connection)
+    assert result is STORED or played(connection).queued
+    connection.synchronize()
+    assert at_rest(connection)
+
+
+@pytest.mark.parametrize("unread", [True, False])
+def test_who_stops_waiting_takes_the_request_back(connection: Connection, unread: bool) -> None:
+    transport = played(connection)
+    transport.unread = unread
+    if not unread:
+        transport.say(Parked(1))
+    elif transport.kind == "call":
+        pytest.skip("a worker that answers within the call has read it")
+    connection.garbage.append(99)
+    with pytest.raises(ObjectNotReady):
+        connection.ask(Fetch, 5)
+    assert transport.sent[1:] == ([] if unread else [Cancel(2, 1)])
+    assert connection.pending == {}
+    assert connection.garbage == (
+        [99] if unread else []
+    ), "what it was to drop went with it, or not"
+    transport.say(Done(2))
+    transport.say(Value(3, 7))
+    if unread:
+        transport.coming.pop(0)
+        transport.coming[0] = frame(Value(2, 7))
+    assert connection.ask(Describe, 5) == 7 and at_rest(connection)
+
+
+@pytest.mark.parametrize("reply", [Value(1, 5), Done(1), Skipped(1), Parked(1)])
+def test_a_reply_that_comes_too_late_is_nobodys(connection: Connection, reply: Message) -> None:
+    played(connection).say(Parked(1))
+    with pytest.raises(ObjectNotReady):
+        connection.ask(Fetch, 5)
+    played(connection).say(reply, Done(2), Value(3, 7))
+    assert connection.ask(Describe, 5) == 7 and at_rest(connection)
+
+
+def test_a_failure_that_comes_too_late_counts_as_seen(connection: Connection) -> None:
+    transport = played(connection)
+    transport.say(Parked(1))
+    with pytest.raises(ObjectNotReady):
+        connection.ask(Fetch, 5)
+    transport.replies.extend(map(frame, (failed(1, RemoteFailure("wrong", "late")), Done(2))))
+    transport.say(Value(3, 7))
+    assert connection.ask(Describe, 5) == 7 and at_rest(connection)
+    assert transport.sent[-1].failures == 1
+
+
+def test_a_line_that_is_cut_says_so(connection: Connection) -> None:
+    transport = played(connection)
+    transport.say(Parked(1))
+    pending = tell(connection)
+    transport.close()
+    for request in (
+        lambda: connection.ask(Describe, 5),
+        lambda: connection.tell(Drop(9, ())),
+        lambda: connection.put(torch.ones(1), None),
+    ):
+        with pytest.raises(WorkerClosed, match="Worker 'far' is closed"):
+            request()
+    assert transport.sent == [Command(1, NEG, [[0, 5]], 77, 1)] or len(transport.sent) == 1
+    assert not pending.settled
+
+
+# --------------------------------------------------------------------------------------- what is sent
+
+
+def test_a_put_waits_unless_the_worker_is_queued(connection: Connection) -> None:
+    transport = played(connection)
+    transport.say(Done(1))
+    id = connection.put(torch.empty(0, device="meta"), None)
+    (sent,) = transport.sent
+    assert type(sent) is Put and sent.id == id
+    assert sent.failures == (None if transport.queued else 0)
+    assert len(transport.coming) == int(transport.queued)
+
+
+def test_requests_are_made_for_the_user_of_the_moment(
+    connection: Connection, me: sy.VirtualWorker
+) -> None:
+    transport = played(connection)
+    before = len(transport.users)
+    for number, user in enumerate((None, None, "ann", "ann", None), 1):
+        me.user = user
+        transport.say(Value(number, 7))
+        connection.ask(Describe, 5)
+    assert transport.users[before:] == ["ann", None]
