@@ -32,8 +32,8 @@ from syft.program.recording.symbolic import Origin, Tape, Writer, plain, traced
 from syft.program.recording.unlisted import run_unlisted
 from syft.program.recording.value_shapes import shaped_by_values
 from syft.ops.nested import Arguments, Keywords, leaves, replace
-from syft.ops.mutation import written
-from syft.ops.callables import WRITTEN_OUT
+from syft.ops.calls import mutated_argument as written
+from syft.ops.calls import DECOMPOSITIONS as WRITTEN_OUT
 
 Given = tuple[Arguments, Keywords]
 Decision = tuple[str, str, Any]
