@@ -52,14 +52,18 @@ _ITEMS: Final[dict[type, Callable[[Any], Iterable[Any]]]] = {
 """How to list what is inside a container, by the class of the container."""
 
 
-@functools.lru_cache(maxsize=1024)
-def container_class(kind: type) -> type | None:
-    """The container class that a class is or inherits from; None for a class of leaves.
+def _find_container_class(kind: type) -> type | None:
+    """Search the base classes of a class.
 
     >>> container_class(torch.Size), container_class(slice), container_class(str)
     (<class 'tuple'>, <class 'slice'>, None)
     """
     return next((base for base in kind.__mro__ if base in _ITEMS), None)
+
+
+container_class: Callable[[type], type | None]
+"""The container class that a class is or inherits from; None for a class of leaves."""
+container_class = functools.lru_cache(maxsize=1024)(_find_container_class)
 
 
 def rebuild_tuple(like: tuple[Any, ...], items: list[Any]) -> tuple[Any, ...]:

@@ -1,9 +1,9 @@
-"""When two programs are the same: a form that forgets how a program came about, and its hash.
+"""A canonical form of programs, so that two that compute the same are equal, and its hash.
 
-A program that is sent a second time should be known by what it does.  So slots are renumbered in
-the order of the actions, floats are taken out of the program and sent beside it (a learning rate
-that falls would otherwise make a new program each step), and what does not change a result, such
-as the lines it was recorded at, does not count.
+A program that is sent a second time should be recognized by what it computes.  So slots are
+renumbered in the order of the actions.  Floats become inputs (otherwise a decreasing learning rate
+would make a new program each step).  What does not change a result, such as the lines it was
+recorded at, is left out.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from syft.serde.header import encode_header
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
 
-_A_FLOAT = NotImplemented  # a value that no operand of an action has, and that can be packed
+_ANY_FLOAT = NotImplemented  # can be packed, and no operand of an action has this value
 
 
 def fingerprint(program: Program) -> bytes:
-    """Hash what a program does, floats among its operands and constants' places in memory aside.
+    """Hash what a program computes, without the values of the floats among its operands.
 
-    Constants count by dtype, shape and elements.  Programs with the same fingerprint become equal
-    once :func:`program_with_floats` took their floats out.
+    Constants are hashed by dtype, shape and elements.  Programs with the same fingerprint become
+    equal when :func:`program_with_floats` turns their floats into inputs.
 
     >>> from syft.ops.table import BY_NAME
     >>> def scaled(factor):
@@ -38,7 +38,7 @@ def fingerprint(program: Program) -> bytes:
     True
     """
     dense = compacted(program)
-    constants = tuple(_plain(constant) for constant in program.constants)
+    constants = tuple(_normalized(constant) for constant in program.constants)
     actions = tuple(_operands_replaced(action, _without_float) for action in dense.actions)
     packer = Packer()
     operand = pack(dataclasses.replace(dense, actions=actions, constants=constants), packer)
@@ -51,7 +51,7 @@ def fingerprint(program: Program) -> bytes:
 def program_with_floats(program: Program) -> tuple[Program, list[float]]:
     """Return the program with a further input for each float among its operands, and the floats.
 
-    The new inputs come after the program's own.  Floats inside branches and loops stay there.
+    The new inputs come after the other inputs.  Floats inside branches and loops are left there.
 
     >>> from syft.ops.table import BY_NAME
     >>> mul = Action(BY_NAME["torch.Tensor.mul"], (Slot(0), 0.5), {}, Slot(1))
@@ -65,7 +65,7 @@ def program_with_floats(program: Program) -> tuple[Program, list[float]]:
         if type(leaf) is not float:
             return leaf
         floats.append(leaf)
-        return Slot(-len(floats))  # until it is known how many there are
+        return Slot(-len(floats))  # a placeholder until the number of floats is known
 
     actions = tuple(_operands_replaced(action, found) for action in program.actions)
     if not floats:
@@ -84,7 +84,7 @@ def program_with_floats(program: Program) -> tuple[Program, list[float]]:
 def compacted(program: Program) -> Program:
     """Return the program with the slots of results numbered one after the other.
 
-    For whoever took actions out of a program: :func:`~syft.program.lint.lint` allows no gaps.
+    Needed after actions were removed from a program: :func:`~syft.program.lint.lint` refuses gaps.
 
     >>> from syft.ops.table import BY_NAME
     >>> neg = Action(BY_NAME["torch.Tensor.neg"], (Slot(0),), {}, Slot(7))
@@ -102,7 +102,7 @@ def compacted(program: Program) -> Program:
 
 
 def _renumbered(program: Program, number: Callable[[Slot], Slot]) -> Program:
-    """The program with other slots; ``number`` meets the slots in the order of the actions."""
+    """The program with other slots; ``number`` is called for slots in the order of the actions."""
 
     def change(leaf: Any) -> Any:
         return number(leaf) if type(leaf) is Slot else leaf
@@ -122,11 +122,11 @@ def _operands_replaced(action: Action, change: Callable[[Any], Any]) -> Action:
 
 def _without_float(leaf: Any) -> Any:
     if isinstance(leaf, torch.Generator):
-        return str(leaf.device), leaf.initial_seed()  # packing one would draw from it
-    return _A_FLOAT if type(leaf) is float else leaf
+        return str(leaf.device), leaf.initial_seed()  # to pack a generator would draw from it
+    return _ANY_FLOAT if type(leaf) is float else leaf
 
 
-def _plain(constant: torch.Tensor) -> torch.Tensor:
-    """A constant without what does not count: strides, attributes, grad."""
-    plain = constant.detach()
-    return plain.contiguous() if plain.layout is torch.strided else plain
+def _normalized(constant: torch.Tensor) -> torch.Tensor:
+    """A constant without what does not change a result: strides, attributes, grad."""
+    detached = constant.detach()
+    return detached.contiguous() if detached.layout is torch.strided else detached

@@ -22,7 +22,9 @@ def test_each_way_of_mutating() -> None:
     assert mutated_argument(flags(torch.Tensor.add), (1, 2), {}) is None
     assert mutated_argument(flags(torch.add), (1, 2), {"out": 3}) == 3
     assert mutated_argument(flags(torch.nn.functional.dropout), (1,), {"inplace": True}) == 1
-    assert mutated_argument(flags(torch.nn.functional.dropout), (), {"input": 1, "inplace": True}) == 1
+    assert (
+        mutated_argument(flags(torch.nn.functional.dropout), (), {"input": 1, "inplace": True}) == 1
+    )
     assert mutated_argument(flags(torch.nn.functional.dropout), (1,), {"inplace": False}) is None
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from syft.plans.building.interface import Interface
-from syft.program.lowered import fill
+from syft.program.program import fill_slots as fill
 from syft.program.program import Program, slots_in
 
 

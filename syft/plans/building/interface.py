@@ -20,7 +20,7 @@ import torch
 from syft.exceptions import MalformedMessage, WrongArguments
 from syft.plans.building.input_properties import Fixed, expect_fixed
 from syft.plans.building.constants import expect_name, expect_plain
-from syft.program.lowered import fill
+from syft.program.program import fill_slots as fill
 from syft.program.program import Slot, slots_in
 from syft.ops.nested import replace
 from syft.serde.expect import expect_type
