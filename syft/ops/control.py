@@ -74,7 +74,7 @@ _BUDGET: ContextVar[StepBudget | None] = ContextVar("budget", default=None)
 
 @contextmanager
 def limited(steps: int) -> Iterator[None]:
-    """A context in which the loops of programs raise after so many actions in total.
+    """A context in which the loops of programs raise after ``steps`` actions in total.
 
     A worker runs the programs of others in it.  A program that runs locally has no limit.
 

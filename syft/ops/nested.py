@@ -36,7 +36,7 @@ CONSTANT_TYPES: Final[frozenset[type]] = SCALAR_TYPES | frozenset(
 )
 """Scalars and all other types of operands that are neither containers nor tensors."""
 EXACT_TENSOR_TYPES: Final = frozenset((torch.Tensor, torch.nn.Parameter))
-"""The classes of ordinary tensors; a subclass of these may be a wrapper of ours or of others."""
+"""The classes of ordinary tensors; an instance of a subclass may be a wrapper."""
 
 
 def _slice_parts(value: slice) -> tuple[Any, Any, Any]:

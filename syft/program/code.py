@@ -180,7 +180,7 @@ class _Named:
         return self.name
 
 
-def _call(function: str, args: Iterable[Any], kwargs: dict[str, Any], name: Name) -> str:
+def _call_source(function: str, args: Iterable[Any], kwargs: dict[str, Any], name: Name) -> str:
     texts = [literal(arg, name) for arg in args]
     return f"{function}({', '.join([*texts, *keyword_literals(kwargs, name)])})"
 
@@ -208,9 +208,9 @@ def _has_short_form(action: Action, operands: int | None, is_statement: bool) ->
 def _method_call(leaf: str) -> Render:
     def render(action: Action, name: Name) -> str:
         if not action.args or type(action.args[0]) is not Slot:
-            return _call(f"torch.Tensor.{leaf}", action.args, action.kwargs, name)
+            return _call_source(f"torch.Tensor.{leaf}", action.args, action.kwargs, name)
         first, *others = action.args
-        return _call(f"{name(first)}.{leaf}", others, action.kwargs, name)
+        return _call_source(f"{name(first)}.{leaf}", others, action.kwargs, name)
 
     return render
 
@@ -257,7 +257,7 @@ def _prefix_operator(sign: str) -> Render:
 
 
 def _function_call(function: str) -> Render:
-    return lambda action, name: _call(function, action.args, action.kwargs, name)
+    return lambda action, name: _call_source(function, action.args, action.kwargs, name)
 
 
 def _control_flow_call(function: str) -> Render:
@@ -265,12 +265,12 @@ def _control_flow_call(function: str) -> Render:
 
     def render(action: Action, name: Name) -> str:
         *head, operands = action.args
-        return _call(function, [*head, *operands], {}, name)
+        return _call_source(function, [*head, *operands], {}, name)
 
     return render
 
 
-def _ensure_grad(action: Action, name: Name) -> str:
+def _ensure_grad_source(action: Action, name: Name) -> str:
     tensor = literal(action.args[0], name)
     return f"{tensor}.grad = torch.zeros_like({tensor}) if {tensor}.grad is None else {tensor}.grad"
 
@@ -295,7 +295,7 @@ _RENDER: Final[dict[str, tuple[int | None, bool, Render]]] = {
     f"{_TENSOR_METHODS}__rdiv__": (2, False, _infix_operator("/", swapped=True)),
     f"{_CONTROL_OPS}cond": (4, False, _control_flow_call("sy.cond")),
     f"{_CONTROL_OPS}while_loop": (3, False, _control_flow_call("sy.while_loop")),
-    f"{_CONTROL_OPS}ensure_grad": (1, True, _ensure_grad),
+    f"{_CONTROL_OPS}ensure_grad": (1, True, _ensure_grad_source),
     f"{_NUMBER_OPS}neg": (1, False, _prefix_operator("-")),
     f"{_NUMBER_OPS}pos": (1, False, _prefix_operator("+")),
     f"{_NUMBER_OPS}abs": (None, False, _function_call("abs")),

@@ -311,20 +311,20 @@ def _signature_of(op: int) -> _Signature:
     if not isinstance(function, (types.FunctionType, types.MethodWrapperType)):
         return _ANY
     parameters = tuple(inspect.signature(function).parameters.values())
-    positional = _names(parameters, _POSITIONAL, _POSITIONAL_OR_KEYWORD)
-    named = frozenset(_names(parameters, _KEYWORD, _POSITIONAL_OR_KEYWORD))
-    single = _names(parameters, _POSITIONAL, _KEYWORD, _POSITIONAL_OR_KEYWORD)
+    positional = _names_of_kind(parameters, _POSITIONAL, _POSITIONAL_OR_KEYWORD)
+    named = frozenset(_names_of_kind(parameters, _KEYWORD, _POSITIONAL_OR_KEYWORD))
+    single = _names_of_kind(parameters, _POSITIONAL, _KEYWORD, _POSITIONAL_OR_KEYWORD)
     optional = [parameter.name for parameter in parameters if parameter.default is not _REQUIRED]
-    most = MOST_OPERANDS if _names(parameters, _ANY_POSITIONAL) else len(positional)
+    most = MOST_OPERANDS if _names_of_kind(parameters, _ANY_POSITIONAL) else len(positional)
     return _Signature(
         positional,
         frozenset(single).difference(optional),
         most,
-        None if _names(parameters, _ANY_KEYWORD) else named,
+        None if _names_of_kind(parameters, _ANY_KEYWORD) else named,
     )
 
 
-def _names(parameters: Iterable[inspect.Parameter], *kinds: int) -> tuple[str, ...]:
+def _names_of_kind(parameters: Iterable[inspect.Parameter], *kinds: int) -> tuple[str, ...]:
     """The names of the parameters of some kinds."""
     return tuple(parameter.name for parameter in parameters if parameter.kind in kinds)
 
@@ -363,14 +363,14 @@ def _check_mode(mode: Any) -> None:
 
 
 def _op_name(op: Any) -> str:
-    """The name of an op for error texts, whatever stands in its place."""
+    """The name of an op for error texts; a description of anything else."""
     if type(op) is not int:
         return _describe_operand(op)
     return NAMES[op] if 0 <= op < len(NAMES) else f"op {op}"
 
 
 def _quoted(name: Any) -> str:
-    """The name of a keyword for error texts, whatever stands in its place."""
+    """The name of a keyword for error texts; a description of anything else."""
     if type(name) is not str:
         return _describe_operand(name)
     return repr(name if len(name) <= _MOST_LETTERS else f"{name[:_MOST_LETTERS]}...")

@@ -207,7 +207,7 @@ def _unary(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-def _round(self: Any, digits: int | None = None) -> Any:
+def _rounded(self: Any, digits: int | None = None) -> Any:
     return _computed("round", round, (self,) if digits is None else (self, digits))
 
 
@@ -302,7 +302,7 @@ _DECISIONS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 def _methods() -> dict[str, Callable[..., Any]]:
     """The special methods that all symbolic numbers have."""
     methods: dict[str, Callable[..., Any]] = {
-        "__round__": _round,
+        "__round__": _rounded,
         "__divmod__": _divmod,
         "__rdivmod__": _reflected_divmod,
     }

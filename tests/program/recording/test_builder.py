@@ -59,19 +59,6 @@ def test_slots_are_numbered_given_first() -> None:
     assert program.lines == ("train.py:1",)
 
 
-def test_an_action_that_only_reads_is_dropped_with_what_it_needs() -> None:
-    builder = ProgramBuilder(0)
-    x = builder.add_input(torch.ones(2))
-    rows, double, kept = PendingSlot(0), PendingSlot(0), PendingSlot(0)
-    add(builder, "torch.Tensor.shape.__get__", x, out=(rows,))
-    add(builder, "syft.ops.numbers.mul", rows, 2, out=double)
-    add(builder, "torch.Tensor.numel", x, out=kept)
-    add(builder, "torch.Tensor.add_", x, kept)
-    program = builder.program(x)
-    names = [action.name for action in program.actions]
-    assert names == ["torch.Tensor.numel", "torch.Tensor.add_"]
-
-
 def test_an_action_of_the_prelude_is_kept_only_if_what_it_serves_is() -> None:
     for used in (True, False):
         builder = ProgramBuilder(0)

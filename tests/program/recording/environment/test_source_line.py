@@ -74,7 +74,7 @@ def test_the_end_of_a_function_is_its_last_line() -> None:
 
     assert last_line_of(function) == SourceLine(__file__, function.__code__.co_firstlineno + 1)
     assert last_line_of(functools.wraps(function)(lambda: 2)) == last_line_of(function)
-    assert last_line_of(nn.ReLU()).file == __file__  # it has none: whoever asks
+    assert last_line_of(nn.ReLU()).file == __file__  # it has none: the line that asks
 
 
 def test_a_call_from_here_comes_from_no_module() -> None:
