@@ -153,6 +153,22 @@ def leaves(value: Any) -> Iterator[Any]:
             yield from leaves(item)
 
 
+def parts(value: Any) -> Iterable[tuple[Any, Any]] | None:
+    """The items of a container, each with its index or key; None for anything else.
+
+    It is for walks that need more than :func:`leaves`, such as the path to an item.
+
+    >>> list(parts([7, 8])), list(parts({"a": 3})), list(parts(slice(5))), parts("text")
+    ([(0, 7), (1, 8)], [('a', 3)], [(0, None), (1, 5), (2, None)], None)
+    """
+    kind = container_class(type(value))
+    if kind is None:
+        return None
+    items: Iterable[tuple[Any, Any]]
+    items = value.items() if kind is dict else enumerate(_ITEMS[kind](value))
+    return items
+
+
 def is_container(value: Any) -> bool:
     """Whether ``value`` is a ``list``, a ``tuple`` or a ``dict``; the walks enter slices too.
 

@@ -16,7 +16,7 @@ import functools
 import inspect
 import re
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from syft.exceptions import MalformedMessage, ProgramError
-from syft.ops.nested import CONSTANT_TYPES, NUMBER_TYPES, container_class
+from syft.ops.nested import CONSTANT_TYPES, NUMBER_TYPES, container_class, parts
 from syft.ops.table import BY_NAME, FUNCTIONS, NAMES, PROGRAM_FUNCTIONS
 from syft.program.program import Action, Mode, Program, Slot
 from syft.serde.expect import describe, prepend
@@ -114,11 +114,10 @@ class _Scope:
                 raise MalformedMessage("$.kwargs", "no keywords", str(len(kwargs)))
             _SPECIAL[op](self, action)
         else:
-            self.operands(args, ".args")
+            self.operands(enumerate(args), ".args")
             if kwargs:
                 _check_names(kwargs)
-                for name, value in kwargs.items():
-                    self.operand(value, f".kwargs[{name!r}]")
+                self.operands(kwargs.items(), ".kwargs")
         out = action.out
         if type(out) is Slot and out.index == self.defined:
             self.defined += 1
@@ -127,37 +126,26 @@ class _Scope:
         if action.mode is not None:
             _check_mode(action.mode)
 
-    def operands(self, items: tuple[Any, ...] | list[Any], where: str) -> None:
+    def operands(self, items: Iterable[tuple[Any, Any]], where: str) -> None:
         """Check the items of a container; nearly all are slots and constants."""
         defined = self.defined
-        for place, item in enumerate(items):
+        for place, item in items:
             kind = type(item)
             if kind is Slot:
                 if not 0 <= item.index < defined:
-                    raise _undefined(item, f"{where}[{place}]")
+                    raise _undefined(item, f"{where}[{place!r}]")
             elif kind not in CONSTANT_TYPES:
-                self.operand(item, f"{where}[{place}]")
+                self.operand(item, f"{where}[{place!r}]")
 
     def operand(self, item: Any, where: str) -> None:
         """Check one operand of any type."""
-        if type(item) is Slot:
+        items = parts(item)
+        if items is not None:
+            self.operands(items, where)
+        elif type(item) is Slot:
             if not 0 <= item.index < self.defined:
                 raise _undefined(item, where)
-        else:
-            _OPERAND_CHECKS[container_class(type(item))](self, item, where)
-
-    def mapping(self, items: dict[Any, Any], where: str) -> None:
-        """Check the values of a dict."""
-        for name, value in items.items():
-            self.operand(value, f"{where}[{name!r}]")
-
-    def slice_parts(self, item: slice, where: str) -> None:
-        """Check the parts of a slice."""
-        self.operands((item.start, item.stop, item.step), where)
-
-    def constant(self, item: Any, where: str) -> None:
-        """Check an operand that is neither a slot nor a container."""
-        if type(item) not in CONSTANT_TYPES and not isinstance(item, _CONSTANT_BASES):
+        elif type(item) not in CONSTANT_TYPES and not isinstance(item, _CONSTANT_BASES):
             raise MalformedMessage(f"${where}", "a slot or a plain value", _describe_operand(item))
 
     def result(self, pattern: Any, where: str) -> None:
@@ -176,7 +164,7 @@ class _Scope:
 
     def numbers(self, action: Action) -> None:
         """Check the operands of arithmetic: numbers, and slots that may hold one."""
-        self.operands(action.args, ".args")
+        self.operands(enumerate(action.args), ".args")
         for place, item in enumerate(action.args):
             if type(item) is not Slot and type(item) not in NUMBER_TYPES and item is not None:
                 raise MalformedMessage(
@@ -188,7 +176,7 @@ class _Scope:
         pred, then, otherwise, operands = action.args
         if type(pred) is not Slot and type(pred) not in NUMBER_TYPES:
             raise MalformedMessage("$.args[0]", "a slot or a number", _describe_operand(pred))
-        self.operands((pred,), ".args")
+        self.operand(pred, ".args[0]")
         count = self.listed(operands, ".args[3]")
         for place, branch in ((1, then), (2, otherwise)):
             self.program(branch, count, f".args[{place}]")
@@ -215,7 +203,7 @@ class _Scope:
         """Check the operands of a branch or a loop, and count them."""
         if type(operands) not in (tuple, list):
             raise MalformedMessage(f"${where}", "a list of operands", _describe_operand(operands))
-        self.operands(operands, where)
+        self.operands(enumerate(operands), where)
         _check_flat(operands, where)
         return len(operands)
 
@@ -233,14 +221,6 @@ class _Scope:
             raise
 
 
-_OPERAND_CHECKS: Final[dict[type | None, Callable[[_Scope, Any, str], None]]] = {
-    tuple: _Scope.operands,
-    list: _Scope.operands,
-    dict: _Scope.mapping,
-    slice: _Scope.slice_parts,
-    None: _Scope.constant,
-}
-"""How to check an operand, by its container class; None for what is no container."""
 _SPECIAL: Final = {
     _COND: _Scope.cond,
     _LOOP: _Scope.loop,

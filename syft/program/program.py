@@ -89,8 +89,8 @@ class Program:
     >>> from syft.ops.table import BY_NAME
     >>> double = Action(BY_NAME["torch.add"], (Slot(0), Slot(0)), {}, Slot(1))
     >>> program = Program(inputs=1, actions=(double,), outputs=Slot(1))
-    >>> program.slots
-    2
+    >>> program.given
+    1
     """
 
     inputs: int
@@ -112,11 +112,6 @@ class Program:
     def given(self) -> int:
         """How many slots have a value before the first action: inputs, state and constants."""
         return self.inputs + self.state + len(self.constants)
-
-    @property
-    def slots(self) -> int:
-        """How many slots there are."""
-        return self.given + sum(len(list(slots_in(action.out))) for action in self.actions)
 
 
 def _same_constant(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils import _pytree as pytree
 
-from syft.ops.nested import container_class, is_container, leaves, rebuild_tuple, replace
+from syft.ops.nested import container_class, is_container, leaves, parts, rebuild_tuple, replace
 
 Point = namedtuple("Point", "x y")
 
@@ -53,6 +53,16 @@ def test_slices_are_entered() -> None:
     assert list(leaves((slice(1, None, 3), 4))) == [1, None, 3, 4]
     assert list(leaves(slice(None, (1, 2)))) == [None, 1, 2, None]
     assert replace(slice(None, [1]), str) == slice("None", ["1"], "None")
+
+
+@given(NESTED)
+def test_parts_lead_to_all_leaves(value: Any) -> None:
+    def reached(value: Any) -> list[Any]:
+        inside = parts(value)
+        return [value] if inside is None else [leaf for _, item in inside for leaf in reached(item)]
+
+    assert reached(value) == list(leaves(value))
+    assert reached(slice(value, 1)) == [*leaves(value), 1, None]
 
 
 def test_subclasses_of_containers_are_entered() -> None:

@@ -26,10 +26,8 @@ def test_an_action_has_the_name_of_its_op() -> None:
     assert Action(-1, (), {}, None).name == "op -1"
 
 
-def test_slots_are_counted() -> None:
-    sort = Action(BY_NAME["torch.sort"], (Slot(0),), {}, ((Slot(4), None), Slot(5)))
-    program = Program(2, (sort, NEG), Slot(1), 1, (torch.ones(1),))
-    assert (program.given, program.slots) == (4, 7)
+def test_inputs_state_and_constants_are_given() -> None:
+    assert Program(2, (NEG,), Slot(1), 1, (torch.ones(1),)).given == 4
 
 
 def test_slots_are_found_wherever_they_are() -> None:

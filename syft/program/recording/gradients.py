@@ -42,6 +42,8 @@ class UnusedInBackward(Exception):
 class GradientTracker:
     """Tracks the gradients of tensors from outside; the tensors in ``unused`` get none of zeros.
 
+    Tensors are known by their ids, so the caller keeps those in ``unused`` alive.
+
     >>> GradientTracker().ensured
     {}
     """
@@ -49,7 +51,6 @@ class GradientTracker:
     def __init__(self, unused: tuple[torch.Tensor, ...] = ()) -> None:
         self.ensured: dict[int, tuple[RecordedAction, list[PendingSlot]]] = {}
         """Actions that give a leaf a gradient, with the slots that were read before it had one."""
-        self._unused = unused  # held here, so that no other tensor gets their ids
         self._decided: set[int] = {id(tensor) for tensor in unused}
         """The tensors for which the function itself decides whether there is a gradient."""
         self._zeros: dict[int, torch.Tensor] = {}
