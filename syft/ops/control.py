@@ -7,9 +7,9 @@ operands include programs that are lowered already: objects with ``run(values)``
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import torch
 
@@ -35,6 +35,12 @@ class ControlFlowRecorder(Protocol):
 
     def while_loop(self, test: Branch, body: Branch, args: Sequence[Any]) -> tuple[Any, ...]:
         """Record a loop, and return the values after its last iteration."""
+
+    def refuse(self, what: str, instead: str) -> NoReturn:
+        """Raise :class:`~syft.exceptions.CannotRecord`, even if the function catches it."""
+
+    def paused(self) -> AbstractContextManager[None]:
+        """A context in which nothing is recorded."""
 
 
 Branch = Callable[..., Any]

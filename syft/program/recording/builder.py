@@ -31,6 +31,15 @@ from syft.program.recording.recorded_actions import (
 from syft.program.recording.symbolic import SYMBOLIC_TYPES, Symbolic, SymbolicBool, concrete
 from syft.torch_private import alias_of, functorch_level
 
+FOREIGN: Final[dict[type, Callable[[Any], str]]] = {}
+"""How errors name an object that stands for a tensor a program cannot hold, by its class.
+
+Each entry is added where the class is defined.
+"""
+_INSTEAD_OF_FOREIGN: Final = (
+    "hand it in as an argument: record with plain tensors, and call the plan with these"
+)
+
 
 class ProgramBuilder:
     """Builds one program; ``scope`` tells its slots from those of other builders.
@@ -279,15 +288,27 @@ _BY_BASE: Final[dict[type, _Convert]] = {
 """How to convert an operand of a class that inherits from this one."""
 
 
+def refuse_foreign(value: Any, doing: str = "") -> None:
+    """Raise :class:`~syft.exceptions.CannotRecord` for an object of a class in ``FOREIGN``.
+
+    ``doing`` is put before its name in the error.
+
+    >>> refuse_foreign(torch.ones(2))
+    """
+    describe = FOREIGN.get(type(value))
+    if describe is not None:
+        raise CannotRecord(f"{doing}{describe(value)}", str(user_line()), _INSTEAD_OF_FOREIGN)
+
+
 def _refuse_unrecordable(tensor: torch.Tensor, line: SourceLine) -> None:
     """Refuse a tensor that a program cannot hold."""
     kind = type(tensor)
+    refuse_foreign(tensor)
     if tensor.is_nested:
         instead = "pad it, or call the plan once for each part"
         raise CannotRecord("a nested tensor", str(line), instead)
     if kind is not torch.Tensor and not kind.__module__.startswith("torch."):
-        instead = "record with plain tensors, and call the plan with these"
-        raise CannotRecord(f"a tensor of the class {kind.__name__}", str(line), instead)
+        raise CannotRecord(f"a tensor of the class {kind.__name__}", str(line), _INSTEAD_OF_FOREIGN)
     if functorch_level() is not None:
         instead = "call it outside the plan, or write it with ordinary operations"
         raise CannotRecord("a torch.func transform", str(line), instead)

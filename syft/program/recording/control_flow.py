@@ -8,8 +8,9 @@ recording continues with the values of the path that is taken, so gradients flow
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import torch
 
@@ -19,7 +20,7 @@ from syft.ops.control import RECORDING, Branch
 from syft.ops.nested import leaves, replace
 from syft.ops.table import BY_NAME
 from syft.program.lowered import Lowered
-from syft.program.recording.builder import ProgramBuilder
+from syft.program.recording.builder import ProgramBuilder, refuse_foreign
 from syft.program.recording.environment.source_line import user_line
 from syft.program.recording.recorded_actions import PendingSlot
 from syft.program.recording.symbolic import SYMBOLIC_TYPES, Origin, concrete, symbolic
@@ -154,6 +155,14 @@ class ControlFlowTracer:
         tracer.builder.actions.append(action)
         return tuple(own)
 
+    def refuse(self, what: str, instead: str) -> NoReturn:
+        """Raise :class:`~syft.exceptions.CannotRecord`, even if the function catches it."""
+        self._tracer.refuse(what, instead)
+
+    def paused(self) -> AbstractContextManager[None]:
+        """A context in which nothing is recorded."""
+        return self._tracer.paused()
+
     def _trace(self, inputs: list[Any], run: Callable[[Sequence[Any]], Any]) -> _TracedBranch:
         """Run a branch on objects that stand for its inputs."""
         with self._tracer.nested_builder() as builder:
@@ -168,6 +177,7 @@ class ControlFlowTracer:
         own: list[Any] = []
         for value in inputs:
             if isinstance(value, torch.Tensor):
+                refuse_foreign(value)
                 with tracer.paused():
                     alias = alias_of(value)
                     builder.add_alias(alias, value)

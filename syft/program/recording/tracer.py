@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -35,7 +35,7 @@ from syft.ops.table import (
     Function,
     name_of,
 )
-from syft.program.recording.builder import ProgramBuilder
+from syft.program.recording.builder import FOREIGN, ProgramBuilder, refuse_foreign
 from syft.program.recording.decisions import DecisionLog
 from syft.program.recording.environment.random_state import PreservedRandomState
 from syft.program.recording.environment.source_line import (
@@ -124,6 +124,8 @@ class Tracer(TorchFunctionMode, NumberRecorder):
         kwargs: Keywords | None = None,
     ) -> Any:
         try:
+            if types and not self._is_paused:
+                self._refuse_foreign_operands(function, types, args, kwargs)
             if not self.rerun:
                 return self._trace(function, args, kwargs or {})
             with DisableTorchDispatch():  # unseen ops are looked for between these calls
@@ -131,6 +133,26 @@ class Tracer(TorchFunctionMode, NumberRecorder):
         except CannotRecord as error:
             self.refusals.append((error.what, error.line, error.instead))
             raise
+
+    def _refuse_foreign_operands(
+        self, function: Function, types: Iterable[type], args: Arguments, kwargs: Keywords | None
+    ) -> None:
+        """Refuse an operation on a tensor whose data is not here; metadata may be read."""
+        if FOREIGN.keys().isdisjoint(types):
+            return
+        number = NUMBERS.get(function)
+        if number is None or not FLAGS[number] & METADATA:
+            for leaf in leaves((args, kwargs)):
+                refuse_foreign(leaf, f"{name_of(function)} of ")
+
+    def refuse(self, what: str, instead: str) -> NoReturn:
+        """Raise :class:`~syft.exceptions.CannotRecord` for something that is no function of torch.
+
+        It is raised again at the end of the function if the function catches it.
+        """
+        refusal = (what, str(user_line()), instead)
+        self.refusals.append(refusal)
+        raise CannotRecord(*refusal)
 
     def _trace(self, function: Function, args: Arguments, kwargs: Keywords) -> Any:
         """Run a function and record it in the way that its flags ask for."""
