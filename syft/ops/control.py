@@ -1,15 +1,15 @@
-"""What a program does by the value of a tensor or number: the ops behind branches and loops.
+"""Control flow: the ops behind branches and loops, which depend on the value of a tensor or number.
 
-They are entries of the op table, so this module imports nothing that knows the table.  The programs
-they are given are lowered already: objects with ``run(values)``.
+They are entries of the op table, so this module imports nothing that knows the table.  Their
+operands include programs that are lowered already: objects with ``run(values)``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import torch
 
@@ -21,30 +21,36 @@ class Runnable(Protocol):
 
     @property
     def steps(self) -> int:
-        """How many actions a run of it has at most, those of loops' further turns aside."""
+        """The largest number of actions of one run, if each loop in it runs its body once."""
 
     def run(self, values: Sequence[Any]) -> Any:
         """Run it on its inputs."""
 
 
-class Brancher(Protocol):
-    """A recording, which keeps both branches of what runs under it."""
+class ControlFlowRecorder(Protocol):
+    """Records branches and loops of the function that is being recorded."""
 
     def cond(self, pred: Any, then: Branch, otherwise: Branch, args: Sequence[Any]) -> Any:
-        """Record a branch, and go on with the values of the one taken now."""
+        """Record both branches, and return the values of the one that ``pred`` selects now."""
 
     def while_loop(self, test: Branch, body: Branch, args: Sequence[Any]) -> tuple[Any, ...]:
-        """Record a loop, and go on with the values it has at its end."""
+        """Record a loop, and return the values after its last iteration."""
+
+    def refuse(self, what: str, instead: str) -> NoReturn:
+        """Raise :class:`~syft.exceptions.CannotRecord`, even if the function catches it."""
+
+    def paused(self) -> AbstractContextManager[None]:
+        """A context in which nothing is recorded."""
 
 
 Branch = Callable[..., Any]
 
-RECORDING: ContextVar[Brancher | None] = ContextVar("recording", default=None)
-"""The recording that goes on, if one does: a program with branches may run inside it."""
+RECORDING: ContextVar[ControlFlowRecorder | None] = ContextVar("recording", default=None)
+"""The recorder of the active recording, if there is one; a program with branches may run in it."""
 
 
-class Budget:
-    """How many actions the turns of all loops of one run may still have, nested ones included."""
+class StepBudget:
+    """The actions left for the iterations of all loops of one run, nested loops included."""
 
     __slots__ = ("most", "left")
 
@@ -52,9 +58,10 @@ class Budget:
         self.most = self.left = most
 
     def spend(self, steps: int) -> None:
-        """Take off what a turn costs; raises :class:`~syft.exceptions.ProgramError` at the end.
+        """Subtract the actions of an iteration; raises :class:`~syft.exceptions.ProgramError` if
+        too few are left.
 
-        >>> Budget(10).spend(11)
+        >>> StepBudget(10).spend(11)
         Traceback (most recent call last):
         ...
         syft.exceptions.ProgramError: its loops took more than 10 steps, which is `max_steps` of \
@@ -68,14 +75,14 @@ the limits here: loop less often, or raise the limit
             )
 
 
-_BUDGET: ContextVar[Budget | None] = ContextVar("budget", default=None)
+_BUDGET: ContextVar[StepBudget | None] = ContextVar("budget", default=None)
 
 
 @contextmanager
 def limited(steps: int) -> Iterator[None]:
-    """A context in which the loops of programs end with an error after so many steps together.
+    """A context in which the loops of programs raise after ``steps`` actions in total.
 
-    A worker runs the programs of others in it; a program of one's own may loop for ever.
+    A worker runs the programs of others in it.  A program that runs locally has no limit.
 
     >>> from syft.program.program import Program, Slot
     >>> from syft.program.lowered import Lowered
@@ -87,7 +94,7 @@ def limited(steps: int) -> Iterator[None]:
     syft.exceptions.ProgramError: its loops took more than 1000 steps, which is `max_steps` of \
 the limits here: loop less often, or raise the limit
     """
-    token = _BUDGET.set(Budget(steps))
+    token = _BUDGET.set(StepBudget(steps))
     try:
         yield
     finally:
@@ -105,14 +112,14 @@ def cond(pred: Any, then: Runnable, otherwise: Runnable, operands: Sequence[Any]
     """
     recording = RECORDING.get()
     if recording is not None:
-        return recording.cond(pred, _called(then), _called(otherwise), operands)
+        return recording.cond(pred, _as_function(then), _as_function(otherwise), operands)
     return (then if pred else otherwise).run(operands)
 
 
 def while_loop(test: Runnable, body: Runnable, operands: Sequence[Any]) -> Any:
-    """Run ``body`` on what it gave last, first on the operands, as long as ``test`` of it is true.
+    """Run ``body`` on the operands, then on its own results, while ``test`` of them is true.
 
-    Raises :class:`~syft.exceptions.ProgramError` where :func:`limited` holds and it takes too long.
+    Raises :class:`~syft.exceptions.ProgramError` inside :func:`limited` if it takes too long.
 
     >>> from syft.program.program import Program, Slot
     >>> from syft.program.lowered import Lowered
@@ -122,7 +129,7 @@ def while_loop(test: Runnable, body: Runnable, operands: Sequence[Any]) -> Any:
     """
     recording = RECORDING.get()
     if recording is not None:
-        return recording.while_loop(_called(test), _called(body), operands)
+        return recording.while_loop(_as_function(test), _as_function(body), operands)
     values = tuple(operands)
     budget = _BUDGET.get()
     steps = 1 + test.steps + body.steps
@@ -145,6 +152,6 @@ def ensure_grad(tensor: torch.Tensor) -> None:
         tensor.grad = torch.zeros_like(tensor)
 
 
-def _called(program: Runnable) -> Branch:
+def _as_function(program: Runnable) -> Branch:
     """A program as a function of its inputs."""
     return lambda *values: program.run(values)

@@ -1,8 +1,9 @@
 """Arithmetic on the Python numbers of a program: sizes, step counts and what follows from them.
 
-A program may come from a stranger, so each of these takes ints of 64 bits, floats and bools, and
-gives such a number.  What could grow (a power, a rounding) is looked at before it is computed: no
-program makes an int of a million digits.  Each answers as the Python operator of its name does.
+Each function computes what the Python operator of its name computes.  A program may come from a
+stranger, so each takes ints of 64 bits, floats and bools, and returns such a number.  Operations
+whose result could be huge (a power, a rounding) are bounded before they are computed: no program
+makes an int of a million digits.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ import operator
 from typing import Any
 
 from syft.exceptions import ProgramError
+from syft.ops.nested import NUMBER_TYPES
 
 Number = int | float
 
 _LOW, _HIGH = -(2**63), 2**63 - 1
 _BITS = 64
 _DIGITS = 400  # more than a float has; beyond, rounding changes nothing
-_KINDS = frozenset((int, float, bool))
 
 
 def _number(value: Any) -> Number:
-    """The value, if it is a number that may be computed with."""
+    """Return the value if it is a number of at most 64 bits, or raise."""
     kind = type(value)
-    if kind not in _KINDS and not isinstance(value, (int, float)):  # a recording traces its own
+    if kind not in NUMBER_TYPES and not isinstance(value, (int, float)):  # symbolic numbers pass
         raise ProgramError(f"expected an int, a float or a bool, got a {kind.__name__}")
     if kind is int and not _LOW <= value <= _HIGH:
         raise OverflowError("an int of a program has 64 bits")

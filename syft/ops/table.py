@@ -3,15 +3,16 @@
 A command names its op by number, and a number is looked up here and nowhere else: nothing that
 arrives is ever imported, evaluated or fetched by a name that came with it.  The table is the data
 file ``ops.txt`` (one line an op: number, name, flags).  It is append-only, so that workers of
-different ages understand each other; an op that had to go keeps its number and is marked
-``retired``.  What torch knows and no worker may run for somebody else stands in ``refused.txt``
-with the reason, so that a caller reads why and not merely that.
+different versions understand each other; an op that was removed keeps its number and is marked
+``retired``.  The file ``refused.txt`` lists the torch functions that no worker runs for others,
+each with the reason that the caller is told.
 
 The names are resolved once, on import, by walking attributes from the ``torch`` module.  An op that
 the installed torch does not have keeps its number and has no function.
 
-A few ops at the end are our own: arithmetic on a program's numbers, branches and loops.  They run
-inside a program only and never as a command, so they stand in a table apart, PROGRAM_FUNCTIONS.
+The last ops of the table are syft's own: arithmetic on a program's numbers, branches and loops.
+They run only inside a program, never as a command, so they have a table of their own,
+PROGRAM_FUNCTIONS.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ Function = Callable[..., Any]
 
 
 class OpFlag(enum.IntFlag):
-    """What one needs to know about an op before it has run.
+    """What is known about an op before it runs.
 
-    The flags hold for calls without ``out=``; with it, an op returns what it was given to fill.
-    A binary special method (``__rsub__``, ``__eq__``, ``__iand__`` ...) may besides answer
-    ``NotImplemented``, as Python asks of it, and therefore never has ONE.
+    The flags hold for calls without ``out=``.  With it, an op returns the tensor it was given.
+    A binary special method (``__rsub__``, ``__eq__``, ``__iand__`` ...) may also return
+    ``NotImplemented``, as Python's data model requires, and therefore never has ONE.
 
     >>> OpFlag.ONE in OpFlag(FLAGS[BY_NAME["torch.add"]])
     True
@@ -46,11 +47,11 @@ class OpFlag(enum.IntFlag):
     INPLACE = 1
     """Mutates its first argument and returns it; with NOTHING it returns None instead.
 
-    The first argument of ``torch._foreach_add_`` and its like is a list of tensors. The functions
-    of ``torch.nn.init`` are handed theirs as the keyword ``tensor``.
+    The first argument of ``torch._foreach_add_`` and similar functions is a list of tensors.  The
+    functions of ``torch.nn.init`` receive theirs as the keyword ``tensor``.
     """
     RANDOM = 2
-    """Can draw random numbers; some do so only when asked to (dropout while training)."""
+    """Can draw random numbers; some draw only on request (dropout while training)."""
     REVEALS = 4
     """Returns values of a tensor, or what follows from them, as Python values (or by raising)."""
     METADATA = 8
@@ -66,7 +67,7 @@ class OpFlag(enum.IntFlag):
     NOTHING = 256
     """Always returns None."""
     UNINITIALIZED = 512
-    """Can return memory that nobody wrote, in which somebody's freed values may still stand."""
+    """Can return uninitialized memory, which may still hold freed values of somebody else."""
     INPLACE_OPTION = 1024
     """Has a keyword ``inplace``; when it is true, mutates its first argument and returns it."""
     ONE_UNLESS_INPLACE = 2048
@@ -77,6 +78,23 @@ class OpFlag(enum.IntFlag):
     """Takes Python numbers or programs; runs only inside a program, never as a command."""
 
 
+# The flags as plain integers: `flags & INPLACE` takes 0.012 µs on these and 0.6 µs on the enum.
+INPLACE: Final = int(OpFlag.INPLACE)
+RANDOM: Final = int(OpFlag.RANDOM)
+REVEALS: Final = int(OpFlag.REVEALS)
+METADATA: Final = int(OpFlag.METADATA)
+SHAPE_FROM_VALUES: Final = int(OpFlag.SHAPE_FROM_VALUES)
+ONE: Final = int(OpFlag.ONE)
+FACTORY: Final = int(OpFlag.FACTORY)
+GRADIENT: Final = int(OpFlag.GRADIENT)
+NOTHING: Final = int(OpFlag.NOTHING)
+UNINITIALIZED: Final = int(OpFlag.UNINITIALIZED)
+INPLACE_OPTION: Final = int(OpFlag.INPLACE_OPTION)
+ONE_UNLESS_INPLACE: Final = int(OpFlag.ONE_UNLESS_INPLACE)
+MUTATES_OTHERS: Final = int(OpFlag.MUTATES_OTHERS)
+PROGRAM_ONLY: Final = int(OpFlag.PROGRAM_ONLY)
+
+
 _OVERLOADS: Final = (type(torch.ops.aten.add), type(torch.ops.aten.add.Tensor))
 _RETIRED: Final = "retired"
 _HERE: Final = os.path.dirname(__file__)
@@ -84,7 +102,7 @@ _OWN: Final = {"syft.ops.numbers": numbers, "syft.ops.control": control}
 
 
 def _lines(file: str) -> Iterator[str]:
-    """Yield the lines of a data file that say something."""
+    """Yield the lines of a data file without comments and empty lines."""
     with open(os.path.join(_HERE, file), encoding="utf-8") as text:
         for line in text:
             if line[0] not in "#\n":
@@ -92,7 +110,7 @@ def _lines(file: str) -> Iterator[str]:
 
 
 def _resolve(name: str, known: dict[str, Any]) -> Function | None:
-    """Walk to one name of our own files from ``torch``, or say that this torch has it not."""
+    """Look up a name of our data files; None if this torch does not have it."""
     parent, _, leaf = name.rpartition(".")
     if parent not in known:
         known[parent] = _resolve(parent, known)
@@ -103,7 +121,7 @@ def _resolve(name: str, known: dict[str, Any]) -> Function | None:
 
 
 def _read_ops() -> tuple[list[str], list[int], list[Function | None], dict[int, Function]]:
-    """Read ``ops.txt`` into names, flags and functions, by number; program-only functions apart."""
+    """Read ``ops.txt``: names, flags and functions by number, and the program-only functions."""
     bits = {str(flag.name).lower(): int(flag) for flag in OpFlag}
     known: dict[str, Any] = {"torch": torch, **_OWN}
     names: list[str] = []
@@ -125,7 +143,7 @@ def _read_refused() -> tuple[dict[str, str], dict[Function, str]]:
     """Read ``refused.txt`` into the reasons by name, and the names by function."""
     known: dict[str, Any] = {"torch": torch}
     reasons = dict(line.split(" | ") for line in _lines("refused.txt"))
-    # Reversed, so that of two names for one function the first in the file stays.
+    # Reversed, so that the first of two names for one function is kept.
     functions = {_resolve(name, known): name for name in reversed(reasons)}
     return reasons, {function: name for function, name in functions.items() if function is not None}
 
@@ -148,12 +166,12 @@ NUMBERS: dict[Function, int] = {
 """The number of each op, by function."""
 
 REFUSED_NAMES: dict[str, str]
-"""Why an op never runs for somebody else, by name."""
+"""Why a torch function never runs for another worker, by name."""
 REFUSED_NAMES, _refused = _read_refused()
 REFUSED: dict[Function, str] = {
     function: REFUSED_NAMES[name] for function, name in _refused.items()
 }
-"""Why an op never runs for somebody else, by function."""
+"""Why a torch function never runs for another worker, by function."""
 
 _NAMES_OF: Final = _refused | {function: NAMES[number] for function, number in NUMBERS.items()}
 
@@ -161,7 +179,8 @@ _NAMES_OF: Final = _refused | {function: NAMES[number] for function, number in N
 def number_of(function: Function) -> int:
     """Look up the number by which a torch function is called on another worker.
 
-    For a function that has none this says why.  Who expects neither, looks into NUMBERS.
+    Raises :class:`~syft.exceptions.OperationRefused` or
+    :class:`~syft.exceptions.UnknownOperation` for a function without one; NUMBERS does not raise.
 
     >>> NAMES[number_of(torch.Tensor.add)]
     'torch.Tensor.add'
@@ -172,7 +191,7 @@ def number_of(function: Function) -> int:
     """
     try:
         return NUMBERS[function]
-    except (KeyError, TypeError):  # a TypeError: it has no hash, so it stands in no table
+    except (KeyError, TypeError):  # TypeError: it has no hash, so no table holds it
         name = name_of(function)
     if name in REFUSED_NAMES:
         raise OperationRefused(name, REFUSED_NAMES[name])
@@ -180,7 +199,7 @@ def number_of(function: Function) -> int:
 
 
 def function_of(number: int, path: str = "$.op") -> Function:
-    """Look up the function of a number that came with a message; the path says where it stood.
+    """Look up the function of a number that came with a message; ``path`` is where it was found.
 
     >>> function_of(number_of(torch.Tensor.add)) is torch.Tensor.add
     True
@@ -212,7 +231,7 @@ def flags_of(function: Function) -> int:
 
 
 def name_of(function: Function) -> str:
-    """Name a function for a person: as the tables call it, or else as it calls itself.
+    """The name of a function for error texts: that of the tables, or else its own.
 
     >>> name_of(torch.Tensor.shape.__get__), name_of(torch.save), name_of(print)
     ('torch.Tensor.shape.__get__', 'torch.save', 'builtins.print')

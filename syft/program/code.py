@@ -1,7 +1,8 @@
-"""A program as Python source, for a person: what it computes, line by line, with its ops' numbers.
+"""A program as Python source, for people to read: one line for each action, with its number.
 
-The source is valid Python.  Executed where ``torch``, ``math``, ``sy`` and the constants are names,
-it does what the program does; syft itself never executes it.  Values of tensors are never shown.
+The source is valid Python.  Executed where ``torch``, ``math``, ``sy`` and the constants are
+defined, it computes what the program computes; syft itself never executes it.  Values of tensors
+are never shown.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from typing import Any, Final
 
 import torch
 
-from syft.program.literals import Name, index_literal, keywords, literal, term
+from syft.program.literals import Name, index_literal, keyword_literals, literal, term
 from syft.program.program import Action, Mode, Program, Slot
 
-_LONG: Final = 88
-_TAKEN: Final = frozenset(keyword.kwlist).union(
+_LINE_LENGTH: Final = 88
+_RESERVED: Final = frozenset(keyword.kwlist).union(
     "torch math sy state abs round int float complex bool slice range".split()
 )
-_GIVEN_OUT: Final = re.compile(r"_|(then|otherwise|test|body)?_\d+")  # names that are made here
+_GENERATED: Final = re.compile(r"_|(then|otherwise|test|body)?_\d+")  # names this module makes
 
 Render = Callable[[Action, Name], str]
 """Writes what one action computes as an expression, or as a statement if it has no result."""
@@ -36,8 +37,8 @@ def code_of(
 ) -> str:
     """Write a program as the Python function it could have been recorded from.
 
-    ``arguments`` and ``state`` name the inputs and the state; names that Python would not take, or
-    that are taken, are changed.  Constants are free variables of the function.
+    ``arguments`` and ``state`` name the inputs and the state.  Names that are no identifiers, or
+    that are used already, are changed.  Constants are free variables of the function.
 
     >>> from syft.ops.table import BY_NAME
     >>> double = Action(BY_NAME["torch.Tensor.add"], (Slot(0), Slot(0)), {}, Slot(1))
@@ -57,29 +58,29 @@ def code_of(
     if state:
         lines += _indented(_targets(shared, "state.read()"))
     for constant, tensor in zip(names[count + len(state) :], program.constants, strict=True):
-        lines.append(f"    # {constant}: {_shape(tensor)}, a constant")
+        lines.append(f"    # {constant}: {_dtype_and_shape(tensor)}, a constant")
     body = _Body(program, names, "")
     return "\n".join([*lines, *_indented(body.lines())])
 
 
-def _shape(tensor: torch.Tensor) -> str:
+def _dtype_and_shape(tensor: torch.Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
 
 
 def _targets(names: list[str], value: str) -> list[str]:
     """An assignment to several names, over several lines if it is long."""
     line = f"{', '.join(names)}{',' if len(names) == 1 else ''} = {value}"
-    if len(line) <= _LONG:
+    if len(line) <= _LINE_LENGTH:
         return [line]
     return ["(", *(f"    {name}," for name in names), f") = {value}"]
 
 
 def _identifiers(wanted: Iterable[str]) -> list[str]:
-    """Names that are Python's to take, and each another."""
+    """Make distinct identifiers out of the names that are wanted."""
     names: list[str] = []
     for text in wanted:
         name = re.sub(r"\W", "_", text, flags=re.ASCII)
-        if not name.isidentifier() or _GIVEN_OUT.fullmatch(name) or name in _TAKEN:
+        if not name.isidentifier() or _GENERATED.fullmatch(name) or name in _RESERVED:
             name = f"x_{name.lstrip('_')}"
         stem, number = name, 2
         while name in names:
@@ -93,7 +94,7 @@ def _indented(lines: Iterable[str]) -> list[str]:
 
 
 class _Body:
-    """Writes the lines of one program: of the whole, or of a branch inside it."""
+    """Writes the lines of one program: the outermost, or a branch inside it."""
 
     def __init__(self, program: Program, names: Sequence[str], inside: str) -> None:
         self.program, self.names, self.inside = program, names, inside
@@ -154,7 +155,7 @@ class _Body:
 
 
 def _contexts(mode: Mode) -> list[str]:
-    """The context managers that make a mode."""
+    """The context managers that set a mode."""
     contexts = ["torch.inference_mode()"] if mode.inference else []
     if mode.grad:
         contexts.append("torch.enable_grad()")
@@ -170,7 +171,7 @@ def _contexts(mode: Mode) -> list[str]:
 
 
 class _Named:
-    """A name in the place of an operand."""
+    """The name of a function in the place of an operand."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -179,37 +180,37 @@ class _Named:
         return self.name
 
 
-def _call(function: str, args: Iterable[Any], kwargs: dict[str, Any], name: Name) -> str:
+def _call_source(function: str, args: Iterable[Any], kwargs: dict[str, Any], name: Name) -> str:
     texts = [literal(arg, name) for arg in args]
-    return f"{function}({', '.join([*texts, *keywords(kwargs, name)])})"
+    return f"{function}({', '.join([*texts, *keyword_literals(kwargs, name)])})"
 
 
 def _render(action: Action) -> Render:
-    """Find out how an action is written: its operator or attribute if it fits, or else a call."""
+    """How an action is written: as an operator or an attribute if that is valid, or as a call."""
     op, leaf = action.name, action.name.rpartition(".")[2]
     known = _RENDER.get(op)
-    if known is not None and _fits(action, *known[:2]):
+    if known is not None and _has_short_form(action, *known[:2]):
         return known[2]
-    if leaf in _ACCESS and _fits(action, *_ACCESS[leaf][:2]):
+    if leaf in _ACCESS and _has_short_form(action, *_ACCESS[leaf][:2]):
         return _ACCESS[leaf][2](op.split(".")[-2])
-    if op.startswith(_TENSOR) and leaf not in _ACCESS:
-        return _method(leaf)
-    return _function(op)
+    if op.startswith(_TENSOR_METHODS) and leaf not in _ACCESS:
+        return _method_call(leaf)
+    return _function_call(op)
 
 
-def _fits(action: Action, operands: int | None, is_statement: bool) -> bool:
-    """Whether an action has the operands of its short form, and no result if that has none."""
+def _has_short_form(action: Action, operands: int | None, is_statement: bool) -> bool:
+    """Whether an action can be written in a short form: that many operands, or as a statement."""
     if is_statement and action.out is not None:
         return False
     return operands is None or (len(action.args) == operands and not action.kwargs)
 
 
-def _method(leaf: str) -> Render:
+def _method_call(leaf: str) -> Render:
     def render(action: Action, name: Name) -> str:
         if not action.args or type(action.args[0]) is not Slot:
-            return _call(f"torch.Tensor.{leaf}", action.args, action.kwargs, name)
+            return _call_source(f"torch.Tensor.{leaf}", action.args, action.kwargs, name)
         first, *others = action.args
-        return _call(f"{name(first)}.{leaf}", others, action.kwargs, name)
+        return _call_source(f"{name(first)}.{leaf}", others, action.kwargs, name)
 
     return render
 
@@ -235,15 +236,15 @@ _ACCESS: Final = {
 }
 
 
-def _item(action: Action, name: Name) -> str:
+def _getitem(action: Action, name: Name) -> str:
     return f"{term(action.args[0], name)}[{index_literal(action.args[1], name)}]"
 
 
-def _set_item(action: Action, name: Name) -> str:
-    return f"{_item(action, name)} = {literal(action.args[2], name)}"
+def _setitem(action: Action, name: Name) -> str:
+    return f"{_getitem(action, name)} = {literal(action.args[2], name)}"
 
 
-def _binary(sign: str, swapped: bool = False) -> Render:
+def _infix_operator(sign: str, swapped: bool = False) -> Render:
     def render(action: Action, name: Name) -> str:
         left, right = (term(arg, name) for arg in action.args)
         return f"{right} {sign} {left}" if swapped else f"{left} {sign} {right}"
@@ -251,25 +252,25 @@ def _binary(sign: str, swapped: bool = False) -> Render:
     return render
 
 
-def _unary(sign: str) -> Render:
+def _prefix_operator(sign: str) -> Render:
     return lambda action, name: f"{sign}{term(action.args[0], name)}"
 
 
-def _function(function: str) -> Render:
-    return lambda action, name: _call(function, action.args, action.kwargs, name)
+def _function_call(function: str) -> Render:
+    return lambda action, name: _call_source(function, action.args, action.kwargs, name)
 
 
-def _branching(function: str) -> Render:
-    """``sy.cond`` and ``sy.while_loop`` take their operands one by one."""
+def _control_flow_call(function: str) -> Render:
+    """Calls of ``sy.cond`` and ``sy.while_loop``, which take their operands one by one."""
 
     def render(action: Action, name: Name) -> str:
         *head, operands = action.args
-        return _call(function, [*head, *operands], {}, name)
+        return _call_source(function, [*head, *operands], {}, name)
 
     return render
 
 
-def _gradient(action: Action, name: Name) -> str:
+def _ensure_grad_source(action: Action, name: Name) -> str:
     tensor = literal(action.args[0], name)
     return f"{tensor}.grad = torch.zeros_like({tensor}) if {tensor}.grad is None else {tensor}.grad"
 
@@ -278,33 +279,33 @@ _SIGNS: Final = dict(
     add="+", sub="-", mul="*", truediv="/", floordiv="//", mod="%", pow="**", matmul="@"
 ) | {"and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>"}
 _COMPARISONS: Final = dict(eq="==", ne="!=", lt="<", le="<=", gt=">", ge=">=")
-_NUMBERS: Final = "syft.ops.numbers."
-_CONTROL: Final = "syft.ops.control."
-_TENSOR: Final = "torch.Tensor."
+_NUMBER_OPS: Final = "syft.ops.numbers."
+_CONTROL_OPS: Final = "syft.ops.control."
+_TENSOR_METHODS: Final = "torch.Tensor."
 
 _ROLES: Final = {
-    f"{_CONTROL}cond": ("pred", "then", "otherwise"),
-    f"{_CONTROL}while_loop": ("test", "body"),
+    f"{_CONTROL_OPS}cond": ("pred", "then", "otherwise"),
+    f"{_CONTROL_OPS}while_loop": ("test", "body"),
 }
-# Operands it takes (None: any), whether it is a statement, and how it is written.
+# The number of operands (None: any), whether it is a statement, and how it is written.
 _RENDER: Final[dict[str, tuple[int | None, bool, Render]]] = {
-    f"{_TENSOR}__getitem__": (2, False, _item),
-    f"{_TENSOR}__setitem__": (3, True, _set_item),
-    f"{_TENSOR}__invert__": (1, False, _unary("~")),
-    f"{_TENSOR}__rdiv__": (2, False, _binary("/", swapped=True)),
-    f"{_CONTROL}cond": (4, False, _branching("sy.cond")),
-    f"{_CONTROL}while_loop": (3, False, _branching("sy.while_loop")),
-    f"{_CONTROL}ensure_grad": (1, True, _gradient),
-    f"{_NUMBERS}neg": (1, False, _unary("-")),
-    f"{_NUMBERS}pos": (1, False, _unary("+")),
-    f"{_NUMBERS}abs": (None, False, _function("abs")),
-    f"{_NUMBERS}floor": (None, False, _function("math.floor")),
-    f"{_NUMBERS}ceil": (None, False, _function("math.ceil")),
-    f"{_NUMBERS}trunc": (None, False, _function("math.trunc")),
-    f"{_NUMBERS}round": (None, False, _function("round")),
+    f"{_TENSOR_METHODS}__getitem__": (2, False, _getitem),
+    f"{_TENSOR_METHODS}__setitem__": (3, True, _setitem),
+    f"{_TENSOR_METHODS}__invert__": (1, False, _prefix_operator("~")),
+    f"{_TENSOR_METHODS}__rdiv__": (2, False, _infix_operator("/", swapped=True)),
+    f"{_CONTROL_OPS}cond": (4, False, _control_flow_call("sy.cond")),
+    f"{_CONTROL_OPS}while_loop": (3, False, _control_flow_call("sy.while_loop")),
+    f"{_CONTROL_OPS}ensure_grad": (1, True, _ensure_grad_source),
+    f"{_NUMBER_OPS}neg": (1, False, _prefix_operator("-")),
+    f"{_NUMBER_OPS}pos": (1, False, _prefix_operator("+")),
+    f"{_NUMBER_OPS}abs": (None, False, _function_call("abs")),
+    f"{_NUMBER_OPS}floor": (None, False, _function_call("math.floor")),
+    f"{_NUMBER_OPS}ceil": (None, False, _function_call("math.ceil")),
+    f"{_NUMBER_OPS}trunc": (None, False, _function_call("math.trunc")),
+    f"{_NUMBER_OPS}round": (None, False, _function_call("round")),
 }
 for _word, _sign in (_SIGNS | _COMPARISONS).items():
-    _RENDER[f"{_TENSOR}__{_word}__"] = (2, False, _binary(_sign))
+    _RENDER[f"{_TENSOR_METHODS}__{_word}__"] = (2, False, _infix_operator(_sign))
 for _word, _sign in _SIGNS.items():
-    _RENDER[f"{_TENSOR}__r{_word}__"] = (2, False, _binary(_sign, swapped=True))
-    _RENDER[f"{_NUMBERS}{_word}"] = (2, False, _binary(_sign))
+    _RENDER[f"{_TENSOR_METHODS}__r{_word}__"] = (2, False, _infix_operator(_sign, swapped=True))
+    _RENDER[f"{_NUMBER_OPS}{_word}"] = (2, False, _infix_operator(_sign))

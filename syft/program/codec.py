@@ -1,9 +1,9 @@
 """The codec of programs and slots: as few bytes as numbers can be, and checked on receipt.
 
-An action is ``(op, operands, results, keywords, mode)`` with what is usual at the end left out.
-The slots of results follow one another, so results travel as a pattern without numbers: 1 for one
-value that gets the next slot, nil for one that nobody needs, an array for several.  Everything
-else is an operand as anywhere on the wire, with a slot as one more kind of value; references to
+An action is ``(op, operands, results, keywords, mode)``; trailing fields with their usual value are
+left out.  The slots of results follow one another, so results travel as a pattern without numbers:
+1 for one value that gets the next slot, nil for one that nothing reads, an array for several.
+Operands are encoded as everywhere on the wire, with slots as one more kind of value.  References to
 the receiver's objects are refused, because a program must not hold what its sender did not send.
 
 A program that unpacks has passed :func:`syft.program.lint.check`, so it can be lowered.
@@ -18,6 +18,7 @@ import torch
 
 from syft.codes import TypeCode
 from syft.exceptions import LimitExceeded, MalformedMessage
+from syft.ops.nested import SCALAR_TYPES
 from syft.program.lint import check
 from syft.program.program import Action, Mode, Program, Slot
 from syft.serde.expect import expect_fields, expect_int, malformed, prepend
@@ -27,8 +28,9 @@ from syft.serde.torch_types import DEVICE_CODES, DEVICE_TYPES, DTYPE_CODES, DTYP
 
 _SLOT, _PROGRAM = int(TypeCode.SLOT), int(TypeCode.PROGRAM)
 _TENSORS = frozenset(range(TypeCode.TENSOR, TypeCode.JAGGED + 1))
-_NUMBERED = frozenset((int, float, bool, str, bytes, type(None)))
-# Each level of programs costs so many levels of nesting, since it takes as much of Python's stack.
+_BARE_TYPES = SCALAR_TYPES | {bytes}
+"""Types that MessagePack holds as they are, without a code before them."""
+# A level of programs counts as this many levels of nesting, because it takes as much of the stack.
 _LEVELS = 5
 _GRAD, _INFERENCE = 1, 2
 
@@ -45,15 +47,14 @@ def _pack_slot(slot: Slot, packer: Packer) -> Operand:
 
 def _unpack_slot(operand: Sequence[Any], unpacker: Unpacker) -> Slot:
     expect_fields(operand, 1)
-    index = expect_int(operand[1], ".slot")
-    return _SLOTS[index] if index < len(_SLOTS) else Slot(index)
+    return _slot_at(expect_int(operand[1], ".slot"))
 
 
 # ---------------------------------------------------------------------------------------- packing
 
 
 def pack_program(program: Program, packer: Packer) -> Operand:
-    """Turn a program into an operand; the lines it was recorded at stay here.
+    """Turn a program into an operand, without the lines it was recorded at.
 
     >>> from syft.ops.table import BY_NAME
     >>> double = Action(BY_NAME["torch.Tensor.add"], (Slot(0), Slot(0)), {}, Slot(1))
@@ -74,16 +75,16 @@ def _pack_action(action: Action, packer: Packer) -> tuple[Any, ...]:
     if not action.kwargs and mode is None:
         if type(out) is Slot:
             return action.op, args
-        return action.op, args, _pattern(out)
+        return action.op, args, _pack_pattern(out)
     kwargs = pack_items(_flattened(action.kwargs), packer) if action.kwargs else None
-    head = action.op, args, _pattern(out), kwargs
+    head = action.op, args, _pack_pattern(out), kwargs
     return head if mode is None else (*head, _pack_mode(mode))
 
 
-def _pattern(out: Any) -> Any:
+def _pack_pattern(out: Any) -> Any:
     """A pattern of results without the numbers of its slots."""
     if type(out) is tuple:
-        return tuple(map(_pattern, out))
+        return tuple(map(_pack_pattern, out))
     return None if out is None else 1
 
 
@@ -125,11 +126,11 @@ that has its value already, got Slot(7).
     state = expect_int(operand[2], ".state")
     if inputs + state > limits.max_actions:
         raise LimitExceeded("$.inputs", "max_actions", limits.max_actions, inputs + state)
-    constants = _constants(operand[3], unpacker)
+    constants = _unpack_constants(operand[3], unpacker)
     records = _array(operand[4], ".actions")
     if len(records) > limits.max_actions:
         raise LimitExceeded("$.actions", "max_actions", limits.max_actions, len(records))
-    actions = _actions(records, inputs + state + len(constants), unpacker)
+    actions = _unpack_actions(records, inputs + state + len(constants), unpacker)
     outputs = unpack_at(operand[5], unpacker, ".outputs")
     program = Program(inputs, actions, outputs, state, constants)
     check(program)
@@ -143,8 +144,8 @@ def _array(value: Any, where: str) -> Sequence[Any]:
     return value
 
 
-def _constants(operands: Any, unpacker: Unpacker) -> tuple[torch.Tensor, ...]:
-    """The constants, each sent along with the program, and not too much of them."""
+def _unpack_constants(operands: Any, unpacker: Unpacker) -> tuple[torch.Tensor, ...]:
+    """The constants, each a tensor sent with the program; their size in bytes is limited."""
     constants = []
     allowed = unpacker.limits.max_constant_bytes
     before = unpacker.taken
@@ -160,7 +161,7 @@ def _constants(operands: Any, unpacker: Unpacker) -> tuple[torch.Tensor, ...]:
     return tuple(constants)
 
 
-def _actions(records: Sequence[Any], slot: int, unpacker: Unpacker) -> tuple[Action, ...]:
+def _unpack_actions(records: Sequence[Any], slot: int, unpacker: Unpacker) -> tuple[Action, ...]:
     actions: list[Action] = []
     try:
         for record in records:
@@ -173,35 +174,35 @@ def _actions(records: Sequence[Any], slot: int, unpacker: Unpacker) -> tuple[Act
 
 
 def _unpack_action(record: Any, slot: int, unpacker: Unpacker) -> tuple[Action, int]:
-    """One action, and the slot that comes after its results."""
+    """One action, and the number of the slot after its results."""
     if (type(record) is not list and type(record) is not tuple) or not 2 <= len(record) <= 5:
         raise malformed("op, operands[, results[, keywords[, mode]]]", record)
-    args = _operands(_array(record[1], ".args"), unpacker, ".args")
+    args = _unpack_operands(_array(record[1], ".args"), unpacker, ".args")
     if len(record) == 2:
-        return Action(record[0], args, {}, _slot(slot)), slot + 1
-    out, slot = _numbered(record[2], slot, ".out", unpacker)
-    kwargs = _keywords(record[3], unpacker) if len(record) > 3 else {}
+        return Action(record[0], args, {}, _slot_at(slot)), slot + 1
+    out, slot = _number_results(record[2], slot, ".out", unpacker)
+    kwargs = _unpack_keywords(record[3], unpacker) if len(record) > 3 else {}
     mode = _unpack_mode(record[4]) if len(record) > 4 else None
     return Action(record[0], args, kwargs, out, mode), slot
 
 
-def _slot(index: int) -> Slot:
+def _slot_at(index: int) -> Slot:
     return _SLOTS[index] if index < len(_SLOTS) else Slot(index)
 
 
-def _count(items: int, unpacker: Unpacker) -> None:
-    """Count so many more items of the message."""
+def _count_items(items: int, unpacker: Unpacker) -> None:
+    """Add to the number of items in the message, which is limited."""
     unpacker.items = count = unpacker.items + items
     if count > unpacker.max_items:
         raise LimitExceeded("$", "max_items", unpacker.max_items, count)
 
 
-def _operands(items: Sequence[Any], unpacker: Unpacker, where: str) -> tuple[Any, ...]:
+def _unpack_operands(items: Sequence[Any], unpacker: Unpacker, where: str) -> tuple[Any, ...]:
     """The operands of an action, nearly all of them slots and numbers."""
-    _count(len(items) + 1, unpacker)
+    _count_items(len(items) + 1, unpacker)
     values: list[Any] = []
     for item in items:
-        if type(item) in _NUMBERED:
+        if type(item) in _BARE_TYPES:
             values.append(item)
         else:
             try:
@@ -212,32 +213,32 @@ def _operands(items: Sequence[Any], unpacker: Unpacker, where: str) -> tuple[Any
     return tuple(values)
 
 
-def _numbered(
+def _number_results(
     pattern: Any, slot: int, where: str, unpacker: Unpacker, levels: int = 4
 ) -> tuple[Any, int]:
-    """A pattern of results with its slots, and the slot that comes next."""
+    """A pattern of results with its slots, and the number of the slot after them."""
     if pattern is None:
         return None, slot
     if type(pattern) is int and pattern == 1:
-        return _slot(slot), slot + 1
+        return _slot_at(slot), slot + 1
     if type(pattern) not in (list, tuple) or not levels:
         raise malformed("1, nil or an array of these", pattern, where)
-    _count(len(pattern), unpacker)
+    _count_items(len(pattern), unpacker)
     parts = []
     for index, part in enumerate(pattern):
-        numbered, slot = _numbered(part, slot, f"{where}[{index}]", unpacker, levels - 1)
+        numbered, slot = _number_results(part, slot, f"{where}[{index}]", unpacker, levels - 1)
         parts.append(numbered)
     return tuple(parts), slot
 
 
-def _keywords(flat: Any, unpacker: Unpacker) -> dict[str, Any]:
+def _unpack_keywords(flat: Any, unpacker: Unpacker) -> dict[str, Any]:
     if flat is None:
         return {}
     items = _array(flat, ".kwargs")
     names = items[::2]
     if len(items) % 2 or not all(type(name) is str for name in names):
         raise MalformedMessage("$.kwargs", "a name and a value in turn", "others")
-    values = _operands(items[1::2], unpacker, ".kwargs")
+    values = _unpack_operands(items[1::2], unpacker, ".kwargs")
     kwargs = dict(zip(names, values, strict=True))
     if len(kwargs) != len(names):
         raise MalformedMessage("$.kwargs", "distinct names", "a name twice")

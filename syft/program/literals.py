@@ -1,7 +1,7 @@
-"""Operands as Python source: what a reader, or Python itself, would have to write for them.
+"""Operands as Python source: the expressions that evaluate to them.
 
-Text that came with a program is only ever shown as the ``repr`` of a string, so the source of a
-program cannot be made to say something else.
+Text that arrived with a program is written only as the ``repr`` of a string, so its sender cannot
+put code into the source.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Name = Callable[[Slot], str]
 
 
 def literal(value: Any, name: Name) -> str:
-    """The source of an operand; ``name`` tells the variable of a slot.
+    """The source of an operand; ``name`` gives the variable of a slot.
 
     >>> literal([Slot(0), {"dim": -1}, slice(2, None)], lambda slot: f"_{slot.index}")
     "[_0, {'dim': -1}, slice(2, None, None)]"
@@ -37,7 +37,7 @@ def literal(value: Any, name: Name) -> str:
 
 
 def index_literal(value: Any, name: Name) -> str:
-    """The source of what stands between the brackets of ``x[...]``.
+    """The source of an index, as it is written between the brackets of ``x[...]``.
 
     >>> index_literal((slice(None), slice(1, None, 2), None), str)
     ':, 1::2, None'
@@ -54,7 +54,7 @@ def index_literal(value: Any, name: Name) -> str:
 
 
 def term(value: Any, name: Name) -> str:
-    """The source of an operand that has an operator beside it.
+    """The source of an operand next to an operator, in parentheses where they are needed.
 
     >>> term(-1, str), term(2.5, str)
     ('(-1)', '2.5')
@@ -63,15 +63,15 @@ def term(value: Any, name: Name) -> str:
     return f"({text})" if text[0] == "-" or isinstance(value, complex) else text
 
 
-def keywords(kwargs: dict[str, Any], name: Name) -> list[str]:
-    """The source of keyword arguments, also of those whose names Python keeps for itself.
+def keyword_literals(kwargs: dict[str, Any], name: Name) -> list[str]:
+    """The source of keyword arguments, including those whose names are reserved words of Python.
 
-    >>> keywords({"dim": 0, "from": 1}, str)
+    >>> keyword_literals({"dim": 0, "from": 1}, str)
     ['dim=0', "**{'from': 1}"]
     """
-    plain = {key: value for key, value in kwargs.items() if _is_word(key)}
-    texts = [f"{key}={literal(value, name)}" for key, value in plain.items()]
-    others = {key: value for key, value in kwargs.items() if key not in plain}
+    words = {key: value for key, value in kwargs.items() if _is_word(key)}
+    texts = [f"{key}={literal(value, name)}" for key, value in words.items()]
+    others = {key: value for key, value in kwargs.items() if key not in words}
     if others:
         texts.append(f"**{literal(others, name)}")
     return texts
@@ -118,7 +118,7 @@ def _slice(value: slice, name: Name) -> str:
 
 
 def _torch_writer(full: str) -> Callable[[Any, Name], str]:
-    """Writes values of one of torch's own classes, of which this is the name."""
+    """A function that writes values of the class of torch that has this name."""
     module = full.rpartition(".")[0]
     if full in TORCH_OPTIONS:
         return lambda value, name: f"{module}.{value!r}"

@@ -1,22 +1,24 @@
 """A Program: a computation as data, a flat list of frozen actions over numbered slots.
 
-A plan, a group of messages, a branch of ``sy.cond`` and one role of a protocol are the same thing.
-Because a program is data, a receiver can check it before it runs (:func:`syft.program.lint`),
+A plan, a group of messages, a branch of ``sy.cond`` and one role of a protocol are all programs.
+Because a program is data, a receiver can check it before it runs (:mod:`syft.program.lint`),
 number it, and send it again as that number.
 
 Slots are numbered in the order in which they get their value: the inputs first, then the state,
-then the constants, then the results of the actions.  A slot gets its value once; the tensor in it
-may still be written to by an action that works in place.
+then the constants, then the results of the actions.  A slot gets its value once; an in-place action
+may still write to the tensor in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from syft.exceptions import ProgramError
+from syft.ops.nested import leaves, replace
 from syft.ops.table import NAMES
 
 
@@ -38,8 +40,7 @@ class Slot:
 class Mode:
     """The torch modes an action was recorded under, where they differ from its surroundings.
 
-    ``autocast`` holds ``(device type, dtype)``, with None for a device whose autocast was switched
-    off.
+    ``autocast`` holds pairs ``(device type, dtype)``; the dtype is None where autocast was off.
 
     >>> Mode(grad=False)
     Mode(grad=False, inference=False, autocast=())
@@ -56,9 +57,9 @@ class Action:
 
     Operands are Python values in which a :class:`Slot` stands for a value (inside lists, tuples,
     dicts and slices too), and a :class:`Program` for a branch or a body.  ``out`` is a slot, a
-    tuple of such patterns for an operation that returns several values, or None for a value that
-    nobody needs or that has a slot already (an operation in place returns its first argument).
-    ``mode`` is None where the modes are those of whoever runs the program.
+    tuple of such patterns for an operation that returns several values, or None.  None means that
+    nothing reads the result or that it has a slot already (an in-place operation returns its first
+    argument).  ``mode`` is None where the action runs in the modes of its caller.
 
     >>> from syft.ops.table import BY_NAME
     >>> Action(BY_NAME["torch.add"], (Slot(0), 1), {}, Slot(1)).name
@@ -88,8 +89,8 @@ class Program:
     >>> from syft.ops.table import BY_NAME
     >>> double = Action(BY_NAME["torch.add"], (Slot(0), Slot(0)), {}, Slot(1))
     >>> program = Program(inputs=1, actions=(double,), outputs=Slot(1))
-    >>> program.slots
-    2
+    >>> program.given
+    1
     """
 
     inputs: int
@@ -105,25 +106,23 @@ class Program:
             return NotImplemented
         mine = (self.inputs, self.state, self.actions, self.outputs, len(self.constants))
         theirs = (other.inputs, other.state, other.actions, other.outputs, len(other.constants))
-        return mine == theirs and all(map(_same, self.constants, other.constants))
+        return mine == theirs and all(map(_same_constant, self.constants, other.constants))
 
     @property
     def given(self) -> int:
         """How many slots have a value before the first action: inputs, state and constants."""
         return self.inputs + self.state + len(self.constants)
 
-    @property
-    def slots(self) -> int:
-        """How many slots there are."""
-        return self.given + sum(len(list(slots_in(action.out))) for action in self.actions)
 
-
-def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+def _same_constant(one: torch.Tensor, other: torch.Tensor) -> bool:
     if one is other:
         return True
     if (one.dtype, one.shape, one.layout) != (other.dtype, other.shape, other.layout):
         return False
     return torch.equal(one.to_dense(), other.to_dense())
+
+
+# ------------------------------------------------------------------ slots inside nested values
 
 
 def slots_in(operand: Any) -> Iterator[Slot]:
@@ -132,13 +131,43 @@ def slots_in(operand: Any) -> Iterator[Slot]:
     >>> list(slots_in((Slot(0), [1, Slot(2)], {"a": slice(Slot(3), None)})))
     [Slot(0), Slot(2), Slot(3)]
     """
-    if type(operand) is Slot:
-        yield operand
-    elif isinstance(operand, (tuple, list)):
-        for item in operand:
-            yield from slots_in(item)
-    elif isinstance(operand, dict):
-        for item in operand.values():
-            yield from slots_in(item)
-    elif isinstance(operand, slice):
-        yield from slots_in((operand.start, operand.stop, operand.step))
+    for leaf in leaves(operand):
+        if type(leaf) is Slot:
+            yield leaf
+
+
+def fill_slots(pattern: Any, values: Mapping[int, Any]) -> Any:
+    """Rebuild a nested operand with the values of its slots.
+
+    >>> fill_slots([Slot(0), {"a": Slot(1)}], {0: "x", 1: "y"})
+    ['x', {'a': 'y'}]
+    """
+    return replace(pattern, lambda leaf: values[leaf.index] if type(leaf) is Slot else leaf)
+
+
+def result_items(value: Any, count: int) -> Sequence[Any]:
+    """The values that an operation returned, which must be as many as were recorded.
+
+    >>> result_items((1, 2), 3)
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.ProgramError: it gave 2 results where 3 were recorded
+    """
+    if not isinstance(value, (tuple, list)):
+        raise ProgramError(f"it gave one result where {count} were recorded")
+    if len(value) != count:
+        raise ProgramError(f"it gave {len(value)} results where {count} were recorded")
+    return value
+
+
+def slot_values(pattern: Any, value: Any) -> Iterator[tuple[int, Any]]:
+    """Yield each slot number in a pattern of results with the value that it gets.
+
+    >>> list(slot_values((Slot(4), None), ("a", "b")))
+    [(4, 'a')]
+    """
+    if type(pattern) is Slot:
+        yield pattern.index, value
+    elif pattern is not None:
+        for part, item in zip(pattern, result_items(value, len(pattern)), strict=True):
+            yield from slot_values(part, item)

@@ -16,7 +16,7 @@ from syft.chain.link import Level, Link
 from syft.torch_private import NO_FUNCTION, inside_custom_function
 from syft.ops.nested import Arguments, Keywords, replace
 from syft.chain.wrapper import Wrapper, links_in, wrap
-from syft.ops.mutation import written
+from syft.ops.calls import mutated_argument as written
 from syft.exceptions import LocationMismatch, UnsupportedOperation
 from syft.ops.table import flags_of
 

@@ -15,7 +15,7 @@ import torch
 from syft.chain.link import Level, Link
 from syft.ops.nested import Arguments, Keywords, leaves, rebuild_tuple, replace
 from syft.chain.wrapper import Wrapper, wrap
-from syft.ops.mutation import written
+from syft.ops.calls import mutated_argument as written
 from syft.codes import TypeCode
 from syft.exceptions import LocationMismatch, MalformedMessage
 from syft.ops.table import flags_of

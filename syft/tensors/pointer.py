@@ -16,7 +16,7 @@ import torch
 from syft.chain.link import Level, Link
 from syft.ops.nested import Arguments, Keywords, leaves, replace
 from syft.chain.wrapper import Wrapper, wrap
-from syft.ops.mutation import written
+from syft.ops.calls import mutated_argument as written
 from syft.codes import TypeCode
 from syft.exceptions import (
     LocationMismatch,
@@ -27,7 +27,7 @@ from syft.exceptions import (
 )
 from syft.ids import new_id
 from syft.ops.table import FLAGS, NUMBERS, OpFlag, function_of, number_of
-from syft.ops.callables import WRITTEN_OUT
+from syft.ops.calls import DECOMPOSITIONS as WRITTEN_OUT
 from syft.serde.expect import expect_fields, expect_int, expect_type
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker

@@ -463,4 +463,6 @@ def test_fixed_precision_of_a_module(hook: sy.TorchHook) -> None:
     assert (module.weight.is_leaf, module.weight.requires_grad) == (True, True)
     assert module.weight.tolist() == [1.0, 1.0]
     assert module.bias.grad.tolist() == [1.0, 2.0]
+
+
 pytestmark = pytest.mark.every_shell

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
+from collections import OrderedDict, namedtuple
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils import _pytree as pytree
 
-from syft.ops.nested import is_container, leaves, rebuild_tuple, replace
+from syft.ops.nested import container_class, is_container, leaves, parts, rebuild_tuple, replace
 
 Point = namedtuple("Point", "x y")
 
@@ -51,6 +51,25 @@ def test_classes_of_tuples_are_kept() -> None:
 def test_slices_are_entered() -> None:
     assert replace(slice(1, 2, 3), lambda leaf: leaf * 2) == slice(2, 4, 6)
     assert list(leaves((slice(1, None, 3), 4))) == [1, None, 3, 4]
+    assert list(leaves(slice(None, (1, 2)))) == [None, 1, 2, None]
+    assert replace(slice(None, [1]), str) == slice("None", ["1"], "None")
+
+
+@given(NESTED)
+def test_parts_lead_to_all_leaves(value: Any) -> None:
+    def reached(value: Any) -> list[Any]:
+        inside = parts(value)
+        return [value] if inside is None else [leaf for _, item in inside for leaf in reached(item)]
+
+    assert reached(value) == list(leaves(value))
+    assert reached(slice(value, 1)) == [*leaves(value), 1, None]
+
+
+def test_subclasses_of_containers_are_entered() -> None:
+    ordered = OrderedDict(a=1, b=[2])
+    assert list(leaves(ordered)) == [1, 2]
+    assert replace(ordered, str) == {"a": "1", "b": ["2"]}
+    assert container_class(type(ordered)) is dict
 
 
 def test_what_counts_as_a_container() -> None:

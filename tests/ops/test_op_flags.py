@@ -153,16 +153,16 @@ RULES: dict[str, Rule] = {
     "REVEALS returns Python values or nothing": lambda call, flags: (
         OpFlag.REVEALS not in flags or call.values or OpFlag.NOTHING in flags
     ),
-    "who draws is RANDOM": lambda call, flags: not call.drew or OpFlag.RANDOM in flags,
-    "who mutates its first argument is INPLACE": lambda call, flags: (
+    "an op that draws is RANDOM": lambda call, flags: not call.drew or OpFlag.RANDOM in flags,
+    "an op that mutates its first argument is INPLACE": lambda call, flags: (
         not call.mutated_first
         or OpFlag.INPLACE in flags
         or (OpFlag.INPLACE_OPTION in flags and call.inplace)
     ),
-    "who mutates more is MUTATES_OTHERS": lambda call, flags: (
+    "an op that mutates more is MUTATES_OTHERS": lambda call, flags: (
         not call.mutated_other or OpFlag.MUTATES_OTHERS in flags
     ),
-    "who takes inplace= has INPLACE_OPTION": lambda call, flags: (
+    "an op that takes inplace= has INPLACE_OPTION": lambda call, flags: (
         not call.inplace or OpFlag.INPLACE_OPTION in flags
     ),
     "shapes follow values only in SHAPE_FROM_VALUES": lambda call, flags: (

@@ -16,7 +16,6 @@ from torch import nn
 from tqdm import tqdm
 
 import syft as sy
-from syft.ops.nested import replace
 from syft.exceptions import FrozenPath, ProgramError, WrongArguments
 from syft.ops.nested import replace
 from tests.chain.refusal import refusal, shown

@@ -11,7 +11,7 @@ import pytest
 import torch
 from hypothesis import example, given, strategies
 
-from syft.program.literals import index_literal, keywords, literal, term
+from syft.program.literals import index_literal, keyword_literals, literal, term
 from syft.program.program import Slot
 
 
@@ -110,5 +110,5 @@ def test_terms_stand_beside_operators(value: Any) -> None:
 
 @given(kwargs=strategies.dictionaries(strategies.text(), strategies.integers()))
 def test_keywords(kwargs: dict[str, int]) -> None:
-    source = f"dict({', '.join(keywords(kwargs | {'from': 1, 'a': 2}, name))})"
+    source = f"dict({', '.join(keyword_literals(kwargs | {'from': 1, 'a': 2}, name))})"
     assert back(source) == kwargs | {"from": 1, "a": 2}

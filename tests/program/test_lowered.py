@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 from syft.exceptions import ProgramError, UnknownOperation
 from syft.program.lint import lint
-from syft.program.lowered import Lowered, entered, fill, matched
+from syft.program.lowered import Lowered
 from syft.ops.table import BY_NAME, FUNCTIONS
 from syft.program.program import Action, Mode, Program, Slot
 from tests.program.random_programs import Case, cases
@@ -115,13 +115,6 @@ def test_the_mode_of_an_action_ends_with_it() -> None:
     lowered = Lowered(Program(1, (inside, outside), (Slot(1), Slot(2))))
     first, second = lowered.run([torch.ones(2, 2, requires_grad=True)])
     assert not first.requires_grad and second.requires_grad
-
-
-def test_no_mode_is_that_of_whoever_runs_it() -> None:
-    with entered(None):
-        assert torch.is_grad_enabled()
-    with torch.no_grad(), entered(None):
-        assert not torch.is_grad_enabled()
 
 
 def test_a_mode_ends_with_an_error_too() -> None:
@@ -323,14 +316,7 @@ def test_an_error_inside_a_branch_names_both_actions() -> None:
     ]
 
 
-# --------------------------------------------------------------------------------------- patterns
-
-
-def test_fill_and_matched() -> None:
-    pattern = ({"a": Slot(0), "b": [1, slice(Slot(1), None)]}, Slot(0))
-    assert fill(pattern, {0: "x", 1: 5}) == ({"a": "x", "b": [1, slice(5, None)]}, "x")
-    assert list(matched((Slot(3), (None, Slot(4))), [1, (2, 3)])) == [(3, 1), (4, 3)]
-    assert list(matched(None, 7)) == [] and list(matched((), ())) == []
+# ---------------------------------------------------------------------------------------- nesting
 
 
 def test_every_kind_of_nesting_in_operands_and_outputs() -> None:

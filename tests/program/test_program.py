@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from syft.ops.table import BY_NAME
-from syft.program.program import Action, Mode, Program, Slot, slots_in
+from syft.program.program import Action, Mode, Program, Slot, fill_slots, slot_values, slots_in
 
 NEG = Action(BY_NAME["torch.neg"], (Slot(0),), {}, Slot(1))
 
@@ -26,10 +26,8 @@ def test_an_action_has_the_name_of_its_op() -> None:
     assert Action(-1, (), {}, None).name == "op -1"
 
 
-def test_slots_are_counted() -> None:
-    sort = Action(BY_NAME["torch.sort"], (Slot(0),), {}, ((Slot(4), None), Slot(5)))
-    program = Program(2, (sort, NEG), Slot(1), 1, (torch.ones(1),))
-    assert (program.given, program.slots) == (4, 7)
+def test_inputs_state_and_constants_are_given() -> None:
+    assert Program(2, (NEG,), Slot(1), 1, (torch.ones(1),)).given == 4
 
 
 def test_slots_are_found_wherever_they_are() -> None:
@@ -55,3 +53,10 @@ def test_equality_looks_into_constants() -> None:
 
 def test_lines_do_not_count() -> None:
     assert Program(1, (NEG,), Slot(1), lines=("a:1",)) == Program(1, (NEG,), Slot(1))
+
+
+def test_slots_are_filled_and_matched_with_values() -> None:
+    pattern = ({"a": Slot(0), "b": [1, slice(Slot(1), None)]}, Slot(0))
+    assert fill_slots(pattern, {0: "x", 1: 5}) == ({"a": "x", "b": [1, slice(5, None)]}, "x")
+    assert list(slot_values((Slot(3), (None, Slot(4))), [1, (2, 3)])) == [(3, 1), (4, 3)]
+    assert list(slot_values(None, 7)) == [] and list(slot_values((), ())) == []

@@ -41,4 +41,6 @@ def test_each_party_is_one_worker(bob: sy.VirtualWorker, alice: sy.VirtualWorker
         "the inputs of one party", "bob", "alice"
     )
     assert (len(bob._objects), len(alice._objects)) == (1, 1)
+
+
 pytestmark = pytest.mark.every_shell

@@ -180,4 +180,6 @@ def test_a_pointer_that_travels_twice_hands_its_duty_over_once(bob: sy.VirtualWo
     packer.sent()
     assert not x.child.garbage_collect_data
     x.child.discard()
+
+
 pytestmark = pytest.mark.every_shell

@@ -529,4 +529,6 @@ def test_queued_results_are_pending_until_somebody_waits(hook: sy.TorchHook) -> 
     assert not y.child.handle.done()
     assert y.child.handle.result().get().tolist() == [2.0, 2.0]
     assert y.child.handle.done()
+
+
 pytestmark = pytest.mark.every_shell

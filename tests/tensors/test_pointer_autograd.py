@@ -170,4 +170,6 @@ def test_a_move_to_the_same_place_may_set_requires_grad(bob: sy.VirtualWorker) -
     x = torch.ones(1).send(bob)
     assert x.move(bob, requires_grad=True) is x
     assert x.requires_grad
+
+
 pytestmark = pytest.mark.every_shell

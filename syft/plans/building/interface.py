@@ -18,8 +18,8 @@ import torch
 from syft.exceptions import WrongArguments
 from syft.plans.building.input_properties import Fixed
 from syft.plans.building.template import TENSOR, kind_of, match, template_of
-from syft.program.lowered import fill
 from syft.program.program import Program, Slot, slots_in
+from syft.program.program import fill_slots as fill
 
 Parameter = inspect.Parameter
 _BY_POSITION: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)

@@ -21,9 +21,9 @@ from torch import optim
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from syft.exceptions import CannotRecord
-from syft.program.recording.source_line import user_line
+from syft.program.recording.environment.source_line import user_line
 from syft.torch_private import DisableTorchFunction, make_optimizer_state
-from syft.program.recording.symbolic import plain
+from syft.program.recording.symbolic import concrete as plain
 
 _FORMULA = "it decides by the number of its steps which formula to use"
 _STEP_BETWEEN_CALLS = (

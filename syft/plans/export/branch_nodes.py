@@ -20,7 +20,7 @@ from syft.exceptions import UnsupportedOperation
 from syft.ops.table import BY_NAME, FLAGS
 from syft.program.program import Action, Program, Slot, slots_in
 from syft.ops.nested import leaves
-from syft.ops.mutation import written
+from syft.ops.calls import mutated_argument as written
 
 CONDITION: Final = BY_NAME["syft.ops.control.cond"]
 LOOP: Final = BY_NAME["syft.ops.control.while_loop"]

@@ -24,7 +24,7 @@ from syft.plans.export.call_nodes import node_call
 from syft.plans.export.mode_nodes import ModeCalls, ModeKeepingModule, has_modes
 from syft.ops.table import BY_NAME, FLAGS, OpFlag
 from syft.program.program import Action, Program, Slot, slots_in
-from syft.ops.mutation import written
+from syft.ops.calls import mutated_argument as written
 
 _GIVES_NUMBERS: Final = int(OpFlag.METADATA | OpFlag.PROGRAM_ONLY)
 _NOTHING: Final = int(OpFlag.NOTHING)

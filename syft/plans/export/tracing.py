@@ -20,7 +20,7 @@ from torch.fx import GraphModule
 from syft.exceptions import ProgramError, UnsupportedOperation, WrongArguments
 from syft.plans.export.branch_nodes import every_action
 from syft.plans.export.fx import ArgumentSpec, argument_structures, to_fx
-from syft.program.lowered import fill
+from syft.program.program import fill_slots as fill
 from syft.ops.table import BY_NAME, FLAGS, OpFlag
 from syft.program.program import Program, slots_in
 from syft.ops.nested import leaves

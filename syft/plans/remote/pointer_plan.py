@@ -20,7 +20,7 @@ from syft.plans.remote.interface_codec import unpack_interface
 from syft.plans.remote.plan_call import PlanCall
 from syft.plans.remote.stored_plan import StoredPlan
 from syft.program.program import Slot
-from syft.program.recording.source_line import name_line
+from syft.program.recording.environment.source_line import add_recorded_line as name_line
 from syft.tensors.pointer import PointerTensor
 from syft.workers.client.connection import STORED, Connection, Pending
 from syft.workers.wire.messages import Annotate, Describe, Duplicate, Fetch, Move

@@ -1,185 +1,183 @@
-"""A program while it is written: which values have a slot, and the actions so far.
+"""Builds a program while a function runs: which values have a slot, and the actions so far.
 
-Slots go by the identity of objects, so a draft keeps every tensor it has seen alive until it is
-done.  Their numbers are given at the end: the tensors met on the way (parameters that a closure
-holds, constants) come before the results, and nobody knows before how many there will be.
+A slot belongs to an object, by its identity.  So a builder keeps every tensor it has seen alive
+until the program is complete.
 """
 
 from __future__ import annotations
 
 import enum
-import functools
+import operator
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
 
 from syft.exceptions import CannotRecord
-from syft.ops.table import BY_NAME, FLAGS, OpFlag
-from syft.program.program import Action, Mode, Program, Slot
-from syft.program.recording.snapshot import Snapshot, storage_of
-from syft.program.recording.source_line import SourceLine, user_line
-from syft.torch_private import functorch_level
-from syft.program.recording.symbolic import KINDS, Traced, TracedBool, plain
-from syft.ops.nested import rebuild_tuple
-from syft.serde.torch_types import NUMBERED_KINDS
-
-_PLAIN = frozenset(
-    (int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type, Program)
-    + (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.qscheme)
-    + (torch.Generator, range, *NUMBERED_KINDS)
+from syft.ops.nested import CONSTANT_TYPES, EXACT_TENSOR_TYPES, rebuild_tuple
+from syft.program.program import Program
+from syft.program.recording.environment.snapshot import Snapshot, storage_of
+from syft.program.recording.environment.source_line import SourceLine, user_line
+from syft.program.recording.recorded_actions import (
+    PendingSlot,
+    RecordedAction,
+    completed,
+    is_read,
+    number_slots,
+    with_slots,
+    without_unread,
 )
-"""Kinds of operands that stand in an action as they are."""
-_NUMBER_LIKE = (int, float, str, enum.Enum, np.generic)
+from syft.program.recording.symbolic import SYMBOLIC_TYPES, Symbolic, SymbolicBool, concrete
+from syft.torch_private import alias_of, functorch_level
 
-_METADATA = int(OpFlag.METADATA)
-_ONLY_READ = frozenset(
-    number
-    for name, number in BY_NAME.items()
-    if FLAGS[number] & _METADATA
-    or name.startswith("syft.ops.numbers.")
-    or name.endswith(".__get__")
-    or name in ("torch.Tensor.item", "torch.scalar_tensor")
+FOREIGN: Final[dict[type, Callable[[Any], str]]] = {}
+"""How errors name an object that stands for a tensor a program cannot hold, by its class.
+
+Each entry is added where the class is defined.
+"""
+_INSTEAD_OF_FOREIGN: Final = (
+    "hand it in as an argument: record with plain tensors, and call the plan with these"
 )
-"""Actions that make numbers or look something up: dropped again if nobody needs the result."""
 
 
-@functools.lru_cache(maxsize=4096)
-def _slot(index: int) -> Slot:
-    """The slot of a number: the same object each time, which compares faster."""
-    return Slot(index)
+class ProgramBuilder:
+    """Builds one program; ``scope`` tells its slots from those of other builders.
 
+    Scope 0 is the recorded function, the others are branches and bodies of loops.
 
-class Place:
-    """A slot to be: it gets its number when the program is complete."""
-
-    __slots__ = ("draft", "slot", "volatile", "needed")
-
-    def __init__(self, draft: int, volatile: bool = False) -> None:
-        self.draft = draft
-        self.slot: Slot | None = None
-        self.volatile = volatile
-        self.needed = False
-
-
-class Noted:
-    """An action as it was noted down, with places instead of slots."""
-
-    __slots__ = ("op", "args", "kwargs", "out", "mode", "line", "optimizer")
-
-    def __init__(
-        self,
-        op: int,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        out: Any,
-        mode: Mode | None,
-        line: SourceLine,
-        optimizer: str | None,
-    ) -> None:
-        self.op, self.args, self.kwargs, self.out = op, args, kwargs, out
-        self.mode, self.line, self.optimizer = mode, line, optimizer
-
-
-class Draft:
-    """A program that is being written; ``home`` tells its places from those of other drafts.
-
-    >>> draft = Draft(0)
+    >>> builder = ProgramBuilder(0)
     >>> x = torch.ones(2)
-    >>> place = draft.give(x)
-    >>> draft.operand([x, 1])[0] is place
+    >>> slot = builder.add_input(x)
+    >>> builder.operand([x, 1])[0] is slot
     True
     """
 
-    def __init__(self, home: int) -> None:
-        self.home = home
-        self.given: list[Place] = []
+    def __init__(self, scope: int) -> None:
+        self.scope = scope
+        self.given: list[PendingSlot] = []
+        """Slots that have a value before the program runs."""
+        self.actions: list[RecordedAction] = []
         self.snapshots: list[Snapshot] = []
-        self.noted: list[Noted] = []
-        self.numbers: dict[int, tuple[Traced, Place]] = {}
-        self.lent: list[Snapshot] = []
-        self.met_traced = False
-        self.has_volatile = False
-        self._places: dict[int, Place] = {}
-        self.kept: list[Any] = []
+        """The tensors from outside that were captured, as they were."""
+        self.aliased: list[Snapshot] = []
+        """The tensors of the surrounding program for which inputs of a branch stand."""
+        self.captured_numbers: dict[int, tuple[Symbolic, PendingSlot]] = {}
+        """Symbolic numbers of the surrounding program, with the inputs that stand for them."""
+        self.saw_symbolic = False
+        """Whether an operand was a symbolic number since this was last set to False."""
+        self.has_data_dependent = False
+        """Whether the shape of some result follows from values."""
+        self.objects: list[Any] = []
+        """Every object that was seen, alive so that identities stay unique."""
+        self._slots: dict[int, PendingSlot] = {}
         self._snapshot_of: dict[int, Snapshot] = {}
         self._by_storage: dict[int, list[Snapshot]] = {}
         self._written_storages: set[int] = set()
-        self._number_places: dict[int, Place] = {}
+        self._number_slots: dict[int, PendingSlot] = {}
+
+    @property
+    def in_branch(self) -> bool:
+        """Whether it builds a branch or the body of a loop."""
+        return self.scope > 0
 
     # -- values
 
-    def give(self, value: Any = None) -> Place:
-        """The place of a value that is there before the program runs."""
-        place = Place(self.home)
-        self.given.append(place)
+    def add_input(self, value: Any = None) -> PendingSlot:
+        """The slot of a value that exists before the program runs."""
+        slot = PendingSlot(self.scope)
+        self.given.append(slot)
         if isinstance(value, torch.Tensor):
-            self._keep(value, place)
-        return place
+            self._slots[id(value)] = slot
+            self.objects.append(value)
+        return slot
 
-    def lend(self, value: Any, tensor: torch.Tensor) -> Place:
-        """The place of an input that stands for a tensor of the program around this one."""
+    def add_alias(self, value: Any, tensor: torch.Tensor) -> PendingSlot:
+        """The slot of an input that stands for a tensor of the surrounding program."""
         snapshot = Snapshot(tensor, user_line())
-        self.lent.append(snapshot)
+        self.aliased.append(snapshot)
         self._by_storage.setdefault(storage_of(tensor), []).append(snapshot)
-        return self.give(value)
+        return self.add_input(value)
 
-    def bind(self, value: Any, volatile: bool = False) -> Place:
-        """The place of a new value; one seen before gets this as its newest."""
-        place = self._places[id(value)] = Place(self.home, volatile)
-        self.kept.append(value)
-        return place
+    def bind(self, value: Any, data_dependent: bool = False) -> PendingSlot:
+        """Make a slot for a new value; for a value that has one, the new slot replaces it."""
+        slot = self._slots[id(value)] = PendingSlot(self.scope, data_dependent)
+        self.objects.append(value)
+        return slot
 
-    def knows(self, value: Any) -> bool:
-        """Whether a value has a place."""
-        return id(value) in self._places
+    def bind_result(self, value: Any, data_dependent: bool) -> tuple[Any, Any]:
+        """The pattern of slots for a result, and the result as the function is to see it.
 
-    def place_of(self, value: Any) -> Place | None:
-        """The place of a tensor, if it has one."""
-        return self._places.get(id(value))
+        The pattern is None for a result without tensors.  A slot belongs to one object.  An
+        operation that had nothing to do (``x.contiguous()``, ``x.to(...)``) returns its argument,
+        though with other values it may make a new tensor; so the function is given an alias of it.
+
+        >>> builder, x = ProgramBuilder(0), torch.ones(2)
+        >>> slot, same = builder.bind_result(x, False)
+        >>> same is x, builder.slot_of(x) is slot
+        (True, True)
+        >>> other, alias = builder.bind_result(x, False)
+        >>> alias is x, alias.data_ptr() == x.data_ptr(), builder.slot_of(alias) is other
+        (False, True, True)
+        """
+        if isinstance(value, torch.Tensor):
+            own = alias_of(value) if id(value) in self._slots else value
+            return self.bind(own, data_dependent), own
+        if not isinstance(value, (tuple, list)):
+            return None, value
+        pattern: list[Any] = []
+        items: list[Any] = []
+        for item in value:
+            slot, own = self.bind_result(item, data_dependent)
+            pattern.append(slot)
+            items.append(own)
+        if pattern.count(None) == len(pattern):
+            return None, value
+        if not all(map(operator.is_, items, value)):
+            value = items if isinstance(value, list) else rebuild_tuple(value, items)
+        return tuple(pattern), value
+
+    def slot_of(self, value: Any) -> PendingSlot | None:
+        """The slot of a tensor, if it has one."""
+        return self._slots.get(id(value))
 
     def snapshot_of(self, tensor: torch.Tensor) -> Snapshot | None:
-        """How a tensor from outside was when it was met."""
+        """How a captured tensor was; None for a tensor that was not captured."""
         return self._snapshot_of.get(id(tensor))
-
-    def _keep(self, value: Any, place: Place) -> None:
-        self._places[id(value)] = place
-        self.kept.append(value)
 
     # -- operands
 
     def operand(self, value: Any) -> Any:
-        """The operand as it stands in an action: with places for tensors and traced numbers."""
-        place = self._places.get(id(value))
-        if place is not None:
-            return place
+        """The operand as it stands in an action: with slots for tensors and symbolic numbers."""
+        slot = self._slots.get(id(value))
+        if slot is not None:
+            return slot
         kind = type(value)
-        if kind in _PLAIN:
+        if kind in CONSTANT_TYPES:
             return value
-        handler = _OPERANDS.get(kind)
-        if handler is not None:
-            return handler(self, value)
-        return self._unusual(value)
+        convert = _BY_TYPE.get(kind)
+        if convert is not None:
+            return convert(self, value)
+        return self._operand_by_base(value)
 
-    def _unusual(self, value: Any) -> Any:
-        """An operand of a class that stands in no table."""
-        if isinstance(value, torch.Tensor):
-            return self.meet(value)
-        if isinstance(value, tuple):
-            return rebuild_tuple(value, [self.operand(item) for item in value])
-        if isinstance(value, list):
-            return [self.operand(item) for item in value]
-        if isinstance(value, dict):
-            return {key: self.operand(item) for key, item in value.items()}
-        if isinstance(value, _NUMBER_LIKE):
-            return value
-        name = f"{type(value).__module__}.{type(value).__qualname__}"
+    def _operand_by_base(self, value: Any) -> Any:
+        """An operand of a class that is in no table, converted as its base class says."""
+        kind = type(value)
+        for base in kind.__mro__:
+            if base in _BY_BASE:
+                return _BY_BASE[base](self, value)
+        name = f"{kind.__module__}.{kind.__qualname__}"
         instead = "make tensors of it before, and let the function use those"
         raise CannotRecord(f"an operand of the type {name}", str(user_line()), instead)
 
+    def _constant(self, value: Any) -> Any:
+        return value
+
     def _tuple(self, value: tuple[Any, ...]) -> Any:
         return tuple([self.operand(item) for item in value])
+
+    def _tuple_of_class(self, value: tuple[Any, ...]) -> Any:
+        return rebuild_tuple(value, [self.operand(item) for item in value])
 
     def _list(self, value: list[Any]) -> Any:
         return [self.operand(item) for item in value]
@@ -191,51 +189,53 @@ class Draft:
         parts = (value.start, value.stop, value.step)
         return slice(*[self.operand(part) for part in parts])
 
-    def _number(self, value: Traced) -> Any:
-        if value.tape.writer is None:
-            return plain(value)
-        self.met_traced = True
-        if value.place is not None and value.place.draft == self.home:
-            return value.place
-        key = value if value.place is None else value.place
-        place = self._number_places.get(id(key))
-        if place is None:
-            if isinstance(value, TracedBool) and value.comparison is not None:
-                place = value.tape.writer.compare(*value.comparison)
-            else:  # the program around this one made it: it comes in as a further input
-                place = Place(self.home)
-                self.numbers[id(key)] = (value, place)
-            self._number_places[id(key)] = place
-            self.kept.append(key)
-        return place
+    def _number(self, value: Symbolic) -> Any:
+        """The slot of a symbolic number; the plain number if its recording is over."""
+        recorder = value.handle.recorder
+        if recorder is None:
+            return concrete(value)
+        self.saw_symbolic = True
+        if value.slot is not None and value.slot.scope == self.scope:
+            return value.slot
+        key = value if value.slot is None else value.slot
+        slot = self._number_slots.get(id(key))
+        if slot is None:
+            if isinstance(value, SymbolicBool) and value.comparison is not None:
+                slot = recorder.record_comparison(*value.comparison)
+            else:  # the surrounding program made it: it becomes a further input
+                slot = PendingSlot(self.scope)
+                self.captured_numbers[id(key)] = (value, slot)
+            self._number_slots[id(key)] = slot
+            self.objects.append(key)
+        return slot
 
     # -- tensors from outside
 
-    def meet(self, tensor: torch.Tensor) -> Place:
-        """Take in a tensor that was made outside; raises CannotRecord for one that will not do."""
+    def capture(self, tensor: torch.Tensor) -> PendingSlot:
+        """The slot of a tensor from outside; raises CannotRecord if a program cannot hold it."""
         line = user_line()
-        _check(tensor, line)
+        _refuse_unrecordable(tensor, line)
         snapshot = Snapshot(tensor, line)
         storage = storage_of(tensor)
-        snapshot.written = storage in self._written_storages
+        snapshot.is_written = storage in self._written_storages
         self.snapshots.append(snapshot)
         self._snapshot_of[id(tensor)] = snapshot
         self._by_storage.setdefault(storage, []).append(snapshot)
-        place = snapshot.place = self.bind(tensor)
-        return place
+        slot = snapshot.slot = self.bind(tensor)
+        return slot
 
-    def write(self, tensor: torch.Tensor) -> None:
-        """Be told that a tensor is about to be written to."""
-        self.operand(tensor)  # met, and copied, before
+    def mark_written(self, tensor: torch.Tensor) -> None:
+        """Called before an operation writes to a tensor."""
+        self.operand(tensor)  # captures, and so copies, a tensor from outside
         storage = storage_of(tensor)
         if storage not in self._written_storages:
             self._written_storages.add(storage)
             for snapshot in self._by_storage.get(storage, ()):
-                snapshot.written = True
+                snapshot.is_written = True
 
     def restore(self) -> None:
-        """Put all tensors from outside back, the first one met last."""
-        for snapshot in reversed(self.lent + self.snapshots):
+        """Restore all tensors from outside, in the reverse order of their capture."""
+        for snapshot in reversed(self.aliased + self.snapshots):
             snapshot.restore()
 
     # -- the program
@@ -245,136 +245,73 @@ class Draft:
         outputs: Any,
         state: int = 0,
         constants: tuple[torch.Tensor, ...] = (),
-        opening: Collection[tuple[Noted, list[Place]]] = (),
+        prelude: Collection[tuple[RecordedAction, list[PendingSlot]]] = (),
     ) -> Program:
         """The complete program.
 
-        ``given`` holds the places of inputs, state and constants by now, in that order.  An action
-        of ``opening`` comes before all others if one of the places beside it is read.
+        By now ``given`` holds the slots of inputs, state and constants, in that order.  An action
+        of ``prelude`` is put before all others if one of the slots beside it is read.
         """
-        noted = self._needed(outputs)
-        if opening:
-            noted = [item for item, places in opening if any(map(_is_needed, places))] + noted
-        index = 0
-        for place in self.given:
-            place.slot = _slot(index)
-            index += 1
-        for item in noted:
-            index = _number_results(item.out, index)
-        self.noted = noted
+        actions = without_unread(self.actions, outputs)
+        if prelude:
+            actions = [item for item, slots in prelude if any(map(is_read, slots))] + actions
+        self.actions = actions
+        number_slots(self.given, actions)
         return Program(
             inputs=len(self.given) - state - len(constants),
-            actions=tuple([_action(item) for item in noted]),
-            outputs=_finished(outputs),
+            actions=tuple(map(completed, actions)),
+            outputs=with_slots(outputs),
             state=state,
             constants=constants,
-            lines=tuple([str(item.line) for item in noted]),
+            lines=tuple([str(item.line) for item in actions]),
         )
 
-    def _needed(self, outputs: Any) -> list[Noted]:
-        """The actions without those whose only purpose is a result that nobody reads."""
-        if not any(item.op in _ONLY_READ for item in self.noted):
-            return self.noted
-        _need(outputs)
-        kept = []
-        for item in reversed(self.noted):
-            if item.op not in _ONLY_READ or _is_needed(item.out):
-                _need(item.args)
-                if item.kwargs:
-                    _need(item.kwargs)
-                kept.append(item)
-        kept.reverse()
-        return kept
 
-
-_OPERANDS: dict[type, Callable[[Draft, Any], Any]] = {
-    torch.Tensor: Draft.meet,
-    torch.nn.Parameter: Draft.meet,
-    tuple: Draft._tuple,
-    torch.Size: Draft._tuple,
-    list: Draft._list,
-    dict: Draft._dict,
-    slice: Draft._slice,
-    Place: lambda draft, place: place,
-    **dict.fromkeys((*KINDS, TracedBool), Draft._number),
+_Convert = Callable[[ProgramBuilder, Any], Any]
+_BY_TYPE: Final[dict[type, _Convert]] = {
+    **dict.fromkeys(EXACT_TENSOR_TYPES, ProgramBuilder.capture),
+    **dict.fromkeys((*SYMBOLIC_TYPES, SymbolicBool), ProgramBuilder._number),
+    **dict.fromkeys((PendingSlot, Program), ProgramBuilder._constant),
+    **dict.fromkeys((tuple, torch.Size), ProgramBuilder._tuple),
+    list: ProgramBuilder._list,
+    dict: ProgramBuilder._dict,
+    slice: ProgramBuilder._slice,
 }
+"""How to convert an operand whose class is exactly this one."""
+_BY_BASE: Final[dict[type, _Convert]] = {
+    torch.Tensor: ProgramBuilder.capture,
+    tuple: ProgramBuilder._tuple_of_class,
+    list: ProgramBuilder._list,
+    dict: ProgramBuilder._dict,
+    **dict.fromkeys((int, float, str, enum.Enum, np.generic), ProgramBuilder._constant),
+}
+"""How to convert an operand of a class that inherits from this one."""
 
 
-def _check(tensor: torch.Tensor, line: SourceLine) -> None:
+def refuse_foreign(value: Any, doing: str = "") -> None:
+    """Raise :class:`~syft.exceptions.CannotRecord` for an object of a class in ``FOREIGN``.
+
+    ``doing`` is put before its name in the error.
+
+    >>> refuse_foreign(torch.ones(2))
+    """
+    describe = FOREIGN.get(type(value))
+    if describe is not None:
+        raise CannotRecord(f"{doing}{describe(value)}", str(user_line()), _INSTEAD_OF_FOREIGN)
+
+
+def _refuse_unrecordable(tensor: torch.Tensor, line: SourceLine) -> None:
     """Refuse a tensor that a program cannot hold."""
     kind = type(tensor)
+    refuse_foreign(tensor)
     if tensor.is_nested:
         instead = "pad it, or call the plan once for each part"
         raise CannotRecord("a nested tensor", str(line), instead)
     if kind is not torch.Tensor and not kind.__module__.startswith("torch."):
-        instead = "record with plain tensors, and call the plan with these"
-        raise CannotRecord(f"a tensor of the class {kind.__name__}", str(line), instead)
+        raise CannotRecord(f"a tensor of the class {kind.__name__}", str(line), _INSTEAD_OF_FOREIGN)
     if functorch_level() is not None:
         instead = "call it outside the plan, or write it with ordinary operations"
         raise CannotRecord("a torch.func transform", str(line), instead)
     if tensor._backward_hooks or tensor._post_accumulate_grad_hooks:
         instead = "a hook is a Python function, which cannot travel: remove it"
         raise CannotRecord("a tensor with a backward hook", str(line), instead)
-
-
-# ------------------------------------------------------------------------------------- places
-
-
-def _finished(value: Any) -> Any:
-    """The operand with slots instead of places."""
-    kind = type(value)
-    if kind is Place:
-        return value.slot
-    if kind is list:
-        return [_finished(item) for item in value]
-    if kind is dict:
-        return {key: _finished(item) for key, item in value.items()}
-    if kind is slice:
-        return slice(_finished(value.start), _finished(value.stop), _finished(value.step))
-    if isinstance(value, tuple):
-        items = [_finished(item) for item in value]
-        return tuple(items) if kind is tuple else rebuild_tuple(value, items)
-    return value
-
-
-def _action(item: Noted) -> Action:
-    """The action with slots instead of places."""
-    return Action(
-        item.op,
-        tuple([arg.slot if type(arg) is Place else _finished(arg) for arg in item.args]),
-        {key: _finished(arg) for key, arg in item.kwargs.items()} if item.kwargs else {},
-        _finished(item.out),
-        item.mode,
-    )
-
-
-def _number_results(pattern: Any, index: int) -> int:
-    """Number the places in a pattern of results; returns the next number."""
-    if type(pattern) is Place:
-        pattern.slot = _slot(index)
-        return index + 1
-    if type(pattern) is tuple:
-        for part in pattern:
-            index = _number_results(part, index)
-    return index
-
-
-def _need(value: Any) -> None:
-    """Mark the places in an operand as read."""
-    kind = type(value)
-    if kind is Place:
-        value.needed = True
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            _need(item)
-    elif kind is dict:
-        for item in value.values():
-            _need(item)
-    elif kind is slice:
-        _need((value.start, value.stop, value.step))
-
-
-def _is_needed(pattern: Any) -> bool:
-    if type(pattern) is Place:
-        return pattern.needed
-    return type(pattern) is tuple and any(map(_is_needed, pattern))

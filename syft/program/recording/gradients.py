@@ -1,12 +1,13 @@
-"""The gradients of tensors from outside: whether one is there when a recorded program reads it.
+"""Tracks the gradients of tensors from outside: whether one exists when the function reads it.
 
-The first call of a training step finds no ``.grad``, later ones do.  ``zero_grad`` would then be
-recorded as nothing at all, and the second replay would add up gradients.  So a leaf from outside
-whose gradient is read before the function made it gets one of zeros while it is recorded, and the
-program begins by making sure that it is there, unless nothing of what was read is used.
+The first call of a training step finds no ``.grad``, later calls do.  At the first, ``zero_grad``
+does nothing; recorded like that, the second replay would accumulate gradients.  So a leaf from
+outside whose gradient is read before the function made it gets a gradient of zeros while it is
+recorded.  The program begins with an action that makes sure there is one, unless nothing uses what
+was read.
 
-Inside a branch or a loop gradients may be read and written to in place.  Whether one is there
-afterwards would hang on the path that is taken, so what makes or removes one there is refused.
+Inside a branch or a loop gradients may be read and written to in place.  Operations that make or
+remove a gradient are refused there, because its existence would depend on the path that is taken.
 """
 
 from __future__ import annotations
@@ -17,19 +18,20 @@ from typing import Any
 import torch
 
 from syft.exceptions import CannotRecord
-from syft.program.recording.builder import Draft, Noted, Place
+from syft.program.recording.builder import ProgramBuilder
+from syft.program.recording.recorded_actions import PendingSlot, RecordedAction
 from syft.ops.table import BY_NAME, NAMES
-from syft.program.recording.snapshot import version_of
-from syft.program.recording.source_line import user_line
+from syft.program.recording.environment.snapshot import version_of
+from syft.program.recording.environment.source_line import user_line
 
 _ENSURE = BY_NAME["syft.ops.control.ensure_grad"]
 _SET = frozenset(BY_NAME[f"torch.Tensor.grad.__{verb}__"] for verb in ("set", "delete"))
 
 
-class Unconnected(Exception):
-    """A tensor whose gradient was taken for granted turned out to get none from ``backward``.
+class UnusedInBackward(Exception):
+    """Tensors that were given a gradient of zeros, although ``backward`` makes none for them.
 
-    The function is recorded again, with that gradient missing as it is.
+    The function is traced again without these gradients.
     """
 
     def __init__(self, tensors: list[torch.Tensor]) -> None:
@@ -37,94 +39,104 @@ class Unconnected(Exception):
         self.tensors = tensors
 
 
-class Gradients:
-    """What is known about the gradients of tensors from outside; ``missing`` stay without one.
+class GradientTracker:
+    """Tracks the gradients of tensors from outside; the tensors in ``unused`` get none of zeros.
 
-    >>> Gradients().early
+    Tensors are known by their ids, so the caller keeps those in ``unused`` alive.
+
+    >>> GradientTracker().ensured
     {}
     """
 
-    def __init__(self, missing: tuple[torch.Tensor, ...] = ()) -> None:
-        self.early: dict[int, tuple[Noted, list[Place]]] = {}
-        """Actions that give a leaf its gradient, with the places of what reads it too early."""
-        self._missing = missing
-        self._known: set[int] = {id(tensor) for tensor in missing}
-        self._pretended: dict[int, torch.Tensor] = {}
+    def __init__(self, unused: tuple[torch.Tensor, ...] = ()) -> None:
+        self.ensured: dict[int, tuple[RecordedAction, list[PendingSlot]]] = {}
+        """Actions that give a leaf a gradient, with the slots that were read before it had one."""
+        self._decided: set[int] = {id(tensor) for tensor in unused}
+        """The tensors for which the function itself decides whether there is a gradient."""
+        self._zeros: dict[int, torch.Tensor] = {}
+        """The gradients of zeros that backward has not confirmed yet."""
         self._backward_ran = False
         self._last_read: dict[tuple[int, int], torch.Tensor] = {}
-        """What a tensor's gradient was when it was last read, by draft and tensor."""
+        """The gradient of a tensor when it was last read, by scope and tensor."""
 
-    def read(self, draft: Draft, noted: Noted, tensor: torch.Tensor) -> torch.Tensor | None:
-        """The gradient of a tensor; noted down if there is one, once until something changes it."""
+    def read(
+        self, builder: ProgramBuilder, action: RecordedAction, tensor: torch.Tensor
+    ) -> torch.Tensor | None:
+        """The gradient of a tensor; recorded if there is one, and again only after a change."""
         grad = tensor.grad
-        key = (draft.home, id(tensor))
+        key = (builder.scope, id(tensor))
         if grad is not None and self._last_read.get(key) is grad:
             return grad
-        early = draft.snapshot_of(tensor) is not None and id(tensor) not in self._known
-        if early:
-            grad = self._read_early(draft, tensor, grad)
+        from_outside = builder.snapshot_of(tensor) is not None and id(tensor) not in self._decided
+        if from_outside:
+            grad = self._read_from_outside(builder, tensor, grad)
         if grad is not None:
             self._last_read[key] = grad
-            noted.out = draft.bind(grad)
-            draft.noted.append(noted)
-            if early:
-                args = noted.args
-                ensure = Noted(_ENSURE, args, {}, None, None, noted.line, noted.optimizer)
-                self.early.setdefault(id(tensor), (ensure, []))[1].append(noted.out)
+            action.out = builder.bind(grad)
+            builder.actions.append(action)
+            if from_outside:
+                ensure = RecordedAction(
+                    _ENSURE, action.args, {}, None, None, action.line, action.optimizer
+                )
+                self.ensured.setdefault(id(tensor), (ensure, []))[1].append(action.out)
         return grad
 
-    def _read_early(
-        self, draft: Draft, tensor: torch.Tensor, grad: torch.Tensor | None
+    def _read_from_outside(
+        self, builder: ProgramBuilder, tensor: torch.Tensor, grad: torch.Tensor | None
     ) -> torch.Tensor | None:
-        """A gradient that nothing in the program has made so far."""
-        if grad is None and (self._backward_ran or not _can_have_one(tensor)):
+        """A gradient that no action has made so far: made of zeros if backward may make one."""
+        if grad is None and (self._backward_ran or not _can_have_grad(tensor)):
             return None
-        if draft.home and id(tensor) not in self.early:
+        if builder.in_branch and id(tensor) not in self.ensured:
             instead = "read it before sy.cond or sy.while_loop too"
             raise CannotRecord("a gradient that only a branch reads", str(user_line()), instead)
         if grad is None:
             grad = tensor.grad = torch.zeros_like(tensor)
-            self._pretended[id(tensor)] = grad
+            self._zeros[id(tensor)] = grad
         return grad
 
-    def set(self, draft: Draft, noted: Noted, args: tuple[Any, ...]) -> None:
-        """Be told of an action in place: it may have set a gradient."""
-        if noted.op in _SET:
-            _refuse_in_branch(draft, noted, "let the branch write to the gradient in place")
-            self._known.add(id(args[0]))
-            self._pretended.pop(id(args[0]), None)
+    def after_inplace(
+        self, builder: ProgramBuilder, action: RecordedAction, args: tuple[Any, ...]
+    ) -> None:
+        """Called after an in-place action, which may have set a gradient."""
+        if action.op in _SET:
+            _refuse_in_branch(builder, action, "let the branch write to the gradient in place")
+            self._decided.add(id(args[0]))
+            self._zeros.pop(id(args[0]), None)
 
-    def backward(self, draft: Draft, noted: Noted, run: Callable[[], Any]) -> Any:
-        """Run backward; learn which gradients it made."""
+    def backward(
+        self, builder: ProgramBuilder, action: RecordedAction, run: Callable[[], Any]
+    ) -> Any:
+        """Run backward, and find out which gradients it made."""
         instead = "let the branch return the loss, or use torch.autograd.grad there"
-        _refuse_in_branch(draft, noted, instead)
+        _refuse_in_branch(builder, action, instead)
         self._last_read.clear()
-        leaves = [s.tensor for s in draft.snapshots if _can_have_one(s.tensor)]
-        before = [_state(tensor) for tensor in leaves]
+        leaves = [s.tensor for s in builder.snapshots if _can_have_grad(s.tensor)]
+        before = [_grad_state(tensor) for tensor in leaves]
         result = run()
         self._backward_ran = True
-        unconnected = []
+        unused = []
         for tensor, state in zip(leaves, before, strict=True):
-            if _state(tensor) != state:
-                self._known.add(id(tensor))
-                self._pretended.pop(id(tensor), None)
-            elif id(tensor) in self._pretended:
-                unconnected.append(tensor)
-        if unconnected:
-            raise Unconnected(unconnected)
+            if _grad_state(tensor) != state:
+                self._decided.add(id(tensor))
+                self._zeros.pop(id(tensor), None)
+            elif id(tensor) in self._zeros:
+                unused.append(tensor)
+        if unused:
+            raise UnusedInBackward(unused)
         return result
 
 
-def _refuse_in_branch(draft: Draft, noted: Noted, instead: str) -> None:
-    if draft.home:
-        what = f"{NAMES[noted.op]} inside a branch or a loop"
+def _refuse_in_branch(builder: ProgramBuilder, action: RecordedAction, instead: str) -> None:
+    if builder.in_branch:
+        what = f"{NAMES[action.op]} inside a branch or a loop"
         raise CannotRecord(what, str(user_line()), instead)
 
 
-def _can_have_one(tensor: torch.Tensor) -> bool:
+def _can_have_grad(tensor: torch.Tensor) -> bool:
     return tensor.requires_grad and tensor.is_leaf
 
 
-def _state(tensor: torch.Tensor) -> tuple[int, int]:
+def _grad_state(tensor: torch.Tensor) -> tuple[int, int]:
     grad = tensor.grad
     return (0, 0) if grad is None else (id(grad), version_of(grad))

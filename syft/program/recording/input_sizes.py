@@ -1,9 +1,9 @@
-"""Other sizes for the inputs of a recorded function, to find out what it does by them.
+"""Other sizes for the inputs of a recorded function, to find what it decides by them.
 
 An axis is a dimension of one input.  Axes of the same length are taken to be the same quantity
-(rows of data and of labels, the inner dimension of a product), so they grow together first; where
-the function does not take that, each is tried by itself.  What is added are copies of the rows that
-are there, so that labels stay labels and indices stay valid.
+(rows of data and of labels, the inner dimension of a product), so they are lengthened together
+first.  If the function raises then, each is tried alone.  The rows that are added are copies of the
+present ones, so that labels stay labels and indices stay valid.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _NO_AXES: Mapping[Axis, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
-    """The inputs are made longer: ``lengths`` says how long; ``numbers`` are one greater.
+class Variation:
+    """Lengthens axes to ``lengths``, and adds one to the inputs that are numbers if ``numbers``.
 
-    >>> Growth({(0, 1): 3})([torch.ones(2, 2), 5])[0].shape
+    >>> Variation({(0, 1): 3})([torch.ones(2, 2), 5])[0].shape
     torch.Size([2, 3])
     """
 
@@ -32,27 +32,27 @@ class Growth:
     numbers: bool = False
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
-        """The inputs, grown."""
-        return [self._grown(place, value) for place, value in enumerate(inputs)]
+        """The inputs of a further run."""
+        return [self._varied(place, value) for place, value in enumerate(inputs)]
 
-    def _grown(self, place: int, value: Any) -> Any:
+    def _varied(self, place: int, value: Any) -> Any:
         if type(value) in (int, float):
             return value + 1 if self.numbers else value
         if not isinstance(value, torch.Tensor):
             return value
-        grown = value.detach()
+        longer = value.detach()
         for dim in range(value.dim()):
             if (place, dim) in self.lengths:
-                grown = _lengthened(grown, dim, self.lengths[place, dim])
-        return grown.requires_grad_(value.requires_grad)
+                longer = _lengthened(longer, dim, self.lengths[place, dim])
+        return longer.requires_grad_(value.requires_grad)
 
 
-SAME = Growth(_NO_AXES)
-"""No growth at all."""
+UNCHANGED = Variation(_NO_AXES)
+"""The same inputs again."""
 
 
 def _lengthened(tensor: torch.Tensor, dim: int, length: int) -> torch.Tensor:
-    """The tensor with copies of its rows in one dimension, zeros where it has none."""
+    """The tensor with its rows repeated in one dimension; zeros if that dimension has length 0."""
     if not tensor.shape[dim]:
         shape = list(tensor.shape)
         shape[dim] = length
@@ -75,22 +75,22 @@ def axes_of(inputs: Sequence[Any]) -> dict[Axis, int]:
     }
 
 
-def rows_of(axes: Mapping[Axis, int]) -> list[Axis]:
-    """The first dimensions that are as long as that of the first tensor: rows of the same data.
+def row_axes(axes: Mapping[Axis, int]) -> list[Axis]:
+    """The first dimensions with the length of the first tensor's: taken for rows of the same data.
 
-    >>> rows_of({(0, 0): 2, (0, 1): 3, (1, 0): 2, (2, 0): 5})
+    >>> row_axes({(0, 0): 2, (0, 1): 3, (1, 0): 2, (2, 0): 5})
     [(0, 0), (1, 0)]
     """
     first = [axis for axis in axes if axis[1] == 0]
     return [axis for axis in first if axes[axis] == axes[first[0]]]
 
 
-def whole(axes: Mapping[Axis, int]) -> Growth:
-    """All axes grown at once, each group of equal ones to a length that no other has.
+def vary_all_axes(axes: Mapping[Axis, int]) -> Variation:
+    """Lengthen all axes at once, each group of equal ones to a length that no other has.
 
-    What is added is a multiple of neither 2 nor 3, so that a length that was even is odd.
+    The difference is a multiple of neither 2 nor 3, so that an even length becomes odd.
 
-    >>> whole({(0, 0): 2, (0, 1): 3, (1, 0): 2}).lengths
+    >>> vary_all_axes({(0, 0): 2, (0, 1): 3, (1, 0): 2}).lengths
     {(0, 0): 7, (0, 1): 4, (1, 0): 7}
     """
     new: dict[int, int] = {}
@@ -99,30 +99,30 @@ def whole(axes: Mapping[Axis, int]) -> Growth:
             taken = {*axes.values(), *new.values()}
             steps = (step for step in itertools.count(1) if step % 2 and step % 3)
             new[length] = next(length + step for step in steps if length + step not in taken)
-    return Growth({axis: new[length] for axis, length in axes.items()}, numbers=True)
+    return Variation({axis: new[length] for axis, length in axes.items()}, numbers=True)
 
 
-def row_growths(axes: Mapping[Axis, int], times: int = 4) -> Iterator[Growth]:
-    """The ways to grow the rows: by one, with the numbers and without, then to multiples.
+def row_variations(axes: Mapping[Axis, int], times: int = 4) -> Iterator[Variation]:
+    """The ways to lengthen the rows: by one, with the numbers and without, then to multiples.
 
     Multiples up to ``times``, exclusive.
 
-    >>> [growth.lengths for growth in row_growths({(0, 0): 4, (0, 1): 2})]
+    >>> [variation.lengths for variation in row_variations({(0, 0): 4, (0, 1): 2})]
     [{(0, 0): 5}, {(0, 0): 5}, {(0, 0): 8}, {(0, 0): 12}]
     """
-    rows = {axis: axes[axis] for axis in rows_of(axes)}
+    rows = {axis: axes[axis] for axis in row_axes(axes)}
     more = {axis: length + 1 for axis, length in rows.items()}
-    yield Growth(more, numbers=True)
+    yield Variation(more, numbers=True)
     if rows:
-        yield Growth(more)
+        yield Variation(more)
         for factor in range(2, times):
-            yield Growth({axis: length * factor for axis, length in rows.items()})
+            yield Variation({axis: length * factor for axis, length in rows.items()})
 
 
-def groups_of(axes: Mapping[Axis, int], among: Collection[Axis]) -> Iterator[list[list[Axis]]]:
-    """What to grow together: for each length the axes that have it, then each of them alone.
+def axis_groups(axes: Mapping[Axis, int], among: Collection[Axis]) -> Iterator[list[list[Axis]]]:
+    """What to lengthen together: for each length the axes that have it, then each of them alone.
 
-    >>> list(groups_of({(0, 0): 2, (1, 1): 2}, {(0, 0), (1, 1)}))
+    >>> list(axis_groups({(0, 0): 2, (1, 1): 2}, {(0, 0), (1, 1)}))
     [[[(0, 0), (1, 1)], [(0, 0)], [(1, 1)]]]
     """
     by_length: dict[int, list[Axis]] = {}

@@ -1,11 +1,12 @@
 """Recording: run a function, and keep what it did as a program.
 
 A mode of torch sees every torch call the function makes (:mod:`syft.program.recording.tracer`).
-What it does not see would be lost in silence, so the function is run again and the programs are
-compared (:mod:`syft.program.recording.verify`); what is known to escape is refused by name.
+What the mode does not see would be missing without an error.  So the function is run again and the
+programs are compared (:mod:`syft.program.recording.verify`), and what is known to be invisible is
+refused by name.
 
-Parameters and buffers that the function holds are as before afterwards, with their gradients, and
-so is the random generator.
+Afterwards the parameters and buffers that the function uses, their gradients and the random
+generators are as they were before.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ from typing import Any
 
 import torch
 
-from syft.program.recording.verify import confirm
 from syft.program.program import Program
-from syft.program.recording.trace import take
+from syft.program.recording.trace import trace_function
+from syft.program.recording.verify import verify
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
     """A recorded function.
 
-    ``captured`` are tensors it met that were not named as state and belong to it all the same: they
-    require a gradient, are parameters, or were written to.  They follow the named ones in the
-    program's state.  ``result`` is what the function returned.  ``fixed`` names the properties of
-    tensors that the function asked for, such as ``dtype``: a program keeps the answers, so it fits
-    only inputs that agree in them with those it was recorded with.
+    ``captured`` are the tensors from outside that belong to its state although they were not named
+    as such: they require a gradient, are parameters, or were written to.  They follow the named
+    ones in the program's state.  ``result`` is what the function returned.  ``fixed`` names the
+    properties of tensors that the function read, such as ``dtype``.  The program contains their
+    values, so it fits only inputs with the same ones.
     """
 
     program: Program
@@ -46,10 +47,10 @@ def record(
 ) -> Recording:
     """Run ``function(*inputs)`` and keep what it did as a program.
 
-    ``inputs`` are tensors and numbers; the function gets clones.  ``state`` are tensors it holds,
-    which become the first state slots of the program, in this order.  With ``check`` the function
-    runs again, once or (if it looks at sizes) a few times, with other sizes, to find what a program
-    cannot keep.
+    ``inputs`` are tensors and numbers; the function gets clones.  ``state`` are tensors that the
+    function uses, which become the first state slots of the program, in this order.  With ``check``
+    the function runs again with other sizes, once or (if it reads sizes) a few times, to find what
+    a program cannot keep.
 
     Raises :class:`~syft.exceptions.CannotRecord` for what a program cannot keep, and warns with
     :class:`~syft.exceptions.FrozenPath` where Python decided by a value.
@@ -61,7 +62,7 @@ def record(
     >>> Lowered(recording.program).run([torch.zeros(2)])
     tensor([1., 1.])
     """
-    first = take(function, inputs, state)
+    first = trace_function(function, inputs, state)
     if check:
-        confirm(function, inputs, state, first)
-    return Recording(first.program, first.captured, first.result, first.fixed)
+        verify(function, inputs, state, first)
+    return Recording(first.program, first.captured, first.result, first.properties_read)

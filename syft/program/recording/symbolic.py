@@ -1,12 +1,12 @@
-"""Python numbers that remember, while a program is recorded, where they came from.
+"""Symbolic numbers: Python numbers whose arithmetic is recorded.
 
 A size, a step count read with ``item()``, a number the function was called with: each is an ``int``
-or a ``float`` of the value it has now, so torch and Python compute with it as ever, and its
-arithmetic is recorded besides.  ``1 - beta**step`` becomes two actions instead of a constant that
-would be wrong the next time.
+or a ``float`` of its current value, so torch and Python compute with it as usual, and its
+arithmetic is recorded as well.  ``1 - beta**step`` becomes two actions instead of a constant that
+would be wrong at the next call.
 
-What Python decides by such a number (a comparison, ``bool``, ``hash``, ``int``) cannot be recorded;
-the recording is told of it.  When the recording is over its numbers are plain ones.
+A decision that Python makes by such a number (``bool``, ``hash``, ``int``) cannot be recorded, so
+the recorder is told of it.  After the recording its symbolic numbers behave as plain ones.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-from syft.program.recording.source_line import called_by_us
+from syft.program.recording.environment.source_line import called_by_library
 
 
 class Origin(enum.IntEnum):
@@ -34,88 +34,88 @@ class Origin(enum.IntEnum):
     """From the value of a tensor, or from a number the function was called with."""
 
 
-class Writer(ABC):
-    """Who writes down what is done with traced numbers: the recorder."""
+class NumberRecorder(ABC):
+    """Records what is done with symbolic numbers."""
 
     @abstractmethod
-    def compute(self, name: str, operands: tuple[Any, ...]) -> Any:
-        """Record the operation ``name`` on numbers; returns the place of its result."""
+    def record_arithmetic(self, name: str, operands: tuple[Any, ...]) -> Any:
+        """Record the operation ``name`` on numbers; returns the slot of its result."""
 
     @abstractmethod
-    def compare(self, name: str, operands: tuple[Any, ...]) -> Any:
-        """Record a comparison of numbers; returns the place of its result."""
+    def record_comparison(self, name: str, operands: tuple[Any, ...]) -> Any:
+        """Record a comparison of numbers; returns the slot of its result."""
 
     @abstractmethod
-    def decide(self, what: str, origin: Origin, value: Any) -> None:
-        """Be told that Python decides by a number."""
+    def on_decision(self, what: str, origin: Origin, value: Any) -> None:
+        """Called when Python decides by a number."""
 
 
-class Tape:
-    """Ties the numbers of a recording to its writer, for as long as the recording lasts.
+class RecorderHandle:
+    """The recorder of symbolic numbers, shared by all of them; None after the recording.
 
-    >>> Tape(None).writer
+    >>> RecorderHandle(None).recorder
     """
 
-    __slots__ = ("writer",)
+    __slots__ = ("recorder",)
 
-    def __init__(self, writer: Writer | None) -> None:
-        self.writer = writer
+    def __init__(self, recorder: NumberRecorder | None) -> None:
+        self.recorder = recorder
 
 
-class TracedInt(int):
+class SymbolicInt(int):
     """An int whose arithmetic is recorded.
 
-    >>> TracedInt(3, Tape(None), None, Origin.SIZE) + 1  # no recording: a plain number
+    >>> SymbolicInt(3, RecorderHandle(None), None, Origin.SIZE) + 1  # no recording: a plain number
     4
     """
 
-    tape: Tape
-    place: Any
+    handle: RecorderHandle
+    slot: Any
     origin: Origin
 
-    def __new__(cls, value: int, tape: Tape, place: Any, origin: Origin) -> TracedInt:
-        """Make one."""
+    def __new__(cls, value: int, handle: RecorderHandle, slot: Any, origin: Origin) -> SymbolicInt:
         made = super().__new__(cls, value)
-        made.tape, made.place, made.origin = tape, place, origin
+        made.handle, made.slot, made.origin = handle, slot, origin
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
         return int, (int.__int__(self),)
 
 
-class TracedFloat(float):
+class SymbolicFloat(float):
     """A float whose arithmetic is recorded.
 
-    >>> TracedFloat(0.5, Tape(None), None, Origin.VALUE) * 2
+    >>> SymbolicFloat(0.5, RecorderHandle(None), None, Origin.VALUE) * 2
     1.0
     """
 
-    __slots__ = ("tape", "place", "origin")
-    tape: Tape
-    place: Any
+    __slots__ = ("handle", "slot", "origin")
+    handle: RecorderHandle
+    slot: Any
     origin: Origin
 
-    def __new__(cls, value: float, tape: Tape, place: Any, origin: Origin) -> TracedFloat:
-        """Make one."""
+    def __new__(
+        cls, value: float, handle: RecorderHandle, slot: Any, origin: Origin
+    ) -> SymbolicFloat:
         made = super().__new__(cls, value)
-        made.tape, made.place, made.origin = tape, place, origin
+        made.handle, made.slot, made.origin = handle, slot, origin
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
         return float, (float.__float__(self),)
 
 
-class TracedBool(TracedInt):
-    """The answer of a comparison: may be asked for by ``sy.cond``, or decided by at once.
+class SymbolicBool(SymbolicInt):
+    """The result of a comparison, which ``sy.cond`` may take or Python may decide by.
 
-    It is an ``int``, since Python lets nobody inherit from ``bool``.
+    It is an ``int``, because no class can inherit from ``bool``.
 
-    >>> bool(TracedBool(True, Tape(None), None, Origin.SIZE))
+    >>> bool(SymbolicBool(True, RecorderHandle(None), None, Origin.SIZE))
     True
     """
 
     comparison: tuple[str, tuple[Any, ...]] | None = None
-    """The comparison that it answers; recorded only if the answer becomes an operand."""
+    """The comparison that it results from; recorded only if the result becomes an operand."""
 
     def __repr__(self) -> str:
         return repr(int.__bool__(self))
@@ -124,58 +124,62 @@ class TracedBool(TracedInt):
         return bool, (int.__int__(self),)
 
 
-Traced = TracedInt | TracedFloat
-KINDS = (TracedInt, TracedFloat)
+Symbolic = SymbolicInt | SymbolicFloat
+SYMBOLIC_TYPES = (SymbolicInt, SymbolicFloat)
 
 
-def plain(value: Any) -> Any:
-    """The plain number of a traced one; anything else as it is.
+def concrete(value: Any) -> Any:
+    """The plain number of a symbolic one; anything else unchanged.
 
-    >>> type(plain(TracedInt(3, Tape(None), None, Origin.SIZE)))
+    >>> type(concrete(SymbolicInt(3, RecorderHandle(None), None, Origin.SIZE)))
     <class 'int'>
     """
-    if isinstance(value, TracedBool):
-        return int.__bool__(value)
-    if isinstance(value, TracedInt):
-        return int.__int__(value)
-    return float.__float__(value) if isinstance(value, TracedFloat) else value
+    convert = _TO_CONCRETE.get(type(value))
+    return value if convert is None else convert(value)
 
 
-def traced(value: int | float, tape: Tape, place: Any, origin: Origin) -> Traced:
-    """A traced number of a value: an int, a float, or a bool that stands for its slot.
+_TO_CONCRETE: dict[type, Callable[[Any], int | float]] = {
+    SymbolicBool: int.__bool__,
+    SymbolicInt: int.__int__,
+    SymbolicFloat: float.__float__,
+}
 
-    >>> traced(0.5, Tape(None), None, Origin.VALUE)
+
+def symbolic(value: int | float, handle: RecorderHandle, slot: Any, origin: Origin) -> Symbolic:
+    """A symbolic number: an int, a float or a bool with the slot that holds it in a program.
+
+    >>> symbolic(0.5, RecorderHandle(None), None, Origin.VALUE)
     0.5
     """
     if isinstance(value, float):
-        return TracedFloat(value, tape, place, origin)
-    kind = TracedBool if isinstance(value, bool) else TracedInt
-    return kind(value, tape, place, origin)
+        return SymbolicFloat(value, handle, slot, origin)
+    kind = SymbolicBool if isinstance(value, bool) else SymbolicInt
+    return kind(value, handle, slot, origin)
 
 
 # ---------------------------------------------------------------------------------- arithmetic
 
 
-def _open_tape(operands: tuple[Any, ...]) -> Tape | None:
-    """The tape of the first operand whose recording lasts."""
+def _active_handle(operands: tuple[Any, ...]) -> RecorderHandle | None:
+    """The handle of the first operand whose recording is not over."""
     for operand in operands:
-        if isinstance(operand, KINDS) and operand.tape.writer is not None:
-            return operand.tape
+        if isinstance(operand, SYMBOLIC_TYPES) and operand.handle.recorder is not None:
+            return operand.handle
     return None
 
 
 def _origin(operands: tuple[Any, ...]) -> Origin:
-    return max(operand.origin for operand in operands if isinstance(operand, KINDS))
+    return max(operand.origin for operand in operands if isinstance(operand, SYMBOLIC_TYPES))
 
 
 def _computed(name: str, function: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
-    """Compute with plain numbers, and have it written down."""
-    value = function(*map(plain, operands))
-    tape = _open_tape(operands)
-    if tape is None or tape.writer is None or not isinstance(value, (int, float)):
+    """Compute with plain numbers, and record it."""
+    value = function(*map(concrete, operands))
+    handle = _active_handle(operands)
+    if handle is None or handle.recorder is None or not isinstance(value, (int, float)):
         return value
-    place = tape.writer.compute(name, operands)
-    return traced(value, tape, place, _origin(operands))
+    slot = handle.recorder.record_arithmetic(name, operands)
+    return symbolic(value, handle, slot, _origin(operands))
 
 
 def _forward(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -203,7 +207,7 @@ def _unary(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-def _round(self: Any, digits: int | None = None) -> Any:
+def _rounded(self: Any, digits: int | None = None) -> Any:
     return _computed("round", round, (self,) if digits is None else (self, digits))
 
 
@@ -223,11 +227,11 @@ def _comparison(name: str, function: Callable[..., bool]) -> Callable[..., Any]:
         if not isinstance(other, (int, float)):
             return NotImplemented
         operands = (self, other)
-        value = function(*map(plain, operands))
-        tape = _open_tape(operands)
-        if tape is None or (_origin(operands) is Origin.SIZE and called_by_us()):
+        value = function(*map(concrete, operands))
+        handle = _active_handle(operands)
+        if handle is None or (_origin(operands) is Origin.SIZE and called_by_library()):
             return value
-        answer = TracedBool(value, tape, None, _origin(operands))
+        answer = SymbolicBool(value, handle, None, _origin(operands))
         answer.comparison = (name, operands)
         return answer
 
@@ -235,28 +239,28 @@ def _comparison(name: str, function: Callable[..., bool]) -> Callable[..., Any]:
 
 
 def _decision(what: str, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A method by which a plain value leaves the recording."""
+    """A method that returns a plain value, which the recording cannot follow."""
 
     def method(self: Any) -> Any:
-        value = plain(self)
-        writer = self.tape.writer
-        if writer is not None and (self.origin is Origin.VALUE or not called_by_us()):
-            comparison = self.comparison if isinstance(self, TracedBool) else None
-            seen = value if comparison is None else tuple(map(plain, comparison[1]))
-            writer.decide(what, self.origin, seen)
+        value = concrete(self)
+        recorder = self.handle.recorder
+        if recorder is not None and (self.origin is Origin.VALUE or not called_by_library()):
+            comparison = self.comparison if isinstance(self, SymbolicBool) else None
+            seen = value if comparison is None else tuple(map(concrete, comparison[1]))
+            recorder.on_decision(what, self.origin, seen)
         return function(value)
 
     return method
 
 
 def _text(function: Callable[..., str]) -> Callable[..., str]:
-    """A method that writes a number out; log lines of torch are none of our business."""
+    """A method that returns the text of a number; torch's own texts (its log lines) are ignored."""
 
     def method(self: Any, *args: Any) -> str:
-        value = plain(self)
-        writer = self.tape.writer
-        if writer is not None and not called_by_us():
-            writer.decide("the text of a number", self.origin, value)
+        value = concrete(self)
+        recorder = self.handle.recorder
+        if recorder is not None and not called_by_library():
+            recorder.on_decision("the text of a number", self.origin, value)
         return function(value, *args)
 
     return method
@@ -279,7 +283,7 @@ _UNARY: dict[str, Callable[..., Any]] = {
     "ceil": math.ceil,
     "trunc": math.trunc,
 }
-_COMPARED: dict[str, Callable[..., bool]] = {
+_COMPARISONS: dict[str, Callable[..., bool]] = {
     "lt": operator.lt,
     "le": operator.le,
     "gt": operator.gt,
@@ -287,7 +291,7 @@ _COMPARED: dict[str, Callable[..., bool]] = {
     "eq": operator.eq,
     "ne": operator.ne,
 }
-_DECIDED: dict[str, tuple[str, Callable[[Any], Any]]] = {
+_DECISIONS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "bool": ("a branch on a number", bool),
     "hash": ("hash() of a number", hash),
     "int": ("int() of a number", int),
@@ -296,9 +300,9 @@ _DECIDED: dict[str, tuple[str, Callable[[Any], Any]]] = {
 
 
 def _methods() -> dict[str, Callable[..., Any]]:
-    """The special methods that traced numbers have in common."""
+    """The special methods that all symbolic numbers have."""
     methods: dict[str, Callable[..., Any]] = {
-        "__round__": _round,
+        "__round__": _rounded,
         "__divmod__": _divmod,
         "__rdivmod__": _reflected_divmod,
     }
@@ -307,14 +311,14 @@ def _methods() -> dict[str, Callable[..., Any]]:
         methods[f"__r{name}__"] = _reflected(name, function)
     for name, function in _UNARY.items():
         methods[f"__{name}__"] = _unary(name, function)
-    for name, function in _COMPARED.items():
+    for name, function in _COMPARISONS.items():
         methods[f"__{name}__"] = _comparison(name, function)
     methods |= {"__str__": _text(str), "__format__": _text(format)}
-    for name, (what, function) in _DECIDED.items():
+    for name, (what, function) in _DECISIONS.items():
         methods[f"__{name}__"] = _decision(what, function)
     return methods
 
 
 for _name, _method in _methods().items():
-    setattr(TracedInt, _name, _method)
-    setattr(TracedFloat, _name, _method)
+    setattr(SymbolicInt, _name, _method)
+    setattr(SymbolicFloat, _name, _method)

@@ -15,65 +15,72 @@ from torch.optim.optimizer import (
 )
 
 from syft.exceptions import CannotRecord
-from syft.program.recording.unseen_ops import Canary
 from syft.ops.control import RECORDING
-from syft.program.recording.builder import Noted
-from syft.program.recording.random_state import Randomness
-from syft.program.recording.gradients import Gradients, Unconnected
-from syft.program.program import Program
-from syft.program.recording.snapshot import Snapshot
-from syft.program.recording.source_line import SourceLine, end_of, user_line
-from syft.program.recording.tracer import Decision, Tracer
-from syft.program.recording.symbolic import Origin, plain, traced
 from syft.ops.nested import replace
+from syft.program.program import Program
+from syft.program.recording.control_flow import ControlFlowTracer
+from syft.program.recording.decisions import Decision, DecisionLog
+from syft.program.recording.environment.random_state import PreservedRandomState
+from syft.program.recording.environment.snapshot import Snapshot
+from syft.program.recording.environment.source_line import SourceLine, last_line_of, user_line
+from syft.program.recording.environment.unseen_ops import RefuseUnseenOps
+from syft.program.recording.gradients import GradientTracker, UnusedInBackward
+from syft.program.recording.recorded_actions import RecordedAction
+from syft.program.recording.symbolic import Origin, concrete, symbolic
+from syft.program.recording.tracer import Tracer
 
 
 @dataclass(frozen=True, slots=True)
-class Take:
-    """What one run gave: the program, and what the check looks at."""
+class FunctionTrace:
+    """What one run of a function gave: its program, and what the verification compares."""
 
     program: Program
     captured: tuple[torch.Tensor, ...]
+    """Tensors of the program's state, after those named as state."""
     result: Any
-    noted: list[Noted]
-    met: list[Snapshot]
-    """The tensors from outside, after those named as state."""
-    made: list[Any]
-    """Every object that was seen, alive so that identities stay what they are."""
+    actions: list[RecordedAction]
+    snapshots: list[Snapshot]
+    """The tensors from outside that were not named as state."""
+    objects: list[Any]
+    """Every object that was seen, alive so that identities stay unique."""
     decisions: list[Decision]
-    warned: set[str]
+    warned_lines: set[str]
     """The lines that the user was warned about already."""
-    looks: bool
-    """Whether the user's code has looked at sizes."""
-    fixed: frozenset[str]
-    """Which other properties of tensors it has looked at."""
+    reads_sizes: bool
+    """Whether the user's code read sizes."""
+    properties_read: frozenset[str]
+    """Which other properties of tensors it read."""
     generators: dict[torch.Generator, SourceLine]
-    """Random generators that it has drawn from."""
+    """Random generators that it drew from."""
 
 
-def take(
+def trace_function(
     function: Callable[..., Any],
     inputs: Sequence[Any],
     state: Sequence[torch.Tensor],
-    again: bool = False,
+    rerun: bool = False,
     decisions: list[Decision] | None = None,
     generators: Collection[torch.Generator] = (),
-) -> Take:
-    """Run a function once and write down what it does.
+) -> FunctionTrace:
+    """Run a function once and record what it does.
 
-    ``decisions`` are put down in the list that is given, so that they are there if it raises.
-    ``generators`` are those it drew from another time.
+    ``decisions`` is the list that decisions are added to; it is filled even if the function raises.
+    ``generators`` are those that an earlier run drew from.
     """
-    missing: tuple[torch.Tensor, ...] = ()
+    unused: tuple[torch.Tensor, ...] = ()
     decisions = [] if decisions is None else decisions
     while True:
         decisions.clear()
-        tracer = Tracer(again, decisions, Randomness(generators))
-        tracer.gradients = Gradients(missing)
+        tracer = Tracer(
+            rerun,
+            DecisionLog(rerun, decisions),
+            PreservedRandomState(generators),
+            GradientTracker(unused),
+        )
         try:
             return _attempt(tracer, function, inputs, state)
-        except Unconnected as error:
-            missing += tuple(error.tensors)
+        except UnusedInBackward as error:
+            unused += tuple(error.tensors)
 
 
 def _attempt(
@@ -81,35 +88,37 @@ def _attempt(
     function: Callable[..., Any],
     inputs: Sequence[Any],
     state: Sequence[torch.Tensor],
-) -> Take:
-    draft = tracer.draft
-    values = [_handed_in(tracer, value) for value in inputs]
+) -> FunctionTrace:
+    builder = tracer.builder
+    values = [_stand_in(tracer, value) for value in inputs]
     for tensor in state:
-        draft.meet(tensor)
+        builder.capture(tensor)
     try:
-        with tracer.random, _optimizers_watched(tracer), _current(tracer), tracer:
-            result = _called(function, values, tracer)
-            with tracer.unseen():
-                noted = draft.noted
-                tracer.random.check(
-                    noted[-1].line if noted and noted[-1].line.file else end_of(function)
+        with tracer.random_state, _optimizers_tracked(tracer), _announced(tracer), tracer:
+            result = _call(function, values, tracer)
+            with tracer.paused():
+                actions = builder.actions
+                tracer.random_state.check(
+                    actions[-1].line
+                    if actions and actions[-1].line.file
+                    else last_line_of(function)
                 )
-        outputs = draft.operand(result)
-        return _finished(tracer, outputs, replace(result, plain), len(state))
+        outputs = builder.operand(result)
+        return _finished(tracer, outputs, replace(result, concrete), len(state))
     finally:
-        tracer.tape.writer = None
-        draft.restore()
+        tracer.handle.recorder = None
+        builder.restore()
 
 
-def _called(function: Callable[..., Any], values: list[Any], tracer: Tracer) -> Any:
-    """What the function returns; whoever catches a refusal on the way, it is raised here again."""
+def _call(function: Callable[..., Any], values: list[Any], tracer: Tracer) -> Any:
+    """Call the function; re-raises a refusal that the function caught."""
     refusals = tracer.refusals
     try:
-        with Canary(refusals) if tracer.again else contextlib.nullcontext():
+        with RefuseUnseenOps(refusals) if tracer.rerun else contextlib.nullcontext():
             result = function(*values)
     except CannotRecord:
         raise
-    except Exception as error:  # such as TorchScript's, which gives errors a class of its own
+    except Exception as error:  # such as TorchScript's, which replaces the class of an error
         if refusals:
             raise CannotRecord(*refusals[0]) from error
         raise
@@ -118,22 +127,22 @@ def _called(function: Callable[..., Any], values: list[Any], tracer: Tracer) -> 
     return result
 
 
-def _handed_in(tracer: Tracer, value: Any) -> Any:
-    """What the function gets for an input: a clone, or a traced number."""
+def _stand_in(tracer: Tracer, value: Any) -> Any:
+    """What the function gets for an input: a clone of a tensor, or a symbolic number."""
     if isinstance(value, torch.Tensor):
         clone = value.detach().clone().requires_grad_(value.requires_grad)
-        tracer.draft.give(clone)
+        tracer.builder.add_input(clone)
         return clone
-    place = tracer.draft.give()
+    slot = tracer.builder.add_input()
     if type(value) not in (int, float):
         return value
-    return traced(value, tracer.tape, place, Origin.VALUE)
+    return symbolic(value, tracer.handle, slot, Origin.VALUE)
 
 
 @contextlib.contextmanager
-def _current(tracer: Tracer) -> Iterator[None]:
-    """Let ``sy.cond`` know that a recording goes on."""
-    token = RECORDING.set(tracer)
+def _announced(tracer: Tracer) -> Iterator[None]:
+    """A context in which ``sy.cond`` and ``sy.while_loop`` are recorded."""
+    token = RECORDING.set(ControlFlowTracer(tracer))
     try:
         yield
     finally:
@@ -141,16 +150,19 @@ def _current(tracer: Tracer) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _optimizers_watched(tracer: Tracer) -> Iterator[None]:
-    """Know which optimizer is taking a step: none of them may decide by a value."""
+def _optimizers_tracked(tracer: Tracer) -> Iterator[None]:
+    """A context in which the tracer knows which optimizer takes a step.
+
+    An optimizer must not decide by values of tensors.
+    """
 
     def begin(optimizer: Any, args: Any, kwargs: Any) -> None:
         module = type(optimizer).__module__
         module = "torch.optim" if module.startswith("torch.optim.") else module
-        tracer.optimizers.append(f"{module}.{type(optimizer).__qualname__}")
+        tracer.decisions.optimizers.append(f"{module}.{type(optimizer).__qualname__}")
 
     def end(optimizer: Any, args: Any, kwargs: Any) -> None:
-        tracer.optimizers.pop()
+        tracer.decisions.optimizers.pop()
 
     handles = register_optimizer_step_pre_hook(begin), register_optimizer_step_post_hook(end)
     try:
@@ -160,49 +172,49 @@ def _optimizers_watched(tracer: Tracer) -> Iterator[None]:
             handle.remove()
 
 
-def _finished(tracer: Tracer, outputs: Any, result: Any, state: int) -> Take:
-    """Put the tensors met into order, and complete the program."""
-    draft = tracer.draft
-    if draft.numbers:
+def _finished(tracer: Tracer, outputs: Any, result: Any, state: int) -> FunctionTrace:
+    """Order the tensors from outside, and complete the program."""
+    builder = tracer.builder
+    if builder.captured_numbers:
         instead = "let sy.cond or sy.while_loop return it"
         raise CannotRecord("a number that was made inside a branch", str(user_line()), instead)
-    met = draft.snapshots[state:]
+    snapshots = builder.snapshots[state:]
     captured: list[Snapshot] = []
     constants: list[Snapshot] = []
-    for snapshot in met:
-        _check_met(snapshot)
+    for snapshot in snapshots:
+        _refuse_unusable(snapshot)
         (captured if _is_state(snapshot) else constants).append(snapshot)
-    for snapshot in (*draft.snapshots[:state], *captured, *constants):
-        draft.given.append(snapshot.place)
-    program = draft.program(
+    for snapshot in (*builder.snapshots[:state], *captured, *constants):
+        builder.given.append(snapshot.slot)
+    program = builder.program(
         outputs,
         state=state + len(captured),
         constants=tuple([snapshot.as_constant() for snapshot in constants]),
-        opening=tracer.gradients.early.values(),
+        prelude=tracer.gradients.ensured.values(),
     )
-    return Take(
+    return FunctionTrace(
         program,
         tuple([snapshot.tensor for snapshot in captured]),
         result,
-        draft.noted,
-        met,
-        draft.kept,
-        tracer.decisions,
-        tracer.warned,
-        tracer.looks,
-        frozenset(tracer.fixed),
-        tracer.random.met,
+        builder.actions,
+        snapshots,
+        builder.objects,
+        tracer.decisions.by_size,
+        tracer.decisions.warned_lines,
+        tracer.reads_sizes,
+        frozenset(tracer.properties_read),
+        tracer.random_state.generators,
     )
 
 
 def _is_state(snapshot: Snapshot) -> bool:
-    """Whether a tensor from outside belongs to the state: it learns, or was written to."""
+    """Whether a tensor from outside belongs to the state: it is trained, or was written to."""
     tensor = snapshot.tensor
-    return snapshot.written or tensor.requires_grad or isinstance(tensor, nn.Parameter)
+    return snapshot.is_written or tensor.requires_grad or isinstance(tensor, nn.Parameter)
 
 
-def _check_met(snapshot: Snapshot) -> None:
-    """Refuse tensors from outside that a program cannot hold after all."""
+def _refuse_unusable(snapshot: Snapshot) -> None:
+    """Refuse a tensor from outside that a program cannot hold, as is known after the run."""
     tensor, line = snapshot.tensor, str(snapshot.line)
     if tensor.grad_fn is not None:
         instead = "its graph cannot travel: hand it in as an argument, or use its detach()"

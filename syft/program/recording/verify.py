@@ -1,21 +1,21 @@
-"""Further runs of a recorded function: what differs is what the recorder cannot see.
+"""Verifies a recording by further runs: what differs between them is what the tracer cannot see.
 
-They have other sizes (:mod:`syft.program.recording.input_sizes`) and other numbers (those taken
-from tensors are moved by one).  A program keeps what depends on them; so all programs are the same,
-unless
+The runs have other sizes (:mod:`syft.program.recording.input_sizes`) and other numbers (one is
+added to those read from tensors).  What depends on sizes and numbers is part of a program, so all
+runs give the same program, except in two cases:
 
-- a tensor in them is another object: it was made where torch shows nothing (``torch.Tensor([…])``,
-  numpy), or the function keeps it from one call to the next.  That is refused;
-- a number or an operation differs: Python computed or decided something.  That is frozen in the
-  program, and the user is told where.
+- A tensor is another object.  It was made in a way the tracer cannot see (``torch.Tensor([…])``,
+  numpy), or the function keeps it from one call to the next.  That is refused.
+- A number or an operation differs.  Python computed or decided something, which is frozen in the
+  program, and the user is warned with the line.
 
-A decision by a size counts only if that size can be another.  A size is believed to be fixed if
-torch itself takes no other: an operation of the program would raise too.  If the user's own code
-raises (an assertion), or if the parameters do not explain why torch does, the decisions on the way
-there count.
+A decision by a size counts only if that size can vary.  A size counts as fixed if torch itself
+accepts no other, because an operation of the program would raise too.  If the user's own code
+raises (an assertion), or if the parameters do not explain why torch raises, the decisions before
+the error count.
 
-One further run is enough for a function that does not look at sizes.  One that does is run until
-each dimension was another once, or could not be.
+A function that does not read sizes needs one further run.  One that does is run until each
+dimension has been varied once, or could not be.
 """
 
 from __future__ import annotations
@@ -25,50 +25,55 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 import torch
 
 from syft.exceptions import CannotRecord
-from syft.program.recording.builder import Noted
-from syft.program.recording.input_sizes import (
-    SAME,
-    Axis,
-    Growth,
-    axes_of,
-    groups_of,
-    row_growths,
-    whole,
+from syft.ops.nested import container_class
+from syft.program.recording.decisions import Decision, warn_frozen
+from syft.program.recording.environment.source_line import (
+    SourceLine,
+    is_library_file,
+    last_line_of,
 )
-from syft.program.recording.source_line import SourceLine, end_of, is_ours
-from syft.program.recording.trace import Take, take
-from syft.program.recording.tracer import Decision, warn_frozen
+from syft.program.recording.input_sizes import (
+    UNCHANGED,
+    Axis,
+    Variation,
+    axes_of,
+    axis_groups,
+    row_variations,
+    vary_all_axes,
+)
+from syft.program.recording.recorded_actions import RecordedAction
+from syft.program.recording.trace import FunctionTrace, trace_function
 
 _MOST_RUNS = 24
-"""So often a function with inputs of many dimensions is run at most."""
+"""The largest number of further runs of a function whose inputs have many dimensions."""
 
 
-def confirm(
+def verify(
     function: Callable[..., Any],
     inputs: Sequence[Any],
     state: Sequence[torch.Tensor],
-    first: Take,
+    first: FunctionTrace,
 ) -> None:
     """Run the function again and compare; refuse or warn about what differs.
 
-    A function that takes no other size is run at the same one; if it fails then too, it is one that
-    can run only once, and is believed.
+    A function that accepts no other sizes is run with the same ones.  If it raises then too, it can
+    run only once, and its first run is accepted with a warning about each decision.
     """
-    check = _Check(function, inputs, state, first)
-    check.grow_rows()
-    check.grow_other_axes()
-    if check.succeeded or check.run(SAME):
-        check.judge_failures()
+    verification = _Verification(function, inputs, state, first)
+    verification.vary_rows()
+    verification.vary_other_axes()
+    if verification.succeeded or verification.run(UNCHANGED):
+        verification.judge_failures()
     else:
-        check.warn_of(first.decisions)
+        verification.warn_of(first.decisions)
 
 
-class _Check:
+class _Verification:
     """The further runs of one function, and what they showed."""
 
     def __init__(
@@ -76,89 +81,94 @@ class _Check:
         function: Callable[..., Any],
         inputs: Sequence[Any],
         state: Sequence[torch.Tensor],
-        first: Take,
+        first: FunctionTrace,
     ) -> None:
         self._function, self._inputs, self._state, self._first = function, inputs, state, first
         self._axes = axes_of(inputs)
         self._state_lengths = {length for tensor in state for length in tensor.shape}
-        self._state_lengths.update(n for met in first.met for n in met.tensor.shape)
+        self._state_lengths.update(n for snapshot in first.snapshots for n in snapshot.tensor.shape)
         self._varied: set[Axis] = set()
-        self._failures: list[tuple[Growth, list[Decision], bool]] = []
-        self._warned = set(first.warned)
+        self._failures: list[tuple[Variation, list[Decision], bool]] = []
+        self._warned = set(first.warned_lines)
         self._runs = 0
         self.succeeded = False
 
     # -- the runs
 
-    def run(self, growth: Growth) -> bool:
-        """Run the function on other inputs; whether it took them."""
-        if self._runs >= _MOST_RUNS and growth is not SAME:
+    def run(self, variation: Variation) -> bool:
+        """Run the function on other inputs; returns whether it accepted them."""
+        if self._runs >= _MOST_RUNS and variation is not UNCHANGED:
             return False
         self._runs += 1
         decisions: list[Decision] = []
         try:
             with warnings.catch_warnings(), torch.no_grad():
                 warnings.simplefilter("ignore")
-                values = growth(self._inputs)
+                values = variation(self._inputs)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                again = take(
+                again = trace_function(
                     self._function,
                     values,
                     self._state,
-                    again=True,
+                    rerun=True,
                     decisions=decisions,
                     generators=self._first.generators,
                 )
         except CannotRecord:
             raise
         except Exception as error:  # whatever the user's function raises about a size
-            self._failures.append((growth, decisions, _raised_by_user(error.__traceback__)))
+            by_user = _raised_by_user(error.__traceback__)
+            self._failures.append((variation, decisions, by_user))
             return False
         self.succeeded = True
-        self._varied.update(growth.lengths)
+        self._varied.update(variation.lengths)
         self._compare(again)
         return True
 
-    def grow_rows(self) -> None:
-        """Let the rows be more: all axes at once if the function looks at sizes, else rows."""
-        if self._first.looks and self.run(whole(self._axes)):
+    def vary_rows(self) -> None:
+        """Lengthen the rows; all axes at once if the function reads sizes."""
+        if self._first.reads_sizes and self.run(vary_all_axes(self._axes)):
             return
-        first, *others = row_growths(self._axes, 4 if self._first.looks else 2)
+        first, *others = row_variations(self._axes, 4 if self._first.reads_sizes else 2)
         if self.run(first):
             return
-        for growth in others:
-            if self.run(growth):
+        for variation in others:
+            if self.run(variation):
                 break
         if any(type(value) in (int, float) for value in self._inputs):
-            self.run(Growth({}, numbers=True))
+            self.run(Variation({}, numbers=True))
 
-    def grow_other_axes(self) -> None:
-        """Let each axis be longer that was not, if the function looks at sizes."""
-        if not self._first.looks:
+    def vary_other_axes(self) -> None:
+        """Lengthen each axis that no run has varied yet, if the function reads sizes."""
+        if not self._first.reads_sizes:
             return
         rest = self._axes.keys() - self._varied
-        for groups in groups_of(self._axes, rest):
+        for groups in axis_groups(self._axes, rest):
             for group in groups:
-                if not self._varied.issuperset(group) and self._grow(group) and group is groups[0]:
+                if (
+                    not self._varied.issuperset(group)
+                    and self._lengthen(group)
+                    and group is groups[0]
+                ):
                     break
 
-    def _grow(self, group: list[Axis]) -> bool:
+    def _lengthen(self, group: list[Axis]) -> bool:
         lengths = {axis: self._axes[axis] for axis in group}
-        if self.run(Growth({axis: length + 1 for axis, length in lengths.items()})):
+        if self.run(Variation({axis: length + 1 for axis, length in lengths.items()})):
             return True
         if self._state_lengths.issuperset(lengths.values()):
-            return False  # the parameters say why
-        return self.run(Growth({axis: length * 2 for axis, length in lengths.items()}))
+            return False  # the sizes of parameters explain it
+        return self.run(Variation({axis: length * 2 for axis, length in lengths.items()}))
 
     # -- what they showed
 
     def judge_failures(self) -> None:
-        """Warn about decisions by sizes that the function was not seen to take."""
-        for growth, decisions, by_user in self._failures:
-            axes = growth.lengths.keys()
+        """Warn about decisions by sizes with which every run failed."""
+        for variation, decisions, by_user in self._failures:
+            axes = variation.lengths.keys()
             if len(set(map(self._axes.__getitem__, axes))) != 1 or self._varied.issuperset(axes):
-                continue  # several lengths at once: each was tried by itself
+                continue  # several lengths at once, each of which was tried alone
             explained = any(self._axes[axis] in self._state_lengths for axis in axes)
             if by_user or not explained:
                 self._compare_decisions(decisions)
@@ -170,61 +180,62 @@ class _Check:
                 self._warned.add(line)
                 warn_frozen(line, what)
 
-    def _compare(self, again: Take) -> None:
+    def _compare(self, again: FunctionTrace) -> None:
         _compare_tensors(self._first, again)
         _compare_generators(self._first, again)
         self._compare_decisions(again.decisions)
         self._compare_actions(again)
 
     def _compare_decisions(self, others: Sequence[Decision]) -> None:
-        """Warn about what Python decided by a size that was another this time."""
+        """Warn about decisions by a size that was different in this run."""
         pairs = zip(self._first.decisions, others, strict=False)
         alike = itertools.takewhile(lambda pair: pair[0][:2] == pair[1][:2], pairs)
         self.warn_of([one for one, other in alike if one[2] != other[2]])
 
-    def _compare_actions(self, again: Take) -> None:
-        """Warn about the numbers and operations that are others this time."""
+    def _compare_actions(self, again: FunctionTrace) -> None:
+        """Warn about the numbers and operations that are different in this run."""
         first = self._first
         one, other = first.program.actions, again.program.actions
-        for noted, action, repeated in itertools.zip_longest(first.noted, one, other):
+        for recorded, action, repeated in itertools.zip_longest(first.actions, one, other):
             if action is None or repeated is None or action.op != repeated.op:
-                self._frozen(noted, "another size or number changes which operations run; that")
+                self._frozen(recorded, "another size or number changes which operations run; that")
                 return
-            if not _same((action.args, action.kwargs), (repeated.args, repeated.kwargs)):
-                self._frozen(noted, f"a number that Python computed for {action.name}")
-            elif not _same(action.out, repeated.out):
-                self._frozen(noted, f"the number of results of {action.name}")
-        if not self._warned and not _same(first.program.outputs, again.program.outputs):
+            if not _equal_with_nan((action.args, action.kwargs), (repeated.args, repeated.kwargs)):
+                self._frozen(recorded, f"a number that Python computed for {action.name}")
+            elif not _equal_with_nan(action.out, repeated.out):
+                self._frozen(recorded, f"the number of results of {action.name}")
+        if not self._warned and not _equal_with_nan(first.program.outputs, again.program.outputs):
             self._frozen(None, "a number or a name that Python made for the result")
 
-    def _frozen(self, noted: Noted | None, what: str) -> None:
-        if noted is None and not self._first.noted and self._warned:
-            return  # nothing was done at all, and the user knows which decision led there
-        line = str(noted.line if noted is not None else self._last_line())
-        if noted is not None and noted.optimizer is not None:
+    def _frozen(self, action: RecordedAction | None, what: str) -> None:
+        """Warn that something is frozen in the program, at the line of an action."""
+        if action is None and not self._first.actions and self._warned:
+            return  # the program is empty, and the user was warned of the decision that led there
+        line = str(self._last_line() if action is None else action.line)
+        if action is not None and action.optimizer is not None:
             instead = "it computes with the value of a tensor in a way torch shows nothing of"
-            raise CannotRecord(noted.optimizer, line, instead)
+            raise CannotRecord(action.optimizer, line, instead)
         self.warn_of([(line, what, None)])
 
     def _last_line(self) -> SourceLine:
-        noted = self._first.noted
-        return noted[-1].line if noted else end_of(self._function)
+        actions = self._first.actions
+        return actions[-1].line if actions else last_line_of(self._function)
 
 
 def _raised_by_user(traceback: TracebackType | None) -> bool:
-    """Whether it was not torch that raised, but the code that is recorded."""
+    """Whether the recorded code raised, and not torch."""
     file = ""
     while traceback is not None:
         file = traceback.tb_frame.f_code.co_filename
         traceback = traceback.tb_next
-    return not is_ours(file)
+    return not is_library_file(file)
 
 
-def _compare_tensors(first: Take, second: Take) -> None:
-    """Refuse tensors that are others each time."""
-    made = {id(value) for value in first.made}
-    known = {id(snapshot.tensor) for snapshot in first.met}
-    for snapshot in second.met:
+def _compare_tensors(first: FunctionTrace, second: FunctionTrace) -> None:
+    """Refuse tensors from outside that are other objects in each run."""
+    made = {id(value) for value in first.objects}
+    known = {id(snapshot.tensor) for snapshot in first.snapshots}
+    for snapshot in second.snapshots:
         tensor = snapshot.tensor
         if id(tensor) in known:
             continue
@@ -243,7 +254,7 @@ def _compare_tensors(first: Take, second: Take) -> None:
         raise CannotRecord(what, str(snapshot.line), instead)
 
 
-def _compare_generators(first: Take, second: Take) -> None:
+def _compare_generators(first: FunctionTrace, second: FunctionTrace) -> None:
     """Refuse random generators that the function makes itself."""
     known = {id(generator) for generator in first.generators}
     for generator, line in second.generators.items():
@@ -252,16 +263,30 @@ def _compare_generators(first: Take, second: Take) -> None:
             raise CannotRecord("a torch.Generator that the function makes", str(line), instead)
 
 
-def _same(one: Any, other: Any) -> bool:
+def _equal_with_nan(one: Any, other: Any) -> bool:
     """Equality in which a NaN equals a NaN."""
     if one == other:
         return True
-    if isinstance(one, float) and isinstance(other, float) and math.isnan(one):
-        return math.isnan(other)
     if type(one) is not type(other):
         return False
-    if isinstance(one, (tuple, list)):
-        return len(one) == len(other) and all(map(_same, one, other))
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    return False
+    compare = _COMPARE_CONTAINERS.get(container_class(type(one)), _are_nan)
+    return compare(one, other)
+
+
+def _are_nan(one: Any, other: Any) -> bool:
+    return isinstance(one, float) and math.isnan(one) and math.isnan(other)
+
+
+def _equal_items(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    return len(one) == len(other) and all(map(_equal_with_nan, one, other))
+
+
+def _equal_values(one: dict[Any, Any], other: dict[Any, Any]) -> bool:
+    return one.keys() == other.keys() and all(_equal_with_nan(one[key], other[key]) for key in one)
+
+
+_COMPARE_CONTAINERS: Final[dict[type | None, Callable[[Any, Any], bool]]] = {
+    tuple: _equal_items,
+    list: _equal_items,
+    dict: _equal_values,
+}

@@ -15,7 +15,7 @@ import torch
 
 from syft.ops.nested import Arguments, Keywords, is_container, leaves
 from syft.chain.wrapper import Wrapper
-from syft.ops.mutation import written
+from syft.ops.calls import mutated_argument as written
 from syft.exceptions import LocationMismatch
 from syft.ops.table import BY_NAME, FLAGS, NAMES
 from syft.serde.packer import Packer

@@ -11,7 +11,7 @@ import torch
 import syft as sy
 from syft.exceptions import MalformedMessage
 from syft.plans.building.input_properties import PROPERTIES, expect_fixed
-from syft.program.recording.properties import PROPERTY_OF
+from syft.program.recording.op_facts import PROPERTY_OF
 from tests.chain.refusal import refusal
 
 CASES: dict[str, tuple[Callable[[Any], Any], torch.Tensor]] = {

@@ -12,7 +12,9 @@ from torch.testing._internal.common_optimizers import optim_db
 
 from syft.exceptions import CannotRecord
 from syft.plans.building.optimizers import PreparedOptimizers, prepare, state_of
-from syft.program.recording.symbolic import Origin, Tape, TracedFloat
+from syft.program.recording.symbolic import Origin
+from syft.program.recording.symbolic import RecorderHandle as Tape
+from syft.program.recording.symbolic import SymbolicFloat as TracedFloat
 
 REFUSED = {"RAdam", "ASGD", "Adafactor", "LBFGS", "SparseAdam"}
 PREPARED = [info for info in optim_db if info.optim_cls.__name__ not in REFUSED]

@@ -182,7 +182,7 @@ def test_a_number_that_cannot_grow_does_not_hide_the_rows() -> None:
 
 
 @pytest.mark.parametrize("names", ["dtype", "device", "dim", "layout", "requires_grad"])
-def test_what_a_function_asks_of_tensors_is_noted(names: str) -> None:
+def test_the_properties_that_a_function_reads_are_listed(names: str) -> None:
     functions: dict[str, list[Callable[[torch.Tensor], Any]]] = {
         "dtype": [
             lambda x: torch.zeros(3, dtype=x.dtype),
@@ -199,7 +199,7 @@ def test_what_a_function_asks_of_tensors_is_noted(names: str) -> None:
         assert record(function, [X]).fixed == {names}
 
 
-def test_what_torch_asks_and_what_is_asked_of_state_is_not_noted() -> None:
+def test_properties_that_torch_reads_and_those_of_state_are_not_listed() -> None:
     layer = nn.Linear(3, 2)
     for function in (
         lambda x: layer(x).to(layer.weight.dtype),

@@ -1,4 +1,4 @@
-"""A traced number computes as a plain one, and its arithmetic is recorded."""
+"""A symbolic number computes as a plain one, and its arithmetic is recorded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ import torch
 
 from syft.program.lowered import Lowered
 from syft.program.recording.record import record
-from syft.program.recording.symbolic import Origin, Tape, TracedBool, TracedFloat, TracedInt, plain
+from syft.program.recording.symbolic import (
+    Origin,
+    RecorderHandle,
+    SymbolicBool,
+    SymbolicFloat,
+    SymbolicInt,
+    concrete,
+)
 
 from tests.program.replaying import recorded
 
@@ -70,7 +77,7 @@ def test_with_tensors_the_tensor_computes() -> None:
 
 
 def test_what_is_no_number_is_left_to_python() -> None:
-    number = TracedInt(3, Tape(None), None, Origin.SIZE)
+    number = SymbolicInt(3, RecorderHandle(None), None, Origin.SIZE)
     assert number.__add__("a") is NotImplemented and number.__radd__("a") is NotImplemented
     assert number.__eq__("a") is NotImplemented and (number == "a") is False
     assert record(lambda n: (n * 1j) or None, [2], check=False).result == 2j
@@ -82,13 +89,13 @@ def test_after_the_recording_they_are_plain() -> None:
     number, rate, truth = kept
     assert type(number + 1) is int and type(rate * 2) is float and (number > 1) is True
     assert (int(number), float(number), hash(number), bool(rate)) == (3, 3.0, hash(3), True)
-    assert [type(plain(value)) for value in kept] == [int, float, bool]
+    assert [type(concrete(value)) for value in kept] == [int, float, bool]
     assert [pickle.loads(pickle.dumps(value)) for value in kept] == [3, 0.5, True]
-    assert repr(truth) == "True" and number.tape.writer is None
+    assert repr(truth) == "True" and number.handle.recorder is None
 
 
 def test_a_truth_from_a_tensor() -> None:
-    truth = TracedBool(False, Tape(None), None, Origin.VALUE)
+    truth = SymbolicBool(False, RecorderHandle(None), None, Origin.VALUE)
     assert not truth and repr(truth) == "False"
-    assert type(plain(truth)) is bool
-    assert TracedFloat(0.5, Tape(None), None, Origin.SIZE) == 0.5
+    assert type(concrete(truth)) is bool
+    assert SymbolicFloat(0.5, RecorderHandle(None), None, Origin.SIZE) == 0.5

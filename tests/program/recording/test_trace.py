@@ -12,8 +12,8 @@ from torch import nn
 
 from syft.exceptions import CannotRecord
 from syft.ops.control import RECORDING
-from syft.program.recording.trace import take
-from syft.program.recording.symbolic import TracedInt
+from syft.program.recording.trace import trace_function
+from syft.program.recording.symbolic import SymbolicInt
 
 
 def test_the_tensors_from_outside_come_in_order() -> None:
@@ -25,28 +25,28 @@ def test_the_tensors_from_outside_come_in_order() -> None:
         written.add_(1)
         return y + named
 
-    took = take(function, [torch.ones(2)], [named])
-    assert took.captured == (learns, written)
-    assert [snapshot.tensor for snapshot in took.met] == [read, learns, written]
-    assert took.program.state == 3 and len(took.program.constants) == 1
-    assert torch.equal(took.program.constants[0], read) and took.program.constants[0] is not read
+    trace = trace_function(function, [torch.ones(2)], [named])
+    assert trace.captured == (learns, written)
+    assert [snapshot.tensor for snapshot in trace.snapshots] == [read, learns, written]
+    assert trace.program.state == 3 and len(trace.program.constants) == 1
+    assert torch.equal(trace.program.constants[0], read) and trace.program.constants[0] is not read
     assert written.tolist() == [3, 3]
 
 
 def test_the_function_gets_clones_and_traced_numbers() -> None:
     given: list[Any] = []
     x = torch.ones(2, requires_grad=True)
-    took = take(lambda *values: given.extend(values), [x, 3, 0.5, True, None], [])
+    trace = trace_function(lambda *values: given.extend(values), [x, 3, 0.5, True, None], [])
     assert torch.equal(given[0], x) and given[0] is not x and given[0].requires_grad
-    assert type(given[1]) is TracedInt and given[1] == 3 and given[3:] == [True, None]
-    assert took.program.inputs == 5 and took.result is None
+    assert type(given[1]) is SymbolicInt and given[1] == 3 and given[3:] == [True, None]
+    assert trace.program.inputs == 5 and trace.result is None
     assert type(given[1] + 1) is int  # it is over
 
 
 def test_the_second_time_numbers_from_tensors_are_moved() -> None:
     x = torch.tensor([2.0])
-    assert take(lambda x: x.item(), [x], []).result == 2
-    assert take(lambda x: x.item(), [x], [], again=True).result == 3
+    assert trace_function(lambda x: x.item(), [x], []).result == 2
+    assert trace_function(lambda x: x.item(), [x], [], rerun=True).result == 3
 
 
 def test_an_error_of_the_function_leaves_nothing() -> None:
@@ -59,7 +59,7 @@ def test_an_error_of_the_function_leaves_nothing() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        take(function, [torch.ones(3, 2)], [])
+        trace_function(function, [torch.ones(3, 2)], [])
     assert model.num_batches_tracked is not None and model.num_batches_tracked.item() == 0
     assert model.running_mean is not None and model.running_mean.tolist() == [0, 0]
     assert torch.equal(torch.get_rng_state(), state)
@@ -76,7 +76,7 @@ def test_a_refusal_that_the_function_catches_is_raised_again(again: bool) -> Non
             raise ValueError from error
 
     with pytest.raises(CannotRecord, match="torch.Tensor.numpy"):
-        take(function, [torch.ones(2)], [], again=again)
+        trace_function(function, [torch.ones(2)], [], rerun=again)
 
 
 def test_nothing_is_kept_alive() -> None:
@@ -89,9 +89,9 @@ def test_nothing_is_kept_alive() -> None:
 
     gc.disable()
     try:
-        take(function, [torch.ones(2)], [])
+        trace_function(function, [torch.ones(2)], [])
         with pytest.raises(CannotRecord):
-            take(lambda x: (function(x), x.numpy()), [torch.ones(2)], [])
+            trace_function(lambda x: (function(x), x.numpy()), [torch.ones(2)], [])
         assert [ref() for ref in made] == [None, None]
     finally:
         gc.enable()

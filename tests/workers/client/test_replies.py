@@ -15,12 +15,14 @@ import torch
 import syft as sy
 from syft.exceptions import MalformedMessage, ObjectNotReady, RemoteFailure, WorkerClosed
 from syft.ops.table import BY_NAME
+from syft.program.program import Program, Slot
 from syft.serde.errors import pack_error
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer
 from syft.workers.client.connection import Connection
 from syft.workers.client.pending import STORED, Pending
 from syft.workers.client.transport import Transport
+from syft.workers.wire.definitions import Group, InputKind
 from syft.workers.wire.messages import (
     Cancel,
     Command,
@@ -65,9 +67,11 @@ class Played(Transport):
             self.exchange = self.answer  # type: ignore[method-assign, assignment]
         self.sent: list[Message] = []
         self.coming: list[Frame] = []
+        self.beside: list[Frame] = []
+        """What comes before the reply to the next call, and is not what the call returns."""
         self.users: list[str | None] = []
-        self.unread = 0
-        """How many of the last requests the other end has not read."""
+        self.is_unread = False
+        """Whether the other end has not read what it was sent last."""
         self.is_cut = False
 
     def say(self, *said: Message | bytes) -> None:
@@ -83,6 +87,8 @@ class Played(Transport):
 
     def answer(self, frame: Frame) -> Frame:
         self.deliver(frame)
+        self.replies.extend(self.beside)
+        self.beside.clear()
         return self.coming.pop(0)
 
     def deliver(self, frame: Frame) -> None:
@@ -95,7 +101,7 @@ class Played(Transport):
         return True
 
     def withdraw(self, frame: Frame) -> bool:
-        return self.unread > 0
+        return self.is_unread
 
     def close(self) -> None:
         self.is_cut = True
@@ -118,6 +124,11 @@ def played(connection: Connection) -> Played:
 def tell(connection: Connection, answered: bool = False) -> Any:
     """A command; the first one has the number 1."""
     return connection.command(NEG, ((0, 5),), None, 77, [], answered)
+
+
+def fields_of(request: Any) -> tuple[int | None, tuple[int, ...]]:
+    """How many failures a request says were seen, and what it drops."""
+    return request.failures, request.drop
 
 
 def at_rest(connection: Connection) -> bool:
@@ -162,40 +173,33 @@ def test_a_value_that_cannot_be_unpacked_is_an_error_of_who_waits(connection: Co
 # -------------------------------------------------------------------------------------- skipped ones
 
 
-@pytest.mark.parametrize("answered", ["command", "ask", "run"])
-def test_a_skipped_question_raises_the_earlier_error(connection: Connection, answered: str) -> None:
-    """Its reply comes before: the request that failed was one that nobody waited for."""
+@pytest.mark.parametrize("question", ["command", "ask", "run"])
+def test_a_skipped_question_raises_the_earlier_error(connection: Connection, question: str) -> None:
     transport = played(connection)
-    transport.say(Parked(1), failed(1, RemoteFailure("wrong", "first")), Skipped(2))
+    transport.say(Parked(1))
     pending = tell(connection)
     assert type(pending) is Pending
-    if transport.kind == "call":  # what comes late comes beside the replies
-        late = transport.coming.pop(0)
-        transport.answer = lambda frame: (  # type: ignore[method-assign]
-            transport.deliver(frame),
-            transport.replies.append(late),
-            transport.coming.pop(0),
-        )[2]
-        connection._exchange = transport.answer
+    late = failed(1, RemoteFailure("wrong", "first"))
+    if transport.kind == "call":  # what comes late comes beside the reply to the call
+        transport.beside.append(frame(late))
+        transport.say(Skipped(2))
+    else:
+        transport.say(late, Skipped(2))
     connection.garbage.append(99)
+    same = Group((InputKind.REFERENCE,), Program(1, (), (Slot(0),)))
     ask: dict[str, Callable[[], Any]] = {
         "command": lambda: tell(connection, answered=True),
         "ask": lambda: connection.ask(Fetch, 5),
-        "run": lambda: connection.run("x", lambda: cast(Any, definition), [5], answered=True),
+        "run": lambda: connection.run("same", lambda: same, [5], answered=True),
     }
-    definition = sy.workers.wire.definitions.Group(
-        (sy.workers.wire.definitions.InputKind.REFERENCE,),
-        sy.program.program.Program(1, (), (sy.program.program.Slot(0),)),
-    )
     with pytest.raises(RemoteFailure, match="first"):
-        ask[answered]()
+        ask[question]()
     assert connection.garbage == [99], "it was to be dropped by a request that was not made"
-    assert transport.sent[1].failures == 0 and transport.sent[1].drop == (99,)
-    assert at_rest(connection) and connection.calls.find("x") is None
+    assert fields_of(transport.sent[1]) == (0, (99,))
+    assert at_rest(connection) and connection.calls.find("same") is None
     transport.say(Value(3, 7))
     assert connection.ask(Describe, 5) == 7
-    assert transport.sent[2].failures == 1 and transport.sent[2].drop == (99,)
-    assert connection.garbage == []
+    assert fields_of(transport.sent[2]) == (1, (99,)) and connection.garbage == []
 
 
 def test_a_question_is_skipped_for_a_reason(connection: Connection) -> None:
@@ -255,27 +259,23 @@ def test_a_command_that_is_done_is_done(connection: Connection) -> None:
     assert at_rest(connection)
 
 
-@pytest.mark.parametrize("unread", [True, False])
+@pytest.mark.parametrize(
+    "connection, unread",
+    [("call", False), ("line", False), ("line", True), ("queued", False), ("queued", True)],
+    indirect=["connection"],
+)
 def test_who_stops_waiting_takes_the_request_back(connection: Connection, unread: bool) -> None:
     transport = played(connection)
-    transport.unread = unread
+    transport.is_unread = unread
     if not unread:
         transport.say(Parked(1))
-    elif transport.kind == "call":
-        pytest.skip("a worker that answers within the call has read it")
     connection.garbage.append(99)
     with pytest.raises(ObjectNotReady):
         connection.ask(Fetch, 5)
     assert transport.sent[1:] == ([] if unread else [Cancel(2, 1)])
     assert connection.pending == {}
-    assert connection.garbage == (
-        [99] if unread else []
-    ), "what it was to drop went with it, or not"
-    transport.say(Done(2))
-    transport.say(Value(3, 7))
-    if unread:
-        transport.coming.pop(0)
-        transport.coming[0] = frame(Value(2, 7))
+    assert connection.garbage == ([99] if unread else []), "if it was not read, nor was its drop"
+    transport.say(*(() if unread else (Done(2),)), Value(2 if unread else 3, 7))
     assert connection.ask(Describe, 5) == 7 and at_rest(connection)
 
 
@@ -311,8 +311,7 @@ def test_a_line_that_is_cut_says_so(connection: Connection) -> None:
     ):
         with pytest.raises(WorkerClosed, match="Worker 'far' is closed"):
             request()
-    assert transport.sent == [Command(1, NEG, [[0, 5]], 77, 1)] or len(transport.sent) == 1
-    assert not pending.settled
+    assert [type(request) for request in transport.sent] == [Command] and not pending.settled
 
 
 # --------------------------------------------------------------------------------------- what is sent

@@ -1,4 +1,4 @@
-"""A size counts as a value only where it follows from one."""
+"""A size counts as a value only if it follows from one; properties are ones that tensors have."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import torch
 
+from syft.ops.table import FLAGS, METADATA, NAMES
+from syft.program.recording.op_facts import PROPERTY_OF
 from syft.program.recording.record import record
 from syft.program.recording.symbolic import Origin
 
@@ -70,3 +72,13 @@ def test_a_decision_by_the_size_of_what_was_chosen_does_not_warn() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         record(lambda x: torch.masked.var(x, 0, mask=x > 0), [X])
+
+
+def test_each_property_is_one_of_a_tensor() -> None:
+    x = torch.ones(2)
+    assert all(getattr(x, name) is not None for name in set(PROPERTY_OF.values()))
+
+
+def test_each_property_is_read_by_metadata() -> None:
+    assert all(FLAGS[number] & METADATA for number in PROPERTY_OF)
+    assert not any("size" in NAMES[number].split(".") for number in PROPERTY_OF)

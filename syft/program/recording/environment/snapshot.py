@@ -1,9 +1,9 @@
-"""Tensors a recording meets that it did not make, and how they were before.
+"""Snapshots of the tensors from outside that a recorded function uses.
 
 A recording runs the user's function, which may write to the user's tensors: parameters, buffers, an
-optimizer's state.  Each is copied when it is first met and put back afterwards: its values, its
-memory (``x.data = y`` exchanges it), ``requires_grad``, ``.grad`` and torch's version counter, so
-that a graph which was recorded before still runs backward.
+optimizer's state.  Each is copied at its first use and restored afterwards: its values, its memory
+(``x.data = y`` replaces it), ``requires_grad``, ``.grad``, and torch's version counter, so that an
+autograd graph from before the recording still runs backward.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 
-from syft.program.recording.source_line import SourceLine
+from syft.program.recording.environment.source_line import SourceLine
 from syft.torch_private import set_version
 
 
 class Snapshot:
-    """A tensor from outside, as it was when it was met.
+    """A tensor from outside, as it was at its first use.
 
     >>> x = torch.ones(2)
     >>> before = Snapshot(x, SourceLine("train.py", 1))
@@ -31,8 +31,8 @@ class Snapshot:
     __slots__ = (
         "tensor",
         "line",
-        "place",
-        "written",
+        "slot",
+        "is_written",
         "copy",
         "_alias",
         "_version",
@@ -45,8 +45,8 @@ class Snapshot:
     def __init__(self, tensor: torch.Tensor, line: SourceLine) -> None:
         self.tensor = tensor
         self.line = line
-        self.place: Any = None
-        self.written = False
+        self.slot: Any = None
+        self.is_written = False
         self._requires_grad = tensor.requires_grad
         self._alias = tensor.detach()
         self.copy = self._alias.clone()
@@ -56,26 +56,25 @@ class Snapshot:
         self._grad_version = 0 if grad is None else version_of(grad)
 
     def as_constant(self) -> torch.Tensor:
-        """The copy, for the program to keep: with what is noted on the tensor, such as who may read
-        it."""
+        """The copy, with the attributes of the tensor (such as its guard), for a program."""
         self.copy.__dict__.update(self.tensor.__dict__)
         return self.copy
 
     @property
     def changed_unseen(self) -> bool:
-        """Whether it was written to by something the recorder did not see."""
-        return not self.written and version_of(self.tensor) != self._version
+        """Whether something that the tracer did not see wrote to it."""
+        return not self.is_written and version_of(self.tensor) != self._version
 
     def restore(self) -> None:
-        """Put the tensor back as it was."""
+        """Restore the tensor."""
         tensor = self.tensor
         with torch.no_grad():
             if tensor.is_leaf and tensor.requires_grad is not self._requires_grad:
                 tensor.requires_grad_(self._requires_grad)
-            if _memory(tensor) != _memory(self._alias):
+            if _memory_layout(tensor) != _memory_layout(self._alias):
                 tensor.data = self._alias
-            if self.written or version_of(tensor) != self._version:
-                _put(self._alias, self.copy)
+            if self.is_written or version_of(tensor) != self._version:
+                _overwrite(self._alias, self.copy)
                 _set_version(tensor, self._version)
             if tensor.is_leaf:
                 self._restore_grad()
@@ -84,12 +83,12 @@ class Snapshot:
         if self.tensor.grad is not self.grad:
             self.tensor.grad = self.grad
         if self.grad is not None and self._grad_copy is not None:
-            _put(self.grad.detach(), self._grad_copy)
+            _overwrite(self.grad.detach(), self._grad_copy)
             _set_version(self.grad, self._grad_version)
 
 
 def version_of(tensor: torch.Tensor) -> int:
-    """How often a tensor was written to, as torch counts; 0 for one of inference mode.
+    """Torch's count of writes to a tensor; 0 for a tensor of inference mode, which has none.
 
     >>> version_of(torch.ones(2).add_(1))
     1
@@ -98,7 +97,7 @@ def version_of(tensor: torch.Tensor) -> int:
 
 
 def storage_of(tensor: torch.Tensor) -> int:
-    """What tensors that share memory have in common: the address, or the tensor's own identity.
+    """What tensors that share memory have in common: its address, or else the tensor's identity.
 
     >>> x = torch.ones(2, 2)
     >>> storage_of(x) == storage_of(x[0])
@@ -109,14 +108,14 @@ def storage_of(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr() or id(tensor)
 
 
-def _memory(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """What ``x.data = y`` exchanges."""
+def _memory_layout(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """What ``x.data = y`` replaces."""
     if tensor.layout is not torch.strided:
         return (tensor.shape,)
     return tensor.data_ptr(), tensor.shape, tensor.stride()
 
 
-def _put(target: torch.Tensor, values: torch.Tensor) -> None:
+def _overwrite(target: torch.Tensor, values: torch.Tensor) -> None:
     inference = target.is_inference()
     with torch.inference_mode() if inference else contextlib.nullcontext():
         target.copy_(values)

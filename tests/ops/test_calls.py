@@ -1,4 +1,4 @@
-"""What takes a Python function is recorded as what it does in other operations."""
+"""What a call of an op does: the argument it mutates, and ops that take a Python function."""
 
 from __future__ import annotations
 
@@ -8,7 +8,24 @@ import pytest
 import torch
 from torch.nn.functional import triplet_margin_with_distance_loss
 
+from syft.ops.calls import mutated_argument
+from syft.ops.table import FLAGS, number_of
 from tests.program.replaying import agrees, tensors
+
+
+def flags(operation: object) -> int:
+    return FLAGS[number_of(operation)]
+
+
+def test_each_way_of_mutating() -> None:
+    assert mutated_argument(flags(torch.Tensor.add_), (1, 2), {}) == 1
+    assert mutated_argument(flags(torch.Tensor.add), (1, 2), {}) is None
+    assert mutated_argument(flags(torch.add), (1, 2), {"out": 3}) == 3
+    assert mutated_argument(flags(torch.nn.functional.dropout), (1,), {"inplace": True}) == 1
+    assert (
+        mutated_argument(flags(torch.nn.functional.dropout), (), {"input": 1, "inplace": True}) == 1
+    )
+    assert mutated_argument(flags(torch.nn.functional.dropout), (1,), {"inplace": False}) is None
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from syft.program.recording.snapshot import Snapshot, storage_of, version_of
-from syft.program.recording.source_line import SourceLine
+from syft.program.recording.environment.snapshot import Snapshot, storage_of, version_of
+from syft.program.recording.environment.source_line import SourceLine
 
 LINE = SourceLine("train.py", 1)
 
@@ -47,7 +47,7 @@ def test_a_leaf_is_put_back(name: str) -> None:
     grad = x.grad = torch.tensor([4.0, 5.0, 6.0])
     memory, version, grad_version = x.data_ptr(), x._version, grad._version
     before = Snapshot(x, LINE)
-    before.written = True
+    before.is_written = True
     CHANGES[name](x)
     before.restore()
     assert x.tolist() == [1, 2, 3] and x.requires_grad
@@ -68,7 +68,7 @@ def test_a_graph_recorded_before_still_runs_backward() -> None:
     w = torch.ones(2, requires_grad=True)
     loss = (w * x).sum()  # keeps x, and looks at its version
     before = Snapshot(x, LINE)
-    before.written = True
+    before.is_written = True
     x.add_(1)
     before.restore()
     loss.backward()
@@ -81,7 +81,7 @@ def test_a_write_that_was_not_announced_shows() -> None:
     assert not before.changed_unseen
     x.add_(1)
     assert before.changed_unseen
-    before.written = True
+    before.is_written = True
     assert not before.changed_unseen
 
 

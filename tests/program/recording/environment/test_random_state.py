@@ -11,9 +11,9 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from syft.exceptions import CannotRecord
-from syft.program.recording.random_state import Randomness
+from syft.program.recording.environment.random_state import PreservedRandomState
 from syft.program.recording.record import record
-from syft.program.recording.source_line import SourceLine
+from syft.program.recording.environment.source_line import SourceLine
 
 from tests.program.replaying import recorded, replay
 
@@ -25,7 +25,7 @@ def test_what_is_drawn_inside_leaves_no_trace() -> None:
     torch.manual_seed(4)
     expected = torch.rand(3)
     torch.manual_seed(4)
-    random = Randomness()
+    random = PreservedRandomState()
     with random:
         torch.rand(100)
         random.check(LINE)
@@ -36,7 +36,7 @@ def test_what_is_drawn_inside_leaves_no_trace() -> None:
 def test_an_error_inside_leaves_no_trace_either() -> None:
     torch.manual_seed(4)
     state = torch.get_rng_state()
-    with pytest.raises(ZeroDivisionError), Randomness():
+    with pytest.raises(ZeroDivisionError), PreservedRandomState():
         torch.manual_seed(1)
         raise ZeroDivisionError
     assert torch.equal(torch.get_rng_state(), state)
@@ -44,7 +44,7 @@ def test_an_error_inside_leaves_no_trace_either() -> None:
 
 @pytest.mark.parametrize("seed", [lambda: torch.manual_seed(3), torch.seed])
 def test_seeding_is_refused(seed: Callable[[], Any]) -> None:
-    random = Randomness()
+    random = PreservedRandomState()
     with random:
         seed()
         with pytest.raises(CannotRecord, match=r"torch.manual_seed \(before train.py:12\)"):
@@ -54,7 +54,7 @@ def test_seeding_is_refused(seed: Callable[[], Any]) -> None:
 def test_each_time_the_same_numbers_are_drawn() -> None:
     drawn = []
     for _ in range(2):
-        with Randomness():
+        with PreservedRandomState():
             drawn.append(torch.rand(2))
     assert torch.equal(*drawn)
 

@@ -11,13 +11,13 @@ import torch
 from torch import nn
 
 from syft.program.recording.record import record
-from syft.program.recording.source_line import (
+from syft.program.recording.environment.source_line import (
     SourceLine,
-    asked_by_us,
-    called_by_us,
-    end_of,
-    is_ours,
-    module_here,
+    requested_by_library,
+    called_by_library,
+    last_line_of,
+    is_library_file,
+    enclosing_module,
     user_line,
 )
 from syft.ops.nested import replace
@@ -43,17 +43,17 @@ def test_known_frames_may_be_skipped() -> None:
 
 
 def test_files_are_told_apart_by_their_folder() -> None:
-    assert is_ours(nn.__file__) and is_ours(record.__code__.co_filename)
-    assert is_ours(functools.__file__)
-    assert not is_ours(__file__) and not is_ours(pytest.__file__)
+    assert is_library_file(nn.__file__) and is_library_file(record.__code__.co_filename)
+    assert is_library_file(functools.__file__)
+    assert not is_library_file(__file__) and not is_library_file(pytest.__file__)
 
 
 def test_who_asks() -> None:
     def inner(asks: Any) -> Any:
         return asks()
 
-    assert not inner(called_by_us) and not inner(asked_by_us)
-    assert replace([0], lambda _: called_by_us(2)) == [True]
+    assert not inner(called_by_library) and not inner(requested_by_library)
+    assert replace([0], lambda _: called_by_library(2)) == [True]
 
 
 def test_actions_name_the_line_of_the_user_and_not_that_of_a_module() -> None:
@@ -72,10 +72,10 @@ def test_the_end_of_a_function_is_its_last_line() -> None:
     def function() -> int:
         return 1
 
-    assert end_of(function) == SourceLine(__file__, function.__code__.co_firstlineno + 1)
-    assert end_of(functools.wraps(function)(lambda: 2)) == end_of(function)
-    assert end_of(nn.ReLU()).file == __file__  # it has none: whoever asks
+    assert last_line_of(function) == SourceLine(__file__, function.__code__.co_firstlineno + 1)
+    assert last_line_of(functools.wraps(function)(lambda: 2)) == last_line_of(function)
+    assert last_line_of(nn.ReLU()).file == __file__  # it has none: the line that asks
 
 
 def test_a_call_from_here_comes_from_no_module() -> None:
-    assert module_here() == ""  # test_checking.py has one that does
+    assert enclosing_module() is None  # test_frozen_paths.py has one that does

@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from syft.exceptions import CannotRecord
-from syft.program.recording.unseen_ops import Canary
+from syft.program.recording.environment.unseen_ops import RefuseUnseenOps
 from syft.program.recording.tracer import Tracer
 
 
 def test_it_names_the_operation_and_the_line() -> None:
     refusals: list[tuple[str, str, str]] = []
     with pytest.raises(CannotRecord) as caught:
-        with Canary(refusals):
+        with RefuseUnseenOps(refusals):
             torch.ones(2).add(1)
     error = caught.value
     assert error.what == "aten.ones.default, which ran where torch shows nothing of it"
@@ -24,15 +24,15 @@ def test_it_names_the_operation_and_the_line() -> None:
 def test_a_refused_write_is_not_done() -> None:
     x = torch.ones(2)
     with pytest.raises(CannotRecord, match="aten.add_.Tensor"):
-        with Canary([]):
+        with RefuseUnseenOps([]):
             x.add_(1)
     assert x.tolist() == [1, 1]
 
 
 def test_what_a_tracer_sees_it_does_not() -> None:
-    tracer = Tracer(again=True)
+    tracer = Tracer(rerun=True)
     x = torch.ones(2)
-    with tracer, Canary(tracer.refusals):
+    with tracer, RefuseUnseenOps(tracer.refusals):
         y = (x + 1).sum()
         assert f"{y}" == "4.0" and x.shape == (2,)
         with pytest.raises(CannotRecord, match="aten.mul.Tensor"):

@@ -1,12 +1,13 @@
-"""What sees the aten operations that run while no function of torch is seen.
+"""Finds aten operations that run outside of the torch functions that the tracer sees.
 
-A recording sees functions of torch; below them run aten operations.  One that runs by itself was
-started in a way that no override is told of: a legacy constructor, a compiled extension, a scripted
-module, a write that something does to a tensor behind torch's back.  The program would miss it.
+The tracer sees functions of torch, and aten operations run inside them.  An operation that runs
+outside of all of them was started in a way that ``__torch_function__`` is not called for: by a
+legacy constructor, a compiled extension, a scripted module, or a write to a tensor through another
+library.  The program would lack it.
 
-It watches the second run of a recording only.  An operation that is watched takes ten times as
-long, so the tracer switches the watch off for the time of every call that it sees itself: that
-costs a microsecond a call, 0.07 ms of the 1.4 ms that recording 50 tiny operations takes.
+This mode is active only when the function runs again.  An operation takes ten times as long under
+it, so the tracer disables it during every call that it sees itself.  That costs a microsecond a
+call: 0.07 ms of the 1.4 ms that recording 50 tiny operations takes.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from typing import Any, NoReturn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from syft.exceptions import CannotRecord
-from syft.program.recording.source_line import user_line
+from syft.program.recording.environment.source_line import user_line
 from syft.ops.nested import Arguments, Keywords
 
 
-class Canary(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Refuses every operation that it sees, and puts the parts of the refusal in ``refusals``.
+class RefuseUnseenOps(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Refuses every operation that it sees, and adds the parts of the refusal to ``refusals``.
 
     >>> import torch
-    >>> with Canary([]):
+    >>> with RefuseUnseenOps([]):
     ...     _ = torch.Tensor([1.0])
     Traceback (most recent call last):
     ...

@@ -1,0 +1,1 @@
+"""What surrounds a recorded function: the user's tensors and source, random state, unseen ops."""

@@ -1,0 +1,171 @@
+"""What a recording must know about a torch function beyond the flags of the op table.
+
+- Which ops return sizes, other numbers or gradients, and are recorded in another way.
+- Which property of a tensor a function reads.  ``torch.zeros(3, dtype=x.dtype)`` is recorded with
+  the dtype of the example.  So the recording lists the properties that were read, and what was
+  built fits inputs that have the same ones.
+- Which calls return a data-dependent shape, as far as the operands tell.  The op table sets the
+  flag if some call of the op does.  If that were taken for every call, each size behind a
+  ``torch.where`` or a ``torch.arange`` would count as a value, and the user would be warned of
+  decisions that are the same for all values.
+- Which functions without a number may run while a function is recorded.  Most are refused, because
+  a program cannot hold them.  Some concern this process alone and leave nothing behind that an
+  action would have to make; those just run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+
+from syft.exceptions import CannotRecord
+from syft.ops.nested import Arguments, Keywords, leaves
+from syft.ops.table import BY_NAME, REFUSED_NAMES, Function, name_of
+from syft.program.recording.environment.source_line import user_line
+from syft.program.recording.symbolic import SYMBOLIC_TYPES, Origin
+
+# --------------------------------------------------------------- ops with a treatment of their own
+
+SIZES: Final = frozenset(
+    BY_NAME[f"torch.{name}"]
+    for name in ("Tensor.shape.__get__", "Tensor.size", "Tensor.numel", "Tensor.nelement")
+    + ("Tensor.stride", "Tensor.storage_offset", "Tensor.nbytes.__get__", "numel")
+)
+"""Metadata that are numbers and follow from sizes."""
+LENGTH: Final = BY_NAME["torch.Tensor.__len__"]
+TYPE: Final = BY_NAME["torch.Tensor.type"]
+ITEM: Final = BY_NAME["torch.Tensor.item"]
+GET_GRAD: Final = frozenset(BY_NAME[f"torch.Tensor.{name}.__get__"] for name in ("grad", "_grad"))
+SPLITS: Final = frozenset(
+    number
+    for name, number in BY_NAME.items()
+    if name.endswith(("split", "chunk", "split_with_sizes")) or name.endswith(".unbind")
+)
+"""Operations whose number of results follows from a size."""
+
+# ------------------------------------------------------------------------ properties of tensors
+
+_METHODS: Final = {
+    "dtype": "is_floating_point is_complex is_signed element_size type",
+    "device": "get_device",
+    "dim": "dim ndimension",
+    "is_contiguous": "is_contiguous dim_order",
+}
+_ATTRIBUTES: Final = {
+    "dtype": "dtype itemsize",
+    "device": "device is_cuda is_cpu is_meta is_mps is_xpu",
+    "dim": "ndim",
+    "layout": "layout is_sparse is_sparse_csr is_mkldnn",
+    "requires_grad": "requires_grad is_leaf grad_fn",
+}
+_FUNCTIONS: Final = {
+    "dtype": "is_floating_point is_complex is_signed result_type",
+    "device": "get_device",
+}
+
+PROPERTY_OF: Final = {
+    BY_NAME[pattern.format(name)]: property_read
+    for pattern, table in (
+        ("torch.Tensor.{}", _METHODS),
+        ("torch.Tensor.{}.__get__", _ATTRIBUTES),
+        ("torch.{}", _FUNCTIONS),
+    )
+    for property_read, names in table.items()
+    for name in names.split()
+}
+"""The property of a tensor, beside sizes and values, that an op of the table reads."""
+
+# ------------------------------------------------------------------------- data-dependent shapes
+
+
+def has_data_dependent_shape(op: int, args: Arguments, kwargs: Keywords) -> bool:
+    """Whether the shape of a flagged op's result depends on values, for these operands.
+
+    >>> where, mask, x = BY_NAME["torch.where"], torch.ones(2) > 0, torch.ones(2)
+    >>> has_data_dependent_shape(where, (mask,), {})
+    True
+    >>> has_data_dependent_shape(where, (mask, x, -x), {})
+    False
+    """
+    rule = _SHAPE_RULES.get(op)
+    return rule is None or rule(args, kwargs)
+
+
+def _has_mask(args: Arguments, kwargs: Keywords) -> bool:
+    """An index selects by values if there is a mask in it."""
+    masks = (torch.bool, torch.uint8)
+    return any(isinstance(leaf, torch.Tensor) and leaf.dtype in masks for leaf in leaves(args[1:]))
+
+
+def _is_condition_only(args: Arguments, kwargs: Keywords) -> bool:
+    """A condition without two tensors to choose from returns the indices where it holds."""
+    return len(args) + len(kwargs) == 1
+
+
+def _has_value(args: Arguments, kwargs: Keywords) -> bool:
+    """The length of a range follows from its bounds, which may come from values."""
+    return any(map(_comes_from_value, leaves((args, kwargs))))
+
+
+def _comes_from_value(leaf: Any) -> bool:
+    return isinstance(leaf, SYMBOLIC_TYPES) and leaf.origin is Origin.VALUE
+
+
+def _is_counted_by_values(args: Arguments, kwargs: Keywords) -> bool:
+    """The number of repeats or parts is a number, or follows from the elements of a tensor."""
+    count = args[1] if len(args) > 1 else next(map(kwargs.get, _COUNTS.intersection(kwargs)), None)
+    return not isinstance(count, (int, list, tuple)) or any(map(_comes_from_value, leaves(count)))
+
+
+_COUNTS: Final = frozenset(("repeats", "indices", "sections", "indices_or_sections"))
+_SHAPE_RULES: Final[dict[int, Callable[[Arguments, Keywords], bool]]] = {
+    BY_NAME[f"torch.{name}"]: rule
+    for rule, names in (
+        (_has_mask, ("Tensor.__getitem__",)),
+        (_is_condition_only, ("where", "Tensor.where")),
+        (_has_value, ("arange", "range")),
+        (_is_counted_by_values, ("repeat_interleave", "Tensor.repeat_interleave")),
+        (_is_counted_by_values, ("tensor_split", "Tensor.tensor_split")),
+    )
+    for name in names
+}
+
+# -------------------------------------------------------------------- functions without a number
+
+_LOCAL_REASONS: Final = frozenset(
+    (
+        "grad mode is state of the worker; every command carries its own",
+        "autocast is state of the worker; every command carries its own",
+        "each side shows for itself: get() the tensor, if you may",
+        "a tensor is hashed by its identity, which is local",
+        "it gives out raw memory addresses",
+        "it gives out the raw memory of a tensor, all of it and not only what the tensor shows",
+        "it reaches into the counts that keep the tensor alive",
+        "it makes a Python value, which is local: make it where you are",
+        "it belongs to the profiler, which watches its own process",
+        "it computes with Python numbers, which are local",
+    )
+)
+"""Reasons in ``refused.txt`` against running a function for others that allow running it here."""
+_LOCAL_NAMES: Final = frozenset(
+    ("torch.Tensor._backward_hooks.__get__", "torch.Tensor._post_accumulate_grad_hooks.__get__")
+)
+
+
+def run_unlisted(function: Function, args: Arguments, kwargs: Keywords) -> Any:
+    """Run a function that has no number, without recording it.
+
+    Raises :class:`~syft.exceptions.CannotRecord` if a program would lack what the function does.
+
+    >>> import torch
+    >>> run_unlisted(torch.Tensor.__repr__, (torch.ones(1),), {})
+    'tensor([1.])'
+    """
+    name = name_of(function)
+    reason = REFUSED_NAMES.get(name)
+    if reason in _LOCAL_REASONS or name in _LOCAL_NAMES:
+        return function(*args, **kwargs)
+    instead = reason or "it has no number; write it with other torch operations"
+    raise CannotRecord(name, str(user_line()), instead)

@@ -1,0 +1,44 @@
+"""Recorded actions get the slots of a program, without those that nothing needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from syft.ops.table import BY_NAME
+from syft.program.program import Slot
+from syft.program.recording.environment.source_line import SourceLine
+from syft.program.recording.recorded_actions import (
+    PendingSlot,
+    RecordedAction,
+    completed,
+    number_slots,
+    without_unread,
+)
+
+
+def recorded(name: str, *args: Any, out: Any = None) -> RecordedAction:
+    return RecordedAction(BY_NAME[name], args, {}, out, None, SourceLine("train.py", 1), None)
+
+
+def test_an_action_that_only_reads_is_dropped_with_what_it_needs() -> None:
+    x, rows, double, count = (PendingSlot(0) for _ in range(4))
+    shape = recorded("torch.Tensor.shape.__get__", x, out=(rows,))
+    mul = recorded("syft.ops.numbers.mul", rows, 2, out=double)
+    numel = recorded("torch.Tensor.numel", x, out=count)
+    add = recorded("torch.Tensor.add_", x, count)
+    assert without_unread([shape, mul, numel, add], outputs=x) == [numel, add]
+
+
+def test_an_action_that_only_reads_is_kept_for_the_outputs() -> None:
+    x, rows = PendingSlot(0), PendingSlot(0)
+    shape = recorded("torch.Tensor.shape.__get__", x, out=(rows, None))
+    assert without_unread([shape], outputs={"rows": [rows]}) == [shape]
+
+
+def test_slots_are_numbered_in_the_order_of_the_actions() -> None:
+    x, values, indices, last = (PendingSlot(0) for _ in range(4))
+    sort = recorded("torch.sort", x, out=(values, (None, indices)))
+    add = recorded("torch.add", [values, indices], out=last)
+    number_slots([x], [sort, recorded("torch.Tensor.zero_", x), add])
+    assert completed(sort).out == (Slot(1), (None, Slot(2)))
+    assert completed(add).args == ([Slot(1), Slot(2)],) and completed(add).out == Slot(3)
