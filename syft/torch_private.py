@@ -13,15 +13,13 @@ import torch
 import torch._functorch.vmap
 import torch.utils._python_dispatch
 from torch._C._dynamo import eval_frame
+from torch.nested._internal.nested_tensor import NestedTensor as _NestedTensor
 
 make_wrapper = torch.Tensor._make_wrapper_subclass
 """Makes a tensor of a subclass that has a shape and a dtype and no memory (see subclass_zoo)."""
 
 VMAP_FILE = torch._functorch.vmap.__file__
 """Where vmap asks a tensor for its ``dim()``, the last thing it does above the chain."""
-
-OPAQUE_LAYOUT: torch.layout = torch._mkldnn  # type: ignore[attr-defined]
-"""A layout whose tensors cannot be taken for, or exchanged with, strided ones."""
 
 DisableTorchFunctionSubclass = torch._C.DisableTorchFunctionSubclass
 """Context manager: run a torch function as if no argument overrode ``__torch_function__``."""
@@ -103,3 +101,60 @@ DisableTorchFunction = torch._C.DisableTorchFunction
 
 DisableTorchDispatch = torch._C._DisableTorchDispatch
 """Context manager: run aten operations unseen by every ``__torch_dispatch__``, modes too."""
+
+JAGGED: type[torch.Tensor] = _NestedTensor
+"""The class of tensors with layout ``torch.jagged``, which has no public name."""
+
+MKLDNN: torch.layout = torch._mkldnn  # type: ignore[attr-defined]
+"""The layout of oneDNN tensors. Torch exchanges no tensor of it with a strided one."""
+
+
+def coo_parts(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return indices and values of a COO tensor; ``.indices()`` refuses uncoalesced ones.
+
+    >>> coo_parts(torch.eye(2).to_sparse())[1]
+    tensor([1., 1.])
+    """
+    return tensor._indices(), tensor._values()
+
+
+def ragged_dimension(tensor: Any) -> int:
+    """Return which dimension of a jagged tensor is ragged: 1, unless it was transposed.
+
+    >>> ragged_dimension(torch.nested.nested_tensor([torch.ones(2)], layout=torch.jagged))
+    1
+    """
+    return int(tensor._ragged_idx)
+
+
+def per_tensor_quantized(
+    dtype: torch.dtype, device: torch.device, scale: float, zero_point: int
+) -> torch.Tensor:
+    """Make an empty quantized tensor to lay over a buffer, as ``torch.load`` does.
+
+    >>> per_tensor_quantized(torch.qint8, torch.device("cpu"), 0.5, 1).q_scale()
+    0.5
+    """
+    return torch._empty_affine_quantized(
+        (0,), scale=scale, zero_point=zero_point, dtype=dtype, device=device
+    )
+
+
+def per_channel_quantized(
+    shape: tuple[int, ...],
+    dtype: torch.dtype,
+    device: torch.device,
+    scales: torch.Tensor,
+    zero_points: torch.Tensor,
+    axis: int,
+) -> torch.Tensor:
+    """Make a quantized tensor with a scale for each index of ``axis``.
+
+    >>> scales, zeros = torch.ones(2, dtype=torch.double), torch.zeros(2, dtype=torch.int64)
+    >>> make = per_channel_quantized
+    >>> make((2, 3), torch.qint8, torch.device("cpu"), scales, zeros, 0).q_per_channel_axis()
+    0
+    """
+    return torch._empty_per_channel_affine_quantized(
+        shape, scales=scales, zero_points=zero_points, axis=axis, dtype=dtype, device=device
+    )

@@ -12,20 +12,26 @@ from __future__ import annotations
 
 import copy
 import sys
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import torch
 
 from syft.chain.link import Link
+from syft.codes import TypeCode
+from syft.exceptions import DataStaysPut, LocationMismatch, MalformedMessage, UnsupportedOperation
+from syft.ops.nested import Arguments, Keywords, is_container, leaves
+from syft.serde.expect import expect_fields
+from syft.serde.packer import Packer, Unpacker
+from syft.serde.registry import Operand, pack, register, unpack_at
+from syft.serde.tensors.attributes import attach, pack_attributes
 from syft.torch_private import (
-    OPAQUE_LAYOUT,
+    MKLDNN,
     VMAP_FILE,
     DisableTorchFunctionSubclass,
     hide_from_compiler,
     make_wrapper,
 )
-from syft.ops.nested import Arguments, Keywords, is_container, leaves
-from syft.exceptions import DataStaysPut, LocationMismatch, UnsupportedOperation
 
 _BELOW = (
     "torch reached below the chain (vmap, torch.func, jit.trace and torch.tensor(x) do); write it "
@@ -218,7 +224,7 @@ _get_data = torch.Tensor.data.__get__  # type: ignore[attr-defined]
 _set_data = torch.Tensor.data.__set__  # type: ignore[attr-defined]
 
 
-_OPAQUE = ((), None, None, None, torch.float32, OPAQUE_LAYOUT)
+_OPAQUE = ((), None, None, None, torch.float32, MKLDNN)
 """Size, strides, offset, memory format, dtype and layout, by position: keywords cost 30 %.
 
 The layout is one that no plain tensor has: torch's C code then refuses by itself what no handler is
@@ -326,3 +332,24 @@ def _deepcopy_leaf(tensor: Wrapper) -> torch.Tensor:
     if tensor.grad is not None:
         twin.grad = copy.deepcopy(tensor.grad)
     return twin
+
+
+# ------------------------------------------------------------------------------------------- codec
+
+
+def _pack_wrapper(wrapper: Wrapper, packer: Packer) -> Operand:
+    link = pack(wrapper.child, packer)
+    if wrapper.child.at_function_level:
+        return link
+    return (int(TypeCode.WRAPPER), pack_attributes(wrapper, packer), link)
+
+
+def _unpack_wrapper(operand: Sequence[Any], unpacker: Unpacker) -> Any:
+    expect_fields(operand, 2)
+    wrapper = unpack_at(operand[2], unpacker, ".link")
+    if type(wrapper) is not Wrapper or wrapper.child.at_function_level:
+        raise MalformedMessage("$.link", "a dispatch-level link", type(wrapper).__name__)
+    return attach(wrapper, operand[1], unpacker)
+
+
+register(TypeCode.WRAPPER, Wrapper, _pack_wrapper, _unpack_wrapper)

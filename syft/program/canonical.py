@@ -17,7 +17,7 @@ import torch
 
 from syft.program.program import Action, Program, Slot
 from syft.ops.nested import replace
-from syft.serde.header import encode_header
+from syft.serde.frame import encode_header
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
 

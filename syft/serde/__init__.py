@@ -21,8 +21,8 @@ from syft.serde.frame import Frame as Frame
 from syft.serde.frame import from_bytes as from_bytes
 from syft.serde.frame import to_bytes as to_bytes
 from syft.serde.frame import to_parts as to_parts
-from syft.serde.header import decode_header as decode_header
-from syft.serde.header import encode_header as encode_header
+from syft.serde.frame import decode_header as decode_header
+from syft.serde.frame import encode_header as encode_header
 from syft.serde.limits import DEFAULT_LIMITS as DEFAULT_LIMITS
 from syft.serde.limits import Limits as Limits
 from syft.serde.packer import Packer as Packer

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-import numpy as np
 import msgspec
+import numpy as np
 import torch
 
 from syft.codes import Compression
 from syft.exceptions import LimitExceeded, MalformedMessage
-from syft.serde.compression import compress, decompress
+from syft.serde.buffers import compress, copy_buffer, decompress, fresh_buffer, join_bytes
 from syft.serde.limits import DEFAULT_LIMITS, Limits
-from syft.serde.memory import duplicate, fresh_buffer, join
+from syft.serde.registry import Operand
 
 MAGIC = b"syft"
 VERSION = 1
@@ -35,6 +36,9 @@ _ENTRY = struct.Struct("<QQII")
 _SMALL = 1 << 16
 
 _RAW, _LZ4 = int(Compression.NONE), int(Compression.LZ4)
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder()
 
 
 class Frame(msgspec.Struct, gc=False):
@@ -65,7 +69,38 @@ class Frame(msgspec.Struct, gc=False):
         >>> Frame(b"\\xc0", [torch.zeros(2, dtype=torch.uint8)]).owned().buffers
         [tensor([0, 0], dtype=torch.uint8)]
         """
-        return Frame(self.header, [*map(duplicate, self.buffers)], exclusive=True)
+        return Frame(self.header, [*map(copy_buffer, self.buffers)], exclusive=True)
+
+
+# ------------------------------------------------------------------------------------- the header
+
+
+def encode_header(operand: Operand) -> bytes:
+    """Encode an operand as MessagePack.
+
+    >>> encode_header((7, None, 3, None)).hex()
+    '9407c003c0'
+    """
+    return _ENCODER.encode(operand)
+
+
+def decode_header(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Any:
+    """Decode MessagePack bytes; arrays come as lists.
+
+    >>> decode_header(encode_header((7, None, 3, None)))
+    [7, None, 3, None]
+    """
+    if len(data) > limits.max_header_bytes:
+        raise LimitExceeded("$.header", "max_header_bytes", limits.max_header_bytes, len(data))
+    try:
+        return _DECODER.decode(data)
+    except RecursionError as error:
+        raise LimitExceeded("$.header", "max_depth", limits.max_depth, len(data)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MalformedMessage("$.header", "MessagePack", str(error)) from error
+
+
+# -------------------------------------------------------------------------------- writing a frame
 
 
 def to_parts(frame: Frame, compressed: bool = True) -> list[bytes | bytearray | memoryview]:
@@ -102,7 +137,10 @@ def to_bytes(frame: Frame, compressed: bool = True) -> bytearray:
     >>> bytes(to_bytes(Frame(b"\\xc0", [])))
     b'syft\\x01\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x01\\x00\\x00\\x00\\xc0'
     """
-    return join(to_parts(frame, compressed))
+    return join_bytes(to_parts(frame, compressed))
+
+
+# -------------------------------------------------------------------------------- reading a frame
 
 
 def from_bytes(data: bytearray | bytes | memoryview, limits: Limits = DEFAULT_LIMITS) -> Frame:

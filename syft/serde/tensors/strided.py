@@ -18,7 +18,7 @@ from syft.codes import DTypeCode, TypeCode
 from syft.exceptions import LimitExceeded, MalformedMessage, NotSendable
 from syft.serde.expect import expect_fields, malformed, prepend
 from syft.serde.tensors.geometry import Shape, expect_shape, expect_strides, filled, row_major
-from syft.serde.memory import LARGE, duplicate
+from syft.serde.buffers import LARGE, copy_buffer
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.torch_types import DTYPE_CODES, DTYPES, device_operand, lookup, present_device
 
@@ -165,7 +165,7 @@ def over_buffer(
             view = buffer.view(dtype)
             return (view if strides == (1,) else view.as_strided(shape, strides)).clone()
     if not (own and aligned):
-        buffer = duplicate(buffer)
+        buffer = copy_buffer(buffer)
     buffer = buffer.to(device)
     if dtype is torch.bool and own:
         # Bytes other than 0 and 1 are no booleans, and kernels that count them disagree.

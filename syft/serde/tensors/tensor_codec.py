@@ -16,18 +16,16 @@ import torch
 from syft.codes import TypeCode
 from syft.exceptions import NotSendable
 from syft.serde.tensors.attributes import attach, pack_attributes
-from syft.serde.tensors.jagged import pack_jagged
 from syft.serde.packer import Packer, Unpacker
-from syft.serde.tensors.quantized import pack_quantized
 from syft.serde.registry import (
     Operand,
     register,
     register_hint,
     register_packer,
 )
-from syft.serde.tensors.sparse import pack_compressed, pack_coo
+from syft.serde.tensors.layouts import pack_compressed, pack_coo, pack_jagged, pack_quantized
 from syft.serde.tensors.strided import SIZES, pack_strided, unpack_strided
-from syft.serde.torch_internals import JAGGED, MKLDNN
+from syft.torch_private import JAGGED, MKLDNN
 
 PackTensor: TypeAlias = Callable[[torch.Tensor, Packer], Operand]
 

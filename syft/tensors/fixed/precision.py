@@ -26,7 +26,7 @@ from syft.serde.registry import Operand, pack, register, unpack_at
 from syft.tensors.fixed import fallback
 from syft.tensors.fixed.rules import (
     arithmetic,
-    memory_rules,
+    creation,
     pooling,
     products,
     selection,
@@ -60,7 +60,7 @@ __all__ = [
 RULES = (
     arithmetic,
     fallback,
-    memory_rules,
+    creation,
     pooling,
     products,
     selection,

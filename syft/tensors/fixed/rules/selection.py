@@ -16,7 +16,7 @@ import torch
 
 from syft.ops.nested import rebuild_tuple
 from syft.tensors.fixed.rules.arithmetic import times
-from syft.tensors.fixed.grid import Excess, Grid
+from syft.tensors.fixed.grid import CEILING, FLOOR, Excess, Grid
 from syft.tensors.fixed.fallback import fall_back
 from syft.tensors.fixed.fixed_link import (
     FixedPrecisionTensor,
@@ -200,3 +200,33 @@ def index_add(op: Any, x: Any, dim: int, index: Any, source: Any, alpha: float =
     if alpha != 1:
         addend = times(addend, alpha, grid)
     return fixed(op(integers(op, x, grid), dim, index, addend), grid)
+
+
+@rule("equal")
+def equal(op: Any, x: Any, y: Any) -> Any:
+    """Whether shape and every value are the same."""
+    grid = grid_among(op, (x, y))
+    return torch.equal(integers(op, x, grid), integers(op, y, grid))
+
+
+@rule("isnan")
+def isnan(op: Any, x: Any) -> Any:
+    """False: the grid holds no NaN."""
+    return torch.zeros_like(x.child.child, dtype=torch.bool)
+
+
+@rule("isinf isneginf isposinf")
+def isinf(op: Any, x: Any) -> Any:
+    """Whether the value stands for an infinity, as after ``masked_fill(mask, -inf)``.
+
+    Half of it is enough, so that what was added to an infinity is one.
+    """
+    child = x.child.child
+    return _IS_INFINITE[op.overloadpacket](child)
+
+
+_IS_INFINITE = {
+    torch.ops.aten.isinf: lambda child: (child <= FLOOR // 2) | (child >= CEILING // 2),
+    torch.ops.aten.isneginf: lambda child: child <= FLOOR // 2,
+    torch.ops.aten.isposinf: lambda child: child >= CEILING // 2,
+}

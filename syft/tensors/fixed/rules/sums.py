@@ -14,7 +14,7 @@ from syft.tensors.fixed.rules.arithmetic import division_by_zero
 from syft.tensors.fixed.grid import divide, rescale_
 from syft.tensors.fixed.fallback import fall_back
 from syft.tensors.fixed.fixed_link import fixed, grid_among, integers, rule
-from syft.tensors.fixed.rules.memory_rules import is_float
+from syft.tensors.fixed.rules.creation import is_float
 from syft.tensors.fixed.ring import multiply, product, rounded
 
 NONE, MEAN = 0, 1

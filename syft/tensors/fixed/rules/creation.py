@@ -13,10 +13,9 @@ from typing import Any
 import torch
 
 from syft.torch_private import correct_aliasing
-from syft.tensors.fixed.grid import CEILING, FLOOR, Excess, decode, encode, encode_number
+from syft.tensors.fixed.grid import Excess, decode, encode, encode_number
 from syft.tensors.fixed.fixed_link import (
     fixed,
-    grid_among,
     integers,
     is_fixed,
     no_rule,
@@ -123,36 +122,6 @@ def cast(op: Any, x: Any, dtype: Any = None, **settings: Any) -> Any:
 def read(op: Any, x: Any) -> Any:
     """The one number of a tensor of one element (``item()``), as a Python float."""
     return x.child.child.item() / x.child.grid.scale
-
-
-@rule("equal")
-def equal(op: Any, x: Any, y: Any) -> Any:
-    """Whether shape and every value are the same."""
-    grid = grid_among(op, (x, y))
-    return torch.equal(integers(op, x, grid), integers(op, y, grid))
-
-
-@rule("isnan")
-def isnan(op: Any, x: Any) -> Any:
-    """False: the grid holds no NaN."""
-    return torch.zeros_like(x.child.child, dtype=torch.bool)
-
-
-@rule("isinf isneginf isposinf")
-def isinf(op: Any, x: Any) -> Any:
-    """Whether the value stands for an infinity, as after ``masked_fill(mask, -inf)``.
-
-    Half of it is enough, so that what was added to an infinity is one.
-    """
-    child = x.child.child
-    return _IS_INFINITE[op.overloadpacket](child)
-
-
-_IS_INFINITE = {
-    torch.ops.aten.isinf: lambda child: (child <= FLOOR // 2) | (child >= CEILING // 2),
-    torch.ops.aten.isneginf: lambda child: child <= FLOOR // 2,
-    torch.ops.aten.isposinf: lambda child: child >= CEILING // 2,
-}
 
 
 @rule("resize_")
