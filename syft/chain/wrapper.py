@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from syft.chain.link import Link
+from syft.chain.link import PLAIN, Link
 from syft.codes import TypeCode
 from syft.exceptions import DataStaysPut, LocationMismatch, MalformedMessage, UnsupportedOperation
 from syft.ops.nested import Arguments, Keywords, is_container, leaves
@@ -152,7 +152,7 @@ class Wrapper(torch.Tensor):
         return twin
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        twin = self.child.duplicate(memo) if self.child.at_function_level else _deepcopy_leaf(self)
+        twin = self.child.copy(memo) if self.child.at_function_level else _deepcopy_leaf(self)
         _keep_parameterness(self, twin)
         memo[id(self)] = twin
         return twin
@@ -268,6 +268,16 @@ def wrap_like(link: Link, like: torch.Tensor, dtype: torch.dtype | None = None) 
     )
     wrapper.child = link
     return wrapper
+
+
+def first_link(tensor: torch.Tensor) -> Link:
+    """The link at the head of a tensor's chain; for a plain tensor :data:`~syft.chain.link.PLAIN`.
+
+    >>> from syft.tensors.local import LocalLink
+    >>> first_link(LocalLink().on(torch.ones(2))), first_link(torch.ones(2)).remote_links()
+    (LocalLink>tensor([1., 1.]), [])
+    """
+    return tensor.child if type(tensor) is Wrapper else PLAIN
 
 
 def links_in(args: Arguments, kwargs: Keywords) -> list[Link]:

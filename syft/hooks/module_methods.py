@@ -19,8 +19,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from syft.chain.wrapper import first_link
 from syft.exceptions import NotSendable
-from syft.hooks import tensor_methods
+from syft.hooks import sending, tensor_methods
 from syft.tensors import conversions
 from syft.workers.shells.virtual import VirtualWorker
 
@@ -73,7 +74,7 @@ def tensors_of(module: nn.Module) -> list[torch.Tensor]:
     return list(found.values())
 
 
-def exchange(module: nn.Module, change: Change, undo: Undo | None = None) -> nn.Module:
+def replace_tensors(module: nn.Module, change: Change, undo: Undo | None = None) -> nn.Module:
     """Replace what is inside every parameter and buffer by ``change(tensor)``; returns the module.
 
     When one fails, ``undo(tensor, changed)`` is called for those that were changed already.  Raises
@@ -154,10 +155,10 @@ def send(
         raise NotSendable(
             f"a module to {len(locations)} workers", "send a copy to each: model.copy().send(bob)"
         )
-    return exchange(
+    return replace_tensors(
         module,
-        lambda tensor: tensor_methods.send(tensor, *locations, owner=owner, user=user),
-        tensor_methods.unsend,
+        lambda tensor: sending.send(tensor, *locations, owner=owner, user=user),
+        _unsend,
     )
 
 
@@ -176,11 +177,10 @@ def get(module: nn.Module, user: str | None = None) -> nn.Module:
     >>> model.get().weight.shape, bob.objects_count()
     (torch.Size([1, 2]), 0)
     """
-    pointers = [tensor_methods.pointer_of(tensor) for tensor in tensors_of(module)]
-    exchange(module, lambda tensor: tensor_methods.fetch(tensor, user, keep=True))
+    pointers = [link for tensor in tensors_of(module) for link in first_link(tensor).remote_links()]
+    replace_tensors(module, lambda tensor: first_link(tensor).get(user, keep=True))
     for pointer in pointers:
-        if pointer is not None:
-            pointer.discard()
+        pointer.discard()
     return module
 
 
@@ -194,13 +194,39 @@ def move(module: nn.Module, location: Any, user: str | None = None) -> nn.Module
     >>> model.move(bob).location, alice.objects_count()
     (<VirtualWorker id:bob #objects:2>, 0)
     """
-    if tensor_methods.leads_home(tensors_of(module), location):
+    if _is_owner(tensors_of(module), location):
         return get(module, user)
-    return exchange(
+    return replace_tensors(
         module,
         lambda tensor: tensor_methods.move(tensor, location, user=user),
-        lambda tensor, moved: tensor_methods.unmove(tensor, moved, user),
+        lambda tensor, moved: _unmove(tensor, moved, user),
     )
+
+
+def _unsend(tensor: torch.Tensor, sent: torch.Tensor) -> None:
+    """Undo a send: a pointer that went to another worker takes back its duty to collect."""
+    links = first_link(tensor).remote_links()
+    if links:
+        _take_duty(links, tensor_methods.get(sent))
+
+
+def _unmove(tensor: torch.Tensor, moved: torch.Tensor, user: str | None) -> None:
+    """Undo a move: the data goes back to where ``tensor`` points."""
+    links = first_link(tensor).remote_links()
+    if links and moved is not tensor:
+        place = tensor_methods.location(tensor)
+        _take_duty(links, tensor_methods.move(moved, place, user=user))
+
+
+def _take_duty(links: list[Any], twin: torch.Tensor) -> None:
+    for link, other in zip(links, first_link(twin).remote_links(), strict=False):
+        link.take_duty_of(other)
+
+
+def _is_owner(tensors: list[torch.Tensor], location: Any) -> bool:
+    """Whether ``location`` is the worker that owns the pointers to these tensors."""
+    owner = first_link(tensors[0]).owner if tensors else None
+    return owner is not None and owner.get_worker(location) is owner
 
 
 def copy(module: nn.Module) -> nn.Module:
@@ -241,7 +267,7 @@ def fix_precision(module: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
     >>> isinstance(model.weight, torch.nn.Parameter), type(model.weight.child).__name__
     (True, 'FixedPrecisionTensor')
     """
-    return exchange(
+    return replace_tensors(
         module,
         lambda tensor: _converted(
             tensor, lambda leaf: conversions.fix_precision(leaf, *args, **kwargs)
@@ -258,7 +284,7 @@ def float_precision(module: nn.Module) -> nn.Module:
     >>> type(model.weight).__name__
     'Parameter'
     """
-    return exchange(module, lambda tensor: _converted(tensor, conversions.float_precision))
+    return replace_tensors(module, lambda tensor: _converted(tensor, conversions.float_precision))
 
 
 def _converted(tensor: torch.Tensor, convert: Change) -> torch.Tensor:

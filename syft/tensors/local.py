@@ -12,13 +12,13 @@ from typing import Any, ClassVar
 
 import torch
 
-from syft.chain.link import Level, Link
-from syft.torch_private import NO_FUNCTION, inside_custom_function
-from syft.ops.nested import Arguments, Keywords, replace
-from syft.chain.wrapper import Wrapper, links_in, wrap
-from syft.ops.mutation import written
+from syft.chain.link import PLAIN, Delivery, Level, Link
+from syft.chain.wrapper import Wrapper, first_link, links_in, wrap
 from syft.exceptions import LocationMismatch, UnsupportedOperation
+from syft.ops.mutation import written
+from syft.ops.nested import Arguments, Keywords, replace
 from syft.ops.table import flags_of
+from syft.torch_private import NO_FUNCTION, inside_custom_function
 
 
 class LocalLink(Link):
@@ -98,18 +98,81 @@ class LocalLink(Link):
         """
         return self.tensor.child.place() if type(self.tensor) is Wrapper else type(self).__name__
 
-    def duplicate(self, memo: dict[int, Any]) -> torch.Tensor:
-        """A link of the same kind before a deep copy of the tensor.
-
-        >>> LocalLink().on(torch.ones(2)).child.duplicate({})
-        (Wrapper)>LocalLink>tensor([1., 1.])
-        """
-        return self.like().on(copy.deepcopy(self._attached(), memo))
-
     def _attached(self) -> torch.Tensor:
         if self.tensor is None:
             raise LocationMismatch(type(self).__name__, ("nowhere (no tensor attached)",))
         return self.tensor
+
+    def _behind(self) -> Link:
+        """The next link, which answers whatever this one does not change."""
+        return PLAIN if self.tensor is None else first_link(self.tensor)
+
+    # ------------------------------------------ what a tensor's methods call: the next link answers
+
+    @property
+    def location(self) -> Any:
+        """Where the tensor behind the link is."""
+        return self._behind().location
+
+    @property
+    def owner(self) -> Any:
+        """The worker that holds the pointer behind the link, if there is one."""
+        return self._behind().owner
+
+    @property
+    def id(self) -> int | None:
+        """The id of the pointer behind the link, if there is one."""
+        return self._behind().id
+
+    @property
+    def id_at_location(self) -> int | None:
+        """The id of the remote object behind the link, if there is one."""
+        return self._behind().id_at_location
+
+    def remote_links(self) -> list[Any]:
+        """The pointers behind the link.
+
+        >>> LocalLink().on(torch.ones(2)).child.remote_links()
+        []
+        """
+        return self._behind().remote_links()
+
+    def deliver(self, tensor: torch.Tensor, delivery: Delivery) -> torch.Tensor:
+        """Send this link with what is behind it, as the next link is sent."""
+        return self._behind().deliver(tensor, delivery)
+
+    def get(self, user: str | None = None, sum_results: bool = False, keep: bool = False) -> Any:
+        """A link of this kind before what the next link fetches."""
+        value = self._behind().get(user, sum_results, keep)
+        if type(value) is list:
+            return [self.like().on(part) for part in value]
+        return self.like().on(value)
+
+    def move(self, location: Any, requires_grad: bool = False, user: str | None = None) -> Wrapper:
+        """A link of this kind before the moved tensor."""
+        return self.like().on(self._behind().move(location, requires_grad, user))
+
+    def copy(self, memo: dict[int, Any] | None = None) -> torch.Tensor:
+        """A link of this kind before a deep copy of the tensor.
+
+        >>> LocalLink().on(torch.ones(2)).child.copy()
+        (Wrapper)>LocalLink>tensor([1., 1.])
+        """
+        return self.like().on(copy.deepcopy(self._attached(), memo))
+
+    def remote_get(self, user: str | None = None) -> torch.Tensor:
+        """A link of this kind before the pointer behind it, whose worker fetches the data."""
+        return self.like().on(self._behind().remote_get(user))
+
+    def remote_send(self, location: Any, user: str | None = None) -> torch.Tensor:
+        """A link of this kind before the pointer behind it, whose worker sends the data on."""
+        return self.like().on(self._behind().remote_send(location, user))
+
+    def convert(self, tensor: torch.Tensor, conversion: Any, args: Arguments) -> torch.Tensor:
+        """A link of this kind before the converted tensor."""
+        return self.like().on(self._behind().convert(self._attached(), conversion, args))
+
+    # -------------------------------------------------------------------------------- torch calls
 
     @classmethod
     def on_call(cls, operation: Any, args: Arguments, kwargs: Keywords) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from syft.chain.link import Level, Link
+from syft.chain.link import Level
 from syft.ops.nested import Arguments, Keywords, leaves, replace
 from syft.chain.wrapper import Wrapper, wrap
 from syft.ops.mutation import written
@@ -32,10 +32,11 @@ from syft.serde.expect import expect_fields, expect_int, expect_type
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import Operand, register
+from syft.tensors.remote_link import Card, RemoteLink
 from syft.workers.client.connection import STORED, Connection, Pending
 from syft.workers.core.state_machine import Peer, WorkerCore
 from syft.workers.client.handles import Handle
-from syft.workers.wire.messages import Annotate, Describe, Done, Duplicate, Fetch, Relay
+from syft.workers.wire.messages import Done, Fetch, Relay
 from syft.workers.client.operands import Operands
 from syft.workers.core.permissions import Guard, protect, travelling_guard_of
 from syft.workers.wire.references import REF
@@ -49,7 +50,7 @@ _GRADIENT = int(OpFlag.GRADIENT)
 _MIN_INT, _MAX_INT = -(2**63), 2**63 - 1
 
 
-class PointerTensor(Link):
+class PointerTensor(RemoteLink):
     """The link that stands for object ``id_at_location`` at another worker.
 
     ``depth`` counts ``.child`` steps down the remote tensor's own chain.  With
@@ -65,27 +66,14 @@ class PointerTensor(Link):
     tensor(6.)
     """
 
-    __slots__ = ("connection", "id_at_location", "depth", "garbage_collect_data", "__dict__")
+    __slots__ = ()
 
     level = Level.FUNCTION
 
-    # Rarely set, so kept out of the slots: a pointer is made for every result.
+    # Rarely set, as ``_card`` is.
     _id: int | None = None
     _parent: PointerTensor | None = None
-    _card: Card | None = None
     pending: Pending | None = None
-
-    def __init__(
-        self,
-        connection: Connection,
-        id_at_location: int,
-        garbage_collect_data: bool = True,
-        depth: int = 0,
-    ) -> None:
-        self.connection = connection
-        self.id_at_location = id_at_location
-        self.garbage_collect_data = garbage_collect_data
-        self.depth = depth
 
     def __del__(self) -> None:
         if self.garbage_collect_data:
@@ -139,53 +127,6 @@ class PointerTensor(Link):
         deeper._parent = self
         return deeper
 
-    def discard(self) -> None:
-        """Drop the remote object, whoever points to it.
-
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
-        >>> x = torch.tensor([1.0, 2.0]).send(bob)
-        >>> x.child.discard()
-        >>> bob.objects_count()
-        0
-        """
-        self.garbage_collect_data = False
-        self.connection.garbage.append(self.id_at_location)
-
-    def leave(self) -> None:
-        """Leave the duty to collect to the twin of this pointer that went to another worker."""
-        self.garbage_collect_data = False
-
-    @property
-    def tags(self) -> set[str]:
-        """The tags of the remote tensor, asked for at each call."""
-        return set(self._describe().tags)
-
-    @property
-    def description(self) -> str | None:
-        """The description of the remote tensor, asked for at each call."""
-        return self._describe().description
-
-    def _describe(self) -> Card:
-        card = Card(*self.connection.ask(Describe, self.id_at_location))
-        self._card = card if card.tags or card.description else None
-        return card
-
-    def annotate(self, tags: tuple[str, ...], description: str | None) -> None:
-        """Add tags to the remote tensor, and set its description unless it is None.
-
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
-        >>> x = torch.tensor([1.0, 2.0]).send(bob)
-        >>> x.child.annotate(("#digits",), "two of them")
-        >>> x.child.tags, x.child.description
-        ({'#digits'}, 'two of them')
-        """
-        self.connection.ask(Annotate, self.id_at_location, tags, description)
-        self._describe()
-
     # -------------------------------------------------------------------------- what every link has
 
     def show(self) -> str:
@@ -214,23 +155,6 @@ class PointerTensor(Link):
         if self.depth:
             return (REF, self.id_at_location, self.depth)
         return (REF, self.id_at_location)
-
-    def duplicate(self, memo: dict[int, Any]) -> torch.Tensor:
-        """A copy of the remote tensor, at the same worker, and a pointer to it.
-
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
-        >>> x = torch.tensor([1.0, 2.0]).send(bob)
-        >>> twin = x.child.duplicate({})
-        >>> bob.objects_count()
-        2
-        """
-        out = new_id()
-        self.connection.ask(Duplicate, self.id_at_location, out)
-        twin = PointerTensor(self.connection, out)
-        twin._card = self._card
-        return wrap(twin)
 
     # --------------------------------------------------------------------------------- torch calls
 
@@ -293,26 +217,6 @@ class PointerTensor(Link):
         if name.startswith("__") or not hasattr(torch.Tensor, name):
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         return getattr(wrap(self), name)
-
-
-class Card:
-    """What is known about a remote tensor without asking again: tags, description, shape."""
-
-    __slots__ = ("tags", "description", "shape")
-
-    def __init__(self, tags: list[str], description: str | None, shape: torch.Size | None) -> None:
-        self.tags = tags
-        self.description = description
-        self.shape = shape
-
-    def show(self) -> str:
-        """The lines of a repr that stand behind the pointer."""
-        text = f"\n\tTags: {' '.join(self.tags)} " if self.tags else ""
-        if self.shape is not None:
-            text += f"\n\tShape: {self.shape}"
-        if self.description:
-            text += f"\n\tDescription: {self.description.splitlines()[0][:40]}..."
-        return text
 
 
 def _flat(values: Iterable[Any], connection: Connection) -> list[Any] | None:
