@@ -161,10 +161,16 @@ def combine_results(results: list[Any]) -> Any:
     (1, [1, 2])
     """
     first = results[0]
-    if isinstance(first, torch.Tensor):
-        return combine(results)
     if not any(isinstance(leaf, torch.Tensor) for leaf in leaves(first)):
         return first if all(result == first for result in results) else results
+    return _combine_nested(results)
+
+
+def _combine_nested(results: list[Any]) -> Any:
+    """One nested value of multi-pointers from the workers' nested values of pointers."""
+    first = results[0]
+    if isinstance(first, torch.Tensor):
+        return combine(results)
     if isinstance(first, dict):
         return {key: combine_results([result[key] for result in results]) for key in first}
     columns = [combine_results(list(column)) for column in zip(*results, strict=True)]

@@ -177,30 +177,14 @@ class PointerTensor(RemoteLink):
             return rule(*args, **kwargs)
         connection = _connection_of(args, kwargs)
         operands: Any = _flat(args, connection)
-        keywords = _flat_keywords(kwargs, connection) if kwargs else None
-        buffers: list[torch.Tensor] = []
-        if operands is None or (kwargs and keywords is None):
-            packing = Operands(connection, number)
-            operands, keywords = packing.pack(args, kwargs)
-            buffers = packing.packer.buffers
         flags = FLAGS[number]
-        if flags & _RETURNS_NO_NEW or kwargs:
-            target = written(flags, args, kwargs)
-            if flags & _NOTHING or target is not None:
-                waits = connection.crossed and bool(flags & _GRADIENT)
-                value = connection.command(number, operands, keywords, 0, buffers, waits)
-                if type(value) is Pending:
-                    _hand_on(value, target)
-                return None if flags & _NOTHING else target
+        if operands is None or kwargs or flags & _RETURNS_NO_NEW:
+            return _uncommon_call(connection, number, operands, args, kwargs)
         out = new_id()
-        value = connection.command(number, operands, keywords, out, buffers, not flags & _ONE)
+        value = connection.command(number, operands, None, out, [], not flags & _ONE)
         if value is STORED:
             return wrap(PointerTensor(connection, out))
-        if type(value) is Pending:
-            link = PointerTensor(connection, out)
-            link.pending = value
-            return wrap(link)
-        return value
+        return _result(connection, value, out)
 
     # ------------------------------- a bare link can be called and passed on, as ptr.child.child is
 
@@ -217,6 +201,43 @@ class PointerTensor(RemoteLink):
         if name.startswith("__") or not hasattr(torch.Tensor, name):
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         return getattr(wrap(self), name)
+
+
+def _uncommon_call(
+    connection: Connection, number: int, operands: Any, args: Arguments, kwargs: Keywords
+) -> Any:
+    """Forward a call that has keywords, writes to an argument, or takes more than plain values.
+
+    ``operands`` are the arguments as :func:`_flat` gives them.
+    """
+    flags = FLAGS[number]
+    keywords = _flat_keywords(kwargs, connection) if kwargs else None
+    buffers: list[torch.Tensor] = []
+    if operands is None or (kwargs and keywords is None):
+        packing = Operands(connection, number)
+        operands, keywords = packing.pack(args, kwargs)
+        buffers = packing.packer.buffers
+    target = written(flags, args, kwargs)
+    if flags & _NOTHING or target is not None:
+        waits = connection.crossed and bool(flags & _GRADIENT)
+        value = connection.command(number, operands, keywords, 0, buffers, waits)
+        if type(value) is Pending:
+            _hand_on(value, target)
+        return None if flags & _NOTHING else target
+    out = new_id()
+    value = connection.command(number, operands, keywords, out, buffers, not flags & _ONE)
+    return _result(connection, value, out)
+
+
+def _result(connection: Connection, value: Any, out: int) -> Any:
+    """What a call returns: a pointer to the new object ``out``, or the value that came back."""
+    if value is STORED:
+        return wrap(PointerTensor(connection, out))
+    if type(value) is Pending:
+        link = PointerTensor(connection, out)
+        link.pending = value
+        return wrap(link)
+    return value
 
 
 def _flat(values: Iterable[Any], connection: Connection) -> list[Any] | None:

@@ -138,13 +138,18 @@ def integers(op: Any, value: Any, grid: Grid, excess: Excess = Excess.REFUSE) ->
         if link.grid is not grid:  # type: ignore[attr-defined]
             raise different_grids(op, grid, link.grid)  # type: ignore[attr-defined]
         return link.child  # type: ignore[attr-defined]
-    if isinstance(value, (int, float)):
-        return encode_number(value, grid, excess)
-    if isinstance(value, torch.Tensor):
-        return encode(value, grid, excess)
-    if isinstance(value, (list, tuple)):
-        return [integers(op, item, grid, excess) for item in value]
+    for kinds, encoder in _ENCODERS:
+        if isinstance(value, kinds):
+            return encoder(op, value, grid, excess)
     return value
+
+
+_ENCODERS: tuple[tuple[Any, Callable[[Any, Any, Grid, Excess], Any]], ...] = (
+    ((int, float), lambda op, value, grid, excess: encode_number(value, grid, excess)),
+    (torch.Tensor, lambda op, value, grid, excess: encode(value, grid, excess)),
+    ((list, tuple), lambda op, items, *how: [integers(op, item, *how) for item in items]),
+)
+"""How an operand that is not fixed becomes integers; other kinds (None) stay as they are."""
 
 
 def store(op: Any, target: Any, result: Any) -> Any:
