@@ -30,9 +30,9 @@ from syft.serde.packer import Unpacker as Unpacker
 from syft.serde.registry import Operand as Operand
 from syft.serde.registry import pack as pack
 from syft.serde.registry import register as register
+from syft.serde.registry import register_code as register_code
 from syft.serde.registry import register_hint as register_hint
 from syft.serde.registry import register_packer as register_packer
-from syft.serde.registry import register_unpacker as register_unpacker
 from syft.serde.registry import unpack as unpack
 from syft.serde.registry import unpack_at as unpack_at
 from syft.serde.registry import unpack_items as unpack_items

@@ -39,8 +39,8 @@ from syft.serde.registry import (
     Operand,
     pack_items,
     register,
+    register_code,
     register_packer,
-    register_unpacker,
     unpack_at,
     unpack_items,
 )
@@ -266,7 +266,7 @@ def _unpack_named_tuple(operand: Sequence[Any], unpacker: Unpacker) -> Any:
     return cls(*items) if hasattr(cls, "_fields") else cls(items)
 
 
-register_unpacker(TypeCode.NAMED_TUPLE, _unpack_named_tuple)
+register_code(TypeCode.NAMED_TUPLE, _pack_named_tuple, _unpack_named_tuple)
 for _cls in _NAMED.values():
     register_packer(_cls, _pack_named_tuple)
 
@@ -286,7 +286,7 @@ def _unpack_enum(operand: Sequence[Any], unpacker: Unpacker) -> Any:
     return lookup(members, value, cls.__name__, ".value")
 
 
-register_unpacker(TypeCode.TORCH_ENUM, _unpack_enum)
+register_code(TypeCode.TORCH_ENUM, _pack_enum, _unpack_enum)
 for _cls in _ENUMS.values():
     register_packer(_cls, _pack_enum)
 
@@ -321,7 +321,7 @@ def _unpack_options(operand: Sequence[Any], unpacker: Unpacker) -> Any:
         raise MalformedMessage("$", f"a {cls.__name__}", str(error)) from error
 
 
-register_unpacker(TypeCode.TORCH_OPTIONS, _unpack_options)
+register_code(TypeCode.TORCH_OPTIONS, _pack_options, _unpack_options)
 for _cls in _OPTIONS.values():
     register_packer(_cls, _pack_options)
 

@@ -18,7 +18,7 @@ from syft.chain.wrapper import Wrapper, first_link
 from syft.codes import ConversionCode
 from syft.exceptions import HookError, MalformedMessage
 from syft.serde.frame import Frame
-from syft.serde.registry import unpack_at
+from syft.serde.registry import register_check, unpack_at
 from syft.tensors.fixed import precision as fixed
 from syft.workers.core.commands import unpacker_for
 from syft.workers.core.permissions import full_guard_of, protect
@@ -65,6 +65,9 @@ def register_conversion(code: ConversionCode, function: Callable[..., torch.Tens
 
 FIX_PRECISION = register_conversion(ConversionCode.FIX_PRECISION, fixed.fix_precision)
 FLOAT_PRECISION = register_conversion(ConversionCode.FLOAT_PRECISION, fixed.float_precision)
+
+
+register_check(lambda: [f"conversion {c.name}" for c in ConversionCode if c not in CONVERSIONS])
 
 
 def convert(tensor: torch.Tensor, conversion: Conversion, *args: Any) -> torch.Tensor:

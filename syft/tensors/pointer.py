@@ -31,7 +31,7 @@ from syft.ops.callables import WRITTEN_OUT
 from syft.serde.expect import expect_fields, expect_int, expect_type
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
-from syft.serde.registry import Operand, register
+from syft.serde.registry import Operand, register, register_check
 from syft.tensors.remote_link import Card, RemoteLink
 from syft.workers.client.connection import STORED, Connection, Pending
 from syft.workers.core.state_machine import Peer, WorkerCore
@@ -362,6 +362,9 @@ def _grad_fn(pointer: Wrapper) -> GraphElsewhere | None:
 
 for _number, _written_out in WRITTEN_OUT.items():
     PointerTensor.rule(function_of(_number))(_written_out)
+
+# A call without a number is refused before its rule is looked up.
+register_check(lambda: [f"a number for {op}" for op in PointerTensor.rules if op not in NUMBERS])
 
 
 @WorkerCore.handles(Relay)

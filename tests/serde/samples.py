@@ -17,7 +17,7 @@ from syft.ops.table import BY_NAME
 from syft.program.program import Action, Mode, Program, Slot
 from syft.torch_private import coo_parts
 
-RESERVED = frozenset(
+ABOVE_SERDE = frozenset(
     {TypeCode.REF, TypeCode.POINTER, TypeCode.GROUP, TypeCode.PLAN_CALL, TypeCode.PLAN}
     | {code for code in TypeCode if code >= 64}
 )

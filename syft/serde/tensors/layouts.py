@@ -27,7 +27,7 @@ from syft.exceptions import MalformedMessage, NotSendable
 from syft.serde.buffers import copy_buffer
 from syft.serde.expect import MAX_INT, expect_fields, expect_int, expect_type, malformed
 from syft.serde.packer import Packer, Unpacker
-from syft.serde.registry import Operand, register_unpacker
+from syft.serde.registry import Operand, register_code
 from syft.serde.tensors.attributes import attach, pack_attributes
 from syft.serde.tensors.geometry import Shape, expect_shape, expect_strides, filled, row_major
 from syft.serde.tensors.strided import expect_device, pack_strided, unpack_plain
@@ -125,8 +125,8 @@ def _unpack_compressed(operand: Sequence[Any], unpacker: Unpacker) -> torch.Tens
     return attach(tensor, operand[6], unpacker)
 
 
-register_unpacker(TypeCode.SPARSE_COO, _unpack_coo)
-register_unpacker(TypeCode.SPARSE_COMPRESSED, _unpack_compressed)
+register_code(TypeCode.SPARSE_COO, pack_coo, _unpack_coo)
+register_code(TypeCode.SPARSE_COMPRESSED, pack_compressed, _unpack_compressed)
 
 
 # ------------------------------------------------------------------------------------------- jagged
@@ -196,7 +196,7 @@ def _expect_lengths(lengths: list[int], sizes: list[int]) -> None:
         raise MalformedMessage("$.lengths", "a length for each row, within it", "others")
 
 
-register_unpacker(TypeCode.JAGGED, _unpack_jagged)
+register_code(TypeCode.JAGGED, pack_jagged, _unpack_jagged)
 
 
 # ---------------------------------------------------------------------------------------- quantized
@@ -326,4 +326,4 @@ def _expect_channels(
         raise MalformedMessage("$.zero_points", f"zero points that fit {dtype}", "others")
 
 
-register_unpacker(TypeCode.QUANTIZED, _unpack_quantized)
+register_code(TypeCode.QUANTIZED, pack_quantized, _unpack_quantized)

@@ -22,7 +22,7 @@ from syft.codes import TypeCode
 from syft.exceptions import MalformedMessage, UnsupportedOperation
 from syft.serde.expect import expect_fields, expect_int
 from syft.serde.packer import Packer, Unpacker
-from syft.serde.registry import Operand, pack, register, unpack_at
+from syft.serde.registry import Operand, pack, register, register_check, unpack_at
 from syft.tensors.fixed import fallback
 from syft.tensors.fixed.rules import (
     arithmetic,
@@ -57,17 +57,16 @@ __all__ = [
     "forbid_decoding",
 ]
 
-RULES = (
-    arithmetic,
-    fallback,
-    creation,
-    pooling,
-    products,
-    selection,
-    shapes,
-    sums,
-)
+RULES = (arithmetic, creation, fallback, pooling, products, selection, shapes, sums)
 """The modules that fill the table of rules."""
+
+
+def _missing_rules() -> list[str]:
+    known = {rule.__module__ for rule in FixedPrecisionTensor.rules.values()}
+    return [f"the rules of {module.__name__}" for module in RULES if module.__name__ not in known]
+
+
+register_check(_missing_rules)
 
 DEFAULT_BITS = 16
 
