@@ -1,7 +1,7 @@
-"""The underscored torch names syft leans on, in one place, with what each is for.
+"""The private names of torch that syft uses, in one place, with the purpose of each.
 
-Torch promises nothing about these.  They were checked on torch 2.11 and 2.13; when one moves, this
-file is where it is mended.
+Torch may change them in any release.  They were checked with torch 2.11 and 2.13; if one changes,
+only this file has to be adapted.
 """
 
 from __future__ import annotations
@@ -16,27 +16,26 @@ from torch._C._dynamo import eval_frame
 from torch.nested._internal.nested_tensor import NestedTensor as _NestedTensor
 
 make_wrapper = torch.Tensor._make_wrapper_subclass
-"""Makes a tensor of a subclass that has a shape and a dtype and no memory (see subclass_zoo)."""
+"""Makes a tensor of a subclass with a shape, a dtype and no memory (see subclass_zoo)."""
 
 VMAP_FILE = torch._functorch.vmap.__file__
-"""Where vmap asks a tensor for its ``dim()``, the last thing it does above the chain."""
+"""The file in which vmap asks a tensor for its ``dim()``, its last call above the chain."""
 
 DisableTorchFunctionSubclass = torch._C.DisableTorchFunctionSubclass
 """Context manager: run a torch function as if no argument overrode ``__torch_function__``."""
 
 any_autocast_enabled = torch._C._is_any_autocast_enabled
-"""One call that tells whether any device's autocast is on; asking each device costs ten times
-that."""
+"""Whether autocast is on for any device; asking for each device costs ten times as much."""
 
 set_grad_enabled = torch._C._set_grad_enabled
 """Sets grad mode without the context manager object (which costs a microsecond)."""
 
 enter_autocast = torch.amp.autocast_mode._enter_autocast
 exit_autocast = torch.amp.autocast_mode._exit_autocast
-"""Autocast as two calls, the way torch's tracers write a region of it into a graph."""
+"""Autocast as two calls; torch's tracers write a region of autocast into a graph this way."""
 
 set_version = torch._C._autograd._unsafe_set_version_counter
-"""Sets the version counters of tensors: one that was written to and put back is as it was."""
+"""Sets the version counters of tensors, for tensors that were written to and restored."""
 
 alias_of = torch.ops.aten.alias.default
 """The same memory and the same place in the graph, as another tensor object."""
@@ -54,14 +53,14 @@ is_fwd_grad_enabled = torch._C._is_fwd_grad_enabled
 """Forward-mode AD: on by default, off in inference mode and inside a custom autograd.Function."""
 
 NO_FUNCTION = "its own backward would be lost; write it with ordinary torch operations"
-"""What to tell somebody who calls a custom autograd.Function on a function-level wrapper."""
+"""Why a custom autograd.Function is refused on a function-level wrapper, for the error text."""
 
 
 def inside_custom_function() -> bool:
     """Whether this is the forward of a custom ``torch.autograd.Function``.
 
-    Torch switches off both grad modes there, and keeps the derivative to itself: an operation that
-    is done elsewhere would come back without a gradient, and nobody would be told.
+    Torch switches off both grad modes there and computes the derivative by the function's own
+    ``backward``.  An operation forwarded from there would silently lose its gradient.
 
     >>> inside_custom_function()
     False
@@ -72,11 +71,12 @@ def inside_custom_function() -> bool:
 
 
 def hide_from_compiler(method: Any) -> None:
-    """Have ``torch.compile`` run a method, and all it calls, as ordinary Python.
+    """Have ``torch.compile`` run a method of ours, and all it calls, as ordinary Python.
 
-    ``torch.compiler.disable`` does that too, by a wrapper that costs a microsecond at each call.
+    It marks the method's function and code; nothing of torch is written to.
+    ``torch.compiler.disable`` does the same by a wrapper that costs a microsecond at each call.
     """
-    method.__func__._torchdynamo_disable = True  # when it would inline the method
+    method.__func__._torchdynamo_disable = True  # where the compiler would inline the method
     skip = eval_frame._FrameAction.SKIP
     strategy = eval_frame._FrameExecStrategy(skip, skip)
     eval_frame.set_code_exec_strategy(method.__func__.__code__, strategy)
@@ -85,8 +85,8 @@ def hide_from_compiler(method: Any) -> None:
 def make_optimizer_state(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> bool:
     """Have an optimizer make the state of a group of parameters, as its first step would.
 
-    Torch's optimizers do it in a method that also sorts parameters, gradients and state into lists,
-    which differ in number.  Returns False for an optimizer without that method.
+    In torch's optimizers a method does this that also fills lists of parameters, gradients and
+    state; the number of lists differs.  Returns False for an optimizer without that method.
     """
     make = getattr(optimizer, "_init_group", None)
     if make is None:

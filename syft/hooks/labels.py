@@ -1,4 +1,4 @@
-"""What a tensor is called: its id, its tags and its description, here or at another worker."""
+"""The id, tags and description of a tensor, in this process or at another worker."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from syft.ids import new_id
 from syft.workers.shells.virtual import VirtualWorker
 
 
-def identity(tensor: torch.Tensor) -> int:
-    """The tensor's id at its owner (of a pointer: the pointer's own).
+def tensor_id(tensor: torch.Tensor) -> int:
+    """The tensor's id at its owner; for a pointer, the id of the pointer.
 
     >>> import torch, syft as sy
     >>> hook = sy.TorchHook(torch)
@@ -107,7 +107,7 @@ def description(tensor: torch.Tensor) -> str | None:
 
 def offer(tensor: torch.Tensor, owner: VirtualWorker) -> None:
     """Put a tensor of this process into its owner's store, under its own id, unless it is there."""
-    number = identity(tensor)
+    number = tensor_id(tensor)
     if first_link(tensor).id_at_location is None and number not in owner.core.store.objects:
         owner.core.hold(number, tensor)
 

@@ -1,9 +1,9 @@
-"""What ``nn.Module`` learns: send, get, move and copy, in place, whatever the module holds.
+"""The methods added to ``nn.Module``: send, get, move and copy, in place.
 
-Parameters and buffers keep their identity (``torch.utils.swap_tensors`` exchanges what is inside),
-so an optimizer made before ``model.send(bob)`` goes on working.  Everything is sent before
-anything is exchanged, and sent back if something fails: a module is never left half here and half
-there by an error.
+Parameters and buffers stay the same Python objects (``torch.utils.swap_tensors`` exchanges their
+contents), so an optimizer made before ``model.send(bob)`` keeps working.  All tensors are sent
+before any is exchanged, and sent back if one fails, so that an error never leaves a module partly
+here and partly there.
 """
 
 from __future__ import annotations
@@ -35,12 +35,11 @@ _REGISTERING = frozenset(
 
 
 class ModuleAttribute:
-    """A method or computed attribute of ``nn.Module`` that gives way to whatever a user's module
-    has.
+    """A method or computed attribute of ``nn.Module`` that a user's module may override by name.
 
-    Attributes in the instance win by themselves.  Parameters, buffers and submodules lie in tables
-    of the module, and torch refuses to register one under a name that exists: to those methods
-    the attribute is not there.
+    Python prefers attributes of the instance.  Parameters, buffers and submodules are in tables of
+    the module, which are looked at here.  Torch refuses to register one under a name that
+    ``hasattr`` finds, so the methods that register get an AttributeError.
     """
 
     def __init__(self, name: str, function: Callable[[nn.Module], Any], is_method: bool) -> None:
@@ -75,10 +74,10 @@ def tensors_of(module: nn.Module) -> list[torch.Tensor]:
 
 
 def replace_tensors(module: nn.Module, change: Change, undo: Undo | None = None) -> nn.Module:
-    """Replace what is inside every parameter and buffer by ``change(tensor)``; returns the module.
+    """Replace the contents of every parameter and buffer by ``change(tensor)``.
 
-    When one fails, ``undo(tensor, changed)`` is called for those that were changed already.  Raises
-    :class:`~syft.exceptions.NotSendable` if an autograd graph still holds one of them.
+    Returns the module.  If one change fails, ``undo(tensor, changed)`` is called for those made so
+    far.  Raises :class:`~syft.exceptions.NotSendable` if an autograd graph still holds one of them.
     """
     old = tensors_of(module)
     with contextlib.ExitStack() as undoing:
@@ -87,7 +86,7 @@ def replace_tensors(module: nn.Module, change: Change, undo: Undo | None = None)
             changed = change(tensor)
             if undo is not None:
                 undoing.callback(undo, tensor, changed)
-            new.append(_as_kind(tensor, changed))
+            new.append(_as_kind_of(tensor, changed))
         _swap_module(module, old, new)
         undoing.pop_all()
     return module
@@ -95,7 +94,7 @@ def replace_tensors(module: nn.Module, change: Change, undo: Undo | None = None)
 
 def _swap_module(module: nn.Module, old: list[torch.Tensor], new: list[torch.Tensor]) -> None:
     recurrent = [part for part in module.modules() if isinstance(part, nn.RNNBase)]
-    for part in recurrent:  # weak references to the weights would forbid the exchange
+    for part in recurrent:  # torch exchanges no tensor that has weak references
         part._flat_weight_refs = [None for _ in part._flat_weights]
     try:
         _swap_all(old, new)
@@ -121,7 +120,7 @@ def _swap_all(old: list[torch.Tensor], new: list[torch.Tensor]) -> None:
         ) from error
 
 
-def _as_kind(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+def _as_kind_of(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
     """Make ``new`` count as a parameter (or buffer) if ``old`` does."""
     if isinstance(old, nn.Parameter):
         if type(new) is torch.Tensor:
@@ -136,13 +135,12 @@ def _as_kind(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
     return new
 
 
-def send(
+def send_module(
     module: nn.Module, *locations: Any, owner: VirtualWorker, user: str | None = None
 ) -> nn.Module:
     """Send every parameter and buffer to a worker; returns the module, changed in place.
 
-    Raises :class:`~syft.exceptions.NotSendable` unless one worker is named: a module is at one
-    place.
+    Raises :class:`~syft.exceptions.NotSendable` unless exactly one worker is named.
 
     >>> import torch, syft as sy
     >>> hook = sy.TorchHook(torch)
@@ -162,11 +160,11 @@ def send(
     )
 
 
-def get(module: nn.Module, user: str | None = None) -> nn.Module:
-    """Bring every parameter and buffer home; returns the module, changed in place.
+def get_module(module: nn.Module, user: str | None = None) -> nn.Module:
+    """Bring every parameter and buffer here; returns the module, changed in place.
 
-    Gradients come home too, and a gradient can show the samples it was computed from: call
-    ``module.zero_grad()`` first where the data is not yours to see.
+    Gradients are brought too, and a gradient can show the samples it was computed from: call
+    ``module.zero_grad()`` first if you may not see the data.
 
     >>> import torch, syft as sy
     >>> hook = sy.TorchHook(torch)
@@ -184,7 +182,7 @@ def get(module: nn.Module, user: str | None = None) -> nn.Module:
     return module
 
 
-def move(module: nn.Module, location: Any, user: str | None = None) -> nn.Module:
+def move_module(module: nn.Module, location: Any, user: str | None = None) -> nn.Module:
     """Move every parameter and buffer to another worker; returns the module, changed in place.
 
     >>> import torch, syft as sy
@@ -195,7 +193,7 @@ def move(module: nn.Module, location: Any, user: str | None = None) -> nn.Module
     (<VirtualWorker id:bob #objects:2>, 0)
     """
     if _is_owner(tensors_of(module), location):
-        return get(module, user)
+        return get_module(module, user)
     return replace_tensors(
         module,
         lambda tensor: tensor_methods.move(tensor, location, user=user),
@@ -229,7 +227,7 @@ def _is_owner(tensors: list[torch.Tensor], location: Any) -> bool:
     return owner is not None and owner.get_worker(location) is owner
 
 
-def copy(module: nn.Module) -> nn.Module:
+def copy_module(module: nn.Module) -> nn.Module:
     """A deep copy; remote parameters are copied where they are.
 
     >>> import torch, syft as sy
@@ -243,7 +241,7 @@ def copy(module: nn.Module) -> nn.Module:
     return copying.deepcopy(module)
 
 
-def location(module: nn.Module) -> Any:
+def module_location(module: nn.Module) -> Any:
     """The worker that holds the module's first parameter or buffer; None when it is here.
 
     >>> import torch, syft as sy
@@ -258,7 +256,7 @@ def location(module: nn.Module) -> Any:
     return None
 
 
-def fix_precision(module: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
+def encode_module(module: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
     """Encode every floating-point parameter and buffer in fixed precision, in place.
 
     >>> import torch, syft as sy
@@ -275,7 +273,7 @@ def fix_precision(module: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
     )
 
 
-def float_precision(module: nn.Module) -> nn.Module:
+def decode_module(module: nn.Module) -> nn.Module:
     """Decode every fixed-precision parameter and buffer, in place.
 
     >>> import torch, syft as sy
@@ -288,7 +286,7 @@ def float_precision(module: nn.Module) -> nn.Module:
 
 
 def _converted(tensor: torch.Tensor, convert: Change) -> torch.Tensor:
-    """The same values and gradient, converted, as a new leaf: it must not keep the original."""
+    """The converted values and gradient as a new leaf, which does not keep the original alive."""
     if not tensor.is_floating_point():
         return tensor.detach().clone()
     made = convert(tensor.detach()).requires_grad_(tensor.requires_grad)

@@ -18,7 +18,7 @@ from syft.workers.core.objects import copy_of
 
 
 def location(tensor: torch.Tensor) -> Any:
-    """The worker that holds the data (of a multi-pointer: a list); None when the data is here.
+    """The worker that holds the data (for a multi-pointer a list); None when the data is here.
 
     >>> import torch, syft as sy
     >>> hook = sy.TorchHook(torch)

@@ -52,25 +52,25 @@ TENSOR_METHODS: Final[dict[str, Callable[..., Any]]] = {
 
 TENSOR_ATTRIBUTES: Final[dict[str, Callable[[torch.Tensor], Any]]] = {
     "location": tensor_methods.location,
-    "id": labels.identity,
+    "id": labels.tensor_id,
     "id_at_location": labels.id_at_location,
     "tags": labels.tags,
     "description": labels.description,
 }
 
 MODULE_METHODS: Final[dict[str, Callable[..., Any]]] = {
-    "get": module_methods.get,
-    "move": module_methods.move,
-    "copy": module_methods.copy,
-    "fix_precision": module_methods.fix_precision,
-    "fix_prec": module_methods.fix_precision,
-    "float_precision": module_methods.float_precision,
-    "float_prec": module_methods.float_precision,
+    "get": module_methods.get_module,
+    "move": module_methods.move_module,
+    "copy": module_methods.copy_module,
+    "fix_precision": module_methods.encode_module,
+    "fix_prec": module_methods.encode_module,
+    "float_precision": module_methods.decode_module,
+    "float_prec": module_methods.decode_module,
 }
 """What is added to ``nn.Module`` and needs no local worker."""
 
 MODULE_ATTRIBUTES: Final[dict[str, Callable[[nn.Module], Any]]] = {
-    "location": module_methods.location,
+    "location": module_methods.module_location,
 }
 
 
@@ -231,9 +231,9 @@ def _owner_of_tensor(local: VirtualWorker) -> Callable[[torch.Tensor], VirtualWo
 
 def _send_module_from(local: VirtualWorker) -> Callable[..., nn.Module]:
     def send(module: nn.Module, *locations: Any, user: str | None = None) -> nn.Module:
-        return module_methods.send(module, *locations, owner=local, user=user)
+        return module_methods.send_module(module, *locations, owner=local, user=user)
 
-    send.__doc__ = module_methods.send.__doc__
+    send.__doc__ = module_methods.send_module.__doc__
     return send
 
 

@@ -1,9 +1,14 @@
 """Frames: one message as bytes, and back.
 
 A frame is a MessagePack header and the raw bytes of the tensors it describes, which are never
-copied into the header: they leave through ``memoryview`` and arrive through ``frombuffer``.
-``docs/wire.md`` has the layout.  Every length is checked against the limits and against what is
-there before anything is allocated; what fails here broke the framing, and the connection with it.
+copied into the header: they are written from a ``memoryview`` and read with ``frombuffer``.
+``docs/wire.md`` has the layout.  Every length is checked against the limits and against the bytes
+present before anything is allocated.  An error here means that the framing is broken, so the
+connection cannot be used any more.
+
+Typed messages are ``msgspec.Struct`` classes in ``syft.workers``; :func:`encode_header` and
+:func:`decode_header` are for operands without a message.  msgspec decodes arrays as lists, never
+allocates more than the bytes justify, and stops at Python's recursion limit.
 """
 
 from __future__ import annotations
@@ -53,7 +58,7 @@ class Frame(msgspec.Struct, gc=False):
     header: bytes
     buffers: list[torch.Tensor]
     exclusive: bool = False
-    """Whether nobody else holds the buffers, so that tensors may live in them."""
+    """Whether the receiver owns the buffers, so that tensors may use their memory."""
 
     @property
     def nbytes(self) -> int:
@@ -64,7 +69,7 @@ class Frame(msgspec.Struct, gc=False):
         return size
 
     def owned(self) -> "Frame":
-        """Return a frame whose buffers are copies: one that may be kept while tensors change.
+        """Return a frame with copies of the buffers, which stay the same while tensors change.
 
         >>> Frame(b"\\xc0", [torch.zeros(2, dtype=torch.uint8)]).owned().buffers
         [tensor([0, 0], dtype=torch.uint8)]
@@ -144,9 +149,9 @@ def to_bytes(frame: Frame, compressed: bool = True) -> bytearray:
 
 
 def from_bytes(data: bytearray | bytes | memoryview, limits: Limits = DEFAULT_LIMITS) -> Frame:
-    """Check and take apart a frame; its buffers never alias immutable bytes.
+    """Check a frame and split it into header and buffers, which never alias immutable bytes.
 
-    A ``bytearray`` is taken over: large buffers live in it, so the caller must not touch it again.
+    Large buffers use the memory of a ``bytearray``, so the caller must not change it afterwards.
     From ``bytes`` or a ``memoryview`` the buffers are copied.
 
     >>> from_bytes(to_bytes(Frame(b"\\xc0", []))).header
@@ -227,7 +232,7 @@ def _expect_size(view: memoryview, entries: Sequence[tuple[int, int, int]], end:
 
 def _copy_out(stored: memoryview, raw: int, kind: int, index: int) -> torch.Tensor:
     if kind == _RAW:
-        # Into torch's own memory: aligned, and resizable like that of any tensor.
+        # torch's own memory is aligned, and the tensor can be resized.
         tensor = fresh_buffer(raw)
         memoryview(tensor.numpy())[:] = stored  # type: ignore[arg-type]
         return tensor
@@ -235,6 +240,6 @@ def _copy_out(stored: memoryview, raw: int, kind: int, index: int) -> torch.Tens
 
 
 def _over(data: bytearray, offset: int, count: int) -> torch.Tensor:
-    # torch.frombuffer lets go of the buffer, and the bytearray could then be resized under the
-    # tensor; numpy holds on to it, so that resizing raises BufferError.
+    # torch.frombuffer releases the buffer, so the bytearray could be resized under the tensor;
+    # numpy keeps it exported, so that resizing raises BufferError.
     return torch.from_numpy(np.frombuffer(data, np.uint8, count, offset))

@@ -238,7 +238,7 @@ def _unpack_size(operand: Sequence[Any], unpacker: Unpacker) -> torch.Size:
 register(TypeCode.SIZE, torch.Size, _pack_size, _unpack_size)
 
 
-def _walk(name: str) -> Any:
+def _object_named(name: str) -> Any:
     """The object of a dotted name from ``syft.codes``; None if this torch does not have it."""
     try:
         return operator.attrgetter(name.removeprefix("torch."))(torch)
@@ -251,7 +251,7 @@ def _arity(cls: Any) -> int:
     return int(cls.n_sequence_fields) if fields is None else len(fields)
 
 
-_NAMED = {n: cls for n, cls in enumerate(map(_walk, NAMED_TUPLES)) if cls is not None}
+_NAMED = {n: cls for n, cls in enumerate(map(_object_named, NAMED_TUPLES)) if cls is not None}
 _NAMED_NUMBERS = _by_value(_NAMED)
 
 
@@ -270,7 +270,7 @@ register_code(TypeCode.NAMED_TUPLE, _pack_named_tuple, _unpack_named_tuple)
 for _cls in _NAMED.values():
     register_packer(_cls, _pack_named_tuple)
 
-_ENUMS: dict[int, Any] = {n: cls for n, cls in enumerate(map(_walk, TORCH_ENUMS)) if cls}
+_ENUMS: dict[int, Any] = {n: cls for n, cls in enumerate(map(_object_named, TORCH_ENUMS)) if cls}
 _ENUM_NUMBERS = _by_value(_ENUMS)
 
 
@@ -292,7 +292,9 @@ for _cls in _ENUMS.values():
 
 # ------------------------------------------------------------------------------------- dataclasses
 
-_OPTIONS: dict[int, Any] = {n: cls for n, cls in enumerate(map(_walk, TORCH_OPTIONS)) if cls}
+_OPTIONS: dict[int, Any] = {
+    n: cls for n, cls in enumerate(map(_object_named, TORCH_OPTIONS)) if cls
+}
 _OPTIONS_NUMBERS = _by_value(_OPTIONS)
 
 

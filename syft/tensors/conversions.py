@@ -133,7 +133,7 @@ def fix_precision_(
 ) -> torch.Tensor:
     """Encode the tensor in place: the same object, so that optimizers and modules keep working.
 
-    A gradient is encoded with a tensor that is here; a remote tensor starts without one.
+    The gradient of a tensor in this process is encoded too; a remote tensor loses its gradient.
 
     >>> import torch, syft as sy
     >>> hook = sy.TorchHook(torch)
@@ -142,7 +142,7 @@ def fix_precision_(
     (True, (Wrapper)>FixedPrecisionTensor>tensor([32768, 81920]))
     """
     if type(tensor) is Wrapper and tensor.child.at_function_level:
-        return _become(tensor, fix_precision(tensor, precision_fractional, base))
+        return _exchange_links(tensor, fix_precision(tensor, precision_fractional, base))
     return fixed.fix_precision_(tensor, precision_fractional, base)
 
 
@@ -168,12 +168,12 @@ def float_precision_(tensor: torch.Tensor) -> torch.Tensor:
     (True, tensor([0.5000, 1.2500]))
     """
     if type(tensor) is Wrapper and tensor.child.at_function_level:
-        return _become(tensor, float_precision(tensor))
+        return _exchange_links(tensor, float_precision(tensor))
     return fixed.float_precision_(tensor)
 
 
-def _become(tensor: Wrapper, other: torch.Tensor) -> Wrapper:
-    """Exchange the first links of two function-level wrappers; the old one is dropped."""
+def _exchange_links(tensor: Wrapper, other: torch.Tensor) -> Wrapper:
+    """Give a function-level wrapper the first link of another one, which is dropped."""
     if type(other) is Wrapper:
         tensor.child, other.child = other.child, tensor.child
     return tensor

@@ -1,8 +1,9 @@
-"""What function-level links have in common when the tensor they stand before is in this process.
+"""What function-level links before a tensor in this process have in common.
 
-Such a link does something beside the work (it logs, counts, checks) and lets torch do the work on
-the tensor behind it, which may be plain or the head of another chain.  The default rule: take the
-links off the arguments, call, and put new links on every tensor that comes back.
+Such a link adds something to every operation (it logs, counts, checks), and torch runs the
+operation on the tensor behind it, which may be plain or the head of another chain.  By default the
+link is taken off each argument, the operation is called, and a new link is put on each resulting
+tensor.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class LocalLink(Link):
     """A function-level link before a tensor in this process. Abstract.
 
     A subclass overrides :meth:`on_call`, or enters rules for single operations with
-    ``@MyTensor.rule(torch.add)``: functions of ``(operation, args, kwargs)`` with the links taken
-    off, that return the result without links.
+    ``@MyTensor.rule(torch.add)``: functions of ``(operation, args, kwargs)`` that get arguments
+    without links and return a result without links.
 
     >>> import torch, syft as sy
     >>> class Counting(sy.LocalLink):
@@ -185,7 +186,7 @@ class LocalLink(Link):
 
     @classmethod
     def call(cls, operation: Any, args: Arguments, kwargs: Keywords) -> Any:
-        """Take the links off, run the rule (or :meth:`on_call`), put links on what comes back.
+        """Run the rule, or :meth:`on_call`, on arguments without links; the results get links.
 
         >>> LocalLink.call(torch.add, (LocalLink().on(torch.ones(2)), 1), {})
         (Wrapper)>LocalLink>tensor([2., 2.])
@@ -197,21 +198,21 @@ class LocalLink(Link):
             return type(first).call(operation, args, kwargs)
         kind = type(first)
 
-        def bare(value: Any) -> Any:
+        def without_link(value: Any) -> Any:
             if type(value) is Wrapper and value.child.at_function_level:
                 if type(value.child) is not kind:
                     raise LocationMismatch(str(operation), (first.place(), value.child.place()))
                 return value.child._attached()
             return value
 
-        def dressed(value: Any) -> Any:
+        def with_link(value: Any) -> Any:
             return first.like().on(value) if isinstance(value, torch.Tensor) else value
 
-        inner_args, inner_kwargs = replace(args, bare), replace(kwargs, bare)
+        inner_args, inner_kwargs = replace(args, without_link), replace(kwargs, without_link)
         rule = kind.rules.get(operation)
         if rule is not None:
             result = rule(operation, inner_args, inner_kwargs)
         else:
             result = kind.on_call(operation, inner_args, inner_kwargs)
         target = written(flags_of(operation), args, kwargs)
-        return replace(result, dressed) if target is None or result is None else target
+        return replace(result, with_link) if target is None or result is None else target

@@ -1,7 +1,6 @@
-"""MultiPointerTensor: one tensor name for pointers to several workers.
+"""MultiPointerTensor: one tensor for pointers to several workers.
 
-``x.send(bob, alice)`` puts a copy at each; an operation runs at all of them, on the operands each
-has.
+``x.send(bob, alice)`` puts a copy at each; an operation runs at every worker, on its own operands.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from syft.tensors.pointer import PointerTensor
 
 
 class MultiPointerTensor(Link):
-    """Pointers to tensors at several workers, one each, by worker id.
+    """Pointers to tensors at several workers, one for each worker id.
 
     >>> import torch, syft as sy
     >>> hook = sy.TorchHook(torch)
@@ -48,7 +47,7 @@ class MultiPointerTensor(Link):
 
     @property
     def child(self) -> dict[str, Any]:
-        """The pointers, by the id of the worker each points to.
+        """The pointers, by worker id.
 
         >>> import torch, syft as sy
         >>> hook = sy.TorchHook(torch)
@@ -123,7 +122,7 @@ class MultiPointerTensor(Link):
 
     @classmethod
     def call(cls, operation: Any, args: Arguments, kwargs: Keywords) -> Any:
-        """Run the operation at every worker, and combine what the workers return."""
+        """Run the operation at every worker, and combine the results."""
         names = _names(operation, args, kwargs)
         results = []
         for name in names:
@@ -154,8 +153,8 @@ def _names(operation: Any, args: Arguments, kwargs: Keywords) -> list[str]:
 
 
 def combine_results(results: list[Any]) -> Any:
-    """One result from the workers' results: multi-pointers for tensors, a value if all agree, else
-    a list.
+    """One result from the workers' results: multi-pointers for tensors, a value if all are equal,
+    otherwise a list.
 
     >>> combine_results([1, 1]), combine_results([1, 2])
     (1, [1, 2])

@@ -1,9 +1,8 @@
-"""PointerTensor: a tensor that lives at another worker.
+"""PointerTensor: a tensor that is at another worker.
 
-Every torch call on it becomes one command to that worker, whose own torch does the work and
-records the graph; what comes back is a pointer to the result, whose id the caller chose.  The
-remote object dies with its last pointer.  What the pointer does not have (values, shapes) it asks
-for.
+Every torch call on it becomes one command to that worker, whose torch runs it and records the
+graph.  The caller chooses the id of the result and returns a pointer to it without waiting.  Values
+and shapes are asked for.  The remote object is dropped with its last pointer.
 """
 
 from __future__ import annotations
@@ -100,7 +99,7 @@ class PointerTensor(RemoteLink):
 
     @property
     def handle(self) -> Handle:
-        """The command that makes the remote object: to wait for, or to ask whether it is done.
+        """A handle of the command that makes the remote object: it waits, or tells if it is done.
 
         >>> import torch, syft as sy
         >>> hook = sy.TorchHook(torch)
@@ -113,21 +112,20 @@ class PointerTensor(RemoteLink):
 
     @property
     def child(self) -> PointerTensor:
-        """The remote tensor's ``.child``, one step deeper at each call: get it, call it, pass it
-        on.
+        """A pointer to the ``.child`` of the remote tensor, one link further down its chain.
 
         >>> import torch, syft as sy
         >>> hook = sy.TorchHook(torch)
         >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> x = sy.LoggingTensor().on(torch.ones(2)).send(bob)
-        >>> x.child.child.child.add(1).get()  # past the logging, to the tensor inside
+        >>> x.child.child.child.add(1).get()  # the tensor behind the LoggingTensor
         tensor([2., 2.])
         """
         deeper = PointerTensor(self.connection, self.id_at_location, False, self.depth + 1)
         deeper._parent = self
         return deeper
 
-    # -------------------------------------------------------------------------- what every link has
+    # ----------------------------------------------------------------------------- the chain itself
 
     def show(self) -> str:
         """``[PointerTensor | me:1 -> bob:2]``, and the tags if there are any."""
@@ -160,7 +158,7 @@ class PointerTensor(RemoteLink):
 
     @classmethod
     def call(cls, operation: Any, args: Arguments, kwargs: Keywords) -> Any:
-        """Forward one torch call; returns a pointer to what it made, or the value it returned.
+        """Forward one torch call; returns a pointer to the new tensor, or the returned value.
 
         >>> import torch, syft as sy
         >>> hook = sy.TorchHook(torch)
@@ -171,7 +169,7 @@ class PointerTensor(RemoteLink):
         """
         number = NUMBERS.get(operation)
         if number is None:
-            number = number_of(operation)  # raises: refused, or unknown
+            number = number_of(operation)  # raises for a refused or an unknown operation
         rule = cls.rules.get(operation)
         if rule is not None:
             return rule(*args, **kwargs)
@@ -186,7 +184,7 @@ class PointerTensor(RemoteLink):
             return wrap(PointerTensor(connection, out))
         return _result(connection, value, out)
 
-    # ------------------------------- a bare link can be called and passed on, as ptr.child.child is
+    # ------------------------------- a link without a wrapper, as ptr.child.child, acts as a tensor
 
     @classmethod
     def __torch_function__(
@@ -222,7 +220,7 @@ def _uncommon_call(
         waits = connection.crossed and bool(flags & _GRADIENT)
         value = connection.command(number, operands, keywords, 0, buffers, waits)
         if type(value) is Pending:
-            _hand_on(value, target)
+            _make_wait(value, target)
         return None if flags & _NOTHING else target
     out = new_id()
     value = connection.command(number, operands, keywords, out, buffers, not flags & _ONE)
@@ -241,9 +239,9 @@ def _result(connection: Connection, value: Any, out: int) -> Any:
 
 
 def _flat(values: Iterable[Any], connection: Connection) -> list[Any] | None:
-    """The operands of the common call: pointers over this connection and plain values.
+    """The operands of a call with only pointers over this connection and plain values.
 
-    None for anything else: :class:`~syft.workers.client.operands.Operands` packs it.
+    None for any other call, which :class:`~syft.workers.client.operands.Operands` packs.
     """
     packed: list[Any] = []
     for value in values:
@@ -265,8 +263,8 @@ def _flat_keywords(kwargs: Keywords, connection: Connection) -> Keywords | None:
     return None if packed is None else dict(zip(kwargs, packed, strict=True))
 
 
-def _hand_on(pending: Pending, target: Any) -> None:
-    """Have the handles of what a command writes to wait for that command."""
+def _make_wait(pending: Pending, target: Any) -> None:
+    """Have the handles of the tensors that a command writes to wait for that command."""
     for leaf in leaves(target):
         if type(leaf) is Wrapper and type(leaf.child) is PointerTensor:
             leaf.child.pending = pending
@@ -310,14 +308,14 @@ Connection.make_pointer = staticmethod(make_pointer)
 
 
 def _pack(link: PointerTensor, packer: Packer) -> Operand:
-    """Inside a command: a reference.  Otherwise the pointer itself travels, and its duty to
-    collect, which it has here until the message has gone."""
+    """Inside a command a reference; otherwise the pointer itself with its duty to collect, which
+    the pointer here keeps until the message is sent."""
     if packer.destination is not None:
         reference = link.reference(packer.destination)
         if reference is None:
             raise LocationMismatch("a command", (packer.destination.location.id, link.place()))
         return reference
-    link.connection.send_held()  # whoever gets the pointer may use it at once
+    link.connection.send_held()  # the receiver may use the pointer at once
     collects = link.garbage_collect_data and not any(other is link for other in packer.leaving)
     if collects:
         packer.leaving.append(link)
@@ -343,7 +341,7 @@ register(TypeCode.POINTER, PointerTensor, _pack, _unpack)
 
 
 class GraphElsewhere:
-    """What ``.grad_fn`` of a pointer gives when the remote tensor has a graph behind it."""
+    """The value of ``.grad_fn`` of a pointer to a tensor with a graph behind it."""
 
     __slots__ = ("_place",)
 
@@ -356,7 +354,7 @@ class GraphElsewhere:
 
 @PointerTensor.rule(torch.Tensor.grad_fn.__get__)  # type: ignore[union-attr]
 def _grad_fn(pointer: Wrapper) -> GraphElsewhere | None:
-    """A graph stays where it was recorded; whether there is one can be told."""
+    """Whether the remote tensor has a graph; the graph itself stays at its worker."""
     return None if pointer.is_leaf else GraphElsewhere(pointer.child.place())
 
 
@@ -369,7 +367,7 @@ register_check(lambda: [f"a number for {op}" for op in PointerTensor.rules if op
 
 @WorkerCore.handles(Relay)
 def relay(core: WorkerCore, message: Relay, frame: Frame, peer: Peer) -> Done:
-    """Send an object on and keep a pointer, or fetch what a pointer points to and keep that."""
+    """Send an object on and keep a pointer to it, or replace a pointer by what it points to."""
     core.forget(message.drop, peer)
     value = core.present(message.id)
     if not isinstance(value, torch.Tensor):

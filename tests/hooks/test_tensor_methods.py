@@ -24,8 +24,8 @@ def test_private_tensors_keep_tags_and_share_data(hook: sy.TorchHook) -> None:
 def test_only_an_allowed_user_sends_and_reads(bob: sy.VirtualWorker) -> None:
     private = torch.ones(2).private_tensor(["ann"])
     assert refusal(lambda: private.send(bob)) == (
-        "PermissionDenied: send: this value on 'me' is private, and no user was named. Say who "
-        "asks: user=..."
+        "PermissionDenied: send: this value on 'me' is private, and no user was named. Pass "
+        "user=..."
     )
     assert bob._objects == {}
     pointer = private.send(bob, user="ann")

@@ -63,10 +63,10 @@ def _from_dict(names: dict[str, Any]) -> tuple[int, tuple[str, ...] | None, str 
     return flags, tags, names.get("_description") or None
 
 
-def attach(tensor: torch.Tensor, attributes: Any, unpacker: Unpacker) -> torch.Tensor:
+def attach_attributes(tensor: torch.Tensor, attributes: Any, unpacker: Unpacker) -> torch.Tensor:
     """Give a freshly built tensor the attributes in a field, and return it.
 
-    >>> attach(torch.ones(2), [1, None, ["#x"], None], Unpacker([]))
+    >>> attach_attributes(torch.ones(2), [1, None, ["#x"], None], Unpacker([]))
     tensor([1., 1.], requires_grad=True)
     """
     if attributes is None:

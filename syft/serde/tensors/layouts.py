@@ -28,7 +28,7 @@ from syft.serde.buffers import copy_buffer
 from syft.serde.expect import MAX_INT, expect_fields, expect_int, expect_type, malformed
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import Operand, register_code
-from syft.serde.tensors.attributes import attach, pack_attributes
+from syft.serde.tensors.attributes import attach_attributes, pack_attributes
 from syft.serde.tensors.geometry import Shape, expect_shape, expect_strides, filled, row_major
 from syft.serde.tensors.strided import expect_device, pack_strided, unpack_plain
 from syft.serde.torch_types import (
@@ -82,7 +82,7 @@ def _unpack_coo(operand: Sequence[Any], unpacker: Unpacker) -> torch.Tensor:
         )
     except (RuntimeError, IndexError) as error:
         raise MalformedMessage("$", "a COO tensor", f"{error}") from error
-    return attach(tensor, operand[5], unpacker)
+    return attach_attributes(tensor, operand[5], unpacker)
 
 
 def pack_compressed(tensor: torch.Tensor, packer: Packer) -> Operand:
@@ -122,7 +122,7 @@ def _unpack_compressed(operand: Sequence[Any], unpacker: Unpacker) -> torch.Tens
         )
     except (RuntimeError, IndexError) as error:
         raise MalformedMessage("$", f"a {layout} tensor", f"{error}") from error
-    return attach(tensor, operand[6], unpacker)
+    return attach_attributes(tensor, operand[6], unpacker)
 
 
 register_code(TypeCode.SPARSE_COO, pack_coo, _unpack_coo)
@@ -163,7 +163,7 @@ def _unpack_jagged(operand: Sequence[Any], unpacker: Unpacker) -> torch.Tensor:
         lengths = unpack_plain(operand[3], unpacker, ".lengths")
     _expect_rows(values, offsets, lengths)
     tensor = torch.nested.nested_tensor_from_jagged(values, offsets, lengths)
-    return attach(tensor, operand[4], unpacker)
+    return attach_attributes(tensor, operand[4], unpacker)
 
 
 def _expect_rows(values: torch.Tensor, offsets: torch.Tensor, lengths: torch.Tensor | None) -> None:
@@ -278,7 +278,7 @@ def _unpack_quantized(operand: Sequence[Any], unpacker: Unpacker) -> torch.Tenso
     buffer = buffer.to(device)
     offset = buffer.storage_offset() // size
     empty.set_(buffer.untyped_storage(), offset, shape, strides)
-    return attach(empty, operand[7], unpacker)
+    return attach_attributes(empty, operand[7], unpacker)
 
 
 def _empty_quantized(

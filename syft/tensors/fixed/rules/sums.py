@@ -1,7 +1,7 @@
 """Rules for sums, means, running sums and the squared loss.
 
-A sum adds the integers and is exact (it wraps, as the ring does); a mean divides the sum by a whole
-number, rounded to the nearest, so that it is off by half a step however many values there are.
+A sum adds the integers and is exact (it wraps, as the ring does).  A mean divides the sum by a
+whole number, rounded to the nearest, so its error is half a step for any number of values.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def sums(op: Any, x: Any, *rest: Any, dtype: Any = None) -> Any:
 
 @rule("mean mean.dim")
 def mean(op: Any, x: Any, *rest: Any, dtype: Any = None) -> Any:
-    """Add the integers up and divide by how many they are."""
+    """Add the integers up and divide by their number."""
     link = x.child
     total = torch.sum(link.child, *rest) if rest else torch.sum(link.child)
     if total.numel():
@@ -66,7 +66,7 @@ def mse_loss_backward(op: Any, grad: Any, x: Any, y: Any, reduction: int) -> Any
 
 
 def _count(child: torch.Tensor) -> int:
-    """Of how many values a mean is taken."""
+    """The number of values of a mean; none is a division by zero."""
     if not child.numel():
         raise division_by_zero()
     return child.numel()
