@@ -62,7 +62,7 @@ def tag(tensor: torch.Tensor, *tags: str) -> torch.Tensor:
     return tensor
 
 
-def describe(tensor: torch.Tensor, description: str) -> torch.Tensor:
+def set_description(tensor: torch.Tensor, description: str) -> torch.Tensor:
     """Say in words what the tensor is; returns the tensor.
 
     >>> import torch, syft as sy

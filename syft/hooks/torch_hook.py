@@ -36,7 +36,7 @@ TENSOR_METHODS: Final[dict[str, Callable[..., Any]]] = {
     "remote_send": tensor_methods.remote_send,
     "begin_msg_group": tensor_methods.begin_msg_group,
     "release_msg_group": tensor_methods.release_msg_group,
-    "describe": labels.describe,
+    "describe": labels.set_description,
     "private_tensor": sending.private_tensor,
     "combine": multi_pointer.combine_with,
     "fix_precision": conversions.fix_precision,

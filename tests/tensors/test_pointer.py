@@ -529,3 +529,12 @@ def test_queued_results_are_pending_until_somebody_waits(hook: sy.TorchHook) -> 
     assert not y.child.handle.done()
     assert y.child.handle.result().get().tolist() == [2.0, 2.0]
     assert y.child.handle.done()
+
+
+def test_a_copy_of_a_part_of_a_remote_chain_is_a_copy_of_the_part(bob: sy.VirtualWorker) -> None:
+    x = sy.LoggingTensor().on(torch.tensor([1.0, 2.0])).send(bob)
+    part = x.child.child.child
+    twin = part.copy()
+    twin.add_(1)
+    assert twin.get().tolist() == [2.0, 3.0]
+    assert repr(x.get()) == "(Wrapper)>LoggingTensor>tensor([1., 2.])"

@@ -46,12 +46,8 @@ from syft.tensors.fixed.fixed_link import FixedPrecisionTensor, fixed, is_fixed
 
 __all__ = [
     "FixedPrecisionTensor",
-    "fix_prec",
-    "fix_prec_",
     "fix_precision",
     "fix_precision_",
-    "float_prec",
-    "float_prec_",
     "float_precision",
     "float_precision_",
     "forbid_decoding",
@@ -147,10 +143,6 @@ def float_precision_(x: torch.Tensor) -> torch.Tensor:
     _refuse_non_leaf("float_precision_", x)
     grad = _decoded(x.grad) if is_fixed(x.grad) else x.grad
     return _replace_contents(x, _decoded(x), grad)
-
-
-fix_prec, fix_prec_ = fix_precision, fix_precision_
-float_prec, float_prec_ = float_precision, float_precision_
 
 
 def choose_grid(precision_fractional: int | None = None, base: int | None = None) -> Grid:

@@ -99,7 +99,7 @@ def _addend(op: Any, y: Any, alpha: float, grid: Grid) -> Any:
 
 
 @rule("add.Tensor add.Scalar")
-def add(op: Any, x: Any, y: Any, alpha: float = 1) -> Any:
+def add_values(op: Any, x: Any, y: Any, alpha: float = 1) -> Any:
     """Add the integers."""
     if type(x) is Wrapper and type(y) is Wrapper:
         one: Any = x.child
@@ -113,7 +113,7 @@ def add(op: Any, x: Any, y: Any, alpha: float = 1) -> Any:
 
 
 @rule("sub.Tensor sub.Scalar")
-def sub(op: Any, x: Any, y: Any, alpha: float = 1) -> Any:
+def subtract_values(op: Any, x: Any, y: Any, alpha: float = 1) -> Any:
     """Subtract the integers."""
     grid = grid_among(op, (x, y))
     return fixed(integers(op, x, grid) - _addend(op, y, alpha, grid), grid)
@@ -143,7 +143,7 @@ def sub_(op: Any, x: Any, y: Any, alpha: float = 1) -> Any:
 
 
 @rule("neg")
-def neg(op: Any, x: Any) -> Any:
+def negate_values(op: Any, x: Any) -> Any:
     """Negate the integers."""
     return fixed(torch.neg(x.child.child), x.child.grid)
 
@@ -157,7 +157,7 @@ def raw_product(op: Any, x: Any, y: Any, grid: Grid) -> torch.Tensor:
 
 
 @rule("mul.Tensor mul.Scalar")
-def mul(op: Any, x: Any, y: Any) -> Any:
+def multiply_values(op: Any, x: Any, y: Any) -> Any:
     """Multiply the integers, and rescale the product to the grid."""
     if type(x) is not Wrapper:
         x, y = y, x
@@ -176,12 +176,16 @@ def power(op: Any, x: Any, exponent: float) -> Any:
     """Whole powers from 1 to 4 by multiplication; other powers by the fallback."""
     if exponent not in range(1, LARGEST_WHOLE_POWER + 1):
         return fall_back(op, x, exponent)
-    if exponent == 1:
-        return x.clone()
-    square = mul(op, x, x)
-    return {2: lambda: square, 3: lambda: mul(op, square, x), 4: lambda: mul(op, square, square)}[
-        int(exponent)
-    ]()
+    square = multiply_values(op, x, x) if exponent > 1 else None
+    return _WHOLE_POWERS[int(exponent)](op, x, square)
+
+
+_WHOLE_POWERS: dict[int, Any] = {
+    1: lambda op, x, square: x.clone(),
+    2: lambda op, x, square: square,
+    3: lambda op, x, square: multiply_values(op, square, x),
+    4: lambda op, x, square: multiply_values(op, square, square),
+}
 
 
 @rule("addcmul")
@@ -205,7 +209,9 @@ def lerp_tensor(op: Any, x: Any, end: Any, weight: Any) -> Any:
     """``x + weight * (end - x)``, with a weight for each element."""
     grid = grid_among(op, (x, end, weight))
     start, stop = integers(op, x, grid), integers(op, end, grid)
-    return add(op, fixed(start, grid), mul(op, fixed(stop - start, grid), weight))
+    return add_values(
+        op, fixed(start, grid), multiply_values(op, fixed(stop - start, grid), weight)
+    )
 
 
 @rule("leaky_relu")
