@@ -271,7 +271,7 @@ def wrap_like(link: Link, like: torch.Tensor, dtype: torch.dtype | None = None) 
     return wrapper
 
 
-def first_link(tensor: torch.Tensor) -> Link:
+def first_link(tensor: torch.Tensor | None) -> Link:
     """The link at the head of a tensor's chain; for a plain tensor :data:`~syft.chain.link.PLAIN`.
 
     >>> from syft.tensors.local import LocalLink

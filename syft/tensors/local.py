@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from syft.chain.link import PLAIN, Delivery, Level, Link
+from syft.chain.link import Delivery, Level, Link
 from syft.chain.wrapper import Wrapper, first_link, links_in, wrap
 from syft.exceptions import LocationMismatch, UnsupportedOperation
 from syft.ops.mutation import written
@@ -106,7 +106,7 @@ class LocalLink(Link):
 
     def _behind(self) -> Link:
         """The next link, which answers whatever this one does not change."""
-        return PLAIN if self.tensor is None else first_link(self.tensor)
+        return first_link(self.tensor)
 
     # ------------------------------------------ what a tensor's methods call: the next link answers
 
