@@ -1,12 +1,12 @@
-"""Every number that crosses the wire, with its name: the one place that gives numbers out.
+"""Every number on the wire, with its name; numbers are assigned only here.
 
-Two workers of different ages must agree on what a number means, so these tables are append-only:
-a number is never given to something else, a retired one stays as a comment, and a new name takes
-the next free number.  Members are integers, so MessagePack writes them as such.  ``docs/wire.md``
-shows the same tables, and a test holds the two together.
+Workers with different versions of syft must agree on what a number means, so these tables are
+append-only: a number is never used for something else, a retired one stays as a comment, and a new
+name takes the next free number.  Members are integers, so MessagePack writes them as such.
+``docs/wire.md`` shows the same tables, and a test compares the two.
 
-Names of torch objects (named tuples, enumerations) are tables here as well: a receiver looks a
-*number* up and gets the name that we wrote; a name that arrives is never imported or looked up.
+Names of torch objects (named tuples, enumerations) are tables here as well: a receiver looks up a
+*number* and gets the name written here.  A name that arrives is never imported or looked up.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TypeCode(WireCode):
     """
 
     REF = 0, "id[, depth] — a tensor in the receiving worker's store"
-    POINTER = 1, "a pointer to a tensor somewhere else"
+    POINTER = 1, "id at its worker, that worker, whether it collects, depth"
     TUPLE = 2, "item, …"
     LIST = 3, "item, …"
     DICT = 4, "key, value, key, value, …"
@@ -81,11 +81,15 @@ class TypeCode(WireCode):
     GROUP = 42, "[kind of input, …], program — what a number in a connection's table stands for"
     PLAN_CALL = 43, "id of a plan[, kinds of its inputs] — likewise; without kinds, its state"
     PLAN = 44, "interface, program, [state, …], [tag, …], description — see Plans"
-    WRAPPER = 64, "reserved: the head of a chain"
-    LOGGING_TENSOR = 65, "reserved: a LoggingTensor and what it wraps"
-    MULTI_POINTER = 66, "reserved: pointers to several workers"
-    FIXED_PRECISION = 67, "reserved: a FixedPrecisionTensor and what it wraps"
+    WRAPPER = 64, "attributes, link — the head of a chain whose link is below autograd"
+    LOGGING_TENSOR = 65, "the tensor behind it"
+    MULTI_POINTER = 66, "pointer, …"
+    FIXED_PRECISION = 67, "base, digits, the integers"
     PROMISE = 68, "reserved: an object that is not there yet"
+
+
+RESERVED: frozenset[TypeCode] = frozenset((TypeCode.PROMISE,))
+"""Numbers that are not used yet; every other one has a codec."""
 
 
 class DTypeCode(WireCode):

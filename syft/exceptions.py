@@ -1,10 +1,9 @@
-"""Everything that can go wrong in syft, as one tree.
+"""The exceptions of syft, as one tree.
 
 An error is part of the interface: it says what was expected, what came and what to do next.  The
-parts are kept as attributes and the text is built from them in ``__str__``, so that a program can
-look at the parts while a person reads the sentence.  Every part is a plain Python value: that lets
-an error cross the wire as its class and its parts, and come back as the same class on the other
-side.
+parts are attributes, and ``__str__`` builds the text from them, so that programs read the parts and
+people the sentence.  Every part is a plain Python value, so that an error crosses the wire as its
+class and its parts, and is an instance of the same class at the other worker.
 
 None of these is a ``TypeError``: torch's binary operators turn a ``TypeError`` into
 ``NotImplemented``, and the reason would be lost.
@@ -18,9 +17,9 @@ None of these is a ``TypeError``: torch's binary operators turn a ``TypeError`` 
     │   ├── WorkerClosed             the worker was closed
     │   └── RemoteFailure            a remote exception whose class has no wire number
     ├── StoreError
-    │   ├── ObjectNotFound           no object of that id (and what removed it, if it was there)
+    │   ├── ObjectNotFound           no object has that id; says what removed it, if it was there
     │   ├── ObjectIdTaken            an object of that id is there already
-    │   └── ObjectNotReady           the object is only promised, and nothing under way can bring it
+    │   └── ObjectNotReady           the object is promised, and no message under way can bring it
     ├── OperationError
     │   ├── UnknownOperation         the op is not in the op table
     │   ├── OperationRefused         the op is known and may not run on another worker
@@ -42,14 +41,14 @@ None of these is a ``TypeError``: torch's binary operators turn a ``TypeError`` 
     │   └── PlansNotAllowed          the owner of the worker lets nobody run plans there
     ├── PermissionDenied             the value is private to other users
     ├── EncodingError                a number that the fixed-point grid cannot hold
-    └── HookError                    torch is not hooked, or hooked by somebody else
+    └── HookError                    torch is not hooked, or hooked with other arguments
 """
 
 from __future__ import annotations
 
 
 class SyftError(Exception):
-    """The root of every error that syft raises on purpose.
+    """The base class of every error that syft raises.
 
     >>> issubclass(ObjectNotFound, SyftError)
     True
@@ -60,7 +59,7 @@ class SyftError(Exception):
 
 
 class WorkerError(SyftError):
-    """Something about a worker itself, not about what it holds.
+    """An error about a worker itself, not about an object that it holds.
 
     >>> issubclass(UnknownWorker, WorkerError)
     True
@@ -108,7 +107,7 @@ class WorkerIdTaken(WorkerError):
 
 
 class WorkerClosed(WorkerError):
-    """The worker was closed: it holds nothing any more and takes no messages.
+    """The worker was closed: its objects are gone and it takes no messages.
 
     >>> print(WorkerClosed("bob"))
     Worker 'bob' is closed: what it held is gone. Create a new one.
@@ -141,7 +140,7 @@ class RemoteFailure(WorkerError):
 
 
 class StoreError(SyftError):
-    """Something about an id in a worker's object store.
+    """An error about an id in a worker's object store.
 
     >>> issubclass(ObjectNotFound, StoreError)
     True
@@ -185,8 +184,7 @@ class ObjectIdTaken(StoreError):
 
 
 class ObjectNotReady(StoreError):
-    """An object is promised, and nothing that is under way can bring it, so waiting would never
-    end.
+    """An object is promised, and no message under way can bring it, so waiting would never end.
 
     >>> print(ObjectNotReady("bob"))
     Worker 'bob' still waits for a promised input, and nothing under way can bring it. \
@@ -236,7 +234,7 @@ Write it in terms of torch operations.
 
 
 class OperationRefused(OperationError):
-    """The op is known, and is one that may not run on behalf of somebody else.
+    """The op is known, and may not run on behalf of another worker.
 
     >>> print(OperationRefused("torch.save", "it writes files"))
     'torch.save' cannot run on another worker: it writes files.
@@ -307,7 +305,7 @@ Bring it here first with .get() (or .float_prec()), if you may.
 
 
 class SendError(SyftError):
-    """Something that cannot be sent or fetched.
+    """A value that cannot be sent or fetched.
 
     >>> issubclass(NotSendable, SendError)
     True
@@ -330,7 +328,7 @@ class NotSendable(SendError):
 
 
 class NotALeaf(SendError):
-    """A tensor with an autograd graph behind it: the graph stays here, so the tensor is not sent.
+    """A tensor with an autograd graph behind it, which cannot be sent without losing the graph.
 
     >>> print(NotALeaf("MulBackward0"))
     Cannot send a tensor that is the result of a recorded computation (MulBackward0): its graph \
@@ -349,7 +347,7 @@ cannot travel. Send x.detach(), or send the inputs and compute there.
 
 
 class NothingToGet(SendError):
-    """There is nothing remote behind the tensor: it was never sent, or was fetched already.
+    """The tensor is in this process: it was never sent, or was fetched already.
 
     >>> print(NothingToGet("get"))
     get(): this tensor is here already (it was never sent, or has been fetched). Use it as it is.
@@ -370,7 +368,7 @@ class NothingToGet(SendError):
 
 
 class WireError(SyftError):
-    """A message that is not what the format allows. The worker that got it goes on.
+    """A message that the format does not allow. The worker that got it keeps running.
 
     >>> issubclass(MalformedMessage, WireError)
     True
@@ -423,7 +421,7 @@ class ProgramError(SyftError):
 
 
 class NotBuilt(ProgramError, RuntimeError):
-    """The plan is not recorded, or not as things are now: there is nothing that could travel.
+    """The plan is not recorded, or what it was recorded with has changed since.
 
     >>> print(NotBuilt("sent to a worker"))
     A plan needs to be built before being sent to a worker.
@@ -446,7 +444,7 @@ now. A call of it builds it, and so does plan.build(...).
 
 
 class CannotRecord(ProgramError):
-    """Something that a recording cannot keep, so that replaying it would silently do otherwise.
+    """A step that a recording cannot keep, so that a replay would silently do something else.
 
     >>> print(CannotRecord("torch.manual_seed", "train.py:12", "seed before you call the plan"))
     A plan cannot keep torch.manual_seed (train.py:12): seed before you call the plan.
@@ -495,7 +493,7 @@ tensor of the same shape and dtype there, or build the plan again.
 
 
 class PlansNotAllowed(ProgramError):
-    """The owner of the worker lets nobody store or run plans there.
+    """The owner of the worker does not allow plans there.
 
     >>> print(PlansNotAllowed("bob"))
     Worker 'bob' runs no plans. Its owner can allow them: allow_plans=True.
@@ -510,9 +508,9 @@ class PlansNotAllowed(ProgramError):
 
 
 class FrozenPath(UserWarning):
-    """While a plan was recorded, Python decided by a value that may differ the next time.
+    """While a plan was recorded, Python took a branch by a value that may differ in a later call.
 
-    The path that was taken is the one the plan keeps. ``sy.cond`` and ``sy.while_loop`` keep both.
+    The plan keeps only the path that was taken.  ``sy.cond`` and ``sy.while_loop`` keep both.
 
     >>> issubclass(FrozenPath, UserWarning)
     True
@@ -523,12 +521,12 @@ class FrozenPath(UserWarning):
 
 
 class PermissionDenied(SyftError):
-    """The value is private, and the user who asked is not among those who may read it.
+    """The value is private, and the user who asked may not read it.
 
     >>> print(PermissionDenied("get", "bob", "mallory"))
     get: this value on 'bob' is private, and user 'mallory' may not read it.
     >>> print(PermissionDenied("get", "bob", None))
-    get: this value on 'bob' is private, and no user was named. Say who asks: user=...
+    get: this value on 'bob' is private, and no user was named. Pass user=...
     """
 
     def __init__(self, action: str, worker: str, user: str | None) -> None:
@@ -537,7 +535,7 @@ class PermissionDenied(SyftError):
 
     def __str__(self) -> str:
         if self.user is None:
-            asked = "no user was named. Say who asks: user=..."
+            asked = "no user was named. Pass user=..."
         else:
             asked = f"user {self.user!r} may not read it."
         return f"{self.action}: this value on {self.worker!r} is private, and {asked}"

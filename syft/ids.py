@@ -1,12 +1,13 @@
-"""Object ids: 63 random bits, so that nobody can guess the id of what somebody else holds.
+"""Object ids: 63 random bits, so that nobody can guess the id of another user's object.
 
 An id is drawn for every remote result, so drawing must be cheap: ids come from the operating
 system's generator 512 at a time (about 60 ns each; one system call per id costs ten times that).
-A counter would be faster and guessable; 11 decimal digits, as the earlier library used, collide
-after a few hundred thousand objects.
+A counter would be faster, and guessable; the 11 decimal digits of the earlier library collide after
+a few hundred thousand objects.
 
-A constant may be known by its content too (``content``), so that it need not be sent twice.  That
-hash has a key that never leaves this process: nobody can choose another tensor with the same one.
+A constant can also be identified by its content (``content``), so that it is not sent twice.  That
+hash has a key that never leaves this process, so that nobody can construct another tensor with the
+same hash.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ _CONTENT_BITS = 63
 
 
 def content(tensor: torch.Tensor) -> int:
-    """The number of a tensor that follows from its dtype, shape and elements.
+    """A number computed from a tensor's dtype, shape and elements.
 
-    Equal tensors have equal numbers, for as long as this process lives.  It is there for
-    constants: ``x.send(bob, id=sy.ids.content)`` does not send again what is at bob already.  Then
-    there is one object for all such pointers: what is written through one shows through the
-    others.  ``get`` leaves it there for them.
-    Raises :class:`~syft.exceptions.NotSendable` for what is no plain tensor of strided layout.
+    Within one process equal tensors have equal numbers.  It is meant for constants:
+    ``x.send(bob, id=sy.ids.content)`` does not send a tensor again that is at bob already.  All
+    such pointers then share one object: a write through one shows through the others, and ``get``
+    leaves the object there.
+    Raises :class:`~syft.exceptions.NotSendable` for other than plain tensors of strided layout.
 
     >>> import torch, syft as sy
     >>> sy.ids.content(torch.ones(2)) == sy.ids.content(torch.ones(2))
@@ -73,8 +74,7 @@ def digest(tensor: torch.Tensor) -> bytes:
 
 
 def has_content(tensor: torch.Tensor) -> bool:
-    """Whether a tensor can be known by its content: a plain one, with data, that is no leaf of
-    a graph.
+    """Whether a tensor can be identified by its content: plain, with data, no ``requires_grad``.
 
     >>> has_content(torch.ones(2)), has_content(torch.ones(2, requires_grad=True))
     (True, False)

@@ -1,7 +1,7 @@
-"""The underscored torch names syft leans on, in one place, with what each is for.
+"""The private names of torch that syft uses, in one place, with the purpose of each.
 
-Torch promises nothing about these.  They were checked on torch 2.11 and 2.13; when one moves, this
-file is where it is mended.
+Torch may change them in any release.  They were checked with torch 2.11 and 2.13; if one changes,
+only this file has to be adapted.
 """
 
 from __future__ import annotations
@@ -13,32 +13,29 @@ import torch
 import torch._functorch.vmap
 import torch.utils._python_dispatch
 from torch._C._dynamo import eval_frame
+from torch.nested._internal.nested_tensor import NestedTensor as _NestedTensor
 
 make_wrapper = torch.Tensor._make_wrapper_subclass
-"""Makes a tensor of a subclass that has a shape and a dtype and no memory (see subclass_zoo)."""
+"""Makes a tensor of a subclass with a shape, a dtype and no memory (see subclass_zoo)."""
 
 VMAP_FILE = torch._functorch.vmap.__file__
-"""Where vmap asks a tensor for its ``dim()``, the last thing it does above the chain."""
-
-OPAQUE_LAYOUT: torch.layout = torch._mkldnn  # type: ignore[attr-defined]
-"""A layout whose tensors cannot be taken for, or exchanged with, strided ones."""
+"""The file in which vmap asks a tensor for its ``dim()``, its last call above the chain."""
 
 DisableTorchFunctionSubclass = torch._C.DisableTorchFunctionSubclass
 """Context manager: run a torch function as if no argument overrode ``__torch_function__``."""
 
 any_autocast_enabled = torch._C._is_any_autocast_enabled
-"""One call that tells whether any device's autocast is on; asking each device costs ten times
-that."""
+"""Whether autocast is on for any device; asking for each device costs ten times as much."""
 
 set_grad_enabled = torch._C._set_grad_enabled
 """Sets grad mode without the context manager object (which costs a microsecond)."""
 
 enter_autocast = torch.amp.autocast_mode._enter_autocast
 exit_autocast = torch.amp.autocast_mode._exit_autocast
-"""Autocast as two calls, the way torch's tracers write a region of it into a graph."""
+"""Autocast as two calls; torch's tracers write a region of autocast into a graph this way."""
 
 set_version = torch._C._autograd._unsafe_set_version_counter
-"""Sets the version counters of tensors: one that was written to and put back is as it was."""
+"""Sets the version counters of tensors, for tensors that were written to and restored."""
 
 alias_of = torch.ops.aten.alias.default
 """The same memory and the same place in the graph, as another tensor object."""
@@ -56,14 +53,14 @@ is_fwd_grad_enabled = torch._C._is_fwd_grad_enabled
 """Forward-mode AD: on by default, off in inference mode and inside a custom autograd.Function."""
 
 NO_FUNCTION = "its own backward would be lost; write it with ordinary torch operations"
-"""What to tell somebody who calls a custom autograd.Function on a function-level wrapper."""
+"""Why a custom autograd.Function is refused on a function-level wrapper, for the error text."""
 
 
 def inside_custom_function() -> bool:
     """Whether this is the forward of a custom ``torch.autograd.Function``.
 
-    Torch switches off both grad modes there, and keeps the derivative to itself: an operation that
-    is done elsewhere would come back without a gradient, and nobody would be told.
+    Torch switches off both grad modes there and computes the derivative by the function's own
+    ``backward``.  An operation forwarded from there would silently lose its gradient.
 
     >>> inside_custom_function()
     False
@@ -74,11 +71,12 @@ def inside_custom_function() -> bool:
 
 
 def hide_from_compiler(method: Any) -> None:
-    """Have ``torch.compile`` run a method, and all it calls, as ordinary Python.
+    """Have ``torch.compile`` run a method of ours, and all it calls, as ordinary Python.
 
-    ``torch.compiler.disable`` does that too, by a wrapper that costs a microsecond at each call.
+    It marks the method's function and code; nothing of torch is written to.
+    ``torch.compiler.disable`` does the same by a wrapper that costs a microsecond at each call.
     """
-    method.__func__._torchdynamo_disable = True  # when it would inline the method
+    method.__func__._torchdynamo_disable = True  # where the compiler would inline the method
     skip = eval_frame._FrameAction.SKIP
     strategy = eval_frame._FrameExecStrategy(skip, skip)
     eval_frame.set_code_exec_strategy(method.__func__.__code__, strategy)
@@ -87,8 +85,8 @@ def hide_from_compiler(method: Any) -> None:
 def make_optimizer_state(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> bool:
     """Have an optimizer make the state of a group of parameters, as its first step would.
 
-    Torch's optimizers do it in a method that also sorts parameters, gradients and state into lists,
-    which differ in number.  Returns False for an optimizer without that method.
+    In torch's optimizers a method does this that also fills lists of parameters, gradients and
+    state; the number of lists differs.  Returns False for an optimizer without that method.
     """
     make = getattr(optimizer, "_init_group", None)
     if make is None:
@@ -103,3 +101,60 @@ DisableTorchFunction = torch._C.DisableTorchFunction
 
 DisableTorchDispatch = torch._C._DisableTorchDispatch
 """Context manager: run aten operations unseen by every ``__torch_dispatch__``, modes too."""
+
+JAGGED: type[torch.Tensor] = _NestedTensor
+"""The class of tensors with layout ``torch.jagged``, which has no public name."""
+
+MKLDNN: torch.layout = torch._mkldnn  # type: ignore[attr-defined]
+"""The layout of oneDNN tensors. Torch exchanges no tensor of it with a strided one."""
+
+
+def coo_parts(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return indices and values of a COO tensor; ``.indices()`` refuses uncoalesced ones.
+
+    >>> coo_parts(torch.eye(2).to_sparse())[1]
+    tensor([1., 1.])
+    """
+    return tensor._indices(), tensor._values()
+
+
+def ragged_dimension(tensor: Any) -> int:
+    """Return which dimension of a jagged tensor is ragged: 1, unless it was transposed.
+
+    >>> ragged_dimension(torch.nested.nested_tensor([torch.ones(2)], layout=torch.jagged))
+    1
+    """
+    return int(tensor._ragged_idx)
+
+
+def per_tensor_quantized(
+    dtype: torch.dtype, device: torch.device, scale: float, zero_point: int
+) -> torch.Tensor:
+    """Make an empty quantized tensor to lay over a buffer, as ``torch.load`` does.
+
+    >>> per_tensor_quantized(torch.qint8, torch.device("cpu"), 0.5, 1).q_scale()
+    0.5
+    """
+    return torch._empty_affine_quantized(
+        (0,), scale=scale, zero_point=zero_point, dtype=dtype, device=device
+    )
+
+
+def per_channel_quantized(
+    shape: tuple[int, ...],
+    dtype: torch.dtype,
+    device: torch.device,
+    scales: torch.Tensor,
+    zero_points: torch.Tensor,
+    axis: int,
+) -> torch.Tensor:
+    """Make a quantized tensor with a scale for each index of ``axis``.
+
+    >>> scales, zeros = torch.ones(2, dtype=torch.double), torch.zeros(2, dtype=torch.int64)
+    >>> make = per_channel_quantized
+    >>> make((2, 3), torch.qint8, torch.device("cpu"), scales, zeros, 0).q_per_channel_axis()
+    0
+    """
+    return torch._empty_per_channel_affine_quantized(
+        shape, scales=scales, zero_points=zero_points, axis=axis, dtype=dtype, device=device
+    )

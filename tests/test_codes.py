@@ -8,7 +8,7 @@ import pytest
 
 from syft import codes
 from syft.codes import NAMED_TUPLES, PYTHON_TYPES, TORCH_ENUMS, TypeCode, WireCode
-from syft.serde.torch_types import _walk
+from syft.serde.torch_types import _object_named
 from tools import wire_tables
 
 ENUMERATIONS = wire_tables.enumerations()
@@ -35,7 +35,7 @@ def test_no_name_is_numbered_twice(table: tuple[object, ...]) -> None:
 
 
 def test_names_of_other_torch_versions_are_left_out() -> None:
-    assert _walk("torch.nn.no_such_module.Thing") is None
+    assert _object_named("torch.nn.no_such_module.Thing") is None
     assert all(name.startswith("torch.") for name in (*NAMED_TUPLES, *TORCH_ENUMS))
 
 

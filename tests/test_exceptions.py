@@ -118,7 +118,7 @@ TEXTS = [
     ),
     (
         e.PermissionDenied("get", "bob", None),
-        "get: this value on 'bob' is private, and no user was named. Say who asks: user=...",
+        "get: this value on 'bob' is private, and no user was named. Pass user=...",
     ),
     (
         e.EncodingError("1e+30", "-1.4e+14 to 1.4e+14", "use fewer fractional digits"),

@@ -1,41 +1,46 @@
 """A link: what one kind of tensor does with a torch call.
 
-A chain is a row of links joined by ``.child``, with one :class:`~syft.chain.wrapper.Wrapper` at
-its head::
+A chain is a sequence of links joined by ``.child``, with one
+:class:`~syft.chain.wrapper.Wrapper` at its head::
 
     (Wrapper)>LoggingTensor>tensor([1., 2.])
     (Wrapper)>[PointerTensor | me:1 -> bob:2]
 
-Torch hands every call on the wrapper to its first link.  A link listens at one of two doors:
+Torch passes every call on the wrapper to its first link.  A link receives calls at one of two
+levels:
 
-* ``Level.FUNCTION`` — above autograd.  The link sees the call as written, and *somebody else's
-  torch* does the work (another worker's, or the tensor's further down the chain); that torch
-  records the graph, so ``.backward()`` is one more call to forward.
-* ``Level.DISPATCH`` — below autograd.  The wrapper has a true shape and dtype, torch records the
-  graph here, and forward and backward reach the link as aten operations that *we* compute.
+* ``Level.FUNCTION``: above autograd.  The link receives the call as written and passes it on:
+  to another worker, or to the tensor further down the chain.  The torch that runs it records the
+  graph, so ``.backward()`` is one more call to pass on.
+* ``Level.DISPATCH``: below autograd.  The wrapper has the true shape and dtype, torch records the
+  graph here, and the link computes the aten operations of forward and backward.
 
-A new kind of tensor is one file with one class and one table.  The class says which door, how it
-shows itself, and what happens by default; the table (filled by :meth:`Link.rule`, which refuses
-duplicates) says what happens for particular operations.  See ``docs/new_tensor_type.md``.
+The methods that the hook adds to ``torch.Tensor`` (``get``, ``move``, ``copy``, ``location``, …)
+are answered by the first link as well.  The defaults in :class:`Link` are the answers of a tensor
+that is in this process; :data:`PLAIN` gives them for tensors without a chain.
+
+A new kind of tensor is one file with one class and one table.  The class sets the level, and
+overrides what its kind answers differently.  The table, filled by :meth:`Link.rule`, holds what
+particular operations do.  See ``docs/new_tensor_type.md``.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 import torch
 
+from syft.exceptions import HookError, NothingToGet, UnsupportedOperation
 from syft.ops.nested import Arguments, Keywords
-from syft.exceptions import HookError, UnsupportedOperation
 
 Rule = Callable[..., Any]
 RuleType = TypeVar("RuleType", bound=Rule)
 
 
 class Level(enum.Enum):
-    """The door a link listens at: above autograd (function) or below it (dispatch).
+    """Where a link receives calls: above autograd (function) or below it (dispatch).
 
     >>> [level.name for level in Level]
     ['FUNCTION', 'DISPATCH']
@@ -45,12 +50,22 @@ class Level(enum.Enum):
     DISPATCH = "dispatch"
 
 
-class Link:
-    """One link of a chain. Abstract: subclasses say how they show themselves and run a call.
+class Delivery(Protocol):
+    """The sending end of ``x.send(worker)``, as a link sees it in :meth:`Link.deliver`."""
 
-    A subclass sets ``level`` and overrides :meth:`call`, :meth:`show`, :meth:`place` and
-    :meth:`duplicate`.  ``rules`` is made afresh for every subclass, starting from the rules of its
-    parent.
+    def put(self, tensor: torch.Tensor, sender: Any = None) -> torch.Tensor:
+        """Put a copy of ``tensor`` at the worker, on behalf of worker ``sender``."""
+
+    def put_leaf(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The same, but refuse a tensor with an autograd graph behind it."""
+
+
+class Link:
+    """One link of a chain. Abstract: a subclass defines how it shows itself and runs a call.
+
+    A subclass sets ``level`` and overrides :meth:`call` and :meth:`show`, and those of the other
+    methods that its kind answers differently.  Each subclass has a table ``rules`` of its own,
+    which starts with the rules of its parent.
 
     >>> import torch
     >>> from syft.chain.wrapper import wrap
@@ -74,12 +89,12 @@ class Link:
 
     @classmethod
     def rule(cls, *operations: Any) -> Callable[[RuleType], RuleType]:
-        """Enter the decorated function in this class's table, for each of ``operations``.
+        """Enter the decorated function in the table of this class, for each of ``operations``.
 
         ``operations`` are torch functions (``torch.add``, ``torch.Tensor.add``,
         ``torch.Tensor.shape.__get__``) at function level and aten overloads
-        (``torch.ops.aten.add.Tensor``) at dispatch level. Raises
-        :class:`~syft.exceptions.HookError` for an operation that has a rule in this class already.
+        (``torch.ops.aten.add.Tensor``) at dispatch level.  Raises
+        :class:`~syft.exceptions.HookError` if this class has a rule for an operation already.
 
         >>> class Adding(Link):
         ...     pass
@@ -102,14 +117,14 @@ class Link:
 
         return enter
 
-    # ------------------------------------------------------------------ what a subclass answers
+    # ------------------------------------------------------------------------------- torch calls
 
     @classmethod
     def call(cls, operation: Any, args: Arguments, kwargs: Keywords) -> Any:
-        """Run one torch call in which a wrapper over this kind of link takes part.
+        """Run one torch call that has a wrapper over this kind of link among its arguments.
 
-        ``operation`` is a torch function or an aten overload, by level; ``args`` and ``kwargs``
-        hold wrappers.
+        ``operation`` is a torch function at function level and an aten overload at dispatch
+        level; ``args`` and ``kwargs`` hold wrappers.
 
         >>> Link.call(torch.add, (), {})
         Traceback (most recent call last):
@@ -118,12 +133,14 @@ class Link:
         """
         raise UnsupportedOperation(str(operation), cls.__name__, "this kind of link runs nothing")
 
+    # ----------------------------------------------------------------------------- the chain itself
+
     def show(self) -> str:
-        """The part of the repr that stands behind ``(Wrapper)>``."""
+        """The part of the repr after ``(Wrapper)>``."""
         raise NotImplementedError
 
     def place(self) -> str:
-        """Where the data is: a worker's name, or the kind of link when it is in this process.
+        """Where the data is, for error texts: the name of a worker or of the kind of link.
 
         >>> Link().place()
         'Link'
@@ -131,21 +148,103 @@ class Link:
         return type(self).__name__
 
     def next_in_chain(self) -> Any:
-        """What ``.child`` of this link gives: the next link, or the plain tensor at the end."""
+        """What ``.child`` of this link returns: the next link, or the plain tensor at the end."""
         return getattr(self, "child", None)
 
     def tensor_behind(self) -> torch.Tensor | None:
-        """The tensor in this process that the link stands before, plain or a wrapper; or None."""
+        """The tensor in this process that this link stands before, plain or a wrapper; or None."""
         return None
 
     def reference(self, connection: Any) -> tuple[int, ...] | None:
         """How a command over ``connection`` names this tensor; None if it is not over there."""
         return None
 
-    def duplicate(self, memo: dict[int, Any]) -> torch.Tensor:
-        """A deep copy, as ``copy.deepcopy`` of the wrapper gives it: a new wrapper over a new
-        link."""
-        raise UnsupportedOperation("copy.deepcopy", type(self).__name__, "send or compute a copy")
-
     def __repr__(self) -> str:
         return self.show()
+
+    # ---------------------------------------------------------------- where the data of a tensor is
+
+    @property
+    def location(self) -> Any:
+        """The worker that holds the data (several: a list); None if it is in this process."""
+        return None
+
+    @property
+    def owner(self) -> Any:
+        """The worker that holds the pointer; None if the data is in this process."""
+        return None
+
+    @property
+    def id(self) -> int | None:
+        """The pointer's own id at its owner; None if the data is in this process."""
+        return None
+
+    @property
+    def id_at_location(self) -> int | None:
+        """The id of the one remote object; None if the data is in this process."""
+        return None
+
+    def remote_links(self) -> list[Any]:
+        """The pointers at the end of the chain: one for each worker that holds the data.
+
+        Tags, descriptions and message groups reach the workers through these.
+
+        >>> Link().remote_links()
+        []
+        """
+        return []
+
+    # ----------------------------------------------------------------- what a tensor's methods call
+
+    def deliver(self, tensor: torch.Tensor, delivery: Delivery) -> torch.Tensor:
+        """Send ``tensor``, the wrapper over this link: what ``x.send(worker)`` does.
+
+        By default a copy of the tensor is put at the worker, unless a graph is behind it.
+        """
+        return delivery.put_leaf(tensor)
+
+    def get(self, user: str | None = None, sum_results: bool = False, keep: bool = False) -> Any:
+        """Bring the data into this process: what ``x.get()`` does; ``keep`` leaves it there too.
+
+        >>> Link().get()
+        Traceback (most recent call last):
+        ...
+        syft.exceptions.NothingToGet: get(): this tensor is here already (it was never sent, or \
+has been fetched). Use it as it is.
+        """
+        raise NothingToGet("get")
+
+    def move(self, location: Any, requires_grad: bool = False, user: str | None = None) -> Any:
+        """Move the data to another worker: what ``x.move(worker)`` does.
+
+        Returns a wrapper over this same link if the data is at ``location`` already.
+        """
+        raise NothingToGet("move")
+
+    def copy(self, memo: dict[int, Any] | None = None) -> torch.Tensor:
+        """A copy with its own memory, where the data is: what ``x.copy()`` and ``deepcopy`` do.
+
+        Dispatch-level wrappers are copied by their own operations and do not call this.
+        """
+        raise UnsupportedOperation("copy.deepcopy", type(self).__name__, "send or compute a copy")
+
+    def remote_get(self, user: str | None = None) -> torch.Tensor:
+        """Have the worker that holds a pointer fetch the data: what ``x.remote_get()`` does."""
+        raise NothingToGet("remote_get")
+
+    def remote_send(self, location: Any, user: str | None = None) -> torch.Tensor:
+        """Have the worker that holds the data send it on: what ``x.remote_send(worker)`` does."""
+        raise NothingToGet("remote_send")
+
+    def convert(self, tensor: torch.Tensor, conversion: Any, args: Arguments) -> torch.Tensor:
+        """Change the representation of the data, where it is: what ``x.fix_precision()`` does.
+
+        ``tensor`` is the wrapper over this link, ``conversion`` a
+        :class:`~syft.tensors.conversions.Conversion`.
+        """
+        converted: torch.Tensor = conversion(tensor, *args)
+        return converted
+
+
+PLAIN: Final = Link()
+"""Stands for the missing link of a plain tensor: it gives every default answer."""

@@ -1,31 +1,37 @@
-"""The wrapper: the ``torch.Tensor`` at the head of every chain, and the two doors into torch.
+"""The wrapper: the ``torch.Tensor`` at the head of every chain, which torch's overrides call.
 
-No torch function is replaced.  Torch itself asks the class of its arguments before it runs
-anything: ``__torch_function__`` above autograd, ``__torch_dispatch__`` below it.  So a plain
-tensor never meets this file, and one wrapper class serves both kinds of link.
+No torch function is replaced.  Before torch runs a function it asks the classes of the arguments:
+``__torch_function__`` above autograd, ``__torch_dispatch__`` below it.  So a call on plain tensors
+never runs code of this file, and one wrapper class serves both kinds of link.
 
-What could hand out the data (or the emptiness) under a wrapper behind the chain's back is closed
-here: numpy, pickling, storages, dlpack.
+Functions that would read the memory of the wrapper itself, which holds no data, are refused here:
+numpy, pickling, storages, dlpack.
 """
 
 from __future__ import annotations
 
 import copy
 import sys
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import torch
 
-from syft.chain.link import Link
+from syft.chain.link import PLAIN, Link
+from syft.codes import TypeCode
+from syft.exceptions import DataStaysPut, LocationMismatch, MalformedMessage, UnsupportedOperation
+from syft.ops.nested import Arguments, Keywords, is_container, leaves
+from syft.serde.expect import expect_fields
+from syft.serde.packer import Packer, Unpacker
+from syft.serde.registry import Operand, pack, register, unpack_at
+from syft.serde.tensors.attributes import attach_attributes, pack_attributes
 from syft.torch_private import (
-    OPAQUE_LAYOUT,
+    MKLDNN,
     VMAP_FILE,
     DisableTorchFunctionSubclass,
     hide_from_compiler,
     make_wrapper,
 )
-from syft.ops.nested import Arguments, Keywords, is_container, leaves
-from syft.exceptions import DataStaysPut, LocationMismatch, UnsupportedOperation
 
 _BELOW = (
     "torch reached below the chain (vmap, torch.func, jit.trace and torch.tensor(x) do); write it "
@@ -34,9 +40,10 @@ _BELOW = (
 
 
 class Wrapper(torch.Tensor):
-    """A tensor whose data lies somewhere else: at another worker, or inside its first link.
+    """A tensor whose data is elsewhere: at another worker, or inside its first link.
 
-    Made by :func:`wrap`, never by hand. ``.child`` is the first :class:`~syft.chain.link.Link`.
+    Only :func:`wrap` and :func:`wrap_like` make wrappers.  ``.child`` is the first
+    :class:`~syft.chain.link.Link`.
 
     >>> import torch, syft as sy
     >>> hook = sy.TorchHook(torch)
@@ -48,7 +55,7 @@ class Wrapper(torch.Tensor):
 
     child: Link
 
-    # ---------------------------------------------------------------------------- the two doors
+    # ------------------------------------------------------------------------ torch's overrides
 
     @classmethod
     def __torch_function__(
@@ -87,7 +94,7 @@ class Wrapper(torch.Tensor):
                 raise LocationMismatch(str(func), kinds)
         return first.call(func, args, kwargs)
 
-    # --------------------------------------------------------------- attributes torch keeps in C
+    # -------------------------------------------------- attributes that torch stores in C
 
     @property
     def data(self) -> Any:
@@ -117,13 +124,13 @@ class Wrapper(torch.Tensor):
         replacement.grad = self.grad
         torch.utils.swap_tensors(self, replacement)  # type: ignore[no-untyped-call]
 
-    # The hash of a parameter outlives `model.send()`: dictionaries of optimizers are keyed by it.
+    # `model.send()` keeps the hash of a parameter: optimizers have dictionaries keyed by it.
     __hash__ = torch.Tensor.__hash__
 
     def __dir__(self) -> list[str]:
         return sorted({*dir(type(self)), *self.__dict__})
 
-    # ------------------------------------------------------------------------ how it shows itself
+    # -------------------------------------------------------------------------------------- repr
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         head = "Parameter containing:\n" if getattr(self, "_is_param", False) else ""
@@ -132,7 +139,7 @@ class Wrapper(torch.Tensor):
     __str__ = __repr__
 
     def __format__(self, spec: str) -> str:
-        if spec and self.dim() == 0:  # as torch does it: f"{loss:.3f}" reads the value
+        if spec and self.dim() == 0:  # as in torch, f"{loss:.3f}" reads the value
             return format(self.item(), spec)
         return format(repr(self), spec)
 
@@ -146,12 +153,12 @@ class Wrapper(torch.Tensor):
         return twin
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        twin = self.child.duplicate(memo) if self.child.at_function_level else _deepcopy_leaf(self)
+        twin = self.child.copy(memo) if self.child.at_function_level else _deepcopy_leaf(self)
         _keep_parameterness(self, twin)
         memo[id(self)] = twin
         return twin
 
-    # -------------------------------------------------- doors that would bypass the chain: closed
+    # --------------------------------------- functions that would bypass the chain: refused
 
     def _refuse(self, action: str) -> NoReturn:
         raise DataStaysPut(action, f"(Wrapper)>{self.child.show()}".partition("\n")[0])
@@ -160,7 +167,7 @@ class Wrapper(torch.Tensor):
         self._refuse("pickling")
 
     def dim(self) -> int:
-        """How many dimensions the tensor has.
+        """The number of dimensions.
 
         >>> import torch, syft as sy
         >>> hook = sy.TorchHook(torch)
@@ -210,7 +217,7 @@ class Wrapper(torch.Tensor):
         self._refuse("share_memory_()")
 
 
-# The compiler must not look into the handlers: it would trace the worker.
+# The compiler would trace into the worker.
 hide_from_compiler(Wrapper.__torch_function__)
 hide_from_compiler(Wrapper.__torch_dispatch__)
 
@@ -218,13 +225,13 @@ _get_data = torch.Tensor.data.__get__  # type: ignore[attr-defined]
 _set_data = torch.Tensor.data.__set__  # type: ignore[attr-defined]
 
 
-_OPAQUE = ((), None, None, None, torch.float32, OPAQUE_LAYOUT)
+_OPAQUE = ((), None, None, None, torch.float32, MKLDNN)
 """Size, strides, offset, memory format, dtype and layout, by position: keywords cost 30 %.
 
-The layout is one that no plain tensor has: torch's C code then refuses by itself what no handler is
-asked about, ``plain.data = wrapper`` and ``plain.grad = wrapper``, which would leave ``plain``
-without memory.  The size is that of a number, because torch's argument parser takes a tensor of no
-dimensions where it wants a number (``add(x, alpha=wrapper)``), and asks the handler then.
+The layout is one that no plain tensor has.  So torch's C code refuses ``plain.data = wrapper`` and
+``plain.grad = wrapper``, which call no override and would leave ``plain`` without memory.  The size
+is that of a number: where torch's argument parser expects a number (``add(x, alpha=wrapper)``) it
+accepts a tensor without dimensions, and calls the override.
 """
 
 
@@ -264,6 +271,16 @@ def wrap_like(link: Link, like: torch.Tensor, dtype: torch.dtype | None = None) 
     return wrapper
 
 
+def first_link(tensor: torch.Tensor | None) -> Link:
+    """The link at the head of a tensor's chain; for a plain tensor :data:`~syft.chain.link.PLAIN`.
+
+    >>> from syft.tensors.local import LocalLink
+    >>> first_link(LocalLink().on(torch.ones(2))), first_link(torch.ones(2)).remote_links()
+    (LocalLink>tensor([1., 1.]), [])
+    """
+    return tensor.child if type(tensor) is Wrapper else PLAIN
+
+
 def links_in(args: Arguments, kwargs: Keywords) -> list[Link]:
     """The links of all wrappers in the arguments, nested ones too, from left to right.
 
@@ -282,7 +299,7 @@ def links_in(args: Arguments, kwargs: Keywords) -> list[Link]:
 
 
 def place_of(value: Any) -> str:
-    """Where a value lies, in the words of an error text: a worker's name, or ``"here"``.
+    """Where a value is, for error texts: a worker's name, or ``"here"``.
 
     >>> place_of(3)
     'here'
@@ -305,12 +322,12 @@ def _function_level_link(args: Arguments, kwargs: Keywords | None) -> Link | Non
 
 
 def _nested_list(tensor: torch.Tensor) -> Any:
-    """``tolist()`` below autograd, where torch has none for subclasses: value by value."""
+    """``tolist()`` value by value; below autograd torch has none for subclasses."""
     return [_nested_list(part) for part in tensor.unbind(0)] if tensor.dim() else tensor.item()
 
 
 def _keep_parameterness(old: torch.Tensor, new: torch.Tensor) -> None:
-    """``isinstance(p, nn.Parameter)`` is decided by this attribute for tensor subclasses."""
+    """Copy the attribute by which ``isinstance(x, nn.Parameter)`` is decided for subclasses."""
     if getattr(old, "_is_param", False):
         new._is_param = True
 
@@ -326,3 +343,24 @@ def _deepcopy_leaf(tensor: Wrapper) -> torch.Tensor:
     if tensor.grad is not None:
         twin.grad = copy.deepcopy(tensor.grad)
     return twin
+
+
+# ------------------------------------------------------------------------------------------- codec
+
+
+def _pack_wrapper(wrapper: Wrapper, packer: Packer) -> Operand:
+    link = pack(wrapper.child, packer)
+    if wrapper.child.at_function_level:
+        return link
+    return (int(TypeCode.WRAPPER), pack_attributes(wrapper, packer), link)
+
+
+def _unpack_wrapper(operand: Sequence[Any], unpacker: Unpacker) -> Any:
+    expect_fields(operand, 2)
+    wrapper = unpack_at(operand[2], unpacker, ".link")
+    if type(wrapper) is not Wrapper or wrapper.child.at_function_level:
+        raise MalformedMessage("$.link", "a dispatch-level link", type(wrapper).__name__)
+    return attach_attributes(wrapper, operand[1], unpacker)
+
+
+register(TypeCode.WRAPPER, Wrapper, _pack_wrapper, _unpack_wrapper)

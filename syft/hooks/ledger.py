@@ -1,19 +1,28 @@
-"""The only code that writes to torch, and the way back.
+"""The only code that writes to torch, and how it is undone.
 
-Every attribute that is added to a torch class goes through one ledger, so that closing the hook can
-take each away again.  Nothing that exists is ever replaced.
+Every attribute that is added to a torch class, and every hook that is registered with torch, goes
+through one ledger, so that closing the hook can take each away again.  Nothing that exists is ever
+replaced.  ``tests/test_house.py`` checks that no other file of the package writes to torch.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from syft.exceptions import HookError
 
 
+class Removable(Protocol):
+    """What torch returns for a registered hook: a handle that removes it again."""
+
+    def remove(self) -> None:
+        """Remove the hook."""
+
+
 class Ledger:
-    """What was added to which class; :meth:`undo` removes all of it.
+    """The list of everything that was added to torch; :meth:`undo` removes all of it.
 
     >>> class Target: pass
     >>> ledger = Ledger(); ledger.add(Target, "answer", 42); Target.answer
@@ -23,7 +32,7 @@ class Ledger:
     """
 
     def __init__(self) -> None:
-        self._added: list[tuple[type, str]] = []
+        self._removals: list[Callable[[], None]] = []
 
     def add(self, target: type, name: str, value: Any) -> None:
         """Add an attribute to a class; raises :class:`~syft.exceptions.HookError` if it has one."""
@@ -32,20 +41,24 @@ class Ledger:
                 f"{target.__name__}.{name} exists already", "syft never replaces what torch has"
             )
         setattr(target, name, value)
-        self._added.append((target, name))
+        self._removals.append(functools.partial(delattr, target, name))
+
+    def register(self, registration: Callable[..., Removable], function: Any) -> None:
+        """Register a function with one of torch's own registrations, which return a handle."""
+        self._removals.append(registration(function).remove)
 
     def undo(self) -> None:
         """Remove everything that was added, last first."""
-        while self._added:
-            target, name = self._added.pop()
-            delattr(target, name)
+        while self._removals:
+            self._removals.pop()()
 
 
 class Attribute:
     """A computed attribute that an instance may override, which a ``property`` would forbid.
 
-    It has ``__set__`` because torch takes every attribute of ``torch.Tensor`` that has ``__get__``
-    to have that too (``torch.overrides.get_overridable_functions``, which ``torch.compile`` calls).
+    It has ``__set__`` because ``torch.overrides.get_overridable_functions``, which
+    ``torch.compile`` calls, reads ``__set__`` of every attribute of ``torch.Tensor`` that has
+    ``__get__``.
     """
 
     def __init__(self, name: str, compute: Callable[[Any], Any]) -> None:

@@ -1,9 +1,9 @@
-"""What ``nn.Module`` learns: send, get, move and copy, in place, whatever the module holds.
+"""The methods added to ``nn.Module``: send, get, move and copy, in place.
 
-Parameters and buffers keep their identity (``torch.utils.swap_tensors`` exchanges what is inside),
-so an optimizer made before ``model.send(bob)`` goes on working.  Everything is sent before
-anything is exchanged, and sent back if something fails: a module is never left half here and half
-there by an error.
+Parameters and buffers stay the same Python objects (``torch.utils.swap_tensors`` exchanges their
+contents), so an optimizer made before ``model.send(bob)`` keeps working.  All tensors are sent
+before any is exchanged, and sent back if one fails, so that an error never leaves a module partly
+here and partly there.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from syft.chain.wrapper import first_link
 from syft.exceptions import NotSendable
-from syft.hooks import tensor_methods
+from syft.hooks import sending, tensor_methods
 from syft.tensors import conversions
-from syft.workers.shells.virtual import VirtualWorker
+from syft.workers.client.transport import Owner
 
 Change = Callable[[torch.Tensor], torch.Tensor]
 Undo = Callable[[torch.Tensor, torch.Tensor], None]
@@ -34,12 +35,11 @@ _REGISTERING = frozenset(
 
 
 class ModuleAttribute:
-    """A method or computed attribute of ``nn.Module`` that gives way to whatever a user's module
-    has.
+    """A method or computed attribute of ``nn.Module`` that a user's module may override by name.
 
-    Attributes in the instance win by themselves.  Parameters, buffers and submodules lie in tables
-    of the module, and torch refuses to register one under a name that exists: to those methods
-    the attribute is not there.
+    Python prefers attributes of the instance.  Parameters, buffers and submodules are in tables of
+    the module, which are looked at here.  Torch refuses to register one under a name that
+    ``hasattr`` finds, so the methods that register get an AttributeError.
     """
 
     def __init__(self, name: str, function: Callable[[nn.Module], Any], is_method: bool) -> None:
@@ -73,11 +73,11 @@ def tensors_of(module: nn.Module) -> list[torch.Tensor]:
     return list(found.values())
 
 
-def exchange(module: nn.Module, change: Change, undo: Undo | None = None) -> nn.Module:
-    """Replace what is inside every parameter and buffer by ``change(tensor)``; returns the module.
+def replace_tensors(module: nn.Module, change: Change, undo: Undo | None = None) -> nn.Module:
+    """Replace the contents of every parameter and buffer by ``change(tensor)``.
 
-    When one fails, ``undo(tensor, changed)`` is called for those that were changed already.  Raises
-    :class:`~syft.exceptions.NotSendable` if an autograd graph still holds one of them.
+    Returns the module.  If one change fails, ``undo(tensor, changed)`` is called for those made so
+    far.  Raises :class:`~syft.exceptions.NotSendable` if an autograd graph still holds one of them.
     """
     old = tensors_of(module)
     with contextlib.ExitStack() as undoing:
@@ -86,7 +86,7 @@ def exchange(module: nn.Module, change: Change, undo: Undo | None = None) -> nn.
             changed = change(tensor)
             if undo is not None:
                 undoing.callback(undo, tensor, changed)
-            new.append(_as_kind(tensor, changed))
+            new.append(_as_kind_of(tensor, changed))
         _swap_module(module, old, new)
         undoing.pop_all()
     return module
@@ -94,7 +94,7 @@ def exchange(module: nn.Module, change: Change, undo: Undo | None = None) -> nn.
 
 def _swap_module(module: nn.Module, old: list[torch.Tensor], new: list[torch.Tensor]) -> None:
     recurrent = [part for part in module.modules() if isinstance(part, nn.RNNBase)]
-    for part in recurrent:  # weak references to the weights would forbid the exchange
+    for part in recurrent:  # torch exchanges no tensor that has weak references
         part._flat_weight_refs = [None for _ in part._flat_weights]
     try:
         _swap_all(old, new)
@@ -120,7 +120,7 @@ def _swap_all(old: list[torch.Tensor], new: list[torch.Tensor]) -> None:
         ) from error
 
 
-def _as_kind(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+def _as_kind_of(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
     """Make ``new`` count as a parameter (or buffer) if ``old`` does."""
     if isinstance(old, nn.Parameter):
         if type(new) is torch.Tensor:
@@ -135,13 +135,12 @@ def _as_kind(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
     return new
 
 
-def send(
-    module: nn.Module, *locations: Any, owner: VirtualWorker, user: str | None = None
+def send_module(
+    module: nn.Module, *locations: Any, owner: Owner, user: str | None = None
 ) -> nn.Module:
     """Send every parameter and buffer to a worker; returns the module, changed in place.
 
-    Raises :class:`~syft.exceptions.NotSendable` unless one worker is named: a module is at one
-    place.
+    Raises :class:`~syft.exceptions.NotSendable` unless exactly one worker is named.
 
     >>> import torch, syft as sy
     >>> hook = sy.TorchHook(torch)
@@ -154,18 +153,18 @@ def send(
         raise NotSendable(
             f"a module to {len(locations)} workers", "send a copy to each: model.copy().send(bob)"
         )
-    return exchange(
+    return replace_tensors(
         module,
-        lambda tensor: tensor_methods.send(tensor, *locations, owner=owner, user=user),
-        tensor_methods.unsend,
+        lambda tensor: sending.send(tensor, *locations, owner=owner, user=user),
+        _unsend,
     )
 
 
-def get(module: nn.Module, user: str | None = None) -> nn.Module:
-    """Bring every parameter and buffer home; returns the module, changed in place.
+def get_module(module: nn.Module, user: str | None = None) -> nn.Module:
+    """Bring every parameter and buffer here; returns the module, changed in place.
 
-    Gradients come home too, and a gradient can show the samples it was computed from: call
-    ``module.zero_grad()`` first where the data is not yours to see.
+    Gradients are brought too, and a gradient can show the samples it was computed from: call
+    ``module.zero_grad()`` first if you may not see the data.
 
     >>> import torch, syft as sy
     >>> hook = sy.TorchHook(torch)
@@ -176,15 +175,14 @@ def get(module: nn.Module, user: str | None = None) -> nn.Module:
     >>> model.get().weight.shape, bob.objects_count()
     (torch.Size([1, 2]), 0)
     """
-    pointers = [tensor_methods.pointer_of(tensor) for tensor in tensors_of(module)]
-    exchange(module, lambda tensor: tensor_methods.fetch(tensor, user, keep=True))
+    pointers = [link for tensor in tensors_of(module) for link in first_link(tensor).remote_links()]
+    replace_tensors(module, lambda tensor: first_link(tensor).get(user, keep=True))
     for pointer in pointers:
-        if pointer is not None:
-            pointer.discard()
+        pointer.discard()
     return module
 
 
-def move(module: nn.Module, location: Any, user: str | None = None) -> nn.Module:
+def move_module(module: nn.Module, location: Any, user: str | None = None) -> nn.Module:
     """Move every parameter and buffer to another worker; returns the module, changed in place.
 
     >>> import torch, syft as sy
@@ -194,16 +192,42 @@ def move(module: nn.Module, location: Any, user: str | None = None) -> nn.Module
     >>> model.move(bob).location, alice.objects_count()
     (<VirtualWorker id:bob #objects:2>, 0)
     """
-    if tensor_methods.leads_home(tensors_of(module), location):
-        return get(module, user)
-    return exchange(
+    if _is_owner(tensors_of(module), location):
+        return get_module(module, user)
+    return replace_tensors(
         module,
         lambda tensor: tensor_methods.move(tensor, location, user=user),
-        lambda tensor, moved: tensor_methods.unmove(tensor, moved, user),
+        lambda tensor, moved: _unmove(tensor, moved, user),
     )
 
 
-def copy(module: nn.Module) -> nn.Module:
+def _unsend(tensor: torch.Tensor, sent: torch.Tensor) -> None:
+    """Undo a send: a pointer that went to another worker takes back its duty to collect."""
+    links = first_link(tensor).remote_links()
+    if links:
+        _take_duty(links, tensor_methods.get(sent))
+
+
+def _unmove(tensor: torch.Tensor, moved: torch.Tensor, user: str | None) -> None:
+    """Undo a move: the data goes back to where ``tensor`` points."""
+    links = first_link(tensor).remote_links()
+    if links and moved is not tensor:
+        place = tensor_methods.location(tensor)
+        _take_duty(links, tensor_methods.move(moved, place, user=user))
+
+
+def _take_duty(links: list[Any], twin: torch.Tensor) -> None:
+    for link, other in zip(links, first_link(twin).remote_links(), strict=False):
+        link.take_duty_of(other)
+
+
+def _is_owner(tensors: list[torch.Tensor], location: Any) -> bool:
+    """Whether ``location`` is the worker that owns the pointers to these tensors."""
+    owner = first_link(tensors[0]).owner if tensors else None
+    return owner is not None and owner.get_worker(location) is owner
+
+
+def copy_module(module: nn.Module) -> nn.Module:
     """A deep copy; remote parameters are copied where they are.
 
     >>> import torch, syft as sy
@@ -217,7 +241,7 @@ def copy(module: nn.Module) -> nn.Module:
     return copying.deepcopy(module)
 
 
-def location(module: nn.Module) -> Any:
+def module_location(module: nn.Module) -> Any:
     """The worker that holds the module's first parameter or buffer; None when it is here.
 
     >>> import torch, syft as sy
@@ -232,7 +256,7 @@ def location(module: nn.Module) -> Any:
     return None
 
 
-def fix_precision(module: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
+def encode_module(module: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
     """Encode every floating-point parameter and buffer in fixed precision, in place.
 
     >>> import torch, syft as sy
@@ -241,7 +265,7 @@ def fix_precision(module: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
     >>> isinstance(model.weight, torch.nn.Parameter), type(model.weight.child).__name__
     (True, 'FixedPrecisionTensor')
     """
-    return exchange(
+    return replace_tensors(
         module,
         lambda tensor: _converted(
             tensor, lambda leaf: conversions.fix_precision(leaf, *args, **kwargs)
@@ -249,7 +273,7 @@ def fix_precision(module: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
     )
 
 
-def float_precision(module: nn.Module) -> nn.Module:
+def decode_module(module: nn.Module) -> nn.Module:
     """Decode every fixed-precision parameter and buffer, in place.
 
     >>> import torch, syft as sy
@@ -258,11 +282,11 @@ def float_precision(module: nn.Module) -> nn.Module:
     >>> type(model.weight).__name__
     'Parameter'
     """
-    return exchange(module, lambda tensor: _converted(tensor, conversions.float_precision))
+    return replace_tensors(module, lambda tensor: _converted(tensor, conversions.float_precision))
 
 
 def _converted(tensor: torch.Tensor, convert: Change) -> torch.Tensor:
-    """The same values and gradient, converted, as a new leaf: it must not keep the original."""
+    """The converted values and gradient as a new leaf, which does not keep the original alive."""
     if not tensor.is_floating_point():
         return tensor.detach().clone()
     made = convert(tensor.detach()).requires_grad_(tensor.requires_grad)

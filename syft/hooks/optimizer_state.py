@@ -1,10 +1,9 @@
 """Optimizer state follows its parameters.
 
-Momentum buffers, running averages and the like are tensors beside the parameters, and only the
-optimizer knows them: ``model.send(bob)`` cannot take them along.  So before each step of an
-optimizer, through torch's own global hook for that, the state of every parameter that has gone
-elsewhere is brought to where the parameter is.  For an optimizer of plain parameters this is one
-look at the class of each.
+Momentum buffers, running averages and the like are tensors that only the optimizer knows, so
+``model.send(bob)`` cannot send them.  Instead, a hook that torch calls before each step of any
+optimizer brings the state of every parameter to where the parameter is.  For an optimizer of plain
+parameters this costs one look at the class of each parameter.
 """
 
 from __future__ import annotations
@@ -15,36 +14,31 @@ from typing import Any
 
 import torch
 from torch.optim import Optimizer
-from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from syft.chain.wrapper import Wrapper, first_link
+from syft.hooks import sending, tensor_methods
 from syft.ops.nested import replace
-from syft.chain.wrapper import Wrapper
-from syft.hooks import tensor_methods
-from syft.workers.shells.virtual import VirtualWorker
+from syft.workers.client.transport import Location, Owner
 
 
 class StateFollower:
-    """Brings the state of optimizers to their parameters, until it is closed.
+    """Brings the state of optimizers to their parameters.
 
-    ``owner`` is the worker that sends what lies here.
+    ``owner`` is the worker that sends what is in this process.
     """
 
-    def __init__(self, owner: VirtualWorker) -> None:
+    def __init__(self, owner: Owner) -> None:
         self._owner = owner
         self._away: weakref.WeakSet[Optimizer] = weakref.WeakSet()
-        self._handle = register_optimizer_step_pre_hook(self._before_step)
 
-    def close(self) -> None:
-        """Take the hook back from torch."""
-        self._handle.remove()
-
-    def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    def before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        """Bring the state of one optimizer to its parameters: torch calls this before a step."""
         if _any_away(optimizer):
             self._away.add(optimizer)
-        elif optimizer not in self._away:
-            return
-        else:
+        elif optimizer in self._away:  # its parameters came back since the last step
             self._away.discard(optimizer)
+        else:
+            return
         for parameter, state in optimizer.state.items():
             for name, value in state.items():
                 state[name] = replace(value, functools.partial(self._beside, parameter))
@@ -53,14 +47,22 @@ class StateFollower:
         """The same value where the parameter is; numbers (of no dimension) may stay here."""
         if not isinstance(value, torch.Tensor):
             return value
-        here, there = tensor_methods.pointer_of(value), tensor_methods.pointer_of(parameter)
+        here, there = _single_place(value), _single_place(parameter)
+        if here is there:
+            return value
         if there is None:
-            return value if here is None else tensor_methods.get(value)
+            return tensor_methods.get(value)
         if here is not None:
-            return tensor_methods.move(value, there.location)
+            return tensor_methods.move(value, there)
         if value.dim() == 0 or type(value) is Wrapper:
             return value
-        return tensor_methods.send(value, there.location, owner=self._owner)
+        return sending.send(value, there, owner=self._owner)
+
+
+def _single_place(tensor: torch.Tensor) -> Location | None:
+    """The one worker that holds the tensor; None if it is here, or at several."""
+    link = first_link(tensor)
+    return None if link.id_at_location is None else link.location
 
 
 def _any_away(optimizer: Optimizer) -> bool:

@@ -1,42 +1,89 @@
-"""``TorchHook(torch)``: gives torch its new methods, and this process its local worker.
+"""``TorchHook(torch)``: adds methods to torch's classes, and makes the local worker.
 
-Nothing of torch is replaced.  Calls on sent, encrypted or wrapped tensors find their way by
-torch's own override protocols, so a plain tensor costs after the hook what it cost before.
-``close()`` takes every added attribute away again.
+Nothing of torch is replaced.  Torch's own override protocols pass calls on sent, encrypted or
+wrapped tensors to syft, so that a call on a plain tensor costs what it costs without the hook.
+``close()`` removes every attribute that was added.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import torch
 from torch import nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from syft.chain.wrapper import first_link
 from syft.exceptions import HookError
-from syft.hooks import module_methods, tensor_methods
+from syft.hooks import labels, module_methods, sending, tensor_methods
 from syft.hooks.ledger import Attribute, Ledger
 from syft.hooks.module_methods import ModuleAttribute
 from syft.hooks.optimizer_state import StateFollower
+from syft.hooks.sending import Id, Location
 from syft.plans.abstract_plan import AbstractPlan
 from syft.plans.remote.sending import LocalPlanSender
-from syft.tensors import conversions
-from syft.tensors.multi_pointer import combine
+from syft.tensors import conversions, multi_pointer
 from syft.workers.client.transport import Owner
 from syft.workers.shells.message_log import MessageLog
 from syft.workers.shells.message_trace import Trace
 from syft.workers.shells.virtual import VirtualWorker
 
+TENSOR_METHODS: Final[dict[str, Callable[..., Any]]] = {
+    "get": tensor_methods.get,
+    "move": tensor_methods.move,
+    "copy": tensor_methods.copy,
+    "remote_get": tensor_methods.remote_get,
+    "remote_send": tensor_methods.remote_send,
+    "begin_msg_group": tensor_methods.begin_msg_group,
+    "release_msg_group": tensor_methods.release_msg_group,
+    "describe": labels.set_description,
+    "private_tensor": sending.private_tensor,
+    "combine": multi_pointer.combine_with,
+    "fix_precision": conversions.fix_precision,
+    "fix_prec": conversions.fix_precision,
+    "fix_precision_": conversions.fix_precision_,
+    "fix_prec_": conversions.fix_precision_,
+    "float_precision": conversions.float_precision,
+    "float_prec": conversions.float_precision,
+    "float_precision_": conversions.float_precision_,
+    "float_prec_": conversions.float_precision_,
+}
+"""What is added to ``torch.Tensor`` and needs no local worker."""
+
+TENSOR_ATTRIBUTES: Final[dict[str, Callable[[torch.Tensor], Any]]] = {
+    "location": tensor_methods.location,
+    "id": labels.tensor_id,
+    "id_at_location": labels.id_at_location,
+    "tags": labels.tags,
+    "description": labels.description,
+}
+
+MODULE_METHODS: Final[dict[str, Callable[..., Any]]] = {
+    "get": module_methods.get_module,
+    "move": module_methods.move_module,
+    "copy": module_methods.copy_module,
+    "fix_precision": module_methods.encode_module,
+    "fix_prec": module_methods.encode_module,
+    "float_precision": module_methods.decode_module,
+    "float_prec": module_methods.decode_module,
+}
+"""What is added to ``nn.Module`` and needs no local worker."""
+
+MODULE_ATTRIBUTES: Final[dict[str, Callable[[nn.Module], Any]]] = {
+    "location": module_methods.module_location,
+}
+
 
 class TorchHook:
-    """Hooks torch; a second call returns the hook that is there.
+    """Adds syft's methods to torch; a second call returns the first hook.
 
-    ``local_worker`` is the worker this process speaks as (by default a new one called ``me``);
-    ``is_client`` sets its ``is_client_worker`` (without it: true for a new hook, and left alone on
-    one that is there).  Raises :class:`~syft.exceptions.HookError`, and leaves torch as it was, if
-    torch is hooked already with another local worker, if it has an attribute of a name that syft
-    adds, or if something else than torch is passed.
+    ``local_worker`` is the worker of this process, by default a new one called ``me``.
+    ``is_client`` sets its ``is_client_worker``, which is true for a new hook by default; a second
+    call without it changes nothing.  Raises :class:`~syft.exceptions.HookError`, and leaves torch
+    as it was, if torch is hooked already with another local worker, if it has an attribute of a
+    name that syft adds, or if ``module`` is not torch.
 
     >>> hook = TorchHook(torch)
     >>> TorchHook(torch) is hook
@@ -49,7 +96,6 @@ class TorchHook:
 
     local_worker: VirtualWorker
     _ledger: Ledger
-    _follower: StateFollower
 
     def __new__(
         cls,
@@ -73,9 +119,9 @@ class TorchHook:
         self.local_worker = local_worker or VirtualWorker(None, id="me")
         self._ledger = Ledger()
         try:
-            self._teach_tensors()
-            self._teach_modules()
-            self._follower = StateFollower(self.local_worker)
+            self._add_methods()
+            follower = StateFollower(self.local_worker)
+            self._ledger.register(register_optimizer_step_pre_hook, follower.before_step)
         except BaseException:
             self._ledger.undo()
             if local_worker is None:
@@ -99,7 +145,7 @@ class TorchHook:
         return cls._current
 
     def close(self) -> None:
-        """Take back everything that was added to torch, and close every worker of the network.
+        """Restore torch, and close every worker of the network.
 
         >>> hook = TorchHook(torch)
         >>> hook.close()
@@ -111,7 +157,6 @@ class TorchHook:
         TorchHook._current = None
         AbstractPlan.sender = None
         self._ledger.undo()
-        self._follower.close()
         for worker in list(self.local_worker.network.workers.values()):
             worker.close()
 
@@ -126,129 +171,89 @@ class TorchHook:
         """
         return MessageLog(self.local_worker.network)
 
-    # ------------------------------------------------------------------------- what torch learns
-
-    def _teach_tensors(self) -> None:
-        def send(
-            tensor: torch.Tensor,
-            *locations: tensor_methods.Location,
-            garbage_collect_data: bool = True,
-            id: tensor_methods.Id = None,
-            user: str | None = None,
-        ) -> torch.Tensor:
-            owner = self.local_worker
-            return tensor_methods.send(
-                tensor,
-                *locations,
-                owner=owner,
-                garbage_collect_data=garbage_collect_data,
-                id=id,
-                user=user,
-            )
-
-        def owner(tensor: torch.Tensor) -> Owner:
-            """The worker that holds the tensor, or the pointer to it.
-
-            >>> import torch, syft as sy
-            >>> hook = sy.TorchHook(torch)
-            >>> bob = sy.VirtualWorker(hook, id="bob")
-            >>> x = torch.tensor([1.0, 2.0]).send(bob)
-            >>> x.owner is hook.local_worker, torch.ones(2).owner is hook.local_worker
-            (True, True)
-            """
-            link = tensor_methods.pointer_of(tensor)
-            return self.local_worker if link is None else link.owner
-
-        def tag(tensor: torch.Tensor, *tags: str) -> torch.Tensor:
-            tensor_methods.tag(tensor, *tags)
-            if not self.local_worker.is_client_worker:
-                tensor_methods.offer(tensor, self.local_worker)
-            return tensor
-
-        def combined(tensor: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
-            """Combine this pointer with pointers to other workers into one multi-pointer.
-
-            >>> import torch, syft as sy
-            >>> hook = sy.TorchHook(torch)
-            >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
-            >>> x = torch.ones(2).send(alice).combine(torch.zeros(2).send(bob))
-            >>> (x + 1).get()
-            [tensor([2., 2.]), tensor([1., 1.])]
-            """
-            return combine([tensor, *others])
-
-        send.__doc__ = tensor_methods.send.__doc__
-        tag.__doc__ = tensor_methods.tag.__doc__
-        methods: dict[str, Callable[..., Any]] = {
-            "send": send,
-            "get": tensor_methods.get,
-            "move": tensor_methods.move,
-            "copy": tensor_methods.copy,
-            "remote_get": tensor_methods.remote_get,
-            "remote_send": tensor_methods.remote_send,
-            "tag": tag,
-            "describe": tensor_methods.describe,
-            "begin_msg_group": tensor_methods.begin_msg_group,
-            "release_msg_group": tensor_methods.release_msg_group,
-            "private_tensor": tensor_methods.private_tensor,
-            "combine": combined,
-            "fix_precision": conversions.fix_precision,
-            "fix_prec": conversions.fix_precision,
-            "fix_precision_": conversions.fix_precision_,
-            "fix_prec_": conversions.fix_precision_,
-            "float_precision": conversions.float_precision,
-            "float_prec": conversions.float_precision,
-            "float_precision_": conversions.float_precision_,
-            "float_prec_": conversions.float_precision_,
-        }
-        attributes: dict[str, Callable[..., Any]] = {
-            "location": tensor_methods.location,
-            "owner": owner,
-            "id": tensor_methods.identity,
-            "id_at_location": tensor_methods.id_at_location,
-            "tags": tensor_methods.tags,
-            "description": tensor_methods.description,
-        }
-        for name, method in methods.items():
+    def _add_methods(self) -> None:
+        local = self.local_worker
+        for name, method in {**TENSOR_METHODS, **_tensor_methods_of(local)}.items():
             self._ledger.add(torch.Tensor, name, method)
-        for name, compute in attributes.items():
+        for name, compute in {**TENSOR_ATTRIBUTES, "owner": _owner_of_tensor(local)}.items():
             self._ledger.add(torch.Tensor, name, Attribute(name, compute))
         self._ledger.add(torch.Tensor, "child", None)
-
-    def _teach_modules(self) -> None:
-        def send(module: nn.Module, *locations: Any, user: str | None = None) -> nn.Module:
-            return module_methods.send(module, *locations, owner=self.local_worker, user=user)
-
-        def owner(module: nn.Module) -> Owner:
-            """The worker that holds the module, or the pointers to its parameters.
-
-            >>> import torch, syft as sy
-            >>> hook = sy.TorchHook(torch)
-            >>> bob = sy.VirtualWorker(hook, id="bob")
-            >>> model = torch.nn.Linear(2, 1)
-            >>> model.send(bob).owner is hook.local_worker
-            True
-            """
-            for tensor in module_methods.tensors_of(module):
-                link = tensor_methods.pointer_of(tensor)
-                return self.local_worker if link is None else link.owner
-            return self.local_worker
-
-        send.__doc__ = module_methods.send.__doc__
-        methods: dict[str, Callable[..., Any]] = {
-            "send": send,
-            "get": module_methods.get,
-            "move": module_methods.move,
-            "copy": module_methods.copy,
-            "fix_precision": module_methods.fix_precision,
-            "fix_prec": module_methods.fix_precision,
-            "float_precision": module_methods.float_precision,
-            "float_prec": module_methods.float_precision,
-        }
-        for name, method in methods.items():
+        for name, method in {**MODULE_METHODS, "send": _send_module_from(local)}.items():
             self._ledger.add(nn.Module, name, ModuleAttribute(name, method, is_method=True))
-        for name, compute in {"location": module_methods.location, "owner": owner}.items():
-            self._ledger.add(nn.Module, name, ModuleAttribute(name, compute, is_method=False))
+        for name, answer in {**MODULE_ATTRIBUTES, "owner": _owner_of_module(local)}.items():
+            self._ledger.add(nn.Module, name, ModuleAttribute(name, answer, is_method=False))
+
+
+# --------------------------------------------- methods and attributes that need the local worker
+
+
+def _tensor_methods_of(local: VirtualWorker) -> dict[str, Callable[..., Any]]:
+    def send(
+        tensor: torch.Tensor,
+        *locations: Location,
+        garbage_collect_data: bool = True,
+        id: Id = None,
+        user: str | None = None,
+    ) -> torch.Tensor:
+        return sending.send(
+            tensor,
+            *locations,
+            owner=local,
+            garbage_collect_data=garbage_collect_data,
+            id=id,
+            user=user,
+        )
+
+    def tag(tensor: torch.Tensor, *tags: str) -> torch.Tensor:
+        labels.tag(tensor, *tags)
+        if not local.is_client_worker:
+            labels.offer(tensor, local)
+        return tensor
+
+    send.__doc__ = sending.send.__doc__
+    tag.__doc__ = labels.tag.__doc__
+    return {"send": send, "tag": tag}
+
+
+def _owner_of_tensor(local: VirtualWorker) -> Callable[[torch.Tensor], Owner]:
+    def owner(tensor: torch.Tensor) -> Owner:
+        """The worker that holds the tensor, or the pointer to it.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> x = torch.tensor([1.0, 2.0]).send(bob)
+        >>> x.owner is hook.local_worker, torch.ones(2).owner is hook.local_worker
+        (True, True)
+        """
+        return first_link(tensor).owner or local
+
+    return owner
+
+
+def _send_module_from(local: VirtualWorker) -> Callable[..., nn.Module]:
+    def send(module: nn.Module, *locations: Any, user: str | None = None) -> nn.Module:
+        return module_methods.send_module(module, *locations, owner=local, user=user)
+
+    send.__doc__ = module_methods.send_module.__doc__
+    return send
+
+
+def _owner_of_module(local: VirtualWorker) -> Callable[[nn.Module], Owner]:
+    def owner(module: nn.Module) -> Owner:
+        """The worker that holds the module, or the pointers to its parameters.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> model = torch.nn.Linear(2, 1)
+        >>> model.send(bob).owner is hook.local_worker
+        True
+        """
+        owners = (first_link(tensor).owner for tensor in module_methods.tensors_of(module))
+        return next(owners, None) or local
+
+    return owner
 
 
 def trace() -> Trace:
@@ -272,7 +277,7 @@ def trace() -> Trace:
 
 
 def synchronize() -> None:
-    """Let every queued worker finish, and raise the first error nobody has seen yet.
+    """Wait for every queued worker, and raise the first error that was not raised before.
 
     >>> import torch, syft as sy
     >>> hook = sy.TorchHook(torch)

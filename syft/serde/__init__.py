@@ -1,11 +1,11 @@
-"""Values to nested tuples to bytes, and back: everything that crosses the wire is made here.
+"""Serialization: values to nested tuples to bytes, and back.
 
-:func:`serialize` and :func:`deserialize` are the whole way at once.  Workers take it in steps:
+:func:`serialize` and :func:`deserialize` do all of it at once.  Workers do it in steps:
 :func:`pack` a value with a :class:`Packer`, put the operand into a message, encode the message as a
 header, and keep header and tensor buffers together as a :class:`Frame`.
 
-MessagePack was chosen over pickle because reading it can only give numbers, strings and arrays:
-nothing that arrives is executed, imported or called.  Tensors travel beside it as raw memory, so
+MessagePack was chosen over pickle because decoding it gives only numbers, strings and arrays:
+nothing that arrives is executed, imported or called.  Tensors are sent beside it as raw memory, so
 large data is copied once at most.
 """
 
@@ -21,8 +21,8 @@ from syft.serde.frame import Frame as Frame
 from syft.serde.frame import from_bytes as from_bytes
 from syft.serde.frame import to_bytes as to_bytes
 from syft.serde.frame import to_parts as to_parts
-from syft.serde.header import decode_header as decode_header
-from syft.serde.header import encode_header as encode_header
+from syft.serde.frame import decode_header as decode_header
+from syft.serde.frame import encode_header as encode_header
 from syft.serde.limits import DEFAULT_LIMITS as DEFAULT_LIMITS
 from syft.serde.limits import Limits as Limits
 from syft.serde.packer import Packer as Packer
@@ -30,9 +30,9 @@ from syft.serde.packer import Unpacker as Unpacker
 from syft.serde.registry import Operand as Operand
 from syft.serde.registry import pack as pack
 from syft.serde.registry import register as register
+from syft.serde.registry import register_code as register_code
 from syft.serde.registry import register_hint as register_hint
 from syft.serde.registry import register_packer as register_packer
-from syft.serde.registry import register_unpacker as register_unpacker
 from syft.serde.registry import unpack as unpack
 from syft.serde.registry import unpack_at as unpack_at
 from syft.serde.registry import unpack_items as unpack_items
@@ -52,10 +52,10 @@ def serialize(value: Any, compressed: bool = True) -> bytearray:
 
 
 def deserialize(data: bytearray | bytes | memoryview, limits: Limits = DEFAULT_LIMITS) -> Any:
-    """Turn the bytes of a frame back into the value; breaks of the format or a limit name a path.
+    """Turn the bytes of a frame back into the value; errors name the path inside the message.
 
-    A ``bytearray`` is taken over without a copy: the tensors live in it, and whoever changes it
-    afterwards changes them.  ``bytes`` and ``memoryview`` are only read; the tensors are copies.
+    A ``bytearray`` is not copied: the tensors use its memory, and changing it afterwards changes
+    them.  ``bytes`` and ``memoryview`` are copied.
 
     >>> deserialize(b"x")
     Traceback (most recent call last):

@@ -1,12 +1,12 @@
 """Exceptions as operands: the class by number, its arguments, and the text of its traceback.
 
-An exception comes back as the class it was, so that ``except ObjectNotFound`` holds across
-machines.  A class without a number comes back as its nearest base class that has one; if that is
-only ``Exception``, as ``RemoteFailure`` naming the class.  Rebuilding calls nothing but the
-constructor of a class in the table below, with arguments that were packed like any value.
+An exception arrives as an instance of its own class, so that ``except ObjectNotFound`` works
+across machines.  A class without a number arrives as its nearest base class that has one; if that
+is only ``Exception``, as a ``RemoteFailure`` that names the class.  Unpacking calls only the
+constructors of the classes in the table below, with arguments that were packed like any value.
 
-``hidden`` is for errors about private data: texts, arguments and tracebacks can hold values, so
-only the class crosses.
+``hidden`` is for errors about private data: texts, arguments and tracebacks can contain values, so
+only the class is sent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from syft.serde.registry import Operand, pack, pack_items, register, unpack_at, 
 from syft.serde.torch_types import lookup
 
 HIDDEN_TEXT = "the details are hidden, because the data is private"
-"""All that a stranger learns of an error about private data, besides its class."""
+"""What is sent of an error about private data, besides its class."""
 
 _TORCH_ERRORS: tuple[type, ...] = (
     torch.OutOfMemoryError,
@@ -54,8 +54,8 @@ def pack_error(
 ) -> tuple[Any, ...]:
     """Pack an exception with its arguments, traceback and notes; ``hidden``: its class alone.
 
-    ``trace`` is the text to send as its traceback instead of the one it has.  An argument that
-    cannot travel, or would need a tensor buffer, is replaced with the others by the error's text.
+    ``trace`` is sent instead of the exception's own traceback.  If an argument cannot travel, or
+    would need a tensor buffer, the error's text is sent in place of all arguments.
 
     >>> pack_error(IndexError("too far"), Packer())
     (29, 4, ('too far',), None, ())
@@ -75,12 +75,16 @@ def pack_error(
         arguments: tuple[Operand, ...] = (_name(type(error)), pack(str(whole), packer))
     else:
         arguments = _pack_arguments(_arguments(error, cls, str(whole)), str(whole), packer)
-    most = packer.limits.max_text
     if trace is None and error.__traceback__ is not None:
         trace = "".join(whole.format())
+    return (*head, arguments, *_pack_texts(trace, _notes(error), packer))
+
+
+def _pack_texts(trace: str | None, notes: Sequence[Any], packer: Packer) -> tuple[Operand, Operand]:
+    """The traceback (its end, where the error is) and the notes, cut to the limit for texts."""
+    most = packer.limits.max_text
     sent = None if trace is None else pack(trace[-most:], packer)
-    notes = tuple(pack(str(note)[:most], packer) for note in _notes(error))
-    return (*head, arguments, sent, notes)
+    return sent, tuple(pack(str(note)[:most], packer) for note in notes)
 
 
 def _name(cls: type) -> str:
@@ -95,9 +99,9 @@ def _notes(error: BaseException) -> Sequence[Any]:
 
 
 def _arguments(error: BaseException, cls: type, text: str) -> tuple[Any, ...]:
-    """Return what the constructor of ``cls`` needs to make an error that reads the same."""
+    """Return the arguments with which ``cls`` makes an error of the same text."""
     if isinstance(error, OSError) and error.filename is not None and len(error.args) == 2:
-        # The file's name is an argument of the constructor, and not among ``args``.
+        # The constructor takes the file's name, which is not in ``args``.
         return (*error.args, error.filename)
     if type(error) is cls or type(error).__str__ is cls.__str__:  # type: ignore[comparison-overlap]
         return error.args
@@ -105,7 +109,7 @@ def _arguments(error: BaseException, cls: type, text: str) -> tuple[Any, ...]:
 
 
 def _pack_arguments(arguments: tuple[Any, ...], text: str, packer: Packer) -> tuple[Operand, ...]:
-    # Another packer, so that what fails half way leaves no trace in the message.
+    # A packer of its own, so that a failure halfway leaves nothing in the message.
     own = Packer(packer.worker, packer.destination, packer.limits)
     own.depth = packer.depth
     try:
@@ -116,7 +120,7 @@ def _pack_arguments(arguments: tuple[Any, ...], text: str, packer: Packer) -> tu
 
 
 def unpack_error(operand: Any, unpacker: Unpacker) -> tuple[Exception, str | None]:
-    """Rebuild an exception; returns it with the text of its traceback, if that came along.
+    """Rebuild an exception; returns it with the text of its traceback, if that was sent.
 
     >>> unpack_error(pack_error(KeyError("x"), Packer()), Unpacker([]))
     (KeyError('x'), None)
@@ -159,7 +163,7 @@ def _rebuild(cls: type[Exception], arguments: list[Any]) -> Exception:
         error = cls(*arguments)
         text = str(error)
     except (TypeError, ValueError, LookupError, AttributeError, OverflowError):
-        # Arguments that this class cannot be made from, or cannot show.
+        # The class refuses these arguments, or cannot show them.
         text = ", ".join(str(argument) for argument in arguments)
         return RemoteFailure(_name(cls), text)
     return error

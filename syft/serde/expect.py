@@ -1,8 +1,8 @@
-"""What a decoder may expect of a field, and how a refusal finds its path.
+"""Checks of the fields of an operand, and the paths in their errors.
 
-A path such as ``$.args[0][1]`` costs nothing while all goes well: a decoder raises at ``$``, and
-each container that the error passes on its way up puts its own piece in front (:func:`prepend`).
-What came is described by its kind, never by its value, which may be private.
+A path such as ``$.args[0][1]`` costs nothing unless there is an error: a decoder raises with the
+path ``$``, and each container that the error passes through adds its own piece in front
+(:func:`prepend`).  Errors describe a value by its kind, never by its content, which may be private.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def describe(value: object) -> str:
 
 
 def malformed(expected: str, got: object, where: str = "") -> MalformedMessage:
-    """Make the error for a value that is not what the format asks for here.
+    """Make the error for a value that the format does not allow here.
 
     >>> print(malformed("a length", "x", ".shape"))
     Malformed message at $.shape: expected a length, got a str.
@@ -39,7 +39,7 @@ def malformed(expected: str, got: object, where: str = "") -> MalformedMessage:
 
 
 def prepend(error: MalformedMessage | LimitExceeded, piece: str) -> None:
-    """Put one more piece in front of the path of an error that is on its way up.
+    """Add a piece in front of the path of an error that passes through a container.
 
     >>> error = malformed("a length", "x", "[1]")
     >>> prepend(error, ".args")

@@ -1,25 +1,31 @@
 """Frames: one message as bytes, and back.
 
 A frame is a MessagePack header and the raw bytes of the tensors it describes, which are never
-copied into the header: they leave through ``memoryview`` and arrive through ``frombuffer``.
-``docs/wire.md`` has the layout.  Every length is checked against the limits and against what is
-there before anything is allocated; what fails here broke the framing, and the connection with it.
+copied into the header: they are written from a ``memoryview`` and read with ``frombuffer``.
+``docs/wire.md`` has the layout.  Every length is checked against the limits and against the bytes
+present before anything is allocated.  An error here means that the framing is broken, so the
+connection cannot be used any more.
+
+Typed messages are ``msgspec.Struct`` classes in ``syft.workers``; :func:`encode_header` and
+:func:`decode_header` are for operands without a message.  msgspec decodes arrays as lists, never
+allocates more than the bytes justify, and stops at Python's recursion limit.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-import numpy as np
 import msgspec
+import numpy as np
 import torch
 
 from syft.codes import Compression
 from syft.exceptions import LimitExceeded, MalformedMessage
-from syft.serde.compression import compress, decompress
+from syft.serde.buffers import compress, copy_buffer, decompress, fresh_buffer, join_bytes
 from syft.serde.limits import DEFAULT_LIMITS, Limits
-from syft.serde.memory import duplicate, fresh_buffer, join
+from syft.serde.registry import Operand
 
 MAGIC = b"syft"
 VERSION = 1
@@ -36,6 +42,9 @@ _SMALL = 1 << 16
 
 _RAW, _LZ4 = int(Compression.NONE), int(Compression.LZ4)
 
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder()
+
 
 class Frame(msgspec.Struct, gc=False):
     """A message: its encoded header, and the tensor buffers it refers to by index.
@@ -49,7 +58,7 @@ class Frame(msgspec.Struct, gc=False):
     header: bytes
     buffers: list[torch.Tensor]
     exclusive: bool = False
-    """Whether nobody else holds the buffers, so that tensors may live in them."""
+    """Whether the receiver owns the buffers, so that tensors may use their memory."""
 
     @property
     def nbytes(self) -> int:
@@ -60,12 +69,43 @@ class Frame(msgspec.Struct, gc=False):
         return size
 
     def owned(self) -> "Frame":
-        """Return a frame whose buffers are copies: one that may be kept while tensors change.
+        """Return a frame with copies of the buffers, which stay the same while tensors change.
 
         >>> Frame(b"\\xc0", [torch.zeros(2, dtype=torch.uint8)]).owned().buffers
         [tensor([0, 0], dtype=torch.uint8)]
         """
-        return Frame(self.header, [*map(duplicate, self.buffers)], exclusive=True)
+        return Frame(self.header, [*map(copy_buffer, self.buffers)], exclusive=True)
+
+
+# ------------------------------------------------------------------------------------- the header
+
+
+def encode_header(operand: Operand) -> bytes:
+    """Encode an operand as MessagePack.
+
+    >>> encode_header((7, None, 3, None)).hex()
+    '9407c003c0'
+    """
+    return _ENCODER.encode(operand)
+
+
+def decode_header(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Any:
+    """Decode MessagePack bytes; arrays come as lists.
+
+    >>> decode_header(encode_header((7, None, 3, None)))
+    [7, None, 3, None]
+    """
+    if len(data) > limits.max_header_bytes:
+        raise LimitExceeded("$.header", "max_header_bytes", limits.max_header_bytes, len(data))
+    try:
+        return _DECODER.decode(data)
+    except RecursionError as error:
+        raise LimitExceeded("$.header", "max_depth", limits.max_depth, len(data)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MalformedMessage("$.header", "MessagePack", str(error)) from error
+
+
+# -------------------------------------------------------------------------------- writing a frame
 
 
 def to_parts(frame: Frame, compressed: bool = True) -> list[bytes | bytearray | memoryview]:
@@ -102,13 +142,16 @@ def to_bytes(frame: Frame, compressed: bool = True) -> bytearray:
     >>> bytes(to_bytes(Frame(b"\\xc0", [])))
     b'syft\\x01\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x01\\x00\\x00\\x00\\xc0'
     """
-    return join(to_parts(frame, compressed))
+    return join_bytes(to_parts(frame, compressed))
+
+
+# -------------------------------------------------------------------------------- reading a frame
 
 
 def from_bytes(data: bytearray | bytes | memoryview, limits: Limits = DEFAULT_LIMITS) -> Frame:
-    """Check and take apart a frame; its buffers never alias immutable bytes.
+    """Check a frame and split it into header and buffers, which never alias immutable bytes.
 
-    A ``bytearray`` is taken over: large buffers live in it, so the caller must not touch it again.
+    Large buffers use the memory of a ``bytearray``, so the caller must not change it afterwards.
     From ``bytes`` or a ``memoryview`` the buffers are copied.
 
     >>> from_bytes(to_bytes(Frame(b"\\xc0", []))).header
@@ -189,7 +232,7 @@ def _expect_size(view: memoryview, entries: Sequence[tuple[int, int, int]], end:
 
 def _copy_out(stored: memoryview, raw: int, kind: int, index: int) -> torch.Tensor:
     if kind == _RAW:
-        # Into torch's own memory: aligned, and resizable like that of any tensor.
+        # torch's own memory is aligned, and the tensor can be resized.
         tensor = fresh_buffer(raw)
         memoryview(tensor.numpy())[:] = stored  # type: ignore[arg-type]
         return tensor
@@ -197,6 +240,6 @@ def _copy_out(stored: memoryview, raw: int, kind: int, index: int) -> torch.Tens
 
 
 def _over(data: bytearray, offset: int, count: int) -> torch.Tensor:
-    # torch.frombuffer lets go of the buffer, and the bytearray could then be resized under the
-    # tensor; numpy holds on to it, so that resizing raises BufferError.
+    # torch.frombuffer releases the buffer, so the bytearray could be resized under the tensor;
+    # numpy keeps it exported, so that resizing raises BufferError.
     return torch.from_numpy(np.frombuffer(data, np.uint8, count, offset))

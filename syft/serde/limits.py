@@ -1,8 +1,8 @@
-"""What one message may cost its receiver.
+"""Limits on the size of one message.
 
-Every number here is compared *before* anything of that size is allocated.  The defaults let a
-model of a few gigabytes through and keep a hostile frame from taking the machine with it; both
-sides of a connection may agree on others.
+Each limit is checked *before* memory of that size is allocated.  The defaults admit a model of a
+few gigabytes and prevent that a hostile frame exhausts the machine's memory; both sides of a
+connection may agree on others.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits that a receiver holds a message to.
+    """The limits that a receiver checks.
 
     >>> Limits(max_dims=4).max_dims
     4
@@ -43,4 +43,4 @@ class Limits:
 
 
 DEFAULT_LIMITS = Limits()
-"""The limits that hold where nobody said otherwise."""
+"""The limits where none are given."""

@@ -1,10 +1,10 @@
 """Codecs for Python's own values: numbers, strings and containers.
 
-What MessagePack knows (None, bool, 64-bit int, float, str, bytes) stands for itself.  Everything
-else becomes a tuple headed by its type code, so that a tuple stays a tuple and a set a set.
-Subclasses are refused unless nothing is lost by treating them as their base: named tuples, whose
-class only the sender has, arrive as plain tuples; members of int and str enumerations and numpy
-scalars arrive as the number or string they are.
+Types that MessagePack has (None, bool, 64-bit int, float, str, bytes) are sent as they are.  Every
+other value becomes a tuple that starts with its type code, so that a tuple arrives as a tuple and a
+set as a set.  Subclasses are refused with three exceptions: named tuples, whose class only the
+sender has, arrive as plain tuples; members of int and str enumerations and numpy scalars arrive as
+numbers and strings.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _hashed(build: Callable[[Any], Any], values: Any, what: str) -> Any:
     try:
         return build(values)
     except TypeError as error:
-        # The only thing that building a set or dict can object to.
+        # Unhashable items are the only reason for which building a set or dict fails.
         raise MalformedMessage("$", f"{what} that can be hashed", str(error)) from error
 
 
@@ -264,13 +264,13 @@ def _pack_numpy_scalar(value: np.generic, packer: Packer) -> Operand:
 
 
 def _is_plain_scalar(kind: type) -> bool:
-    # .item() of a long double is a long double, and that of a date or a record no number.
+    # .item() of a long double is a long double, and of a date or a record not a number.
     numbers = (np.bool_, np.integer, np.floating, np.complexfloating, np.str_, np.bytes_)
     odd = (np.longdouble, np.clongdouble, np.timedelta64)
     return issubclass(kind, numbers) and not issubclass(kind, odd)
 
 
-# Enumerations derive from int or str, so the table of subclasses finds them there.
+# Enumerations derive from int or str, and are looked up as subclasses of these.
 register_packer(enum.IntEnum, _pack_enum_int, _is_enum)
 register_packer(enum.IntFlag, _pack_enum_int, _is_enum)
 register_packer(enum.StrEnum, _pack_enum_str, _is_enum)

@@ -1,10 +1,10 @@
-"""What one message gathers while its values are packed, and what is at hand while they unpack.
+"""The state of packing or unpacking one message: its tensor buffers, counts and limits.
 
 A :class:`Packer` collects the tensor buffers that the header refers to by index; an
-:class:`Unpacker` hands them out, each at most once, and counts depth and items against the limits.
-A packer counts too, because a small program can make a value that is large once it is written
-down.  Both carry the worker and the other side of the conversation for the codecs of upper layers,
-which make pointers; serde itself never looks at these.
+:class:`Unpacker` gives each out at most once, and counts depth and items against the limits.  A
+packer counts too, because containers that occur several times in a value are written out each time.
+Both hold the worker and the connection for the codecs of upper layers, which make pointers; serde
+does not use these.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Packer:
     """Gathers the tensor buffers of one outgoing message.
 
     The buffers alias the memory of the tensors that were packed (``Frame.owned`` copies them).
-    What the message hands over to the other side waits in ``leaving`` until it has gone.
-    A packer whose ``pack`` raised is spent: make a new one.
+    ``leaving`` holds the pointers whose duty to collect goes to the receiver with the message.
+    After ``pack`` has raised, a packer cannot be used again.
 
     >>> Packer().buffers
     []
@@ -83,7 +83,7 @@ holds itself.
         return len(self.buffers) - 1
 
     def sent(self) -> None:
-        """Say that the message has gone: ``leave()`` is called on everything in ``leaving``.
+        """Call ``leave()`` on everything in ``leaving``, once the message is sent.
 
         >>> Packer().sent()
         """
@@ -92,11 +92,11 @@ holds itself.
 
 
 class Unpacker:
-    """Hands out the tensor buffers of one incoming message, and holds it to the limits.
+    """Gives out the tensor buffers of one incoming message, and checks the limits.
 
-    ``owns_buffers`` says whether tensors may live in the buffers themselves (a frame from the
-    network) or must be copied out of them (a frame whose buffers are somebody else's tensors).
-    ``taken`` counts the bytes handed out so far.
+    With ``owns_buffers`` tensors use the memory of the buffers (a frame from the network); without
+    it they are copied (a frame whose buffers are the sender's tensors).  ``taken`` counts the bytes
+    given out so far.
 
     >>> unpacker = Unpacker([torch.zeros(4, dtype=torch.uint8)])
     >>> unpacker.take(0, 4)
@@ -133,7 +133,7 @@ class Unpacker:
         self._left: set[int] = set(range(len(buffers)))
 
     def take(self, index: Any, nbytes: int) -> torch.Tensor:
-        """Hand out buffer ``index``, which must hold exactly ``nbytes`` and be unused so far.
+        """Return buffer ``index``, which must have exactly ``nbytes`` and be unused so far.
 
         >>> Unpacker([torch.zeros(4, dtype=torch.uint8)]).take(0, 8)
         Traceback (most recent call last):
@@ -155,7 +155,7 @@ class Unpacker:
         return buffer
 
     def finish(self) -> None:
-        """Refuse a message that carried buffers which nothing in it refers to.
+        """Refuse a message with buffers that its header does not refer to.
 
         >>> Unpacker([]).finish()
         """

@@ -1,17 +1,20 @@
 """The table of codecs: Python class to operand, type code to Python value.
 
-An *operand* is what a value is inside a message header: None, bool, int of 64 bits, float, str and
-bytes as they are, anything else a tuple headed by its ``TypeCode``.  Each class registers its
-codec where it is defined; the number is in ``syft.codes``.  A class without a codec is refused: no
-default guesses at attributes, and no class is found by a name that arrived.
+An *operand* is the form of a value in a message header: None, bool, int of 64 bits, float, str and
+bytes as they are, anything else a tuple that starts with its ``TypeCode``.  Each class registers
+its codec where it is defined; the number is in ``syft.codes``.  A class without a codec is refused:
+no default reads attributes, and no class is looked up by a name that arrived.
+
+:func:`check_complete` refuses to start a worker whose tables lack an entry.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
-from syft.codes import TypeCode
+from syft.codes import RESERVED, TypeCode, WireCode
 from syft.exceptions import (
     LimitExceeded,
     MalformedMessage,
@@ -22,7 +25,7 @@ from syft.serde.expect import malformed, prepend
 from syft.serde.packer import Packer, Unpacker
 
 Operand: TypeAlias = None | bool | int | float | str | bytes | Sequence[Any]
-"""A value as it stands in a header; sequences are headed by a type code."""
+"""A value in a header; a sequence starts with a type code."""
 
 PackValue: TypeAlias = Callable[[Any, Packer], Operand]
 UnpackOperand: TypeAlias = Callable[[Sequence[Any], Unpacker], Any]
@@ -31,9 +34,11 @@ Admits: TypeAlias = Callable[[type], bool]
 _PACK: dict[type, PackValue] = {}
 _PACK_SUBCLASS: dict[type, tuple[Admits, PackValue]] = {}
 _UNPACK: dict[int, UnpackOperand] = {}
+_WRITES: dict[int, PackValue] = {}
 _HINTS: dict[type, str] = {}
+_CHECKS: list[Callable[[], Iterable[str]]] = []
 
-# What stands for itself in a header; on the way out int and str are looked at first.
+# Types that are their own operand; integers and texts are checked before they are packed.
 _BARE_OUT = frozenset({type(None), bool, float, bytes})
 INT_LOW, INT_HIGH = -(2**63), 2**64
 _BARE_IN = frozenset({type(None), bool, int, float, str, bytes})
@@ -42,13 +47,13 @@ _MAY_TRAVEL = "send tensors, numbers, strings, torch's own values and containers
 
 
 def register(
-    code: TypeCode,
+    code: WireCode,
     cls: type,
     pack: PackValue,
     unpack: UnpackOperand,
     subclasses: Admits | None = None,
 ) -> None:
-    """Give a class its codec; with ``subclasses``, also the subclasses of which that is true.
+    """Give a class its codec, and the subclasses for which ``subclasses(cls)`` is true.
 
     ``pack(value, packer)`` returns the operand, ``unpack(operand, unpacker)`` gets the whole
     operand, type code included.  A class or code that has a codec already is refused.
@@ -58,25 +63,27 @@ def register(
     ...
     syft.exceptions.SyftError: TypeCode.SLICE has a codec already
     """
-    register_unpacker(code, unpack)
+    register_code(code, pack, unpack)
     register_packer(cls, pack, subclasses)
 
 
-def register_unpacker(code: TypeCode, unpack: UnpackOperand) -> None:
-    """Give a type code its decoder alone: for codes that several classes, or none, are packed to.
+def register_code(code: WireCode, pack: PackValue, unpack: UnpackOperand) -> None:
+    """Give a type code its two functions, and no class: for codes of several classes, or of values
+    that another packer tells apart.
 
-    >>> register_unpacker(TypeCode.LIST, lambda operand, unpacker: [])
+    >>> register_code(TypeCode.LIST, lambda value, packer: (3,), lambda operand, unpacker: [])
     Traceback (most recent call last):
     ...
     syft.exceptions.SyftError: TypeCode.LIST has a codec already
     """
     if code in _UNPACK:
         raise SyftError(f"TypeCode.{code.name} has a codec already")
+    _WRITES[int(code)] = pack
     _UNPACK[int(code)] = unpack
 
 
 def register_packer(cls: type, pack: PackValue, subclasses: Admits | None = None) -> None:
-    """Give a class its encoder alone: for classes that share the type code of another one.
+    """Give a class its packer alone: for classes that share the type code of another one.
 
     >>> register_packer(list, lambda value, packer: None)
     Traceback (most recent call last):
@@ -91,7 +98,7 @@ def register_packer(cls: type, pack: PackValue, subclasses: Admits | None = None
 
 
 def register_hint(cls: type, instead: str) -> None:
-    """Say what to do instead of sending an instance of ``cls`` or of one of its subclasses.
+    """Set what the refusal of an instance of ``cls`` or of a subclass tells to do instead.
 
     >>> register_hint(memoryview, "send bytes(view)")
     Traceback (most recent call last):
@@ -103,13 +110,42 @@ def register_hint(cls: type, instead: str) -> None:
     _HINTS[cls] = instead
 
 
-def registered_codes() -> frozenset[int]:
-    """Return the type codes that have a decoder.
+def register_check(missing: Callable[[], Iterable[str]]) -> None:
+    """Have :func:`missing_entries` ask about one more table: ``missing()`` names what it lacks.
 
-    >>> TypeCode.TENSOR in registered_codes()
-    True
+    For tables of the layers above, which serde cannot import.
     """
-    return frozenset(_UNPACK)
+    _CHECKS.append(missing)
+
+
+def missing_entries() -> list[str]:
+    """Name what is missing in the tables that other modules fill: an empty list if nothing is.
+
+    >>> missing_entries()
+    []
+    """
+    known = _UNPACK.keys() & _WRITES.keys()
+    missing = [f"TypeCode.{code.name}" for code in TypeCode if code not in known | RESERVED]
+    for check in _CHECKS:
+        missing += check()
+    return missing
+
+
+@functools.cache
+def check_complete() -> None:
+    """Raise :class:`~syft.exceptions.SyftError` if a table lacks an entry; workers call this when
+    they start.
+
+    The tables are looked at once in a process; later calls cost a dictionary lookup.
+
+    >>> check_complete()
+    """
+    missing = missing_entries()
+    if missing:
+        raise SyftError(
+            f"no entry for {', '.join(missing)}: import the modules that register them (import "
+            "syft imports all of its own)"
+        )
 
 
 def pack(value: Any, packer: Packer) -> Operand:

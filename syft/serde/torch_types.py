@@ -1,11 +1,12 @@
 """Codecs for torch's values that are not tensors: dtype, device, Size, Generator, named tuples, …
 
-Each kind is a table between torch's objects and our numbers, built once from the names in
-``syft.codes``; what the installed torch does not have is left out, and meeting its number says so.
+Each kind has a table from numbers on the wire to torch's objects, built once from the names in
+``syft.codes``.  Names that the installed torch does not have are left out; their numbers are
+refused when they arrive.
 
-A ``torch.Generator`` is not sent as its state: two workers would then draw the same "random"
-numbers.  Packing draws a fresh 63-bit seed *from* the generator, which advances it, so the same
-program with the same seed still gives the same numbers, and every use gets others.
+The state of a ``torch.Generator`` is not sent: two workers would then draw the same "random"
+numbers.  Packing draws a 63-bit seed *from* the generator, which advances it.  So every use gets
+other numbers, and the same program with the same seed gets the same numbers again.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ from syft.serde.registry import (
     Operand,
     pack_items,
     register,
+    register_code,
     register_packer,
-    register_unpacker,
     unpack_at,
     unpack_items,
 )
@@ -69,7 +70,7 @@ DEVICE_CODES = _by_value(DEVICE_TYPES)
 
 
 def lookup(table: dict[int, Kind], number: Any, what: str, where: str) -> Kind:
-    """Return the object of a number that arrived, or say that this torch has none.
+    """Return the object of a number; refuse a number for which this torch has no object.
 
     >>> lookup(DTYPES, 0, "dtype", ".dtype")
     torch.float32
@@ -114,7 +115,7 @@ def _register_info(code: TypeCode, cls: type) -> None:
         try:
             return head, DTYPE_CODES[getattr(torch, value.dtype)]
         except NotImplementedError as error:
-            # torch has this limit of a dtype, and cannot tell which dtype it is of.
+            # torch has limits of dtypes whose name it cannot give.
             raise NotSendable(f"this {cls.__name__}", "send the dtype") from error
 
     def unpack_info(operand: Sequence[Any], unpacker: Unpacker) -> Any:
@@ -237,8 +238,8 @@ def _unpack_size(operand: Sequence[Any], unpacker: Unpacker) -> torch.Size:
 register(TypeCode.SIZE, torch.Size, _pack_size, _unpack_size)
 
 
-def _walk(name: str) -> Any:
-    """Follow one of *our* dotted names from the torch module; None if this torch lacks it."""
+def _object_named(name: str) -> Any:
+    """The object of a dotted name from ``syft.codes``; None if this torch does not have it."""
     try:
         return operator.attrgetter(name.removeprefix("torch."))(torch)
     except AttributeError:
@@ -250,7 +251,7 @@ def _arity(cls: Any) -> int:
     return int(cls.n_sequence_fields) if fields is None else len(fields)
 
 
-_NAMED = {n: cls for n, cls in enumerate(map(_walk, NAMED_TUPLES)) if cls is not None}
+_NAMED = {n: cls for n, cls in enumerate(map(_object_named, NAMED_TUPLES)) if cls is not None}
 _NAMED_NUMBERS = _by_value(_NAMED)
 
 
@@ -265,11 +266,11 @@ def _unpack_named_tuple(operand: Sequence[Any], unpacker: Unpacker) -> Any:
     return cls(*items) if hasattr(cls, "_fields") else cls(items)
 
 
-register_unpacker(TypeCode.NAMED_TUPLE, _unpack_named_tuple)
+register_code(TypeCode.NAMED_TUPLE, _pack_named_tuple, _unpack_named_tuple)
 for _cls in _NAMED.values():
     register_packer(_cls, _pack_named_tuple)
 
-_ENUMS: dict[int, Any] = {n: cls for n, cls in enumerate(map(_walk, TORCH_ENUMS)) if cls}
+_ENUMS: dict[int, Any] = {n: cls for n, cls in enumerate(map(_object_named, TORCH_ENUMS)) if cls}
 _ENUM_NUMBERS = _by_value(_ENUMS)
 
 
@@ -285,13 +286,15 @@ def _unpack_enum(operand: Sequence[Any], unpacker: Unpacker) -> Any:
     return lookup(members, value, cls.__name__, ".value")
 
 
-register_unpacker(TypeCode.TORCH_ENUM, _unpack_enum)
+register_code(TypeCode.TORCH_ENUM, _pack_enum, _unpack_enum)
 for _cls in _ENUMS.values():
     register_packer(_cls, _pack_enum)
 
 # ------------------------------------------------------------------------------------- dataclasses
 
-_OPTIONS: dict[int, Any] = {n: cls for n, cls in enumerate(map(_walk, TORCH_OPTIONS)) if cls}
+_OPTIONS: dict[int, Any] = {
+    n: cls for n, cls in enumerate(map(_object_named, TORCH_OPTIONS)) if cls
+}
 _OPTIONS_NUMBERS = _by_value(_OPTIONS)
 
 
@@ -320,7 +323,7 @@ def _unpack_options(operand: Sequence[Any], unpacker: Unpacker) -> Any:
         raise MalformedMessage("$", f"a {cls.__name__}", str(error)) from error
 
 
-register_unpacker(TypeCode.TORCH_OPTIONS, _unpack_options)
+register_code(TypeCode.TORCH_OPTIONS, _pack_options, _unpack_options)
 for _cls in _OPTIONS.values():
     register_packer(_cls, _pack_options)
 
@@ -354,17 +357,17 @@ def _unpack_packed_sequence(operand: Sequence[Any], unpacker: Unpacker) -> Packe
 
 
 def _expect_batch_sizes(sizes: torch.Tensor, data: torch.Tensor) -> None:
-    # The recurrent kernels trust these numbers.
-    plain = sizes.dtype == torch.int64 and sizes.dim() == 1 and sizes.device.type == "cpu"
-    if not plain or sizes.layout != torch.strided:
+    """Check the sizes, which the recurrent kernels use without a check."""
+    plain = sizes.layout == torch.strided and sizes.device.type == "cpu" and sizes.dim() == 1
+    if not plain or sizes.dtype != torch.int64:
         raise MalformedMessage("$.batch_sizes", "int64 lengths on the cpu", str(sizes.dtype))
     lengths = sizes.tolist()
-    falling = all(a >= b for a, b in zip(lengths, lengths[1:], strict=False))
-    if not falling or (lengths and lengths[-1] < 1):
+    if lengths != sorted(lengths, reverse=True) or min(lengths, default=1) < 1:
         raise MalformedMessage("$.batch_sizes", "positive sizes that never rise", "others")
-    if type(data) is torch.Tensor and (data.dim() == 0 or sum(lengths) != data.shape[0]):
-        rows = "a scalar" if data.dim() == 0 else str(data.shape[0])
-        raise MalformedMessage("$.data", f"{sum(lengths)} rows", rows)
+    if type(data) is torch.Tensor:
+        rows = data.shape[0] if data.dim() else "a scalar"
+        if rows != sum(lengths):
+            raise MalformedMessage("$.data", f"{sum(lengths)} rows", str(rows))
 
 
 register(TypeCode.PACKED_SEQUENCE, PackedSequence, _pack_packed_sequence, _unpack_packed_sequence)

@@ -1,1 +1,1 @@
-"""The links: one kind of tensor each."""
+"""The links: a file for each kind of tensor."""

@@ -12,18 +12,18 @@ from syft.codes import CollectiveCode
 from syft.exceptions import LocationMismatch
 from syft.ids import new_id
 from syft.tensors.pointer import PointerTensor, make_pointer
-from syft.workers.client.connection import Connection
+from syft.workers.client.connection import Connection, Pending
 from syft.workers.wire.messages import Start
 
 
 def run_collective(
     code: CollectiveCode, inputs: Sequence[Sequence[torch.Tensor]], results: int = 1
 ) -> list[list[Wrapper]]:
-    """Start collective operation ``code``: one command to each worker, and no waiting.
+    """Start collective operation ``code`` with one command to each worker, without waiting.
 
-    ``inputs[i]`` are pointers to party i's inputs, all at one worker.  Returns ``results``
-    pointers for each party, promised until the parties have finished. Raises
-    :class:`~syft.exceptions.LocationMismatch` unless each party is one worker of its own.
+    ``inputs[i]`` are pointers to the inputs of party i, all at one worker.  Returns ``results``
+    pointers for each party, which are promised until the parties have finished.  Raises
+    :class:`~syft.exceptions.LocationMismatch` unless each party is a different worker.
 
     >>> import torch, syft as sy
     >>> hook = sy.TorchHook(torch)
@@ -47,11 +47,15 @@ def run_collective(
         references = tuple(link.reference(connection) for link in links)
         message = Start(seq, int(code), execution, names, rank, references, outs)
         pending = connection.start(message)
-        made = [make_pointer(connection, out) for out in outs]
-        for pointer in made:
-            cast(PointerTensor, pointer.child).pending = pending
-        pointers.append(made)
+        pointers.append([_promised(connection, out, pending) for out in outs])
     return pointers
+
+
+def _promised(connection: Connection, id: int, pending: Pending) -> Wrapper:
+    """A pointer to a result that the party has yet to compute."""
+    pointer = make_pointer(connection, id)
+    cast(PointerTensor, pointer.child).pending = pending
+    return pointer
 
 
 def _connection_of(row: Sequence[torch.Tensor]) -> Connection:

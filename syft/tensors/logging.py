@@ -1,4 +1,4 @@
-"""LoggingTensor: the smallest complete link. It says what is computed, and computes it.
+"""LoggingTensor: the smallest complete link. It logs each operation, and runs it.
 
 Every operation goes to the logger ``syft.tensors.logging``, on whichever worker it runs: a
 LoggingTensor that was sent to bob logs at bob.

@@ -1,7 +1,6 @@
-"""MultiPointerTensor: one tensor name for pointers to several workers.
+"""MultiPointerTensor: one tensor for pointers to several workers.
 
-``x.send(bob, alice)`` puts a copy at each; an operation runs at all of them, on the operands each
-has.
+``x.send(bob, alice)`` puts a copy at each; an operation runs at every worker, on its own operands.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from syft.ops.nested import Arguments, Keywords, leaves, rebuild_tuple, replace
 from syft.chain.wrapper import Wrapper, wrap
 from syft.ops.calls import mutated_argument as written
 from syft.codes import TypeCode
-from syft.exceptions import LocationMismatch, MalformedMessage
+from syft.exceptions import LocationMismatch, MalformedMessage, UnsupportedOperation
 from syft.ops.table import flags_of
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import Operand, pack, register, unpack_items
@@ -25,7 +24,7 @@ from syft.tensors.pointer import PointerTensor
 
 
 class MultiPointerTensor(Link):
-    """Pointers to tensors at several workers, one each, by worker id.
+    """Pointers to tensors at several workers, one for each worker id.
 
     >>> import torch, syft as sy
     >>> hook = sy.TorchHook(torch)
@@ -48,7 +47,7 @@ class MultiPointerTensor(Link):
 
     @property
     def child(self) -> dict[str, Any]:
-        """The pointers, by the id of the worker each points to.
+        """The pointers, by worker id.
 
         >>> import torch, syft as sy
         >>> hook = sy.TorchHook(torch)
@@ -87,13 +86,43 @@ class MultiPointerTensor(Link):
         """
         return "+".join(self.pointers)
 
-    def duplicate(self, memo: dict[int, Any]) -> torch.Tensor:
+    # ------------------------------------------------------------ what a tensor's methods call
+
+    @property
+    def location(self) -> list[Any]:
+        """The workers that hold the data: what ``x.location`` returns."""
+        return self.locations
+
+    def remote_links(self) -> list[Any]:
+        """The pointers, one for each worker."""
+        return [link for part in self.pointers.values() for link in part.child.remote_links()]
+
+    def get(
+        self, user: str | None = None, sum_results: bool = False, keep: bool = False
+    ) -> list[Any] | torch.Tensor:
+        """Fetch every part: a list in the order of the workers, or (``sum_results``) their sum."""
+        parts = [part.child.get(user, keep=keep) for part in self.pointers.values()]
+        return reduce(torch.add, parts) if sum_results else parts
+
+    def move(self, location: Any, requires_grad: bool = False, user: str | None = None) -> Any:
+        """Refused: there is more than one tensor to move."""
+        instead = "move its parts one by one, or get it and send it again"
+        raise UnsupportedOperation("move", "MultiPointerTensor", instead)
+
+    def copy(self, memo: dict[int, Any] | None = None) -> torch.Tensor:
         """Copies at each worker, and pointers to them."""
-        return combine(pointer.child.duplicate(memo) for pointer in self.pointers.values())
+        return combine(part.child.copy(memo) for part in self.pointers.values())
+
+    def convert(self, tensor: torch.Tensor, conversion: Any, args: Arguments) -> torch.Tensor:
+        """Convert the data at each worker."""
+        parts = self.pointers.values()
+        return combine(part.child.convert(part, conversion, args) for part in parts)
+
+    # ----------------------------------------------------------------------------- torch calls
 
     @classmethod
     def call(cls, operation: Any, args: Arguments, kwargs: Keywords) -> Any:
-        """Run the operation at every worker, and combine what the workers return."""
+        """Run the operation at every worker, and combine the results."""
         names = _names(operation, args, kwargs)
         results = []
         for name in names:
@@ -124,17 +153,23 @@ def _names(operation: Any, args: Arguments, kwargs: Keywords) -> list[str]:
 
 
 def combine_results(results: list[Any]) -> Any:
-    """One result from the workers' results: multi-pointers for tensors, a value if all agree, else
-    a list.
+    """One result from the workers' results: multi-pointers for tensors, a value if all are equal,
+    otherwise a list.
 
     >>> combine_results([1, 1]), combine_results([1, 2])
     (1, [1, 2])
     """
     first = results[0]
-    if isinstance(first, torch.Tensor):
-        return combine(results)
     if not any(isinstance(leaf, torch.Tensor) for leaf in leaves(first)):
         return first if all(result == first for result in results) else results
+    return _combine_nested(results)
+
+
+def _combine_nested(results: list[Any]) -> Any:
+    """One nested value of multi-pointers from the workers' nested values of pointers."""
+    first = results[0]
+    if isinstance(first, torch.Tensor):
+        return combine(results)
     if isinstance(first, dict):
         return {key: combine_results([result[key] for result in results]) for key in first}
     columns = [combine_results(list(column)) for column in zip(*results, strict=True)]
@@ -177,18 +212,17 @@ def combine_pointers(*pointers: torch.Tensor) -> Wrapper:
     return combine(pointers)
 
 
-def get(link: MultiPointerTensor, fetch: Any, sum_results: bool) -> Any:
-    """Fetch every part with ``fetch``: a list in the order of the workers, or their sum.
+def combine_with(tensor: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
+    """Combine this pointer with pointers to other workers into one multi-pointer.
 
     >>> import torch, syft as sy
     >>> hook = sy.TorchHook(torch)
     >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
-    >>> x = torch.ones(2).send(alice, bob)
-    >>> get(x.child, lambda part: part.get(), sum_results=True)
-    tensor([2., 2.])
+    >>> x = torch.ones(2).send(alice).combine(torch.zeros(2).send(bob))
+    >>> (x + 1).get()
+    [tensor([2., 2.]), tensor([1., 1.])]
     """
-    parts = [fetch(pointer) for pointer in link.pointers.values()]
-    return reduce(torch.add, parts) if sum_results else parts
+    return combine([tensor, *others])
 
 
 def _pack(link: MultiPointerTensor, packer: Packer) -> Operand:

@@ -1,9 +1,8 @@
-"""PointerTensor: a tensor that lives at another worker.
+"""PointerTensor: a tensor that is at another worker.
 
-Every torch call on it becomes one command to that worker, whose own torch does the work and
-records the graph; what comes back is a pointer to the result, whose id the caller chose.  The
-remote object dies with its last pointer.  What the pointer does not have (values, shapes) it asks
-for.
+Every torch call on it becomes one command to that worker, whose torch runs it and records the
+graph.  The caller chooses the id of the result and returns a pointer to it without waiting.  Values
+and shapes are asked for.  The remote object is dropped with its last pointer.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any, cast
 
 import torch
 
-from syft.chain.link import Level, Link
+from syft.chain.link import Level
 from syft.ops.nested import Arguments, Keywords, leaves, replace
 from syft.chain.wrapper import Wrapper, wrap
 from syft.ops.calls import mutated_argument as written
@@ -31,12 +30,13 @@ from syft.ops.calls import DECOMPOSITIONS as WRITTEN_OUT
 from syft.serde.expect import expect_fields, expect_int, expect_type
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
-from syft.serde.registry import Operand, register
+from syft.serde.registry import Operand, register, register_check
+from syft.tensors.remote_link import Card, RemoteLink
 from syft.workers.client.connection import STORED, Connection, Pending
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.client.handles import Handle
-from syft.workers.wire.messages import Annotate, Describe, Done, Duplicate, Fetch, Relay
+from syft.workers.wire.messages import Done, Fetch, Relay
 from syft.workers.client.operands import Operands
 from syft.workers.core.permissions import Guard, protect, travelling_guard_of
 from syft.workers.wire.references import REF
@@ -50,7 +50,7 @@ _GRADIENT = int(OpFlag.GRADIENT)
 _MIN_INT, _MAX_INT = -(2**63), 2**63 - 1
 
 
-class PointerTensor(Link):
+class PointerTensor(RemoteLink):
     """The link that stands for object ``id_at_location`` at another worker.
 
     ``depth`` counts ``.child`` steps down the remote tensor's own chain.  With
@@ -66,27 +66,14 @@ class PointerTensor(Link):
     tensor(6.)
     """
 
-    __slots__ = ("connection", "id_at_location", "depth", "garbage_collect_data", "__dict__")
+    __slots__ = ()
 
     level = Level.FUNCTION
 
-    # Rarely set, so kept out of the slots: a pointer is made for every result.
+    # Rarely set, as ``_card`` is.
     _id: int | None = None
     _parent: PointerTensor | None = None
-    _card: Card | None = None
     pending: Pending | None = None
-
-    def __init__(
-        self,
-        connection: Connection,
-        id_at_location: int,
-        garbage_collect_data: bool = True,
-        depth: int = 0,
-    ) -> None:
-        self.connection = connection
-        self.id_at_location = id_at_location
-        self.garbage_collect_data = garbage_collect_data
-        self.depth = depth
 
     def __del__(self) -> None:
         if self.garbage_collect_data:
@@ -113,7 +100,7 @@ class PointerTensor(Link):
 
     @property
     def handle(self) -> Handle:
-        """The command that makes the remote object: to wait for, or to ask whether it is done.
+        """A handle of the command that makes the remote object: it waits, or tells if it is done.
 
         >>> import torch, syft as sy
         >>> hook = sy.TorchHook(torch)
@@ -126,68 +113,20 @@ class PointerTensor(Link):
 
     @property
     def child(self) -> PointerTensor:
-        """The remote tensor's ``.child``, one step deeper at each call: get it, call it, pass it
-        on.
+        """A pointer to the ``.child`` of the remote tensor, one link further down its chain.
 
         >>> import torch, syft as sy
         >>> hook = sy.TorchHook(torch)
         >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> x = sy.LoggingTensor().on(torch.ones(2)).send(bob)
-        >>> x.child.child.child.add(1).get()  # past the logging, to the tensor inside
+        >>> x.child.child.child.add(1).get()  # the tensor behind the LoggingTensor
         tensor([2., 2.])
         """
         deeper = PointerTensor(self.connection, self.id_at_location, False, self.depth + 1)
         deeper._parent = self
         return deeper
 
-    def discard(self) -> None:
-        """Drop the remote object, whoever points to it.
-
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
-        >>> x = torch.tensor([1.0, 2.0]).send(bob)
-        >>> x.child.discard()
-        >>> bob.objects_count()
-        0
-        """
-        self.garbage_collect_data = False
-        self.connection.garbage.append(self.id_at_location)
-
-    def leave(self) -> None:
-        """Leave the duty to collect to the twin of this pointer that went to another worker."""
-        self.garbage_collect_data = False
-
-    @property
-    def tags(self) -> set[str]:
-        """The tags of the remote tensor, asked for at each call."""
-        return set(self._describe().tags)
-
-    @property
-    def description(self) -> str | None:
-        """The description of the remote tensor, asked for at each call."""
-        return self._describe().description
-
-    def _describe(self) -> Card:
-        card = Card(*self.connection.ask(Describe, self.id_at_location))
-        self._card = card if card.tags or card.description else None
-        return card
-
-    def annotate(self, tags: tuple[str, ...], description: str | None) -> None:
-        """Add tags to the remote tensor, and set its description unless it is None.
-
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
-        >>> x = torch.tensor([1.0, 2.0]).send(bob)
-        >>> x.child.annotate(("#digits",), "two of them")
-        >>> x.child.tags, x.child.description
-        ({'#digits'}, 'two of them')
-        """
-        self.connection.ask(Annotate, self.id_at_location, tags, description)
-        self._describe()
-
-    # -------------------------------------------------------------------------- what every link has
+    # ----------------------------------------------------------------------------- the chain itself
 
     def show(self) -> str:
         """``[PointerTensor | me:1 -> bob:2]``, and the tags if there are any."""
@@ -216,28 +155,11 @@ class PointerTensor(Link):
             return (REF, self.id_at_location, self.depth)
         return (REF, self.id_at_location)
 
-    def duplicate(self, memo: dict[int, Any]) -> torch.Tensor:
-        """A copy of the remote tensor, at the same worker, and a pointer to it.
-
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
-        >>> x = torch.tensor([1.0, 2.0]).send(bob)
-        >>> twin = x.child.duplicate({})
-        >>> bob.objects_count()
-        2
-        """
-        out = new_id()
-        self.connection.ask(Duplicate, self.id_at_location, out)
-        twin = PointerTensor(self.connection, out)
-        twin._card = self._card
-        return wrap(twin)
-
     # --------------------------------------------------------------------------------- torch calls
 
     @classmethod
     def call(cls, operation: Any, args: Arguments, kwargs: Keywords) -> Any:
-        """Forward one torch call; returns a pointer to what it made, or the value it returned.
+        """Forward one torch call; returns a pointer to the new tensor, or the returned value.
 
         >>> import torch, syft as sy
         >>> hook = sy.TorchHook(torch)
@@ -248,38 +170,22 @@ class PointerTensor(Link):
         """
         number = NUMBERS.get(operation)
         if number is None:
-            number = number_of(operation)  # raises: refused, or unknown
+            number = number_of(operation)  # raises for a refused or an unknown operation
         rule = cls.rules.get(operation)
         if rule is not None:
             return rule(*args, **kwargs)
         connection = _connection_of(args, kwargs)
         operands: Any = _flat(args, connection)
-        keywords = _flat_keywords(kwargs, connection) if kwargs else None
-        buffers: list[torch.Tensor] = []
-        if operands is None or (kwargs and keywords is None):
-            packing = Operands(connection, number)
-            operands, keywords = packing.pack(args, kwargs)
-            buffers = packing.packer.buffers
         flags = FLAGS[number]
-        if flags & _RETURNS_NO_NEW or kwargs:
-            target = written(flags, args, kwargs)
-            if flags & _NOTHING or target is not None:
-                waits = connection.crossed and bool(flags & _GRADIENT)
-                value = connection.command(number, operands, keywords, 0, buffers, waits)
-                if type(value) is Pending:
-                    _hand_on(value, target)
-                return None if flags & _NOTHING else target
+        if operands is None or kwargs or flags & _RETURNS_NO_NEW:
+            return _uncommon_call(connection, number, operands, args, kwargs)
         out = new_id()
-        value = connection.command(number, operands, keywords, out, buffers, not flags & _ONE)
+        value = connection.command(number, operands, None, out, [], not flags & _ONE)
         if value is STORED:
             return wrap(PointerTensor(connection, out))
-        if type(value) is Pending:
-            link = PointerTensor(connection, out)
-            link.pending = value
-            return wrap(link)
-        return value
+        return _result(connection, value, out)
 
-    # ------------------------------- a bare link can be called and passed on, as ptr.child.child is
+    # ------------------------------- a link without a wrapper, as ptr.child.child, acts as a tensor
 
     @classmethod
     def __torch_function__(
@@ -296,30 +202,47 @@ class PointerTensor(Link):
         return getattr(wrap(self), name)
 
 
-class Card:
-    """What is known about a remote tensor without asking again: tags, description, shape."""
+def _uncommon_call(
+    connection: Connection, number: int, operands: Any, args: Arguments, kwargs: Keywords
+) -> Any:
+    """Forward a call that has keywords, writes to an argument, or takes more than plain values.
 
-    __slots__ = ("tags", "description", "shape")
+    ``operands`` are the arguments as :func:`_flat` gives them.
+    """
+    flags = FLAGS[number]
+    keywords = _flat_keywords(kwargs, connection) if kwargs else None
+    buffers: list[torch.Tensor] = []
+    if operands is None or (kwargs and keywords is None):
+        packing = Operands(connection, number)
+        operands, keywords = packing.pack(args, kwargs)
+        buffers = packing.packer.buffers
+    target = written(flags, args, kwargs)
+    if flags & _NOTHING or target is not None:
+        waits = connection.crossed and bool(flags & _GRADIENT)
+        value = connection.command(number, operands, keywords, 0, buffers, waits)
+        if type(value) is Pending:
+            _make_wait(value, target)
+        return None if flags & _NOTHING else target
+    out = new_id()
+    value = connection.command(number, operands, keywords, out, buffers, not flags & _ONE)
+    return _result(connection, value, out)
 
-    def __init__(self, tags: list[str], description: str | None, shape: torch.Size | None) -> None:
-        self.tags = tags
-        self.description = description
-        self.shape = shape
 
-    def show(self) -> str:
-        """The lines of a repr that stand behind the pointer."""
-        text = f"\n\tTags: {' '.join(self.tags)} " if self.tags else ""
-        if self.shape is not None:
-            text += f"\n\tShape: {self.shape}"
-        if self.description:
-            text += f"\n\tDescription: {self.description.splitlines()[0][:40]}..."
-        return text
+def _result(connection: Connection, value: Any, out: int) -> Any:
+    """What a call returns: a pointer to the new object ``out``, or the value that came back."""
+    if value is STORED:
+        return wrap(PointerTensor(connection, out))
+    if type(value) is Pending:
+        link = PointerTensor(connection, out)
+        link.pending = value
+        return wrap(link)
+    return value
 
 
 def _flat(values: Iterable[Any], connection: Connection) -> list[Any] | None:
-    """The operands of the common call: pointers over this connection and plain values.
+    """The operands of a call with only pointers over this connection and plain values.
 
-    None for anything else: :class:`~syft.workers.client.operands.Operands` packs it.
+    None for any other call, which :class:`~syft.workers.client.operands.Operands` packs.
     """
     packed: list[Any] = []
     for value in values:
@@ -341,8 +264,8 @@ def _flat_keywords(kwargs: Keywords, connection: Connection) -> Keywords | None:
     return None if packed is None else dict(zip(kwargs, packed, strict=True))
 
 
-def _hand_on(pending: Pending, target: Any) -> None:
-    """Have the handles of what a command writes to wait for that command."""
+def _make_wait(pending: Pending, target: Any) -> None:
+    """Have the handles of the tensors that a command writes to wait for that command."""
     for leaf in leaves(target):
         if type(leaf) is Wrapper and type(leaf.child) is PointerTensor:
             leaf.child.pending = pending
@@ -386,14 +309,14 @@ Connection.make_pointer = staticmethod(make_pointer)
 
 
 def _pack(link: PointerTensor, packer: Packer) -> Operand:
-    """Inside a command: a reference.  Otherwise the pointer itself travels, and its duty to
-    collect, which it has here until the message has gone."""
+    """Inside a command a reference; otherwise the pointer itself with its duty to collect, which
+    the pointer here keeps until the message is sent."""
     if packer.destination is not None:
         reference = link.reference(packer.destination)
         if reference is None:
             raise LocationMismatch("a command", (packer.destination.location.id, link.place()))
         return reference
-    link.connection.send_held()  # whoever gets the pointer may use it at once
+    link.connection.send_held()  # the receiver may use the pointer at once
     collects = link.garbage_collect_data and not any(other is link for other in packer.leaving)
     if collects:
         packer.leaving.append(link)
@@ -419,7 +342,7 @@ register(TypeCode.POINTER, PointerTensor, _pack, _unpack)
 
 
 class GraphElsewhere:
-    """What ``.grad_fn`` of a pointer gives when the remote tensor has a graph behind it."""
+    """The value of ``.grad_fn`` of a pointer to a tensor with a graph behind it."""
 
     __slots__ = ("_place",)
 
@@ -432,17 +355,20 @@ class GraphElsewhere:
 
 @PointerTensor.rule(torch.Tensor.grad_fn.__get__)  # type: ignore[union-attr]
 def _grad_fn(pointer: Wrapper) -> GraphElsewhere | None:
-    """A graph stays where it was recorded; whether there is one can be told."""
+    """Whether the remote tensor has a graph; the graph itself stays at its worker."""
     return None if pointer.is_leaf else GraphElsewhere(pointer.child.place())
 
 
 for _number, _written_out in WRITTEN_OUT.items():
     PointerTensor.rule(function_of(_number))(_written_out)
 
+# A call without a number is refused before its rule is looked up.
+register_check(lambda: [f"a number for {op}" for op in PointerTensor.rules if op not in NUMBERS])
+
 
 @WorkerCore.handles(Relay)
 def relay(core: WorkerCore, message: Relay, frame: Frame, peer: Peer) -> Done:
-    """Send an object on and keep a pointer, or fetch what a pointer points to and keep that."""
+    """Send an object on and keep a pointer to it, or replace a pointer by what it points to."""
     core.forget(message.drop, peer)
     value = core.present(message.id)
     if not isinstance(value, torch.Tensor):

@@ -6,8 +6,8 @@ import copy
 
 import torch
 
-from syft.chain.link import Level, Link
-from syft.chain.wrapper import wrap
+from syft.chain.link import PLAIN, Level, Link
+from syft.chain.wrapper import first_link, wrap
 from tests.chain.refusal import refusal
 
 
@@ -67,9 +67,21 @@ def test_defaults() -> None:
     assert link.place() == "Silent"
     assert link.next_in_chain() is None
     assert link.reference(None) is None
+    assert link.tensor_behind() is None
+    assert (link.location, link.owner, link.id, link.id_at_location) == (None, None, None, None)
+    assert link.remote_links() == []
+    assert link.convert(torch.ones(1), torch.add, (2,)).tolist() == [3.0]
     assert refusal(lambda: copy.deepcopy(wrap(link))) == (
         "UnsupportedOperation: Silent has no rule for copy.deepcopy: send or compute a copy."
     )
+
+
+def test_a_plain_tensor_is_answered_like_a_link_that_overrides_nothing() -> None:
+    assert first_link(torch.ones(1)) is PLAIN
+    x = wrap(Silent())
+    assert first_link(x) is x.child
+    for ask in (PLAIN.get, lambda: PLAIN.move("bob"), PLAIN.remote_get, x.child.get):
+        assert "this tensor is here already" in refusal(ask)
 
 
 def test_the_repr_of_a_link_is_what_it_shows() -> None:

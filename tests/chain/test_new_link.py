@@ -16,12 +16,13 @@ from torch import nn
 
 import syft as sy
 from syft.ops.nested import Arguments, Keywords
-from syft.chain.wrapper import Wrapper, links_in
+from syft.chain.wrapper import Wrapper, links_in, wrap
 from syft.codes import WireCode
 from syft.exceptions import HookError, LocationMismatch, MalformedMessage, NotSendable, SyftError
 from syft.ops.table import name_of
 from syft.serde import Packer, Unpacker, pack, register, unpack, unpack_at
 from syft.serde.expect import expect_fields
+from tests.chain.refusal import refusal
 
 
 class Code(WireCode):
@@ -70,6 +71,24 @@ def _unpack(operand: Sequence[Any], unpacker: Unpacker) -> Any:
 
 
 register(Code.JOURNAL_TENSOR, JournalTensor, _pack, _unpack)
+
+
+class PackedTensor(sy.Link):
+    """A tensor as compressed bytes: it answers `get` and `copy` itself, and nothing else."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def show(self) -> str:
+        return "PackedTensor"
+
+    def get(self, user: str | None = None, sum_results: bool = False, keep: bool = False) -> Any:
+        return sy.serde.deserialize(self.data)
+
+    def copy(self, memo: dict[int, Any] | None = None) -> torch.Tensor:
+        return wrap(PackedTensor(self.data))
 
 
 class Homebound(sy.LocalLink):
@@ -244,6 +263,75 @@ def test_a_bad_message_is_refused_with_its_path() -> None:
     spoiled = [*operand[:2], [99_999], operand[3]]
     with pytest.raises(MalformedMessage, match=r"\.entries"):
         unpack(spoiled, Unpacker(packer.buffers))
+
+
+# ------------------------------------------------------------- methods of tensors that it answers
+
+
+def packed(*values: float) -> Wrapper:
+    return wrap(PackedTensor(bytes(sy.serde.serialize(torch.tensor(values)))))
+
+
+def test_a_link_answers_what_it_overrides(hook: sy.TorchHook) -> None:
+    x = packed(1, 2)
+    assert x.get().tolist() == [1.0, 2.0]
+    twin = x.copy()
+    assert twin is not x and twin.child is not x.child
+    assert copy.deepcopy(x).get().tolist() == [1.0, 2.0]
+
+
+def test_the_other_answers_are_those_of_a_tensor_that_is_here(bob: Any, alice: Any) -> None:
+    x = packed(1, 2)
+    assert (x.location, x.owner, x.id_at_location) == (None, sy.local_worker, None)
+    assert x.id == x.id and (x.tags, x.description) == (set(), None)
+    assert x.tag("#a").describe("words").tags == {"#a"}
+    here = "this tensor is here already (it was never sent, or has been fetched). Use it as it is."
+    for name, call in {
+        "move": lambda: x.move(bob),
+        "remote_get": lambda: x.remote_get(),
+        "remote_send": lambda: x.remote_send(bob),
+        "begin_msg_group": lambda: x.begin_msg_group(),
+        "release_msg_group": lambda: x.release_msg_group(),
+    }.items():
+        assert refusal(call) == f"NothingToGet: {name}(): {here}"
+    assert refusal(lambda: x + 1).endswith("this kind of link runs nothing.")
+    assert bob._objects == {}
+
+
+def test_a_link_before_it_passes_the_questions_on(hook: sy.TorchHook) -> None:
+    x = sy.LoggingTensor().on(packed(1.0, 2.0))
+    assert repr(x.get()) == "(Wrapper)>LoggingTensor>tensor([1., 2.])"
+    assert repr(x.copy()) == "(Wrapper)>LoggingTensor>PackedTensor"
+    assert x.location is None
+    assert refusal(lambda: x.move("bob")).startswith("NothingToGet: move()")
+
+
+def test_a_link_decides_how_it_is_sent(bob: Any) -> None:
+    class Sendable(sy.LocalLink):
+        """Sends only what is behind it."""
+
+        __slots__ = ()
+
+        def deliver(self, tensor: torch.Tensor, delivery: Any) -> torch.Tensor:
+            return delivery.put(self.tensor)
+
+    x = Sendable().on(torch.ones(2))
+    assert x.send(bob).get().tolist() == [1.0, 1.0]
+    graph = Sendable().on(torch.ones(2, requires_grad=True) * 2)
+    assert graph.send(bob).get().tolist() == [2.0, 2.0], "it did not ask for a leaf"
+
+
+def test_a_link_decides_how_it_is_converted(hook: sy.TorchHook) -> None:
+    class Unconverted(sy.LocalLink):
+        """Stays in floating point."""
+
+        __slots__ = ()
+
+        def convert(self, tensor: torch.Tensor, conversion: Any, args: Arguments) -> torch.Tensor:
+            return tensor
+
+    x = Unconverted().on(torch.ones(2))
+    assert x.fix_precision() is x
 
 
 @pytest.fixture(autouse=True)

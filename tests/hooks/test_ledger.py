@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from syft.hooks.ledger import Attribute, Ledger
 from tests.chain.refusal import refusal
@@ -52,3 +54,34 @@ def test_a_computed_attribute_can_be_deleted_from_the_instance_only() -> None:
     with pytest.raises(AttributeError, match="computed"):
         del target.computed
     ledger.undo()
+
+
+def test_what_is_registered_with_torch_is_removed_too() -> None:
+    calls: list[object] = []
+    ledger = Ledger()
+    ledger.register(register_optimizer_step_pre_hook, lambda *seen: calls.append(seen[0]))
+    parameter = torch.nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([parameter])
+    optimizer.step()
+    ledger.undo()
+    optimizer.step()
+    assert calls == [optimizer]
+
+
+def test_the_last_addition_is_undone_first() -> None:
+    order: list[str] = []
+    ledger = Ledger()
+    for name in ("first", "second"):
+        ledger.register(lambda text: Handle(order, text), name)
+    ledger.undo()
+    assert order == ["second", "first"]
+
+
+class Handle:
+    """What torch would return for something registered."""
+
+    def __init__(self, order: list[str], name: str) -> None:
+        self._order, self._name = order, name
+
+    def remove(self) -> None:
+        self._order.append(self._name)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import syft as sy
-from syft.hooks import tensor_methods
+from syft.chain.wrapper import first_link
 from tests.chain.refusal import refusal
 
 
@@ -24,8 +24,8 @@ def test_private_tensors_keep_tags_and_share_data(hook: sy.TorchHook) -> None:
 def test_only_an_allowed_user_sends_and_reads(bob: sy.VirtualWorker) -> None:
     private = torch.ones(2).private_tensor(["ann"])
     assert refusal(lambda: private.send(bob)) == (
-        "PermissionDenied: send: this value on 'me' is private, and no user was named. Say who "
-        "asks: user=..."
+        "PermissionDenied: send: this value on 'me' is private, and no user was named. Pass "
+        "user=..."
     )
     assert bob._objects == {}
     pointer = private.send(bob, user="ann")
@@ -53,17 +53,10 @@ def test_remote_get_keeps_the_guard(bob: sy.VirtualWorker, alice: sy.VirtualWork
 
 def test_fetching_without_taking_away(bob: sy.VirtualWorker) -> None:
     x = sy.LoggingTensor().on(torch.tensor([1.0]).send(bob))
-    assert repr(tensor_methods.fetch(x, keep=True)) == "(Wrapper)>LoggingTensor>tensor([1.])"
-    assert repr(tensor_methods.fetch(x)) == "(Wrapper)>LoggingTensor>tensor([1.])"
+    assert repr(first_link(x).get(keep=True)) == "(Wrapper)>LoggingTensor>tensor([1.])"
+    assert repr(first_link(x).get()) == "(Wrapper)>LoggingTensor>tensor([1.])"
     assert bob._objects == {}
-    assert refusal(lambda: tensor_methods.fetch(torch.ones(1))).startswith("NothingToGet: get()")
-
-
-def test_where_a_list_of_tensors_would_go(bob: sy.VirtualWorker, me: sy.VirtualWorker) -> None:
-    assert tensor_methods.leads_home([], me) is False
-    assert tensor_methods.leads_home([torch.ones(1)], me) is False
-    assert tensor_methods.leads_home([torch.ones(1).send(bob)], bob) is False
-    assert tensor_methods.leads_home([torch.ones(1).send(bob)], "me") is True
+    assert refusal(lambda: first_link(torch.ones(1)).get()).startswith("NothingToGet: get()")
 
 
 @pytest.mark.parametrize("id", ["abc", 1.0, True, -1, 2**63, torch.tensor(3)])

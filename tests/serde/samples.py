@@ -15,9 +15,9 @@ from syft.codes import TypeCode
 from syft.program import codec  # noqa: F401 (registers programs)
 from syft.ops.table import BY_NAME
 from syft.program.program import Action, Mode, Program, Slot
-from syft.serde.torch_internals import coo_parts
+from syft.torch_private import coo_parts
 
-RESERVED = frozenset(
+ABOVE_SERDE = frozenset(
     {TypeCode.REF, TypeCode.POINTER, TypeCode.GROUP, TypeCode.PLAN_CALL, TypeCode.PLAN}
     | {code for code in TypeCode if code >= 64}
 )

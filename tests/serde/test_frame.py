@@ -25,9 +25,8 @@ from syft.serde import (
     to_parts,
     unpack,
 )
-from syft.serde import memory
-from syft.serde.compression import MIN_SIZE, compress, decompress
-from syft.serde.memory import LARGE
+from syft.serde import buffers
+from syft.serde.buffers import LARGE, MIN_SIZE, compress, decompress
 
 
 def octets(*values: int) -> torch.Tensor:
@@ -108,10 +107,10 @@ def test_large_frames_and_buffers_are_copied_faithfully() -> None:
 
 
 def test_huge_pages_are_a_hint_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_HUGE_PAGES", None)
+    monkeypatch.setattr(buffers, "_HUGE_PAGES", None)
     large = random_bytes(LARGE)
-    assert torch.equal(memory.duplicate(large), large)
-    assert len(memory.join([bytes(LARGE), b"x"])) == LARGE + 1
+    assert torch.equal(buffers.copy_buffer(large), large)
+    assert len(buffers.join_bytes([bytes(LARGE), b"x"])) == LARGE + 1
 
 
 def test_memoryviews_of_other_items_are_read_as_bytes() -> None:

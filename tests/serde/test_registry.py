@@ -9,7 +9,7 @@ import msgpack  # type: ignore[import-untyped]
 import pytest
 import torch
 
-from syft.codes import TypeCode
+from syft.codes import ConversionCode, TypeCode
 from syft.exceptions import LimitExceeded, MalformedMessage, NotSendable, SyftError
 from syft.serde import (
     Limits,
@@ -20,15 +20,19 @@ from syft.serde import (
     encode_header,
     pack,
     register,
+    register_code,
     register_hint,
     register_packer,
-    register_unpacker,
     serialize,
     unpack,
     unpack_at,
 )
-from syft.serde.registry import registered_codes
-from tests.serde.samples import RESERVED, SAMPLES, same
+from syft.serde import registry
+from syft.serde.registry import check_complete, missing_entries
+from syft.tensors import conversions
+from syft.tensors.fixed.fixed_link import FALLBACK, FixedPrecisionTensor
+from syft.tensors.pointer import PointerTensor
+from tests.serde.samples import ABOVE_SERDE, SAMPLES, same
 
 CASES = [
     pytest.param(make, id=f"{code.name}-{index}")
@@ -37,10 +41,47 @@ CASES = [
 ]
 
 
-def test_every_code_has_a_codec_and_a_sample_or_is_reserved() -> None:
-    assert set(SAMPLES) | RESERVED == set(TypeCode)
-    assert not set(SAMPLES) & RESERVED
-    assert {int(code) for code in SAMPLES} <= registered_codes()
+def test_every_code_has_a_codec_and_every_code_of_serde_a_sample() -> None:
+    assert set(SAMPLES) | ABOVE_SERDE == set(TypeCode)
+    assert not set(SAMPLES) & ABOVE_SERDE
+    assert missing_entries() == []
+
+
+@pytest.mark.parametrize("table", [registry._UNPACK, registry._WRITES])
+def test_a_worker_does_not_start_without_a_codec(
+    monkeypatch: pytest.MonkeyPatch, table: dict[int, Any]
+) -> None:
+    check_complete()
+    monkeypatch.delitem(table, int(TypeCode.SLICE))
+    assert missing_entries() == ["TypeCode.SLICE"]
+    check_complete()  # it looked once, when it started
+    check_complete.cache_clear()
+    for _ in range(2):
+        with pytest.raises(SyftError) as caught:
+            check_complete()
+        assert str(caught.value) == (
+            "no entry for TypeCode.SLICE: import the modules that register them (import syft "
+            "imports all of its own)"
+        )
+
+
+def test_tables_of_the_layers_above_are_asked_for_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(conversions.CONVERSIONS, int(ConversionCode.FIX_PRECISION))
+    monkeypatch.delitem(FixedPrecisionTensor.rules, FALLBACK)
+    assert sorted(missing_entries()) == [
+        "conversion FIX_PRECISION",
+        "the rules of syft.tensors.fixed.fallback",
+    ]
+
+
+def test_rules_without_effect_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PointerTensor.rules, print, print)
+    assert missing_entries() == [f"a number for {print}"]
+    monkeypatch.undo()
+    pooling = "syft.tensors.fixed.rules.pooling"
+    kept = {op: f for op, f in FixedPrecisionTensor.rules.items() if f.__module__ != pooling}
+    monkeypatch.setattr(FixedPrecisionTensor, "rules", kept)
+    assert missing_entries() == [f"the rules of {pooling}"]
 
 
 @pytest.mark.parametrize("make", CASES)
@@ -144,7 +185,7 @@ def test_nothing_is_registered_twice() -> None:
     with pytest.raises(SyftError, match=r"^TypeCode.SLICE has a codec already$"):
         register(TypeCode.SLICE, Secret, nothing, nothing)
     with pytest.raises(SyftError, match=r"^TypeCode.SLICE has a codec already$"):
-        register_unpacker(TypeCode.SLICE, nothing)
+        register_code(TypeCode.SLICE, nothing, nothing)
     with pytest.raises(SyftError, match=r"^list has a codec already$"):
         register_packer(list, nothing)
     with pytest.raises(SyftError, match=r"^memoryview has a hint already$"):

@@ -18,7 +18,7 @@ from syft.codes import (
 )
 from syft.exceptions import MalformedMessage, NotSendable, SyftError
 from syft.serde import Packer, Unpacker, deserialize, pack, serialize, unpack
-from syft.serde.torch_internals import MKLDNN
+from syft.torch_private import MKLDNN
 from syft.serde.torch_types import DTYPES
 from tests.serde.samples import same
 

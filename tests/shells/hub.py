@@ -18,7 +18,7 @@ import msgspec
 from syft.exceptions import UnknownWorker, WorkerClosed
 from syft.serde import deserialize, from_bytes, serialize, to_parts
 from syft.serde.frame import Frame
-from syft.serde.memory import join
+from syft.serde.buffers import join_bytes
 from syft.workers.core.execution import neutral_mode
 from syft.workers.core.peer import Peer, Session
 from syft.workers.shells.network import Network
@@ -193,4 +193,4 @@ def send_frame(
 ) -> None:
     """Send a frame from a worker of this process to one elsewhere."""
     hub.observe(source, target, frame)
-    link.send(kind, source, target, user, join(to_parts(frame, False)))
+    link.send(kind, source, target, user, join_bytes(to_parts(frame, False)))

@@ -16,7 +16,7 @@ from syft.exceptions import (
     PermissionDenied,
     UnsupportedOperation,
 )
-from syft.tensors.conversions import conversion
+from syft.tensors.conversions import register_conversion
 from syft.workers.wire.messages import Convert
 from tests.chain.refusal import refusal
 
@@ -124,4 +124,4 @@ def test_an_unknown_conversion_is_malformed(bob: sy.VirtualWorker) -> None:
 
 def test_a_number_serves_one_conversion(hook: sy.TorchHook) -> None:
     with pytest.raises(HookError, match="registered already"):
-        conversion(ConversionCode.FLOAT_PRECISION, torch.clone)
+        register_conversion(ConversionCode.FLOAT_PRECISION, torch.clone)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import pytest
 import torch
 
 import syft as sy
@@ -118,3 +119,56 @@ def test_deepcopy_is_independent() -> None:
     assert x.tolist() == [1.0, 1.0]
     assert twin.requires_grad
     assert type(twin.child) is Quiet
+
+
+def test_the_link_behind_answers_where_the_data_is(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    pointer = torch.ones(2).send(bob)
+    x = Quiet().on(pointer)
+    assert (x.location, x.owner, x.id_at_location) == (bob, sy.local_worker, pointer.id_at_location)
+    assert x.id == pointer.id and x.child.owner is sy.local_worker
+    assert x.child.remote_links() == [pointer.child]
+    here = Quiet().on(torch.ones(2))
+    assert (here.location, here.owner, here.id_at_location) == (None, sy.local_worker, None)
+    assert here.id != x.id
+
+
+def test_the_link_behind_sends_on_and_fetches(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    x = Quiet().on(torch.ones(2).send(bob))
+    assert x.remote_send(alice) is x
+    assert len(alice._objects) == 1
+    assert x.remote_get() is x
+    assert alice._objects == {}
+    assert repr(x.child.remote_send(alice)).startswith("(Wrapper)>Quiet>[PointerTensor")
+    assert repr(x.child.remote_get()).startswith("(Wrapper)>Quiet>[PointerTensor")
+    assert repr(x.get()) == "(Wrapper)>Quiet>tensor([1., 1.])"
+
+
+def test_a_link_before_nothing_gives_the_answers_of_a_plain_tensor() -> None:
+    link = Quiet()
+    assert (link.location, link.owner, link.id, link.id_at_location) == (None, None, None, None)
+    assert link.remote_links() == []
+    assert refusal(link.get).startswith("NothingToGet: get()")
+
+
+def test_a_link_before_a_pointer_is_sent_as_the_pointer_is(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    x = torch.ones(2, requires_grad=True).send(bob) * 2
+    assert not x.is_leaf
+    there = sy.LoggingTensor().on(x).send(alice)  # the graph stays at bob
+    assert repr(there.get()).startswith("(Wrapper)>LoggingTensor>[PointerTensor | me:")
+
+
+@pytest.mark.parametrize("links", [lambda x: x, lambda x: sy.LoggingTensor().on(x)])
+def test_the_owner_of_a_pointer_sends_it(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker, links: Any
+) -> None:
+    kept = torch.ones(2).send(bob).send(alice)
+    (held,) = alice._objects.values()
+    assert held.owner is alice
+    assert links(held).send(bob).owner is alice
+    del held, kept

@@ -531,4 +531,13 @@ def test_queued_results_are_pending_until_somebody_waits(hook: sy.TorchHook) -> 
     assert y.child.handle.done()
 
 
+def test_a_copy_of_a_part_of_a_remote_chain_is_a_copy_of_the_part(bob: sy.VirtualWorker) -> None:
+    x = sy.LoggingTensor().on(torch.tensor([1.0, 2.0])).send(bob)
+    part = x.child.child.child
+    twin = part.copy()
+    twin.add_(1)
+    assert repr(twin.get()) == "tensor([2., 3.])"
+    assert repr(x.get()) == "(Wrapper)>LoggingTensor>tensor([1., 2.])"
+
+
 pytestmark = pytest.mark.every_shell

@@ -1,1 +1,1 @@
-"""How tensors travel: a descriptor in the header, and raw bytes beside it."""
+"""The codecs of tensors: a descriptor in the header, and raw bytes beside it."""

@@ -1,8 +1,8 @@
 """What a tensor is besides its data: requires_grad, Parameter or Buffer, grad, tags, description.
 
-A tensor that has none of these, the usual one, carries nil.  A tensor that requires grad and is
-the result of a computation has a graph behind it, which cannot travel: serde packs it detached,
-without grad, and leaves the decision whether to refuse (``NotALeaf``) to its caller.
+A tensor without any of these has nil in this field.  A tensor that requires grad and is the result
+of a computation has a graph behind it, which cannot travel: serde packs it detached, without grad.
+Whether that is refused (``NotALeaf``) is the caller's decision.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Attributes = tuple[int, Any, tuple[str, ...] | None, str | None] | None
 
 _REQUIRES_GRAD, _PARAMETER = int(TensorFlag.REQUIRES_GRAD), int(TensorFlag.PARAMETER)
 _BUFFER, _PERSISTENT = int(TensorFlag.BUFFER), int(TensorFlag.PERSISTENT)
-# What the flags of one tensor may be together.
+# The combinations of flags that one tensor may have.
 _ALLOWED = frozenset(
     (0, _REQUIRES_GRAD, _PARAMETER, _PARAMETER | _REQUIRES_GRAD)
     + (_BUFFER, _BUFFER | _PERSISTENT)
@@ -30,7 +30,7 @@ _ALLOWED = frozenset(
 
 
 def pack_attributes(tensor: torch.Tensor, packer: Packer) -> Attributes:
-    """Return (flags, grad, tags, description), or None if there is nothing to say.
+    """Return (flags, grad, tags, description), or None for a tensor that has none of them.
 
     >>> pack_attributes(torch.ones(2), Packer()) is None
     True
@@ -41,26 +41,32 @@ def pack_attributes(tensor: torch.Tensor, packer: Packer) -> Attributes:
     flags = _REQUIRES_GRAD if leaf and tensor.requires_grad else 0
     if isinstance(tensor, torch.nn.Parameter):
         flags |= _PARAMETER
-    names: dict[str, Any] = tensor.__dict__
     tags = description = None
-    if names:
-        tags = tuple(sorted(names["_tags"])) if names.get("_tags") else None
-        description = names.get("_description") or None
-        if names.get("_is_buffer"):
-            flags |= _BUFFER | (_PERSISTENT if names["persistent"] else 0)
+    if tensor.__dict__:
+        marks, tags, description = _from_dict(tensor.__dict__)
+        flags |= marks
     grad = tensor.grad if leaf else None
-    if not flags and grad is None and tags is None and description is None:
-        return None
-    if grad is None:
+    if grad is not None:
+        (operand,) = pack_items((grad,), packer)
+        return flags, operand, tags, description
+    if flags or tags is not None or description is not None:
         return flags, None, tags, description
-    (operand,) = pack_items((grad,), packer)
-    return flags, operand, tags, description
+    return None
 
 
-def attach(tensor: torch.Tensor, attributes: Any, unpacker: Unpacker) -> torch.Tensor:
+def _from_dict(names: dict[str, Any]) -> tuple[int, tuple[str, ...] | None, str | None]:
+    """The flags of a buffer, the tags and the description, which lie in the tensor's dict."""
+    flags = 0
+    if names.get("_is_buffer"):
+        flags = _BUFFER | (_PERSISTENT if names["persistent"] else 0)
+    tags = tuple(sorted(names["_tags"])) if names.get("_tags") else None
+    return flags, tags, names.get("_description") or None
+
+
+def attach_attributes(tensor: torch.Tensor, attributes: Any, unpacker: Unpacker) -> torch.Tensor:
     """Give a freshly built tensor the attributes in a field, and return it.
 
-    >>> attach(torch.ones(2), [1, None, ["#x"], None], Unpacker([]))
+    >>> attach_attributes(torch.ones(2), [1, None, ["#x"], None], Unpacker([]))
     tensor([1., 1.], requires_grad=True)
     """
     if attributes is None:
@@ -106,5 +112,5 @@ def _attach_grad(tensor: torch.Tensor, grad: Any) -> None:
     try:
         tensor.grad = grad
     except (RuntimeError, TypeError) as error:
-        # torch itself knows best which gradient fits: same shape, device, dtype.
+        # torch checks that the gradient has the same shape, device and dtype.
         raise MalformedMessage("$.grad", "a gradient that fits its tensor", str(error)) from error

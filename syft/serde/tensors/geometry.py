@@ -1,10 +1,10 @@
-"""The arithmetic of shapes and strides: which bytes a tensor needs, checked before it has any.
+"""The arithmetic of shapes and strides: how much memory a tensor needs, before any is allocated.
 
-Pure integers; no memory is touched.  A tensor may be described in two ways: by its
-shape alone (row-major), or by strides that *fill* memory: leaving out the dimensions that are
-repeated (stride 0) and those of length 1, the rest is some order of a dense block.  Transposed and
-channels-last tensors are of this kind, and so are expanded ones, which cost only what they repeat.
-Anything else (``x[::2]``) becomes row-major before it is sent.
+It uses integers only.  A tensor is described in one of two ways: by its shape alone (row-major), or
+by strides that *fill* memory.  Strides fill memory if the dimensions that are not repeated (stride
+0) and not of length 1 are a dense block in some order.  Transposed and channels-last tensors are of
+this kind, and so are expanded ones, of which only the repeated part is stored.  Any other tensor
+(``x[::2]``) becomes row-major before it is sent.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def expect_shape(value: Any, limits: Limits, most: int, where: str = ".shape") -
     for index, length in enumerate(value):
         if type(length) is not int or not 0 <= length <= MAX_INT:
             expect_int(length, f"{where}[{index}]")
-        # Strides are numbers too, also those of a tensor without elements.
+        # A tensor without elements has strides too, which must be numbers that torch can hold.
         span *= length or 1
     if span > most:
         raise LimitExceeded(f"${where}", "max_elements", most, span)

@@ -1,10 +1,10 @@
 """Strided tensors: a descriptor in the header, and the elements as one buffer of bytes.
 
-The buffer is a view of the tensor's own memory wherever the elements lie densely, in whatever
-order; nothing is copied here.  On the way in everything is checked with Python integers first, so
-that no descriptor can make torch read outside its buffer, and then the tensor is laid over the
-buffer (``owns_buffers``) or copied out of it.  Either way it is no view: ``_base`` is None, and it
-may be resized, detached and trained like any tensor.
+If the elements are dense, in any order, the buffer is a view of the tensor's own memory, and
+nothing is copied.  When a tensor is unpacked, its descriptor is checked with Python integers first,
+so that torch never reads outside the buffer.  Then the tensor is laid over the buffer
+(``owns_buffers``) or copied out of it.  In both cases it is no view: ``_base`` is None, and it can
+be resized, detached and trained like any tensor.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from syft.codes import DTypeCode, TypeCode
 from syft.exceptions import LimitExceeded, MalformedMessage, NotSendable
 from syft.serde.expect import expect_fields, malformed, prepend
 from syft.serde.tensors.geometry import Shape, expect_shape, expect_strides, filled, row_major
-from syft.serde.memory import LARGE, duplicate
+from syft.serde.buffers import LARGE, copy_buffer
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.torch_types import DTYPE_CODES, DTYPES, device_operand, lookup, present_device
 
@@ -33,7 +33,7 @@ SIZES = {
 }
 """Bytes per element of every dtype that is not quantized."""
 
-# Of these torch can copy elements; of the sub-byte integers only the bytes below.
+# The dtypes whose elements torch can copy; sub-byte integers are not among them.
 _COPYABLE = frozenset(
     dtype
     for dtype in SIZES
@@ -78,15 +78,20 @@ def flatten(tensor: torch.Tensor, shape: Shape) -> tuple[Shape | None, torch.Ten
         return None, tensor if len(shape) == 1 and count else tensor.as_strided((count,), (1,))
     stored = filled(shape, strides)
     if stored is None:
-        # Gaps or overlaps: row-major, but what is repeated (stride 0) stays repeated.
-        if tensor.dtype not in _COPYABLE:
-            raise NotSendable(f"a part of a {tensor.dtype} tensor", "send the whole tensor")
-        once = [1 if stride == 0 else length for length, stride in zip(shape, strides, strict=True)]
-        tensor = tensor.as_strided(once, strides).contiguous()
+        tensor, strides = _without_gaps(tensor, shape)
         stored = tensor.numel()
-        dense = tensor.stride()
-        strides = tuple(0 if old == 0 else new for old, new in zip(strides, dense, strict=True))
     return (None if strides == row_major(shape) else strides), tensor.as_strided((stored,), (1,))
+
+
+def _without_gaps(tensor: torch.Tensor, shape: Shape) -> tuple[torch.Tensor, Shape]:
+    """Copy a tensor with gaps or overlaps: row-major, but what is repeated stays repeated."""
+    if tensor.dtype not in _COPYABLE:
+        raise NotSendable(f"a part of a {tensor.dtype} tensor", "send the whole tensor")
+    strides = tensor.stride()
+    once = [1 if stride == 0 else length for length, stride in zip(shape, strides, strict=True)]
+    dense = tensor.as_strided(once, strides).contiguous()
+    pairs = zip(strides, dense.stride(), strict=True)
+    return dense, tuple(0 if old == 0 else new for old, new in pairs)
 
 
 def unpack_strided(operand: Sequence[Any], unpacker: Unpacker) -> torch.Tensor:
@@ -157,15 +162,14 @@ def over_buffer(
     device: torch.device,
     unpacker: Unpacker,
 ) -> torch.Tensor:
-    """Lay a tensor over a buffer that was checked to fit, or copy it out of somebody else's."""
+    """Lay a tensor over a buffer of the right size, or copy it out of a buffer of somebody else."""
     own = unpacker.owns_buffers
     aligned = not int(buffer.storage_offset()) % dtype.itemsize
-    if not own and aligned and buffer.is_cpu and device is _CPU and buffer.numel() < LARGE:
-        if dtype in _COPYABLE and 0 not in strides:
-            view = buffer.view(dtype)
-            return (view if strides == (1,) else view.as_strided(shape, strides)).clone()
+    if not own and aligned and device is _CPU and _is_small(buffer, dtype, strides):
+        view = buffer.view(dtype)
+        return (view if strides == (1,) else view.as_strided(shape, strides)).clone()
     if not (own and aligned):
-        buffer = duplicate(buffer)
+        buffer = copy_buffer(buffer)
     buffer = buffer.to(device)
     if dtype is torch.bool and own:
         # Bytes other than 0 and 1 are no booleans, and kernels that count them disagree.
@@ -173,3 +177,9 @@ def over_buffer(
     offset = int(buffer.storage_offset()) // dtype.itemsize
     tensor = torch.empty(0, dtype=dtype, device=device)
     return tensor.set_(buffer.untyped_storage(), offset, shape, strides)
+
+
+def _is_small(buffer: torch.Tensor, dtype: torch.dtype, strides: Shape) -> bool:
+    """Whether a view of the buffer and its clone are the fastest copy."""
+    small = buffer.is_cpu and buffer.numel() < LARGE
+    return small and dtype in _COPYABLE and 0 not in strides

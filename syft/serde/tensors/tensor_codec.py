@@ -1,9 +1,9 @@
-"""The codec of plain tensors: which kind of tensor goes which way.
+"""The codec of plain tensors: selects the functions for each kind of tensor.
 
-Strided tensors take the short way through ``strided``; quantized, sparse and jagged ones have a
-module each.  A tensor subclass without a codec of its own is refused: its class means something,
-and its data may lie elsewhere.  Refused by name are the kinds whose memory has no agreed form:
-oneDNN (mkldnn), nested tensors of the strided layout, and parameters that have no shape yet.
+Strided tensors are packed by ``strided``; sparse, jagged and quantized ones by ``layouts``.  A
+tensor subclass without a codec of its own is refused, because its class may change what the data
+means.  The kinds without a documented memory format are refused by name: oneDNN (mkldnn), nested
+tensors of the strided layout, and parameters that have no shape yet.
 """
 
 from __future__ import annotations
@@ -15,19 +15,17 @@ import torch
 
 from syft.codes import TypeCode
 from syft.exceptions import NotSendable
-from syft.serde.tensors.attributes import attach, pack_attributes
-from syft.serde.tensors.jagged import pack_jagged
+from syft.serde.tensors.attributes import attach_attributes, pack_attributes
 from syft.serde.packer import Packer, Unpacker
-from syft.serde.tensors.quantized import pack_quantized
 from syft.serde.registry import (
     Operand,
     register,
     register_hint,
     register_packer,
 )
-from syft.serde.tensors.sparse import pack_compressed, pack_coo
+from syft.serde.tensors.layouts import pack_compressed, pack_coo, pack_jagged, pack_quantized
 from syft.serde.tensors.strided import SIZES, pack_strided, unpack_strided
-from syft.serde.torch_internals import JAGGED, MKLDNN
+from syft.torch_private import JAGGED, MKLDNN
 
 PackTensor: TypeAlias = Callable[[torch.Tensor, Packer], Operand]
 
@@ -94,7 +92,7 @@ def unpack_tensor(operand: Sequence[Any], unpacker: Unpacker) -> torch.Tensor:
             [0., 1.]])
     """
     tensor = unpack_strided(operand, unpacker)
-    return tensor if len(operand) == 5 else attach(tensor, operand[6], unpacker)
+    return tensor if len(operand) == 5 else attach_attributes(tensor, operand[6], unpacker)
 
 
 register(TypeCode.TENSOR, torch.Tensor, pack_tensor, unpack_tensor)

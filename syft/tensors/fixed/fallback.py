@@ -1,19 +1,19 @@
-"""What happens to an operation that has no rule: decode, compute in float64, encode.
+"""Operations without a rule: decode, compute in float64, encode.
 
-Exponentials, norms, losses and hundreds of others have no meaning on the integers.  While these
-are in the clear, the numbers are decoded, torch computes in float64, and results of a floating
-dtype are encoded again (off by half a step, plus what the rounded inputs do to the result);
+Exponentials, norms, losses and hundreds of others have no meaning on the integers.  The integers
+are not encrypted, so the numbers are decoded, torch computes in float64, and results of a floating
+dtype are encoded again (with an error of half a step, besides the effect of the rounded inputs);
 integers and booleans stay plain.
 
-An operation is looked at once, and what to do about it is remembered:
+The strategy for an operation is chosen once and cached:
 
-* a composite one is taken apart into others, which may have rules (``inference_mode`` leaves them
-  whole);
-* an in-place or ``out=`` form runs the plain form and copies the result into its target;
+* a composite operation is decomposed into others, which may have rules (torch decomposes it by
+  itself, but not in ``inference_mode``);
+* an in-place or ``out=`` form runs the functional form and copies the result into its target;
 * ``_foreach_…`` runs the single operation for each item of the lists;
-* operations that draw random numbers compute in float32, so that a seed gives what it gives
-  elsewhere;
-* a view of some kind without a rule is refused, because a decoded copy would not be a view;
+* operations that draw random numbers compute in float32, so that a seed gives the same numbers as
+  without fixed precision;
+* a view without a rule is refused, because a decoded copy would not be a view;
 * everything else is decoded.
 """
 
@@ -39,7 +39,7 @@ from syft.tensors.fixed.fixed_link import (
     store,
 )
 
-Way = Callable[..., Any]
+Strategy = Callable[..., Any]
 
 aten = torch.ops.aten
 
@@ -60,21 +60,21 @@ UNDECLARED_WRITES = {"aten::native_batch_norm": ("running_mean", "running_var")}
 @FixedPrecisionTensor.rule(FALLBACK)
 def fall_back(op: Any, *args: Any, **kwargs: Any) -> Any:
     """Run an operation without a rule."""
-    return way_of(op)(op, *args, **kwargs)
+    return strategy_of(op)(op, *args, **kwargs)
 
 
 @functools.cache
-def way_of(op: Any) -> Way:
-    """What to do with an operation that has no rule; remembered for each operation.
+def strategy_of(op: Any) -> Strategy:
+    """The function that computes an operation without a rule; cached for each operation.
 
-    >>> way_of(aten.exp.default).__name__, way_of(aten.exp_.default).__name__
+    >>> strategy_of(aten.exp.default).__name__, strategy_of(aten.exp_.default).__name__
     ('in_float64', 'into_target')
     """
     name = op._schema.name
     if name in REFUSED:
         return refuse
     if has_composite_kernel(op.name(), "CompositeImplicitAutograd"):
-        return take_apart
+        return decompose
     if name.startswith("aten::_foreach_"):
         return for_each
     if name in FLOAT32_ONLY or torch.Tag.nondeterministic_seeded in op.tags:
@@ -86,7 +86,7 @@ def way_of(op: Any) -> Way:
 
 
 def refuse(op: Any, *_: Any, **__: Any) -> Any:
-    """Refuse an operation for which decoding would not do what the caller expects."""
+    """Refuse an operation for which decoding would give another result than the caller expects."""
     raise no_rule(
         op, REFUSED.get(op._schema.name, "a decoded copy would not be a view; clone() first")
     )
@@ -95,7 +95,7 @@ def refuse(op: Any, *_: Any, **__: Any) -> Any:
 # -------------------------------------------------------------------------- one op into others
 
 
-def take_apart(op: Any, *args: Any, **kwargs: Any) -> Any:
+def decompose(op: Any, *args: Any, **kwargs: Any) -> Any:
     """Run the operations that a composite one consists of."""
     return op.decompose(*args, **kwargs)
 
@@ -115,7 +115,7 @@ def functional_form(op: Any) -> Any:
 
 
 def into_target(op: Any, *args: Any, **kwargs: Any) -> Any:
-    """Run the functional form, and copy what it gives into the targets."""
+    """Run the functional form, and copy its results into the targets."""
     names = [argument.name for argument in op._schema.arguments if argument.is_out]
     outs = [kwargs.pop(name) for name in names]
     result = functional_form(op)(*args, **kwargs)
@@ -173,7 +173,7 @@ def in_float32(op: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def compute(op: Any, args: Arguments, kwargs: Keywords, dtype: torch.dtype) -> Any:
-    """Run ``op`` on numbers of ``dtype``, write back what it changed, encode what it returns."""
+    """Run ``op`` on numbers of ``dtype``; write changed arguments back and encode the results."""
     grid = grid_among(op, (args, kwargs))
 
     def plain(value: Any) -> Any:
@@ -188,17 +188,17 @@ def compute(op: Any, args: Arguments, kwargs: Keywords, dtype: torch.dtype) -> A
     plain_args, plain_kwargs = replace(args, plain), replace(kwargs, plain)
     result = op(*plain_args, **plain_kwargs)
     targets: dict[int, Any] = {}
-    for before, after in _written(op, (args, kwargs), (plain_args, plain_kwargs)):
+    for before, after in _written_arguments(op, (args, kwargs), (plain_args, plain_kwargs)):
         if not is_fixed(before) and torch.equal(before.to(dtype), after):
             continue
         targets[id(after)] = store(op, before, after)
-    return replace(result, lambda value: _encoded(op, value, grid, targets))
+    return replace(result, lambda value: _encode_result(op, value, grid, targets))
 
 
-def _written(
+def _written_arguments(
     op: Any, before: tuple[Arguments, Keywords], after: tuple[Arguments, Keywords]
 ) -> Iterator[tuple[Any, Any]]:
-    """The arguments that the operation writes to: as passed, and as computed with."""
+    """The arguments that the operation writes to: as passed, and decoded."""
     undeclared = UNDECLARED_WRITES.get(op._schema.name, ())
     if not (op._schema.is_mutable or undeclared):
         return
@@ -214,7 +214,7 @@ def _written(
             yield old, new
 
 
-def _encoded(op: Any, value: Any, grid: Grid, targets: dict[int, Any]) -> Any:
+def _encode_result(op: Any, value: Any, grid: Grid, targets: dict[int, Any]) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
     if id(value) in targets:

@@ -1,13 +1,11 @@
-"""The link of fixed precision: an int64 child, the grid it is on, and the table that runs aten
-operations.
+"""The link of fixed precision: an int64 child, its grid, and the rules for aten operations.
 
-The wrapper reports float32, and torch's autograd records above it; forward and backward arrive
-here as aten operations.  ``rules`` says what each does to the integers.  The rules live beside
-this file, by the kind of work: ``fixed_shapes``, ``fixed_selection``, ``fixed_arithmetic``,
-``fixed_products``, ``fixed_pooling``; ``fixed_fallback`` finds an answer for every operation
-without a rule.  Importing ``fixed_precision`` fills the table.
+The wrapper reports float32, and torch's autograd records the graph; forward and backward arrive
+here as aten operations.  ``rules`` has a function for each operation that computes it on the
+integers.  The rules are in the modules of ``syft.tensors.fixed.rules``; ``fallback`` computes every
+operation without a rule.  Importing ``precision`` fills the table.
 
-A rule is called as the operation is, with the operation in front: ``rule(op, *args, **kwargs)``.
+A rule is called with the operation and its arguments: ``rule(op, *args, **kwargs)``.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from syft.exceptions import UnsupportedOperation
 from syft.tensors.fixed.grid import Excess, Grid, encode, encode_number
 
 FALLBACK = "fallback"
-"""The key in the table of the rule for every operation that has none."""
+"""The key of the rule for every operation without a rule."""
 
 
 class FixedPrecisionTensor(Link):
@@ -54,7 +52,7 @@ class FixedPrecisionTensor(Link):
 
     @property
     def precision_fractional(self) -> int:
-        """How many digits of the base stand behind the point, 16 by default."""
+        """The number of fractional digits in the base, 16 by default."""
         return self.grid.digits
 
     @classmethod
@@ -66,16 +64,16 @@ class FixedPrecisionTensor(Link):
         return rule(operation, *args, **kwargs)
 
     def show(self) -> str:
-        """The link's part of the repr: its name, and the integers as they are."""
+        """The name of the link and the integers."""
         return f"FixedPrecisionTensor>{show_child(self.child)}"
 
     def place(self) -> str:
-        """Where the integers are: here, in this process."""
+        """The integers are in this process."""
         return "here"
 
 
 def show_child(child: torch.Tensor) -> str:
-    """What stands behind the name of a link in a repr: the child, without the word ``(Wrapper)``.
+    """The repr of a child tensor, without ``(Wrapper)``.
 
     >>> show_child(torch.tensor([1, 2]))
     'tensor([1, 2])'
@@ -87,8 +85,7 @@ def show_child(child: torch.Tensor) -> str:
 
 
 def fixed(child: torch.Tensor, grid: Grid) -> Wrapper:
-    """Put integers of the grid under a new wrapper, which reports float32 and their shape and
-    strides.
+    """Wrap integers of the grid; the wrapper reports float32 and their shape and strides.
 
     >>> from syft.tensors.fixed.grid import make_grid
     >>> fixed(torch.tensor([3]), make_grid(2, 1)).dtype
@@ -110,8 +107,8 @@ def is_fixed(value: Any) -> bool:
 def grid_among(op: Any, values: Iterable[Any]) -> Grid:
     """The grid of the fixed tensors among the values; all must be on one.
 
-    Raises :class:`~syft.exceptions.UnsupportedOperation` when they are on several: which of the two
-    precisions the result should have is the caller's to say.
+    Raises :class:`~syft.exceptions.UnsupportedOperation` when they are on several: the caller has
+    to choose the precision of the result.
     """
     found: Grid | None = None
     for value in leaves(tuple(values)):
@@ -126,8 +123,7 @@ def grid_among(op: Any, values: Iterable[Any]) -> Grid:
 
 
 def integers(op: Any, value: Any, grid: Grid, excess: Excess = Excess.REFUSE) -> Any:
-    """The integers that an operand stands for: a fixed tensor's own, a plain one's or a number's
-    encoded.
+    """The integers of an operand: those of a fixed tensor; plain tensors and numbers are encoded.
 
     >>> from syft.tensors.fixed.grid import make_grid
     >>> integers("add", 1.5, make_grid(10, 3)), integers("add", None, make_grid(10, 3))
@@ -138,20 +134,25 @@ def integers(op: Any, value: Any, grid: Grid, excess: Excess = Excess.REFUSE) ->
         if link.grid is not grid:  # type: ignore[attr-defined]
             raise different_grids(op, grid, link.grid)  # type: ignore[attr-defined]
         return link.child  # type: ignore[attr-defined]
-    if isinstance(value, (int, float)):
-        return encode_number(value, grid, excess)
-    if isinstance(value, torch.Tensor):
-        return encode(value, grid, excess)
-    if isinstance(value, (list, tuple)):
-        return [integers(op, item, grid, excess) for item in value]
+    for kinds, encoder in _ENCODERS:
+        if isinstance(value, kinds):
+            return encoder(op, value, grid, excess)
     return value
 
 
-def store(op: Any, target: Any, result: Any) -> Any:
-    """Write a result into the memory of ``target``, where its views see it, and return ``target``.
+_ENCODERS: tuple[tuple[Any, Callable[[Any, Any, Grid, Excess], Any]], ...] = (
+    ((int, float), lambda op, value, grid, excess: encode_number(value, grid, excess)),
+    (torch.Tensor, lambda op, value, grid, excess: encode(value, grid, excess)),
+    ((list, tuple), lambda op, items, *how: [integers(op, item, *how) for item in items]),
+)
+"""How an operand that is not fixed becomes integers; other kinds (None) stay as they are."""
 
-    Raises :class:`~syft.exceptions.UnsupportedOperation` when ``target`` is a plain tensor: values
-    leave fixed precision by ``float_precision()`` only.
+
+def store(op: Any, target: Any, result: Any) -> Any:
+    """Write a result into the memory of ``target``, which its views share; return ``target``.
+
+    Raises :class:`~syft.exceptions.UnsupportedOperation` when ``target`` is a plain tensor: only
+    ``float_precision()`` decodes.
     """
     link = target_of(op, target)
     link.child.copy_(integers(op, result, link.grid))
@@ -173,7 +174,7 @@ def target_of(op: Any, target: Any) -> FixedPrecisionTensor:
 
 
 def no_rule(op: Any, instead: str) -> UnsupportedOperation:
-    """The refusal of an operation, with what to do instead.
+    """The error for an operation without a rule, with what to do instead.
 
     >>> print(no_rule("aten.set_", "use copy_()"))
     FixedPrecisionTensor has no rule for aten.set_: use copy_().
@@ -182,7 +183,7 @@ def no_rule(op: Any, instead: str) -> UnsupportedOperation:
 
 
 def different_grids(op: Any, one: Grid, other: Grid) -> UnsupportedOperation:
-    """The refusal of operands on two grids, naming both.
+    """The error for operands on two grids, naming both.
 
     >>> from syft.tensors.fixed.grid import make_grid
     >>> print(different_grids("aten.add", make_grid(2, 16), make_grid(10, 3)))

@@ -1,15 +1,14 @@
-"""The grid of fixed precision: which numbers it holds, and how numbers go in and out.
+"""The grid of fixed precision: the numbers that it holds, and how they are encoded and decoded.
 
-A grid has a ``base`` and a number of fractional ``digits``; the number ``v`` is held as the
-integer nearest to ``v * base**digits``, in 64 bits.  One step of the grid is ``base**-digits``,
-so encoding is off by at most half a step.  What does not fit (too large, infinite, not a number)
-is refused and never wrapped: an ancestor of this library turned 1e18 into -2**63 without a word.
+A grid has a ``base`` and a number of fractional ``digits``; the number ``v`` is stored as the
+64-bit integer nearest to ``v * base**digits``.  One step of the grid is ``base**-digits``, so the
+error of encoding is at most half a step.  A value that does not fit (too large, infinite, not a
+number) is refused and never wrapped.
 
-Two numbers have a meaning of their own.  ``FLOOR`` and ``CEILING`` (minus and plus 2**61) stand
-for the infinities where torch code uses those as "nothing": ``masked_fill(mask, -inf)`` before a
-softmax, a clamp without a bound.  They lie four times inside the ring, so the differences that
-softmax takes do not wrap. Many models write the largest float instead of infinity; from
-``INFINITE`` on a number counts as infinite.
+``FLOOR`` and ``CEILING`` (minus and plus 2**61) represent the infinities that torch code uses as
+limits: ``masked_fill(mask, -inf)`` before a softmax, a clamp without a bound.  They are a quarter
+of the ring's end, so that the differences in softmax do not wrap.  Many models write the largest
+float instead of infinity; so a number from ``INFINITE`` on counts as infinite.
 """
 
 from __future__ import annotations
@@ -38,18 +37,18 @@ _decoding_forbidden: ContextVar[bool] = ContextVar("_decoding_forbidden", defaul
 
 
 class Excess(Enum):
-    """What becomes of a number beyond the range of the grid.
+    """How a number beyond the range of the grid is encoded.
 
     >>> [excess.name for excess in Excess]
     ['REFUSE', 'ENDS', 'CLAMP']
     """
 
     REFUSE = "refuse"
-    """An error: for everything that is computed with afterwards."""
+    """An error: for operands of arithmetic."""
     ENDS = "ends"
     """Infinities become the floor or the ceiling, others are refused: for fills and masks."""
     CLAMP = "clamp"
-    """All become the floor or the ceiling: for bounds and comparisons, which ask for a side."""
+    """All become the floor or the ceiling: for bounds and comparisons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ class Grid:
     """The digits when the base is 2, so that dividing by the scale is a shift; otherwise None."""
 
     def limits(self) -> str:
-        """The range of the grid in words, for an error text.
+        """The range of the grid, for an error text.
 
         >>> make_grid(2, 16).limits()
         '-1.407e+14 to 1.407e+14'
@@ -79,7 +78,7 @@ class Grid:
 def make_grid(base: int, digits: int) -> Grid:
     """The grid of that base and number of digits: always the same object for the same numbers.
 
-    Raises :class:`~syft.exceptions.EncodingError` for a grid that would leave no room for values.
+    Raises :class:`~syft.exceptions.EncodingError` for a base or number of digits out of range.
 
     >>> make_grid(10, 3).scale, make_grid(2, 16) is make_grid(2, 16)
     (1000, True)
@@ -101,7 +100,7 @@ def make_grid(base: int, digits: int) -> Grid:
 def encode(tensor: torch.Tensor, grid: Grid, excess: Excess = Excess.REFUSE) -> torch.Tensor:
     """Encode a plain tensor of any real dtype: int64, each value the nearest point of the grid.
 
-    Raises :class:`~syft.exceptions.EncodingError` that names the first value which does not fit.
+    Raises :class:`~syft.exceptions.EncodingError`, naming the first value that does not fit.
 
     >>> encode(torch.tensor([1.5, -2.0]), make_grid(10, 3))
     tensor([ 1500, -2000])
@@ -117,7 +116,7 @@ def encode(tensor: torch.Tensor, grid: Grid, excess: Excess = Excess.REFUSE) -> 
     if tensor.numel():
         low, high = torch.aminmax(scaled)
         if not (-RING_END < low.item() and high.item() < RING_END):  # also true when one is NaN
-            scaled = _bring_in(scaled, tensor, grid, excess)
+            scaled = _limit_excess(scaled, tensor, grid, excess)
     return scaled.round_().to(torch.int64)
 
 
@@ -156,7 +155,7 @@ def _encode_integers(tensor: torch.Tensor, grid: Grid) -> torch.Tensor:
 _NARROW = (torch.bool, torch.uint8, torch.int8)
 
 
-def _bring_in(
+def _limit_excess(
     scaled: torch.Tensor, tensor: torch.Tensor, grid: Grid, excess: Excess
 ) -> torch.Tensor:
     if excess is not Excess.REFUSE:
@@ -181,7 +180,7 @@ def _does_not_fit(value: float, grid: Grid) -> EncodingError:
 
 
 def decode(child: torch.Tensor, grid: Grid, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """The numbers that the integers of ``child`` stand for.
+    """Decode the integers of ``child``.
 
     >>> decode(torch.tensor([1500, -2000]), make_grid(10, 3))
     tensor([ 1.5000, -2.0000])
@@ -196,8 +195,7 @@ def decode(child: torch.Tensor, grid: Grid, dtype: torch.dtype = torch.float32) 
 
 @contextmanager
 def forbid_decoding() -> Iterator[None]:
-    """Make every decoding inside the block an error, to prove that an operation works on the
-    integers.
+    """Make decoding inside the block an error, to check that an operation works on the integers.
 
     >>> with forbid_decoding():
     ...     decode(torch.tensor([1]), make_grid(2, 16))
@@ -229,7 +227,7 @@ def divide(numerators: torch.Tensor, divisor: int) -> torch.Tensor:
 
 
 def shift_down(numerators: torch.Tensor, bits: int) -> torch.Tensor:
-    """Divide by ``2**bits`` and round to the nearest (halves upwards): a tenth of the time of a
+    """Divide by ``2**bits`` and round to the nearest (halves upwards), in a tenth of the time of a
     division.
 
     >>> shift_down(torch.tensor([5, 6, -5, -6]), 2)
@@ -241,8 +239,7 @@ def shift_down(numerators: torch.Tensor, bits: int) -> torch.Tensor:
 
 
 def rescale_(products: torch.Tensor, grid: Grid) -> torch.Tensor:
-    """Bring products of two encoded numbers back onto the grid, in place: divide by the scale, to
-    the nearest.
+    """Rescale products of two encoded numbers in place: divide by the scale, to the nearest.
 
     >>> rescale_(torch.tensor([1500 * 2000]), make_grid(10, 3))
     tensor([3000])

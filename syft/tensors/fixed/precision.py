@@ -1,12 +1,12 @@
-"""Fixed precision: numbers as integers on a grid, so that they can be computed with in a ring.
+"""Fixed precision: numbers as integers on a grid, for arithmetic in a ring.
 
-Secret sharing and other exact arithmetic need integers.  ``x.fix_precision()`` gives a tensor
-that still is a ``torch.Tensor`` of float32 — modules, autograd and optimizers go on working on it
-— while what is stored and computed with are 64-bit integers.  ``docs/fixed_precision.md`` has the
-user's view.
+Secret sharing and other exact arithmetic need integers.  ``x.fix_precision()`` returns a
+``torch.Tensor`` that reports float32, so that modules, autograd and optimizers work on it, while
+the stored values are 64-bit integers.  ``docs/fixed_precision.md`` describes how it is used.
 
-This file holds the calls a user makes and the codec for the wire; importing it fills the table of
-rules (see ``fixed_link``).  The hooks put the calls on ``torch.Tensor`` as methods.
+This file holds the conversions for tensors in this process and the codec; importing it fills the
+table of rules (see ``fixed_link``).  ``syft/tensors/conversions.py`` makes them methods of
+``torch.Tensor`` that work wherever the tensor is.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from syft.codes import TypeCode
 from syft.exceptions import MalformedMessage, UnsupportedOperation
 from syft.serde.expect import expect_fields, expect_int
 from syft.serde.packer import Packer, Unpacker
-from syft.serde.registry import Operand, pack, register, unpack_at
+from syft.serde.registry import Operand, pack, register, register_check, unpack_at
 from syft.tensors.fixed import fallback
 from syft.tensors.fixed.rules import (
     arithmetic,
-    memory_rules,
+    creation,
     pooling,
     products,
     selection,
@@ -46,33 +46,28 @@ from syft.tensors.fixed.fixed_link import FixedPrecisionTensor, fixed, is_fixed
 
 __all__ = [
     "FixedPrecisionTensor",
-    "fix_prec",
-    "fix_prec_",
     "fix_precision",
     "fix_precision_",
-    "float_prec",
-    "float_prec_",
     "float_precision",
     "float_precision_",
     "forbid_decoding",
 ]
 
-RULES = (
-    arithmetic,
-    fallback,
-    memory_rules,
-    pooling,
-    products,
-    selection,
-    shapes,
-    sums,
-)
+RULES = (arithmetic, creation, fallback, pooling, products, selection, shapes, sums)
 """The modules that fill the table of rules."""
+
+
+def _missing_rules() -> list[str]:
+    known = {rule.__module__ for rule in FixedPrecisionTensor.rules.values()}
+    return [f"the rules of {module.__name__}" for module in RULES if module.__name__ not in known]
+
+
+register_check(_missing_rules)
 
 DEFAULT_BITS = 16
 
 
-# ---------------------------------------------------------------------------------------- the calls
+# ---------------------------------------------------------------------------------- conversions
 
 
 def fix_precision(
@@ -80,13 +75,13 @@ def fix_precision(
 ) -> torch.Tensor:
     """Encode a tensor in fixed precision: integers on a grid of ``base**-precision_fractional``.
 
-    Without arguments the grid has base 2 and 16 fractional bits.  ``precision_fractional`` alone
-    counts decimals.  A leaf that requires grad gives a new leaf that requires grad; gradients
-    flow through the encoding of anything else.  A tensor that is fixed already is brought to the
+    Without arguments the grid has base 2 and 16 fractional bits; ``precision_fractional`` alone
+    counts decimals.  A leaf that requires grad becomes a new leaf that requires grad; gradients
+    pass through the encoding of other tensors.  A tensor that is fixed already is converted to the
     new grid.
 
-    Raises :class:`~syft.exceptions.EncodingError` for a value that does not fit, NaN and infinity
-    among them.
+    Raises :class:`~syft.exceptions.EncodingError` for a value that does not fit: too large, NaN or
+    infinite.
 
     >>> fix_precision(torch.tensor([1.5, -2.0]))
     (Wrapper)>FixedPrecisionTensor>tensor([  98304, -131072])
@@ -110,10 +105,9 @@ scale the data down.
 def fix_precision_(
     x: torch.Tensor, precision_fractional: int | None = None, base: int | None = None
 ) -> torch.Tensor:
-    """Encode a tensor in place: the same object, so that optimizers and modules that hold it keep
-    working.
+    """Encode a tensor and its gradient in place; it stays the same Python object.
 
-    Its gradient is encoded too.
+    Optimizers and modules that hold it keep working.
 
     >>> weight = torch.nn.Parameter(torch.tensor([0.25]))
     >>> fix_precision_(weight) is weight, isinstance(weight, torch.nn.Parameter)
@@ -122,11 +116,11 @@ def fix_precision_(
     grid = choose_grid(precision_fractional, base)
     _refuse_non_leaf("fix_precision_", x)
     grad = None if x.grad is None else _encoded(x.grad, grid)
-    return _become(x, _encoded(x, grid), grad)
+    return _replace_contents(x, _encoded(x, grid), grad)
 
 
 def float_precision(x: torch.Tensor) -> torch.Tensor:
-    """Decode a fixed-precision tensor: a plain float32 tensor, through which gradients flow back.
+    """Decode a fixed-precision tensor to a plain float32 tensor; gradients pass through.
 
     >>> float_precision(fix_precision(torch.tensor([1.5, -2.0])))
     tensor([ 1.5000, -2.0000])
@@ -139,8 +133,7 @@ def float_precision(x: torch.Tensor) -> torch.Tensor:
 
 
 def float_precision_(x: torch.Tensor) -> torch.Tensor:
-    """Decode a fixed-precision tensor in place: the same object, a plain tensor again, its
-    gradient too.
+    """Decode a fixed-precision tensor and its gradient in place; it stays the same object.
 
     >>> x = fix_precision(torch.tensor([1.5]))
     >>> float_precision_(x) is x, x
@@ -149,11 +142,7 @@ def float_precision_(x: torch.Tensor) -> torch.Tensor:
     _refuse_plain("float_precision_", x)
     _refuse_non_leaf("float_precision_", x)
     grad = _decoded(x.grad) if is_fixed(x.grad) else x.grad
-    return _become(x, _decoded(x), grad)
-
-
-fix_prec, fix_prec_ = fix_precision, fix_precision_
-float_prec, float_prec_ = float_precision, float_precision_
+    return _replace_contents(x, _decoded(x), grad)
 
 
 def choose_grid(precision_fractional: int | None = None, base: int | None = None) -> Grid:
@@ -171,11 +160,11 @@ def choose_grid(precision_fractional: int | None = None, base: int | None = None
     return make_grid(base, int(DEFAULT_BITS * math.log(2, base) + 1e-9))
 
 
-# --------------------------------------------------------------------------------- how it is done
+# ------------------------------------------------------------------------------- implementation
 
 
 class _Encode(torch.autograd.Function):
-    """Encoding, through which gradients flow unchanged: decoded on their way back."""
+    """Encoding; the gradient is decoded and otherwise unchanged."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, grid: Grid) -> torch.Tensor:
@@ -191,7 +180,7 @@ class _Encode(torch.autograd.Function):
 
 
 class _Decode(torch.autograd.Function):
-    """Decoding, through which gradients flow unchanged: encoded on their way back."""
+    """Decoding; the gradient is encoded and otherwise unchanged."""
 
     @staticmethod
     def forward(ctx: Any, x: Any) -> torch.Tensor:
@@ -215,8 +204,10 @@ def _decoded(x: Any) -> torch.Tensor:
     return decode(x.child.child, x.child.grid)
 
 
-def _become(x: torch.Tensor, other: torch.Tensor, grad: torch.Tensor | None) -> torch.Tensor:
-    """Make ``x`` what ``other`` is, keeping the object, its parameter-ness, tags and attributes."""
+def _replace_contents(
+    x: torch.Tensor, other: torch.Tensor, grad: torch.Tensor | None
+) -> torch.Tensor:
+    """Give ``x`` the contents of ``other``; it keeps its tags and stays a parameter."""
     parameter = isinstance(x, torch.nn.Parameter)
     if parameter and not is_fixed(other):
         other = torch.nn.Parameter(other, requires_grad=x.requires_grad)

@@ -1,18 +1,17 @@
 """Products and sums of int64 tensors in the ring Z/2^64, exact and fast on every device.
 
-Torch multiplies int64 matrices on the CPU only, slowly, and has no int64 kernel for a
-convolution's backward.  But a float64 kernel is exact on integers as long as no sum passes 2^53,
-and it is the fast one. So each product looks at the largest magnitudes first:
+Torch multiplies int64 matrices on the CPU only, slowly, and has no int64 kernel for the backward
+of a convolution.  A float64 kernel is fast, and exact on integers as long as no sum passes 2^53.
+So each product first computes the largest magnitudes of its operands:
 
-* below 2^53 in all: one float64 call, exact in whatever order it sums;
-* else on the CPU, where there is an int64 kernel: that one;
-* else the operands are cut into limbs, narrow enough that every product of limbs stays below
-  2^53, and the float64 products are put together in int64, where they wrap as the ring does.
+* if every sum is below 2^53: one float64 call, exact in any order of summation;
+* otherwise on the CPU, where torch has an int64 kernel: that kernel;
+* otherwise the operands are cut into limbs, narrow enough that every product of limbs stays below
+  2^53, and the float64 products are added in int64, where they wrap as the ring does.
 
-The look at the magnitudes also tells whether a product could leave the ring.  Nothing in the ring
-can tell afterwards, and the result would be noise; so when the bound does not exclude it, a
-float64 estimate of the result decides, and a result outside is an
-:class:`~syft.exceptions.EncodingError`.
+The magnitudes also bound the result.  If the bound does not exclude that the product leaves the
+ring, where it would wrap unnoticed, a float64 estimate of the result decides, and a result outside
+is an :class:`~syft.exceptions.EncodingError`.
 """
 
 from __future__ import annotations
@@ -32,12 +31,11 @@ EXACT = 2**53
 """Every integer up to here is a float64."""
 
 SMALL = 2**15
-"""Multiplications below which an int64 kernel beats the way through float64 (32 x 32 x 32)."""
+"""Multiplications below which an int64 kernel is faster than float64 (32 x 32 x 32)."""
 
 
 def magnitude(child: torch.Tensor) -> int:
-    """The largest absolute value (0 when empty), as a Python number, so that 2^63 is no special
-    case.
+    """The largest absolute value (0 when empty), as a Python number, because it may be 2^63.
 
     >>> magnitude(torch.tensor([3, -7]))
     7
@@ -49,9 +47,9 @@ def magnitude(child: torch.Tensor) -> int:
 
 
 def multiply(a: torch.Tensor, b: torch.Tensor, unit: int) -> torch.Tensor:
-    """The elementwise product, checked: a new tensor, not yet brought back onto the grid.
+    """The elementwise product, checked: a new tensor, not yet rescaled to the grid.
 
-    ``unit`` is what stands for 1 in the product (the square of the scale), for the error text.
+    ``unit`` is the integer for 1 in the product (the square of the scale), for the error text.
 
     >>> multiply(torch.tensor([3]), torch.tensor([-7]), 1)
     tensor([-21])
@@ -66,8 +64,8 @@ def product(
 ) -> torch.Tensor:
     """A sum of ``terms`` products for each element of the result (matmul, convolution), checked.
 
-    ``bilinear`` computes it for float64 and, where ``native``, for int64 on the CPU.  The result
-    is not yet brought back onto the grid; ``unit`` is what stands for 1 in it.
+    ``bilinear`` computes it for float64 and, if ``native``, for int64 on the CPU.  The result is
+    not yet rescaled to the grid; ``unit`` is the integer for 1 in it.
 
     >>> a = torch.tensor([[2**40, 1]])
     >>> product(torch.mm, a, torch.ones(2, 1, dtype=torch.int64), 2, 1, True)
@@ -125,12 +123,12 @@ def limbs(values: torch.Tensor, width: int) -> list[torch.Tensor]:
     return cut
 
 
-def combine(linear: Linear, values: torch.Tensor, terms: int) -> torch.Tensor:
+def apply_linear(linear: Linear, values: torch.Tensor, terms: int) -> torch.Tensor:
     """A linear map with whole coefficients (pooling sums, unfold) that torch has for floats only.
 
     Each element of the result is a sum of at most ``terms`` elements of ``values``.
 
-    >>> combine(lambda t: t + t, torch.tensor([2**60 + 1]), 2).item() == 2**61 + 2
+    >>> apply_linear(lambda t: t + t, torch.tensor([2**60 + 1]), 2).item() == 2**61 + 2
     True
     """
     if magnitude(values) * max(terms, 1) < EXACT:
@@ -146,7 +144,7 @@ def combine(linear: Linear, values: torch.Tensor, terms: int) -> torch.Tensor:
 def refuse_overflow(estimate: torch.Tensor, unit: int) -> None:
     """Raise :class:`~syft.exceptions.EncodingError` if a result would leave the ring.
 
-    ``estimate`` is the integer result in float64, ``unit`` what stands for 1 in it.
+    ``estimate`` is the integer result in float64, ``unit`` the integer for 1 in it.
 
     >>> refuse_overflow(torch.tensor([2.0**70]), 2**32)
     Traceback (most recent call last):

@@ -13,12 +13,8 @@ from syft.exceptions import UnsupportedOperation
 from syft.tensors.fixed.fixed_link import is_fixed
 from syft.tensors.fixed.precision import (
     FixedPrecisionTensor,
-    fix_prec,
-    fix_prec_,
     fix_precision,
     fix_precision_,
-    float_prec,
-    float_prec_,
     float_precision,
     float_precision_,
 )
@@ -46,9 +42,10 @@ def test_strides_are_kept():
     assert fix_precision(x[:, 1:]).shape == (2, 2)
 
 
-def test_the_short_names_are_the_same_calls():
-    assert (fix_prec, fix_prec_) == (fix_precision, fix_precision_)
-    assert (float_prec, float_prec_) == (float_precision, float_precision_)
+def test_the_short_names_are_the_same_methods(hook):
+    for name in ("fix_prec", "fix_prec_", "float_prec", "float_prec_"):
+        long_name = name.replace("prec", "precision")
+        assert getattr(torch.Tensor, name) is getattr(torch.Tensor, long_name)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from syft.tensors.fixed.grid import (
     shift_down,
 )
 from syft.tensors.fixed.precision import choose_grid, fix_precision, float_precision
-from syft.tensors.fixed.ring import by_limbs, combine, magnitude, multiply, product, rounded
+from syft.tensors.fixed.ring import apply_linear, by_limbs, magnitude, multiply, product, rounded
 
 GRIDS = [make_grid(2, 16), make_grid(10, 3), make_grid(2, 0), make_grid(3, 7)]
 BINARY, DECIMAL = GRIDS[:2]
@@ -251,7 +251,7 @@ def test_large_products_of_small_numbers_go_through_float64():
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=4, max_size=4))
 def test_linear_maps_are_exact_for_every_integer(numbers):
     x = torch.tensor(numbers)
-    total = combine(lambda t: t.view(2, 2).sum(0), x, 4)
+    total = apply_linear(lambda t: t.view(2, 2).sum(0), x, 4)
     assert torch.equal(total, x.view(2, 2).sum(0))
 
 

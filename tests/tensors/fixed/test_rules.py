@@ -12,7 +12,7 @@ from torch import nn
 from syft.exceptions import EncodingError, HookError, UnsupportedOperation
 from syft.tensors.fixed.rules import products as fixed_products
 from syft.tensors.fixed.grid import CEILING, FLOOR, make_grid
-from syft.tensors.fixed.fallback import functional_form, way_of
+from syft.tensors.fixed.fallback import functional_form, strategy_of
 from syft.tensors.fixed.fixed_link import is_fixed, rule
 from syft.tensors.fixed.precision import (
     FixedPrecisionTensor,
@@ -506,7 +506,7 @@ def test_the_table_holds_what_it_says():
     assert len(FixedPrecisionTensor.rules) > 330
     assert functional_form(aten.exp.default) is None
     assert functional_form(torch.ops.prims.copy_to.default) is None
-    assert way_of(aten.linear.default).__name__ == "take_apart"
+    assert strategy_of(aten.linear.default).__name__ == "decompose"
 
 
 def test_inference_mode_takes_composite_operations_apart():

@@ -579,7 +579,7 @@ def test_what_asked_before_the_failure_is_answered(hook: sy.TorchHook) -> None:
     assert y.get().tolist() == [2, 2, 2] and x.get().tolist() == [1, 1, 1]
 
 
-# -------------------------------------------------------------------- callers of one and the same name
+# ----------------------------------------------------------------- callers of one and the same name
 
 
 @pytest.fixture

@@ -170,7 +170,7 @@ def test_a_value_that_cannot_be_unpacked_is_an_error_of_who_waits(connection: Co
     assert connection.ask(Describe, 5) == 7 and at_rest(connection)
 
 
-# -------------------------------------------------------------------------------------- skipped ones
+# ------------------------------------------------------------------------------------- skipped ones
 
 
 @pytest.mark.parametrize("question", ["command", "ask", "run"])
@@ -229,7 +229,7 @@ def test_failures_are_counted_once_each(connection: Connection) -> None:
         assert transport.sent[-1].failures == count
 
 
-# ------------------------------------------------------------------------------------- waiting for it
+# ----------------------------------------------------------------------------------- waiting for it
 
 
 def test_replies_to_earlier_requests_may_come_first(connection: Connection) -> None:
@@ -314,7 +314,7 @@ def test_a_line_that_is_cut_says_so(connection: Connection) -> None:
     assert [type(request) for request in transport.sent] == [Command] and not pending.settled
 
 
-# --------------------------------------------------------------------------------------- what is sent
+# ------------------------------------------------------------------------------------- what is sent
 
 
 def test_a_put_waits_unless_the_worker_is_queued(connection: Connection) -> None:

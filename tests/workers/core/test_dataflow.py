@@ -11,7 +11,6 @@ import gc
 import random
 import weakref
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest

@@ -378,7 +378,7 @@ def test_a_connection_that_is_gone_is_not_remembered(core: WorkerCore) -> None:
     assert core.outgoing() == []
 
 
-# --------------------------------------------------------------------- callers of one and the same name
+# ----------------------------------------------------------------- callers of one and the same name
 
 
 def test_two_callers_of_one_name_have_numbers_of_their_own(core: WorkerCore) -> None:
@@ -420,7 +420,7 @@ def test_failures_are_counted_for_each_connection(core: WorkerCore) -> None:
     assert ask(core, Describe(3, 5, failures=2), peer=one) == Skipped(3)
 
 
-# ---------------------------------------------------------------------------- questions after a failure
+# ------------------------------------------------------------------------ questions after a failure
 
 QUESTIONS = [sample for sample in SAMPLES if "failures" in type(sample).__struct_fields__]
 
@@ -448,7 +448,7 @@ def test_a_question_after_a_failure_is_not_made(question: Any) -> None:
         assert 8 not in core.store.objects or type(question) is messages.Run
 
 
-# -------------------------------------------------------------------------------------- parked requests
+# ---------------------------------------------------------------------------------- parked requests
 
 
 def waiting(kind: type[messages.Message]) -> Any:

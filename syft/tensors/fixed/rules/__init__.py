@@ -1,1 +1,1 @@
-"""What aten operations do on fixed-precision tensors: a file for each family of operations."""
+"""The rules for aten operations on fixed-precision tensors: a file for each family."""

@@ -1,16 +1,14 @@
 """Rules for addition, multiplication, division, whole powers and rounding.
 
-Two fixed tensors: integers are added as they are; a product is brought back onto the grid,
-rounded to the nearest, and a product beyond the ring is an error (``fixed_ring``).  Sums wrap, as
-the ring does.
+Two fixed tensors: the integers are added; a product is rescaled to the grid, rounded to the
+nearest, and a product beyond the ring is an error (``ring``).  Sums wrap, as the ring does.
 
-A tensor and a Python number (or a plain tensor of no dimensions, which torch treats alike): a
-product with a float does not put the float on the grid, where a learning rate of 1e-6 would
-become 0; the integers are multiplied in float64 and rounded once.  So such a product is off by
-half a step of the grid, no more.
+A tensor and a Python number (or a plain tensor of no dimensions, which torch treats alike): the
+number is not put on the grid, where a learning rate of 1e-6 would become 0; the integers are
+multiplied by it in float64 and rounded once.  The error is at most half a step of the grid.
 
-A quotient is taken of the integers themselves, in float64, and rounded once: half a step again.
-Division by zero is an error, since the grid has no infinity.
+A quotient of the integers is computed in float64 and rounded once, with the same error.  Division
+by zero is an error, because the grid has no infinity.
 """
 
 from __future__ import annotations
@@ -34,12 +32,11 @@ from syft.tensors.fixed.fixed_link import (
 from syft.tensors.fixed.ring import magnitude, multiply, refuse_overflow, rounded
 
 LARGEST_WHOLE_POWER = 4
-"""Beyond it the errors of the single products grow past that of one float64 power."""
+"""For larger powers one float64 power is more accurate than repeated products."""
 
 
 def number_in(value: Any) -> float | None:
-    """The number that an operand is: a Python number, or a plain tensor of no dimensions; else
-    None.
+    """The value of a Python number or of a plain tensor of no dimensions; None for other operands.
 
     >>> number_in(2.5), number_in(torch.tensor(3)), number_in(torch.ones(2))
     (2.5, 3, None)
@@ -53,8 +50,7 @@ def number_in(value: Any) -> float | None:
 
 
 def times(child: torch.Tensor, number: float, grid: Grid) -> torch.Tensor:
-    """Multiply integers by a Python number, rounded to the nearest: the number itself is not
-    rounded.
+    """Multiply integers by a Python number, which is not rounded itself, and round to the nearest.
 
     Raises :class:`~syft.exceptions.EncodingError` if a product does not fit.
 
@@ -81,7 +77,7 @@ def divided(numerators: torch.Tensor, divisor: Any, factor: float, unit: int) ->
 
 
 def division_by_zero() -> EncodingError:
-    """The error for a divisor of zero, with the usual reason: an epsilon below the grid's step."""
+    """The error for a divisor of zero; the usual cause is an epsilon below the grid's step."""
     return EncodingError(
         "a division by zero",
         "finite",
@@ -103,7 +99,7 @@ def _addend(op: Any, y: Any, alpha: float, grid: Grid) -> Any:
 
 
 @rule("add.Tensor add.Scalar")
-def add(op: Any, x: Any, y: Any, alpha: float = 1) -> Any:
+def add_values(op: Any, x: Any, y: Any, alpha: float = 1) -> Any:
     """Add the integers."""
     if type(x) is Wrapper and type(y) is Wrapper:
         one: Any = x.child
@@ -117,7 +113,7 @@ def add(op: Any, x: Any, y: Any, alpha: float = 1) -> Any:
 
 
 @rule("sub.Tensor sub.Scalar")
-def sub(op: Any, x: Any, y: Any, alpha: float = 1) -> Any:
+def subtract_values(op: Any, x: Any, y: Any, alpha: float = 1) -> Any:
     """Subtract the integers."""
     grid = grid_among(op, (x, y))
     return fixed(integers(op, x, grid) - _addend(op, y, alpha, grid), grid)
@@ -125,7 +121,7 @@ def sub(op: Any, x: Any, y: Any, alpha: float = 1) -> Any:
 
 @rule("rsub.Tensor rsub.Scalar")
 def rsub(op: Any, x: Any, y: Any, alpha: float = 1) -> Any:
-    """Subtract the other way round: ``y - alpha * x``."""
+    """``y - alpha * x``."""
     grid = grid_among(op, (x, y))
     return fixed(integers(op, y, grid) - _addend(op, x, alpha, grid), grid)
 
@@ -147,7 +143,7 @@ def sub_(op: Any, x: Any, y: Any, alpha: float = 1) -> Any:
 
 
 @rule("neg")
-def neg(op: Any, x: Any) -> Any:
+def negate_values(op: Any, x: Any) -> Any:
     """Negate the integers."""
     return fixed(torch.neg(x.child.child), x.child.grid)
 
@@ -156,13 +152,13 @@ def neg(op: Any, x: Any) -> Any:
 
 
 def raw_product(op: Any, x: Any, y: Any, grid: Grid) -> torch.Tensor:
-    """The product of the integers of two operands, not yet brought back onto the grid."""
+    """The product of the integers of two operands, not yet rescaled to the grid."""
     return multiply(integers(op, x, grid), integers(op, y, grid), grid.scale**2)
 
 
 @rule("mul.Tensor mul.Scalar")
-def mul(op: Any, x: Any, y: Any) -> Any:
-    """Multiply the integers, and bring the product back onto the grid."""
+def multiply_values(op: Any, x: Any, y: Any) -> Any:
+    """Multiply the integers, and rescale the product to the grid."""
     if type(x) is not Wrapper:
         x, y = y, x
     link = x.child
@@ -177,15 +173,19 @@ def mul(op: Any, x: Any, y: Any) -> Any:
 
 @rule("pow.Tensor_Scalar")
 def power(op: Any, x: Any, exponent: float) -> Any:
-    """Multiply 2 to 4 times; other powers take the fallback."""
+    """Whole powers from 1 to 4 by multiplication; other powers by the fallback."""
     if exponent not in range(1, LARGEST_WHOLE_POWER + 1):
         return fall_back(op, x, exponent)
-    if exponent == 1:
-        return x.clone()
-    square = mul(op, x, x)
-    return {2: lambda: square, 3: lambda: mul(op, square, x), 4: lambda: mul(op, square, square)}[
-        int(exponent)
-    ]()
+    square = multiply_values(op, x, x) if exponent > 1 else None
+    return _WHOLE_POWERS[int(exponent)](op, x, square)
+
+
+_WHOLE_POWERS: dict[int, Any] = {
+    1: lambda op, x, square: x.clone(),
+    2: lambda op, x, square: square,
+    3: lambda op, x, square: multiply_values(op, square, x),
+    4: lambda op, x, square: multiply_values(op, square, square),
+}
 
 
 @rule("addcmul")
@@ -198,7 +198,7 @@ def addcmul(op: Any, x: Any, a: Any, b: Any, value: float = 1) -> Any:
 
 @rule("lerp.Scalar")
 def lerp(op: Any, x: Any, end: Any, weight: float) -> Any:
-    """Go the part ``weight`` of the way from ``x`` to ``end``."""
+    """``x + weight * (end - x)``."""
     grid = grid_among(op, (x, end))
     start = integers(op, x, grid)
     return fixed(start + times(integers(op, end, grid) - start, weight, grid), grid)
@@ -206,15 +206,17 @@ def lerp(op: Any, x: Any, end: Any, weight: float) -> Any:
 
 @rule("lerp.Tensor")
 def lerp_tensor(op: Any, x: Any, end: Any, weight: Any) -> Any:
-    """Go the part ``weight`` of the way from ``x`` to ``end``, elementwise."""
+    """``x + weight * (end - x)``, with a weight for each element."""
     grid = grid_among(op, (x, end, weight))
     start, stop = integers(op, x, grid), integers(op, end, grid)
-    return add(op, fixed(start, grid), mul(op, fixed(stop - start, grid), weight))
+    return add_values(
+        op, fixed(start, grid), multiply_values(op, fixed(stop - start, grid), weight)
+    )
 
 
 @rule("leaky_relu")
 def leaky_relu(op: Any, x: Any, slope: float = 0.01) -> Any:
-    """Multiply what is negative by the slope."""
+    """Multiply negative values by the slope."""
     link = x.child
     return fixed(
         torch.where(link.child > 0, link.child, times(link.child, slope, link.grid)), link.grid
@@ -231,7 +233,7 @@ def leaky_relu_backward(op: Any, grad: Any, x: Any, slope: float, of_result: boo
 
 @rule("_prelu_kernel")
 def prelu(op: Any, x: Any, weight: Any) -> Any:
-    """Multiply what is negative by the weight."""
+    """Multiply negative values by the weight."""
     grid = grid_among(op, (x, weight))
     child = integers(op, x, grid)
     scaled = rescale_(raw_product(op, x, weight, grid), grid)
@@ -251,14 +253,14 @@ def prelu_backward(op: Any, grad: Any, x: Any, weight: Any) -> Any:
 
 @rule("bernoulli_.float")
 def bernoulli_(op: Any, x: Any, p: float = 0.5, generator: Any = None) -> Any:
-    """Draw zeros and ones in place (the first step of every dropout)."""
+    """Draw zeros and ones in place; every dropout starts with this."""
     target_of(op, x).child.bernoulli_(p, generator=generator).mul_(x.child.grid.scale)
     return x
 
 
 @rule("native_dropout")
 def native_dropout(op: Any, x: Any, p: float, train: bool | None) -> Any:
-    """Drop elements and scale the rest up; the second result is the mask, a plain one."""
+    """Drop elements and scale the others up; the second result is the mask, a plain tensor."""
     link = x.child
     drop = p if train is not False else 0.0
     mask = torch.empty_like(link.child, dtype=torch.bool).bernoulli_(1 - drop)
@@ -354,7 +356,7 @@ def sign(op: Any, x: Any) -> Any:
 
 @rule("floor ceil trunc frac round")
 def to_whole(op: Any, x: Any) -> Any:
-    """Round to whole numbers (``round``: halves to the even one), or keep what is left."""
+    """Round to whole numbers (``round``: halves to even); ``frac`` keeps the fraction."""
     link = x.child
     return fixed(_WHOLE[op.overloadpacket](link.child, link.grid.scale), link.grid)
 

@@ -1,8 +1,8 @@
-"""Rules for pooling: the largest of each window, or the mean of each window; forward and backward.
+"""Rules for pooling: the maximum or the mean of each window, forward and backward.
 
-Torch pools floats.  The largest value of a window is found in float64 (where integers below 2^53
-are exact) and taken from the integers by its index.  A mean is an exact sum of the integers and
-one rounded division.
+Torch pools only floats.  The index of the maximum is found in float64, where integers below 2^53
+are exact, and the value is taken from the integers.  A mean is an exact sum of the integers and one
+rounded division.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 
 from syft.tensors.fixed.grid import divide
 from syft.tensors.fixed.fixed_link import fixed, rule
-from syft.tensors.fixed.ring import combine
+from syft.tensors.fixed.ring import apply_linear
 
 aten = torch.ops.aten
 
@@ -44,16 +44,16 @@ def max_pool_backward(op: Any, grad: Any, x: Any, *settings: Any) -> Any:
     """Add each gradient to where its value came from."""
     link = grad.child
     like = torch.empty(x.shape, dtype=torch.float64, device=x.device)
-    child = combine(lambda values: op(values, like, *settings), link.child, grad.numel())
+    child = apply_linear(lambda values: op(values, like, *settings), link.child, grad.numel())
     return fixed(child, link.grid)
 
 
 @rule("avg_pool2d avg_pool3d")
 def avg_pool(op: Any, x: Any, *settings: Any) -> Any:
-    """Sum each window, and divide by how many values it counts."""
+    """Sum each window, and divide by the number of values that it counts."""
     link = x.child
     window = (*settings, *_AVG_DEFAULTS[len(settings) :])
-    total = combine(lambda values: op(values, *window[:5], 1), link.child, x.numel())
+    total = apply_linear(lambda values: op(values, *window[:5], 1), link.child, x.numel())
     return fixed(_divide(total, _counts(op, x, window)), link.grid)
 
 
@@ -61,15 +61,15 @@ def avg_pool(op: Any, x: Any, *settings: Any) -> Any:
 def avg_pool_backward(op: Any, grad: Any, x: Any, *window: Any) -> Any:
     """Spread each gradient over its window.
 
-    Rounded once where all windows count the same number of values; else once for each window that a
-    value is in.
+    Rounded once if all windows count the same number of values; otherwise once for each window that
+    contains a value.
     """
     link = grad.child
     like = torch.empty(x.shape, dtype=torch.float64, device=x.device)
     count = _counts(_FORWARD[op.overloadpacket], x, window)
     uniform = isinstance(count, int)
     child = link.child if uniform else _divide(link.child, count)
-    child = combine(lambda values: op(values, like, *window[:5], 1), child, grad.numel())
+    child = apply_linear(lambda values: op(values, like, *window[:5], 1), child, grad.numel())
     return fixed(_divide(child, count) if uniform else child, link.grid)
 
 
@@ -82,10 +82,10 @@ _POOL_DIMS = {aten.avg_pool2d: 2, aten.avg_pool3d: 3}
 
 
 def _counts(forward: Any, x: torch.Tensor, window: tuple[Any, ...]) -> int | torch.Tensor:
-    """By what each window is divided: one number for all where that is so.
+    """The number of values that each window counts; one number if it is the same for all.
 
-    Torch divides the sum of a window by its count, so the sum over a tensor of ones divided by
-    their mean is the count, whatever the rules about paddings and borders are.
+    For a tensor of ones torch's sum over a window divided by its mean is the count.  So torch's own
+    rules about paddings and borders apply.
     """
     kernel, stride, padding, ceil_mode, include_pad, override = window
     if override is not None:

@@ -1,8 +1,8 @@
 """Rules for matrix products and convolutions, forward and backward.
 
-Every product of two fixed tensors is computed exactly on the integers (``fixed_ring``) and
-rounded once, when it is brought back onto the grid: a matrix product over any number of terms is
-off by half a step, and not by half a step for each term.
+Every product of two fixed tensors is computed exactly on the integers (``ring``) and rounded once,
+when it is rescaled to the grid: the error of a matrix product is half a step, and not half a step
+for each term.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def matmul(op: Any, a: Any, b: Any) -> Any:
 
 @rule("addmm addmv baddbmm addbmm addr")
 def add_matmul(op: Any, x: Any, a: Any, b: Any, beta: float = 1, alpha: float = 1) -> Any:
-    """``beta * x + alpha * (a @ b)``: what ``nn.Linear`` arrives as."""
+    """``beta * x + alpha * (a @ b)``, which ``nn.Linear`` calls."""
     grid = grid_among(op, (x, a, b))
     result = _INNER[op.overloadpacket](a, b, grid)
     if alpha != 1:
@@ -104,7 +104,7 @@ def _terms(weight: torch.Tensor, transposed: bool, groups: int) -> int:
 def convolution_backward(
     op: Any, grad: Any, x: Any, weight: Any, bias_sizes: Any, *rest: Any
 ) -> Any:
-    """The gradients of the input, the weight and the bias, as far as the mask asks for them."""
+    """The gradients of the input, the weight and the bias that the mask selects."""
     *settings, mask = rest
     transposed, groups = settings[3], settings[5]
     grid = grid_among(op, (grad, x, weight))
@@ -133,7 +133,7 @@ def _half(
     settings: list[Any],
     which: int,
 ) -> Any:
-    """One of the two gradients: bilinear in the operands that ``arrange`` puts in their places."""
+    """One of two gradients, bilinear in the operands; ``arrange`` orders them for the call."""
     mask = [which == 0, which == 1, False]
 
     def run(a: torch.Tensor, b: torch.Tensor) -> Any:

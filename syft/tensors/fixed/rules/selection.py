@@ -1,10 +1,9 @@
-"""Rules for operations that compare values, choose among them or put them into others.
+"""Rules for operations that compare values, select them or write them into others.
 
-On one grid numbers are ordered as their integers are.  So the same operation runs on the
-integers; what differs is only which arguments are values (and must be encoded when they come as
-numbers or plain tensors), what becomes of a value beyond the range, and which of the results are
-values again.  ``TABLE`` says that, and the rules are made from it, those of the in-place forms
-too.
+Numbers on one grid have the same order as their integers, so the same operation runs on the
+integers.  ``TABLE`` lists which arguments are values (and are encoded if they are numbers or plain
+tensors), how a value beyond the range is encoded, and which results are values.  The rules, those
+of the in-place forms too, are made from the table.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import torch
 
 from syft.ops.nested import rebuild_tuple
 from syft.tensors.fixed.rules.arithmetic import times
-from syft.tensors.fixed.grid import Excess, Grid
+from syft.tensors.fixed.grid import CEILING, FLOOR, Excess, Grid
 from syft.tensors.fixed.fallback import fall_back
 from syft.tensors.fixed.fixed_link import (
     FixedPrecisionTensor,
@@ -30,7 +29,7 @@ from syft.tensors.fixed.fixed_link import (
 
 
 class Row(NamedTuple):
-    """A kind of operation: where its values stand, what becomes of excess, what its results are."""
+    """Operations with the same positions of values, treatment of excess and kinds of results."""
 
     positions: tuple[int, ...]
     excess: Excess
@@ -153,7 +152,7 @@ _VALUES_AT_0_AND_3 = by_position(Row((0, 3), Excess.REFUSE, "v", ""))
 def reduce_into(
     op: Any, x: Any, dim: Any, index: Any, source: Any, *args: str, **settings: Any
 ) -> Any:
-    """Sums and extremes work on the integers; products and means take the fallback."""
+    """Sums and extremes are computed on the integers; products and means by the fallback."""
     reduce = args[0] if args else settings["reduce"]
     way = _VALUES_AT_0_AND_3 if reduce in ("sum", "add", "amax", "amin") else fall_back
     return way(op, x, dim, index, source, *args, **settings)
@@ -185,7 +184,7 @@ def nan_to_num(op: Any, x: Any, *_: Any) -> Any:
 
 @rule("heaviside")
 def heaviside(op: Any, x: Any, at_zero: Any) -> Any:
-    """0 below zero, 1 above, and what is given at zero."""
+    """0 below zero, 1 above, ``at_zero`` at zero."""
     grid = grid_among(op, (x, at_zero))
     child = integers(op, x, grid)
     step = (child > 0) * grid.scale
@@ -194,9 +193,39 @@ def heaviside(op: Any, x: Any, at_zero: Any) -> Any:
 
 @rule("index_add")
 def index_add(op: Any, x: Any, dim: int, index: Any, source: Any, alpha: float = 1) -> Any:
-    """Add ``alpha * source`` where the index says."""
+    """Add ``alpha * source`` at the indices."""
     grid = grid_among(op, (x, source))
     addend = integers(op, source, grid)
     if alpha != 1:
         addend = times(addend, alpha, grid)
     return fixed(op(integers(op, x, grid), dim, index, addend), grid)
+
+
+@rule("equal")
+def equal(op: Any, x: Any, y: Any) -> Any:
+    """Whether shape and every value are the same."""
+    grid = grid_among(op, (x, y))
+    return torch.equal(integers(op, x, grid), integers(op, y, grid))
+
+
+@rule("isnan")
+def isnan(op: Any, x: Any) -> Any:
+    """False: the grid holds no NaN."""
+    return torch.zeros_like(x.child.child, dtype=torch.bool)
+
+
+@rule("isinf isneginf isposinf")
+def isinf(op: Any, x: Any) -> Any:
+    """Whether the value stands for an infinity, as after ``masked_fill(mask, -inf)``.
+
+    Half of it is enough, so that an infinity plus a number still counts as infinite.
+    """
+    child = x.child.child
+    return _IS_INFINITE[op.overloadpacket](child)
+
+
+_IS_INFINITE = {
+    torch.ops.aten.isinf: lambda child: (child <= FLOOR // 2) | (child >= CEILING // 2),
+    torch.ops.aten.isneginf: lambda child: child <= FLOOR // 2,
+    torch.ops.aten.isposinf: lambda child: child >= CEILING // 2,
+}

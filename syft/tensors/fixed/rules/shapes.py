@@ -1,7 +1,7 @@
-"""Rules for operations that move values about: views, copies in another order, joins, paddings.
+"""Rules for operations that rearrange values: views, permutations, joins, paddings.
 
-The same operation runs on the integers; the result is on the same grid.  A view stays a view: the
-child of the result shares the child's memory, so in-place changes are seen through every view.
+The same operation runs on the integers; the result is on the same grid.  A view stays a view: its
+child shares the memory of the original child, so in-place changes show in every view.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from syft.torch_private import correct_aliasing
 from syft.chain.wrapper import Wrapper
 from syft.tensors.fixed.fixed_link import fixed, grid_among, integers, no_rule, rule, target_of
-from syft.tensors.fixed.ring import combine
+from syft.tensors.fixed.ring import apply_linear
 
 VIEWS = """
 alias detach view _unsafe_view _reshape_alias t transpose.int permute expand squeeze squeeze.dim
@@ -51,7 +51,7 @@ t_ transpose_ squeeze_ squeeze_.dim squeeze_.dims unsqueeze_ as_strided_
 
 @rule(VIEWS + MOVES)
 def keep(op: Any, x: Any, *rest: Any, **settings: Any) -> Any:
-    """Do the same to the integers."""
+    """Run the operation on the integers."""
     if type(x) is not Wrapper:
         raise no_rule(op, "only its first argument can be a fixed-precision tensor")
     link: Any = x.child
@@ -60,16 +60,16 @@ def keep(op: Any, x: Any, *rest: Any, **settings: Any) -> Any:
 
 @rule(SEVERAL)
 def keep_each(op: Any, x: Any, *rest: Any, **settings: Any) -> Any:
-    """Do the same to the integers; there are several results."""
+    """Run the operation on the integers; it has several results."""
     link = x.child
     return [fixed(part, link.grid) for part in op(link.child, *rest, **settings)]
 
 
 @rule(FLOAT_KERNELS_ONLY)
 def keep_through_float64(op: Any, x: Any, *rest: Any, **settings: Any) -> Any:
-    """Do the same to the integers, as float64 (in limbs if they are large): exact either way."""
+    """Run the operation on the integers as float64, in limbs if they are large: exact."""
     link = x.child
-    child = combine(lambda values: op(values, *rest, **settings), link.child, x.numel())
+    child = apply_linear(lambda values: op(values, *rest, **settings), link.child, x.numel())
     return fixed(child, link.grid)
 
 
@@ -81,7 +81,7 @@ def pad_backward(op: Any, grad: Any, x: Any, padding: Any) -> Any:
     """Sum the gradients of the copies."""
     link = grad.child
     like = torch.empty(x.shape, dtype=torch.float64, device=grad.device)
-    child = combine(lambda values: op(values, like, padding), link.child, grad.numel())
+    child = apply_linear(lambda values: op(values, like, padding), link.child, grad.numel())
     return fixed(child, link.grid)
 
 
@@ -94,7 +94,7 @@ def join(op: Any, tensors: Any, *rest: Any) -> Any:
 
 @rule(IN_PLACE_VIEWS)
 def view_in_place(op: Any, x: Any, *rest: Any) -> Any:
-    """Give the integers, and then the wrapper itself, the new shape."""
+    """Change the shape of the integers, and then of the wrapper."""
     link = target_of(op, x)
     link.child = op(link.child.view_as(link.child), *rest)
     return correct_aliasing(op, (x, *rest), {}, x)  # type: ignore[no-untyped-call]

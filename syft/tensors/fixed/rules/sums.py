@@ -1,7 +1,7 @@
 """Rules for sums, means, running sums and the squared loss.
 
-A sum adds the integers and is exact (it wraps, as the ring does); a mean divides the sum by a whole
-number, rounded to the nearest, so that it is off by half a step however many values there are.
+A sum adds the integers and is exact (it wraps, as the ring does).  A mean divides the sum by a
+whole number, rounded to the nearest, so its error is half a step for any number of values.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from syft.tensors.fixed.rules.arithmetic import division_by_zero
 from syft.tensors.fixed.grid import divide, rescale_
 from syft.tensors.fixed.fallback import fall_back
 from syft.tensors.fixed.fixed_link import fixed, grid_among, integers, rule
-from syft.tensors.fixed.rules.memory_rules import is_float
+from syft.tensors.fixed.rules.creation import is_float
 from syft.tensors.fixed.ring import multiply, product, rounded
 
 NONE, MEAN = 0, 1
@@ -32,7 +32,7 @@ def sums(op: Any, x: Any, *rest: Any, dtype: Any = None) -> Any:
 
 @rule("mean mean.dim")
 def mean(op: Any, x: Any, *rest: Any, dtype: Any = None) -> Any:
-    """Add the integers up and divide by how many they are."""
+    """Add the integers up and divide by their number."""
     link = x.child
     total = torch.sum(link.child, *rest) if rest else torch.sum(link.child)
     if total.numel():
@@ -66,7 +66,7 @@ def mse_loss_backward(op: Any, grad: Any, x: Any, y: Any, reduction: int) -> Any
 
 
 def _count(child: torch.Tensor) -> int:
-    """Of how many values a mean is taken."""
+    """The number of values of a mean; none is a division by zero."""
     if not child.numel():
         raise division_by_zero()
     return child.numel()

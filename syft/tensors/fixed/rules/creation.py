@@ -1,9 +1,8 @@
 """Rules for making, filling, copying, casting and reading fixed-precision tensors.
 
-A tensor made in the likeness of a fixed one is fixed and on its grid, unless an integer or
-boolean dtype is asked for.  Asked for another floating dtype, a fixed tensor stays what it is:
-its precision is the grid's, so ``.double()`` and ``.half()`` give a copy that reports float32
-like every other.
+``zeros_like`` and similar operations return a fixed tensor on the same grid, unless the call names
+an integer or boolean dtype.  A cast to another floating dtype changes nothing: the grid is the
+precision, so ``.double()`` and ``.half()`` return a copy that reports float32.
 """
 
 from __future__ import annotations
@@ -13,10 +12,9 @@ from typing import Any
 import torch
 
 from syft.torch_private import correct_aliasing
-from syft.tensors.fixed.grid import CEILING, FLOOR, Excess, decode, encode, encode_number
+from syft.tensors.fixed.grid import Excess, decode, encode, encode_number
 from syft.tensors.fixed.fixed_link import (
     fixed,
-    grid_among,
     integers,
     is_fixed,
     no_rule,
@@ -26,7 +24,7 @@ from syft.tensors.fixed.fixed_link import (
 
 
 def is_float(dtype: torch.dtype | None) -> bool:
-    """Whether a result that is asked for in this dtype (None: in none) stays fixed.
+    """Whether a result of this dtype (None: not given) stays fixed.
 
     >>> is_float(None), is_float(torch.float64), is_float(torch.int64)
     (True, True, False)
@@ -36,7 +34,7 @@ def is_float(dtype: torch.dtype | None) -> bool:
 
 @rule("zeros_like empty_like new_zeros new_empty new_empty_strided")
 def alike(op: Any, x: Any, *rest: Any, dtype: Any = None, **settings: Any) -> Any:
-    """Make zeros, or memory with anything in it."""
+    """Make zeros, or uninitialized memory."""
     link = x.child
     if not is_float(dtype):
         return op(link.child, *rest, dtype=dtype, **settings)
@@ -72,7 +70,7 @@ def fill_(op: Any, x: Any, value: Any) -> Any:
 
 
 @rule("fill.Scalar fill.Tensor")
-def fill(op: Any, x: Any, value: Any) -> Any:
+def fill_new(op: Any, x: Any, value: Any) -> Any:
     """Fill a new tensor; infinity becomes an end of the grid."""
     return fill_(op, fixed(torch.empty_like(x.child.child), x.child.grid), value)
 
@@ -90,7 +88,7 @@ def zero_(op: Any, x: Any) -> Any:
 
 @rule("copy_")
 def copy_(op: Any, x: Any, source: Any, non_blocking: bool = False) -> Any:
-    """Copy from any tensor: integers of the same grid as they are, anything else encoded.
+    """Copy from any tensor; the integers of the same grid are copied, other values are encoded.
 
     From another grid the values are decoded and encoded again.
     """
@@ -125,36 +123,6 @@ def read(op: Any, x: Any) -> Any:
     return x.child.child.item() / x.child.grid.scale
 
 
-@rule("equal")
-def equal(op: Any, x: Any, y: Any) -> Any:
-    """Whether shape and every value are the same."""
-    grid = grid_among(op, (x, y))
-    return torch.equal(integers(op, x, grid), integers(op, y, grid))
-
-
-@rule("isnan")
-def isnan(op: Any, x: Any) -> Any:
-    """False: the grid holds no NaN."""
-    return torch.zeros_like(x.child.child, dtype=torch.bool)
-
-
-@rule("isinf isneginf isposinf")
-def isinf(op: Any, x: Any) -> Any:
-    """Whether the value stands for an infinity, as after ``masked_fill(mask, -inf)``.
-
-    Half of it is enough, so that what was added to an infinity is one.
-    """
-    child = x.child.child
-    return _IS_INFINITE[op.overloadpacket](child)
-
-
-_IS_INFINITE = {
-    torch.ops.aten.isinf: lambda child: (child <= FLOOR // 2) | (child >= CEILING // 2),
-    torch.ops.aten.isneginf: lambda child: child <= FLOOR // 2,
-    torch.ops.aten.isposinf: lambda child: child >= CEILING // 2,
-}
-
-
 @rule("resize_")
 def resize_(op: Any, x: Any, *size: Any, **settings: Any) -> Any:
     """Give the integers, and then the wrapper itself, the new size."""
@@ -164,5 +132,5 @@ def resize_(op: Any, x: Any, *size: Any, **settings: Any) -> Any:
 
 @rule("set_ set_.source_Tensor set_.source_Storage set_.source_Storage_storage_offset")
 def set_(op: Any, *_: Any, **__: Any) -> Any:
-    """Refused: memory is not exchanged under a wrapper."""
+    """Refused: the memory under a wrapper cannot be replaced."""
     raise no_rule(op, "use copy_(), or assign to .data")

@@ -11,7 +11,7 @@ import torch
 from syft.codes import TypeCode
 from syft.exceptions import LimitExceeded, MalformedMessage, NotSendable
 from syft.serde import Packer, Unpacker, deserialize, pack, serialize, unpack
-from syft.serde.tensors.jagged import _expect_rows
+from syft.serde.tensors.layouts import _expect_rows
 from tests.serde.devices import DEVICES
 from tests.serde.samples import SAMPLES, same
 

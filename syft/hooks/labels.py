@@ -1,0 +1,118 @@
+"""The id, tags and description of a tensor, in this process or at another worker."""
+
+from __future__ import annotations
+
+import torch
+
+from syft.chain.wrapper import first_link
+from syft.exceptions import NotSendable
+from syft.ids import new_id
+from syft.workers.client.transport import Owner
+
+
+def tensor_id(tensor: torch.Tensor) -> int:
+    """The tensor's id at its owner; for a pointer, the id of the pointer.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> x = torch.ones(2)
+    >>> x.id == x.id, x.id == torch.ones(2).id
+    (True, False)
+    """
+    pointer_id = first_link(tensor).id
+    if pointer_id is not None:
+        return pointer_id
+    number: int = tensor.__dict__.setdefault("_id", new_id())
+    return number
+
+
+def id_at_location(tensor: torch.Tensor) -> int | None:
+    """The id of the remote tensor; None when the data is here.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob")
+    >>> x = torch.tensor([1.0, 2.0]).send(bob)
+    >>> x.id_at_location in bob.list_objects(), torch.ones(2).id_at_location
+    (True, None)
+    """
+    return first_link(tensor).id_at_location
+
+
+def tag(tensor: torch.Tensor, *tags: str) -> torch.Tensor:
+    """Add tags, by which ``worker.search`` finds the tensor; returns the tensor.
+
+    Unless the local worker is a client only (``sy.local_worker.is_client_worker``, true by
+    default), a tensor that is tagged here is put into its store, where others find it.
+    Raises :class:`~syft.exceptions.NotSendable` for a tag that is not a string.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob")
+    >>> x = torch.ones(2).tag("#digits", "#train").send(bob)
+    >>> [found.get() for found in bob.search("#digits")]
+    [tensor([1., 1.])]
+    """
+    _check_text("tag", *tags)
+    links = first_link(tensor).remote_links()
+    for link in links:
+        link.annotate(tuple(tags), None)
+    if not links:
+        tensor.__dict__["_tags"] = tensor.__dict__.get("_tags", set()) | set(tags)
+    return tensor
+
+
+def set_description(tensor: torch.Tensor, description: str) -> torch.Tensor:
+    """Say in words what the tensor is; returns the tensor.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob")
+    >>> torch.ones(2).describe("two ones").send(bob).description
+    'two ones'
+    """
+    _check_text("description", description)
+    links = first_link(tensor).remote_links()
+    for link in links:
+        link.annotate((), description)
+    if not links:
+        tensor.__dict__["_description"] = description
+    return tensor
+
+
+def tags(tensor: torch.Tensor) -> set[str]:
+    """The tensor's tags.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob")
+    >>> torch.ones(2).tag("#digits").send(bob).tags
+    {'#digits'}
+    """
+    links = first_link(tensor).remote_links()
+    return links[0].tags if links else set(tensor.__dict__.get("_tags", ()))
+
+
+def description(tensor: torch.Tensor) -> str | None:
+    """The tensor's description.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> print(torch.ones(2).description, torch.ones(2).describe("two ones").description)
+    None two ones
+    """
+    links = first_link(tensor).remote_links()
+    return links[0].description if links else tensor.__dict__.get("_description")
+
+
+def offer(tensor: torch.Tensor, owner: Owner) -> None:
+    """Put a tensor of this process into its owner's store, under its own id, unless it is there."""
+    number = tensor_id(tensor)
+    if first_link(tensor).id_at_location is None and number not in owner.core.store.objects:
+        owner.core.hold(number, tensor)
+
+
+def _check_text(what: str, *texts: str) -> None:
+    for text in texts:
+        if not isinstance(text, str):
+            raise NotSendable(f"a {what} of type {type(text).__name__}", f"a {what} is a string")

@@ -1,0 +1,153 @@
+"""``x.send(worker)``: a copy of a tensor goes to a worker, and a pointer to it comes back.
+
+The first link of the tensor decides what travels (:meth:`~syft.chain.link.Link.deliver`): a tensor
+in this process as a copy, a pointer as a pointer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from syft.chain.wrapper import Wrapper, first_link
+from syft.exceptions import NotALeaf, NotSendable, PermissionDenied
+from syft.tensors.multi_pointer import combine
+from syft.tensors.pointer import make_pointer
+from syft.workers.client.connection import Connection
+from syft.workers.client.contents import put_once
+from syft.workers.core.permissions import Guard, guard_of, set_guard
+from syft.workers.client.transport import Location as Worker
+from syft.workers.client.transport import Owner
+
+Location = Worker | str
+Id = int | Callable[[torch.Tensor], int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class SentCopy:
+    """One copy on its way to ``location``: under which id, and on whose behalf.
+
+    It is the :class:`~syft.chain.link.Delivery` that a link gets.
+    """
+
+    location: Worker
+    owner: Owner
+    garbage_collect_data: bool
+    id: Id
+    user: str | None
+
+    def put(self, tensor: torch.Tensor, sender: Owner | None = None) -> Wrapper:
+        """Put a copy of ``tensor`` at the location, and return the pointer to it.
+
+        ``sender`` is the worker that sends, if it is not the owner.
+        """
+        return self._put(tensor, self._connect(sender or self.owner))
+
+    def put_leaf(self, tensor: torch.Tensor) -> Wrapper:
+        """The same, but raise :class:`~syft.exceptions.NotALeaf` for a tensor with a graph."""
+        connection = self._connect(self.owner)
+        if tensor.requires_grad and not tensor.is_leaf:
+            raise NotALeaf(type(tensor.grad_fn).__name__)
+        return self._put(tensor, connection)
+
+    def _connect(self, sender: Owner) -> Connection:
+        connection: Connection = sender.connection_to(self.location)
+        return connection
+
+    def _put(self, tensor: torch.Tensor, connection: Connection) -> Wrapper:
+        guard = guard_of(tensor)
+        user = self.user or self.owner.user
+        if guard is not None and not guard.admits(user):
+            raise PermissionDenied("send", self.owner.id, user)
+        id = self.id
+        if callable(id):
+            shared = put_once(connection, tensor, id)
+            if shared is not None:
+                return make_pointer(connection, shared, self.garbage_collect_data)
+            id = None
+        id = connection.put(tensor, id, guard=guard)
+        if self.garbage_collect_data:
+            connection.add_owner(id)
+        return make_pointer(connection, id, self.garbage_collect_data, card=_card_of(tensor))
+
+
+def _card_of(tensor: torch.Tensor) -> tuple[Any, ...] | None:
+    """Tags, description and shape, for the repr of the pointer; None for a tensor without tags."""
+    names = tensor.__dict__
+    if "_tags" not in names and "_description" not in names:
+        return None
+    return sorted(names.get("_tags", ())), names.get("_description"), tensor.shape
+
+
+def send(
+    tensor: torch.Tensor,
+    *locations: Location,
+    owner: Owner,
+    garbage_collect_data: bool = True,
+    id: Id = None,
+    user: str | None = None,
+) -> torch.Tensor:
+    """Put a copy of the tensor at a worker and return a pointer to it.
+
+    With several ``locations``, a copy goes to each and the result is a multi-pointer.  A pointer
+    that is sent becomes a pointer to a pointer.  ``id`` is the id of the object there: by default
+    a fresh one, or one that was promised.  With ``id=sy.ids.content`` a constant that this worker
+    sent there before, and that is still there unchanged, is not sent again.  ``user`` names the
+    user who sends, which private tensors check.
+
+    Raises :class:`~syft.exceptions.NotALeaf` for the result of a recorded computation,
+    :class:`~syft.exceptions.NotSendable` for an ``id`` outside 0 to ``2**63 - 1``,
+    :class:`~syft.exceptions.UnknownWorker`, :class:`~syft.exceptions.PermissionDenied`.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob")
+    >>> torch.tensor([1.0, 2.0]).send(bob)
+    (Wrapper)>[PointerTensor | me:... -> bob:...]
+    """
+    _check_id(id)
+    places = [owner.get_worker(place) for place in locations]  # before anything is sent
+    if not places:
+        raise NotSendable("a tensor to nobody", "name at least one worker: x.send(bob)")
+    link = first_link(tensor)
+    pointers = [
+        link.deliver(tensor, SentCopy(place, owner, garbage_collect_data, id, user))
+        for place in places
+    ]
+    return pointers[0] if len(pointers) == 1 else combine(pointers)
+
+
+def _check_id(id: Id) -> None:
+    if id is None or callable(id) or (type(id) is int and 0 <= id < 2**63):
+        return
+    shown = repr(id) if type(id) is int else f"an id of type {type(id).__name__}"
+    raise NotSendable(f"a tensor under {shown}", "an id is an int from 0 to 2**63 - 1")
+
+
+def private_tensor(tensor: torch.Tensor, allowed_users: Iterable[str]) -> torch.Tensor:
+    """The same data as a tensor that, once sent, only ``allowed_users`` may read.
+
+    The same holds for everything that the worker computes from it.  Returns a new tensor that
+    shares the data.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob")
+    >>> x = torch.ones(2).private_tensor(allowed_users=["ann"]).send(bob, user="ann")
+    >>> (x + x).get(user="ann")
+    tensor([2., 2.])
+    >>> (x + x).get()  # names no user
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.PermissionDenied: ...
+    """
+    private = tensor.detach().requires_grad_(tensor.requires_grad)
+    for name in ("_tags", "_description"):
+        if name in tensor.__dict__:
+            private.__dict__[name] = tensor.__dict__[name]
+    set_guard(private, guard_of(tensor))
+    set_guard(private, Guard(frozenset(allowed_users)))
+    return private

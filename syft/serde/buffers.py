@@ -1,0 +1,136 @@
+"""The bytes of tensor buffers: fresh memory, copies, and LZ4 where it saves space.
+
+Memory.  Copying 40 MB takes 4 ms; getting 40 MB of fresh memory from the kernel in pages of 4 KiB
+takes another 16 ms (measured on two cores: ``x.clone()`` 20 ms, the same with huge pages 5 ms).
+Linux provides pages of 2 MiB where a program asks for them (``madvise``): numpy asks for its
+arrays, torch does not.  The request is a hint; a system that ignores it only copies more slowly.
+
+Compression.  The bytes decide, not the kind of tensor: float weights do not compress at all,
+fixed-point integers by two or three, sparse updates by fifty, secret shares never.  A sample of
+64 KiB, spread over the buffer, is compressed first, which costs a small part of copying the
+buffer.  The whole buffer is compressed only if the sample shrinks by a factor of 1.5.  The
+decompressor is told the size to expect, and never produces more.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Sequence
+
+import lz4.frame
+import torch
+
+from syft.exceptions import MalformedMessage
+
+LARGE = 1 << 22
+"""From this size on the hint is given; the same as numpy's."""
+
+_HUGE_PAGES: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
+_madvise = ctypes.CDLL(None).madvise
+_madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+
+_fresh_bytearray = ctypes.pythonapi.PyByteArray_FromStringAndSize
+_fresh_bytearray.restype = ctypes.py_object
+_fresh_bytearray.argtypes = (ctypes.c_char_p, ctypes.c_ssize_t)
+
+
+def _prefer_huge_pages(address: int, size: int) -> None:
+    """Ask for huge pages in fresh memory, before it is written to."""
+    if _HUGE_PAGES is not None and size >= LARGE:
+        start = -(-address // mmap.PAGESIZE) * mmap.PAGESIZE
+        _madvise(start, (address + size - start) // mmap.PAGESIZE * mmap.PAGESIZE, _HUGE_PAGES)
+
+
+def fresh_buffer(size: int) -> torch.Tensor:
+    """Return a buffer on the CPU whose bytes are yet to be written.
+
+    >>> fresh_buffer(3).shape
+    torch.Size([3])
+    """
+    buffer = torch.empty(size, dtype=torch.uint8)
+    _prefer_huge_pages(buffer.data_ptr(), size)
+    return buffer
+
+
+def copy_buffer(buffer: torch.Tensor) -> torch.Tensor:
+    """Return a copy of a buffer, on its device.
+
+    >>> copy_buffer(torch.tensor([1, 2], dtype=torch.uint8))
+    tensor([1, 2], dtype=torch.uint8)
+    """
+    if buffer.is_cpu and buffer.numel() >= LARGE:
+        return fresh_buffer(buffer.numel()).copy_(buffer)
+    return buffer.clone()
+
+
+def join_bytes(parts: Sequence[bytes | bytearray | memoryview]) -> bytearray:
+    """Join pieces of bytes, copying each once.
+
+    >>> join_bytes([b"a", memoryview(b"bc")])
+    bytearray(b'abc')
+    """
+    size = sum(map(len, parts))
+    if size < LARGE:
+        return bytearray().join(parts)
+    joined: bytearray = _fresh_bytearray(None, size)
+    with memoryview(joined) as view:
+        _prefer_huge_pages(torch.frombuffer(joined, dtype=torch.uint8).data_ptr(), size)
+        end = 0
+        for part in parts:
+            view[end : end + len(part)] = part
+            end += len(part)
+    return joined
+
+
+# ------------------------------------------------------------------------------------ compression
+
+MIN_SIZE = 1024
+"""Smaller buffers are not worth a look."""
+MIN_RATIO = 1.5
+"""What compression must win to be kept."""
+
+_PIECES, _PIECE = 16, 4096
+_PROBE = _PIECES * _PIECE
+# An LZ4 block of n bytes expands to less than 255 n.
+_MAX_RATIO = 255
+
+
+def compress(raw: memoryview) -> bytes | None:
+    """Return the buffer as one LZ4 frame, or None where that would not pay.
+
+    >>> compress(memoryview(bytes(100))) is None, len(compress(memoryview(bytes(5000)))) < 100
+    (True, True)
+    """
+    size = len(raw)
+    if size < MIN_SIZE or not _pays(raw):
+        return None
+    packed: bytes = lz4.frame.compress(raw, store_size=False)
+    return packed if len(packed) * MIN_RATIO <= size else None
+
+
+def _pays(raw: memoryview) -> bool:
+    if len(raw) <= 2 * _PROBE:
+        return True
+    step = (len(raw) - _PIECE) // (_PIECES - 1)
+    probe = b"".join(raw[index * step : index * step + _PIECE] for index in range(_PIECES))
+    return len(lz4.frame.compress(probe)) * MIN_RATIO <= _PROBE
+
+
+def decompress(packed: memoryview, size: int, path: str) -> bytearray:
+    """Return the ``size`` bytes that a frame holds; anything else is refused, at ``path``.
+
+    >>> decompress(memoryview(compress(memoryview(bytes(5000)))), 5000, "$") == bytes(5000)
+    True
+    """
+    if size > _MAX_RATIO * len(packed):
+        raise MalformedMessage(path, f"at most {_MAX_RATIO * len(packed)} bytes", f"{size}")
+    decompressor = lz4.frame.LZ4FrameDecompressor(return_bytearray=True)
+    try:
+        raw: bytearray = decompressor.decompress(packed, max_length=size)
+    except RuntimeError as error:
+        raise MalformedMessage(path, "an LZ4 frame", str(error)) from error
+    if len(raw) != size or not decompressor.eof or decompressor.unused_data:
+        got = f"{len(raw)} bytes, and more" if len(raw) == size else f"{len(raw)} bytes"
+        raise MalformedMessage(path, f"one LZ4 frame of {size} bytes", got)
+    return raw

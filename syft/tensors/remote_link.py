@@ -1,0 +1,233 @@
+"""What links to an object at another worker have in common: fetch it, move it, describe it.
+
+Each method is one message over the link's connection.  The torch calls themselves are
+:class:`~syft.tensors.pointer.PointerTensor`'s.
+
+The *duty to collect* (``garbage_collect_data``) means that the remote object is dropped when this
+link is.  Of all links to one object one has it at most; a link that travels to another worker
+hands it over.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from syft.chain.link import Delivery, Link
+from syft.chain.wrapper import Wrapper, wrap
+from syft.exceptions import UnsupportedOperation
+from syft.ids import new_id
+from syft.ops.nested import Arguments
+from syft.serde.packer import Packer
+from syft.serde.registry import pack
+from syft.tensors.conversions import Conversion
+from syft.workers.client.connection import Connection
+from syft.workers.client.contents import is_shared
+from syft.workers.wire.messages import Annotate, Convert, Describe, Duplicate, Fetch, Move, Relay
+
+
+class Card:
+    """What is known about a remote tensor without asking again: tags, description, shape.
+
+    >>> Card(["#digits"], None, torch.Size([2])).show()
+    '\\n\\tTags: #digits \\n\\tShape: torch.Size([2])'
+    """
+
+    __slots__ = ("tags", "description", "shape")
+
+    def __init__(self, tags: list[str], description: str | None, shape: torch.Size | None) -> None:
+        self.tags = tags
+        self.description = description
+        self.shape = shape
+
+    def show(self) -> str:
+        """The lines that a repr adds after the pointer."""
+        text = f"\n\tTags: {' '.join(self.tags)} " if self.tags else ""
+        if self.shape is not None:
+            text += f"\n\tShape: {self.shape}"
+        if self.description:
+            text += f"\n\tDescription: {self.description.splitlines()[0][:40]}..."
+        return text
+
+
+class RemoteLink(Link):
+    """A link to object ``id_at_location`` at the other end of ``connection``. Abstract.
+
+    ``depth`` counts ``.child`` steps down the remote tensor's own chain.  With
+    ``garbage_collect_data`` the remote object is dropped when the link is.
+    """
+
+    __slots__ = ("connection", "id_at_location", "depth", "garbage_collect_data", "__dict__")
+
+    connection: Connection
+    id_at_location: int
+
+    # Rarely set, so kept out of the slots: a pointer is made for every result.
+    _card: Card | None = None
+
+    def __init__(
+        self,
+        connection: Connection,
+        id_at_location: int,
+        garbage_collect_data: bool = True,
+        depth: int = 0,
+    ) -> None:
+        self.connection = connection
+        self.id_at_location = id_at_location
+        self.garbage_collect_data = garbage_collect_data
+        self.depth = depth
+
+    def remote_links(self) -> list[Any]:
+        """This link alone: the data is at one worker."""
+        return [self]
+
+    # ------------------------------------------------------------------------------ send, get, move
+
+    def deliver(self, tensor: torch.Tensor, delivery: Delivery) -> torch.Tensor:
+        """Send the pointer: the data stays where it is, and so does a graph behind it."""
+        return delivery.put(tensor, self.owner)
+
+    def get(self, user: str | None = None, sum_results: bool = False, keep: bool = False) -> Any:
+        """Fetch the remote object and drop it there, unless ``keep`` or another pointer needs it.
+
+        What is inside a remote chain, or shared by several pointers, is always kept.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> x = torch.tensor([1.0, 2.0]).send(bob)
+        >>> x.child.get(keep=True), bob.objects_count()
+        (tensor([1., 2.]), 1)
+        """
+        keep = keep or self.depth > 0 or is_shared(self.connection, self.id_at_location)
+        value = self.connection.ask(
+            Fetch, self.id_at_location, depth=self.depth, keep=keep, user=user
+        )
+        self.garbage_collect_data = self.garbage_collect_data and keep
+        return value
+
+    def move(self, location: Any, requires_grad: bool = False, user: str | None = None) -> Any:
+        """Move the remote object to another worker, directly; it keeps its id.
+
+        A move to the owner of the pointer brings the tensor itself.
+        """
+        destination = self.owner.get_worker(location)
+        if destination is self.location:
+            here = wrap(self)
+            return here.requires_grad_() if requires_grad else here
+        if destination is self.owner and not requires_grad:
+            return self.get(user)
+        self.connection.ask(
+            Move, self.id_at_location, destination.id, requires_grad=requires_grad, user=user
+        )
+        collects, self.garbage_collect_data = self.garbage_collect_data, False
+        if destination is self.owner:
+            return destination.core.store.take(self.id_at_location, "it was moved home")
+        connection = self.owner.connection_to(destination)
+        connection.crossed |= requires_grad
+        return self._twin(connection, self.id_at_location, collects)
+
+    def copy(self, memo: dict[int, Any] | None = None) -> torch.Tensor:
+        """A copy of the remote tensor, at the same worker, and a pointer to it.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> x = torch.tensor([1.0, 2.0]).send(bob)
+        >>> twin = x.child.copy()
+        >>> bob.objects_count()
+        2
+        """
+        if self.depth:  # the request copies whole objects
+            part = wrap(self)
+            return part.detach().clone().requires_grad_(part.requires_grad)
+        out = new_id()
+        self.connection.ask(Duplicate, self.id_at_location, out)
+        return self._twin(self.connection, out, True)
+
+    def _twin(self, connection: Connection, id: int, collects: bool) -> Wrapper:
+        """A link of this kind to another object that has the same value and tags."""
+        link = type(self)(connection, id, collects)
+        link._card = self._card
+        return wrap(link)
+
+    def remote_get(self, user: str | None = None) -> torch.Tensor:
+        """Have the other worker fetch what the remote object points to."""
+        return self._relay(None, user)
+
+    def remote_send(self, location: Any, user: str | None = None) -> torch.Tensor:
+        """Have the other worker send the remote object on, and keep a pointer to it."""
+        name = location if isinstance(location, str) else location.id
+        self.owner.get_worker(name)  # raises for a worker that is not known here
+        return self._relay(name, user)
+
+    def _relay(self, to: str | None, user: str | None) -> Wrapper:
+        self.connection.ask(Relay, self.id_at_location, to, user=user)
+        return wrap(self)
+
+    def convert(self, tensor: torch.Tensor, conversion: Conversion, args: Arguments) -> Wrapper:
+        """Convert the data at the other worker, and return a pointer to the result there."""
+        if self.depth:
+            instead = "convert the whole tensor (the pointer itself), or get the part first"
+            raise UnsupportedOperation(conversion.name, "a part of a remote chain", instead)
+        out = new_id()
+        packed = pack(args, Packer())
+        self.connection.ask(Convert, self.id_at_location, int(conversion.code), packed, out)
+        return wrap(type(self)(self.connection, out))
+
+    # ------------------------------------------------------------------------------ duty to collect
+
+    def discard(self) -> None:
+        """Drop the remote object, whoever points to it.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> x = torch.tensor([1.0, 2.0]).send(bob)
+        >>> x.child.discard()
+        >>> bob.objects_count()
+        0
+        """
+        self.garbage_collect_data = False
+        self.connection.garbage.append(self.id_at_location)
+
+    def leave(self) -> None:
+        """Hand the duty to collect over to the twin of this link that went to another worker."""
+        self.garbage_collect_data = False
+
+    def take_duty_of(self, other: RemoteLink) -> None:
+        """Take the duty to collect over from another link to the same object, if that has it."""
+        self.garbage_collect_data = other.garbage_collect_data
+        other.garbage_collect_data = False
+
+    # ------------------------------------------------------------------------ tags and descriptions
+
+    @property
+    def tags(self) -> set[str]:
+        """The tags of the remote tensor, asked for at each call."""
+        return set(self._describe().tags)
+
+    @property
+    def description(self) -> str | None:
+        """The description of the remote tensor, asked for at each call."""
+        return self._describe().description
+
+    def _describe(self) -> Card:
+        card = Card(*self.connection.ask(Describe, self.id_at_location))
+        self._card = card if card.tags or card.description else None
+        return card
+
+    def annotate(self, tags: tuple[str, ...], description: str | None) -> None:
+        """Add tags to the remote tensor, and set its description unless it is None.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> x = torch.tensor([1.0, 2.0]).send(bob)
+        >>> x.child.annotate(("#digits",), "two of them")
+        >>> x.child.tags, x.child.description
+        ({'#digits'}, 'two of them')
+        """
+        self.connection.ask(Annotate, self.id_at_location, tags, description)
+        self._describe()
