@@ -83,6 +83,13 @@ def test_every_field_is_checked(sample: messages.Message) -> None:
         assert messages.decode(msgpack.packb([tag, *fields]))
 
 
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: type(sample).__name__)
+def test_fields_that_a_later_version_adds_are_ignored(sample: messages.Message) -> None:
+    fields = msgpack.unpackb(messages.encode(sample))
+    later = messages.decode(msgpack.packb([*fields, {"more": [1]}, None]))
+    assert messages.encode(later) == messages.encode(sample)
+
+
 def test_a_cut_message_is_refused_at_every_length() -> None:
     for sample in SAMPLES:
         header = messages.encode(sample)
