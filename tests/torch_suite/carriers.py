@@ -21,6 +21,8 @@ from syft.program.op_table import FLAGS, NAMES, NUMBERS, OpFlag
 from syft.tensors.logging import LoggingTensor
 from tests.torch_suite.layouts import as_it_arrives
 
+RANDOM = frozenset(number for number, flags in enumerate(FLAGS) if flags & OpFlag.RANDOM)
+
 
 class Carrier:
     """How a plain tensor becomes one of some kind, and how a result comes back. Abstract."""
@@ -185,8 +187,7 @@ class Drawing(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        number = NUMBERS.get(func)
-        self.drawn = self.drawn or (number is not None and bool(FLAGS[number] & OpFlag.RANDOM))
+        self.drawn = self.drawn or NUMBERS.get(func) in RANDOM
         return func(*args, **(kwargs or {}))
 
 
