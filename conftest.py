@@ -12,6 +12,8 @@ import torch
 
 import syft as sy
 
+pytest_plugins = ["tests.doctest_names"]
+
 # The first optimizer of a process makes torch import its compiler, which keeps the frames of that
 # moment, and every tensor in them, alive.  Here that does no harm.
 torch.optim.SGD([torch.zeros(1)]).zero_grad()
