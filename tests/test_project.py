@@ -11,6 +11,7 @@ import ast
 import configparser
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -65,12 +66,47 @@ def test_make_test_runs_every_check_and_pytest_last() -> None:
         for tool in order
     ]
     assert places == sorted(places)
-    assert commands[-1] == ".venv/bin/python -m pytest --cov"
+    covered, sample = map(pytest_arguments, commands[-2:])
+    assert "--cov" in covered and "--cov" not in sample
+    assert sum(" -m pytest " in command for command in commands) == 2
 
 
-@pytest.mark.parametrize("target", ["lint", "imports", "types", "docs", "tests"])
+def pytest_arguments(command: str) -> list[str]:
+    """Read what a command of make hands to pytest."""
+    assert " -m pytest " in command, command
+    return shlex.split(command.partition(" -m pytest ")[2])
+
+
+def test_make_test_leaves_out_only_cases_of_the_databases() -> None:
+    covered, sample = map(pytest_arguments, recipe("test")[-2:])
+    assert covered[covered.index("-m") + 1] == "not soak and not database"
+    assert sample[sample.index("-m") + 1] == "not soak and database"
+    narrowing = {"-k", "--deselect", "--ignore", "--ignore-glob", "--lf", "--sw", "-x"}
+    for arguments in (covered, sample):
+        assert not narrowing & {word.partition("=")[0] for word in arguments}
+        assert not [word for word in arguments if (ROOT / word).exists()], "every folder"
+        assert "--durations=10" in arguments
+    shares = [float(word.partition("=")[2]) for word in sample if word.startswith("--sample=")]
+    assert len(shares) == 1 and shares[0] >= 0.1
+    assert not [word for word in (*covered, *sample) if word.startswith("--seed")], "drawn afresh"
+
+
+def test_make_test_all_takes_all_of_the_databases() -> None:
+    sampled = [re.sub(r" --sample=\S+", "", command) for command in recipe("test")]
+    assert recipe("test-all") == sampled != recipe("test")
+
+
+@pytest.mark.parametrize("target", ["lint", "imports", "types", "docs", "covered", "sample"])
 def test_each_check_is_a_target_of_its_own(target: str) -> None:
     assert recipe(target)[-1] in recipe("test")
+    assert f"| `make {target}` |" in read("CONTRIBUTING.md")
+
+
+def test_make_lists_its_targets() -> None:
+    listed = re.findall(r"^([a-z-]+):.*## ", read("Makefile"), re.MULTILINE)
+    phony = re.search(r"^\.PHONY:((?:.*\\\n)*.*)$", read("Makefile"), re.MULTILINE)
+    assert phony is not None
+    assert sorted(phony[1].replace("\\\n", " ").split()) == sorted(listed)
 
 
 def test_pre_commit_runs_the_commands_of_make() -> None:
