@@ -23,7 +23,7 @@ from syft.tensors.fixed import precision as fixed
 from syft.workers.core.commands import unpacker_for
 from syft.workers.core.permissions import full_guard_of, protect
 from syft.workers.core.peer import Peer
-from syft.workers.core.state_machine import Held, WorkerCore
+from syft.workers.core.state_machine import HeldInputs, WorkerCore
 from syft.workers.wire.messages import Convert, Done, Reply
 
 
@@ -90,7 +90,7 @@ def convert_object(core: WorkerCore, message: Convert, frame: Frame, peer: Peer)
     if conversion is None:
         raise MalformedMessage("$.code", "the number of a conversion", str(message.code))
 
-    def act(held: Held) -> Reply:
+    def act(held: HeldInputs) -> Reply:
         args = unpack_at(message.args, unpacker_for(core, frame, held), ".args")
         value = core.resolve(message.id, 0, held)
         guard = full_guard_of(value)
