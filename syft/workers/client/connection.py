@@ -328,7 +328,7 @@ class Connection:
         """What a request returns that was waited for, or is not waited for."""
         if not pending.settled:
             if answered:
-                self._give_up(seq, frame)
+                self._give_up(seq, frame, drop)
                 raise ObjectNotReady(self.location.id)
             return pending
         if type(pending.reply) is Skipped:
@@ -345,10 +345,12 @@ class Connection:
         self.raise_unseen()
         raise MalformedMessage("$[0]", "an answer", "a skipped request, and no failure before it")
 
-    def _give_up(self, seq: int, frame: Frame) -> None:
+    def _give_up(self, seq: int, frame: Frame, drop: tuple[int, ...]) -> None:
         """Take back a request that nothing under way can answer."""
         self.pending.pop(seq, None)
-        if not self.transport.withdraw(frame):
+        if self.transport.withdraw(frame):
+            self.garbage.extend(drop)
+        else:
             self.tell(Cancel(self.next_seq(), seq))
 
     def _wait(self, pending: Pending, or_parked: bool = False) -> None:
@@ -587,11 +589,14 @@ class Connection:
             return
         if kind is Failure:
             self._failures += 1
+        if seq == -1:  # a request that the other end could not read: the oldest one not answered
+            waiting = (number for number, one in self.pending.items() if not one.parked)
+            seq = next(waiting, -1)
         pending = self.pending.pop(seq, None)
         if pending is None:
-            if kind is not Failure or seq != -1:
+            if seq != -1 or kind is not Failure:
                 return
-            pending = Pending()  # the other end could not read it, and does not know which it was
+            pending = Pending()
         pending.reply, pending.frame = reply, frame
         if kind is Failure:
             self.unseen.append(pending)

@@ -176,9 +176,16 @@ class Execution:
     expect: frozenset[int] = frozenset()
     guard: Guard | None = None
 
-    def abandon(self, core: WorkerCore, execution: int) -> None:
-        """Give up because the worker was cleared or closed."""
-        _fail(core, execution, self, RemoteFailure("collective", f"{core.name} was cleared"))
+    def abandon(self, core: WorkerCore, execution: int, why: str = "was cleared") -> None:
+        """Give up because the worker was cleared or closed, or the start was taken back."""
+        _fail(core, execution, self, RemoteFailure("collective", f"{core.name} {why}"))
+
+    def waits_for_inputs(self, peer: Peer, request: int) -> bool:
+        """Whether this is what ``request`` of ``peer`` started, and its inputs are not all there."""
+        started = self.start is not None and self.program is None
+        if not started or self.starter is None or self.start is None:
+            return False
+        return self.starter.session is peer.session and self.start.seq == request
 
 
 @dataclass(frozen=True, slots=True)

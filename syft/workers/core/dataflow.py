@@ -89,6 +89,7 @@ class Dataflow:
         "_store",
         "_numbers",
         "tasks",
+        "_running",
         "_waiting",
         "_usage",
         "_barrier",
@@ -103,6 +104,7 @@ class Dataflow:
         self._numbers = itertools.count()
         self.tasks: set[Task] = set()
         """The parked operations; empty means that nothing waits."""
+        self._running: set[Task] = set()
         self._waiting: dict[int, set[Task]] = {}
         self._usage: dict[Key, Usage] = {}
         self._barrier: Task | None = None
@@ -226,7 +228,9 @@ class Dataflow:
         while ready:
             task = heapq.heappop(ready)
             self.tasks.discard(task)
+            self._running.add(task)  # its handler may let others ask this worker meanwhile
             task.run(task.held)
+            self._running.discard(task)
             self._remove(task, ready)
             self._release(task.outs, ready)
         if not self.tasks:
@@ -275,7 +279,11 @@ class Dataflow:
         """
         self._unwanted.add(id)
         ready: list[Task] = []
-        ids = [id]
+        self._drop_unwanted([id], reason, ready)
+        self._run_ready(ready)
+
+    def _drop_unwanted(self, ids: list[int], reason: str, ready: list[Task]) -> None:
+        """Drop those of the ids that nobody wants and nothing waits for, and what made them."""
         while ids:
             id = ids.pop()
             task = self._makers.get(id)
@@ -287,7 +295,6 @@ class Dataflow:
             elif self._is_useless(task):
                 task.run(None)
                 ids.extend(self._remove_parked(task, ready))
-        self._run_ready(ready)
 
     def cancel(self, request: Hashable) -> tuple[int, ...]:
         """Take a parked operation back without running it; returns the ids of its results."""
@@ -295,17 +302,19 @@ class Dataflow:
         ready: list[Task] = []
         for task in found:
             self._transfer_order(task)
-            self._remove_parked(task, ready)
+            inputs = [id for id in self._remove_parked(task, ready) if id not in task.outs]
             for key in task.keys:
                 self._recompute_usage(key)
+            self._drop_unwanted(inputs, "its last pointer was dropped before it came", ready)
         if found:
-            self._barrier = max((task for task in self.tasks if task.barrier), default=None)
+            barriers = (task for task in self.tasks | self._running if task.barrier)
+            self._barrier = max(barriers, default=None)
         self._run_ready(ready)
         return tuple(out for task in found for out in task.outs)
 
     def _transfer_order(self, task: Task) -> None:
         """Have what waits for ``task`` wait for what ``task`` waits for, so that it can go."""
-        for blocker in self.tasks:
+        for blocker in self.tasks | self._running:
             if task in blocker.blocks:
                 blocker.blocks.remove(task)
                 blocker.blocks.extend(task.blocks)
@@ -315,7 +324,7 @@ class Dataflow:
     def _recompute_usage(self, key: Key) -> None:
         """Find out again who touches a key, after a task between others has gone."""
         usage = Usage()
-        for task in sorted(task for task in self.tasks if key in task.keys):
+        for task in sorted(task for task in self.tasks | self._running if key in task.keys):
             if task.writes:
                 usage = Usage()
                 usage.writer = task

@@ -110,7 +110,9 @@ class WorkerCore:
             return [(peer, self._unreadable(frame, peer))]
         seen = message.failures
         if seen is not None and seen != peer.session.failures:
-            return [(peer, Frame(messages.encode(Skipped(message.seq)), []))]
+            skipped = Frame(messages.encode(Skipped(message.seq)), [])
+            self.stats.count(frame, [skipped])
+            return [(peer, skipped)]
         outer, self.serving = self.serving, peer
         try:
             reply = self.handlers[type(message)](self, message, frame, peer)
@@ -137,7 +139,7 @@ class WorkerCore:
         out = getattr(message, "out", 0)
         if out and not isinstance(error, ObjectIdTaken):
             self.fail_results((out,))
-        return self.failure(getattr(message, "seq", -1), error)
+        return self.failure(getattr(message, "seq", 0), error)
 
     def _unreadable(self, frame: Frame, peer: Peer) -> Frame:
         """The answer to a frame that is no request."""
@@ -336,6 +338,9 @@ def descend(value: Any, depth: int) -> Any:
 @WorkerCore.handles(messages.Cancel)
 def cancel(core: WorkerCore, message: messages.Cancel, frame: Frame, peer: Peer) -> Done:
     """Take a parked request back; one that has run is left as it is."""
+    for execution, started in list(core.sessions.items()):
+        if started.waits_for_inputs(peer, message.request):
+            started.abandon(core, execution, "was taken back")
     outs = core.dataflow.cancel((peer.session, message.request))
     core.fail_results(outs)
     return Done(message.seq)
