@@ -43,7 +43,7 @@ def run_collective(
         seq = connection.next_seq()
         references = tuple(link.reference(connection) for link in links)
         message = Start(seq, int(code), execution, names, rank, references, outs)
-        pending = connection.start(message)
+        pending = connection.start(message, made=outs)
         pointers.append([_promised(connection, out, pending) for out in outs])
     return pointers
 

@@ -11,8 +11,8 @@ A pointer that dies only leaves its id in ``garbage``; the next request carries 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Collection, Hashable, Sequence
+from typing import Any, ClassVar, cast
 
 import torch
 
@@ -34,6 +34,7 @@ from syft.workers.client.caller_modes import autocast_state, mode_without_grad, 
 from syft.workers.client.group import NOT_HELD, MessageGroup
 from syft.workers.client.pending import STORED as STORED
 from syft.workers.client.pending import Pending as Pending
+from syft.workers.client.pending import origin_of, seq_of
 from syft.workers.client.sent_calls import Calls, ranges
 from syft.workers.client.transport import Location, Owner, Transport
 from syft.workers.core.holders import Holder
@@ -173,7 +174,10 @@ class Connection:
         self._seq = seq = self._seq + 1
         drop = self._take_garbage() if self.garbage else ()
         message = Command(seq, op, args, out, flags, drop, kwargs, autocast, failures)
-        return self._request(seq, Frame(messages.encode(message), buffers), answered, drop)
+        made = (out,) if out else ()
+        return self._request(
+            seq, Frame(messages.encode(message), buffers), answered, drop, None, made
+        )
 
     def run(
         self,
@@ -204,7 +208,8 @@ class Connection:
             seq, frame, drop = self._run_frame(
                 key, definition, inputs, first, flags, autocast, answered
             )
-            return first, self._request(seq, frame, answered, drop, key)
+            made = range(first, first + results)
+            return first, self._request(seq, frame, answered, drop, key, made)
         except Exception:
             self.calls.forget(key)
             raise
@@ -253,13 +258,14 @@ class Connection:
         answered: bool,
         drop: tuple[int, ...],
         key: Hashable = None,
+        made: Collection[int] = (),
     ) -> Any:
-        """Carry a request; returns what :meth:`command` does."""
+        """Carry a request that is to make these objects; returns what :meth:`command` does."""
         serving = self._core.serving
         if (self.owner.user if serving is None else serving.user) != self._user:
             self._speak_for()
         if self._exchange is None:
-            return self._carry(seq, frame, answered, drop, key)
+            return self._carry(seq, frame, answered, drop, key, made)
         answer = self._exchange(frame)
         try:
             reply = messages.read_reply(answer.header)
@@ -267,7 +273,7 @@ class Connection:
             raise _no_reply(answer) from None
         if type(reply) is Done and reply.seq == seq:
             return STORED
-        return self._received(seq, frame, reply, answer, answered, drop, key)
+        return self._received(seq, frame, reply, answer, answered, drop, key, made)
 
     def _speak_for(self) -> None:
         """Tell the other end for whom the next requests are made.
@@ -288,6 +294,7 @@ class Connection:
         answered: bool,
         drop: tuple[int, ...],
         key: Hashable,
+        made: Collection[int],
     ) -> Any:
         """What a request returns whose first reply is this one."""
         if type(reply) in _ANSWERS and reply.seq in (seq, -1):  # type: ignore[union-attr]
@@ -296,7 +303,7 @@ class Connection:
             if type(reply) is Skipped:
                 self._skipped(drop)
             return self._value(reply, answer, None)
-        pending = self.pending[seq] = Pending(line_of_user(), key)
+        pending = self.pending[seq] = Pending(line_of_user(), key, made)
         self._settle(reply, answer)
         self._wait(pending, or_parked=not answered)
         return self._outcome(seq, frame, pending, answered, drop)
@@ -308,6 +315,7 @@ class Connection:
         answered: bool,
         drop: tuple[int, ...],
         key: Hashable,
+        made: Collection[int],
     ) -> Any:
         """Carry a request to a worker that does not answer within a call."""
         self.check_open()
@@ -316,7 +324,7 @@ class Connection:
         if answered and self.unseen:
             self.garbage.extend(drop)  # the frame will not be sent
             self.raise_unseen()
-        pending = self.pending[seq] = Pending(line_of_user(), key)
+        pending = self.pending[seq] = Pending(line_of_user(), key, made)
         self.transport.deliver(frame)
         if answered or not self.transport.queued:
             self._wait(pending, or_parked=not answered)
@@ -514,15 +522,17 @@ class Connection:
         hidden = guard is not None and guard.shape_hidden
         failures = self._failures if waits else None
         message = Put(seq, id, operand, users, hidden, drop, failures)
-        self._request(seq, Frame(messages.encode(message), packer.buffers), waits, drop)
+        frame = Frame(messages.encode(message), packer.buffers)
+        self._request(seq, frame, waits, drop, None, (id,))
         packer.sent()
         return id
 
-    def start(self, message: Message) -> Pending:
-        """Send a request whose reply nobody waits for at this line."""
+    def start(self, message: Message, made: Collection[int] = ()) -> Pending:
+        """Send a request whose reply nobody waits for at this line, and that is to make these
+        objects."""
         self.send_held()
         seq: int = message.seq  # type: ignore[attr-defined]
-        pending = self.pending[seq] = Pending(line_of_user())
+        pending = self.pending[seq] = Pending(line_of_user(), made=made)
         self.tell(message)
         return pending
 
@@ -599,26 +609,34 @@ class Connection:
                 self.calls.forget(pending.key)
 
     def take(self, pending: Pending) -> Any:
-        """The value of a request that is settled; raises what it raised.
+        """The value of a request that is settled; raises what it raised, or what another one raised
+        that should have made what this one was to use.
 
         The exception is made anew each time: kept here, it would keep (through its traceback) every
         pointer of the frames it passed.
         """
         if type(pending.reply) is Failure:
-            if pending in self.unseen:
-                self.unseen.remove(pending)
-            raise self._error(pending.reply, pending.where)
+            origin = self._origin_of(pending)
+            self.unseen = [other for other in self.unseen if self._origin_of(other) is not origin]
+            raise self._error(cast(Failure, origin.reply), origin.where)
         if pending.reply is None or type(pending.reply) is Done:
             return None
         return self._value(pending.reply, pending.frame or Frame(b"", []), pending.where)
 
     def raise_unseen(self) -> None:
-        """Raise the first error that nobody has seen yet: later ones mostly follow from it."""
+        """Raise the error that nobody has seen yet: where there are several, the one from which the
+        failure of the earliest request follows.  The others are not raised any more.
+
+        Replies come in the order in which requests were done, so the first one may be that of a
+        request that was to use what another one failed to make.
+        """
         if self.unseen:
-            first = self.unseen[0]
+            origin = self._origin_of(min(self.unseen, key=seq_of))
             self.unseen.clear()
-            if type(first.reply) is Failure:
-                raise self._error(first.reply, first.where)
+            raise self._error(cast(Failure, origin.reply), origin.where)
+
+    def _origin_of(self, failed: Pending) -> Pending:
+        return origin_of(failed, self.unseen, self._core.limits)
 
     def _value(self, reply: Reply, frame: Frame, where: str | None) -> Any:
         if type(reply) is Failure:
