@@ -34,6 +34,7 @@ def run_collective(
     if len(set(names)) != len(names):
         raise LocationMismatch(f"collective {code.name}: one worker for each party", names)
     for connection in parties:
+        connection.check_not_recording(Start.verb)
         connection.check_open()
     execution = new_id()
     pointers = []

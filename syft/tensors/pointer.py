@@ -25,6 +25,7 @@ from syft.exceptions import (
     UnsupportedOperation,
 )
 from syft.ids import new_id
+from syft.program.recording.builder import register_foreign
 from syft.ops.table import FLAGS, NUMBERS, OpFlag, function_of, number_of
 from syft.ops.calls import DECOMPOSITIONS as WRITTEN_OUT
 from syft.serde.expect import expect_fields, expect_int, expect_type
@@ -178,6 +179,9 @@ class PointerTensor(BarePointer):
         if value is STORED:
             return wrap(PointerTensor(connection, out))
         return _result(connection, value, out)
+
+
+register_foreign(PointerTensor, lambda link: f"a pointer to worker {link.location.id!r}")
 
 
 def _uncommon_call(

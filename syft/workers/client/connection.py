@@ -25,6 +25,8 @@ from syft.exceptions import (
     WorkerClosed,
 )
 from syft.ids import new_id
+from syft.ops.control import RECORDING
+from syft.ops.table import NAMES
 from syft.serde.errors import unpack_error
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
@@ -65,6 +67,12 @@ PointerMaker = Callable[..., Any]
 _WORTH_NUMBERING = range(256, 1 << 16)
 """Bytes of tensor data from which on a command travels by its number: less is no gain, and to hash
 more takes longer than to copy it."""
+
+_BEFORE = (
+    "a plan asks nothing of workers. Send or fetch before it is built; to have it work there, send "
+    "the plan (plan.send(worker)) and call that with pointers"
+)
+"""What to do instead of talking to a worker in a plan."""
 
 _IDS = 2**63
 """How many ids there are."""
@@ -164,6 +172,8 @@ class Connection:
         the single result is stored under ``out``, a :class:`Pending` when nobody knows yet, and
         otherwise what the operation returned.
         """
+        if RECORDING.get() is not None:
+            self.check_not_recording(f"{NAMES[op]} at")
         if self.group is not None or buffers:
             held = self._hold(op, args, kwargs, out, buffers, answered)
             if held is not NOT_HELD:
@@ -197,6 +207,7 @@ class Connection:
         Returns the first id, and what :meth:`command` would: ``STORED`` when all results are
         tensors, a :class:`Pending` when nobody knows yet, and otherwise a tuple of the results.
         """
+        self.check_not_recording(Run.verb)
         if self.group is not None:
             self.group.flush()
         if self.transport.replies:
@@ -470,6 +481,13 @@ class Connection:
         self.start_owning(id)
         return self.pointer(id)
 
+    def check_not_recording(self, what: str) -> None:
+        """Raise :class:`~syft.exceptions.CannotRecord` while a plan is being built: the request
+        would be made then, and not when the plan is called."""
+        recording = RECORDING.get()
+        if recording is not None:
+            recording.refuse(f"{what} worker {self.location.id!r}", _BEFORE)
+
     def check_open(self) -> None:
         """Raise :class:`~syft.exceptions.WorkerClosed` if the other worker was closed."""
         if self.transport.closed:
@@ -477,11 +495,12 @@ class Connection:
 
     # ---------------------------------------------------------------------------- whole requests
 
-    def ask(self, kind: Callable[..., Message], *fields: Any, **named: Any) -> Any:
+    def ask(self, kind: type[Message], *fields: Any, **named: Any) -> Any:
         """Make a request of the given kind and return the value of its reply; it waits.
 
         If something that was asked before has failed, that is raised, and the request is not made.
         """
+        self.check_not_recording(kind.verb)
         self._catch_up()
         self._seq = seq = self._seq + 1
         drop = self._take_garbage() if self.garbage else ()
@@ -505,6 +524,7 @@ class Connection:
 
         To a queued worker this returns at once; the data is copied first.
         """
+        self.check_not_recording(Put.verb)
         if self.group is not None:
             held = self.group.hold_value(value, modes()) if id is None and not guard else None
             if held is not None:
@@ -530,6 +550,7 @@ class Connection:
     def start(self, message: Message, made: Collection[int] = ()) -> Pending:
         """Send a request whose reply nobody waits for at this line, and that is to make these
         objects."""
+        self.check_not_recording(message.verb)
         self.send_held()
         seq: int = message.seq  # type: ignore[attr-defined]
         pending = self.pending[seq] = Pending(line_of_user(), made=made)
