@@ -11,8 +11,8 @@ A pointer that dies only leaves its id in ``garbage``; the next request carries 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Collection, Hashable, Sequence
+from typing import Any, ClassVar, cast
 
 import torch
 
@@ -25,6 +25,8 @@ from syft.exceptions import (
     WorkerClosed,
 )
 from syft.ids import new_id
+from syft.ops.control import RECORDING
+from syft.ops.table import NAMES
 from syft.serde.errors import unpack_error
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
@@ -34,6 +36,7 @@ from syft.workers.client.caller_modes import autocast_state, mode_without_grad, 
 from syft.workers.client.group import NOT_HELD, MessageGroup
 from syft.workers.client.pending import STORED as STORED
 from syft.workers.client.pending import Pending as Pending
+from syft.workers.client.pending import origin_of, seq_of
 from syft.workers.client.sent_calls import Calls, ranges
 from syft.workers.client.transport import Location, Owner, Transport
 from syft.workers.core.holders import Holder
@@ -64,6 +67,12 @@ PointerMaker = Callable[..., Any]
 _WORTH_NUMBERING = range(256, 1 << 16)
 """Bytes of tensor data from which on a command travels by its number: less is no gain, and to hash
 more takes longer than to copy it."""
+
+_BEFORE = (
+    "a plan asks nothing of workers. Send or fetch before it is built; to have it work there, send "
+    "the plan (plan.send(worker)) and call that with pointers"
+)
+"""What to do instead of talking to a worker in a plan."""
 
 _IDS = 2**63
 """How many ids there are."""
@@ -163,6 +172,8 @@ class Connection:
         the single result is stored under ``out``, a :class:`Pending` when nobody knows yet, and
         otherwise what the operation returned.
         """
+        if RECORDING.get() is not None:
+            self.check_not_recording(f"{NAMES[op]} at")
         if self.group is not None or buffers:
             held = self._hold(op, args, kwargs, out, buffers, answered)
             if held is not NOT_HELD:
@@ -173,7 +184,10 @@ class Connection:
         self._seq = seq = self._seq + 1
         drop = self._take_garbage() if self.garbage else ()
         message = Command(seq, op, args, out, flags, drop, kwargs, autocast, failures)
-        return self._request(seq, Frame(messages.encode(message), buffers), answered, drop)
+        made = (out,) if out else ()
+        return self._request(
+            seq, Frame(messages.encode(message), buffers), answered, drop, None, made
+        )
 
     def run(
         self,
@@ -193,6 +207,7 @@ class Connection:
         Returns the first id, and what :meth:`command` would: ``STORED`` when all results are
         tensors, a :class:`Pending` when nobody knows yet, and otherwise a tuple of the results.
         """
+        self.check_not_recording(Run.verb)
         if self.group is not None:
             self.group.flush()
         if self.transport.replies:
@@ -204,7 +219,8 @@ class Connection:
             seq, frame, drop = self._run_frame(
                 key, definition, inputs, first, flags, autocast, answered
             )
-            return first, self._request(seq, frame, answered, drop, key)
+            made = range(first, first + results)
+            return first, self._request(seq, frame, answered, drop, key, made)
         except Exception:
             self.calls.forget(key)
             raise
@@ -253,13 +269,14 @@ class Connection:
         answered: bool,
         drop: tuple[int, ...],
         key: Hashable = None,
+        made: Collection[int] = (),
     ) -> Any:
-        """Carry a request; returns what :meth:`command` does."""
+        """Carry a request that is to make these objects; returns what :meth:`command` does."""
         serving = self._core.serving
         if (self.owner.user if serving is None else serving.user) != self._user:
             self._speak_for()
         if self._exchange is None:
-            return self._carry(seq, frame, answered, drop, key)
+            return self._carry(seq, frame, answered, drop, key, made)
         answer = self._exchange(frame)
         try:
             reply = messages.read_reply(answer.header)
@@ -267,7 +284,7 @@ class Connection:
             raise _no_reply(answer) from None
         if type(reply) is Done and reply.seq == seq:
             return STORED
-        return self._received(seq, frame, reply, answer, answered, drop, key)
+        return self._received(seq, frame, reply, answer, answered, drop, key, made)
 
     def _speak_for(self) -> None:
         """Tell the other end for whom the next requests are made.
@@ -288,6 +305,7 @@ class Connection:
         answered: bool,
         drop: tuple[int, ...],
         key: Hashable,
+        made: Collection[int],
     ) -> Any:
         """What a request returns whose first reply is this one."""
         if type(reply) in _ANSWERS and reply.seq in (seq, -1):  # type: ignore[union-attr]
@@ -296,7 +314,7 @@ class Connection:
             if type(reply) is Skipped:
                 self._skipped(drop)
             return self._value(reply, answer, None)
-        pending = self.pending[seq] = Pending(line_of_user(), key)
+        pending = self.pending[seq] = Pending(line_of_user(), key, made)
         self._settle(reply, answer)
         self._wait(pending, or_parked=not answered)
         return self._outcome(seq, frame, pending, answered, drop)
@@ -308,6 +326,7 @@ class Connection:
         answered: bool,
         drop: tuple[int, ...],
         key: Hashable,
+        made: Collection[int],
     ) -> Any:
         """Carry a request to a worker that does not answer within a call."""
         self.check_open()
@@ -316,7 +335,7 @@ class Connection:
         if answered and self.unseen:
             self.garbage.extend(drop)  # the frame will not be sent
             self.raise_unseen()
-        pending = self.pending[seq] = Pending(line_of_user(), key)
+        pending = self.pending[seq] = Pending(line_of_user(), key, made)
         self.transport.deliver(frame)
         if answered or not self.transport.queued:
             self._wait(pending, or_parked=not answered)
@@ -464,6 +483,13 @@ class Connection:
         self.start_owning(id)
         return self.pointer(id)
 
+    def check_not_recording(self, what: str) -> None:
+        """Raise :class:`~syft.exceptions.CannotRecord` while a plan is being built: the request
+        would be made then, and not when the plan is called."""
+        recording = RECORDING.get()
+        if recording is not None:
+            recording.refuse(f"{what} worker {self.location.id!r}", _BEFORE)
+
     def check_open(self) -> None:
         """Raise :class:`~syft.exceptions.WorkerClosed` if the other worker was closed."""
         if self.transport.closed:
@@ -471,11 +497,12 @@ class Connection:
 
     # ---------------------------------------------------------------------------- whole requests
 
-    def ask(self, kind: Callable[..., Message], *fields: Any, **named: Any) -> Any:
+    def ask(self, kind: type[Message], *fields: Any, **named: Any) -> Any:
         """Make a request of the given kind and return the value of its reply; it waits.
 
         If something that was asked before has failed, that is raised, and the request is not made.
         """
+        self.check_not_recording(kind.verb)
         self._catch_up()
         self._seq = seq = self._seq + 1
         drop = self._take_garbage() if self.garbage else ()
@@ -499,6 +526,7 @@ class Connection:
 
         To a queued worker this returns at once; the data is copied first.
         """
+        self.check_not_recording(Put.verb)
         if self.group is not None:
             held = self.group.hold_value(value, modes()) if id is None and not guard else None
             if held is not None:
@@ -516,15 +544,18 @@ class Connection:
         hidden = guard is not None and guard.shape_hidden
         failures = self._failures if waits else None
         message = Put(seq, id, operand, users, hidden, drop, failures)
-        self._request(seq, Frame(messages.encode(message), packer.buffers), waits, drop)
+        frame = Frame(messages.encode(message), packer.buffers)
+        self._request(seq, frame, waits, drop, None, (id,))
         packer.sent()
         return id
 
-    def start(self, message: Message) -> Pending:
-        """Send a request whose reply nobody waits for at this line."""
+    def start(self, message: Message, made: Collection[int] = ()) -> Pending:
+        """Send a request whose reply nobody waits for at this line, and that is to make these
+        objects."""
+        self.check_not_recording(message.verb)
         self.send_held()
         seq: int = message.seq  # type: ignore[attr-defined]
-        pending = self.pending[seq] = Pending(line_of_user())
+        pending = self.pending[seq] = Pending(line_of_user(), made=made)
         self.tell(message)
         return pending
 
@@ -604,26 +635,34 @@ class Connection:
                 self.calls.forget(pending.key)
 
     def take(self, pending: Pending) -> Any:
-        """The value of a request that is settled; raises what it raised.
+        """The value of a request that is settled; raises what it raised, or what another one raised
+        that should have made what this one was to use.
 
         The exception is made anew each time: kept here, it would keep (through its traceback) every
         pointer of the frames it passed.
         """
         if type(pending.reply) is Failure:
-            if pending in self.unseen:
-                self.unseen.remove(pending)
-            raise self._error(pending.reply, pending.where)
+            origin = self._origin_of(pending)
+            self.unseen = [other for other in self.unseen if self._origin_of(other) is not origin]
+            raise self._error(cast(Failure, origin.reply), origin.where)
         if pending.reply is None or type(pending.reply) is Done:
             return None
         return self._value(pending.reply, pending.frame or Frame(b"", []), pending.where)
 
     def raise_unseen(self) -> None:
-        """Raise the first error that nobody has seen yet: later ones mostly follow from it."""
+        """Raise the error that nobody has seen yet: where there are several, the one from which the
+        failure of the earliest request follows.  The others are not raised any more.
+
+        Replies come in the order in which requests were done, so the first one may be that of a
+        request that was to use what another one failed to make.
+        """
         if self.unseen:
-            first = self.unseen[0]
+            origin = self._origin_of(min(self.unseen, key=seq_of))
             self.unseen.clear()
-            if type(first.reply) is Failure:
-                raise self._error(first.reply, first.where)
+            raise self._error(cast(Failure, origin.reply), origin.where)
+
+    def _origin_of(self, failed: Pending) -> Pending:
+        return origin_of(failed, self.unseen, self._core.limits)
 
     def _value(self, reply: Reply, frame: Frame, where: str | None) -> Any:
         if type(reply) is Failure:

@@ -24,6 +24,7 @@ from syft.torch_private import set_grad_enabled
 from syft.ops.nested import leaves
 from syft.chain.wrapper import Wrapper
 from syft.exceptions import PermissionDenied
+from syft.ops.control import RECORDING
 from syft.ops.table import (
     BY_NAME,
     FACTORY,
@@ -82,9 +83,12 @@ def neutral_mode() -> contextlib.ExitStack:
     """A context without inference mode and autocast, in which a worker handles queued messages.
 
     A queued command runs when somebody waits, whatever modes are on at that line; what holds for
-    the command came with it.
+    the command came with it.  A plan that is being recorded at that line does not see it.
     """
     modes = contextlib.ExitStack()
+    recording = RECORDING.get()
+    if recording is not None:
+        modes.enter_context(recording.paused())
     if torch.is_inference_mode_enabled():
         modes.enter_context(torch.inference_mode(False))
     for device in ("cpu", "cuda"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import torch
@@ -21,7 +21,7 @@ class Outgoing(Protocol):
     def put(self, value: torch.Tensor | Holder, id: int | None, guard: Guard | None = None) -> int:
         """Store a copy of ``value`` there, and return its id."""
 
-    def ask(self, kind: Callable[..., Message], *fields: Any, **named: Any) -> Any:
+    def ask(self, kind: type[Message], *fields: Any, **named: Any) -> Any:
         """Make a request and return the value of its reply."""
 
     def command(

@@ -30,6 +30,7 @@ class RemoteNamespace:
         return RemoteNamespace(self._connection, full)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self._connection.check_not_recording(f"{self._name} at")
         if self._name in REFUSED_NAMES:
             raise OperationRefused(self._name, REFUSED_NAMES[self._name])
         if self._name not in BY_NAME:

@@ -28,6 +28,9 @@ INFERENCE_MODE = 2
 class Message(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """What all messages share: they are frozen records that travel as tuples."""
 
+    verb: ClassVar[str] = "a request to"
+    """What the user does who has the message sent, for errors; the worker's name follows it."""
+
     failures: ClassVar[int | None] = None
     """In the requests that have this field: how many failures the caller has seen on this
     connection.  A worker that has answered with more skips the request, because the caller wants to
@@ -66,6 +69,8 @@ class Run(Message, frozen=True, tag=int(MessageCode.RUN)):
     :class:`Command`.
     """
 
+    verb = "a call at"
+
     seq: int
     number: int
     inputs: list[Any]
@@ -83,6 +88,8 @@ class Put(Message, frozen=True, tag=int(MessageCode.PUT)):
     ``shape_hidden`` says that its very shape follows from private values.
     """
 
+    verb = "send() to"
+
     seq: int
     id: int
     value: Any
@@ -99,6 +106,8 @@ class Fetch(Message, frozen=True, tag=int(MessageCode.FETCH)):
     With ``guarded`` the reply is (value, users who may read it or None, whether its shape is
     hidden): so a worker asks that fetches for somebody else.
     """
+
+    verb = "get() from"
 
     seq: int
     id: int
@@ -124,6 +133,8 @@ class Move(Message, frozen=True, tag=int(MessageCode.MOVE)):
     the graph stays, and gradients that reach the leaf come back to it.
     """
 
+    verb = "move() from"
+
     seq: int
     id: int
     to: str
@@ -136,6 +147,8 @@ class Move(Message, frozen=True, tag=int(MessageCode.MOVE)):
 class Duplicate(Message, frozen=True, tag=int(MessageCode.DUPLICATE)):
     """Store a copy of object ``id`` (values, grad, tags; no graph) under ``out``."""
 
+    verb = "copy() at"
+
     seq: int
     id: int
     out: int
@@ -146,6 +159,8 @@ class Duplicate(Message, frozen=True, tag=int(MessageCode.DUPLICATE)):
 class Search(Message, frozen=True, tag=int(MessageCode.SEARCH)):
     """List the objects that carry every one of ``words`` as a tag (or as their id)."""
 
+    verb = "search() of"
+
     seq: int
     words: tuple[str, ...]
     drop: tuple[int, ...] = ()
@@ -154,6 +169,8 @@ class Search(Message, frozen=True, tag=int(MessageCode.SEARCH)):
 
 class Annotate(Message, frozen=True, tag=int(MessageCode.ANNOTATE)):
     """Add tags to an object, and set its description unless it is None."""
+
+    verb = "tag() or describe() at"
 
     seq: int
     id: int
@@ -166,6 +183,8 @@ class Annotate(Message, frozen=True, tag=int(MessageCode.ANNOTATE)):
 class Describe(Message, frozen=True, tag=int(MessageCode.DESCRIBE)):
     """Ask for an object's tags, description and shape."""
 
+    verb = "reading tags at"
+
     seq: int
     id: int
     drop: tuple[int, ...] = ()
@@ -174,6 +193,8 @@ class Describe(Message, frozen=True, tag=int(MessageCode.DESCRIBE)):
 
 class Promise(Message, frozen=True, tag=int(MessageCode.PROMISE)):
     """Announce objects that will come: operations on them wait instead of failing."""
+
+    verb = "promise() of"
 
     seq: int
     ids: tuple[int, ...]
@@ -187,6 +208,8 @@ class Start(Message, frozen=True, tag=int(MessageCode.START)):
     ``parties`` names the workers that take part, in order; ``rank`` is this worker's place among
     them. Results are promised under ``outs``.
     """
+
+    verb = "a collective operation with"
 
     seq: int
     program: int
@@ -238,6 +261,8 @@ class Relay(Message, frozen=True, tag=int(MessageCode.RELAY)):
     """Have a worker send its object on and keep a pointer under the same id, or (``to`` is None)
     the other way round: fetch what its pointer points to, and keep that under the same id."""
 
+    verb = "remote_send() or remote_get() at"
+
     seq: int
     id: int
     to: str | None
@@ -248,6 +273,8 @@ class Relay(Message, frozen=True, tag=int(MessageCode.RELAY)):
 
 class Convert(Message, frozen=True, tag=int(MessageCode.CONVERT)):
     """Store object ``id`` in another representation (conversion ``code``) under ``out``."""
+
+    verb = "fix_precision() or float_precision() at"
 
     seq: int
     id: int
