@@ -12,6 +12,9 @@ import torch
 import syft as sy
 from syft.chain.wrapper import Wrapper
 from tests.chain.refusal import shown
+from tests.shells.owner import inspect
+
+pytestmark = pytest.mark.every_shell
 
 Make = Callable[[], torch.Tensor]
 POINTER_TO = "(Wrapper)>[PointerTensor | me:N -> {}:N]"
@@ -148,7 +151,7 @@ def test_nothing_is_left_of_it(chain: tuple[Make, list[str]], hook: sy.TorchHook
     value = make()
     del value
     for worker in hook.local_worker.network.workers.values():
-        assert worker._objects == {}
+        assert inspect(worker).objects == {}
 
 
 def test_multi_pointers_nest_too(
@@ -184,4 +187,4 @@ def test_a_logging_tensor_logs_where_it_is(
 def test_moving_keeps_the_links_in_front(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:
     moved = logged(plain().send(bob)).move(alice)
     assert shown(moved) == f"(Wrapper)>{LOG}[PointerTensor | me:N -> alice:N]"
-    assert bob._objects == {}
+    assert inspect(bob).objects == {}

@@ -15,6 +15,9 @@ from torch.nn.utils.rnn import PackedSequence
 
 import syft as sy
 from tests.chain.refusal import here, refusal, shown
+from tests.shells.owner import inspect
+
+pytestmark = pytest.mark.every_shell
 
 Module = Callable[[], nn.Module]
 
@@ -121,10 +124,10 @@ def test_every_kind_of_module(worker: sy.VirtualWorker, alice: sy.VirtualWorker,
 
     assert module.move(alice) is module
     assert module.location is (alice if tensors else None)
-    assert worker._objects == {}
+    assert inspect(worker).objects == {}
     assert module.get() is module
     assert module.location is None
-    assert alice._objects == {}
+    assert inspect(alice).objects == {}
     after = [*module.parameters(), *module.buffers()]
     assert [id(tensor) for tensor in after] == identities
     assert all(type(p) is nn.Parameter for p in module.parameters())
@@ -169,7 +172,7 @@ def test_tied_parameters_stay_tied(bob: sy.VirtualWorker) -> None:
     twin = module.copy()
     assert twin.layers[0].weight is twin.layers[1].weight
     assert twin.layers[0].weight is not module.layers[0].weight
-    assert len(bob._objects) == 2 * 9
+    assert len(inspect(bob)) == 2 * 9
     assert Mixture().layers[0].weight is not module.get().layers[0].weight
 
 
@@ -198,7 +201,7 @@ def test_location_owner_and_repr(bob: sy.VirtualWorker, me: sy.VirtualWorker) ->
     )
     assert repr(module) == "Linear(in_features=2, out_features=1, bias=True)"
     assert module.move(me).location is None
-    assert bob._objects == {}
+    assert inspect(bob).objects == {}
 
 
 def test_a_pointer_to_a_module(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:
@@ -217,7 +220,7 @@ def as_it_was(module: nn.Module, worker: sy.VirtualWorker) -> None:
     assert all(parameter.location is worker for parameter in module.parameters())
     assert module(torch.ones(1, 3).send(worker)).shape == (1, 3)
     ids = {parameter.id_at_location for parameter in module.parameters()}
-    assert ids == set(worker._objects)
+    assert ids == set(inspect(worker).objects)
 
 
 def three() -> nn.Sequential:
@@ -231,7 +234,7 @@ def test_a_send_that_fails_half_way(bob: sy.VirtualWorker) -> None:
         "the lazy module once, so that it has a shape."
     )
     assert module.location is None
-    assert bob._objects == {}
+    assert inspect(bob).objects == {}
     module(torch.ones(1, 3))
 
 
@@ -261,7 +264,7 @@ def test_a_journey_that_fails_half_way(
         "send": lambda: module.send(alice),
     }
     assert refusal(attempts[action]).startswith(expected)
-    assert alice._objects == {}
+    assert inspect(alice).objects == {}
     if action == "send":
         module[2].bias = nn.Parameter(torch.ones(3).send(bob))
     else:
@@ -278,7 +281,7 @@ def test_a_parameter_that_is_held_elsewhere(bob: sy.VirtualWorker) -> None:
         "reference: delete the outputs and losses computed with it first ("
     )
     assert all(type(parameter) is nn.Parameter for parameter in module.parameters())
-    assert bob._objects == {}
+    assert inspect(bob).objects == {}
     del reference
     module.send(bob)
     reference = weakref.ref(module[2].weight)
@@ -463,6 +466,3 @@ def test_fixed_precision_of_a_module(hook: sy.TorchHook) -> None:
     assert (module.weight.is_leaf, module.weight.requires_grad) == (True, True)
     assert module.weight.tolist() == [1.0, 1.0]
     assert module.bias.grad.tolist() == [1.0, 2.0]
-
-
-pytestmark = pytest.mark.every_shell

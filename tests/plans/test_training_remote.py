@@ -22,6 +22,8 @@ from tests.plans.training import (
     twins,
 )
 
+pytestmark = pytest.mark.every_shell
+
 OPTIMIZERS: list[tuple[Callable[..., optim.Optimizer], dict[str, Any]]] = [
     (optim.SGD, {"lr": 0.1, "momentum": 0.9}),
     (optim.Adam, {}),

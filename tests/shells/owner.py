@@ -32,7 +32,7 @@ class Inspection:
 
 
 class Shown(str):
-    """The repr of an object in another process."""
+    """The repr of an object."""
 
     def __repr__(self) -> str:
         return str(self)
@@ -41,9 +41,10 @@ class Shown(str):
 def inspect(worker: Any) -> Inspection:
     """What a worker holds, in this process or in another, once nothing is under way."""
     if isinstance(worker, sy.VirtualWorker):
-        return Inspection(**_inspected(worker))
-    worker.network.local.collect()
-    fields = worker.act("inspect")
+        fields = _inspected(worker)
+    else:
+        worker.network.local.collect()
+        fields = worker.act("inspect")
     objects = fields["objects"].items()
     shown = {id: Shown(value) if isinstance(value, str) else value for id, value in objects}
     return Inspection(**{**fields, "objects": shown})

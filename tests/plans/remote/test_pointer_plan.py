@@ -12,6 +12,9 @@ from torch import nn
 import syft as sy
 from syft.exceptions import ObjectNotFound, PlansNotAllowed
 from tests.chain.refusal import refusal, shown
+from tests.shells.owner import inspect
+
+pytestmark = pytest.mark.every_shell
 
 X = torch.tensor([1.0, -2.0])
 
@@ -64,8 +67,8 @@ def test_a_pointer_shows_both_ends(bob: sy.VirtualWorker, plan: sy.Plan) -> None
     assert shown(pointer) == "[PointerPlan | me:N -> bob:N]"
     assert pointer.location is bob and pointer.owner.id == "me" and pointer.name == "scaled"
     assert pointer.id == pointer.id != pointer.id_at_location
-    assert pointer.id_at_location in bob._objects and pointer.is_built
-    assert repr(bob._objects[pointer.id_at_location]) == "<StoredPlan scaled>"
+    assert pointer.id_at_location in inspect(bob).objects and pointer.is_built
+    assert repr(inspect(bob).objects[pointer.id_at_location]) == "<StoredPlan scaled>"
 
 
 def test_a_call_is_one_message(hook: sy.TorchHook, worker: sy.VirtualWorker, plan: sy.Plan) -> None:

@@ -48,6 +48,8 @@ from syft.workers.core.permissions import Guard, protect
 from syft.workers.wire.definitions import Group, InputKind
 from tests.workers.core.peers import ask, command, error_in, lonely, ref, value_in
 
+pytestmark = pytest.mark.every_shell
+
 
 @pytest.fixture
 def stored() -> StoredPlan:
