@@ -171,17 +171,18 @@ def test_multi_pointers_nest_too(
 
 
 def test_a_logging_tensor_logs_where_it_is(
-    bob: sy.VirtualWorker, caplog: pytest.LogCaptureFixture
+    bob: sy.VirtualWorker, caplog: pytest.LogCaptureFixture, shell: str
 ) -> None:
     pointer = logged(plain()).send(bob)
+    times = 1 if shell == "virtual" else 0  # a child has a log of its own
     with caplog.at_level(logging.INFO, logger="syft.tensors.logging"):
         caplog.clear()
         pointer + pointer
-        assert caplog.messages == ["torch.Tensor.add"]
+        assert caplog.messages == ["torch.Tensor.add"] * times
         caplog.clear()
         twice = logged(pointer)
         torch.cat([twice, twice])
-        assert caplog.messages == ["torch.cat", "torch.cat"]
+        assert caplog.messages == ["torch.cat"] * (1 + times)
 
 
 def test_moving_keeps_the_links_in_front(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:

@@ -50,6 +50,14 @@ def inspect(worker: Any) -> Inspection:
     return Inspection(**{**fields, "objects": shown})
 
 
+def seed(worker: Any, number: int) -> None:
+    """Seed the random numbers that a worker draws: those of its process."""
+    if isinstance(worker, sy.VirtualWorker):
+        torch.manual_seed(number)
+    else:
+        worker.act("seed", number)
+
+
 def _inspected(worker: sy.VirtualWorker) -> dict[str, Any]:
     worker.collect()
     core = worker.core
@@ -84,10 +92,14 @@ class OwnersSide:
         ids: list[int] = self.act("hold", [*zip(tensors, users, strict=True)])
         return ids
 
-    def clear_objects(self) -> Any:
-        """Drop every object."""
+    def collect(self) -> None:
+        """Bring in the ids of all dropped pointers, and let everybody finish."""
         worker: Any = self
         worker.network.local.collect()
+
+    def clear_objects(self) -> Any:
+        """Drop every object."""
+        self.collect()
         self.act("clear")
         return self
 
@@ -98,10 +110,6 @@ class OwnersSide:
     def list_objects(self) -> list[int]:
         """The ids of the objects the worker holds."""
         return list(inspect(self).objects)
-
-    @property
-    def _objects(self) -> dict[int, Any]:
-        return inspect(self).objects
 
     @property
     def stats(self) -> Stats:
@@ -127,6 +135,10 @@ def _clear(hub: Any, link: Any, target: str, _: Any) -> None:
     hub.hosts[target].clear_objects()
 
 
+def _seed(hub: Any, link: Any, target: str, number: int) -> None:
+    torch.manual_seed(number)
+
+
 def _settle(hub: Any, link: Any, target: str, _: Any) -> bool:
     at_work = hub.is_at_work()
     return hub.flush() | hub.settle(asking=link) | at_work
@@ -137,5 +149,6 @@ ACTIONS: dict[str, Callable[[Any, Any, str, Any], Any]] = {
     "hold": _hold,
     "clear": _clear,
     "settle": _settle,
+    "seed": _seed,
     "names": lambda hub, link, target, _: list(hub.workers),
 }

@@ -42,7 +42,7 @@ def test_a_module_runs_on_it_unmodified(caplog: pytest.LogCaptureFixture) -> Non
 
 
 def test_a_logging_tensor_that_is_sent_logs_there_and_comes_back(
-    worker: sy.VirtualWorker, caplog: pytest.LogCaptureFixture
+    worker: sy.VirtualWorker, caplog: pytest.LogCaptureFixture, shell: str
 ) -> None:
     pointer = sy.LoggingTensor().on(torch.tensor([1.0, 2.0])).send(worker)
     assert (
@@ -52,5 +52,6 @@ def test_a_logging_tensor_that_is_sent_logs_there_and_comes_back(
         caplog.clear()
         doubled = pointer * 2
         sy.synchronize()
-    assert caplog.messages == ["torch.Tensor.mul"]
+    here = ["torch.Tensor.mul"] if shell == "virtual" else []  # a child has a log of its own
+    assert caplog.messages == here
     assert repr(doubled.get()) == "(Wrapper)>LoggingTensor>tensor([2., 4.])"

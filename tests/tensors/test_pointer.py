@@ -437,8 +437,9 @@ def test_tags_and_description(bob: sy.VirtualWorker, alice: sy.VirtualWorker) ->
 
 
 def test_search_gives_pointers_that_do_not_collect(
-    bob: sy.VirtualWorker, alice: sy.VirtualWorker
+    bob: sy.VirtualWorker, hook: sy.TorchHook
 ) -> None:
+    carl = sy.VirtualWorker(hook, id="carl")
     kept = torch.tensor([1.0, 2.0]).tag("#a", "#b").describe("described").send(bob)
     torch.ones(1).tag("#a").send(bob, garbage_collect_data=False)
     (found,) = bob.search(["#a", "#b"])
@@ -448,8 +449,8 @@ def test_search_gives_pointers_that_do_not_collect(
     assert len(bob.search(str(kept.id_at_location))) == 1
     assert bob.search("described") == []
     assert bob.search("#nothing") == []
-    (theirs,) = alice.request_search("#b", location=bob)
-    assert shown(theirs).startswith("(Wrapper)>[PointerTensor | alice:N -> bob:N]")
+    (theirs,) = carl.request_search("#b", location=bob)
+    assert shown(theirs).startswith("(Wrapper)>[PointerTensor | carl:N -> bob:N]")
     del found, theirs
     assert len(inspect(bob)) == 2
     bob.clear_objects()
