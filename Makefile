@@ -9,6 +9,14 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # What mypy reads.  The tests are left out: they hand in wrong types on purpose.
 TYPED := syft tools examples benchmarks docs/conf.py
 
+# Tests run in two processes, each on one thread: with more threads than cores the tiny operations of
+# the tests wait for one another.  On a larger machine: make WORKERS=8 test.
+WORKERS := 2
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=10
+
+# The share of torch's databases that `make test` runs, other cases each time.
+SAMPLE := 0.25
+
 # A stamp is younger than the requirement files it installed, or it is made again.
 TORCH := $(VENV)/installed-torch
 DEMO := $(VENV)/installed-demo
@@ -16,10 +24,11 @@ DEV := $(VENV)/installed-dev
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo plans test lint imports types docs tests bench soak hooks clean distclean
+.PHONY: help demo plans test test-all lint imports types docs tests covered sample databases bench \
+	soak hooks clean distclean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-11s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-11s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(DEMO) ## install into .venv and train on handwritten digits that stay with their owners
 	$(BIN)/python examples/federated_digits.py
@@ -27,7 +36,9 @@ demo: $(DEMO) ## install into .venv and train on handwritten digits that stay wi
 plans: $(DEMO) ## the same digits, a training step being one message: plans against operations
 	$(BIN)/python examples/train_with_a_plan.py
 
-test: lint imports types docs tests ## every check below, the fast ones first
+test: lint imports types docs tests ## every check below, the fast ones first; of the databases a sample
+
+test-all: lint imports types docs covered databases ## the same with the whole of the databases
 
 lint: $(DEV) ## black and flake8
 	$(BIN)/black --check .
@@ -42,8 +53,16 @@ types: $(DEV) ## mypy
 docs: $(DEV) ## sphinx-build; a warning is an error; the pages are in docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going --fresh-env --quiet -b html docs docs/_build/html
 
-tests: $(DEV) ## pytest with doctests; every line of syft/ must run
-	$(BIN)/python -m pytest --cov
+tests: covered sample ## pytest: both of these
+
+covered: $(DEV) ## pytest with doctests, without the databases; every line of syft/ must run
+	$(PYTEST) -m "not soak and not database" --cov
+
+sample: $(DEV) ## pytest on a sample of torch's databases, another one each time
+	$(PYTEST) -m "not soak and database" --sample=$(SAMPLE)
+
+databases: $(DEV) ## pytest on the whole of torch's databases
+	$(PYTEST) -m "not soak and database"
 
 bench: $(DEV) ## the figures, as ratios to floors measured in the same run
 	@mkdir -p .benchmarks

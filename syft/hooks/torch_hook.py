@@ -23,7 +23,7 @@ from syft.hooks.module_methods import ModuleAttribute
 from syft.hooks.optimizer_state import StateFollower
 from syft.hooks.sending import Id, Location
 from syft.plans.abstract_plan import AbstractPlan
-from syft.plans.remote.sending import LocalPlanSender
+from syft.plans.remote.plan_sending import LocalPlanSender
 from syft.tensors import conversions, multi_pointer
 from syft.workers.client.transport import Owner
 from syft.workers.shells.message_log import MessageLog

@@ -19,6 +19,9 @@ from syft.ops.nested import replace
 from syft.chain.wrapper import Wrapper
 from syft.ops.table import FLAGS, NAMES, NUMBERS, OpFlag
 from syft.tensors.logging import LoggingTensor
+from tests.torch_suite.layouts import as_it_arrives
+
+RANDOM = frozenset(number for number, flags in enumerate(FLAGS) if flags & OpFlag.RANDOM)
 
 
 class Carrier:
@@ -34,6 +37,10 @@ class Carrier:
     def fetch(self, result: torch.Tensor) -> Any:
         """What lies behind a result, to be compared with what lies behind another's."""
         raise NotImplementedError
+
+    def arrives(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A plain copy of a plain tensor, in the layout that it has after it was sent."""
+        return as_it_arrives(tensor)
 
     def factories(self) -> contextlib.AbstractContextManager[Any]:
         """What is in force while an operator runs that is given no tensor."""
@@ -140,6 +147,12 @@ class LoggingCarrier(Carrier):
     def fetch(self, result: torch.Tensor) -> torch.Tensor:
         return result.child.child
 
+    def arrives(self, tensor: torch.Tensor) -> torch.Tensor:
+        """No message was sent: the layout is what it was, and a lazy conjugate stays lazy."""
+        plain = tensor.detach()
+        copied = copy.deepcopy(plain) if plain.layout is torch.strided else plain.clone()
+        return copied.requires_grad_(tensor.requires_grad)
+
 
 @dataclass
 class FixedCarrier(Carrier):
@@ -174,8 +187,7 @@ class Drawing(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        number = NUMBERS.get(func)
-        self.drawn = self.drawn or (number is not None and bool(FLAGS[number] & OpFlag.RANDOM))
+        self.drawn = self.drawn or NUMBERS.get(func) in RANDOM
         return func(*args, **(kwargs or {}))
 
 

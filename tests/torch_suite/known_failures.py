@@ -32,12 +32,15 @@ REASONS = {name: reason for rows in TABLES.values() for name, reason in rows.ite
 
 
 def parameters(kind: str, cases: Iterable[tuple[str, Any]]) -> list[Any]:
-    """The named cases as parameters of a test; the listed ones are marked as failing."""
+    """The named cases as parameters of a test; the listed ones are marked as failing.
+
+    Each is marked as of a database, too, with its kind: of each kind a sample has some cases.
+    """
     made = []
     for name, case in cases:
         reason = REASONS.get(f"{kind}/{name}")
         failing = [pytest.mark.xfail(reason=reason, strict=True)] if reason is not None else []
-        made.append(pytest.param(case, id=name, marks=failing))
+        made.append(pytest.param(case, id=name, marks=[pytest.mark.database(kind), *failing]))
     return made
 
 

@@ -6,6 +6,7 @@ Lazy modules are run once first: a parameter that has no shape yet cannot be sen
 from __future__ import annotations
 
 import copy
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,8 +19,9 @@ from syft.ops.nested import replace
 from tests.torch_suite.agreement import (
     as_leaf,
     check_equal,
-    check_gradients,
     go_back,
+    gradients,
+    gradients_there,
     outcome,
 )
 from tests.torch_suite.carriers import (
@@ -31,6 +33,7 @@ from tests.torch_suite.cases import (
     seed,
 )
 from tests.torch_suite.known_failures import REASONS, parameters
+from tests.torch_suite.layouts import as_it_arrives, each_once, laid_out_anew
 
 pytestmark = [
     # Torch's cases call what is deprecated or slow on purpose, and torch says so, once a process.
@@ -67,18 +70,33 @@ def make(info: ModuleInfo, given: ModuleInput, training: bool, device: str) -> n
 def check_module(module: nn.Module, given: Any, bob: sy.VirtualWorker) -> None:
     """Outputs, gradients of parameters and inputs, and buffers are as they are without syft."""
     remote = copy.deepcopy(module).send(bob)
+    anew = laid_out_anew(copy.deepcopy(module))
+    want: dict[str, Any] = {}
+    got: dict[str, Any] = {}
+    operands: Any = ()
     if given is not None:
         operands = replace((given.args, given.kwargs), as_leaf)
         travellers = Travellers(PointerCarrier(bob))
         there = travellers.send(operands)
-        got = outcome(lambda: forward_and_back(remote, *there))
-        want = outcome(lambda: forward_and_back(module, *operands))
-        check_equal(want, travellers.fetch(got))
-        check_gradients(operands, there, travellers, rounded=False)
-        for mine, theirs in zip(module.parameters(), remote.parameters(), strict=True):
-            check_equal(mine.grad, travellers.fetch(theirs.grad))
-        del got, travellers, there  # a graph would hold the parameters where they are
-    check_equal(dict(module.state_dict()), dict(remote.get().state_dict()))
+        got["result"] = travellers.fetch(outcome(lambda: forward_and_back(remote, *there)))
+        got["inputs"] = travellers.fetch(gradients_there(operands, there))
+        got["parameters"] = travellers.fetch([weight.grad for weight in remote.parameters()])
+        del travellers, there  # a graph would hold the parameters where they are
+    got["state"] = dict(remote.get().state_dict())
+    operands_anew = each_once(operands, as_it_arrives)
+    want = account(module, operands)
+    check_equal(want, got, again=partial(account, anew, operands_anew))
+
+
+def account(module: nn.Module, operands: Any) -> dict[str, Any]:
+    """Everything that native torch makes of a module and its operands."""
+    made: dict[str, Any] = {}
+    if operands:
+        made["result"] = outcome(lambda: forward_and_back(module, *operands))
+        made["inputs"] = gradients(operands)
+        made["parameters"] = [weight.grad for weight in module.parameters()]
+    made["state"] = dict(module.state_dict())
+    return made
 
 
 def forward_and_back(module: nn.Module, args: Any, kwargs: Any) -> Any:

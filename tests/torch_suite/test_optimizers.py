@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from tests.torch_suite.cases import (
     seed,
 )
 from tests.torch_suite.known_failures import REASONS, parameters
+from tests.torch_suite.layouts import laid_out_anew
 
 # ``differentiable`` is for optimizers whose parameters are not leaves, which no module has.
 _options = common_optimizers._get_optim_inputs_including_global_cliquey_kwargs
@@ -49,10 +51,8 @@ def test_optimizer(
     device, info, options = case
     model, inputs, labels = problem(info, device)
     remote = copy.deepcopy(model)
+    anew = laid_out_anew(copy.deepcopy(model))
     inputs_there, labels_there = inputs.send(bob), labels.send(bob)
-    optimizer = info.optim_cls(model.parameters(), **copy.deepcopy(options))
-    losses = train(model, optimizer, inputs, labels)
-    losses += train(model, optimizer, inputs, labels)
 
     if sent == "before_it_is_made":
         remote.send(bob)
@@ -66,11 +66,17 @@ def test_optimizer(
             remote.send(bob)
         losses_there = train(remote, optimizer_there, inputs_there, labels_there)
     losses_there += train(remote, optimizer_there, inputs_there, labels_there)
+    got = fetch(losses_there), fetch(state(optimizer_there)), dict(remote.get().state_dict())
 
-    check_equal(losses, fetch(losses_there))
-    check_equal(state(optimizer), fetch(state(optimizer_there)))
-    remote.get()
-    check_equal(dict(model.state_dict()), dict(remote.state_dict()))
+    def native(model: nn.Module) -> Any:
+        optimizer = info.optim_cls(model.parameters(), **copy.deepcopy(options))
+        losses = [
+            *train(model, optimizer, inputs, labels),
+            *train(model, optimizer, inputs, labels),
+        ]
+        return losses, state(optimizer), dict(model.state_dict())
+
+    check_equal(native(model), got, again=partial(native, anew))
 
 
 def problem(info: OptimizerInfo, device: str) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:

@@ -263,7 +263,7 @@ class PointerPlan:
         """A plan of what a worker handed over: it owns the state that came, and only replays.
 
         >>> import torch, syft as sy
-        >>> from syft.plans.remote.sending import stored_plan
+        >>> from syft.plans.remote.plan_sending import stored_plan
         >>> plan = sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
         >>> PointerPlan.make_plan(stored_plan(plan._record, plan._record.built))(torch.ones(2))
         tensor([2., 2.])

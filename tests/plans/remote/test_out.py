@@ -12,7 +12,7 @@ import syft as sy
 from syft.codes import TypeCode
 from syft.exceptions import MalformedMessage, WrongArguments
 from syft.plans.remote.plan_call import PlanCall
-from syft.plans.remote.sending import stored_plan
+from syft.plans.remote.plan_sending import stored_plan
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.workers.wire.messages import Done, Run

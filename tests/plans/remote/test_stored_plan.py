@@ -24,7 +24,7 @@ from syft.exceptions import (
 from syft.plans.building.interface import Blueprint
 from syft.plans.remote.interface_codec import pack_interface, unpack_interface
 from syft.plans.remote.plan_call import PlanCall
-from syft.plans.remote.sending import stored_plan
+from syft.plans.remote.plan_sending import stored_plan
 from syft.plans.remote.stored_plan import StoredPlan
 from syft.ops.table import BY_NAME
 from syft.program.program import Action, Program, Slot

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from torch.testing._internal import common_utils
+from torch.testing._internal.opinfo import core as opinfo_core
 
 from syft.exceptions import SyftError
 from syft.tensors.fixed.precision import forbid_decoding
@@ -36,8 +38,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWa
 def small_operators_run_alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Samples are seeded one by one; for each absent device torch would keep a stack of that.
 
-    They are small, too: one thread takes half the time.
+    They are small, too: one thread takes half the time.  And torch searches the stack for a test of
+    its own, for each list of samples twice, which takes 30 times as long as the samples.
     """
+    for module in (common_utils, opinfo_core):
+        monkeypatch.setattr(module, "extract_test_fn", lambda: None)
     for module in (torch.cuda, torch.xpu, torch.mtia):
         monkeypatch.setattr(module, "manual_seed_all", lambda seed: None)
     threads = torch.get_num_threads()

@@ -12,9 +12,12 @@ import torch
 
 import syft as sy
 from syft.exceptions import NothingToGet, ProgramError
+from syft.ops.table import BY_NAME
+from syft.program.program import Action, Program, Slot
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.workers.client.group import NOT_HELD
+from syft.workers.wire.definitions import Group, InputKind
 from syft.workers.wire.messages import GRAD_MODE, Failure, Run
 from syft.workers.wire.references import REF
 from tests.chain.refusal import refusal
@@ -418,6 +421,19 @@ def test_a_worker_that_lost_its_numbers_is_told_again(worker: sy.VirtualWorker) 
         peer.session.numbers = None  # and the caller is not told
     assert "does not know what number 0 stands for" in refusal(run)
     assert run().tolist() == [2, 2]
+
+
+def test_what_runs_by_its_number_comes_after_what_is_held(
+    hook: sy.TorchHook, worker: sy.VirtualWorker
+) -> None:
+    x = torch.ones(2).send(worker)
+    negative = Action(BY_NAME["torch.neg"], (Slot(0),), {}, Slot(1))
+    group = Group((InputKind.REFERENCE,), Program(1, (negative,), (Slot(1),)))
+    connection = x.child.connection
+    with worker.group():
+        x.mul_(3)
+        first, _ = connection.run("neg", lambda: group, [x.id_at_location])
+    assert connection.pointer(first).get().tolist() == [-3, -3]
 
 
 def test_after_a_worker_was_cleared_a_repeated_group_is_defined_again(

@@ -35,6 +35,7 @@ from syft.workers.wire.messages import (
     Message,
     Parked,
     Put,
+    Run,
     Skipped,
     Value,
     decode,
@@ -251,6 +252,35 @@ def test_what_is_told_waits_no_longer_than_until_it_is_parked(connection: Connec
     assert pending.settled and at_rest(connection)
 
 
+def test_who_synchronizes_waits_for_nothing_that_cannot_come(connection: Connection) -> None:
+    transport = played(connection)
+    if transport.kind == "call":
+        transport.say(Parked(1))
+    pending = tell(connection)
+    connection.synchronize()
+    assert not pending.settled
+    transport.replies.append(frame(Done(1)))
+    connection.synchronize()
+    assert pending.settled and at_rest(connection)
+
+
+def test_numbers_that_were_forgotten_are_defined_again(connection: Connection) -> None:
+    """The news may have come without anybody having read it."""
+    transport = played(connection)
+    same = Group((InputKind.REFERENCE,), Program(1, (), (Slot(0),)))
+    defined = []
+    for number, forgotten in enumerate((False, False, True, False), 1):
+        if forgotten:
+            transport.replies.append(frame(Forgotten()))
+        transport.say(Done(number))
+        first, result = connection.run("same", lambda: same, [5], answered=True)
+        assert result is STORED
+        sent = transport.sent[-1]
+        assert type(sent) is Run and (sent.out, sent.number) == (first, 0)
+        defined.append(sent.define is not None)
+    assert defined == [True, False, True, False] and at_rest(connection)
+
+
 def test_a_command_that_is_done_is_done(connection: Connection) -> None:
     played(connection).say(Done(1))
     result = tell(connection)
@@ -337,3 +367,6 @@ def test_requests_are_made_for_the_user_of_the_moment(
         transport.say(Value(number, 7))
         connection.ask(Describe, 5)
     assert transport.users[before:] == ["ann", None]
+    me.user = "bea"
+    connection.tell(Drop(9, ()))
+    assert transport.users[before:] == ["ann", None, "bea"], "also where no reply matters"

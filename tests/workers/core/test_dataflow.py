@@ -348,7 +348,9 @@ def test_a_promise_that_is_never_kept_leaves_nothing(worker: sy.VirtualWorker) -
     del promise, waits
     assert not worker._objects
     assert not worker.core.dataflow.active and not worker.core.dataflow._unwanted
-    assert not worker.network.local.connection_to(worker).pending
+    connection = worker.network.local.connection_to(worker)
+    connection.read_replies()
+    assert not connection.pending
 
 
 def test_parking_many_operations_takes_time_in_proportion(bob: sy.VirtualWorker) -> None:

@@ -4,12 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 
-from syft.exceptions import PermissionDenied
-from syft.workers.core.state_machine import WorkerCore
+from syft.exceptions import MalformedMessage, PermissionDenied
+from syft.ops.table import BY_NAME
+from syft.program.program import Action, Program, Slot
+from syft.serde.packer import Packer
+from syft.serde.registry import pack
+from syft.workers.core import objects
 from syft.workers.core.holders import Holder
-from syft.workers.wire.messages import Annotate, Describe, Done, Duplicate, Search
+from syft.workers.wire.definitions import Group, InputKind
+from syft.workers.wire.messages import (
+    GRAD_MODE,
+    Annotate,
+    Describe,
+    Done,
+    Duplicate,
+    Fetch,
+    Move,
+    Put,
+    Run,
+    Search,
+)
 from syft.workers.core.permissions import (
     Guard,
     full_guard_of,
@@ -19,7 +36,7 @@ from syft.workers.core.permissions import (
     set_guard,
     travelling_guard_of,
 )
-from tests.workers.core.peers import ask, command, lonely, ref, value_in
+from tests.workers.core.peers import ask, command, error_in, lonely, put, ref, value_in
 
 ANN, BEA = Guard(frozenset({"ann", "bea"})), Guard(frozenset({"bea"}))
 
@@ -27,8 +44,8 @@ ANN, BEA = Guard(frozenset({"ann", "bea"})), Guard(frozenset({"bea"}))
 class Pair(Holder):
     """Two tensors."""
 
-    def __init__(self, *parts: torch.Tensor) -> None:
-        super().__init__({"#pair"}, None)
+    def __init__(self, *parts: torch.Tensor, description: str | None = None) -> None:
+        super().__init__({"#pair"}, description)
         self.parts = parts
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
@@ -40,8 +57,9 @@ class Pair(Holder):
     def card(self) -> Any:
         return "a pair"
 
-    def admit(self, core: WorkerCore) -> None:
-        raise PermissionDenied("put", core.name, None)
+    def admit(self, worker: str, allow_plans: bool) -> None:
+        if not allow_plans:
+            raise PermissionDenied("put", worker, None)
 
 
 def test_a_holder_is_as_private_as_what_it_holds() -> None:
@@ -76,4 +94,42 @@ def test_it_is_held_found_described_and_copied() -> None:
     assert ask(core, Duplicate(1, 5, 6)) == Done(1)
     assert full_guard_of(core.store.read(6)) == BEA
     assert type(ask(core, command("torch.Tensor.neg", ref(5), out=7))).__name__ == "Failure"
+    assert sorted(core.store.objects) == [5, 6]
+
+
+def test_the_owner_lets_it_in_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = lonely()
+    arriving = Pair(torch.ones(2), description="two")
+    monkeypatch.setattr(objects, "unpack_at", lambda *args: arriving)
+    assert isinstance(error_in(ask(core, Put(1, 5, None))), PermissionDenied)
+    assert not core.store.objects
+    core.allow_plans = True
+    assert ask(core, Put(1, 5, None, ("bea",))) == Done(1)
+    assert core.store.read(5) is arriving and guard_of(arriving.parts[0]) == BEA
+    assert value_in(core, Describe(1, 5)) == (["#pair"], "two", None, "a pair")
+    arriving = Pair()
+    error = error_in(ask(core, Put(1, 6, None, ("bea",))))
+    assert isinstance(error, MalformedMessage) and error.path == "$.users"
+    assert ask(core, Put(1, 6, None)) == Done(1), "without a guard it may hold nothing"
+    assert sorted(core.store.objects) == [5, 6] and not core.store.origins
+
+
+def test_it_is_no_tensor_to_what_takes_tensors() -> None:
+    core = lonely()
+    core.hold(5, Pair(torch.ones(2)))
+    put(core, 6, torch.ones(2))
+    negative = Action(BY_NAME["torch.neg"], (Slot(0),), {}, Slot(1))
+    group = Group((InputKind.REFERENCE,), Program(1, (negative,), (Slot(1),)))
+    define = pack(group, Packer())
+    for id, definition in ((5, define), (6, define), (5, None), (6, None)):
+        reply = ask(core, Run(1, 0, (id,), 100 + id, GRAD_MODE, (), definition))
+        if id == 5:
+            assert str(error_in(reply)) == (
+                "Malformed message at $.inputs[0]: expected the id of a tensor, got a Pair."
+            )
+        else:
+            assert reply == Done(1)
+            assert value_in(core, Fetch(1, 106)).tolist() == [-1, -1]
+    error = error_in(ask(core, Move(1, 5, "alice", requires_grad=True)))
+    assert isinstance(error, MalformedMessage) and error.path == "$.requires_grad"
     assert sorted(core.store.objects) == [5, 6]

@@ -31,7 +31,6 @@ def test_counters_agree_with_a_recording(
         with worker.group():
             w = y + 1
         sy.synchronize()
-    del y
     reached = [entry for entry in log.to(worker.id) if entry.sender == "me"]
     left = [entry for entry in log if entry.sender == worker.id]
     stats = worker.stats
@@ -46,4 +45,4 @@ def test_counters_agree_with_a_recording(
     assert stats.cache_hits == 0
     stats.reset()
     assert repr(stats) == "<Stats messages in: 0 (0 bytes) out: 0 (0 bytes) cache hits: 0>"
-    del log, reached, left, own, answers, z, w
+    del log, reached, left, own, answers, y, z, w

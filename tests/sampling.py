@@ -1,0 +1,137 @@
+"""The seed of a run, and the sample of torch's databases that it draws: a plugin of pytest.
+
+torch's databases make 17,000 tests, minutes of them.  With ``--sample=0.25`` a run takes every
+fourth test marked ``database``, others each time, so that over some days all of them run.  The
+choice is a hash of the seed and the test's name; therefore all processes of a run agree on it, and
+it does not depend on the order of tests.  Each test function, and each kind of tensor it goes
+through, keeps at least one case.
+
+``--seed`` also seeds hypothesis.  Without it a seed is drawn.  It is printed, and for each test
+that failed the command that runs it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import random
+import shlex
+import sys
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+MOST_COMMANDS = 20
+"""How many failed tests are listed as commands."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--sample=SHARE`` and ``--seed=NUMBER``."""
+    group = parser.getgroup("sampling")
+    group.addoption(
+        "--sample",
+        type=share,
+        default=1.0,
+        metavar="SHARE",
+        help="run this share of the tests marked `database`, from above 0 to 1",
+    )
+    group.addoption(
+        "--seed",
+        type=int,
+        metavar="NUMBER",
+        help="what the sample and hypothesis are drawn from; another one each time if not given",
+    )
+
+
+def share(text: str) -> float:
+    """Read a share: above zero, because a sample of nothing would pass for a test."""
+    number = float(text)
+    if not 0 < number <= 1:
+        raise ValueError(f"expected a share above 0, of at most 1; got {text}")
+    return number
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Settle the seed; a process of pytest-xdist is given that of the run."""
+    config.addinivalue_line(
+        "markers", "database: a case of torch's own databases; `make test` runs a sample of them"
+    )
+    given = getattr(config, "workerinput", {}).get("seed", config.option.seed)
+    config.option.seed = random.SystemRandom().randrange(10**9) if given is None else given
+    if getattr(config.option, "hypothesis_seed", None) is None:
+        config.option.hypothesis_seed = str(config.option.seed)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Hand the seed to a process of pytest-xdist."""
+    node.workerinput["seed"] = node.config.option.seed
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests that are not in the sample."""
+    if config.option.sample == 1.0:
+        return
+    drawn = draw(items, config.option.sample, config.option.seed)
+    kept = [item for item in items if item in drawn or not item.get_closest_marker("database")]
+    if len(kept) < len(items):
+        chosen = set(kept)
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = kept
+
+
+def draw(items: Iterable[pytest.Item], part: float, seed: int) -> set[pytest.Item]:
+    """Choose a part of each group of tests: those of one function whose marker says the same."""
+    groups: dict[Any, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        mark = item.get_closest_marker("database")
+        if mark is not None:
+            groups[item.nodeid.partition("[")[0], mark.args].append(item)
+    drawn: set[pytest.Item] = set()
+    for group in groups.values():
+        group.sort(key=lambda item: rank(seed, item.nodeid))
+        drawn.update(group[: math.ceil(part * len(group))])
+    return drawn
+
+
+def rank(seed: int, name: str) -> bytes:
+    """The place of a test in the order of a seed, the same in every process."""
+    return hashlib.sha256(f"{seed} {name}".encode()).digest()
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Say at the beginning what was drawn."""
+    return description(config)
+
+
+def description(config: pytest.Config) -> str:
+    """What a run needs to be told to draw the same again."""
+    sampled = f" --sample={config.option.sample:g}" if config.option.sample < 1 else ""
+    return f"drawn with{sampled} --seed={config.option.seed}"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Say at the end what was drawn, and how to run again what failed."""
+    reports = [*terminalreporter.getreports("failed"), *terminalreporter.getreports("error")]
+    named = dict.fromkeys(report.nodeid for report in reports)
+    failed = [name for name in named if os.path.exists(name.partition("::")[0])]
+    if failed:
+        terminalreporter.section("to run a failed test again")
+        for nodeid in failed[:MOST_COMMANDS]:
+            terminalreporter.write_line(command(nodeid, config))
+        if failed[MOST_COMMANDS:]:
+            terminalreporter.write_line(f"and {len(failed) - MOST_COMMANDS} more")
+    terminalreporter.write_line(description(config))
+
+
+def command(nodeid: str, config: pytest.Config) -> str:
+    """The command that runs one test as this run did."""
+    python = os.path.relpath(sys.executable)
+    python = sys.executable if python.startswith("..") else python
+    return f"{python} -m pytest {shlex.quote(nodeid)} --seed={config.option.seed}"

@@ -1,0 +1,147 @@
+"""The seed of a run and the sample of the databases: the same for whoever gives the same seed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.sampling import share
+
+ROOT = Path(__file__).parent.parent
+
+SUITE = """
+import pytest
+from hypothesis import given, settings, strategies
+
+CASES = [
+    pytest.param(number, marks=pytest.mark.database("even" if number % 2 == 0 else "odd"))
+    for number in range(40)
+]
+
+@pytest.mark.parametrize("number", CASES)
+def test_case(number):
+    pass
+
+@pytest.mark.database("few")
+def test_one_case():
+    pass
+
+@pytest.mark.parametrize("number", range(3))
+def test_always(number):
+    pass
+
+@settings(database=None, max_examples=5)
+@given(strategies.integers(1000, 10**9))
+def test_hypothesis(number):
+    with open("drawn.txt", "a") as file:
+        print(number, file=file)
+"""
+
+FAILING = """
+import pytest
+
+@pytest.mark.parametrize("text", [pytest.param("it's [0]", marks=pytest.mark.database("kind"))])
+def test_fails(text):
+    assert not text
+
+@pytest.mark.database("listed")
+@pytest.mark.xfail(strict=True)
+def test_listed():
+    pass
+"""
+
+OUTER = re.compile("XDIST|COV")
+
+SETTINGS = "[pytest]\nmarkers =\n    database: a case\n"
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the suite in a folder."""
+    # Neither a part of this run nor measured with it.
+    environment = {name: text for name, text in os.environ.items() if not OUTER.search(name)}
+    environment["PYTHONPATH"] = str(ROOT)
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "tests.sampling", "-v", *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def passed(done: subprocess.CompletedProcess[str]) -> set[str]:
+    """The names of the tests that passed."""
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = (line for line in done.stdout.splitlines() if " PASSED" in f" {line}")
+    return {match[1] for line in lines if (match := re.search(r"::(\S+)", line))}
+
+
+def seed_of(done: subprocess.CompletedProcess[str]) -> str:
+    """The seed that a run says it was drawn with, at its beginning and at its end."""
+    said = re.findall(r"^drawn with.* --seed=(\d+)$", done.stdout, re.MULTILINE)
+    assert len(said) == 2 and said[0] == said[1], done.stdout
+    return str(said[0])
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    (tmp_path / "test_suite.py").write_text(SUITE)
+    (tmp_path / "pytest.ini").write_text(SETTINGS)
+    return tmp_path
+
+
+def test_a_sample_has_some_of_each_kind_and_all_of_the_rest(suite: Path) -> None:
+    names = passed(run(suite, "--sample=0.1", "--seed=1"))
+    numbers = [int(name[10:-1]) for name in names if name.startswith("test_case[")]
+    assert sorted(number % 2 for number in numbers) == [0, 0, 1, 1]
+    assert {"test_one_case", "test_hypothesis", *(f"test_always[{n}]" for n in range(3))} <= names
+    assert len(names) == 4 + 5
+
+
+def test_a_seed_draws_the_same_in_any_process_and_another_seed_others(suite: Path) -> None:
+    drawn = [
+        passed(run(suite, "--sample=0.1", f"--seed={seed}", *more))
+        for seed, more in [(1, ()), (1, ("-n2",)), (2, ())]
+    ]
+    assert drawn[0] == drawn[1] != drawn[2]
+    numbers = (suite / "drawn.txt").read_text().split()
+    assert numbers[:5] == numbers[5:10] != numbers[10:], "hypothesis is seeded too"
+
+
+def test_without_a_seed_one_is_drawn_and_said(suite: Path) -> None:
+    first, second = run(suite, "--sample=0.2", "-n2"), run(suite, "--sample=0.2")
+    assert seed_of(first) != seed_of(second)
+    again = run(suite, "--sample=0.2", f"--seed={seed_of(first)}")
+    assert passed(again) == passed(first)
+
+
+def test_without_a_sample_every_test_runs(suite: Path) -> None:
+    assert len(passed(run(suite))) == 40 + 1 + 3 + 1
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "nan", "some"])
+def test_a_share_is_above_zero_and_at_most_one(text: str) -> None:
+    assert share("0.25") == 0.25 and share("1") == 1.0
+    with pytest.raises(ValueError):
+        share(text)
+
+
+def test_what_failed_comes_with_the_command_that_runs_it_again(tmp_path: Path) -> None:
+    (tmp_path / "test_failing.py").write_text(FAILING)
+    (tmp_path / "pytest.ini").write_text(SETTINGS)
+    done = run(tmp_path, "--sample=0.1", "-n2")
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED
+    assert "2 failed" in done.stdout, "a listed case that passes is a failure"
+    commands = [line for line in done.stdout.splitlines() if " -m pytest " in line]
+    assert len(commands) == 2 and all(seed_of(done) in line for line in commands)
+    for line, name in zip(sorted(commands), ["test_fails", "test_listed"], strict=True):
+        words = shlex.split(line)
+        again = run(tmp_path, *words[words.index("pytest") + 1 :])
+        assert "1 failed" in again.stdout and name in again.stdout, again.stdout
