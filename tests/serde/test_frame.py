@@ -113,7 +113,7 @@ def test_a_small_buffer_can_be_resized(form: Callable[[bytes], bytes], compresse
     for size in (0, 1, 60_000):
         frame = Frame(b"\xc0", [torch.zeros(size, dtype=torch.uint8)])
         (buffer,) = from_bytes(form(to_bytes(frame, compressed=compressed))).buffers
-        assert buffer.resize_(100_000)[:size].any().item() is False
+        assert not buffer.resize_(100_000)[:size].any()
 
 
 def test_huge_pages_are_a_hint_only(monkeypatch: pytest.MonkeyPatch) -> None:
