@@ -53,7 +53,6 @@ def content(tensor: torch.Tensor) -> int:
     leaves the object there.
     Raises :class:`~syft.exceptions.NotSendable` for other than plain tensors of strided layout.
 
-    >>> import torch, syft as sy
     >>> sy.ids.content(torch.ones(2)) == sy.ids.content(torch.ones(2))
     True
     >>> sy.ids.content(torch.ones(2)) == sy.ids.content(torch.ones(2, dtype=torch.int32))

@@ -8,6 +8,7 @@ when they are looked up; Python runs examples with a plain one.
 from __future__ import annotations
 
 import ast
+import doctest
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -27,8 +28,13 @@ def doctest_namespace(request: pytest.FixtureRequest) -> dict[str, Any]:
     """
     if request.node.path.suffix != ".py":
         return {}
+    return names_for(request.node.dtest)
+
+
+def names_for(test: doctest.DocTest) -> dict[str, Any]:
+    """What the namespace holds for one example; the hook it may make is for the caller to close."""
     names: dict[str, Any] = {"torch": torch, "sy": sy}
-    needed = names_read([example.source for example in request.node.dtest.examples])
+    needed = names_read([example.source for example in test.examples])
     if needed & {"hook", "alice", "bob"}:
         hook = names["hook"] = sy.TorchHook(torch)
         for name in needed & {"alice", "bob"}:

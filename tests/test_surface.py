@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 import syft as sy
+from tests.doctest_names import names_for
 
 LISTING = pathlib.Path(__file__).with_name("surface.txt")
 
@@ -133,6 +134,7 @@ def test_what_torch_learns_has_examples_that_run() -> None:
     for name, text in texts.items():
         examples = doctest.DocTestParser().get_doctest(text, {}, name, None, None)
         assert examples.examples, name
+        examples.globs.update(names_for(examples))
         runner.run(examples)
         sy.TorchHook.current().close()
     assert runner.summarize(verbose=False).failed == 0

@@ -67,7 +67,6 @@ class Link:
     methods that its kind answers differently.  Each subclass has a table ``rules`` of its own,
     which starts with the rules of its parent.
 
-    >>> import torch
     >>> from syft.chain.wrapper import wrap
     >>> class Nowhere(Link):
     ...     def show(self):

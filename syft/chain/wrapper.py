@@ -45,9 +45,6 @@ class Wrapper(torch.Tensor):
     Only :func:`wrap` and :func:`wrap_like` make wrappers.  ``.child`` is the first
     :class:`~syft.chain.link.Link`.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> bob = sy.VirtualWorker(hook, id="bob")
     >>> x = torch.tensor([1.0, 2.0]).send(bob)
     >>> isinstance(x, torch.Tensor), type(x).__name__, x.child
     (True, 'Wrapper', [PointerTensor | me:... -> bob:...])
@@ -100,9 +97,6 @@ class Wrapper(torch.Tensor):
     def data(self) -> Any:
         """The tensor without its graph (``torch.Tensor.data``), through the chain.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> x = torch.tensor([1.0, 2.0]).send(bob)
         >>> x.requires_grad_().data.requires_grad
         False
@@ -169,9 +163,6 @@ class Wrapper(torch.Tensor):
     def dim(self) -> int:
         """The number of dimensions.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> x = torch.tensor([1.0, 2.0]).send(bob)
         >>> x.dim()
         1
@@ -183,9 +174,6 @@ class Wrapper(torch.Tensor):
     def numpy(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refused: the data is not here.  Raises :class:`~syft.exceptions.DataStaysPut`.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> x = torch.tensor([1.0, 2.0]).send(bob)
         >>> x.numpy()
         Traceback (most recent call last):

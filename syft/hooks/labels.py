@@ -13,7 +13,6 @@ from syft.workers.client.transport import Owner
 def tensor_id(tensor: torch.Tensor) -> int:
     """The tensor's id at its owner; for a pointer, the id of the pointer.
 
-    >>> import torch, syft as sy
     >>> hook = sy.TorchHook(torch)
     >>> x = torch.ones(2)
     >>> x.id == x.id, x.id == torch.ones(2).id
@@ -29,9 +28,6 @@ def tensor_id(tensor: torch.Tensor) -> int:
 def id_at_location(tensor: torch.Tensor) -> int | None:
     """The id of the remote tensor; None when the data is here.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> bob = sy.VirtualWorker(hook, id="bob")
     >>> x = torch.tensor([1.0, 2.0]).send(bob)
     >>> x.id_at_location in bob.list_objects(), torch.ones(2).id_at_location
     (True, None)
@@ -46,9 +42,6 @@ def tag(tensor: torch.Tensor, *tags: str) -> torch.Tensor:
     default), a tensor that is tagged here is put into its store, where others find it.
     Raises :class:`~syft.exceptions.NotSendable` for a tag that is not a string.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> bob = sy.VirtualWorker(hook, id="bob")
     >>> x = torch.ones(2).tag("#digits", "#train").send(bob)
     >>> [found.get() for found in bob.search("#digits")]
     [tensor([1., 1.])]
@@ -65,9 +58,6 @@ def tag(tensor: torch.Tensor, *tags: str) -> torch.Tensor:
 def set_description(tensor: torch.Tensor, description: str) -> torch.Tensor:
     """Say in words what the tensor is; returns the tensor.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> bob = sy.VirtualWorker(hook, id="bob")
     >>> torch.ones(2).describe("two ones").send(bob).description
     'two ones'
     """
@@ -83,9 +73,6 @@ def set_description(tensor: torch.Tensor, description: str) -> torch.Tensor:
 def tags(tensor: torch.Tensor) -> set[str]:
     """The tensor's tags.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> bob = sy.VirtualWorker(hook, id="bob")
     >>> torch.ones(2).tag("#digits").send(bob).tags
     {'#digits'}
     """
@@ -96,7 +83,6 @@ def tags(tensor: torch.Tensor) -> set[str]:
 def description(tensor: torch.Tensor) -> str | None:
     """The tensor's description.
 
-    >>> import torch, syft as sy
     >>> hook = sy.TorchHook(torch)
     >>> print(torch.ones(2).description, torch.ones(2).describe("two ones").description)
     None two ones

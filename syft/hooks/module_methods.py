@@ -142,9 +142,6 @@ def send_module(
 
     Raises :class:`~syft.exceptions.NotSendable` unless exactly one worker is named.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> bob = sy.VirtualWorker(hook, id="bob")
     >>> model = torch.nn.Linear(2, 1)
     >>> model.send(bob).weight.location
     <VirtualWorker id:bob #objects:2>
@@ -166,9 +163,6 @@ def get_module(module: nn.Module, user: str | None = None) -> nn.Module:
     Gradients are brought too, and a gradient can show the samples it was computed from: call
     ``module.zero_grad()`` first if you may not see the data.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> bob = sy.VirtualWorker(hook, id="bob")
     >>> model = torch.nn.Linear(2, 1)
     >>> model.send(bob)(torch.ones(3, 2).send(bob)).get().shape
     torch.Size([3, 1])
@@ -185,9 +179,6 @@ def get_module(module: nn.Module, user: str | None = None) -> nn.Module:
 def move_module(module: nn.Module, location: Any, user: str | None = None) -> nn.Module:
     """Move every parameter and buffer to another worker; returns the module, changed in place.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
     >>> model = torch.nn.Linear(2, 1).send(alice)
     >>> model.move(bob).location, alice.objects_count()
     (<VirtualWorker id:bob #objects:2>, 0)
@@ -230,9 +221,6 @@ def _is_owner(tensors: list[torch.Tensor], location: Any) -> bool:
 def copy_module(module: nn.Module) -> nn.Module:
     """A deep copy; remote parameters are copied where they are.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> bob = sy.VirtualWorker(hook, id="bob")
     >>> model = torch.nn.Linear(2, 1)
     >>> twin = model.copy().send(bob)  # the model itself stays here
     >>> print(twin.location, model.location)
@@ -244,9 +232,6 @@ def copy_module(module: nn.Module) -> nn.Module:
 def module_location(module: nn.Module) -> Any:
     """The worker that holds the module's first parameter or buffer; None when it is here.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> bob = sy.VirtualWorker(hook, id="bob")
     >>> model = torch.nn.Linear(2, 1)
     >>> model.location is None, model.send(bob).location is bob
     (True, True)
@@ -259,7 +244,6 @@ def module_location(module: nn.Module) -> Any:
 def encode_module(module: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
     """Encode every floating-point parameter and buffer in fixed precision, in place.
 
-    >>> import torch, syft as sy
     >>> hook = sy.TorchHook(torch)
     >>> model = torch.nn.Linear(2, 1).fix_precision()
     >>> isinstance(model.weight, torch.nn.Parameter), type(model.weight.child).__name__
@@ -276,7 +260,6 @@ def encode_module(module: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
 def decode_module(module: nn.Module) -> nn.Module:
     """Decode every fixed-precision parameter and buffer, in place.
 
-    >>> import torch, syft as sy
     >>> hook = sy.TorchHook(torch)
     >>> model = torch.nn.Linear(2, 1).fix_precision().float_precision()
     >>> type(model.weight).__name__

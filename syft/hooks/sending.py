@@ -102,9 +102,6 @@ def send(
     :class:`~syft.exceptions.NotSendable` for an ``id`` outside 0 to ``2**63 - 1``,
     :class:`~syft.exceptions.UnknownWorker`, :class:`~syft.exceptions.PermissionDenied`.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> bob = sy.VirtualWorker(hook, id="bob")
     >>> torch.tensor([1.0, 2.0]).send(bob)
     (Wrapper)>[PointerTensor | me:... -> bob:...]
     """
@@ -133,9 +130,6 @@ def private_tensor(tensor: torch.Tensor, allowed_users: Iterable[str]) -> torch.
     The same holds for everything that the worker computes from it.  Returns a new tensor that
     shares the data.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> bob = sy.VirtualWorker(hook, id="bob")
     >>> x = torch.ones(2).private_tensor(allowed_users=["ann"]).send(bob, user="ann")
     >>> (x + x).get(user="ann")
     tensor([2., 2.])

@@ -20,9 +20,6 @@ from syft.workers.core.objects import copy_of
 def location(tensor: torch.Tensor) -> Any:
     """The worker that holds the data (for a multi-pointer a list); None when the data is here.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> bob = sy.VirtualWorker(hook, id="bob")
     >>> x = torch.ones(2)
     >>> x.location is None, x.send(bob).location is bob
     (True, True)
@@ -41,9 +38,6 @@ def get(tensor: torch.Tensor, user: str | None = None, sum_results: bool = False
     :class:`~syft.exceptions.ObjectNotFound` if it is gone,
     :class:`~syft.exceptions.PermissionDenied`.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> bob = sy.VirtualWorker(hook, id="bob")
     >>> x = torch.tensor([1.0, 2.0]).send(bob)
     >>> (x + x).get()
     tensor([2., 4.])
@@ -62,9 +56,6 @@ def move(
     The tensor keeps its id.  With ``requires_grad`` it arrives as a leaf that requires grad; a
     graph behind it stays where it was, and gradients are sent back to it.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
     >>> x = torch.ones(2).send(alice).move(bob)
     >>> alice, bob
     (<VirtualWorker id:alice #objects:0>, <VirtualWorker id:bob #objects:1>)
@@ -77,9 +68,6 @@ def move(
 def copy(tensor: torch.Tensor) -> torch.Tensor:
     """A copy with its own memory, where the tensor is; for a pointer, a pointer to the copy.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> bob = sy.VirtualWorker(hook, id="bob")
     >>> x = torch.tensor([1.0, 2.0]).send(bob)
     >>> y = x.copy()
     >>> y.add_(1).get(), x.get()
@@ -95,9 +83,6 @@ def remote_get(tensor: torch.Tensor, user: str | None = None) -> torch.Tensor:
 
     For pointers to pointers.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
     >>> x = torch.ones(2).send(alice).send(bob)  # bob points to alice
     >>> x.remote_get().get(), alice
     (tensor([1., 1.]), <VirtualWorker id:alice #objects:0>)
@@ -112,9 +97,6 @@ def remote_send(tensor: torch.Tensor, location: Location, user: str | None = Non
 
     ``user`` names the user who asks, which private tensors check.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
     >>> x = torch.ones(2).send(bob).remote_send(alice)  # bob points to alice
     >>> x.get()
     (Wrapper)>[PointerTensor | me:... -> alice:...]
@@ -130,9 +112,6 @@ def begin_msg_group(tensor: torch.Tensor) -> torch.Tensor:
     Together the two calls do what ``with worker.group():`` does.
     Raises :class:`~syft.exceptions.NothingToGet` for a tensor that is here.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> bob = sy.VirtualWorker(hook, id="bob")
     >>> x = torch.ones(2).send(bob).begin_msg_group()
     >>> y = x + x  # not sent yet
     >>> y.release_msg_group().get()
@@ -149,9 +128,6 @@ def release_msg_group(tensor: torch.Tensor) -> torch.Tensor:
     Raises :class:`~syft.exceptions.NothingToGet` for a tensor that is here, and
     :class:`~syft.exceptions.ProgramError` if no group was begun.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> bob = sy.VirtualWorker(hook, id="bob")
     >>> torch.ones(2).send(bob).release_msg_group()
     Traceback (most recent call last):
     ...

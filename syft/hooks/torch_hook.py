@@ -136,7 +136,6 @@ class TorchHook:
     def current(cls) -> TorchHook:
         """The hook in force; raises :class:`~syft.exceptions.HookError` if torch is not hooked.
 
-        >>> hook = TorchHook(torch)
         >>> TorchHook.current() is hook
         True
         """
@@ -147,7 +146,6 @@ class TorchHook:
     def close(self) -> None:
         """Restore torch, and close every worker of the network.
 
-        >>> hook = TorchHook(torch)
         >>> hook.close()
         >>> hasattr(torch.Tensor, "send")
         False
@@ -163,7 +161,6 @@ class TorchHook:
     def record(self) -> MessageLog:
         """A recording of every message between workers, as a context manager.
 
-        >>> hook = TorchHook(torch)
         >>> with hook.record() as log:
         ...     pass
         >>> len(log)
@@ -219,9 +216,6 @@ def _owner_of_tensor(local: VirtualWorker) -> Callable[[torch.Tensor], Owner]:
     def owner(tensor: torch.Tensor) -> Owner:
         """The worker that holds the tensor, or the pointer to it.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> x = torch.tensor([1.0, 2.0]).send(bob)
         >>> x.owner is hook.local_worker, torch.ones(2).owner is hook.local_worker
         (True, True)
@@ -243,9 +237,6 @@ def _owner_of_module(local: VirtualWorker) -> Callable[[nn.Module], Owner]:
     def owner(module: nn.Module) -> Owner:
         """The worker that holds the module, or the pointers to its parameters.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> model = torch.nn.Linear(2, 1)
         >>> model.send(bob).owner is hook.local_worker
         True
@@ -261,9 +252,6 @@ def trace() -> Trace:
 
     Raises :class:`~syft.exceptions.HookError` if torch is not hooked.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> bob = sy.VirtualWorker(hook, id="bob")
     >>> x = torch.ones(2).send(bob)
     >>> with sy.trace() as trace:
     ...     y = x + x
@@ -279,8 +267,6 @@ def trace() -> Trace:
 def synchronize() -> None:
     """Wait for every queued worker, and raise the first error that was not raised before.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
     >>> bob = sy.VirtualWorker(hook, id="bob", pipelined=True)
     >>> y = torch.ones(2).send(bob) + torch.ones(3).send(bob)
     >>> sy.synchronize()

@@ -71,7 +71,6 @@ def rebuild_tuple(like: tuple[Any, ...], items: list[Any]) -> tuple[Any, ...]:
 
     >>> rebuild_tuple((1, 2), [3, 4])
     (3, 4)
-    >>> import torch
     >>> rebuild_tuple(torch.ones(1).max(0), [1, 2])
     torch.return_types.max(
     values=1,

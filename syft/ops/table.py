@@ -222,7 +222,6 @@ got 'torch.save'.
 def flags_of(function: Function) -> int:
     """Look up the flags of a torch function; none for one that is not in the table.
 
-    >>> import torch
     >>> OpFlag(flags_of(torch.Tensor.add_)).name, flags_of(print)
     ('INPLACE', 0)
     """

@@ -59,7 +59,6 @@ class AbstractPlan(Exportable):
         :class:`~syft.exceptions.WrongArguments`.  Warns with
         :class:`~syft.exceptions.FrozenPath` where the function decides by a value.
 
-        >>> import torch, syft as sy
         >>> @sy.func2plan()
         ... def double(x):
         ...     return x + x
@@ -79,7 +78,6 @@ class AbstractPlan(Exportable):
     def is_built(self) -> bool:
         """Whether the plan is recorded for its present mode (training or not) and options.
 
-        >>> import torch, syft as sy
         >>> sy.func2plan()(lambda x: x + x).is_built
         False
         """
@@ -146,7 +144,6 @@ class AbstractPlan(Exportable):
     def actions(self) -> tuple[Action, ...]:
         """The recorded actions, in order; none before the plan is built.
 
-        >>> import torch, syft as sy
         >>> plan = sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
         >>> [action.name for action in plan.actions]
         ['torch.Tensor.add']
@@ -157,7 +154,6 @@ class AbstractPlan(Exportable):
     def code(self) -> str:
         """The program that was recorded last, as Python source.
 
-        >>> import torch, syft as sy
         >>> @sy.func2plan(args_shape=[(2,)])
         ... def double(x):
         ...     return x + x
@@ -192,9 +188,6 @@ class AbstractPlan(Exportable):
         the owner of the worker allows none, :class:`~syft.exceptions.UnknownWorker`,
         :class:`~syft.exceptions.NotSendable`, :class:`~syft.exceptions.PermissionDenied`.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
         >>> plan = sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
         >>> plan.send(alice), plan.send(bob)
         ([PointerPlan | me:... -> alice:...], [PointerPlan | me:... -> bob:...])
@@ -205,7 +198,6 @@ class AbstractPlan(Exportable):
     def get(self) -> Any:
         """The plan itself: it is here, and stays here when a copy of it is sent.
 
-        >>> import torch, syft as sy
         >>> plan = sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
         >>> plan.get() is plan
         True
@@ -217,7 +209,6 @@ class AbstractPlan(Exportable):
 
         Raises :class:`~syft.exceptions.UnsupportedOperation`.
 
-        >>> import torch, syft as sy
         >>> sy.func2plan()(lambda x: x).move("bob")
         Traceback (most recent call last):
         ...
@@ -279,9 +270,6 @@ class AbstractPlan(Exportable):
         (``sy.local_worker.is_client_worker = False``), a built plan with tags is also put into its
         store, where other workers find it.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> plan = sy.func2plan(args_shape=[(2,)])(lambda x: x + x).tag("#double")
         >>> pointer = plan.send(bob)
         >>> bob.search("#double")
@@ -295,7 +283,6 @@ class AbstractPlan(Exportable):
     def describe(self, description: str) -> Any:
         """Set the description of the plan; returns the plan.
 
-        >>> import torch, syft as sy
         >>> sy.func2plan()(lambda x: x + x).describe("twice as much").description
         'twice as much'
         """

@@ -41,7 +41,6 @@ class Exportable(ABC):
         Raises :class:`~syft.exceptions.NotBuilt`, and
         :class:`~syft.exceptions.UnsupportedOperation` for what torch.fx cannot express.
 
-        >>> import torch, syft as sy
         >>> plan = sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
         >>> plan.to_fx()(torch.ones(3))
         tensor([2., 2., 2.])
@@ -57,7 +56,6 @@ class Exportable(ABC):
         with.  Raises :class:`~syft.exceptions.NotBuilt`, and
         :class:`~syft.exceptions.UnsupportedOperation` for a training step.
 
-        >>> import torch, syft as sy
         >>> plan = sy.func2plan(args_shape=[(-1, 2)])(lambda x: x + x)
         >>> plan.export().module()(torch.ones(3, 2)).shape
         torch.Size([3, 2])

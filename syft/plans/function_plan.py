@@ -22,7 +22,6 @@ class FunctionPlan(Plan):
     Its state is what ``state=`` lists, and whatever else the function uses that is written to or
     trained, such as a model and optimizer in its closure.
 
-    >>> import torch, syft as sy
     >>> plan = sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
     >>> isinstance(plan, FunctionPlan), isinstance(plan, sy.Plan)
     (True, True)
@@ -72,7 +71,6 @@ class FunctionPlan(Plan):
 
         A plan that was recorded in another mode has to be built again.
 
-        >>> import torch, syft as sy
         >>> model = torch.nn.Dropout()
         >>> @sy.func2plan(args_shape=[(2,)], state=[model])
         ... def plan(x, state):
@@ -142,7 +140,6 @@ def func2plan(
     Raises :class:`~syft.exceptions.WrongArguments` for malformed shapes and state, and whatever
     :meth:`~syft.plans.plan.Plan.build` raises.
 
-    >>> import torch, syft as sy
     >>> @sy.func2plan(args_shape=[(-1, 2)], state=(torch.tensor([1.0]),))
     ... def shift(x, state):
     ...     bias, = state.read()

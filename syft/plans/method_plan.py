@@ -50,9 +50,6 @@ class method2plan:
     The method of each instance is built, called and sent by itself, with the state of the instance.
     ``@sy.method2plan()`` is the same.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> bob = sy.VirtualWorker(hook, id="bob")
     >>> class Coder(sy.Plan):
     ...     def __init__(self):
     ...         super().__init__()

@@ -34,7 +34,6 @@ class Plan(AbstractPlan, nn.Module):
     Its parameters, buffers and plain tensor attributes are the state of the plan.  ``id`` is a
     number or a name of your own.
 
-    >>> import torch, syft as sy
     >>> hook = sy.TorchHook(torch)
     >>> class Net(sy.Plan):
     ...     def __init__(self):
@@ -98,9 +97,6 @@ class Plan(AbstractPlan, nn.Module):
         Raises :class:`~syft.exceptions.ProgramError` for a plan that came without its function and
         was built in the other mode, since it only replays what was recorded.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> model = torch.nn.Dropout().eval()
         >>> plan = sy.func2plan(args_shape=[(2,)])(lambda x: model(x))
         >>> fetched = plan.send(bob).get()
@@ -126,7 +122,6 @@ class Plan(AbstractPlan, nn.Module):
 
         Of a plan that is not a module itself: the part of its state that requires grad.
 
-        >>> import torch, syft as sy
         >>> model = torch.nn.Linear(2, 1)
         >>> plan = sy.func2plan(args_shape=[(1, 2)])(lambda x: model(x))
         >>> [name for name, _ in plan.named_parameters()]
@@ -144,7 +139,6 @@ class Plan(AbstractPlan, nn.Module):
 
         Of a plan that is not a module itself: the part of its state that does not require grad.
 
-        >>> import torch, syft as sy
         >>> plan = sy.func2plan(args_shape=[(2,)], state=[torch.ones(2)])(lambda x, state: x)
         >>> list(plan.named_buffers())
         [('state.0', tensor([1., 1.]))]
@@ -170,7 +164,6 @@ class Plan(AbstractPlan, nn.Module):
 
         Of a plan that is not a module itself: all state it was recorded with.
 
-        >>> import torch, syft as sy
         >>> model = torch.nn.Linear(2, 1)
         >>> plan = sy.func2plan(args_shape=[(1, 2)])(lambda x: model(x))
         >>> list(plan.state_dict())
@@ -192,7 +185,6 @@ class Plan(AbstractPlan, nn.Module):
         A plan that is not a module itself takes exactly the names of its :meth:`state_dict`, and
         raises :class:`~syft.exceptions.StateMismatch` for a missing, unknown or other tensor.
 
-        >>> import torch, syft as sy
         >>> plan = sy.func2plan(args_shape=[(2,)], state=[torch.ones(2)])(lambda x, state: x)
         >>> plan.load_state_dict({"state.0": torch.zeros(2)}); plan.state_dict()
         {'state.0': tensor([0., 0.])}
@@ -221,7 +213,6 @@ class Plan(AbstractPlan, nn.Module):
     def copy(self) -> Any:
         """A plan with an id and tensors of its own, built if this one is.
 
-        >>> import torch, syft as sy
         >>> plan = sy.func2plan(args_shape=[(2,)], state=[torch.ones(2)])(
         ...     lambda x, state: state.read()[0].add_(x)
         ... )
@@ -250,7 +241,6 @@ class Plan(AbstractPlan, nn.Module):
 def replaying_plan(blueprint: Blueprint, state: Sequence[torch.Tensor]) -> Plan:
     """A built plan without a Python function, which owns the state tensors.
 
-    >>> import syft as sy
     >>> double = sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
     >>> replaying_plan(double._record.built.blueprint, [])(torch.ones(2))
     tensor([2., 2.])

@@ -42,7 +42,6 @@ from syft.serde.tensors.tensor_codec import pack_tensor as pack_tensor
 def serialize(value: Any, compressed: bool = True) -> bytearray:
     """Turn a value into the bytes of one frame, copying tensor data once.
 
-    >>> import torch
     >>> deserialize(serialize({"x": torch.ones(2), "dims": (0, 1)}))
     {'x': tensor([1., 1.]), 'dims': (0, 1)}
     """

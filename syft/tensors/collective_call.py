@@ -25,9 +25,6 @@ def run_collective(
     pointers for each party, which are promised until the parties have finished.  Raises
     :class:`~syft.exceptions.LocationMismatch` unless each party is a different worker.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
     >>> inputs = [[torch.ones(2, dtype=torch.int64).send(place)] for place in (alice, bob)]
     >>> run_collective(CollectiveCode.SUM, inputs)[0][0].get()
     tensor([2, 2])
@@ -76,9 +73,6 @@ def sum_private(*pointers: torch.Tensor) -> list[Wrapper]:
 
     See :func:`syft.workers.core.collective.sum_private` for the protocol and its costs.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
     >>> x, y = torch.tensor([1, 2]).send(alice), torch.tensor([10, 20]).send(bob)
     >>> [total.get() for total in sy.sum_private(x, y)]
     [tensor([11, 22]), tensor([11, 22])]

@@ -23,7 +23,7 @@ from syft.tensors.fixed import precision as fixed
 from syft.workers.core.commands import unpacker_for
 from syft.workers.core.permissions import full_guard_of, protect
 from syft.workers.core.peer import Peer
-from syft.workers.core.state_machine import Held, WorkerCore
+from syft.workers.core.state_machine import HeldInputs, WorkerCore
 from syft.workers.wire.messages import Convert, Done, Reply
 
 
@@ -74,9 +74,6 @@ register_check(lambda: [f"conversion {c.name}" for c in ConversionCode if c not 
 def convert(tensor: torch.Tensor, conversion: Conversion, *args: Any) -> torch.Tensor:
     """Run a conversion where the tensor is; the result stays there.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> bob = sy.VirtualWorker(hook, id="bob")
     >>> x = convert(torch.tensor([0.5]).send(bob), FIX_PRECISION)
     >>> x.get()
     (Wrapper)>FixedPrecisionTensor>tensor([32768])
@@ -93,7 +90,7 @@ def convert_object(core: WorkerCore, message: Convert, frame: Frame, peer: Peer)
     if conversion is None:
         raise MalformedMessage("$.code", "the number of a conversion", str(message.code))
 
-    def act(held: Held) -> Reply:
+    def act(held: HeldInputs) -> Reply:
         args = unpack_at(message.args, unpacker_for(core, frame, held), ".args")
         value = core.resolve(message.id, 0, held)
         guard = full_guard_of(value)
@@ -119,9 +116,6 @@ def fix_precision(
 
     See :func:`syft.tensors.fixed.precision.fix_precision` for the grid and the errors.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> bob = sy.VirtualWorker(hook, id="bob")
     >>> x = torch.tensor([0.5, 1.25]).send(bob).fix_precision()  # encoded by bob
     >>> (x + x).get()
     (Wrapper)>FixedPrecisionTensor>tensor([ 65536, 163840])
@@ -136,7 +130,6 @@ def fix_precision_(
 
     The gradient of a tensor in this process is encoded too; a remote tensor loses its gradient.
 
-    >>> import torch, syft as sy
     >>> hook = sy.TorchHook(torch)
     >>> x = torch.tensor([0.5, 1.25])
     >>> x.fix_precision_() is x, x
@@ -150,7 +143,6 @@ def fix_precision_(
 def float_precision(tensor: torch.Tensor) -> torch.Tensor:
     """Decode a tensor in fixed precision to float32, where it is.
 
-    >>> import torch, syft as sy
     >>> hook = sy.TorchHook(torch)
     >>> x = torch.tensor([0.5, 1.25]).fix_precision()
     >>> (x * x).float_precision()
@@ -162,7 +154,6 @@ def float_precision(tensor: torch.Tensor) -> torch.Tensor:
 def float_precision_(tensor: torch.Tensor) -> torch.Tensor:
     """Decode a tensor in fixed precision in place.
 
-    >>> import torch, syft as sy
     >>> hook = sy.TorchHook(torch)
     >>> x = torch.tensor([0.5, 1.25]).fix_precision()
     >>> x.float_precision_() is x, x

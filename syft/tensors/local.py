@@ -29,7 +29,6 @@ class LocalLink(Link):
     ``@MyTensor.rule(torch.add)``: functions of ``(operation, args, kwargs)`` that get arguments
     without links and return a result without links.
 
-    >>> import torch, syft as sy
     >>> class Counting(sy.LocalLink):
     ...     calls = 0
     ...     @classmethod

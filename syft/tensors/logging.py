@@ -36,7 +36,6 @@ log = logging.getLogger(__name__)
 class LoggingTensor(LocalLink):
     """Logs the name of every operation on the tensor behind it.
 
-    >>> import torch, syft as sy
     >>> x = sy.LoggingTensor().on(torch.tensor([1.0, 2.0]))
     >>> x + x  # logged as "torch.Tensor.add"
     (Wrapper)>LoggingTensor>tensor([2., 4.])

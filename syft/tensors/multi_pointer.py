@@ -26,9 +26,6 @@ from syft.tensors.pointer import PointerTensor
 class MultiPointerTensor(Link):
     """Pointers to tensors at several workers, one for each worker id.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
     >>> x = torch.ones(2).send(alice, bob)
     >>> x
     (Wrapper)>[MultiPointerTensor]
@@ -49,9 +46,6 @@ class MultiPointerTensor(Link):
     def child(self) -> dict[str, Any]:
         """The pointers, by worker id.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
         >>> torch.ones(2).send(alice, bob).child.child["bob"]
         [PointerTensor | me:... -> bob:...]
         """
@@ -61,9 +55,6 @@ class MultiPointerTensor(Link):
     def locations(self) -> list[Any]:
         """The workers that hold the data.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
         >>> x = torch.ones(2).send(alice, bob)
         >>> x.child.locations
         [<VirtualWorker id:alice #objects:1>, <VirtualWorker id:bob #objects:1>]
@@ -78,9 +69,6 @@ class MultiPointerTensor(Link):
     def place(self) -> str:
         """The names of the workers that hold the data.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
         >>> torch.ones(2).send(alice, bob).child.place()
         'alice+bob'
         """
@@ -182,9 +170,6 @@ def combine(pointers: Any) -> Wrapper:
     Raises :class:`~syft.exceptions.LocationMismatch` for tensors that are not pointers, or for two
     at the same worker.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
     >>> combine([torch.ones(2).send(alice), torch.zeros(2).send(bob)]).get()
     [tensor([1., 1.]), tensor([0., 0.])]
     """
@@ -202,9 +187,6 @@ def combine(pointers: Any) -> Wrapper:
 def combine_pointers(*pointers: torch.Tensor) -> Wrapper:
     """Combine pointers to tensors at different workers into one multi-pointer.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
     >>> x = sy.combine_pointers(torch.ones(2).send(alice), torch.zeros(2).send(bob))
     >>> (x + 1).get()
     [tensor([2., 2.]), tensor([1., 1.])]
@@ -215,9 +197,6 @@ def combine_pointers(*pointers: torch.Tensor) -> Wrapper:
 def combine_with(tensor: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
     """Combine this pointer with pointers to other workers into one multi-pointer.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
     >>> x = torch.ones(2).send(alice).combine(torch.zeros(2).send(bob))
     >>> (x + 1).get()
     [tensor([2., 2.]), tensor([1., 1.])]

@@ -56,9 +56,6 @@ class PointerTensor(RemoteLink):
     ``depth`` counts ``.child`` steps down the remote tensor's own chain.  With
     ``garbage_collect_data`` the remote object is dropped when the pointer is.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> bob = sy.VirtualWorker(hook, id="bob")
     >>> x = torch.tensor([1.0, 2.0]).send(bob)
     >>> x.child
     [PointerTensor | me:... -> bob:...]
@@ -102,8 +99,6 @@ class PointerTensor(RemoteLink):
     def handle(self) -> Handle:
         """A handle of the command that makes the remote object: it waits, or tells if it is done.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
         >>> bob = sy.VirtualWorker(hook, id="bob", pipelined=True)
         >>> y = torch.ones(2).send(bob) + 1
         >>> y.child.handle.done(), y.child.handle.result().get()
@@ -115,9 +110,6 @@ class PointerTensor(RemoteLink):
     def child(self) -> PointerTensor:
         """A pointer to the ``.child`` of the remote tensor, one link further down its chain.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> x = sy.LoggingTensor().on(torch.ones(2)).send(bob)
         >>> x.child.child.child.add(1).get()  # the tensor behind the LoggingTensor
         tensor([2., 2.])
@@ -138,9 +130,6 @@ class PointerTensor(RemoteLink):
     def place(self) -> str:
         """The name of the worker that holds the data.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> x = torch.tensor([1.0, 2.0]).send(bob)
         >>> x.child.place()
         'bob'
@@ -161,9 +150,6 @@ class PointerTensor(RemoteLink):
     def call(cls, operation: Any, args: Arguments, kwargs: Keywords) -> Any:
         """Forward one torch call; returns a pointer to the new tensor, or the returned value.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> x = torch.tensor([1.0, 2.0]).send(bob)
         >>> PointerTensor.call(torch.add, (x, 1), {}).get()  # what torch.add(x, 1) does
         tensor([2., 3.])
@@ -290,9 +276,6 @@ def make_pointer(
 ) -> Wrapper:
     """A wrapped pointer to object ``id`` at the other end of ``connection``.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> bob = sy.VirtualWorker(hook, id="bob")
     >>> x = torch.tensor([1.0, 2.0]).send(bob)
     >>> make_pointer(hook.local_worker.connection_to(bob), x.id_at_location, False).get()
     tensor([1., 2.])

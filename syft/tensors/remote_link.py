@@ -93,9 +93,6 @@ class RemoteLink(Link):
 
         What is inside a remote chain, or shared by several pointers, is always kept.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> x = torch.tensor([1.0, 2.0]).send(bob)
         >>> x.child.get(keep=True), bob.objects_count()
         (tensor([1., 2.]), 1)
@@ -131,9 +128,6 @@ class RemoteLink(Link):
     def copy(self, memo: dict[int, Any] | None = None) -> torch.Tensor:
         """A copy of the remote tensor, at the same worker, and a pointer to it.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> x = torch.tensor([1.0, 2.0]).send(bob)
         >>> twin = x.child.copy()
         >>> bob.objects_count()
@@ -181,9 +175,6 @@ class RemoteLink(Link):
     def discard(self) -> None:
         """Drop the remote object, whoever points to it.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> x = torch.tensor([1.0, 2.0]).send(bob)
         >>> x.child.discard()
         >>> bob.objects_count()
@@ -221,9 +212,6 @@ class RemoteLink(Link):
     def annotate(self, tags: tuple[str, ...], description: str | None) -> None:
         """Add tags to the remote tensor, and set its description unless it is None.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> x = torch.tensor([1.0, 2.0]).send(bob)
         >>> x.child.annotate(("#digits",), "two of them")
         >>> x.child.tags, x.child.description

@@ -188,7 +188,6 @@ _SETS_GRAD = frozenset(
 def sets_requires_grad(program: Program) -> bool:
     """Whether a program sets which tensors require grad; then it does not matter before the call.
 
-    >>> import syft as sy
     >>> sets_requires_grad(sy.func2plan(args_shape=[(2,)])(lambda x: x.requires_grad_()).program)
     True
     """

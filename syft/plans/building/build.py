@@ -146,7 +146,6 @@ def build(recipe: Recipe, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[
 
     Raises :class:`~syft.exceptions.CannotRecord`, :class:`~syft.exceptions.WrongArguments`.
 
-    >>> import torch, syft as sy
     >>> recipe = sy.func2plan()(lambda x: x + x)._recipe()
     >>> built, result = build(recipe, (torch.ones(2),), {})
     >>> result, built.blueprint.interface.kinds
@@ -267,7 +266,6 @@ def _modules_and_optimizers(names: Mapping[str, Any]) -> dict[str, nn.Module | O
 def copied(built: BuiltPlan, recipe: Recipe | None, memo: dict[int, Any]) -> BuiltPlan:
     """The same program over copies of its state, for a copy of the plan and its recipe.
 
-    >>> import syft as sy
     >>> plan = sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
     >>> plan.copy().is_built
     True

@@ -69,8 +69,7 @@ def prepare(optimizer: optim.Optimizer, line: str = "state of the plan") -> None
     Raises :class:`~syft.exceptions.CannotRecord` for an optimizer whose steps do not all run the
     same operations.
 
-    >>> from torch import nn
-    >>> optimizer = torch.optim.Adam([nn.Parameter(torch.ones(2))])
+    >>> optimizer = torch.optim.Adam([torch.nn.Parameter(torch.ones(2))])
     >>> prepare(optimizer)
     >>> [place.name for place in state_of(optimizer)]
     ['0.step', '0.exp_avg', '0.exp_avg_sq']
@@ -86,10 +85,9 @@ def state_of(optimizer: optim.Optimizer) -> list[StateTensor]:
 
     The number in a name is that of the parameter, as in ``optimizer.state_dict()``.
 
-    >>> from torch import nn
-    >>> momentum = torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=torch.tensor(0.1), momentum=1)
-    >>> prepare(momentum)
-    >>> [place.name for place in state_of(momentum)]
+    >>> sgd = torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], lr=torch.tensor(0.1), momentum=1)
+    >>> prepare(sgd)
+    >>> [place.name for place in state_of(sgd)]
     ['0.momentum_buffer', 'groups.0.lr']
     """
     places: list[StateTensor] = []
@@ -110,8 +108,7 @@ class PreparedOptimizers:
     The exit raises :class:`~syft.exceptions.CannotRecord` if a step counts in Python.  If the
     recording failed because an option changes with every run (a scheduler), it names the option.
 
-    >>> from torch import nn
-    >>> sgd = torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1)
+    >>> sgd = torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], lr=0.1)
     >>> with PreparedOptimizers([sgd]):
     ...     sgd.param_groups[0]["lr"] = 0.2
     >>> sgd.param_groups[0]["lr"]

@@ -22,9 +22,6 @@ class MultiPointerPlan:
 
     Called with multi-pointers it runs at every worker; called with pointers to one of them, there.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
     >>> plan = sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
     >>> pointer = plan.send(alice, bob)
     >>> pointer
@@ -93,9 +90,6 @@ class MultiPointerPlan:
     def get(self, user: str | None = None) -> list[Any]:
         """Bring every copy here, each with its own state, and remove it there.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
         >>> plan = sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
         >>> [back(torch.ones(2)) for back in plan.send(alice, bob).get()]
         [tensor([2., 2.]), tensor([2., 2.])]

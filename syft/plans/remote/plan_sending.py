@@ -38,7 +38,6 @@ _TAKE_VIEW_INSIDE = (
 class LocalPlanSender(PlanSender):
     """Sends plans over the connections of a worker in this process.
 
-    >>> import syft as sy
     >>> sender = LocalPlanSender(sy.VirtualWorker(id="me"))
     >>> sender.worker
     <VirtualWorker id:me #objects:0>
@@ -91,7 +90,6 @@ class LocalPlanSender(PlanSender):
 def stored_plan(record: PlanRecord, built: BuiltPlan) -> StoredPlan:
     """A plan as a worker stores it, with the state as it is now.
 
-    >>> import syft as sy
     >>> plan = sy.func2plan(args_shape=[(2,)])(torch.abs).tag("#abs")
     >>> stored_plan(plan._record, plan._record.built).tags
     {'#abs'}
@@ -107,7 +105,6 @@ def check_program(program: Program) -> None:
 
     Raises :class:`~syft.exceptions.NotSendable`.
 
-    >>> import syft as sy
     >>> check_program(sy.func2plan(args_shape=[(2,)])(torch.rand_like).program)
     """
     for action in program.actions:

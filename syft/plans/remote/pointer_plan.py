@@ -35,9 +35,6 @@ class PointerPlan:
 
     The remote plan dies with its pointer, unless ``garbage_collect_data`` is false.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> bob = sy.VirtualWorker(hook, id="bob")
     >>> @sy.func2plan(args_shape=[(2,)])
     ... def double(x):
     ...     return x + x
@@ -91,9 +88,6 @@ class PointerPlan:
     def place(self) -> str:
         """``bob:2``: the worker that holds the plan, and its id there.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> plan = sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
         >>> plan.send(bob).place()
         'bob:...'
@@ -211,9 +205,6 @@ class PointerPlan:
     def tag(self, *tags: str) -> PointerPlan:
         """Add tags to the plan, by which ``search`` finds it; returns the pointer.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> plan = sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
         >>> pointer = plan.send(bob).tag("#double")
         >>> bob.search("#double")
@@ -225,9 +216,6 @@ class PointerPlan:
     def describe(self, description: str) -> PointerPlan:
         """Set the description of the plan; returns the pointer.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> plan = sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
         >>> plan.send(bob).describe("twice as much").description
         'twice as much'
@@ -246,9 +234,6 @@ class PointerPlan:
         Raises :class:`~syft.exceptions.PermissionDenied`,
         :class:`~syft.exceptions.ObjectNotFound`.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> plan = sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
         >>> back = plan.send(bob).get()
         >>> back(torch.ones(2)), bob.objects_count()
@@ -262,7 +247,6 @@ class PointerPlan:
     def make_plan(stored: StoredPlan) -> Plan:
         """A plan of what a worker handed over: it owns the state that came, and only replays.
 
-        >>> import torch, syft as sy
         >>> from syft.plans.remote.plan_sending import stored_plan
         >>> plan = sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
         >>> PointerPlan.make_plan(stored_plan(plan._record, plan._record.built))(torch.ones(2))
@@ -275,9 +259,6 @@ class PointerPlan:
     def copy(self) -> PointerPlan:
         """A copy of the plan, with state of its own, at the same worker, and a pointer to it.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> pointer = sy.func2plan(args_shape=[(2,)])(lambda x: x + x).send(bob)
         >>> twin = pointer.copy(); bob
         <VirtualWorker id:bob #objects:2>
@@ -291,9 +272,6 @@ class PointerPlan:
 
         A move to the local worker returns the plan, as :meth:`get` does.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
         >>> pointer = sy.func2plan(args_shape=[(2,)])(lambda x: x + x).send(alice)
         >>> moved = pointer.move(bob)
         >>> moved.location, alice.objects_count()
@@ -314,9 +292,6 @@ class PointerPlan:
 
         Raises :class:`~syft.exceptions.UnsupportedOperation`.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> plan = sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
         >>> plan.send(bob).send("me")
         Traceback (most recent call last):
@@ -330,9 +305,6 @@ class PointerPlan:
     def state_dict(self) -> dict[str, Any]:
         """Pointers to the state at the worker, by name; they share memory with the plan's.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> plan = sy.func2plan(args_shape=[(2,)], state=[torch.ones(2)])(lambda x, state: x)
         >>> plan.send(bob).state_dict()
         {'state.0': (Wrapper)>[PointerTensor | me:... -> bob:...]}
@@ -348,9 +320,6 @@ class PointerPlan:
     def named_parameters(self) -> Iterator[tuple[str, Any]]:
         """Pointers to the parameters at the worker, with their names.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> model = torch.nn.Linear(2, 1)
         >>> pointer = sy.func2plan(args_shape=[(1, 2)])(lambda x: model(x)).send(bob)
         >>> [(name, parameter.location.id) for name, parameter in pointer.named_parameters()]
@@ -364,9 +333,6 @@ class PointerPlan:
     def parameters(self) -> Iterator[Any]:
         """Pointers to the parameters at the worker; they share memory with the plan's.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> model = torch.nn.Linear(2, 1)
         >>> pointer = sy.func2plan(args_shape=[(1, 2)])(lambda x: model(x)).send(bob)
         >>> [parameter.shape for parameter in pointer.parameters()]

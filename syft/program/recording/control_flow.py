@@ -87,7 +87,6 @@ class _TracedBranch:
 class ControlFlowTracer:
     """Records the branches and loops of the function that a tracer is recording.
 
-    >>> from syft.program.recording.tracer import Tracer
     >>> tracer = Tracer()
     >>> with tracer:
     ...     x = torch.ones(1)

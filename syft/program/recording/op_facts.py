@@ -159,7 +159,6 @@ def run_unlisted(function: Function, args: Arguments, kwargs: Keywords) -> Any:
 
     Raises :class:`~syft.exceptions.CannotRecord` if a program would lack what the function does.
 
-    >>> import torch
     >>> run_unlisted(torch.Tensor.__repr__, (torch.ones(1),), {})
     'tensor([1.])'
     """

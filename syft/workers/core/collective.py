@@ -40,7 +40,7 @@ from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack, unpack_at
 from syft.workers.core.commands import unpacker_for
 from syft.workers.core.peer import Peer
-from syft.workers.core.state_machine import Held, WorkerCore
+from syft.workers.core.state_machine import HeldInputs, WorkerCore
 from syft.workers.wire.messages import Abort, Done, Exchange, Parked, Start
 from syft.workers.core.permissions import Guard, combined, protect
 from syft.workers.wire.references import ids_in
@@ -51,7 +51,7 @@ MAX_SESSIONS = 1024
 MAX_ROUNDS = 2**20
 """How many rounds an execution may have."""
 
-MAX_LETTERS = 1024
+MAX_PARTY_MESSAGES = 1024
 """How many messages of one execution a worker keeps until its program is ready for them."""
 
 
@@ -141,7 +141,7 @@ def sum_private(party: Party, x: torch.Tensor) -> PartyProgram:
     if any(share.dtype is not kind for share in received.values()):
         raise _cannot_sum("integers and floating-point numbers", "convert them to one dtype")
     partial = kept + sum(share.view(torch.int64) for share in received.values())
-    received = yield party.round({rank: partial for rank in party.others})
+    received = yield party.round(dict.fromkeys(party.others, partial))
     total = partial + sum(received.values())
     return (total.double() / 2**24).to(x.dtype) if real else total.to(x.dtype)
 
@@ -167,7 +167,7 @@ class Execution:
 
     opener: str
     """Who sent the first message of it."""
-    mailbox: dict[tuple[int, int], PartyLetter] = field(default_factory=dict)
+    mailbox: dict[tuple[int, int], PartyMessage] = field(default_factory=dict)
     aborted_by: dict[str, str] = field(default_factory=dict)
     start: Start | None = None
     starter: Peer | None = None
@@ -182,7 +182,7 @@ class Execution:
 
 
 @dataclass(frozen=True, slots=True)
-class PartyLetter:
+class PartyMessage:
     """What one party sent another in one round, and who may read what is computed from it."""
 
     sender: str
@@ -206,7 +206,7 @@ def start(core: WorkerCore, message: Start, frame: Frame, peer: Peer) -> Any:
     for out in message.outs:
         core.store.promise(out)
 
-    def act(held: Held) -> Parked | None:
+    def act(held: HeldInputs) -> Parked | None:
         try:
             inputs = _inputs(core, message, frame, held)
             session.guard = combined(inputs)
@@ -249,7 +249,7 @@ def _has_started(core: WorkerCore, execution: int) -> bool:
     return execution in core.ended or (session is not None and session.start is not None)
 
 
-def _inputs(core: WorkerCore, message: Start, frame: Frame, held: Held) -> list[torch.Tensor]:
+def _inputs(core: WorkerCore, message: Start, frame: Frame, held: HeldInputs) -> list[torch.Tensor]:
     unpacker = unpacker_for(core, frame, held)
     inputs = [unpack_at(arg, unpacker, f".args[{index}]") for index, arg in enumerate(message.args)]
     for index, value in enumerate(inputs):
@@ -295,7 +295,9 @@ def exchange(core: WorkerCore, message: Exchange, frame: Frame, peer: Peer) -> N
         return
     place = (message.round, message.rank)
     session = core.sessions.get(message.execution)
-    if session is not None and (place in session.mailbox or len(session.mailbox) >= MAX_LETTERS):
+    if session is not None and (
+        place in session.mailbox or len(session.mailbox) >= MAX_PARTY_MESSAGES
+    ):
         raise MalformedMessage("$", "one tensor from each party in a round", "another one")
     if not 0 <= message.round < MAX_ROUNDS:
         raise LimitExceeded("$.round", "max_rounds", MAX_ROUNDS, message.round)
@@ -303,7 +305,7 @@ def exchange(core: WorkerCore, message: Exchange, frame: Frame, peer: Peer) -> N
     if message.users is not None:
         guard = Guard(frozenset(message.users), message.shape_hidden)
     session = _session(core, message.execution, peer.name)
-    session.mailbox[place] = PartyLetter(peer.name, value, guard)
+    session.mailbox[place] = PartyMessage(peer.name, value, guard)
     if session.program is not None:
         _collect(core, message.execution, session)
 
@@ -383,7 +385,7 @@ def _fail(
     if tell:
         _tell_others(core, message)
     for out in message.outs:
-        core.store.bury(
+        core.store.mark_gone(
             out, f"the collective operation that should have made it failed at {core.name}"
         )
     core.dataflow.settle(message.outs)

@@ -14,12 +14,21 @@ from typing import Any
 import torch
 
 from syft.exceptions import MalformedMessage, PermissionDenied
-from syft.ops.table import FLAGS, OpFlag, function_of
+from syft.ops.nested import SCALAR_TYPES
+from syft.ops.table import (
+    FLAGS,
+    GRADIENT,
+    INPLACE,
+    MUTATES_OTHERS,
+    ONE,
+    UNINITIALIZED,
+    function_of,
+)
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack, unpack_at
 from syft.workers.core.peer import Peer
-from syft.workers.core.state_machine import Answer, Held, WorkerCore
+from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
 from syft.workers.core.execution import (
     Function,
     clearing,
@@ -41,13 +50,9 @@ from syft.workers.core.permissions import Guard
 from syft.workers.core.precautions import RUNNABLE
 from syft.workers.wire.references import REF, ids_in
 
-_BARE = frozenset((int, float, bool, str, type(None)))
-_WRITES = int(OpFlag.INPLACE | OpFlag.MUTATES_OTHERS)
+_WRITES = INPLACE | MUTATES_OTHERS
 _MODES = GRAD_MODE | INFERENCE_MODE
 _OPERATIONS = len(RUNNABLE)
-_ONE = int(OpFlag.ONE)
-_GRADIENT = int(OpFlag.GRADIENT)
-_UNINITIALIZED = int(OpFlag.UNINITIALIZED)
 
 
 class StoreView:
@@ -55,7 +60,7 @@ class StoreView:
 
     __slots__ = ("core", "held")
 
-    def __init__(self, core: WorkerCore, held: Held) -> None:
+    def __init__(self, core: WorkerCore, held: HeldInputs) -> None:
         self.core = core
         self.held = held
 
@@ -88,7 +93,9 @@ def handle(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Repl
     return _run(core, command, frame, peer, None)
 
 
-def _run(core: WorkerCore, command: Command, frame: Frame, peer: Peer, held: Held | None) -> Reply:
+def _run(
+    core: WorkerCore, command: Command, frame: Frame, peer: Peer, held: HeldInputs | None
+) -> Reply:
     op, flags = command.op, command.flags
     function = RUNNABLE[op] if 0 <= op < _OPERATIONS else None
     if function is None:
@@ -97,13 +104,13 @@ def _run(core: WorkerCore, command: Command, frame: Frame, peer: Peer, held: Hel
     if command.out in objects:
         core.store.check_free(command.out)
     args, kwargs = _operands(core, command, frame, held)
-    if FLAGS[op] & _UNINITIALIZED:
+    if FLAGS[op] & UNINITIALIZED:
         function = clearing(function)
     if core.guarded:
         guard = guard_for(args, kwargs)
         if guard is not None:
             return _run_hidden(core, command, frame, function, args, kwargs, guard, peer)
-        if FLAGS[op] & _GRADIENT:
+        if FLAGS[op] & GRADIENT:
             function = partial(_run_backward, core, function)
     mode = GRAD_MODE if torch.is_grad_enabled() else 0
     if flags & _MODES == mode and not command.autocast:
@@ -125,7 +132,7 @@ def _present(objects: dict[int, Any], operands: Iterable[Any]) -> list[Any] | No
         for operand in operands:
             if type(operand) is list and operand[0] == REF and len(operand) == 2:
                 values.append(objects[operand[1]])
-            elif type(operand) in _BARE:
+            elif type(operand) in SCALAR_TYPES:
                 values.append(operand)
             else:
                 return None
@@ -143,7 +150,7 @@ def _reply(core: WorkerCore, command: Command, result: Any) -> Reply:
         if core.store.promised:
             core.store.promised.discard(out)
         return Done(command.seq)
-    return Value(command.seq, pack(core.keep(result, out), Packer()))
+    return Value(command.seq, pack(core.store_tensors(result, out), Packer()))
 
 
 def _run_hidden(
@@ -179,14 +186,14 @@ def _run_hidden(
         raise
     except Exception as error:  # its text may quote private values
         if command.out:
-            core.give_up((command.out,))
+            core.fail_results((command.out,))
         return core.failure(command.seq, error, hidden=not guard.admits(peer.user))
     finally:
         core.acting_guard = acting
 
 
 def _operands(
-    core: WorkerCore, command: Command, frame: Frame, held: Held | None
+    core: WorkerCore, command: Command, frame: Frame, held: HeldInputs | None
 ) -> tuple[list[Any], dict[str, Any]]:
     """The arguments as values: the common way if it will do, else the general one.
 
@@ -213,7 +220,7 @@ def _operands(
     return args, kwargs
 
 
-def unpacker_for(core: WorkerCore, frame: Frame, held: Held | None) -> Unpacker:
+def unpacker_for(core: WorkerCore, frame: Frame, held: HeldInputs | None) -> Unpacker:
     """An unpacker for a request's operands: references are objects of this worker."""
     return Unpacker(
         frame.buffers, core.limits, worker=StoreView(core, held or {}), owns_buffers=frame.exclusive
@@ -239,13 +246,13 @@ def autocast_of(
 
 
 def _runs_backward(command: Command) -> bool:
-    return 0 <= command.op < _OPERATIONS and bool(FLAGS[command.op] & _GRADIENT)
+    return 0 <= command.op < _OPERATIONS and bool(FLAGS[command.op] & GRADIENT)
 
 
 def _may_write(command: Command) -> bool:
     """Whether a command might write to one of its arguments; unknown means yes."""
     flags = FLAGS[command.op] if 0 <= command.op < len(FLAGS) else 0
-    if flags & _WRITES or not flags & _ONE:
+    if flags & _WRITES or not flags & ONE:
         return True
     keywords = command.kwargs or {}
     return "out" in keywords or "inplace" in keywords

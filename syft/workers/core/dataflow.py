@@ -219,9 +219,9 @@ class Dataflow:
             return
         ready: list[Task] = []
         self._release(ids, ready)
-        self._work_off(ready)
+        self._run_ready(ready)
 
-    def _work_off(self, ready: list[Task]) -> None:
+    def _run_ready(self, ready: list[Task]) -> None:
         """Run what is ready, in the order in which it was given, and what becomes ready by that."""
         while ready:
             task = heapq.heappop(ready)
@@ -248,7 +248,7 @@ class Dataflow:
                 del self._usage[key]
         for blocked in task.blocks:
             blocked.blockers -= 1
-            self._ready(blocked, ready)
+            self._queue_if_ready(blocked, ready)
 
     def _release(self, ids: Iterable[int], ready: list[Task]) -> None:
         for id in ids:
@@ -259,12 +259,12 @@ class Dataflow:
                 task.missing.discard(id)
                 if value is not None:
                     task.held[id] = value
-                self._ready(task, ready)
+                self._queue_if_ready(task, ready)
             if id in self._unwanted:
                 self._unwanted.discard(id)
                 self._store.drop(id, "its last pointer was dropped before it came")
 
-    def _ready(self, task: Task, ready: list[Task]) -> None:
+    def _queue_if_ready(self, task: Task, ready: list[Task]) -> None:
         if not task.missing and not task.blockers and task in self.tasks:
             heapq.heappush(ready, task)
 
@@ -283,27 +283,27 @@ class Dataflow:
                 continue
             if task is None:
                 self._unwanted.discard(id)
-                self._store.bury(id, reason)
+                self._store.mark_gone(id, reason)
             elif self._is_useless(task):
                 task.run(None)
                 ids.extend(self._remove_parked(task, ready))
-        self._work_off(ready)
+        self._run_ready(ready)
 
     def cancel(self, request: Hashable) -> tuple[int, ...]:
         """Take a parked operation back without running it; returns the ids of its results."""
         found = [task for task in self.tasks if task.request == request]
         ready: list[Task] = []
         for task in found:
-            self._hand_on_order(task)
+            self._transfer_order(task)
             self._remove_parked(task, ready)
             for key in task.keys:
-                self._count_usage(key)
+                self._recompute_usage(key)
         if found:
             self._barrier = max((task for task in self.tasks if task.barrier), default=None)
-        self._work_off(ready)
+        self._run_ready(ready)
         return tuple(out for task in found for out in task.outs)
 
-    def _hand_on_order(self, task: Task) -> None:
+    def _transfer_order(self, task: Task) -> None:
         """Have what waits for ``task`` wait for what ``task`` waits for, so that it can go."""
         for blocker in self.tasks:
             if task in blocker.blocks:
@@ -312,7 +312,7 @@ class Dataflow:
                 for blocked in task.blocks:
                     blocked.blockers += 1
 
-    def _count_usage(self, key: Key) -> None:
+    def _recompute_usage(self, key: Key) -> None:
         """Find out again who touches a key, after a task between others has gone."""
         usage = Usage()
         for task in sorted(task for task in self.tasks if key in task.keys):

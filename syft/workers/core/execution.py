@@ -24,7 +24,15 @@ from syft.torch_private import set_grad_enabled
 from syft.ops.nested import leaves
 from syft.chain.wrapper import Wrapper
 from syft.exceptions import PermissionDenied
-from syft.ops.table import BY_NAME, FUNCTIONS, OpFlag
+from syft.ops.table import (
+    BY_NAME,
+    FACTORY,
+    FUNCTIONS,
+    GRADIENT,
+    METADATA,
+    MUTATES_OTHERS,
+    SHAPE_FROM_VALUES,
+)
 from syft.workers.wire.messages import GRAD_MODE, INFERENCE_MODE
 from syft.workers.core.permissions import (
     Guard,
@@ -37,12 +45,6 @@ from syft.workers.core.permissions import (
 from syft.workers.core.retained import recorded_of, retaining
 
 Function = Callable[..., Any]
-
-_GRADIENT = int(OpFlag.GRADIENT)
-_MUTATES_OTHERS = int(OpFlag.MUTATES_OTHERS)
-_METADATA = int(OpFlag.METADATA)
-_SHAPE_FROM_VALUES = int(OpFlag.SHAPE_FROM_VALUES)
-_FACTORY = int(OpFlag.FACTORY)
 
 
 def run_in_mode(
@@ -141,31 +143,42 @@ def run_guarded(
     """
     if guard.shape_hidden and function in _COUNTED and not guard.admits(user):
         raise PermissionDenied("an operation that tells its size", worker, user)
-    inputs = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-    versions = [_version(tensor) for tensor in inputs]
-    contents = [_contents(tensor, op_flags) for tensor in inputs]
-    if op_flags & _GRADIENT:
+    inputs = _tensors_in(args, kwargs)
+    before = [(tensor, _version(tensor), _contents(tensor, op_flags)) for tensor in inputs]
+    if op_flags & GRADIENT:
         result = run_backward(function, args, kwargs, guard, stored)
     else:
         result = function(*args, **kwargs)
-    for tensor, version, values in zip(inputs, versions, contents, strict=True):
-        if _version(tensor) != version or not _unchanged(tensor, values):
-            protect(tensor, guard)
+    _protect_written(before, guard)
     if _shape_depends(function, op_flags, args, kwargs):
         guard = changed(guard, shape_hidden=True)
+    admitted = guard.admits(user)
     for leaf in leaves(result):
         if isinstance(leaf, torch.Tensor):
             protect(leaf, guard)
-        elif not guard.admits(user) and not tells_nothing(leaf, op_flags, guard):
+        elif not (admitted or tells_nothing(leaf, op_flags, guard)):
             raise PermissionDenied("an operation that returns its value", worker, user)
     return result
+
+
+def _tensors_in(args: list[Any], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    return [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+
+
+def _protect_written(
+    before: list[tuple[torch.Tensor, object, torch.Tensor | None]], guard: Guard
+) -> None:
+    """Guard the inputs whose version counter or contents differ from those before the call."""
+    for tensor, version, values in before:
+        if _version(tensor) != version or not _unchanged(tensor, values):
+            protect(tensor, guard)
 
 
 def _contents(tensor: torch.Tensor, op_flags: int) -> torch.Tensor | None:
     """A copy of an input that the operation might change without a trace in its version counter
     (the running statistics of a normalization)."""
     plain = innermost(tensor)
-    if plain is None or not op_flags & _MUTATES_OTHERS or full_guard_of(tensor) is not None:
+    if plain is None or not op_flags & MUTATES_OTHERS or full_guard_of(tensor) is not None:
         return None
     return plain.detach().clone()
 
@@ -187,11 +200,10 @@ def run_backward(
     A gradient is guarded by ``guard`` (of the loss) and by what guarded the gradient to which it
     was added, which torch may have replaced.
     """
-    inputs = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-    asked = [tensor for tensor in stored if type(tensor) is torch.Tensor and tensor.retains_grad]
+    retained = [tensor for tensor in stored if type(tensor) is torch.Tensor and tensor.retains_grad]
     before = [
         (tensor, gradient := _gradient_of(tensor), _version(gradient), full_guard_of(gradient))
-        for tensor in _reached_by(inputs) + asked + retaining()
+        for tensor in _reached_by(_tensors_in(args, kwargs)) + retained + retaining()
     ]
     result = function(*args, **kwargs)
     for tensor, gradient, version, present in before:
@@ -239,7 +251,7 @@ def tells_nothing(value: Any, op_flags: int, guard: Guard) -> bool:
     """
     if value is None:
         return True
-    if not op_flags & _METADATA:
+    if not op_flags & METADATA:
         return False
     return not guard.shape_hidden or isinstance(value, (torch.dtype, torch.device, torch.layout))
 
@@ -253,9 +265,9 @@ def _shape_depends(
     Where a result lies in the memory it shares with an input (``x[n]``) counts as its shape."""
     if function is torch.Tensor.__getitem__:
         return any(map(_selects_by_value, leaves(args[1:]))) or _slices_by_value(args[1])
-    if op_flags & _SHAPE_FROM_VALUES:
+    if op_flags & SHAPE_FROM_VALUES:
         return True
-    sizes = args if op_flags & _FACTORY else args[1:]
+    sizes = args if op_flags & FACTORY else args[1:]
     return any(map(_is_size, leaves((sizes, kwargs)))) and function not in _ARITHMETIC
 
 

@@ -23,7 +23,9 @@ from syft.workers.wire.references import REF
 _BACKWARD = BY_NAME["torch.Tensor.backward"]
 
 
-def follow(core: WorkerCore, connection: Outgoing, moved: int, source: torch.Tensor) -> None:
+def return_gradients(
+    core: WorkerCore, connection: Outgoing, moved: int, source: torch.Tensor
+) -> None:
     """Keep ``source`` here, and have gradients of the leaf ``moved`` at the other end come back to
     it."""
     hidden = new_id()
@@ -35,7 +37,7 @@ def follow(core: WorkerCore, connection: Outgoing, moved: int, source: torch.Ten
         raise
 
 
-class Return:
+class GradientHook:
     """The hook on a moved leaf: carries its gradients back over ``connection`` to object
     ``source``."""
 
@@ -75,5 +77,5 @@ def attach(core: WorkerCore, message: Follow, frame: Frame, peer: Peer) -> Done:
     leaf = core.store.read(message.id)
     if core.store.origins.get(message.id) is not peer.session:
         raise PermissionDenied("follow gradients", core.name, peer.user)
-    leaf.register_hook(Return(core, core.connect(peer.name), message.source))
+    leaf.register_hook(GradientHook(core, core.connect(peer.name), message.source))
     return Done(message.seq)

@@ -18,14 +18,13 @@ import torch
 
 from syft.exceptions import PermissionDenied, ProgramError
 from syft.program.lowered import Lowered
-from syft.ops.table import BY_NAME, FLAGS, Function, OpFlag
+from syft.ops.table import BY_NAME, FLAGS, GRADIENT, Function
 from syft.program.program import Action
 from syft.ops.nested import leaves
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.core.execution import guard_for, run_backward, run_guarded, tells_nothing
-from syft.workers.core.permissions import Guard, full_guard_of, protect
+from syft.workers.core.permissions import Guard, full_guard_of, meet_guards, protect
 
-_GRADIENT = int(OpFlag.GRADIENT)
 _COND = BY_NAME["syft.ops.control.cond"]
 _WHILE = BY_NAME["syft.ops.control.while_loop"]
 _BRANCH = "a branch on its value"
@@ -80,11 +79,11 @@ class GuardedRun:
         if special is not None:
             return special(self, function, args)
         flags = FLAGS[action.op]
-        guard = _meeting(guard_for(list(args), kwargs), self.taint)
+        guard = meet_guards(guard_for(list(args), kwargs), self.taint)
         core = self.core
         stored = core.store.objects.values()
         if guard is None:
-            if flags & _GRADIENT:
+            if flags & GRADIENT:
                 return run_backward(function, list(args), kwargs, None, stored)
             return function(*args, **kwargs)
         self.concealing |= not guard.admits(self.user)
@@ -103,7 +102,7 @@ class GuardedRun:
         """Somebody who may read the value has a number of it: what follows is as private."""
         numbers = [leaf for leaf in leaves(result) if not isinstance(leaf, torch.Tensor)]
         if not all(tells_nothing(number, flags, guard) for number in numbers):
-            self.taint = _meeting(self.taint, changed(guard, shape_hidden=True))
+            self.taint = meet_guards(self.taint, changed(guard, shape_hidden=True))
 
     def decided_by(self, value: Any) -> Guard | None:
         """Have the program decide by a value: refused if it is private to others, and otherwise
@@ -115,7 +114,7 @@ class GuardedRun:
         if not isinstance(value, (torch.Tensor, int, float)):
             what = f"it was to decide by a {type(value).__name__}"
             raise ProgramError(f"{what}: decide by a number, a bool or a tensor")
-        guard = _meeting(full_guard_of(value), self.taint)
+        guard = meet_guards(full_guard_of(value), self.taint)
         if guard is None:
             return None
         if not guard.admits(self.user):
@@ -167,9 +166,3 @@ _CONTROL: dict[int, Callable[[GuardedRun, Function, tuple[Any, ...]], Any]] = {
 
 def _is_tensor_or_none(leaf: Any) -> bool:
     return leaf is None or isinstance(leaf, torch.Tensor)
-
-
-def _meeting(one: Guard | None, other: Guard | None) -> Guard | None:
-    if one is None or other is None:
-        return one or other
-    return one.meet(other)

@@ -14,8 +14,8 @@ from syft.serde.packer import Packer
 from syft.serde.registry import pack, unpack_at
 from syft.workers.core.commands import unpacker_for
 from syft.workers.core.peer import Peer
-from syft.workers.core.state_machine import Answer, Held, WorkerCore
-from syft.workers.core.gradient_return import follow
+from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
+from syft.workers.core.gradient_return import return_gradients
 from syft.workers.core.holders import Holder
 from syft.workers.wire.messages import (
     Annotate,
@@ -74,35 +74,41 @@ def fetch(core: WorkerCore, message: Fetch, frame: Frame, peer: Peer) -> Reply |
     if message.drop:
         core.forget(message.drop, peer)
     if not core.dataflow.active:
-        return _hand_over(core, message, peer, None)
+        return _fetch_now(core, message, peer, None)
     return core.when_ready(
         message.seq,
         peer,
-        lambda held: _hand_over(core, message, peer, held),
+        lambda held: _fetch_now(core, message, peer, held),
         (message.id,),
         writes=not message.keep,
     )
 
 
-def _hand_over(core: WorkerCore, message: Fetch, peer: Peer, held: Held | None) -> Answer:
+def _fetch_now(core: WorkerCore, message: Fetch, peer: Peer, held: HeldInputs | None) -> Answer:
     value = whole = (
         core.store.read(message.id) if held is None else core.resolve(message.id, 0, held)
     )
     if message.depth:
         value = core.resolve(message.id, message.depth, held)
     guard = travelling_guard_of(whole) if core.guarded else None
-    user = message.user or peer.user
-    if guard is not None and not guard.admits(user):
-        raise PermissionDenied("get", core.name, user)
+    _check_admitted(core, guard, message, peer, "get")
     packer = Packer(worker=core)
-    handed_over: Any = value
+    payload: Any = value
     if message.guarded:
-        handed_over = (value, guard and sorted(guard.users), bool(guard and guard.shape_hidden))
-    operand = pack(handed_over, packer)
+        payload = (value, guard and sorted(guard.users), bool(guard and guard.shape_hidden))
+    operand = pack(payload, packer)
     if not message.keep:
         core.store.take(message.id, peer.fetched)
     packer.sent()
     return Answer(Value(message.seq, operand), packer.buffers)
+
+
+def _check_admitted(
+    core: WorkerCore, guard: Guard | None, message: Fetch | Move, peer: Peer, action: str
+) -> None:
+    user = message.user or peer.user
+    if guard is not None and not guard.admits(user):
+        raise PermissionDenied(action, core.name, user)
 
 
 @WorkerCore.handles(Drop)
@@ -120,7 +126,7 @@ def duplicate(
     core.forget(message.drop, peer)
     core.store.check_free(message.out)
 
-    def act(held: Held) -> Reply:
+    def act(held: HeldInputs) -> Reply:
         value = core.resolve(message.id, 0, held)
         twin = value.duplicate() if isinstance(value, Holder) else copy_of(value)
         protect(twin, full_guard_of(value))
@@ -223,20 +229,18 @@ def move(core: WorkerCore, message: Move, frame: Frame, peer: Peer) -> Reply | A
     """Send an object on to another worker, and forget it here once it is there."""
     core.forget(message.drop, peer)
 
-    def act(held: Held) -> Reply:
+    def act(held: HeldInputs) -> Reply:
         value = core.resolve(message.id, 0, held)
         if message.requires_grad and isinstance(value, Holder):
             raise MalformedMessage("$.requires_grad", "false for a plan", "true")
         travelling = value.detach().requires_grad_() if message.requires_grad else value
         guard = travelling_guard_of(value)
-        user = message.user or peer.user
-        if guard is not None and not guard.admits(user):
-            raise PermissionDenied("move", core.name, user)
+        _check_admitted(core, guard, message, peer, "move")
         connection = core.connect(message.to)
         connection.put(travelling, message.id, guard=guard)
         core.store.take(message.id, f"{peer.name} moved it to {message.to}")
         if message.requires_grad and value.requires_grad:
-            follow(core, connection, message.id, value)
+            return_gradients(core, connection, message.id, value)
         return Done(message.seq)
 
     return core.when_ready(message.seq, peer, act, (message.id,), writes=True)

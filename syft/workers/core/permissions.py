@@ -13,20 +13,19 @@ the program alone, and whether an operation failed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from operator import methodcaller
+from typing import Any, Final
 
 import torch
 
 from syft.chain.wrapper import Wrapper
+from syft.ops.nested import EXACT_TENSOR_TYPES
 from syft.workers.core.holders import Holder
 
 _KEY = "_guard"
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
-_COMPRESSED_BY_ROW = (torch.sparse_csr, torch.sparse_bsr)
-_COMPRESSED_BY_COLUMN = (torch.sparse_csc, torch.sparse_bsc)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ def full_guard_of(value: Any) -> Guard | None:
         return None
     guard = guard_of(value)
     for storage in storages_of(value):
-        guard = _meeting(guard, storage.__dict__.get(_KEY))
+        guard = meet_guards(guard, storage.__dict__.get(_KEY))
     return guard
 
 
@@ -97,12 +96,12 @@ def travelling_guard_of(tensor: torch.Tensor | Holder) -> Guard | None:
     """The guard of all that leaves when a tensor is handed over: its gradient goes along."""
     if isinstance(tensor, Holder):
         guards = map(travelling_guard_of, tensor.tensors())
-        return reduce(_meeting, guards, None)
+        return reduce(meet_guards, guards, None)
     guard = full_guard_of(tensor)
     if type(tensor) is Wrapper and tensor.child.at_function_level:
         behind = tensor.child.tensor_behind()
-        return guard if behind is None else _meeting(guard, travelling_guard_of(behind))
-    return _meeting(guard, full_guard_of(tensor.grad)) if tensor.is_leaf else guard
+        return guard if behind is None else meet_guards(guard, travelling_guard_of(behind))
+    return meet_guards(guard, full_guard_of(tensor.grad)) if tensor.is_leaf else guard
 
 
 def protect(tensor: torch.Tensor | Holder, guard: Guard | None) -> None:
@@ -122,11 +121,16 @@ def combined(values: Iterable[Any]) -> Guard | None:
     """The guard of whatever is computed from ``values``: the meeting of all their guards."""
     result: Guard | None = None
     for value in values:
-        result = _meeting(result, full_guard_of(value))
+        result = meet_guards(result, full_guard_of(value))
     return result
 
 
-def _meeting(one: Guard | None, other: Guard | None) -> Guard | None:
+def meet_guards(one: Guard | None, other: Guard | None) -> Guard | None:
+    """The guard of what is computed from two values, of which either may have none.
+
+    >>> meet_guards(None, Guard(frozenset({"ann"})))
+    Guard(users=frozenset({'ann'}), shape_hidden=False)
+    """
     if one is None or other is None:
         return one or other
     return one.meet(other)
@@ -169,15 +173,19 @@ def storages_of(value: Any) -> list[torch.UntypedStorage]:
 
 def _parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """The strided tensors that hold the elements of a tensor of any layout."""
-    layout = tensor.layout
-    if layout is torch.strided:
-        return (tensor,) if type(tensor) in _PLAIN else ()
-    if layout is torch.sparse_coo:
-        return (tensor._indices(), tensor._values())
-    if layout in _COMPRESSED_BY_ROW:
-        return (tensor.crow_indices(), tensor.col_indices(), tensor.values())
-    if layout in _COMPRESSED_BY_COLUMN:
-        return (tensor.ccol_indices(), tensor.row_indices(), tensor.values())
-    if layout is torch.jagged:
-        return (tensor.values(), tensor.offsets())  # type: ignore[attr-defined]
-    return ()
+    if tensor.layout is torch.strided:
+        return (tensor,) if type(tensor) in EXACT_TENSOR_TYPES else ()
+    return tuple(part(tensor) for part in _PARTS.get(tensor.layout, ()))
+
+
+_ROWS: Final = (torch.Tensor.crow_indices, torch.Tensor.col_indices, torch.Tensor.values)
+_COLUMNS: Final = (torch.Tensor.ccol_indices, torch.Tensor.row_indices, torch.Tensor.values)
+_PARTS: Final[dict[torch.layout, tuple[Callable[[Any], torch.Tensor], ...]]] = {
+    torch.sparse_coo: (torch.Tensor._indices, torch.Tensor._values),
+    torch.sparse_csr: _ROWS,
+    torch.sparse_bsr: _ROWS,
+    torch.sparse_csc: _COLUMNS,
+    torch.sparse_bsc: _COLUMNS,
+    torch.jagged: (methodcaller("values"), methodcaller("offsets")),
+}
+"""How to get the strided tensors of a tensor, by its layout."""

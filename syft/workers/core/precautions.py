@@ -148,18 +148,22 @@ def _check_ctc(
     if input_lengths is not None and not _within(input_lengths, 0, scores.shape[0]):
         raise ValueError("ctc_loss: expected input lengths between 0 and the length of log_probs.")
     rows = scores.shape[1] if scores.ndim == 3 else 1
-    longest = labels.shape[-1] if labels.ndim else 0
-    used = labels
-    if target_lengths is not None:
-        padded = labels.ndim == 2
-        total = target_lengths.max() if padded and len(target_lengths) else target_lengths.sum()
-        if not _within(target_lengths, 0, longest) or int(total) > longest:
-            raise ValueError("ctc_loss: expected target lengths that lie within the targets.")
-        if padded and labels.shape[0] == len(target_lengths) == rows:
-            places = torch.arange(longest, device=labels.device)
-            used = labels[places < target_lengths.to(labels.device)[:, None]]
+    used = labels if target_lengths is None else _used_targets(labels, target_lengths, rows)
     if not _within(used, 0, scores.shape[-1] - 1):
         raise ValueError("ctc_loss: expected targets between 0 and the number of classes - 1.")
+
+
+def _used_targets(labels: torch.Tensor, lengths: torch.Tensor, rows: int) -> torch.Tensor:
+    """The targets without their padding; raises ValueError for lengths that exceed them."""
+    longest = labels.shape[-1] if labels.ndim else 0
+    padded = labels.ndim == 2
+    total = lengths.max() if padded and len(lengths) else lengths.sum()
+    if not _within(lengths, 0, longest) or int(total) > longest:
+        raise ValueError("ctc_loss: expected target lengths that lie within the targets.")
+    if not padded or not labels.shape[0] == len(lengths) == rows:
+        return labels
+    places = torch.arange(longest, device=labels.device)
+    return labels[places < lengths.to(labels.device)[:, None]]
 
 
 def _within(values: torch.Tensor, least: int, most: int) -> bool:

@@ -14,7 +14,16 @@ from typing import Any
 from syft.exceptions import HookError
 from syft.ops.control import limited
 from syft.program.lowered import Lowered
-from syft.ops.table import FLAGS, PROGRAM_FUNCTIONS, Function, OpFlag
+from syft.ops.table import (
+    FLAGS,
+    GRADIENT,
+    INPLACE,
+    MUTATES_OTHERS,
+    ONE,
+    PROGRAM_FUNCTIONS,
+    UNINITIALIZED,
+    Function,
+)
 from syft.program.program import Action, Program
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
@@ -23,16 +32,13 @@ from syft.workers.core.guarded_run import GuardedRun
 from syft.workers.core.precautions import RUNNABLE
 from syft.workers.wire.definitions import Definition, Group, InputKind
 
-_BARRIER = int(OpFlag.GRADIENT)
-_WRITES = int(OpFlag.INPLACE | OpFlag.MUTATES_OTHERS)
-_ONE = int(OpFlag.ONE)
-_UNINITIALIZED = int(OpFlag.UNINITIALIZED)
+_WRITES = INPLACE | MUTATES_OTHERS
 
 
 def _function(number: int, function: Function | None) -> Function | None:
     if function is None:
         return PROGRAM_FUNCTIONS.get(number)
-    return clearing(function) if FLAGS[number] & _UNINITIALIZED else function
+    return clearing(function) if FLAGS[number] & UNINITIALIZED else function
 
 
 FUNCTIONS: list[Function | None] = [
@@ -162,7 +168,7 @@ def may_write(program: Program) -> bool:
 
 def _writes(action: Action) -> bool:
     flags = FLAGS[action.op]
-    if flags & _WRITES or not flags & _ONE:
+    if flags & _WRITES or not flags & ONE:
         return True
     return "out" in action.kwargs or "inplace" in action.kwargs
 
@@ -173,7 +179,7 @@ def runs_backward(program: Program) -> bool:
     >>> runs_backward(Program(0, (), ()))
     False
     """
-    return any(FLAGS[action.op] & _BARRIER for action in _actions(program))
+    return any(FLAGS[action.op] & GRADIENT for action in _actions(program))
 
 
 def _actions(program: Program) -> Iterable[Action]:

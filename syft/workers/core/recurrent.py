@@ -156,12 +156,15 @@ def _widths(weights: Any, gates: int) -> tuple[int, int]:
 def _data(given: Given) -> tuple[torch.Tensor, int]:
     """The sequences, and how many there are."""
     lengths = given.get("batch_sizes")
-    if lengths is None:
-        data: torch.Tensor = given["input"]
-        if data.ndim != 3:
-            raise ValueError(f"RNN: Expected input to be 3D, got {data.ndim}D instead")
-        return data, data.shape[0 if given["batch_first"] else 1]
-    data = given["data"]
+    if lengths is not None:
+        return _packed_data(given["data"], lengths)
+    data: torch.Tensor = given["input"]
+    if data.ndim != 3:
+        raise ValueError(f"RNN: Expected input to be 3D, got {data.ndim}D instead")
+    return data, data.shape[0 if given["batch_first"] else 1]
+
+
+def _packed_data(data: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, int]:
     if data.ndim != 2:
         raise ValueError(f"RNN: Expected packed input to be 2D, got {data.ndim}D instead")
     if lengths.ndim != 1 or lengths.dtype is not torch.int64 or not len(lengths):

@@ -19,7 +19,7 @@ from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack, unpack_at
 from syft.workers.core.commands import StoreView, autocast_of
 from syft.workers.core.peer import Peer
-from syft.workers.core.state_machine import Answer, Held, WorkerCore
+from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
 from syft.workers.core.execution import run_in_mode
 from syft.workers.core.guarded_run import Concealed
 from syft.workers.wire.messages import GRAD_MODE, INFERENCE_MODE, Done, Reply, Run, Value
@@ -28,13 +28,12 @@ from syft.workers.core.objects import copy_of
 from syft.workers.core.programs import Prepared, prepare
 from syft.workers.wire.definitions import Definition, InputKind
 from syft.workers.wire.references import Reference
-from syft.ops.nested import replace
+from syft.ops.nested import NUMBER_OR_NONE_TYPES, replace
 
 _MODES = GRAD_MODE | INFERENCE_MODE
 _REFERENCE = int(InputKind.REFERENCE)
 _MAX_ID = 2**63
 _MOST_DROPPED = 1 << 16
-_SHOWN = frozenset((int, float, bool, type(None)))
 
 
 class InputView(StoreView):
@@ -56,24 +55,22 @@ def handle(core: WorkerCore, run: Run, frame: Frame, peer: Peer) -> Reply | Answ
     if table is None or table.user != peer.user:  # nobody goes on from what another user sent
         table = peer.session.numbers = Table(peer.user)
         core.peers.add(peer)
-    number = run.number
-    entry = table.use(number) if run.define is None else None
+    entry = table.use(run.number) if run.define is None else None
     if entry is not None:
         core.stats.cache_hits += 1
         if entry.bare and not (frame.buffers or run.autocast or core.dataflow.active):
-            values = _at_once(core, run, entry)
+            values = _fast_path_inputs(core, run, entry)
             if values is not None:
                 return _stored(core, run, entry.what.perform(core, values, peer))
-    unpacker = _unpacker(core, frame) if run.define is not None or frame.buffers else None
-    try:
-        if entry is None:
-            entry = _entered(core, table, run, unpacker)
-        given = _given(core, table, entry, run, frame, unpacker)
-    except Exception:
-        table.remove(number)  # the sender forgets it too, when it reads the failure
-        raise
+    entry, given = _read(core, table, entry, run, frame)
     if not core.dataflow.active:
         return _perform(core, run, frame, entry, given, peer, None)
+    return _perform_when_ready(core, run, frame, entry, given, peer)
+
+
+def _perform_when_ready(
+    core: WorkerCore, run: Run, frame: Frame, entry: NumberedCall, given: list[Any], peer: Peer
+) -> Reply | Answer | None:
     prepared: Prepared = entry.what
     return core.when_ready(
         run.seq,
@@ -89,7 +86,7 @@ def handle(core: WorkerCore, run: Run, frame: Frame, peer: Peer) -> Reply | Answ
     )
 
 
-def _at_once(core: WorkerCore, run: Run, entry: NumberedCall) -> list[Any] | None:
+def _fast_path_inputs(core: WorkerCore, run: Run, entry: NumberedCall) -> list[Any] | None:
     """The values of the inputs of the common run: its ids name objects that are here, it has one
     result, and the modes are those of this moment.  None for any other, which says what is wrong.
     """
@@ -143,6 +140,20 @@ def expanded(drop: Sequence[int | tuple[int, int]]) -> Sequence[int]:
 
 
 # ---------------------------------------------------------------------------------------- reading
+
+
+def _read(
+    core: WorkerCore, table: Table, entry: NumberedCall | None, run: Run, frame: Frame
+) -> tuple[NumberedCall, list[Any]]:
+    """The entry of the number, which a definition makes first, and the inputs."""
+    unpacker = _unpacker(core, frame) if run.define is not None or frame.buffers else None
+    try:
+        if entry is None:
+            entry = _entered(core, table, run, unpacker)
+        return entry, _given(core, table, entry, run, frame, unpacker)
+    except Exception:
+        table.remove(run.number)  # the sender removes it too when it reads the failure
+        raise
 
 
 def _unpacker(core: WorkerCore, frame: Frame) -> Unpacker:
@@ -241,7 +252,7 @@ def _perform(
     entry: NumberedCall,
     given: list[Any],
     peer: Peer,
-    held: Held | None,
+    held: HeldInputs | None,
 ) -> Reply:
     first, flags = run.out, run.flags
     prepared: Prepared = entry.what
@@ -257,10 +268,10 @@ def _perform(
             results = run_in_mode(prepared.perform, (core, values, peer), {}, flags, autocast)
         return _stored(core, run, results)
     except Concealed as concealed:
-        core.give_up(outs)
+        core.fail_results(outs)
         return core.failure(run.seq, concealed.error, hidden=True)
     except Exception:
-        core.give_up(outs)
+        core.fail_results(outs)
         raise
 
 
@@ -273,7 +284,7 @@ def _check_free(core: WorkerCore, first: int, results: int, outs: Sequence[int])
 
 
 def _resolved(
-    core: WorkerCore, kinds: tuple[int, ...], given: list[Any], held: Held | None
+    core: WorkerCore, kinds: tuple[int, ...], given: list[Any], held: HeldInputs | None
 ) -> list[Any]:
     """The values of all inputs: tensors in the place of ids."""
     objects = core.store.objects
@@ -301,24 +312,28 @@ def _stored(core: WorkerCore, run: Run, results: Sequence[Any]) -> Reply:
     if len(results) == 1 and isinstance(results[0], torch.Tensor) and not store.promised:
         store.objects[run.out] = results[0]
         return Done(run.seq)
-    for index, value in enumerate(results):
-        if type(value) not in _SHOWN and not isinstance(value, torch.Tensor):
-            what = f"result {index} is a {type(value).__name__}"  # its length may be private
-            raise ProgramError(f"{what}: return tensors and numbers, each as a result of its own")
-    plain = False
-    for index, value in enumerate(results):
+    _check_results(results)
+    for out, value in enumerate(results, run.out):
         if isinstance(value, torch.Tensor):
-            store.objects[run.out + index] = value
-            if store.promised:
-                store.promised.discard(run.out + index)
-        elif value is not None:
-            plain = True
-            if store.promised:
-                core.give_up((run.out + index,))
-    if not plain:
+            store.objects[out] = value
+            store.promised.discard(out)
+        elif value is not None and store.promised:
+            core.fail_results((out,))
+    return _reply(run, results)
+
+
+def _reply(run: Run, results: Sequence[Any]) -> Reply:
+    if all(value is None or isinstance(value, torch.Tensor) for value in results):
         return Done(run.seq)
     shown = tuple(
         Reference(run.out + index) if isinstance(value, torch.Tensor) else value
         for index, value in enumerate(results)
     )
     return Value(run.seq, pack(shown, Packer()))
+
+
+def _check_results(results: Sequence[Any]) -> None:
+    for index, value in enumerate(results):
+        if type(value) not in NUMBER_OR_NONE_TYPES and not isinstance(value, torch.Tensor):
+            what = f"result {index} is a {type(value).__name__}"  # its length may be private
+            raise ProgramError(f"{what}: return tensors and numbers, each as a result of its own")

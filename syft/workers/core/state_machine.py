@@ -40,8 +40,8 @@ from syft.workers.core.store import ObjectStore
 from syft.workers.wire import messages
 from syft.workers.wire.messages import Done, Failure, Forgotten, Parked, Skipped
 
-Held = dict[int, Any]
-Letter = tuple[Peer | str, Frame]
+HeldInputs = dict[int, Any]
+AddressedFrame = tuple[Peer | str, Frame]
 """A frame, with the peer it answers or the name of the worker it asks."""
 Handler = Callable[["WorkerCore", Any, Frame, Peer], "messages.Reply | Answer | None"]
 
@@ -98,11 +98,11 @@ class WorkerCore:
         self.guarded = False
         self.acting_guard: Guard | None = None
         self.serving: Peer | None = None
-        self._outbox: list[Letter] = []
+        self._outbox: list[AddressedFrame] = []
 
     # --------------------------------------------------------------------------------- receiving
 
-    def receive(self, frame: Frame, peer: Peer) -> list[Letter]:
+    def receive(self, frame: Frame, peer: Peer) -> list[AddressedFrame]:
         """Act on one request from ``peer``; return the frames to send."""
         try:
             message = messages.read_request(frame.header)
@@ -136,7 +136,7 @@ class WorkerCore:
         """The reply to a request whose handler raised; its result will never come."""
         out = getattr(message, "out", 0)
         if out and not isinstance(error, ObjectIdTaken):
-            self.give_up((out,))
+            self.fail_results((out,))
         return self.failure(getattr(message, "seq", -1), error)
 
     def _unreadable(self, frame: Frame, peer: Peer) -> Frame:
@@ -171,7 +171,7 @@ class WorkerCore:
         """Queue a reply to an earlier request of ``peer``."""
         self._outbox.append((peer, self.frame_of(reply, peer)))
 
-    def outgoing(self) -> list[Letter]:
+    def outgoing(self) -> list[AddressedFrame]:
         """Take the frames that are queued."""
         letters, self._outbox = self._outbox, []
         return letters
@@ -196,7 +196,7 @@ class WorkerCore:
         self,
         seq: int,
         peer: Peer,
-        act: Callable[[Held], messages.Reply | Answer | None],
+        act: Callable[[HeldInputs], messages.Reply | Answer | None],
         inputs: Iterable[int],
         outs: tuple[int, ...] = (),
         writes: bool = False,
@@ -210,7 +210,7 @@ class WorkerCore:
         if not self.dataflow.active:
             return act({})
 
-        def run(held: Held | None) -> None:
+        def run(held: HeldInputs | None) -> None:
             outer, self.serving = self.serving, peer
             try:
                 reply = Done(seq) if held is None else act(held)
@@ -219,7 +219,7 @@ class WorkerCore:
             finally:
                 self.serving = outer
             if type(reply) is Failure:
-                self.bury(outs)
+                self._mark_failed(outs)
             if reply is not None and type(reply) is not Parked:
                 self.answer(peer, reply)
 
@@ -227,20 +227,20 @@ class WorkerCore:
             return Parked(seq)
         reply = act({})
         if type(reply) is Failure:
-            self.bury(outs)
+            self._mark_failed(outs)
         self.dataflow.settle(outs)
         return reply
 
-    def give_up(self, outs: Iterable[int]) -> None:
+    def fail_results(self, outs: Iterable[int]) -> None:
         """Say that results will never come, to whatever waits for them too."""
-        self.bury(outs)
+        self._mark_failed(outs)
         self.dataflow.settle(outs)
 
-    def bury(self, outs: Iterable[int]) -> None:
+    def _mark_failed(self, outs: Iterable[int]) -> None:
         """Write tombstones for results that will never come."""
         for out in outs:
             if out not in self.store.objects:
-                self.store.bury(out, FAILED)
+                self.store.mark_gone(out, FAILED)
 
     # ----------------------------------------------------------------------------------- objects
 
@@ -251,7 +251,7 @@ class WorkerCore:
             raise ObjectNotReady(self.name)
         return self.store.read(id)
 
-    def resolve(self, id: int, depth: int = 0, held: Held | None = None) -> Any:
+    def resolve(self, id: int, depth: int = 0, held: HeldInputs | None = None) -> Any:
         """The object of an id, ``depth`` steps of ``.child`` down its chain."""
         value = held[id] if held and id in held else self.store.read(id)
         if not depth:
@@ -282,7 +282,7 @@ class WorkerCore:
         if self.dataflow.active:
             self.dataflow.settle((id,))
 
-    def keep(self, value: Any, out: int) -> Any:
+    def store_tensors(self, value: Any, out: int) -> Any:
         """Store every tensor in a result, and return the result with references in their place.
 
         The first tensor is stored under ``out``, each further one under an id of its own.
@@ -337,5 +337,5 @@ def descend(value: Any, depth: int) -> Any:
 def cancel(core: WorkerCore, message: messages.Cancel, frame: Frame, peer: Peer) -> Done:
     """Take a parked request back; one that has run is left as it is."""
     outs = core.dataflow.cancel((peer.session, message.request))
-    core.give_up(outs)
+    core.fail_results(outs)
     return Done(message.seq)

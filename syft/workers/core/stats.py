@@ -13,9 +13,6 @@ class Stats:
     Bytes are those of headers and tensor data, before compression.  Replies to what the worker
     itself asked of others are not counted here, but there.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> bob = sy.VirtualWorker(hook, id="bob")
     >>> x = torch.ones(2).send(bob)
     >>> y = x + x
     >>> bob.stats

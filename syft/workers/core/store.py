@@ -63,7 +63,7 @@ class ObjectStore:
         value = self.read(id)
         del self.objects[id]
         self.origins.pop(id, None)
-        self.bury(id, reason)
+        self.mark_gone(id, reason)
         return value
 
     def drop(self, id: int, reason: str) -> None:
@@ -72,7 +72,7 @@ class ObjectStore:
             return
         if self.objects.pop(id, None) is not None:
             self.origins.pop(id, None)
-            self.bury(id, reason)
+            self.mark_gone(id, reason)
 
     def keeps(self, id: int) -> bool:
         """Whether the data owner holds this object: no pointer to it is its last."""
@@ -89,7 +89,7 @@ class ObjectStore:
         while len(gone) > TOMBSTONES:
             gone.popitem(last=False)
 
-    def bury(self, id: int, reason: str) -> None:
+    def mark_gone(self, id: int, reason: str) -> None:
         """Write a tombstone: ``id`` is gone, and this is why."""
         gone = self._gone
         gone[id] = reason
@@ -112,5 +112,5 @@ class ObjectStore:
         """Remove everything."""
         for id in [*self.objects, *self.promised]:
             self.objects.pop(id, None)
-            self.bury(id, reason)
+            self.mark_gone(id, reason)
         self.origins.clear()

@@ -17,9 +17,6 @@ from syft.workers.wire import messages
 class LoggedMessage:
     """One message: who sent it to whom, what it says, and the tensor data beside it.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> bob = sy.VirtualWorker(hook, id="bob")
     >>> with hook.record() as log:
     ...     x = torch.ones(2).send(bob)
     >>> log[0].sender, log[0].receiver, log[0].buffers[0].nbytes
@@ -38,9 +35,6 @@ class MessageLog:
 
     The tensor data of a message is copied, so that an entry shows what travelled then.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> bob = sy.VirtualWorker(hook, id="bob")
     >>> with hook.record() as log:
     ...     x = torch.ones(2).send(bob) + 1
     >>> [type(entry.message).__name__ for entry in log.to("bob")]
@@ -66,9 +60,6 @@ class MessageLog:
     def to(self, receiver: str) -> list[LoggedMessage]:
         """The messages that reached one worker.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> with hook.record() as log:
         ...     x = torch.ones(2).send(bob)
         >>> len(log), len(log.to("bob")), len(log.to("me"))

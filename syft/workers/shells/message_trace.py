@@ -46,16 +46,13 @@ class TracedMessage:
 class Trace:
     """Every message of a network while the ``with`` block runs; print it to see a table.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> bob = sy.VirtualWorker(hook, id="bob")
     >>> with sy.trace() as trace:
     ...     y = torch.ones(2).send(bob) + 1
     >>> [(line.sender, line.what) for line in trace]
     [('me', 'Put'), ('bob', 'Done'), ('me', 'torch.Tensor.add'), ('bob', 'Done')]
     """
 
-    def __init__(self, network: Network, clock: Callable[[], float] = time.perf_counter):
+    def __init__(self, network: Network, clock: Callable[[], float] = time.perf_counter) -> None:
         self._network = network
         self._clock = clock
         self._began = 0.0
@@ -78,9 +75,6 @@ class Trace:
     def nbytes(self) -> int:
         """The bytes of all messages together.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> with sy.trace() as trace:
         ...     x = torch.ones(1000).send(bob)
         >>> trace.nbytes > 4000

@@ -25,7 +25,7 @@ class RemoteNamespace:
 
     def __getattr__(self, name: str) -> RemoteNamespace:
         full = f"{self._name}.{name}"
-        if name.startswith("__") or not _leads_somewhere(full):
+        if name.startswith("__") or not _is_operation_or_prefix(full):
             raise AttributeError(f"{full} is not an operation that can run on another worker")
         return RemoteNamespace(self._connection, full)
 
@@ -44,7 +44,7 @@ class RemoteNamespace:
         return self._connection.pointer(out) if value is STORED else value
 
 
-def _leads_somewhere(name: str) -> bool:
+def _is_operation_or_prefix(name: str) -> bool:
     """Whether an operation has this name, or a name below it."""
     if name in BY_NAME or name in REFUSED_NAMES:
         return True

@@ -10,7 +10,7 @@ from syft.exceptions import SyftError, UnknownWorker
 from syft.serde.frame import Frame
 from syft.workers.client.connection import Connection
 from syft.workers.core.peer import Peer
-from syft.workers.core.state_machine import Letter
+from syft.workers.core.state_machine import AddressedFrame
 
 Observer = Callable[[str, str, Frame], None]
 """Called with the names of sender and receiver, and a frame."""
@@ -41,9 +41,6 @@ class Host(Member, Protocol):
 class Network:
     """The workers that know each other in one process, and observers of every message.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> bob = sy.VirtualWorker(hook, id="bob")
     >>> list(bob.network.workers), bob.network.local.id
     (['me', 'bob'], 'me')
     """
@@ -54,7 +51,7 @@ class Network:
         self.hosts: dict[str, Host] = {}
         """Those among them that run in this process."""
         self.observers: list[Observer] = []
-        self._under_way: deque[tuple[Host, Peer | str, Frame]] = deque()
+        self._in_transit: deque[tuple[Host, Peer | str, Frame]] = deque()
         self._carrying = False
 
     @property
@@ -75,23 +72,23 @@ class Network:
         for observer in self.observers:
             observer(sender, receiver, frame)
 
-    def carry(self, letters: Iterable[Letter], sender: Host) -> None:
+    def carry(self, letters: Iterable[AddressedFrame], sender: Host) -> None:
         """Carry what a worker sends, and what follows from it, until nothing is on its way.
 
         Frames for queued workers wait there.
         """
-        self._under_way.extend((sender, to, frame) for to, frame in letters)
+        self._in_transit.extend((sender, to, frame) for to, frame in letters)
         if self._carrying:
             return  # the call that is carrying takes these along: no recursion
         self._carrying = True
         try:
-            while self._under_way:
+            while self._in_transit:
                 self._carry_one()
         finally:
             self._carrying = False
 
     def _carry_one(self) -> None:
-        sender, to, frame = self._under_way.popleft()
+        sender, to, frame = self._in_transit.popleft()
         if isinstance(to, Peer):
             sender.reply(to, frame)
             return
@@ -102,7 +99,7 @@ class Network:
 
     def step(self) -> bool:
         """Let every worker of this process handle one message; False if there was none."""
-        if self._under_way:  # somebody waits inside a handler: what it waits for may be among it
+        if self._in_transit:  # somebody waits inside a handler: what it waits for may be among it
             self._carry_one()
             return True
         return any([worker.work() for worker in list(self.workers.values())])

@@ -22,7 +22,7 @@ from syft.workers.client.connection import Connection
 from syft.workers.client.transport import Location, Owner, Transport
 from syft.workers.core.execution import neutral_mode
 from syft.workers.core.peer import Peer, Session
-from syft.workers.core.state_machine import Letter, WorkerCore
+from syft.workers.core.state_machine import AddressedFrame, WorkerCore
 from syft.workers.core.stats import Stats
 from syft.workers.shells.network import Network
 from syft.workers.shells.worker import Worker, found_by
@@ -93,7 +93,7 @@ class VirtualTransport(Transport):
             self._network.observe(self._caller.id, worker.id, frame)
         self._hand_out(self._receive(frame, self._peer))
 
-    def _hand_out(self, letters: list[Letter]) -> None:
+    def _hand_out(self, letters: list[AddressedFrame]) -> None:
         """Take the replies for this line; what is for others goes its way."""
         others = []
         for letter in letters:
@@ -182,10 +182,7 @@ class VirtualWorker(Worker):
     def connection_to(self, worker: str | Location) -> Connection:
         """This worker's line to another one (or to itself).
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
-        >>> hook.local_worker.connection_to("bob").location
+        >>> hook.local_worker.connection_to(bob).location
         <VirtualWorker id:bob #objects:0>
         """
         name = worker if isinstance(worker, str) else worker.id
@@ -202,9 +199,7 @@ class VirtualWorker(Worker):
     def transport_for(self, caller: Owner) -> VirtualTransport:
         """A new line from ``caller`` to this worker.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> sy.VirtualWorker(hook, id="bob").transport_for(hook.local_worker).queued
+        >>> bob.transport_for(hook.local_worker).queued
         False
         """
         network = caller.network if isinstance(caller, VirtualWorker) else self.network
@@ -213,9 +208,6 @@ class VirtualWorker(Worker):
     def connections(self) -> list[Connection]:
         """This worker's lines to others that are open now.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> x = torch.tensor([1.0, 2.0]).send(bob)
         >>> [connection.location.id for connection in hook.local_worker.connections()]
         ['bob']
@@ -251,9 +243,6 @@ class VirtualWorker(Worker):
     def add_worker(self, worker: Worker) -> VirtualWorker:
         """Make a worker of another network known here, under its id; returns this worker.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> dan = sy.VirtualWorker(None, id="dan")  # starts a network of its own
         >>> bob.add_worker(dan).get_worker("dan")
         <VirtualWorker id:dan #objects:0>
@@ -266,9 +255,6 @@ class VirtualWorker(Worker):
     def add_workers(self, workers: Iterable[Worker]) -> VirtualWorker:
         """Make several workers known here.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> bob.add_workers([sy.VirtualWorker(None, id="dan")]).get_worker("dan")
         <VirtualWorker id:dan #objects:0>
         """
@@ -279,9 +265,6 @@ class VirtualWorker(Worker):
     def get_worker(self, worker: str | Location) -> Any:
         """The worker of that id; raises :class:`~syft.exceptions.UnknownWorker`.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> hook.local_worker.get_worker("bob") is bob
         True
         """
@@ -292,9 +275,6 @@ class VirtualWorker(Worker):
     def close(self) -> None:
         """Leave the network and drop everything held. Later requests raise WorkerClosed.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> x = torch.tensor([1.0, 2.0]).send(bob)
         >>> bob.close()
         >>> x.get()
@@ -357,9 +337,6 @@ class VirtualWorker(Worker):
 
         What is dropped at one worker may be the last thing that held an object at another.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> x = torch.tensor([1.0, 2.0]).send(bob)
         >>> del x
         >>> bob.collect()
@@ -381,9 +358,6 @@ class VirtualWorker(Worker):
     def list_objects(self) -> list[int]:
         """The ids of the objects the worker holds.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> x = torch.tensor([1.0, 2.0]).send(bob)
         >>> bob.list_objects() == [x.id_at_location]
         True
@@ -393,9 +367,6 @@ class VirtualWorker(Worker):
     def clear_objects(self, return_self: bool = True) -> VirtualWorker | None:
         """Drop every object; pointers to them say so when they are used.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> x = torch.tensor([1.0, 2.0]).send(bob)
         >>> bob.clear_objects()
         <VirtualWorker id:bob #objects:0>
@@ -407,9 +378,6 @@ class VirtualWorker(Worker):
     def request_search(self, query: str | Iterable[str], location: str | Worker) -> list[Any]:
         """Search another worker; as :meth:`search`, with this worker as the pointers' owner.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
         >>> ids = bob.hold(torch.ones(2).tag("#digits"))
         >>> [found.owner.id for found in alice.request_search("#digits", location=bob)]
         ['alice']
@@ -421,9 +389,6 @@ class VirtualWorker(Worker):
         """How many messages and bytes reached this worker and left it, and how many of them were
         known already.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> x = torch.tensor([1.0, 2.0]).send(bob)
         >>> bob.stats.messages_in, bob.stats.messages_out
         (1, 1)

@@ -62,9 +62,6 @@ class Worker(ABC):
         The pointers belong to the network's first worker (``sy.local_worker``) and, unlike others,
         do not delete what they point to when they are dropped.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> ids = bob.hold(torch.ones(2).tag("#digits", "#train"), torch.zeros(2).tag("#digits"))
         >>> len(bob.search("#digits")), [found.get() for found in bob.search(["#digits", "#train"])]
         (2, [tensor([1., 1.])])
@@ -76,9 +73,6 @@ class Worker(ABC):
 
         Keep the promise with ``x.send(worker, id=promise.child.id_at_location)``.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> x = bob.promise()
         >>> y = x + 1  # waits at bob
         >>> kept = torch.ones(2).send(bob, id=x.child.id_at_location)
@@ -97,9 +91,6 @@ class Worker(ABC):
         is sent.  Groups of several workers may be open at once; one inside another of the same
         worker joins it.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> x = torch.tensor([1.0, 2.0]).send(bob)
         >>> with bob.group():
         ...     y = (x * 2 + 1).relu()
@@ -112,9 +103,6 @@ class Worker(ABC):
     def torch(self) -> RemoteNamespace:
         """Torch's functions, run at this worker: ``bob.torch.zeros(2, 3)`` gives a pointer.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> bob.torch.zeros(2).get()
         tensor([0., 0.])
         """

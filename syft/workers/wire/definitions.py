@@ -8,8 +8,10 @@ worker runs them is told in :mod:`syft.workers.core.programs`.
 from __future__ import annotations
 
 import enum
+import functools
 from abc import ABC
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
 from syft.codes import TypeCode
 from syft.exceptions import LimitExceeded, MalformedMessage
@@ -84,17 +86,58 @@ def _size_of_action(action: Action) -> int:
 
 
 def _size(operand: Any) -> int:
-    if isinstance(operand, (tuple, list)):
-        return 1 + sum(map(_size, operand))
-    if isinstance(operand, dict):
-        return 1 + sum(map(_size, operand.items()))
-    if isinstance(operand, slice):
-        return 1 + _size((operand.start, operand.stop, operand.step))
-    if isinstance(operand, Program):
-        return 1 + size_of(operand)
-    if isinstance(operand, (str, bytes, bytearray)):
-        return 1 + len(operand)
-    return 1 + operand.bit_length() // 64 if isinstance(operand, int) else 1
+    return _size_rule(type(operand))(operand)
+
+
+def _find_size_rule(kind: type) -> Callable[[Any], int]:
+    return next(_SIZES[base] for base in kind.__mro__ if base in _SIZES)
+
+
+_size_rule: Callable[[type], Callable[[Any], int]]
+"""How to count an operand, by its class: as the nearest base class in the table is counted."""
+_size_rule = functools.lru_cache(maxsize=1024)(_find_size_rule)
+
+
+def _size_of_items(operand: Iterable[Any]) -> int:
+    return 1 + sum(map(_size, operand))
+
+
+def _size_of_dict(operand: dict[Any, Any]) -> int:
+    return _size_of_items(operand.items())
+
+
+def _size_of_slice(operand: slice) -> int:
+    return 1 + _size((operand.start, operand.stop, operand.step))
+
+
+def _size_of_program(operand: Program) -> int:
+    return 1 + size_of(operand)
+
+
+def _size_of_text(operand: str | bytes | bytearray) -> int:
+    return 1 + len(operand)
+
+
+def _size_of_int(operand: int) -> int:
+    return 1 + operand.bit_length() // 64
+
+
+def _size_of_other(operand: Any) -> int:
+    return 1
+
+
+_SIZES: Final[dict[type, Callable[[Any], int]]] = {
+    tuple: _size_of_items,
+    list: _size_of_items,
+    dict: _size_of_dict,
+    slice: _size_of_slice,
+    Program: _size_of_program,
+    str: _size_of_text,
+    bytes: _size_of_text,
+    bytearray: _size_of_text,
+    int: _size_of_int,
+    object: _size_of_other,
+}
 
 
 # ------------------------------------------------------------------------------------------ codec

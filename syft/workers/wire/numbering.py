@@ -9,12 +9,13 @@ uses the numbers; whatever goes wrong, the sender forgets, and sends the definit
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import torch
 
 from syft.exceptions import LimitExceeded
+from syft.ops.nested import EXACT_TENSOR_TYPES, NUMBER_OR_NONE_TYPES, container_class
 
 NUMBERS: Final = 1024
 """How many numbers a connection has."""
@@ -26,10 +27,8 @@ MAX_BYTES: Final = 1 << 26
 BARE: Final = 1
 """The kinds of inputs up to this one travel as they are: the ids of objects (0), and numbers."""
 
-_BARE = frozenset((int, float, bool, type(None)))
-_TEXTS = frozenset((str, bytes))
-_EACH = 64
-_PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
+_EACH: Final = 64
+"""Bytes that each value and each container counts."""
 
 
 class NumberedCall:
@@ -161,19 +160,8 @@ def weight_of(value: Any) -> int:
     (True, True)
     """
     kind = type(value)
-    if kind in _PLAIN:
-        return _weight_of_tensor(value)
-    if kind in _BARE:
-        return _EACH + (value.bit_length() // 8 if kind is int else 0)
-    if kind in _TEXTS:
-        return _EACH + len(value)
-    if isinstance(value, dict):
-        return _EACH + sum(map(weight_of, value)) + sum(map(weight_of, value.values()))
-    if isinstance(value, slice):
-        return _EACH + sum(map(weight_of, (value.start, value.stop, value.step)))
-    if isinstance(value, (list, tuple)):
-        return _EACH + sum(map(weight_of, value))
-    return MAX_BYTES + 1
+    rule = _WEIGHTS.get(kind) or _WEIGHTS.get(container_class(kind))
+    return MAX_BYTES + 1 if rule is None else rule(value)
 
 
 def _weight_of_tensor(tensor: torch.Tensor) -> int:
@@ -182,3 +170,41 @@ def _weight_of_tensor(tensor: torch.Tensor) -> int:
     own: int = _EACH + tensor.numel() * tensor.itemsize
     gradient = tensor.grad if tensor.is_leaf else None
     return own if gradient is None else own + weight_of(gradient)
+
+
+def _weight_of_bare(value: Any) -> int:
+    return _EACH
+
+
+def _weight_of_int(value: int) -> int:
+    return _EACH + value.bit_length() // 8
+
+
+def _weight_of_text(value: str | bytes) -> int:
+    return _EACH + len(value)
+
+
+def _weight_of_items(value: Iterable[Any]) -> int:
+    return _EACH + sum(map(weight_of, value))
+
+
+def _weight_of_dict(value: dict[Any, Any]) -> int:
+    return _weight_of_items(value) + sum(map(weight_of, value.values()))
+
+
+def _weight_of_slice(value: slice) -> int:
+    return _weight_of_items((value.start, value.stop, value.step))
+
+
+_WEIGHTS: Final[dict[type | None, Callable[[Any], int]]] = {
+    **dict.fromkeys(EXACT_TENSOR_TYPES, _weight_of_tensor),
+    **dict.fromkeys(NUMBER_OR_NONE_TYPES, _weight_of_bare),
+    int: _weight_of_int,
+    str: _weight_of_text,
+    bytes: _weight_of_text,
+    list: _weight_of_items,
+    tuple: _weight_of_items,
+    dict: _weight_of_dict,
+    slice: _weight_of_slice,
+}
+"""How to weigh a value, by its class; subclasses of containers are weighed as containers."""

@@ -29,7 +29,7 @@ from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.tensors.collective_call import run_collective
 from syft.workers.core import collective
-from syft.workers.core.collective import MAX_LETTERS, MAX_ROUNDS, MAX_SESSIONS, PROGRAMS, Party
+from syft.workers.core.collective import MAX_PARTY_MESSAGES, MAX_ROUNDS, MAX_SESSIONS, PROGRAMS, Party
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.wire.messages import (
@@ -563,9 +563,9 @@ def test_the_number_of_executions_and_of_frames_is_bounded(core: WorkerCore) -> 
     assert (error.limit, error.allowed) == ("max_sessions", MAX_SESSIONS)
     core.clear("test")
     assert not core.sessions and core.outgoing()
-    for round in range(MAX_LETTERS):
+    for round in range(MAX_PARTY_MESSAGES):
         assert exchange(core, "alice", round, 0, execution=1) == []
-    ((_, reply),) = exchange(core, "alice", MAX_LETTERS, 0, execution=1)
+    ((_, reply),) = exchange(core, "alice", MAX_PARTY_MESSAGES, 0, execution=1)
     assert isinstance(error_in(reply), MalformedMessage)
     core.clear("test")
     assert not core.sessions and core.outgoing() == []

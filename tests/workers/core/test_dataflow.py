@@ -459,7 +459,7 @@ class Ordered:
         try:
             reply = self.core.when_ready(seq, ME, act, inputs, outs, writes, barrier)
         except ObjectNotFound as error:
-            self.core.give_up(outs)
+            self.core.fail_results(outs)
             reply = self.core.failure(seq, error)
         self.note(reply)
         self.usable += outs

@@ -65,7 +65,7 @@ def test_a_move_that_cannot_be_followed_leaves_no_hidden_source(
 ) -> None:
     connection = bob.connection_to(alice)
     with pytest.raises(sy.exceptions.ObjectNotFound):
-        gradients.follow(bob.core, connection, new_id(), torch.ones(1))
+        gradients.return_gradients(bob.core, connection, new_id(), torch.ones(1))
     assert not bob._objects
 
 

@@ -37,7 +37,7 @@ def test_a_promise_is_kept_or_broken(store: ObjectStore) -> None:
     with pytest.raises(ObjectNotFound, match="it is promised and has not come yet"):
         store.read(1)
     store.put(1, "a")
-    store.bury(2, "it failed")
+    store.mark_gone(2, "it failed")
     assert store.promised == set()
     assert store.read(1) == "a"
     assert store.why_missing(2) == "it failed"
@@ -71,6 +71,6 @@ def test_tombstones_are_bounded(store: ObjectStore) -> None:
         store.drop(id, "later")
     assert store.why_missing(0) == "first"
     store.drop_all(range(TOMBSTONES, TOMBSTONES + 5), "last")
-    store.bury(-1, "buried")
+    store.mark_gone(-1, "buried")
     assert [store.why_missing(id) for id in range(7)] == [None] * 6 + ["first"]
     assert len(store._gone) == TOMBSTONES

@@ -25,7 +25,6 @@ from syft.ops.nested import Arguments, Keywords
 class RefuseUnseenOps(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Refuses every operation that it sees, and adds the parts of the refusal to ``refusals``.
 
-    >>> import torch
     >>> with RefuseUnseenOps([]):
     ...     _ = torch.Tensor([1.0])
     Traceback (most recent call last):
