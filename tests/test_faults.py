@@ -36,6 +36,7 @@ from syft.exceptions import (
 )
 from syft.ids import new_id
 from syft.workers.wire.messages import Command, Done, Drop, Exchange
+from tests.shells.owner import inspect
 
 ROOT = Path(__file__).parent.parent
 
@@ -358,9 +359,9 @@ def test_new_versions_of_torch_and_python_are_welcome() -> None:
 def test_a_mistake_hurts_nobody(mistake: Callable[[Any], Any], bob: Any) -> None:
     """Any exception closed the connection to the server: the client was dead afterwards."""
     x = torch.ones(2).tag("#x").send(bob)
-    before = {id: value.clone() for id, value in bob._objects.items()}
+    before = {id: value.clone() for id, value in inspect(bob).objects.items()}
     assert error_of(lambda: mistake(x))[1]
-    after = bob._objects
+    after = inspect(bob).objects
     assert after.keys() == before.keys()
     assert all(torch.equal(after[id], before[id]) for id in before)
     assert torch.equal((x + 1).get(), torch.tensor([2.0, 2.0]))

@@ -13,6 +13,7 @@ allocates more than the bytes justify, and stops at Python's recursion limit.
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -231,12 +232,15 @@ def _expect_size(view: memoryview, entries: Sequence[tuple[int, int, int]], end:
 
 
 def _copy_out(stored: memoryview, raw: int, kind: int, index: int) -> torch.Tensor:
-    if kind == _RAW:
-        # torch's own memory is aligned, and the tensor can be resized.
-        tensor = fresh_buffer(raw)
-        memoryview(tensor.numpy())[:] = stored  # type: ignore[arg-type]
-        return tensor
-    return _over(decompress(stored, raw, f"$.buffers[{index}]"), 0, raw)
+    data: bytearray | memoryview = stored
+    if kind != _RAW:
+        data = decompress(stored, raw, f"$.buffers[{index}]")
+        if raw > _SMALL:
+            return _over(data, 0, raw)
+    # torch's own memory is aligned, and the tensor can be resized (not so after a call of numpy).
+    tensor = fresh_buffer(raw)
+    ctypes.memmove(tensor.data_ptr(), np.frombuffer(data, np.uint8).ctypes.data, raw)
+    return tensor
 
 
 def _over(data: bytearray, offset: int, count: int) -> torch.Tensor:

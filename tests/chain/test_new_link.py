@@ -23,6 +23,7 @@ from syft.ops.table import name_of
 from syft.serde import Packer, Unpacker, pack, register, unpack, unpack_at
 from syft.serde.expect import expect_fields
 from tests.chain.refusal import refusal
+from tests.shells.owner import inspect
 
 
 class Code(WireCode):
@@ -189,7 +190,7 @@ def test_it_is_sent_computed_with_and_fetched(bob: Any) -> None:
     torch.add(x, x)
     pointer = x.send(bob)
     there = pointer * 3
-    assert [type(tensor.child) for tensor in bob._objects.values()] == [JournalTensor] * 2
+    assert [type(tensor.child) for tensor in inspect(bob).objects.values()] == [JournalTensor] * 2
     back = there.get()
     assert repr(back) == "(Wrapper)>JournalTensor>tensor([3., 6.])"
     assert back.child.title == "lab"
@@ -207,7 +208,7 @@ def test_it_trains_at_a_worker(bob: Any) -> None:
 
 def test_it_moves_on(bob: Any, alice: Any) -> None:
     moved = journal(1, 2).send(bob).move(alice)
-    assert list(bob._objects) == []
+    assert list(inspect(bob).objects) == []
     assert repr(moved.get()) == "(Wrapper)>JournalTensor>tensor([1., 2.])"
 
 
@@ -239,7 +240,7 @@ def test_without_a_codec_it_stays(bob: Any) -> None:
     assert repr(x + 1) == "(Wrapper)>Homebound>tensor([2., 2.])"
     with pytest.raises(NotSendable, match="Homebound"):
         x.send(bob)
-    assert bob._objects == {}
+    assert inspect(bob).objects == {}
 
 
 def test_a_number_or_a_class_is_given_once() -> None:
@@ -295,7 +296,7 @@ def test_the_other_answers_are_those_of_a_tensor_that_is_here(bob: Any, alice: A
     }.items():
         assert refusal(call) == f"NothingToGet: {name}(): {here}"
     assert refusal(lambda: x + 1).endswith("this kind of link runs nothing.")
-    assert bob._objects == {}
+    assert inspect(bob).objects == {}
 
 
 def test_a_link_before_it_passes_the_questions_on(hook: sy.TorchHook) -> None:

@@ -15,6 +15,9 @@ from torch.nn.utils.rnn import PackedSequence
 
 import syft as sy
 from tests.chain.refusal import here, refusal, shown
+from tests.shells.owner import inspect, seed
+
+pytestmark = pytest.mark.every_shell
 
 Module = Callable[[], nn.Module]
 
@@ -92,8 +95,7 @@ def first_of(output: Any) -> torch.Tensor:
 
 
 def run(module: nn.Module, value: Any) -> torch.Tensor:
-    """One seeded forward and backward pass; the output."""
-    torch.manual_seed(7)
+    """One forward and backward pass; the output."""
     output = first_of(module(value))
     if output.requires_grad:
         output.pow(2).sum().backward()
@@ -108,6 +110,7 @@ def test_every_kind_of_module(worker: sy.VirtualWorker, alice: sy.VirtualWorker,
     module = make()
     value = shape() if callable(shape) else torch.randn(shape) if type(shape) is tuple else shape
     twin = copy.deepcopy(module)
+    torch.manual_seed(7)
     expected = run(twin, value)
     tensors = [*module.parameters(), *module.buffers()]
     identities = [id(tensor) for tensor in tensors]
@@ -116,15 +119,18 @@ def test_every_kind_of_module(worker: sy.VirtualWorker, alice: sy.VirtualWorker,
     assert module.location is (worker if tensors else None)
     assert all(type(tensor) is sy.Wrapper for tensor in [*module.parameters(), *module.buffers()])
     assert all(isinstance(p, nn.Parameter) for p in module.parameters())
-    output = run(module, sent(value, worker))
+    there = sent(value, worker)
+    seed(worker, 7)
+    output = run(module, there)
+    del there
     assert torch.allclose(output.get(), expected, atol=1e-5)
 
     assert module.move(alice) is module
     assert module.location is (alice if tensors else None)
-    assert worker._objects == {}
+    assert inspect(worker).objects == {}
     assert module.get() is module
     assert module.location is None
-    assert alice._objects == {}
+    assert inspect(alice).objects == {}
     after = [*module.parameters(), *module.buffers()]
     assert [id(tensor) for tensor in after] == identities
     assert all(type(p) is nn.Parameter for p in module.parameters())
@@ -135,7 +141,10 @@ def test_every_kind_of_module(worker: sy.VirtualWorker, alice: sy.VirtualWorker,
         assert (mine.grad is None) == (theirs.grad is None)
         assert mine.grad is None or torch.allclose(mine.grad, theirs.grad, atol=1e-4)
     twin.zero_grad()
-    assert torch.allclose(run(module, value), run(twin, value), atol=1e-4)
+    torch.manual_seed(7)
+    expected = run(twin, value)
+    torch.manual_seed(7)
+    assert torch.allclose(run(module, value), expected, atol=1e-4)
 
 
 def test_sequences_packed_there(bob: sy.VirtualWorker) -> None:
@@ -169,7 +178,7 @@ def test_tied_parameters_stay_tied(bob: sy.VirtualWorker) -> None:
     twin = module.copy()
     assert twin.layers[0].weight is twin.layers[1].weight
     assert twin.layers[0].weight is not module.layers[0].weight
-    assert len(bob._objects) == 2 * 9
+    assert len(inspect(bob)) == 2 * 9
     assert Mixture().layers[0].weight is not module.get().layers[0].weight
 
 
@@ -198,7 +207,7 @@ def test_location_owner_and_repr(bob: sy.VirtualWorker, me: sy.VirtualWorker) ->
     )
     assert repr(module) == "Linear(in_features=2, out_features=1, bias=True)"
     assert module.move(me).location is None
-    assert bob._objects == {}
+    assert inspect(bob).objects == {}
 
 
 def test_a_pointer_to_a_module(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:
@@ -217,7 +226,7 @@ def as_it_was(module: nn.Module, worker: sy.VirtualWorker) -> None:
     assert all(parameter.location is worker for parameter in module.parameters())
     assert module(torch.ones(1, 3).send(worker)).shape == (1, 3)
     ids = {parameter.id_at_location for parameter in module.parameters()}
-    assert ids == set(worker._objects)
+    assert ids == set(inspect(worker).objects)
 
 
 def three() -> nn.Sequential:
@@ -231,14 +240,15 @@ def test_a_send_that_fails_half_way(bob: sy.VirtualWorker) -> None:
         "the lazy module once, so that it has a shape."
     )
     assert module.location is None
-    assert bob._objects == {}
+    assert inspect(bob).objects == {}
     module(torch.ones(1, 3))
 
 
 def broken(worker: sy.VirtualWorker, module: nn.Module) -> torch.Tensor:
     """Takes the last parameter of a sent module away; the module works without it."""
     last = list(module.parameters())[-1]
-    return worker.core.store.take(last.id_at_location, "a test took it")
+    (found,) = worker.search(str(last.id_at_location))
+    return found.get()
 
 
 @pytest.mark.parametrize("action", ["get", "move", "send"])
@@ -254,18 +264,20 @@ def test_a_journey_that_fails_half_way(
         expected = "PermissionDenied: send"
     else:
         kept = broken(bob, module)
-        expected = f"ObjectNotFound: Worker 'bob' holds no object {number}: a test took it."
+        expected = (
+            f"ObjectNotFound: Worker 'bob' holds no object {number}: me fetched it with get()."
+        )
     attempts = {
         "get": module.get,
         "move": lambda: module.move(alice),
         "send": lambda: module.send(alice),
     }
     assert refusal(attempts[action]).startswith(expected)
-    assert alice._objects == {}
+    assert inspect(alice).objects == {}
     if action == "send":
         module[2].bias = nn.Parameter(torch.ones(3).send(bob))
     else:
-        bob.core.store.put(number, kept)
+        kept.send(bob, id=number, garbage_collect_data=False)
     as_it_was(module, bob)
 
 
@@ -278,7 +290,7 @@ def test_a_parameter_that_is_held_elsewhere(bob: sy.VirtualWorker) -> None:
         "reference: delete the outputs and losses computed with it first ("
     )
     assert all(type(parameter) is nn.Parameter for parameter in module.parameters())
-    assert bob._objects == {}
+    assert inspect(bob).objects == {}
     del reference
     module.send(bob)
     reference = weakref.ref(module[2].weight)
@@ -463,6 +475,3 @@ def test_fixed_precision_of_a_module(hook: sy.TorchHook) -> None:
     assert (module.weight.is_leaf, module.weight.requires_grad) == (True, True)
     assert module.weight.tolist() == [1.0, 1.0]
     assert module.bias.grad.tolist() == [1.0, 2.0]
-
-
-pytestmark = pytest.mark.every_shell

@@ -10,6 +10,9 @@ import torch
 from torch import nn, optim
 
 import syft as sy
+from tests.shells.owner import inspect
+
+pytestmark = pytest.mark.every_shell
 
 X, Y = torch.randn(6, 3, generator=torch.Generator().manual_seed(1)), torch.ones(6, 1)
 
@@ -95,11 +98,11 @@ def test_the_state_follows_a_travelling_model(
     train(module, optimizer, X.send(bob), Y.send(bob))
     module.move(alice)
     train(module, optimizer, X.send(alice), Y.send(alice))
-    assert bob._objects == {}
+    assert inspect(bob).objects == {}
     module.get()
     train(module, optimizer, X, Y)
     assert same(module, plain)
-    assert alice._objects == {}
+    assert inspect(alice).objects == {}
 
 
 def test_a_queued_worker(hook: sy.TorchHook) -> None:

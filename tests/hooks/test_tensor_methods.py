@@ -8,6 +8,9 @@ import torch
 import syft as sy
 from syft.chain.wrapper import first_link
 from tests.chain.refusal import refusal
+from tests.shells.owner import inspect
+
+pytestmark = pytest.mark.every_shell
 
 
 def test_private_tensors_keep_tags_and_share_data(hook: sy.TorchHook) -> None:
@@ -27,7 +30,7 @@ def test_only_an_allowed_user_sends_and_reads(bob: sy.VirtualWorker) -> None:
         "PermissionDenied: send: this value on 'me' is private, and no user was named. Pass "
         "user=..."
     )
-    assert bob._objects == {}
+    assert inspect(bob).objects == {}
     pointer = private.send(bob, user="ann")
     assert refusal(lambda: pointer.get(user="bea")) == (
         "PermissionDenied: get: this value on 'bob' is private, and user 'bea' may not read it."
@@ -38,7 +41,7 @@ def test_only_an_allowed_user_sends_and_reads(bob: sy.VirtualWorker) -> None:
 def test_remote_get_of_private_data(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:
     pointer = torch.ones(2).private_tensor(["ann"]).send(bob, user="ann")
     assert refusal(lambda: pointer.remote_send(alice)).startswith("PermissionDenied: remote_send")
-    assert alice._objects == {}
+    assert inspect(alice).objects == {}
 
 
 def test_remote_get_keeps_the_guard(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:
@@ -46,7 +49,7 @@ def test_remote_get_keeps_the_guard(bob: sy.VirtualWorker, alice: sy.VirtualWork
     pointer = private.send(bob, user="ann").send(alice)
     assert refusal(pointer.remote_get).startswith("PermissionDenied: get")
     assert pointer.remote_get(user="ann") is pointer
-    assert bob._objects == {}
+    assert inspect(bob).objects == {}
     assert refusal((pointer + 1).get).startswith("PermissionDenied: get")
     assert pointer.get(user="ann").tolist() == [1.0, 1.0]
 
@@ -55,7 +58,7 @@ def test_fetching_without_taking_away(bob: sy.VirtualWorker) -> None:
     x = sy.LoggingTensor().on(torch.tensor([1.0]).send(bob))
     assert repr(first_link(x).get(keep=True)) == "(Wrapper)>LoggingTensor>tensor([1.])"
     assert repr(first_link(x).get()) == "(Wrapper)>LoggingTensor>tensor([1.])"
-    assert bob._objects == {}
+    assert inspect(bob).objects == {}
     assert refusal(lambda: first_link(torch.ones(1)).get()).startswith("NothingToGet: get()")
 
 
@@ -96,9 +99,9 @@ def test_remote_send_for_a_user(bob: sy.VirtualWorker, alice: sy.VirtualWorker) 
         "PermissionDenied: remote_send: this value on 'bob' is private, and user 'bea' may not "
         "read it."
     )
-    assert alice._objects == {}
+    assert inspect(alice).objects == {}
     assert pointer.remote_send(alice, user="ann") is pointer
-    assert len(alice._objects) == 1
+    assert len(inspect(alice)) == 1
     assert refusal(pointer.remote_get).startswith("PermissionDenied: get")
     assert pointer.remote_get(user="ann").get(user="ann").tolist() == [1.0, 1.0]
 

@@ -12,6 +12,7 @@ from torch.optim import optimizer as optim_module
 
 import syft as sy
 from tests.chain.refusal import refusal, shown
+from tests.shells.owner import inspect
 
 TENSOR_METHODS = """send get move copy remote_get remote_send tag describe private_tensor combine
 begin_msg_group release_msg_group
@@ -181,14 +182,14 @@ def test_is_client_worker_false_offers_tagged_tensors(
     assert me.search("#kept") == []
     me.is_client_worker = False
     y = torch.tensor([5.0]).tag("#mine", "#other").tag("#third")
-    assert list(me._objects) == [y.id]
+    assert list(inspect(me).objects) == [y.id]
     (found,) = bob.request_search(["#mine", "#third"], location=me)
     assert shown(found).startswith(
         "(Wrapper)>[PointerTensor | bob:N -> me:N]\n\tTags: #mine #other"
     )
     assert (found + 1).get().tolist() == [6.0]
     pointer = x.send(bob).tag("#remote")
-    assert len(me._objects) == 1
+    assert len(inspect(me)) == 1
     del found, pointer
     me.clear_objects()
 

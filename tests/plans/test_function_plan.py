@@ -20,6 +20,8 @@ from syft.exceptions import FrozenPath, ProgramError, WrongArguments
 from syft.ops.nested import replace
 from tests.chain.refusal import refusal, shown
 
+pytestmark = pytest.mark.every_shell
+
 X = torch.tensor([[1.0, -2.0], [3.0, 4.0]])
 Pair = namedtuple("Pair", "left right")
 

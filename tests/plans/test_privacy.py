@@ -12,6 +12,8 @@ import syft as sy
 from syft.exceptions import PermissionDenied
 from tests.chain.refusal import refusal
 
+pytestmark = pytest.mark.every_shell
+
 X = torch.tensor([1.0, -2.0])
 
 

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 import syft as sy
 from syft.exceptions import PermissionDenied
+from tests.shells.owner import seed
 from tests.plans.training import (
     MODELS,
     Tensor,
@@ -21,6 +22,8 @@ from tests.plans.training import (
     train_step,
     twins,
 )
+
+pytestmark = pytest.mark.every_shell
 
 OPTIMIZERS: list[tuple[Callable[..., optim.Optimizer], dict[str, Any]]] = [
     (optim.SGD, {"lr": 0.1, "momentum": 0.9}),
@@ -71,7 +74,7 @@ def test_dropout_is_seeded_and_fresh_there_too(worker: sy.VirtualWorker) -> None
     ((x, y),) = batches((4,), 1)
     x_there, y_there = x.send(worker), y.send(worker)
     for number in range(5):
-        torch.manual_seed(number)
+        seed(worker, number)
         got = float(there(x_there, y_there).get())
         torch.manual_seed(number)
         assert got == float(train_step(*oracle, x, y))

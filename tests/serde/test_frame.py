@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import tracemalloc
+from collections.abc import Callable
 
 import lz4.frame
 import pytest
@@ -104,6 +105,15 @@ def test_large_frames_and_buffers_are_copied_faithfully() -> None:
     again = unpack(operand, Unpacker(packer.buffers, owns_buffers=False))
     assert torch.equal(again, large.view(5, -1).t()) and again.data_ptr() != large.data_ptr()
     again.resize_(LARGE * 2)
+
+
+@pytest.mark.parametrize("compressed", [True, False])
+@pytest.mark.parametrize("form", [bytes, bytearray])
+def test_a_small_buffer_can_be_resized(form: Callable[[bytes], bytes], compressed: bool) -> None:
+    for size in (0, 1, 60_000):
+        frame = Frame(b"\xc0", [torch.zeros(size, dtype=torch.uint8)])
+        (buffer,) = from_bytes(form(to_bytes(frame, compressed=compressed))).buffers
+        assert not buffer.resize_(100_000)[:size].any()
 
 
 def test_huge_pages_are_a_hint_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ class Inspection:
 
 
 class Shown(str):
-    """The repr of an object in another process."""
+    """The repr of an object."""
 
     def __repr__(self) -> str:
         return str(self)
@@ -41,12 +41,21 @@ class Shown(str):
 def inspect(worker: Any) -> Inspection:
     """What a worker holds, in this process or in another, once nothing is under way."""
     if isinstance(worker, sy.VirtualWorker):
-        return Inspection(**_inspected(worker))
-    worker.network.local.collect()
-    fields = worker.act("inspect")
+        fields = _inspected(worker)
+    else:
+        worker.network.local.collect()
+        fields = worker.act("inspect")
     objects = fields["objects"].items()
     shown = {id: Shown(value) if isinstance(value, str) else value for id, value in objects}
     return Inspection(**{**fields, "objects": shown})
+
+
+def seed(worker: Any, number: int) -> None:
+    """Seed the random numbers that a worker draws: those of its process."""
+    if isinstance(worker, sy.VirtualWorker):
+        torch.manual_seed(number)
+    else:
+        worker.act("seed", number)
 
 
 def _inspected(worker: sy.VirtualWorker) -> dict[str, Any]:
@@ -83,10 +92,14 @@ class OwnersSide:
         ids: list[int] = self.act("hold", [*zip(tensors, users, strict=True)])
         return ids
 
-    def clear_objects(self) -> Any:
-        """Drop every object."""
+    def collect(self) -> None:
+        """Bring in the ids of all dropped pointers, and let everybody finish."""
         worker: Any = self
         worker.network.local.collect()
+
+    def clear_objects(self) -> Any:
+        """Drop every object."""
+        self.collect()
         self.act("clear")
         return self
 
@@ -97,10 +110,6 @@ class OwnersSide:
     def list_objects(self) -> list[int]:
         """The ids of the objects the worker holds."""
         return list(inspect(self).objects)
-
-    @property
-    def _objects(self) -> dict[int, Any]:
-        return inspect(self).objects
 
     @property
     def stats(self) -> Stats:
@@ -126,6 +135,10 @@ def _clear(hub: Any, link: Any, target: str, _: Any) -> None:
     hub.hosts[target].clear_objects()
 
 
+def _seed(hub: Any, link: Any, target: str, number: int) -> None:
+    torch.manual_seed(number)
+
+
 def _settle(hub: Any, link: Any, target: str, _: Any) -> bool:
     at_work = hub.is_at_work()
     return hub.flush() | hub.settle(asking=link) | at_work
@@ -136,5 +149,6 @@ ACTIONS: dict[str, Callable[[Any, Any, str, Any], Any]] = {
     "hold": _hold,
     "clear": _clear,
     "settle": _settle,
+    "seed": _seed,
     "names": lambda hub, link, target, _: list(hub.workers),
 }

@@ -9,6 +9,9 @@ import syft as sy
 from syft.codes import CollectiveCode
 from syft.tensors.collective_call import run_collective
 from tests.chain.refusal import here, refusal
+from tests.shells.owner import inspect
+
+pytestmark = pytest.mark.every_shell
 
 
 @pytest.fixture(params=["immediate", "queued", "mixed"])
@@ -40,7 +43,4 @@ def test_each_party_is_one_worker(bob: sy.VirtualWorker, alice: sy.VirtualWorker
     assert refusal(lambda: run_collective(CollectiveCode.SUM, [[x, y]])) == here(
         "the inputs of one party", "bob", "alice"
     )
-    assert (len(bob._objects), len(alice._objects)) == (1, 1)
-
-
-pytestmark = pytest.mark.every_shell
+    assert (len(inspect(bob)), len(inspect(alice))) == (1, 1)

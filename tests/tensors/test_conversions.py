@@ -20,6 +20,8 @@ from syft.tensors.conversions import register_conversion
 from syft.workers.wire.messages import Convert
 from tests.chain.refusal import refusal
 
+pytestmark = pytest.mark.every_shell
+
 NUMBERS = [1.5, -2.0]
 
 

@@ -11,6 +11,9 @@ import torch
 import syft as sy
 from syft.chain.wrapper import Wrapper
 from tests.chain.refusal import here, refusal
+from tests.shells.owner import inspect
+
+pytestmark = pytest.mark.every_shell
 
 
 class Counting(sy.LocalLink):
@@ -139,9 +142,9 @@ def test_the_link_behind_sends_on_and_fetches(
 ) -> None:
     x = Quiet().on(torch.ones(2).send(bob))
     assert x.remote_send(alice) is x
-    assert len(alice._objects) == 1
+    assert len(inspect(alice)) == 1
     assert x.remote_get() is x
-    assert alice._objects == {}
+    assert inspect(alice).objects == {}
     assert repr(x.child.remote_send(alice)).startswith("(Wrapper)>Quiet>[PointerTensor")
     assert repr(x.child.remote_get()).startswith("(Wrapper)>Quiet>[PointerTensor")
     assert repr(x.get()) == "(Wrapper)>Quiet>tensor([1., 1.])"
@@ -163,12 +166,13 @@ def test_a_link_before_a_pointer_is_sent_as_the_pointer_is(
     assert repr(there.get()).startswith("(Wrapper)>LoggingTensor>[PointerTensor | me:")
 
 
+@pytest.mark.virtual_only("takes a pointer itself out of the worker that holds it")
 @pytest.mark.parametrize("links", [lambda x: x, lambda x: sy.LoggingTensor().on(x)])
 def test_the_owner_of_a_pointer_sends_it(
     bob: sy.VirtualWorker, alice: sy.VirtualWorker, links: Any
 ) -> None:
     kept = torch.ones(2).send(bob).send(alice)
-    (held,) = alice._objects.values()
+    (held,) = alice.core.store.objects.values()
     assert held.owner is alice
     assert links(held).send(bob).owner is alice
     del held, kept

@@ -12,6 +12,9 @@ import syft as sy
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from tests.chain.refusal import here, refusal, shown
+from tests.shells.owner import inspect
+
+pytestmark = pytest.mark.every_shell
 
 REPR = (
     "(Wrapper)>[MultiPointerTensor]\n\t-> [PointerTensor | me:N -> bob:N]"
@@ -30,7 +33,7 @@ def test_send_to_several(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None
     assert [part.tolist() for part in (x + x).get()] == [[2.0, 4.0]] * 2
     assert (x * 2).get(sum_results=True).tolist() == [4.0, 8.0]
     del x
-    assert bob._objects == alice._objects == {}
+    assert inspect(bob).objects == inspect(alice).objects == {}
 
 
 def test_combining_pointers(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:
@@ -156,9 +159,9 @@ def test_a_send_that_fails_leaves_the_duty_to_collect(
         "ObjectIdTaken"
     )
     assert [part.tolist() for part in (both + both).get()] == [[2.0, 2.0]] * 2
-    assert len(bob._objects) == len(alice._objects) == 1
+    assert len(inspect(bob)) == len(inspect(alice)) == 1
     del both
-    assert bob._objects == alice._objects == {}
+    assert inspect(bob).objects == inspect(alice).objects == {}
 
 
 def test_a_send_that_succeeds_hands_the_duty_over(
@@ -167,9 +170,9 @@ def test_a_send_that_succeeds_hands_the_duty_over(
     both = torch.ones(2).send(bob, alice)
     sent = both.send(worker)
     del both
-    assert len(bob._objects) == len(alice._objects) == 1
+    assert len(inspect(bob)) == len(inspect(alice)) == 1
     del sent
-    assert worker._objects == bob._objects == alice._objects == {}
+    assert inspect(worker).objects == inspect(bob).objects == inspect(alice).objects == {}
 
 
 def test_a_pointer_that_travels_twice_hands_its_duty_over_once(bob: sy.VirtualWorker) -> None:
@@ -180,6 +183,3 @@ def test_a_pointer_that_travels_twice_hands_its_duty_over_once(bob: sy.VirtualWo
     packer.sent()
     assert not x.child.garbage_collect_data
     x.child.discard()
-
-
-pytestmark = pytest.mark.every_shell

@@ -15,6 +15,9 @@ from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.tensors.pointer import PointerTensor
 from tests.chain.refusal import here, refusal, shown
+from tests.shells.owner import inspect
+
+pytestmark = pytest.mark.every_shell
 
 POINTER = "(Wrapper)>[PointerTensor | me:N -> bob:N]"
 
@@ -26,14 +29,14 @@ def test_send_get_and_what_is_seen(bob: sy.VirtualWorker, me: sy.VirtualWorker) 
     assert type(pointer.child) is PointerTensor
     assert (pointer.location, pointer.owner) == (bob, me)
     assert (pointer.location is bob, bob == pointer.location) == (True, True)
-    assert list(bob._objects) == [pointer.id_at_location] == [pointer.child.id_at_location]
+    assert list(inspect(bob).objects) == [pointer.id_at_location] == [pointer.child.id_at_location]
     assert pointer.id == pointer.child.id != pointer.id_at_location
     assert repr(pointer).endswith(f"| me:{pointer.id} -> bob:{pointer.id_at_location}]")
-    assert torch.equal(bob._objects[pointer.id_at_location], x)
+    assert torch.equal(inspect(bob).objects[pointer.id_at_location], x)
     back = pointer.get()
     assert type(back) is torch.Tensor
     assert torch.equal(back, x)
-    assert bob._objects == {}
+    assert inspect(bob).objects == {}
 
 
 def test_a_pointer_where_it_does_not_belong(
@@ -86,7 +89,7 @@ def test_get_twice(bob: sy.VirtualWorker) -> None:
     assert refusal(pointer.get) == gone
     assert refusal(lambda: pointer + 1) == gone
     assert refusal(lambda: pointer.shape) == gone
-    assert bob._objects == {}
+    assert inspect(bob).objects == {}
 
 
 def test_get_of_what_is_here(hook: sy.TorchHook, bob: sy.VirtualWorker) -> None:
@@ -112,7 +115,7 @@ def test_an_unknown_worker(bob: sy.VirtualWorker, place: Any) -> None:
     assert refusal(lambda: pointer.move(place)) == text
     if isinstance(place, str):
         assert refusal(lambda: pointer.remote_send(place)) == text
-    assert list(bob._objects) == [pointer.id_at_location]
+    assert list(inspect(bob).objects) == [pointer.id_at_location]
     assert pointer.get().tolist() == [1.0, 1.0]
 
 
@@ -146,7 +149,7 @@ def test_a_tensor_with_a_graph_is_not_sent(bob: sy.VirtualWorker) -> None:
         "(MulBackward0): its graph cannot travel. Send x.detach(), or send the inputs and compute "
         "there."
     )
-    assert bob._objects == {}
+    assert inspect(bob).objects == {}
     assert (x * 2).detach().send(bob).tolist() == [2.0, 2.0]
 
 
@@ -198,7 +201,7 @@ def test_move(bob: sy.VirtualWorker, alice: sy.VirtualWorker, me: sy.VirtualWork
     number = x.id_at_location
     moved = x.move(alice)
     assert shown(moved) == "(Wrapper)>[PointerTensor | me:N -> alice:N]"
-    assert (moved.id_at_location, bob._objects) == (number, {})
+    assert (moved.id_at_location, inspect(bob).objects) == (number, {})
     assert refusal(lambda: x + 1) == (
         f"ObjectNotFound: Worker 'bob' holds no object {number}: me moved it to alice."
     )
@@ -206,14 +209,14 @@ def test_move(bob: sy.VirtualWorker, alice: sy.VirtualWorker, me: sy.VirtualWork
     assert (moved.move(bob) + 1).get().tolist() == [2.0, 3.0]
     home = torch.ones(2).send(bob).move(me)
     assert type(home) is torch.Tensor
-    assert bob._objects == alice._objects == {}
+    assert inspect(bob).objects == inspect(alice).objects == {}
 
 
 def test_moving_a_kept_tensor_keeps_it(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:
     x = torch.ones(2).send(bob, garbage_collect_data=False)
     moved = x.move(alice)
     del moved, x
-    assert len(alice._objects) == 1
+    assert len(inspect(alice)) == 1
     alice.clear_objects()
 
 
@@ -223,22 +226,22 @@ def test_moving_a_kept_tensor_keeps_it(bob: sy.VirtualWorker, alice: sy.VirtualW
 def test_pointers_to_pointers(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:
     outer = torch.tensor([1.0, 2.0]).send(bob).send(alice)
     assert shown(outer) == "(Wrapper)>[PointerTensor | me:N -> alice:N]"
-    assert shown(alice._objects) == "{N: (Wrapper)>[PointerTensor | alice:N -> bob:N]}"
+    assert shown(inspect(alice).objects) == "{N: (Wrapper)>[PointerTensor | alice:N -> bob:N]}"
     total = outer + outer
     inner = total.get()
     assert shown(inner) == POINTER
     assert inner.get().tolist() == [2.0, 4.0]
     del outer, total, inner
-    assert alice._objects == bob._objects == {}
+    assert inspect(alice).objects == inspect(bob).objects == {}
 
 
 def test_remote_get_and_remote_send(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:
     x = torch.tensor([1.0, 2.0]).send(bob)
     assert x.remote_send(alice) is x
-    assert shown(bob._objects) == "{N: (Wrapper)>[PointerTensor | bob:N -> alice:N]}"
+    assert shown(inspect(bob).objects) == "{N: (Wrapper)>[PointerTensor | bob:N -> alice:N]}"
     assert (x + 1).get().get().tolist() == [2.0, 3.0]
     assert x.remote_get() is x
-    assert alice._objects == {}
+    assert inspect(alice).objects == {}
     assert x.get().tolist() == [1.0, 2.0]
 
 
@@ -285,14 +288,14 @@ def test_in_place_operations_keep_the_pointer_and_the_id(worker: sy.VirtualWorke
     assert torch.nn.functional.relu(x, inplace=True) is x
     assert x is before
     assert x.id_at_location == number
-    assert list(worker._objects) == [number]
+    assert list(inspect(worker).objects) == [number]
     assert x.get().tolist() == [7.0, 0.0]
 
 
 def test_out_reuses_the_remote_memory(worker: sy.VirtualWorker) -> None:
     x, out = torch.ones(3).send(worker), torch.zeros(3).send(worker)
     assert torch.add(x, x, out=out) is out
-    assert len(worker._objects) == 2
+    assert len(inspect(worker)) == 2
     values, indices = torch.zeros(()).send(worker), torch.zeros((), dtype=torch.long).send(worker)
     result = torch.max(x, 0, out=(values, indices))
     assert result[0] is values
@@ -307,7 +310,7 @@ def test_several_results(worker: sy.VirtualWorker) -> None:
     first, second = x.split(1)
     assert (first.get().tolist(), second.shape) == ([[3.0, 1.0]], (1, 2))
     assert [row.get().tolist() for row in x] == [[3.0, 1.0], [2.0, 4.0]]
-    assert len(worker._objects) == 2  # x and the second part
+    assert len(inspect(worker)) == 2  # x and the second part
 
 
 def test_arguments_of_every_kind(worker: sy.VirtualWorker) -> None:
@@ -342,14 +345,14 @@ def test_refused_and_unknown_operations(bob: sy.VirtualWorker) -> None:
         "Write it in terms of torch operations."
     )
     assert refusal(lambda: x[object()]).startswith("NotSendable")
-    assert len(bob._objects) == 1
+    assert len(inspect(bob)) == 1
 
 
 def test_a_remote_error_comes_back_as_it_was_and_changes_nothing(worker: sy.VirtualWorker) -> None:
     x, y = torch.ones(2).send(worker), torch.ones(3).send(worker)
     assert refusal(lambda: (x + y).shape).startswith("RuntimeError: The size of tensor a (2)")
     assert refusal(lambda: x[5].shape).startswith("IndexError: index 5 is out of bounds")
-    assert len(worker._objects) == 2
+    assert len(inspect(worker)) == 2
 
 
 def test_operations_at_two_places(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:
@@ -367,7 +370,7 @@ def test_operations_at_two_places(bob: sy.VirtualWorker, alice: sy.VirtualWorker
     ):
         text = refusal(call)
         assert text == here(op, *places) if places else text.startswith("LocationMismatch")
-    assert (len(bob._objects), len(alice._objects)) == (1, 1)
+    assert (len(inspect(bob)), len(inspect(alice))) == (1, 1)
 
 
 def test_plain_tensors_that_travel(worker: sy.VirtualWorker) -> None:
@@ -434,8 +437,9 @@ def test_tags_and_description(bob: sy.VirtualWorker, alice: sy.VirtualWorker) ->
 
 
 def test_search_gives_pointers_that_do_not_collect(
-    bob: sy.VirtualWorker, alice: sy.VirtualWorker
+    bob: sy.VirtualWorker, hook: sy.TorchHook
 ) -> None:
+    carl = sy.VirtualWorker(hook, id="carl")
     kept = torch.tensor([1.0, 2.0]).tag("#a", "#b").describe("described").send(bob)
     torch.ones(1).tag("#a").send(bob, garbage_collect_data=False)
     (found,) = bob.search(["#a", "#b"])
@@ -445,10 +449,10 @@ def test_search_gives_pointers_that_do_not_collect(
     assert len(bob.search(str(kept.id_at_location))) == 1
     assert bob.search("described") == []
     assert bob.search("#nothing") == []
-    (theirs,) = alice.request_search("#b", location=bob)
-    assert shown(theirs).startswith("(Wrapper)>[PointerTensor | alice:N -> bob:N]")
+    (theirs,) = carl.request_search("#b", location=bob)
+    assert shown(theirs).startswith("(Wrapper)>[PointerTensor | carl:N -> bob:N]")
     del found, theirs
-    assert len(bob._objects) == 2
+    assert len(inspect(bob)) == 2
     bob.clear_objects()
 
 
@@ -458,11 +462,11 @@ def test_search_gives_pointers_that_do_not_collect(
 def test_dropping_the_last_pointer_frees_the_object(worker: sy.VirtualWorker) -> None:
     x = torch.ones(2).send(worker)
     alias = x
-    remote = weakref.ref(worker._objects[x.id_at_location])
+    remote = weakref.ref(inspect(worker).objects[x.id_at_location])
     del x
-    assert len(worker._objects) == 1
+    assert len(inspect(worker)) == 1
     del alias
-    assert worker._objects == {}
+    assert inspect(worker).objects == {}
     assert remote() is None
     assert not gc.isenabled()
 
@@ -471,7 +475,7 @@ def test_garbage_collect_data_false(worker: sy.VirtualWorker) -> None:
     x = torch.ones(2).send(worker, garbage_collect_data=False)
     number = x.id_at_location
     del x
-    assert list(worker._objects) == [number]
+    assert list(inspect(worker).objects) == [number]
     worker.clear_objects()
 
 
@@ -485,7 +489,7 @@ def test_errors_keep_nothing_alive(worker: sy.VirtualWorker, alice: sy.VirtualWo
         lambda: torch.ones(2).send(worker) + torch.ones(2).send(alice),
     ):
         refusal(attempt)
-        assert worker._objects == alice._objects == {}
+        assert inspect(worker).objects == inspect(alice).objects == {}
 
 
 def test_a_chain_of_drops_reaches_the_last_worker(
@@ -494,7 +498,7 @@ def test_a_chain_of_drops_reaches_the_last_worker(
     carl = sy.VirtualWorker(hook, id="carl")
     x = torch.ones(2).send(bob).send(alice).send(carl)
     del x
-    assert bob._objects == {}
+    assert inspect(bob).objects == {}
 
 
 # ------------------------------------------------------------------------------------------ modes
@@ -538,6 +542,3 @@ def test_a_copy_of_a_part_of_a_remote_chain_is_a_copy_of_the_part(bob: sy.Virtua
     twin.add_(1)
     assert repr(twin.get()) == "tensor([2., 3.])"
     assert repr(x.get()) == "(Wrapper)>LoggingTensor>tensor([1., 2.])"
-
-
-pytestmark = pytest.mark.every_shell

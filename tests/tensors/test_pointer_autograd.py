@@ -10,6 +10,9 @@ from torch import nn
 
 import syft as sy
 from tests.chain.refusal import here, refusal, shown
+from tests.shells.owner import inspect
+
+pytestmark = pytest.mark.every_shell
 
 
 def test_backward_runs_there(worker: sy.VirtualWorker) -> None:
@@ -163,13 +166,10 @@ def test_integers_cannot_require_grad(bob: sy.VirtualWorker, alice: sy.VirtualWo
         "RuntimeError: only Tensors of floating point"
     )
     assert x.tolist() == [1]
-    assert alice._objects == {}
+    assert inspect(alice).objects == {}
 
 
 def test_a_move_to_the_same_place_may_set_requires_grad(bob: sy.VirtualWorker) -> None:
     x = torch.ones(1).send(bob)
     assert x.move(bob, requires_grad=True) is x
     assert x.requires_grad
-
-
-pytestmark = pytest.mark.every_shell

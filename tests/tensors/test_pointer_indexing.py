@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 
 import syft as sy
 from tests.chain.refusal import refusal
+from tests.shells.owner import inspect
+
+pytestmark = pytest.mark.every_shell
 
 BASE = torch.arange(24.0).reshape(2, 3, 4)
 INDICES: dict[str, Any] = {
@@ -81,7 +84,7 @@ def test_out_of_bounds(bob: sy.VirtualWorker) -> None:
         "IndexError: index 5 is out of bounds for dimension 0 with size 2"
     )
     assert refusal(lambda: x[0, 0, 0, 0]).startswith("IndexError: too many indices")
-    assert len(bob._objects) == 1
+    assert len(inspect(bob)) == 1
 
 
 part = st.one_of(

@@ -11,6 +11,8 @@ from torch.nn.functional import l1_loss, triplet_margin_with_distance_loss
 import syft as sy
 from syft.chain.wrapper import Wrapper
 
+pytestmark = pytest.mark.every_shell
+
 POINTS = [torch.tensor([[0.0, 1.0], [2.0, 2.0]]), torch.ones(2, 2), torch.zeros(2, 2)]
 
 

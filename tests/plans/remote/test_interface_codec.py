@@ -13,6 +13,8 @@ from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack, unpack
 from tests.plans.building.calls import CALLS, X, interface, two
 
+pytestmark = pytest.mark.every_shell
+
 
 @pytest.mark.parametrize("function, args, kwargs", CALLS)
 def test_an_interface_travels(function: Any, args: Any, kwargs: Any) -> None:

@@ -11,6 +11,8 @@ import torch
 import syft as sy
 from tests.chain.refusal import refusal
 
+pytestmark = pytest.mark.every_shell
+
 X = torch.tensor([1.0, -2.0])
 
 

@@ -12,6 +12,9 @@ from torch import nn
 import syft as sy
 from syft.exceptions import ObjectNotFound, PlansNotAllowed
 from tests.chain.refusal import refusal, shown
+from tests.shells.owner import inspect
+
+pytestmark = pytest.mark.every_shell
 
 X = torch.tensor([1.0, -2.0])
 
@@ -64,8 +67,8 @@ def test_a_pointer_shows_both_ends(bob: sy.VirtualWorker, plan: sy.Plan) -> None
     assert shown(pointer) == "[PointerPlan | me:N -> bob:N]"
     assert pointer.location is bob and pointer.owner.id == "me" and pointer.name == "scaled"
     assert pointer.id == pointer.id != pointer.id_at_location
-    assert pointer.id_at_location in bob._objects and pointer.is_built
-    assert repr(bob._objects[pointer.id_at_location]) == "<StoredPlan scaled>"
+    assert pointer.id_at_location in inspect(bob).objects and pointer.is_built
+    assert repr(inspect(bob).objects[pointer.id_at_location]) == "<StoredPlan scaled>"
 
 
 def test_a_call_is_one_message(hook: sy.TorchHook, worker: sy.VirtualWorker, plan: sy.Plan) -> None:
@@ -271,9 +274,10 @@ def test_the_remote_plan_dies_with_its_pointer(bob: sy.VirtualWorker, plan: sy.P
 def test_what_became_of_a_plan_is_told(bob: sy.VirtualWorker, plan: sy.Plan) -> None:
     pointer, x = plan.send(bob), X.send(bob)
     _ = pointer(x, x)
-    pointer.connection.location.core.store.take(pointer.id_at_location, "it was lost")
+    (found,) = bob.search(str(pointer.id_at_location))
+    found.get()
     for _ in range(2):  # known by its number, and defined again
-        with pytest.raises(ObjectNotFound, match="it was lost"):
+        with pytest.raises(ObjectNotFound, match="me fetched it with get"):
             pointer(x, x)
     other = plan.send(bob)
     bob.clear_objects()
@@ -336,16 +340,14 @@ def test_state_that_cannot_travel_is_refused(
     assert torch.equal(away(X.send(bob)).get(), model.get()(X))  # but it runs there, op by op
 
 
-def test_what_is_tagged_here_is_found_by_others(
-    hook: sy.TorchHook, bob: sy.VirtualWorker, counter: sy.Plan
-) -> None:
-    me = hook.local_worker
+def test_what_is_tagged_here_is_found_by_others(hook: sy.TorchHook, counter: sy.Plan) -> None:
+    me, carl = hook.local_worker, sy.VirtualWorker(hook, id="carl")
     counter.tag("#mine")
     assert me.search("#mine") == []
     me.is_client_worker = False
     counter.tag("#here")
-    (found,) = bob.request_search(["#mine", "#here"], location=me)
-    assert shown(found) == "[PointerPlan | bob:N -> me:N]"
+    (found,) = carl.request_search(["#mine", "#here"], location=me)
+    assert shown(found) == "[PointerPlan | carl:N -> me:N]"
     counter.build(X)  # and is offered anew
     later = sy.func2plan()(lambda x: x).tag("#later")
     assert me.search("#later") == []

@@ -12,6 +12,8 @@ import syft as sy
 from syft.plans.remote.stored_plan import without_unread_gradients
 from syft.program.recording.record import record
 
+pytestmark = pytest.mark.every_shell
+
 Tensor = Any
 
 

@@ -48,6 +48,8 @@ from syft.workers.core.permissions import Guard, protect
 from syft.workers.wire.definitions import Group, InputKind
 from tests.workers.core.peers import ask, command, error_in, lonely, ref, value_in
 
+pytestmark = pytest.mark.every_shell
+
 
 @pytest.fixture
 def stored() -> StoredPlan:
@@ -198,7 +200,6 @@ def test_a_default_that_is_a_tensor_stays_here(bob: sy.VirtualWorker) -> None:
 
     plan = sy.func2plan()(scale)
     plan.build(torch.ones(2))
-    bob.core.allow_plans = True
     pointer = plan.tag("#scale").send(bob)
     x = torch.ones(2).send(bob)
     by = torch.tensor([3.0, 4.0]).send(bob)
