@@ -10,34 +10,25 @@ A pointer that dies only leaves its id in ``garbage``; the next request carries 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Collection, Hashable, Sequence
-from typing import Any, ClassVar, cast
+from typing import Any
 
 import torch
 
 from syft.callers import line_of_user
-from syft.exceptions import (
-    MalformedMessage,
-    ObjectNotFound,
-    ObjectNotReady,
-    WireError,
-    WorkerClosed,
-)
 from syft.ids import new_id
 from syft.ops.control import RECORDING
 from syft.ops.table import NAMES
-from syft.serde.errors import unpack_error
 from syft.serde.frame import Frame
-from syft.serde.packer import Packer, Unpacker
-from syft.serde.registry import pack, unpack_at
+from syft.serde.packer import Packer
+from syft.serde.registry import pack
 from syft.torch_private import any_autocast_enabled
 from syft.workers.client.caller_modes import autocast_state, mode_without_grad, modes
 from syft.workers.client.group import NOT_HELD, MessageGroup
 from syft.workers.client.pending import STORED as STORED
 from syft.workers.client.pending import Pending as Pending
-from syft.workers.client.pending import origin_of, seq_of
-from syft.workers.client.sent_calls import Calls, ranges
+from syft.workers.client.requests import RequestSender
+from syft.workers.client.sent_calls import ranges
 from syft.workers.client.transport import Location, Owner, Transport
 from syft.workers.core.holders import Holder
 from syft.workers.core.permissions import Guard
@@ -45,34 +36,16 @@ from syft.workers.wire import messages
 from syft.workers.wire.definitions import Definition
 from syft.workers.wire.messages import (
     GRAD_MODE,
-    Cancel,
     Command,
-    Done,
-    Failure,
-    Forgotten,
     Message,
-    Parked,
     Put,
-    Reply,
     Run,
-    Skipped,
-    Value,
 )
-
-NEVER_SENT = "it was to be made in a group of messages that an exception ended before it was sent"
-"""Why an object of such a group is not there."""
-
-PointerMaker = Callable[..., Any]
 
 _WORTH_NUMBERING = range(256, 1 << 16)
 """Bytes of tensor data from which on a command travels by its number: less is no gain, and to hash
 more takes longer than to copy it."""
 
-_BEFORE = (
-    "a plan asks nothing of workers. Send or fetch before it is built; to have it work there, send "
-    "the plan (plan.send(worker)) and call that with pointers"
-)
-"""What to do instead of talking to a worker in a plan."""
 
 _IDS = 2**63
 """How many ids there are."""
@@ -96,36 +69,13 @@ class IdleGarbage(list[int]):
             self.flush()
 
 
-class Connection:
+class Connection(RequestSender):
     """The line from worker ``owner`` to the worker ``location``, over ``transport``.
 
-    ``connect`` gives the owner's connection to another worker, by name.  ``make_pointer`` turns a
-    reference in a reply into what the caller works with; the layer that defines pointers sets it.
+    ``connect`` gives the owner's connection to another worker, by name.
     """
 
-    __slots__ = (
-        "owner",
-        "location",
-        "transport",
-        "connect",
-        "garbage",
-        "pending",
-        "unseen",
-        "crossed",
-        "calls",
-        "group",
-        "dropped",
-        "contents",
-        "_core",
-        "_exchange",
-        "_failures",
-        "_seq",
-        "_user",
-        "_owners",
-    )
-
-    make_pointer: ClassVar[PointerMaker]
-    make_plan_pointer: ClassVar[PointerMaker]
+    __slots__ = ("connect", "crossed", "group", "contents", "_owners")
 
     def __init__(
         self,
@@ -134,28 +84,14 @@ class Connection:
         transport: Transport,
         connect: Callable[[str], Connection],
     ) -> None:
-        self.owner = owner
-        self.location = location
-        self.transport = transport
+        super().__init__(owner, location, transport)
         self.connect = connect
-        self.garbage: list[int] = []
         if transport.queued:
             self.garbage = IdleGarbage(self._drop_idle, transport.is_idle)
-        self.pending: dict[int, Pending] = {}
-        self.unseen: list[Pending] = []
         self.crossed = False  # a graph goes on from there to another worker: backward must wait
-        self.calls = Calls()
         self.group: MessageGroup | None = None  # the open one
-        self.dropped: deque[range] = deque(maxlen=64)  # ids of groups that were never sent
         self.contents: dict[int, int] = {}  # where constants are that were sent, by their content
-        self._core = owner.core
-        self._exchange = transport.exchange
-        self._failures = 0  # how many failures came over this connection
-        self._seq = 0
-        self._user: str | None = None
         self._owners: dict[int, int] = {}
-
-    # --------------------------------------------------------------------------------- torch calls
 
     def command(
         self,
@@ -260,158 +196,6 @@ class Connection:
         message = Run(seq, entry.number, changes, first, flags, dropped, define, autocast, failures)
         return seq, Frame(messages.encode(message), buffers), drop
 
-    # -------------------------------------------------------------------- the one way of a request
-
-    def _request(
-        self,
-        seq: int,
-        frame: Frame,
-        answered: bool,
-        drop: tuple[int, ...],
-        key: Hashable = None,
-        made: Collection[int] = (),
-    ) -> Any:
-        """Carry a request that is to make these objects; returns what :meth:`command` does."""
-        serving = self._core.serving
-        if (self.owner.user if serving is None else serving.user) != self._user:
-            self._speak_for()
-        if self._exchange is None:
-            return self._carry(seq, frame, answered, drop, key, made)
-        answer = self._exchange(frame)
-        try:
-            reply = messages.read_reply(answer.header)
-        except messages.UNREADABLE:
-            raise _no_reply(answer) from None
-        if type(reply) is Done and reply.seq == seq:
-            return STORED
-        return self._received(seq, frame, reply, answer, answered, drop, key, made)
-
-    def _speak_for(self) -> None:
-        """Tell the other end for whom the next requests are made.
-
-        What a worker asks while it serves somebody, it asks for them: nobody may borrow the rights
-        of a worker in between.
-        """
-        serving = self._core.serving
-        self._user = self.owner.user if serving is None else serving.user
-        self.transport.speak_for(self._user)
-
-    def _received(
-        self,
-        seq: int,
-        frame: Frame,
-        reply: Reply,
-        answer: Frame,
-        answered: bool,
-        drop: tuple[int, ...],
-        key: Hashable,
-        made: Collection[int],
-    ) -> Any:
-        """What a request returns whose first reply is this one."""
-        if type(reply) in _ANSWERS and reply.seq in (seq, -1):  # type: ignore[union-attr]
-            if type(reply) is Failure:
-                self._failures += 1
-            if type(reply) is Skipped:
-                self._skipped(drop)
-            return self._value(reply, answer, None)
-        pending = self.pending[seq] = Pending(line_of_user(), key, made)
-        self._settle(reply, answer)
-        self._wait(pending, or_parked=not answered)
-        return self._outcome(seq, frame, pending, answered, drop)
-
-    def _carry(
-        self,
-        seq: int,
-        frame: Frame,
-        answered: bool,
-        drop: tuple[int, ...],
-        key: Hashable,
-        made: Collection[int],
-    ) -> Any:
-        """Carry a request to a worker that does not answer within a call."""
-        self.check_open()
-        if self.transport.replies:
-            self.read_replies()
-        if answered and self.unseen:
-            self.garbage.extend(drop)  # the frame will not be sent
-            self.raise_unseen()
-        pending = self.pending[seq] = Pending(line_of_user(), key, made)
-        self.transport.deliver(frame)
-        if answered or not self.transport.queued:
-            self._wait(pending, or_parked=not answered)
-        return self._outcome(seq, frame, pending, answered, drop)
-
-    def _outcome(
-        self, seq: int, frame: Frame, pending: Pending, answered: bool, drop: tuple[int, ...]
-    ) -> Any:
-        """What a request returns that was waited for, or is not waited for."""
-        if not pending.settled:
-            if answered:
-                self._give_up(seq, frame, drop)
-                raise ObjectNotReady(self.location.id)
-            return pending
-        if type(pending.reply) is Skipped:
-            self._skipped(drop)
-        if answered and type(pending.reply) is Failure:
-            self.raise_unseen()
-        value = self.take(pending)
-        return STORED if type(pending.reply) is Done else value
-
-    def _skipped(self, drop: tuple[int, ...]) -> None:
-        """An earlier request failed, and this one was not made."""
-        self.garbage.extend(drop)
-        self.read_replies()
-        self.raise_unseen()
-        raise MalformedMessage("$[0]", "an answer", "a skipped request, and no failure before it")
-
-    def _give_up(self, seq: int, frame: Frame, drop: tuple[int, ...]) -> None:
-        """Take back a request that nothing under way can answer."""
-        self.pending.pop(seq, None)
-        if self.transport.withdraw(frame):
-            self.garbage.extend(drop)
-        else:
-            self.tell(Cancel(self.next_seq(), seq))
-
-    def _wait(self, pending: Pending, or_parked: bool = False) -> None:
-        """Wait for a reply, as long as something under way may bring it."""
-        self.read_replies()
-        while not (pending.settled or (or_parked and pending.parked)):
-            if not self.transport.advance(pending.parked):
-                return
-            self.read_replies()
-
-    def wait(self, pending: Pending) -> None:
-        """Wait until a request is settled, and raise what it raised.
-
-        Raises :class:`~syft.exceptions.ObjectNotReady` when nothing under way can settle it.
-        """
-        self._wait(pending)
-        if not pending.settled:
-            raise ObjectNotReady(self.location.id)
-        self.take(pending)
-
-    def catch_up(self, pending: Pending) -> bool:
-        """Whether a request is settled by what has arrived; never waits."""
-        self.read_replies()
-        return pending.settled
-
-    def poll(self) -> bool:
-        """Let something happen that may bring a reply, without waiting; whether anything did."""
-        moved = self.transport.advance(block=False)
-        self.read_replies()
-        return moved
-
-    def synchronize(self) -> None:
-        """Wait until everything asked for so far has been answered or is parked, and raise the
-        first error that nobody has seen yet."""
-        self.send_held()
-        self.read_replies()
-        while any(not pending.parked for pending in self.pending.values()):
-            if not self.transport.advance(parked=False):
-                break
-            self.read_replies()
-        self.raise_unseen()
-
     def _hold(
         self,
         op: int,
@@ -446,56 +230,16 @@ class Connection:
         """The open group of messages, or a new one, which is not open yet."""
         return self.group or MessageGroup(self)
 
-    def _take_garbage(self) -> tuple[int, ...]:
-        # Popped one by one: a pointer may die, here or in another thread, at any line of this.
-        garbage = self.garbage
-        ids = [garbage.pop() for _ in range(len(garbage))]
-        return tuple(filter(self._is_last, ids) if self._owners else ids)
-
-    def _is_last(self, id: int) -> bool:
-        """Whether nobody else here points to an object that several pointers own."""
-        left = self._owners.pop(id, 1) - 1
-        if left:
-            self._owners[id] = left
-        return not left
-
-    def add_owner(self, id: int) -> None:
-        """Count one more pointer that owns an object (of a promise: the one that keeps it too)."""
-        if id in self._owners:
-            self._owners[id] += 1
-
-    def owns(self, id: int) -> bool:
-        """Whether pointers here to this object are counted, and one is left."""
-        return id in self._owners
-
-    def has_owners(self, id: int) -> bool:
-        """Whether several pointers here own this object."""
-        return self._owners.get(id, 0) > 1
-
-    def start_owning(self, id: int) -> None:
-        """Count the pointers here that own an object, of which there is one."""
-        self._owners[id] = 1
-
-    def promise(self, id: int) -> Any:
-        """Announce an object that will come; returns a pointer to it, which may not be the only
-        one."""
-        self.ask(messages.Promise, (id,))
-        self.start_owning(id)
-        return self.pointer(id)
-
-    def check_not_recording(self, what: str) -> None:
-        """Raise :class:`~syft.exceptions.CannotRecord` while a plan is being built: the request
-        would be made then, and not when the plan is called."""
-        recording = RECORDING.get()
-        if recording is not None:
-            recording.refuse(f"{what} worker {self.location.id!r}", _BEFORE)
-
-    def check_open(self) -> None:
-        """Raise :class:`~syft.exceptions.WorkerClosed` if the other worker was closed."""
-        if self.transport.closed:
-            raise WorkerClosed(self.location.id)
-
-    # ---------------------------------------------------------------------------- whole requests
+    def synchronize(self) -> None:
+        """Wait until everything asked for so far has been answered or is parked, and raise the
+        first error that nobody has seen yet."""
+        self.send_held()
+        self.read_replies()
+        while any(not pending.parked for pending in self.pending.values()):
+            if not self.transport.advance(parked=False):
+                break
+            self.read_replies()
+        self.raise_unseen()
 
     def ask(self, kind: type[Message], *fields: Any, **named: Any) -> Any:
         """Make a request of the given kind and return the value of its reply; it waits.
@@ -559,22 +303,12 @@ class Connection:
         self.tell(message)
         return pending
 
-    def tell(self, message: Message, buffers: Sequence[torch.Tensor] = ()) -> None:
-        """Send a message, and look at no reply."""
-        self.forward(Frame(messages.encode(message), list(buffers)))
-
-    def forward(self, frame: Frame) -> None:
-        """Send a message that was encoded already, and look at no reply."""
-        self.check_open()
-        serving = self._core.serving
-        if (self.owner.user if serving is None else serving.user) != self._user:
-            self._speak_for()
-        self.transport.deliver(frame)
-
-    def next_seq(self) -> int:
-        """Take the next sequence number, for a message that the caller makes."""
-        self._seq += 1
-        return self._seq
+    def promise(self, id: int) -> Any:
+        """Announce an object that will come; returns a pointer to it, which may not be the only
+        one."""
+        self.ask(messages.Promise, (id,))
+        self.start_owning(id)
+        return self.pointer(id)
 
     def flush(self) -> None:
         """Send the ids of dropped pointers now instead of with the next request.
@@ -594,121 +328,32 @@ class Connection:
                 self.transport.deliver(Frame(messages.encode(messages.Drop(0, ids)), []))
                 self.transport.advance(block=False)
 
-    # ------------------------------------------------------------------------------------ replies
+    def _take_garbage(self) -> tuple[int, ...]:
+        # Popped one by one: a pointer may die, here or in another thread, at any line of this.
+        garbage = self.garbage
+        ids = [garbage.pop() for _ in range(len(garbage))]
+        return tuple(filter(self._is_last, ids) if self._owners else ids)
 
-    def read_replies(self) -> None:
-        """Take in the replies that have come."""
-        replies = self.transport.replies
-        while replies:
-            frame = replies.popleft()
-            try:
-                reply = messages.read_reply(frame.header)
-            except messages.UNREADABLE:
-                raise _no_reply(frame) from None
-            self._settle(reply, frame)
+    def _is_last(self, id: int) -> bool:
+        """Whether nobody else here points to an object that several pointers own."""
+        left = self._owners.pop(id, 1) - 1
+        if left:
+            self._owners[id] = left
+        return not left
 
-    def _settle(self, reply: Reply, frame: Frame) -> None:
-        """Take in a reply to a request that was made at an earlier line, or to none."""
-        kind = type(reply)
-        if kind is Forgotten:
-            self.calls.clear()
-            return
-        seq: int = reply.seq  # type: ignore[union-attr]
-        if kind is Parked:
-            if seq in self.pending:
-                self.pending[seq].parked = True
-            return
-        if kind is Failure:
-            self._failures += 1
-        if seq == -1:  # a request that the other end could not read: the oldest one not answered
-            waiting = (number for number, one in self.pending.items() if not one.parked)
-            seq = next(waiting, -1)
-        pending = self.pending.pop(seq, None)
-        if pending is None:
-            if seq != -1 or kind is not Failure:
-                return
-            pending = Pending()
-        pending.reply, pending.frame = reply, frame
-        if kind is Failure:
-            self.unseen.append(pending)
-            if pending.key is not None:
-                self.calls.forget(pending.key)
+    def add_owner(self, id: int) -> None:
+        """Count one more pointer that owns an object (of a promise: the one that keeps it too)."""
+        if id in self._owners:
+            self._owners[id] += 1
 
-    def take(self, pending: Pending) -> Any:
-        """The value of a request that is settled; raises what it raised, or what another one raised
-        that should have made what this one was to use.
+    def owns(self, id: int) -> bool:
+        """Whether pointers here to this object are counted, and one is left."""
+        return id in self._owners
 
-        The exception is made anew each time: kept here, it would keep (through its traceback) every
-        pointer of the frames it passed.
-        """
-        if type(pending.reply) is Failure:
-            origin = self._origin_of(pending)
-            self.unseen = [other for other in self.unseen if self._origin_of(other) is not origin]
-            raise self._error(cast(Failure, origin.reply), origin.where)
-        if pending.reply is None or type(pending.reply) is Done:
-            return None
-        return self._value(pending.reply, pending.frame or Frame(b"", []), pending.where)
+    def has_owners(self, id: int) -> bool:
+        """Whether several pointers here own this object."""
+        return self._owners.get(id, 0) > 1
 
-    def raise_unseen(self) -> None:
-        """Raise the error that nobody has seen yet: where there are several, the one from which the
-        failure of the earliest request follows.  The others are not raised any more.
-
-        Replies come in the order in which requests were done, so the first one may be that of a
-        request that was to use what another one failed to make.
-        """
-        if self.unseen:
-            origin = self._origin_of(min(self.unseen, key=seq_of))
-            self.unseen.clear()
-            raise self._error(cast(Failure, origin.reply), origin.where)
-
-    def _origin_of(self, failed: Pending) -> Pending:
-        return origin_of(failed, self.unseen, self._core.limits)
-
-    def _value(self, reply: Reply, frame: Frame, where: str | None) -> Any:
-        if type(reply) is Failure:
-            raise self._error(reply, where)
-        unpacker = Unpacker(
-            frame.buffers, self._core.limits, worker=self, owns_buffers=frame.exclusive
-        )
-        return unpack_at(reply.value, unpacker, ".value")  # type: ignore[union-attr]
-
-    def _error(self, reply: Failure, where: str | None) -> Exception:
-        """Rebuild a remote exception, with the remote traceback and the local line as notes."""
-        error, trace = unpack_error(reply.error, Unpacker([], self._core.limits))
-        name = self.location.id
-        if type(error) is ObjectNotFound and any(error.id in ids for ids in self.dropped):
-            error = ObjectNotFound(error.id, error.worker, NEVER_SENT)
-        error.add_note(f"Raised on worker {name!r}, asked for at {where or line_of_user()}.")
-        if trace:
-            error.add_note(f"Traceback on worker {name!r}:\n{trace.rstrip()}")
-        return error
-
-    # ------------------------------------------------- what unpacking a reply sees of this end
-
-    def resolve(self, id: int, depth: int = 0) -> Any:
-        """A reference in a reply names a result stored at the other end: make a pointer to it."""
-        return self.pointer(id)
-
-    def pointer(self, id: int, **details: Any) -> Any:
-        """A new pointer to object ``id`` at the other worker (details as PointerTensor takes
-        them)."""
-        return type(self).make_pointer(self, id, **details)
-
-    def found(self, id: int, card: tuple[Any, ...]) -> Any:
-        """A pointer to what a search found, which does not own it; a plan's card has a fourth
-        field."""
-        kind = type(self)
-        maker = kind.make_pointer if len(card) == 3 else kind.make_plan_pointer
-        return maker(self, id, garbage_collect_data=False, card=card)
-
-
-_ANSWERS = frozenset((Done, Value, Failure, Skipped))
-
-
-def _no_reply(frame: Frame) -> Exception:
-    """What is wrong with a frame that came in the place of a reply."""
-    try:
-        messages.decode(frame.header)
-    except WireError as error:
-        return error
-    return MalformedMessage("$[0]", "a reply", "a request")
+    def start_owning(self, id: int) -> None:
+        """Count the pointers here that own an object, of which there is one."""
+        self._owners[id] = 1

@@ -181,7 +181,7 @@ class Execution:
         _fail(core, execution, self, RemoteFailure("collective", f"{core.name} {why}"))
 
     def waits_for_inputs(self, peer: Peer, request: int) -> bool:
-        """Whether this is what ``request`` of ``peer`` started, and its inputs are not all there."""
+        """Whether ``request`` of ``peer`` started this, and not all its inputs are there."""
         started = self.start is not None and self.program is None
         if not started or self.starter is None or self.start is None:
             return False
