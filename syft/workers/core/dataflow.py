@@ -73,8 +73,7 @@ class Task:
 
 
 class Usage:
-    """The parked operations that use one key: the last that writes it, and those that read it
-    since."""
+    """The parked operations that use one key: the last writer, and the readers since then."""
 
     __slots__ = ("writer", "readers")
 
@@ -151,7 +150,7 @@ class Dataflow:
         return True
 
     def _find_inputs(self, task: Task, inputs: Iterable[int]) -> set[Key]:
-        """Set the inputs and keys of a task; returns the keys of its inputs without their aliases."""
+        """Set the inputs and keys of a task; returns the input keys without their aliases."""
         for out in task.outs:
             if out in self._makers:
                 raise ObjectIdTaken(out, self._store.worker)

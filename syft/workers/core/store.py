@@ -38,11 +38,11 @@ class ObjectStore:
         self.objects: dict[int, Any] = {}
         self.promised: set[int] = set()
         self.origins: dict[int, object] = {}
-        """The session of the connection that brought an object, where needed; None: the owner holds it."""
+        """The session that brought an object, where needed; None if the owner holds it."""
         self._gone: OrderedDict[int, str] = OrderedDict()
 
     def read(self, id: int) -> Any:
-        """Return the object; raise :class:`~syft.exceptions.ObjectNotFound` if it is not present."""
+        """Return the object; raises :class:`~syft.exceptions.ObjectNotFound` if missing."""
         try:
             return self.objects[id]
         except KeyError:

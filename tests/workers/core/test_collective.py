@@ -29,7 +29,13 @@ from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.tensors.collective_call import run_collective
 from syft.workers.core import collective
-from syft.workers.core.collective import MAX_PARTY_MESSAGES, MAX_ROUNDS, MAX_SESSIONS, PROGRAMS, Party
+from syft.workers.core.collective import (
+    MAX_PARTY_MESSAGES,
+    MAX_ROUNDS,
+    MAX_SESSIONS,
+    PROGRAMS,
+    Party,
+)
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.wire.messages import (
