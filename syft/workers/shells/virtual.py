@@ -139,7 +139,9 @@ class VirtualWorker(Worker):
     ``hook`` gives the network the worker joins (without one it starts its own). ``data`` are
     tensors it holds from the start.  ``pipelined`` makes it a queued worker.  ``user`` is the
     user on whose behalf this worker requests private values of others.  ``allow_plans`` says
-    whether others may store plans here and run them.  Raises :class:`~syft.exceptions.WorkerIdTaken`.
+    whether others may store plans here and run them.
+
+    Raises :class:`~syft.exceptions.WorkerIdTaken`.
 
     >>> alice = VirtualWorker(None, id="alice", data=[torch.ones(2), torch.zeros(3)])
     >>> alice

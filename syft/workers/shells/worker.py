@@ -88,8 +88,8 @@ class Worker(ABC):
 
         A repeated group is sent as a number and the inputs that changed since the last time.
         Inside the block, a request for a value or a shape sends the collected requests first.
-        After an exception nothing is sent.  Groups of several workers may be open at once; a group inside
-        another one of the same worker joins it.
+        After an exception nothing is sent.  Groups of several workers may be open at once; a group
+        inside another one of the same worker joins it.
 
         >>> x = torch.tensor([1.0, 2.0]).send(bob)
         >>> with bob.group():
