@@ -29,6 +29,7 @@ from syft.serde.errors import pack_error
 from syft.serde.frame import Frame
 from syft.serde.limits import Limits
 from syft.serde.packer import Packer
+from syft.serde.registry import check_complete
 from syft.workers.core.dataflow import Dataflow
 from syft.workers.core.holders import Holder
 from syft.workers.core.outgoing import Outgoing
@@ -82,6 +83,7 @@ class WorkerCore:
         )
         if missing:
             raise HookError(f"no handler for {', '.join(missing)}", "import syft as a whole")
+        check_complete()
         self.name = name
         self.connect = connect
         self.limits = limits or Limits()
