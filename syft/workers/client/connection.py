@@ -591,7 +591,10 @@ class Connection:
         if pending is None:
             if kind is not Failure or seq != -1:
                 return
-            pending = Pending()  # the other end could not read it, and does not know which it was
+            # The other end could not read a request, and does not know its number; replies come in
+            # the order of requests.
+            order = (seq for seq, other in self.pending.items() if not other.parked)
+            pending = self.pending.pop(next(order, -1), None) or Pending()
         pending.reply, pending.frame = reply, frame
         if kind is Failure:
             self.unseen.append(pending)

@@ -29,7 +29,13 @@ from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.tensors.collective_call import run_collective
 from syft.workers.core import collective
-from syft.workers.core.collective import MAX_PARTY_MESSAGES, MAX_ROUNDS, MAX_SESSIONS, PROGRAMS, Party
+from syft.workers.core.collective import (
+    MAX_PARTY_MESSAGES,
+    MAX_ROUNDS,
+    MAX_SESSIONS,
+    PROGRAMS,
+    Party,
+)
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.wire.messages import (
@@ -42,7 +48,10 @@ from syft.workers.wire.messages import (
     decode,
     encode,
 )
+from tests.shells.owner import inspect
 from tests.workers.core.peers import error_in, put, ref
+
+pytestmark = pytest.mark.every_shell
 
 NAMES = ("alice", "bob", "carl")
 
@@ -262,7 +271,7 @@ def test_a_party_that_fails_aborts_all(
             total.get()
     assert raised
     check_idle(parties)
-    assert [len(party._objects) for party in parties] == [1, 1, 1]
+    assert [len(inspect(party)) for party in parties] == [1, 1, 1]
     assert all(isinstance(pointer.get(), torch.Tensor) for pointer in private)
 
 
