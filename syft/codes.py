@@ -79,7 +79,10 @@ class TypeCode(WireCode):
     SLOT = 40, "index — a value of the program around it"
     PROGRAM = 41, "inputs, state, [constant, …], [action, …], outputs"
     GROUP = 42, "[kind of input, …], program — what a number in a connection's table stands for"
-    PLAN_CALL = 43, "id of a plan[, kinds of its inputs] — likewise; without kinds, its state"
+    PLAN_CALL = (
+        43,
+        "id of a plan[, kinds of its inputs[, outs]] — likewise; without kinds, its state",
+    )
     PLAN = 44, "interface, program, [state, …], [tag, …], description — see Plans"
     WRAPPER = 64, "attributes, link — the head of a chain whose link is below autograd"
     LOGGING_TENSOR = 65, "the tensor behind it"

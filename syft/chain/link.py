@@ -245,5 +245,14 @@ has been fetched). Use it as it is.
         return converted
 
 
-PLAIN: Final = Link()
+class _NoLink(Link):
+    """What a tensor without a chain has in the place of a link."""
+
+    __slots__ = ()
+
+    def show(self) -> str:
+        return "no link"
+
+
+PLAIN: Final = _NoLink()
 """Stands for the missing link of a plain tensor: it gives every default answer."""

@@ -21,6 +21,7 @@ from syft.chain.link import PLAIN, Link
 from syft.codes import TypeCode
 from syft.exceptions import DataStaysPut, LocationMismatch, MalformedMessage, UnsupportedOperation
 from syft.ops.nested import Arguments, Keywords, is_container, leaves
+from syft.program.recording.builder import FOREIGN, register_foreign
 from syft.serde.expect import expect_fields
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import Operand, pack, register, unpack_at
@@ -267,6 +268,16 @@ def first_link(tensor: torch.Tensor | None) -> Link:
     (LocalLink>tensor([1., 1.]), [])
     """
     return tensor.child if type(tensor) is Wrapper else PLAIN
+
+
+def _described(wrapper: Wrapper) -> str:
+    """What errors about a recording call a wrapper: by its first link."""
+    link = wrapper.child
+    describe = FOREIGN.get(type(link))
+    return f"a {type(link).__name__}" if describe is None else describe(link)
+
+
+register_foreign(Wrapper, _described)
 
 
 def links_in(args: Arguments, kwargs: Keywords) -> list[Link]:

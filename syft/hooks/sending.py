@@ -21,6 +21,7 @@ from syft.workers.client.contents import put_once
 from syft.workers.core.permissions import Guard, guard_of, set_guard
 from syft.workers.client.transport import Location as Worker
 from syft.workers.client.transport import Owner
+from syft.workers.wire.messages import Put
 
 Location = Worker | str
 Id = int | Callable[[torch.Tensor], int] | None
@@ -55,6 +56,7 @@ class SentCopy:
 
     def _connect(self, sender: Owner) -> Connection:
         connection: Connection = sender.connection_to(self.location)
+        connection.check_not_recording(Put.verb)  # before the tensor is looked at
         return connection
 
     def _put(self, tensor: torch.Tensor, connection: Connection) -> Wrapper:

@@ -34,6 +34,7 @@ def run_collective(
     if len(set(names)) != len(names):
         raise LocationMismatch(f"collective {code.name}: one worker for each party", names)
     for connection in parties:
+        connection.check_not_recording(Start.verb)
         connection.check_open()
     execution = new_id()
     pointers = []
@@ -43,7 +44,7 @@ def run_collective(
         seq = connection.next_seq()
         references = tuple(link.reference(connection) for link in links)
         message = Start(seq, int(code), execution, names, rank, references, outs)
-        pending = connection.start(message)
+        pending = connection.start(message, made=outs)
         pointers.append([_promised(connection, out, pending) for out in outs])
     return pointers
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 import torch
 
 from syft.chain.link import Level
-from syft.ops.nested import Arguments, Keywords, leaves, replace
+from syft.ops.nested import Arguments, Keywords, leaves
 from syft.chain.wrapper import Wrapper, wrap
 from syft.ops.calls import mutated_argument as written
 from syft.codes import TypeCode
@@ -25,13 +25,15 @@ from syft.exceptions import (
     UnsupportedOperation,
 )
 from syft.ids import new_id
+from syft.program.recording.builder import register_foreign
 from syft.ops.table import FLAGS, NUMBERS, OpFlag, function_of, number_of
 from syft.ops.calls import DECOMPOSITIONS as WRITTEN_OUT
 from syft.serde.expect import expect_fields, expect_int, expect_type
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import Operand, register, register_check
-from syft.tensors.remote_link import Card, RemoteLink
+from syft.tensors.bare_pointer import BarePointer
+from syft.tensors.remote_link import Card
 from syft.workers.client.connection import STORED, Connection, Pending
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
@@ -50,7 +52,7 @@ _GRADIENT = int(OpFlag.GRADIENT)
 _MIN_INT, _MAX_INT = -(2**63), 2**63 - 1
 
 
-class PointerTensor(RemoteLink):
+class PointerTensor(BarePointer):
     """The link that stands for object ``id_at_location`` at another worker.
 
     ``depth`` counts ``.child`` steps down the remote tensor's own chain.  With
@@ -118,6 +120,13 @@ class PointerTensor(RemoteLink):
         deeper._parent = self
         return deeper
 
+    @child.setter
+    def child(self, value: Any) -> None:
+        if type(value) is not PointerTensor or value._parent is not self:
+            instead = "a remote chain is changed in place, or made anew and sent"
+            raise UnsupportedOperation("an assignment to .child", "PointerTensor", instead)
+        # `pointer.child.child += 1` gives back what it was given: there is nothing left to do.
+
     # ----------------------------------------------------------------------------- the chain itself
 
     def show(self) -> str:
@@ -171,21 +180,8 @@ class PointerTensor(RemoteLink):
             return wrap(PointerTensor(connection, out))
         return _result(connection, value, out)
 
-    # ------------------------------- a link without a wrapper, as ptr.child.child, acts as a tensor
 
-    @classmethod
-    def __torch_function__(
-        cls, func: Any, types: Any, args: Arguments = (), kwargs: Keywords | None = None
-    ) -> Any:
-        def dressed(value: Any) -> Any:
-            return wrap(value) if isinstance(value, PointerTensor) else value
-
-        return func(*replace(args, dressed), **replace(kwargs or {}, dressed))
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or not hasattr(torch.Tensor, name):
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-        return getattr(wrap(self), name)
+register_foreign(PointerTensor, lambda link: f"a pointer to worker {link.location.id!r}")
 
 
 def _uncommon_call(

@@ -190,7 +190,7 @@ def test_it_is_sent_computed_with_and_fetched(bob: Any) -> None:
     torch.add(x, x)
     pointer = x.send(bob)
     there = pointer * 3
-    assert [type(tensor.child) for tensor in inspect(bob).objects.values()] == [JournalTensor] * 2
+    assert [type(tensor.child) for tensor in bob._objects.values()] == [JournalTensor] * 2
     back = there.get()
     assert repr(back) == "(Wrapper)>JournalTensor>tensor([3., 6.])"
     assert back.child.title == "lab"

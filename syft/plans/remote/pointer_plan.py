@@ -98,6 +98,7 @@ class PointerPlan:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         interface, connection = self.interface, self.connection
+        connection.check_not_recording(f"a call of plan {self.name!r} at")
         if "out" in kwargs and not interface.takes("out"):
             out = kwargs.pop("out")
             if out is not None:

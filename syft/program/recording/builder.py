@@ -34,7 +34,7 @@ from syft.torch_private import alias_of, functorch_level
 FOREIGN: Final[dict[type, Callable[[Any], str]]] = {}
 """How errors name an object that stands for a tensor a program cannot hold, by its class.
 
-Each entry is added where the class is defined.
+:func:`register_foreign` adds to it.
 """
 _INSTEAD_OF_FOREIGN: Final = (
     "hand it in as an argument: record with plain tensors, and call the plan with these"
@@ -286,6 +286,14 @@ _BY_BASE: Final[dict[type, _Convert]] = {
     **dict.fromkeys((int, float, str, enum.Enum, np.generic), ProgramBuilder._constant),
 }
 """How to convert an operand of a class that inherits from this one."""
+
+
+def register_foreign(cls: type, describe: Callable[[Any], str]) -> None:
+    """Have programs refuse objects of a class, which stand for tensors that are elsewhere.
+
+    ``describe`` says what errors call one.
+    """
+    FOREIGN[cls] = describe
 
 
 def refuse_foreign(value: Any, doing: str = "") -> None:

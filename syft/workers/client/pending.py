@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable, Sequence
+from typing import cast
 
+from syft.exceptions import ObjectNotFound, WireError
+from syft.serde.errors import unpack_error
 from syft.serde.frame import Frame
-from syft.workers.wire.messages import Reply
+from syft.serde.limits import Limits
+from syft.serde.packer import Unpacker
+from syft.workers.wire.messages import Failure, Reply
 
 STORED = object()
 """What a command returns when its result is one tensor, stored under the id the caller chose."""
@@ -14,9 +19,11 @@ STORED = object()
 class Pending:
     """A request on its way: what came back, or where in the user's program it was made."""
 
-    __slots__ = ("reply", "frame", "where", "key", "parked")
+    __slots__ = ("reply", "frame", "where", "key", "parked", "made", "cause")
 
-    def __init__(self, where: str | None = None, key: Hashable = None) -> None:
+    def __init__(
+        self, where: str | None = None, key: Hashable = None, made: Collection[int] = ()
+    ) -> None:
         self.reply: Reply | None = None
         self.frame: Frame | None = None
         self.where = where
@@ -24,6 +31,10 @@ class Pending:
         """Whether the other end has said that the request waits for promised objects."""
         self.key = key
         """What the request ran by its number, which a failure has the sender forget."""
+        self.made = made
+        """The ids of what it is to make."""
+        self.cause: Pending | None = None
+        """The failed request from which the failure of this one is known to follow."""
 
     @property
     def settled(self) -> bool:
@@ -33,3 +44,51 @@ class Pending:
         False
         """
         return self.reply is not None
+
+
+def seq_of(failed: Pending) -> int:
+    """The number of a request that failed: an earlier one never follows from a later one, unless it
+    waits for something that was promised.
+
+    >>> failed = Pending()
+    >>> failed.reply = Failure(7, None)
+    >>> seq_of(failed)
+    7
+    """
+    return cast(Failure, failed.reply).seq
+
+
+def origin_of(failed: Pending, failures: Sequence[Pending], limits: Limits) -> Pending:
+    """The one of ``failures`` from which the failure of ``failed`` follows, or ``failed`` itself.
+
+    A request follows from another if it found no object where that one should have made it.
+
+    >>> from syft.serde.errors import pack_error
+    >>> from syft.serde.packer import Packer
+    >>> maker, user = Pending(made=(5,)), Pending(made=(6,))
+    >>> maker.reply = Failure(1, pack_error(ValueError("wrong"), Packer()))
+    >>> user.reply = Failure(2, pack_error(ObjectNotFound(5, "bob"), Packer()))
+    >>> origin_of(user, [user, maker], Limits()) is maker
+    True
+    """
+    known = [failed]
+    while True:
+        last = known[-1]
+        cause = last.cause or _maker_of_missing(last, failures, limits)
+        if cause is None or cause in known:
+            return last
+        last.cause = cause
+        known.append(cause)
+
+
+def _maker_of_missing(
+    failed: Pending, failures: Sequence[Pending], limits: Limits
+) -> Pending | None:
+    """The failed request that was to make the object for want of which another failed."""
+    try:
+        error, _ = unpack_error(cast(Failure, failed.reply).error, Unpacker([], limits))
+    except WireError:  # to be raised when it is its turn
+        return None
+    if type(error) is not ObjectNotFound:
+        return None
+    return next((other for other in failures if error.id in other.made), None)

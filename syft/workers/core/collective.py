@@ -1,17 +1,18 @@
 """Operations that several workers carry out together, each started by one command.
 
-A *party program* is a generator.  It yields what it has for the other parties in a round and is
-resumed with what they had for it; in between it is parked, and its results are promised.  One text
-so serves every worker, knows no messages, and reads like the protocol in a paper::
+A *party program* is a generator.  It yields the tensors that it sends to the other parties in a
+round, and is resumed with the tensors that they sent.  Between rounds it is parked, and its results
+are promised.  The same program runs at every worker.  It handles no messages, so it reads like the
+protocol in a paper::
 
     @collective(CollectiveCode.SUM)
     def sum_private(party, x):
         received = yield party.round({...})     # rank -> tensor, to each other party
         return ...
 
-The worker drives it: frames of a round may arrive before the program has started or before it is
-ready for them, from several executions at once.  A party that fails tells the others, and their
-results fail too.
+The worker drives the program.  Messages of a round may arrive before the program has started or
+before it waits for them, and they may belong to several executions.  A party that fails notifies
+the other parties, and their results fail too.
 """
 
 from __future__ import annotations
@@ -46,18 +47,18 @@ from syft.workers.core.permissions import Guard, combined, protect
 from syft.workers.wire.references import ids_in
 
 MAX_SESSIONS = 1024
-"""How many executions a worker takes part in at once, those that have not started yet included."""
+"""The most executions a worker takes part in at once, including those not started here yet."""
 
 MAX_ROUNDS = 2**20
-"""How many rounds an execution may have."""
+"""The most rounds of an execution."""
 
 MAX_PARTY_MESSAGES = 1024
-"""How many messages of one execution a worker keeps until its program is ready for them."""
+"""The most messages of one execution that a worker keeps until its program waits for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What a party sends in one round, by rank, and the ranks it then waits for."""
+    """The tensors that a party sends in one round, by rank, and the ranks it then waits for."""
 
     send: Mapping[int, torch.Tensor]
     expect: frozenset[int]
@@ -69,7 +70,7 @@ PartyProgram = Generator[Round, Received, "torch.Tensor | tuple[torch.Tensor, ..
 
 @dataclass(frozen=True, slots=True)
 class Party:
-    """What a party program knows of itself: its rank, and how many parties there are."""
+    """The rank of a party in an execution, and the number of parties."""
 
     rank: int
     size: int
@@ -102,7 +103,7 @@ PROGRAMS: dict[int, Callable[..., PartyProgram]] = {}
 def collective(
     code: CollectiveCode,
 ) -> Callable[[Callable[..., PartyProgram]], Callable[..., PartyProgram]]:
-    """Enter a party program in the table under its number; refuses duplicates."""
+    """Register a party program under its number; refuses duplicates."""
 
     def enter(program: Callable[..., PartyProgram]) -> Callable[..., PartyProgram]:
         if int(code) in PROGRAMS or not inspect.isgeneratorfunction(program):
@@ -122,13 +123,14 @@ def sum_private(party: Party, x: torch.Tensor) -> PartyProgram:
 
     1. Party i splits x_i into n additive shares modulo 2^64, n - 1 of them uniform, and sends s_ij
     to j.
-    2. Party j adds what it has, t_j = sum_i s_ij, and sends t_j to everybody.
-    3. Everybody adds: sum_j t_j = sum_i x_i.
+    2. Party j adds the shares it has, t_j = sum_i s_ij, and sends t_j to every other party.
+    3. Every party adds: sum_j t_j = sum_i x_i.
 
     Rounds: 2.  Bytes per party and element: 16 (n - 1).  Leakage: the sum; n - 1 colluding parties
     learn the remaining input from it, as from any sum.  Error: none for integers; floating-point
     inputs are rounded to multiples of 2^-24, so at most n * 2^-25 (and overflow beyond a sum of
-    2^39).  The shares of integers travel as uint64, so that parties with unlike inputs notice.
+    2^39).  The shares of integers travel as uint64, so that a party detects others whose inputs are
+    floating-point.
     """
     if x.is_complex():
         raise _cannot_sum("complex numbers", "sum x.real and x.imag")
@@ -147,7 +149,7 @@ def sum_private(party: Party, x: torch.Tensor) -> PartyProgram:
 
 
 def _fixed_point(x: torch.Tensor) -> torch.Tensor:
-    """Multiples of 2^-24, as int64."""
+    """The numbers in units of 2^-24, rounded, as int64."""
     scaled = torch.round(x.double() * 2**24)
     if not bool((scaled.abs() < 2**63).all()):  # also refuses infinity and NaN
         raise _cannot_sum("NaN, infinity and numbers beyond 2^39", "scale the numbers")
@@ -163,10 +165,10 @@ def _cannot_sum(what: str, instead: str) -> UnsupportedOperation:
 
 @dataclass(slots=True)
 class Execution:
-    """One execution at one worker: its generator once started, and the frames that came for it."""
+    """One execution at one worker: its generator once started, and the messages received for it."""
 
     opener: str
-    """Who sent the first message of it."""
+    """The name of the worker that sent its first message."""
     mailbox: dict[tuple[int, int], PartyMessage] = field(default_factory=dict)
     aborted_by: dict[str, str] = field(default_factory=dict)
     start: Start | None = None
@@ -176,14 +178,21 @@ class Execution:
     expect: frozenset[int] = frozenset()
     guard: Guard | None = None
 
-    def abandon(self, core: WorkerCore, execution: int) -> None:
-        """Give up because the worker was cleared or closed."""
-        _fail(core, execution, self, RemoteFailure("collective", f"{core.name} was cleared"))
+    def abandon(self, core: WorkerCore, execution: int, why: str = "was cleared") -> None:
+        """End the execution with a failure: the worker was cleared, or the start cancelled."""
+        _fail(core, execution, self, RemoteFailure("collective", f"{core.name} {why}"))
+
+    def waits_for_inputs(self, peer: Peer, request: int) -> bool:
+        """Whether ``request`` of ``peer`` started this, and not all its inputs are there."""
+        started = self.start is not None and self.program is None
+        if not started or self.starter is None or self.start is None:
+            return False
+        return self.starter.session is peer.session and self.start.seq == request
 
 
 @dataclass(frozen=True, slots=True)
 class PartyMessage:
-    """What one party sent another in one round, and who may read what is computed from it."""
+    """A tensor that one party sent another in one round, and the guard of its results."""
 
     sender: str
     value: torch.Tensor
@@ -192,7 +201,7 @@ class PartyMessage:
 
 @WorkerCore.handles(Start)
 def start(core: WorkerCore, message: Start, frame: Frame, peer: Peer) -> Any:
-    """Promise the results, and start this worker's part once its inputs are there."""
+    """Promise the results, and start this worker's part when its inputs are present."""
     core.forget(message.drop, peer)
     try:
         _check_start(core, message)
@@ -212,7 +221,7 @@ def start(core: WorkerCore, message: Start, frame: Frame, peer: Peer) -> Any:
             session.guard = combined(inputs)
             party = Party(message.rank, len(message.parties))
             session.program = PROGRAMS[message.program](party, *inputs)
-        except Exception as error:  # concerns all parties: none of them need wait
+        except Exception as error:  # the other parties must not wait for this one
             _fail(core, message.execution, session, error)
             return None
         _resume(core, message.execution, session, None)
@@ -226,7 +235,7 @@ def start(core: WorkerCore, message: Start, frame: Frame, peer: Peer) -> Any:
 
 
 def _check_start(core: WorkerCore, message: Start) -> None:
-    """Refuse a start that cannot be right; nothing is kept of it."""
+    """Raise for an invalid start, before anything is stored for it."""
     if message.program not in PROGRAMS:
         raise MalformedMessage("$.program", "a known collective", str(message.program))
     parties = message.parties
@@ -266,9 +275,9 @@ def _session(core: WorkerCore, execution: int, opener: str) -> Execution:
 
 
 def _make_room(core: WorkerCore) -> None:
-    """Forget an execution that has not been started here: the oldest of whoever announced most.
+    """Remove an execution not started here: the oldest one of the peer that opened the most.
 
-    Anybody can announce executions that never start, and must not keep others from theirs.
+    Any peer can open executions that never start.  They must not block the executions of others.
     """
     waiting = {key: session for key, session in core.sessions.items() if session.start is None}
     if not waiting:
@@ -286,7 +295,7 @@ def _end(core: WorkerCore, execution: int) -> None:
 
 @WorkerCore.handles(Exchange)
 def exchange(core: WorkerCore, message: Exchange, frame: Frame, peer: Peer) -> None:
-    """Keep what another party sent, and resume the program if that was the last it waited for."""
+    """Store what another party sent, and resume the program if nothing else is missing."""
     unpacker = Unpacker(frame.buffers, core.limits, owns_buffers=frame.exclusive)
     value = unpack_at(message.value, unpacker, ".value")
     if not isinstance(value, torch.Tensor):
@@ -311,7 +320,7 @@ def exchange(core: WorkerCore, message: Exchange, frame: Frame, peer: Peer) -> N
 
 
 def _collect(core: WorkerCore, execution: int, session: Execution) -> None:
-    """Resume the program with the frames of this round, if all are there."""
+    """Resume the program with the tensors of this round, if all have arrived."""
     if session.start is None or any(
         (session.round, rank) not in session.mailbox for rank in session.expect
     ):
@@ -333,15 +342,17 @@ def _collect(core: WorkerCore, execution: int, session: Execution) -> None:
 def _resume(
     core: WorkerCore, execution: int, session: Execution, received: Received | None
 ) -> None:
-    """Run the program to its next round (send what it yields) or to its end (store what it
-    returns)."""
+    """Run the program to its next round or to its end.
+
+    At a round, the tensors it yields are sent.  At the end, the tensors it returns are stored.
+    """
     program, message = cast(PartyProgram, session.program), cast(Start, session.start)
     try:
         step = next(program) if received is None else program.send(received)
     except StopIteration as end:
         _finish(core, execution, session, message, end.value)
         return
-    except Exception as error:  # the program's own failure concerns the parties, not this worker
+    except Exception as error:  # the failure is reported to the parties; the worker goes on
         _fail(core, execution, session, error)
         return
     session.expect = step.expect
@@ -375,7 +386,10 @@ def _finish(
 def _fail(
     core: WorkerCore, execution: int, session: Execution, error: Exception, tell: bool = True
 ) -> None:
-    """Give up: bury the results, tell the starter why and (``tell``) the other parties that."""
+    """End an execution with a failure, and mark its results as gone.
+
+    The peer that started this part gets the error.  ``tell`` notifies the other parties.
+    """
     message = session.start
     _end(core, execution)
     if message is None:
@@ -399,7 +413,7 @@ def _tell_others(core: WorkerCore, message: Start) -> None:
 
 @WorkerCore.handles(Abort)
 def abort(core: WorkerCore, message: Abort, frame: Frame, peer: Peer) -> None:
-    """Another party failed: so does this worker's part, now or when it is started."""
+    """Fail this worker's part because another party failed: now, or when the part is started."""
     if message.execution in core.ended:
         return
     session = _session(core, message.execution, peer.name)

@@ -1,8 +1,8 @@
-"""The handler every torch operation goes through: resolve operands, run, store the result.
+"""The handler of torch operations: it resolves the operands, runs, and stores the result.
 
 This is the hot path (a few microseconds an operation).  The common case, flat arguments that are
-references and plain numbers with everything present and nothing private, is written out by hand;
-whatever else arrives takes the general way below it.
+references and plain numbers, with all objects present and none private, has its own code.  All
+other commands take the general path below it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _OPERATIONS = len(RUNNABLE)
 
 
 class StoreView:
-    """What unpacking sees of a worker: its store, with the inputs a parked operation has kept."""
+    """What unpacking uses of a worker: its store, and the inputs held for a parked operation."""
 
     __slots__ = ("core", "held")
 
@@ -65,11 +65,11 @@ class StoreView:
         self.held = held
 
     def resolve(self, id: int, depth: int = 0) -> Any:
-        """The object a reference names."""
+        """The object that a reference identifies."""
         return self.core.resolve(id, depth, self.held)
 
     def connect(self, name: str) -> Any:
-        """The worker's own connection to another worker, for pointers that arrive."""
+        """The worker's own connection to another worker, for pointers among the operands."""
         return self.core.connect(name)
 
 
@@ -99,7 +99,7 @@ def _run(
     op, flags = command.op, command.flags
     function = RUNNABLE[op] if 0 <= op < _OPERATIONS else None
     if function is None:
-        function = function_of(op)  # raises, and says why
+        function = function_of(op)  # raises, with the reason
     objects = core.store.objects
     if command.out in objects:
         core.store.check_free(command.out)
@@ -121,12 +121,12 @@ def _run(
 
 
 def _run_backward(core: WorkerCore, function: Function, *args: Any, **kwargs: Any) -> Any:
-    """A public backward pass: what it adds to a private gradient stays private."""
+    """Run a backward pass over public inputs; a private gradient that it adds to stays private."""
     return run_backward(function, list(args), kwargs, None, core.store.objects.values())
 
 
 def _present(objects: dict[int, Any], operands: Iterable[Any]) -> list[Any] | None:
-    """The values, if all are plain or references to objects that are here; otherwise None."""
+    """The values, if all are scalars or references to objects in the store; otherwise None."""
     values: list[Any] = []
     try:
         for operand in operands:
@@ -137,13 +137,13 @@ def _present(objects: dict[int, Any], operands: Iterable[Any]) -> list[Any] | No
             else:
                 return None
     except (KeyError, IndexError, TypeError):
-        return None  # the general way says what is wrong with it
+        return None  # the general path raises a precise error
     return values
 
 
 def _reply(core: WorkerCore, command: Command, result: Any) -> Reply:
     out = command.out
-    if not out:  # the caller has pointers to the result already
+    if not out:  # the result is an argument, to which the caller has a pointer
         return Done(command.seq)
     if isinstance(result, torch.Tensor):
         core.store.objects[out] = result
@@ -163,7 +163,7 @@ def _run_hidden(
     guard: Guard,
     peer: Peer,
 ) -> Reply:
-    """The guarded way: what is computed stays private, and so do the texts of errors."""
+    """Run a command on private inputs: its results and the texts of its errors are private too."""
 
     def guarded(*args: Any, **kwargs: Any) -> Any:
         return run_guarded(
@@ -195,9 +195,9 @@ def _run_hidden(
 def _operands(
     core: WorkerCore, command: Command, frame: Frame, held: HeldInputs | None
 ) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments as values: the common way if it will do, else the general one.
+    """The arguments as values: by the fast path where it applies, otherwise by the general one.
 
-    The general one unpacks anything, and names the path to what is wrong.
+    The general path unpacks every kind of operand, and its errors contain the path to the operand.
     """
     keywords = command.kwargs
     if held is None:
@@ -230,7 +230,7 @@ def unpacker_for(core: WorkerCore, frame: Frame, held: HeldInputs | None) -> Unp
 def autocast_of(
     core: WorkerCore, command: Command | Run, frame: Frame
 ) -> list[tuple[str, torch.dtype]]:
-    """``(device type, dtype)`` of the devices on which the caller had autocast on."""
+    """The devices on which the caller had autocast enabled, as ``(device type, dtype)``."""
     if not command.autocast:
         return []
     unpacker = unpacker_for(core, frame, None)
@@ -250,7 +250,7 @@ def _runs_backward(command: Command) -> bool:
 
 
 def _may_write(command: Command) -> bool:
-    """Whether a command might write to one of its arguments; unknown means yes."""
+    """Whether a command might write to one of its arguments; true for an unknown operation."""
     flags = FLAGS[command.op] if 0 <= command.op < len(FLAGS) else 0
     if flags & _WRITES or not flags & ONE:
         return True

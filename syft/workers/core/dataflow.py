@@ -1,18 +1,18 @@
-"""Operations that wait for their inputs, and run in an order that cannot be told from the order
-given.
+"""Operations that wait for their inputs, with the same results as in the order of arrival.
 
-A command may arrive before what it works on: its input is only promised.  It is then *parked*, its
-results are promised in turn, and it runs as soon as everything it needs is there.  One rule gives
-asynchronous pointers, protocols whose parties run in any order, and multi-party rounds.
+A command may arrive before its inputs, which are then only promised.  The command is *parked* and
+its results are promised too.  It runs as soon as all its inputs are present.  Asynchronous
+pointers, protocols whose parties run in any order, and multi-party rounds all rest on this rule.
 
-Two parked operations may swap places unless one writes what the other touches.  "Touches" must
-count aliases: a view shares memory with its base, and what a parked operation will return may be a
+Two parked operations may run in either order unless one writes what the other reads or writes.
+Aliases count too: a view shares memory with its base, and a result of a parked operation may be a
 view of any of its inputs.  So every operation has a set of *keys*, the ids and storages of its
-inputs, and what a parked operation will return is remembered as a possible view of each of them
-(by way of a key for the operation itself).
-An operation that writes takes the keys of all possible aliases as well, and is ordered against
-every other with a key in common.  A backward pass writes to leaves that no argument names, so it is
-ordered against everything.  That may order more than is needed; it never orders less.
+inputs.  Each result of a parked operation is recorded as a possible view of each input, through a
+key for the operation itself.
+An operation that writes also takes the keys of all possible aliases.  It is ordered against every
+other operation with a key in common.  A backward pass writes to leaves that are not among its
+arguments, so it is ordered against all other operations.  These rules may order more operations
+than necessary, never fewer.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ Run = Callable[[dict[int, Any] | None], None]
 class Task:
     """One parked operation.
 
-    ``run`` is called with the inputs that were present when the task was parked or arrived since,
-    by id: they stay usable even if their pointers are dropped meanwhile.  It is called with None
-    when nobody wants the results any more.  ``request`` tells it from others, to cancel it.
+    ``run`` is called with the inputs by id: those present when the task was parked and those that
+    arrived since.  They stay usable even if their pointers are dropped meanwhile.  ``run`` is
+    called with None when all pointers to the results were dropped.  ``request`` identifies the task
+    for :meth:`Dataflow.cancel`.
     """
 
     __slots__ = (
@@ -72,8 +73,7 @@ class Task:
 
 
 class Usage:
-    """Who touches one key: the last parked operation that writes it, and those that read it
-    since."""
+    """The parked operations that use one key: the last writer, and the readers since then."""
 
     __slots__ = ("writer", "readers")
 
@@ -89,6 +89,7 @@ class Dataflow:
         "_store",
         "_numbers",
         "tasks",
+        "_running",
         "_waiting",
         "_usage",
         "_barrier",
@@ -102,7 +103,8 @@ class Dataflow:
         self._store = store
         self._numbers = itertools.count()
         self.tasks: set[Task] = set()
-        """The parked operations; empty means that nothing waits."""
+        """The parked operations."""
+        self._running: set[Task] = set()
         self._waiting: dict[int, set[Task]] = {}
         self._usage: dict[Key, Usage] = {}
         self._barrier: Task | None = None
@@ -116,7 +118,7 @@ class Dataflow:
 
     @property
     def active(self) -> bool:
-        """Whether a new operation might have to wait at all."""
+        """Whether a new operation might have to wait."""
         return bool(self.tasks or self._store.promised)
 
     def admit(
@@ -128,11 +130,9 @@ class Dataflow:
         barrier: bool = False,
         request: Hashable = None,
     ) -> bool:
-        """Park ``run`` if it has to wait; return False if it may run at once (nothing is kept
-        then).
+        """Park ``run`` if it has to wait; return False, storing nothing, if it may run now.
 
-        A ``barrier`` may write to anything.  ``request`` is the name by which :meth:`cancel` finds
-        it.
+        A ``barrier`` may write to any object.  :meth:`cancel` finds the operation by ``request``.
         """
         task = Task(next(self._numbers), request, run, outs, writes)
         direct = self._find_inputs(task, inputs)
@@ -141,10 +141,8 @@ class Dataflow:
             return False
         self._park(task, blockers)
         if outs:
-            node = (
-                "task",
-                task.number,
-            )  # one for all, or each result would be linked to each input
+            # One key for the operation, so that not every result is linked to every input.
+            node = ("task", task.number)
             self._link(node, direct)
             for out in outs:
                 self._link(out, (node,))
@@ -154,7 +152,7 @@ class Dataflow:
         return True
 
     def _find_inputs(self, task: Task, inputs: Iterable[int]) -> set[Key]:
-        """Fill in what a task needs and touches; returns the keys of its inputs themselves."""
+        """Set the inputs and keys of a task; returns the input keys without their aliases."""
         for out in task.outs:
             if out in self._makers:
                 raise ObjectIdTaken(out, self._store.worker)
@@ -173,13 +171,13 @@ class Dataflow:
         return {("storage", address) for address in memory_of(self._store.objects.get(id))}
 
     def _link(self, key: Key, origins: Iterable[Key]) -> None:
-        """Say that ``key`` may be a view of each of ``origins``."""
+        """Record that ``key`` may be a view of each of ``origins``."""
         for origin in origins:
             self._origins.setdefault(key, set()).add(origin)
             self._views.setdefault(origin, set()).add(key)
 
     def _aliases_of(self, keys: set[Key]) -> set[Key]:
-        """These keys, whatever they may be views of, and whatever may be a view of that."""
+        """These keys, their possible bases, and the possible views of all of these."""
         return _reachable(_reachable(keys, self._origins), self._views)
 
     def _blockers_of(self, task: Task) -> set[Task]:
@@ -213,8 +211,7 @@ class Dataflow:
         self.tasks.add(task)
 
     def settle(self, ids: Iterable[int]) -> None:
-        """Tell that promised ``ids`` have arrived (or were given up), and run whatever can run
-        now."""
+        """Run the operations that became ready because ``ids`` have arrived or failed."""
         if not self.tasks and not self._unwanted:
             return
         ready: list[Task] = []
@@ -222,11 +219,13 @@ class Dataflow:
         self._run_ready(ready)
 
     def _run_ready(self, ready: list[Task]) -> None:
-        """Run what is ready, in the order in which it was given, and what becomes ready by that."""
+        """Run the ready operations by order of arrival, with those that become ready meanwhile."""
         while ready:
             task = heapq.heappop(ready)
             self.tasks.discard(task)
+            self._running.add(task)  # its handler may let others ask this worker meanwhile
             task.run(task.held)
+            self._running.discard(task)
             self._remove(task, ready)
             self._release(task.outs, ready)
         if not self.tasks:
@@ -234,7 +233,7 @@ class Dataflow:
             self._views.clear()
 
     def _remove(self, task: Task, ready: list[Task]) -> None:
-        """Take a task that has run, or never will, out of the tables."""
+        """Remove a task that has run, or will never run, from the tables."""
         if self._barrier is task:
             self._barrier = None
         for out in task.outs:
@@ -269,13 +268,17 @@ class Dataflow:
             heapq.heappush(ready, task)
 
     def forget(self, id: int, reason: str) -> None:
-        """Drop a promised object: at once if nothing needs it, otherwise when it has come.
+        """Drop a promised object: at once if no task waits for it, otherwise when it has arrived.
 
-        What would only have made an object that nobody wants is not run at all.
+        A parked operation is not run if all its results were dropped and it writes to no input.
         """
         self._unwanted.add(id)
         ready: list[Task] = []
-        ids = [id]
+        self._drop_unwanted([id], reason, ready)
+        self._run_ready(ready)
+
+    def _drop_unwanted(self, ids: list[int], reason: str, ready: list[Task]) -> None:
+        """Drop those of the ids that nobody wants and nothing waits for, and what made them."""
         while ids:
             id = ids.pop()
             task = self._makers.get(id)
@@ -287,25 +290,26 @@ class Dataflow:
             elif self._is_useless(task):
                 task.run(None)
                 ids.extend(self._remove_parked(task, ready))
-        self._run_ready(ready)
 
     def cancel(self, request: Hashable) -> tuple[int, ...]:
-        """Take a parked operation back without running it; returns the ids of its results."""
+        """Remove a parked operation without running it; returns the ids of its results."""
         found = [task for task in self.tasks if task.request == request]
         ready: list[Task] = []
         for task in found:
             self._transfer_order(task)
-            self._remove_parked(task, ready)
+            inputs = [id for id in self._remove_parked(task, ready) if id not in task.outs]
             for key in task.keys:
                 self._recompute_usage(key)
+            self._drop_unwanted(inputs, "its last pointer was dropped before it came", ready)
         if found:
-            self._barrier = max((task for task in self.tasks if task.barrier), default=None)
+            barriers = (task for task in self.tasks | self._running if task.barrier)
+            self._barrier = max(barriers, default=None)
         self._run_ready(ready)
         return tuple(out for task in found for out in task.outs)
 
     def _transfer_order(self, task: Task) -> None:
-        """Have what waits for ``task`` wait for what ``task`` waits for, so that it can go."""
-        for blocker in self.tasks:
+        """Make the operations that wait for ``task`` wait for those that ``task`` waits for."""
+        for blocker in self.tasks | self._running:
             if task in blocker.blocks:
                 blocker.blocks.remove(task)
                 blocker.blocks.extend(task.blocks)
@@ -313,9 +317,9 @@ class Dataflow:
                     blocked.blockers += 1
 
     def _recompute_usage(self, key: Key) -> None:
-        """Find out again who touches a key, after a task between others has gone."""
+        """Compute the usage of a key again, after a task was cancelled."""
         usage = Usage()
-        for task in sorted(task for task in self.tasks if key in task.keys):
+        for task in sorted(task for task in self.tasks | self._running if key in task.keys):
             if task.writes:
                 usage = Usage()
                 usage.writer = task
@@ -330,7 +334,7 @@ class Dataflow:
         return not task.writes and not wanted
 
     def _remove_parked(self, task: Task, ready: list[Task]) -> list[int]:
-        """Take a parked task back; returns the ids that might now be needed by nobody."""
+        """Remove a parked task; returns the ids that might now be unused."""
         self.tasks.discard(task)
         self._remove(task, ready)
         for id in task.missing:
@@ -350,7 +354,7 @@ class Dataflow:
 
 
 def _reachable(keys: set[Key], links: dict[Key, set[Key]]) -> set[Key]:
-    """These keys, and all to which links lead from them."""
+    """These keys, and all keys that links reach from them."""
     found = set(keys)
     stack = list(keys)
     while stack:

@@ -1,12 +1,11 @@
-"""Running one operation on behalf of somebody else: under their modes, and under the guards of its
-inputs.
+"""Running one operation for a caller: under the caller's modes and the guards of its inputs.
 
-The plain way is a function call.  The guarded way runs the same call and then sees to it that
-nothing computed from a private value is easier to read than the value: results, gradients, and
-whatever the operation wrote (found by its version counter; the few operations that write without
-counting have a flag in the op table, and their inputs are compared).  A backward pass writes to
-tensors that are not among its arguments, so the gradients it may leave are looked up in the graph
-before it runs.
+Without private inputs an operation is a function call.  With private inputs it is the same call,
+and everything computed from a private value gets the guard of that value: results, gradients, and
+all tensors that the operation wrote.  A written tensor is found by its version counter.  The few
+operations that write without raising the counter have a flag in the op table, and their inputs are
+compared.  A backward pass writes to tensors that are not among its arguments, so the gradients it
+may leave are looked up in the graph before it runs.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from syft.torch_private import set_grad_enabled
 from syft.ops.nested import leaves
 from syft.chain.wrapper import Wrapper
 from syft.exceptions import PermissionDenied
+from syft.ops.control import RECORDING
 from syft.ops.table import (
     BY_NAME,
     FACTORY,
@@ -54,7 +54,7 @@ def run_in_mode(
     flags: int,
     autocast: Iterable[tuple[str, torch.dtype]],
 ) -> Any:
-    """Call ``function`` with grad mode, inference mode and autocast as the caller had them.
+    """Call ``function`` under the caller's grad mode, inference mode and autocast.
 
     >>> run_in_mode(torch.is_grad_enabled, (), {}, 0, ())
     False
@@ -81,10 +81,14 @@ def run_in_mode(
 def neutral_mode() -> contextlib.ExitStack:
     """A context without inference mode and autocast, in which a worker handles queued messages.
 
-    A queued command runs when somebody waits, whatever modes are on at that line; what holds for
-    the command came with it.
+    A queued command runs while some caller waits for a result, under the modes of that caller.
+    The modes of the command itself are in its message.
+    A plan that is being recorded by that caller does not see the command.
     """
     modes = contextlib.ExitStack()
+    recording = RECORDING.get()
+    if recording is not None:
+        modes.enter_context(recording.paused())
     if torch.is_inference_mode_enabled():
         modes.enter_context(torch.inference_mode(False))
     for device in ("cpu", "cuda"):
@@ -94,9 +98,9 @@ def neutral_mode() -> contextlib.ExitStack:
 
 
 def clearing(function: Function) -> Function:
-    """The same function, with zeros in all memory that it took and did not write.
+    """The same function, with zeros in all memory that it allocates and does not write.
 
-    Freed memory may hold somebody's private values.
+    Freed memory may contain private values of other users.
 
     >>> clearing(torch.empty)(2)
     tensor([0., 0.])
@@ -121,7 +125,7 @@ def _memory(values: Any) -> list[torch.UntypedStorage]:
 
 
 def _is_data(args: tuple[Any, ...]) -> bool:
-    """Whether these arguments give ``x.new`` the elements of the new tensor, and not its size."""
+    """Whether these arguments of ``x.new`` are the elements of the new tensor, and not its size."""
     return any(not isinstance(arg, (int, torch.Size)) for arg in args)
 
 
@@ -135,7 +139,7 @@ def run_guarded(
     worker: str,
     user: str | None,
 ) -> Any:
-    """Call ``function`` on inputs guarded by ``guard``, and guard everything that comes of it.
+    """Call ``function`` on inputs guarded by ``guard``, and guard its results and effects.
 
     ``stored`` are the worker's objects, in which a backward pass may leave gradients. Raises
     :class:`~syft.exceptions.PermissionDenied` when the operation would return a value to a ``user``
@@ -175,7 +179,7 @@ def _protect_written(
 
 
 def _contents(tensor: torch.Tensor, op_flags: int) -> torch.Tensor | None:
-    """A copy of an input that the operation might change without a trace in its version counter
+    """A copy of an input that the operation might change without raising its version counter
     (the running statistics of a normalization)."""
     plain = innermost(tensor)
     if plain is None or not op_flags & MUTATES_OTHERS or full_guard_of(tensor) is not None:
@@ -195,7 +199,7 @@ def run_backward(
     guard: Guard | None,
     stored: Iterable[Any],
 ) -> Any:
-    """Call a function that runs backward, and guard the gradients it leaves anywhere.
+    """Call a function that runs backward, and guard every gradient it leaves.
 
     A gradient is guarded by ``guard`` (of the loss) and by what guarded the gradient to which it
     was added, which torch may have replaced.
@@ -215,7 +219,7 @@ def run_backward(
 
 
 def _gradient_of(tensor: torch.Tensor) -> torch.Tensor | None:
-    with warnings.catch_warnings():  # torch warns that most tensors with a graph have none
+    with warnings.catch_warnings():  # torch warns that a non-leaf tensor has no gradient
         warnings.simplefilter("ignore")
         return tensor.grad
 
@@ -244,7 +248,7 @@ def guard_for(args: list[Any], kwargs: dict[str, Any]) -> Guard | None:
 
 
 def tells_nothing(value: Any, op_flags: int, guard: Guard) -> bool:
-    """Whether a plain result tells only what the program tells anyway.
+    """Whether a result that is no tensor reveals only what the program reveals.
 
     >>> tells_nothing(None, 0, Guard(frozenset())), tells_nothing(3, 0, Guard(frozenset()))
     (True, False)
@@ -259,10 +263,11 @@ def tells_nothing(value: Any, op_flags: int, guard: Guard) -> bool:
 def _shape_depends(
     function: Function, op_flags: int, args: list[Any], kwargs: dict[str, Any]
 ) -> bool:
-    """Whether the shape of a result may tell values: that of a flagged operation, or a size taken
+    """Whether the shape of a result may reveal values: that of a flagged operation, or a size taken
     from a tensor (``x[:n]``, ``x.expand(n)``, ``zeros(n)``).
 
-    Where a result lies in the memory it shares with an input (``x[n]``) counts as its shape."""
+    The offset of a result in the memory it shares with an input (``x[n]``) counts as its shape.
+    """
     if function is torch.Tensor.__getitem__:
         return any(map(_selects_by_value, leaves(args[1:]))) or _slices_by_value(args[1])
     if op_flags & SHAPE_FROM_VALUES:
@@ -276,7 +281,7 @@ def _selects_by_value(index: Any) -> bool:
         return False
     if index.dtype in (torch.bool, torch.uint8):
         return True
-    return index.ndim == 0 and full_guard_of(index) is not None  # a view, at an offset to be hidden
+    return index.ndim == 0 and full_guard_of(index) is not None  # a view whose offset is private
 
 
 def _slices_by_value(index: Any) -> bool:
@@ -290,20 +295,20 @@ def _slices_by_value(index: Any) -> bool:
 
 
 def _is_size(value: Any) -> bool:
-    """Whether torch would take a tensor where it wants an integer."""
+    """Whether torch accepts a value, if it is a tensor, in the place of an integer."""
     if not isinstance(value, torch.Tensor) or type(value) is Wrapper or value.numel() != 1:
         return False
     return not (value.is_floating_point() or value.is_complex())
 
 
-# How many results these have follows from the shape of what they are given.
+# The number of results of these functions follows from the shape of their input.
 _COUNTED = frozenset(
     FUNCTIONS[number]
     for name, number in BY_NAME.items()
     if re.fullmatch(r"(unsafe_|tensor_)?(split|chunk|unbind)(_copy)?", name.rpartition(".")[2])
 ) - {None}
 
-# In these a 0-dimensional integer is an operand like any other, never a size.
+# In these functions a 0-dimensional integer is an ordinary operand, never a size.
 _ARITHMETIC = frozenset(
     getattr(space, name)
     for space in (torch, torch.Tensor)
@@ -318,7 +323,7 @@ _ARITHMETIC = frozenset(
 
 
 def _version(tensor: torch.Tensor | None) -> object:
-    """The counter torch raises at every write; inference tensors keep none and count as written."""
+    """The version counter; an inference tensor has none, and always counts as written."""
     plain = innermost(tensor)
     if plain is None:
         return None

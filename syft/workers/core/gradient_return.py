@@ -1,9 +1,9 @@
-"""Gradients that cross workers: the graph stays where it was made, and the gradient travels back.
+"""Gradients that cross workers: the graph stays at its worker, and the gradient travels back.
 
 ``ptr.move(bob, requires_grad=True)`` leaves the source tensor and its graph at the old worker,
 under a hidden id, and makes a leaf at the new one.  A hook on the leaf sends each gradient it
-receives to the old worker and runs ``source.backward(gradient)`` there.  The hook dies with the
-leaf, and then so does the source.
+receives to the old worker and runs ``source.backward(gradient)`` there.  The hook is deleted with
+the leaf, and its deletion drops the source.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _BACKWARD = BY_NAME["torch.Tensor.backward"]
 def return_gradients(
     core: WorkerCore, connection: Outgoing, moved: int, source: torch.Tensor
 ) -> None:
-    """Keep ``source`` here, and have gradients of the leaf ``moved`` at the other end come back to
-    it."""
+    """Keep ``source`` here, and make the other worker return the gradients of the leaf ``moved``
+    to it."""
     hidden = new_id()
     core.store.put(hidden, source)
     try:
@@ -38,8 +38,7 @@ def return_gradients(
 
 
 class GradientHook:
-    """The hook on a moved leaf: carries its gradients back over ``connection`` to object
-    ``source``."""
+    """The hook on a moved leaf: it sends each gradient over ``connection`` to object ``source``."""
 
     __slots__ = ("core", "connection", "source")
 
@@ -52,9 +51,9 @@ class GradientHook:
         id = new_id()
         try:
             self.connection.put(gradient.detach(), id, guard=self.core.acting_guard)
-        except SyftError:  # the other worker is gone or refuses, and with it the graph over there:
-            return  # the pass goes on for the leaves of everybody else
-        # The leaf may be reached by several backward passes; the source's graph is freed with it.
+        except SyftError:  # the other worker is gone or refuses; its graph cannot be reached
+            return  # the backward pass goes on for all other leaves
+        # Several backward passes may reach the leaf; the source's graph is freed with the leaf.
         self.connection.command(
             _BACKWARD,
             ((REF, self.source), (REF, id)),
@@ -71,8 +70,11 @@ class GradientHook:
 
 @WorkerCore.handles(Follow)
 def attach(core: WorkerCore, message: Follow, frame: Frame, peer: Peer) -> Done:
-    """Put the hook on the leaf that was moved here, for the worker that moved it: its gradients
-    are nobody else's."""
+    """Put the hook on a leaf that was moved here.
+
+    Only the connection over which the leaf came may ask for its gradients; other peers get
+    :class:`~syft.exceptions.PermissionDenied`.
+    """
     core.forget(message.drop, peer)
     leaf = core.store.read(message.id)
     if core.store.origins.get(message.id) is not peer.session:

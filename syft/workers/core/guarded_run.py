@@ -1,11 +1,13 @@
-"""Running a program action by action where something is private.
+"""Running a program action by action at a worker that holds private values.
 
-Each action runs as the command that does the same would: on private inputs it runs guarded, and
-what it computes and writes is as private as they are.  Three things are worse in a program than in
-single commands, and are seen to here.  A number that was taken from a private value goes on as an
-input of later actions: from then on all of them count as computed from it.  A branch or a loop
-decides by a value: that is revealing it.  And the text of an error may tell of an earlier action:
-once one was private, the texts of all are kept back.
+Each action runs as the equivalent command does: on private inputs it runs guarded, and its results
+and writes are as private as its inputs.  A program needs three rules beyond those of commands:
+
+- A number taken from a private value can be an input of later actions.  From then on the results of
+  all actions count as computed from that value.
+- A branch or a loop that depends on a value reveals it.
+- The text of an error may reveal values of an earlier action.  Once an action was private, the
+  texts of all later errors stay at the worker.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ _BRANCH = "a branch on its value"
 
 
 class Concealed(Exception):
-    """An error about private data, whose text stays at the worker.
+    """An error from private data, whose text stays at the worker.
 
     >>> Concealed(ValueError("x is 3")).error
     ValueError('x is 3')
@@ -60,8 +62,11 @@ class GuardedRun:
         self.concealing = False
 
     def run(self, program: Lowered, values: Sequence[Any]) -> Any:
-        """The outputs of the program; raises what its actions raise, concealed where it has to
-        be."""
+        """The outputs of the program.
+
+        Raises the exceptions of its actions, wrapped in :class:`Concealed` after an action on
+        private values.
+        """
         try:
             return program.run_with(values, self.call)
         except (PermissionDenied, Concealed):
@@ -99,17 +104,18 @@ class GuardedRun:
         return result
 
     def _revealed(self, result: Any, flags: int, guard: Guard) -> None:
-        """Somebody who may read the value has a number of it: what follows is as private."""
+        """Make later results as private as the value from which a number was taken."""
         numbers = [leaf for leaf in leaves(result) if not isinstance(leaf, torch.Tensor)]
         if not all(tells_nothing(number, flags, guard) for number in numbers):
             self.taint = meet_guards(self.taint, changed(guard, shape_hidden=True))
 
     def decided_by(self, value: Any) -> Guard | None:
-        """Have the program decide by a value: refused if it is private to others, and otherwise
-        all that follows is as private as the value.
+        """Check that the user may read a value on which a branch or a loop depends.
 
-        Raises :class:`~syft.exceptions.ProgramError` for what is neither a tensor nor a number: how
-        many items a container has may be private too.
+        All later results are as private as the value.  Raises
+        :class:`~syft.exceptions.PermissionDenied` if the user may not read it, and
+        :class:`~syft.exceptions.ProgramError` for a value that is neither a tensor nor a number:
+        the number of items in a container may be private too.
         """
         if not isinstance(value, (torch.Tensor, int, float)):
             what = f"it was to decide by a {type(value).__name__}"
@@ -124,7 +130,7 @@ class GuardedRun:
 
 
 class _Tested:
-    """The test of a loop, whose every answer is a decision."""
+    """The condition of a loop: each of its results is checked as a decision."""
 
     __slots__ = ("steps", "_test", "_watch")
 
@@ -149,7 +155,7 @@ def _while_loop(watch: GuardedRun, function: Function, args: tuple[Any, ...]) ->
 
 
 def _decided(watch: GuardedRun, function: Function, args: tuple[Any, ...]) -> Any:
-    """Run it, and guard what may have been written to or returned depending on a decision."""
+    """Run a branch or loop; after a private decision, guard all it may have written or returned."""
     result = function(*args)
     if watch.taint is not None:
         for leaf in leaves((args, result)):

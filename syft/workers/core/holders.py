@@ -1,7 +1,7 @@
-"""Objects of a worker's store that are no tensors themselves but hold some, as a plan its state.
+"""Stored objects that contain tensors without being tensors, such as a plan with its state.
 
-They are kept, found by their tags, fetched, copied, moved and dropped as tensors are, and they are
-as private as what they hold.  No torch operation takes them.
+They are stored, found by their tags, fetched, copied, moved and dropped like tensors.  They are as
+private as the tensors they contain.  No torch operation accepts them.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import torch
 
 
 class Holder(ABC):
-    """Something in a store that holds tensors. Abstract.
+    """A stored object that contains tensors. Abstract.
 
-    ``tags`` and ``description`` are what a search looks at.
+    A search reads ``tags`` and ``description``.
 
     >>> sorted(Holder.__abstractmethods__)
     ['admit', 'card', 'duplicate', 'tensors']
@@ -30,26 +30,26 @@ class Holder(ABC):
 
     @property
     def tags(self) -> set[str]:
-        """The tags by which the object is found."""
+        """The tags by which a search finds the object."""
         return set(self.__dict__.get("_tags", ()))
 
     @property
     def description(self) -> str | None:
-        """What the object is, in words."""
+        """A text about the object for its users."""
         return self.__dict__.get("_description")
 
     @abstractmethod
     def tensors(self) -> Sequence[torch.Tensor]:
-        """Every tensor inside: their guards are the object's."""
+        """Every tensor inside: their guards are the guards of the object."""
 
     @abstractmethod
     def duplicate(self) -> Holder:
-        """A copy with tensors of its own."""
+        """A copy of the object and its tensors."""
 
     @abstractmethod
     def card(self) -> Any:
-        """What anybody may know of the object, as a value that can travel."""
+        """The public facts about the object, as a value that can be sent."""
 
     @abstractmethod
     def admit(self, worker: str, allow_plans: bool) -> None:
-        """Raise if the owner of ``worker`` does not let such an object in."""
+        """Raise if ``worker`` does not accept such an object; ``allow_plans`` is its setting."""

@@ -1,4 +1,4 @@
-"""Handlers for whole objects: put, fetch, drop, move, duplicate, search and what belongs to it."""
+"""Handlers of messages about whole objects: put, fetch, drop, move, duplicate, search, tags."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from syft.workers.core.permissions import (
 
 @WorkerCore.handles(Put)
 def put(core: WorkerCore, message: Put, frame: Frame, peer: Peer) -> Reply:
-    """Store a value that arrived, and run whatever waited for it."""
+    """Store a value, and run the parked operations that waited for it."""
     core.forget(message.drop, peer)
     core.store.check_free(message.id)
     unpacker = unpacker_for(core, frame, None)
@@ -56,7 +56,7 @@ def put(core: WorkerCore, message: Put, frame: Frame, peer: Peer) -> Reply:
         raise MalformedMessage("$.value", "a tensor or a plan", type(value).__name__)
     if message.users is not None:
         if isinstance(value, Holder) and not value.tensors():
-            # A guard sits on tensors, and would be lost.
+            # A guard is stored on tensors, so it would be lost.
             raise MalformedMessage("$.users", "nil for a plan without any tensor", "names")
         set_guard(value, Guard(frozenset(message.users), message.shape_hidden))
     core.hold(message.id, value)
@@ -64,13 +64,15 @@ def put(core: WorkerCore, message: Put, frame: Frame, peer: Peer) -> Reply:
         isinstance(value, torch.Tensor) and value.requires_grad
     )
     if may_be_leaf and message.id in core.store.objects:
-        core.store.origins[message.id] = peer.session  # who may follow its gradients
+        core.store.origins[message.id] = (
+            peer.session
+        )  # only this connection may ask for its gradients
     return Done(message.seq)
 
 
 @WorkerCore.handles(Fetch)
 def fetch(core: WorkerCore, message: Fetch, frame: Frame, peer: Peer) -> Reply | Answer | None:
-    """Hand an object over, if the user may read it."""
+    """Reply with an object, if the user may read it."""
     if message.drop:
         core.forget(message.drop, peer)
     if not core.dataflow.active:
@@ -113,7 +115,7 @@ def _check_admitted(
 
 @WorkerCore.handles(Drop)
 def drop(core: WorkerCore, message: Drop, frame: Frame, peer: Peer) -> Reply | None:
-    """Forget objects whose last pointers are gone; number 0 asks for no reply."""
+    """Drop objects whose last pointers are gone; sequence number 0 means no reply."""
     core.forget(message.ids, peer)
     return Done(message.seq) if message.seq else None
 
@@ -122,7 +124,7 @@ def drop(core: WorkerCore, message: Drop, frame: Frame, peer: Peer) -> Reply | N
 def duplicate(
     core: WorkerCore, message: Duplicate, frame: Frame, peer: Peer
 ) -> Reply | Answer | None:
-    """Store a copy under another id: same values, grad, tags and guard, and no graph."""
+    """Store a copy under another id: same values, grad, tags and guard, without a graph."""
     core.forget(message.drop, peer)
     core.store.check_free(message.out)
 
@@ -137,7 +139,7 @@ def duplicate(
 
 
 def copy_of(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor of its own memory with the values, grad, parameter-ness, tags and guard of another.
+    """A copy of a tensor: values, grad, class (tensor or parameter), tags and guard; no graph.
 
     >>> twin = copy_of(torch.ones(2, requires_grad=True)); twin.requires_grad, twin.is_leaf
     (True, True)
@@ -162,7 +164,7 @@ def copy_of(tensor: torch.Tensor) -> torch.Tensor:
 
 @WorkerCore.handles(Search)
 def search(core: WorkerCore, message: Search, frame: Frame, peer: Peer) -> Reply:
-    """The ids of the objects that carry every word, with their tags, descriptions and shapes."""
+    """The ids, tags, descriptions and shapes of the objects that have every word as tag or id."""
     core.forget(message.drop, peer)
     words = set(message.words)
     found = [
@@ -174,9 +176,9 @@ def search(core: WorkerCore, message: Search, frame: Frame, peer: Peer) -> Reply
 
 
 def _card(value: torch.Tensor | Holder) -> tuple[Any, ...]:
-    """What anybody may know about a stored object: tags, description, and the shape of a tensor.
+    """The public facts about a stored object: tags, description, and the shape of a tensor.
 
-    Of an object that is no tensor, its own card comes fourth, and it has no shape.
+    For a :class:`Holder` the shape is None, and its own card is the fourth item.
     """
     attributes = value.__dict__
     if isinstance(value, Holder):
@@ -187,7 +189,7 @@ def _card(value: torch.Tensor | Holder) -> tuple[Any, ...]:
 
 
 def _shape_here(value: torch.Tensor) -> torch.Size | None:
-    """The shape of a tensor whose data is here; None if another worker would have to be asked."""
+    """The shape of a tensor whose data is at this worker; None if it is at another one."""
     while type(value) is Wrapper and value.child.at_function_level:
         behind = value.child.tensor_behind()
         if behind is None:
@@ -210,14 +212,14 @@ def annotate(core: WorkerCore, message: Annotate, frame: Frame, peer: Peer) -> R
 
 @WorkerCore.handles(Describe)
 def describe(core: WorkerCore, message: Describe, frame: Frame, peer: Peer) -> Reply:
-    """Tell an object's tags, description and shape."""
+    """Reply with an object's tags, description and shape."""
     core.forget(message.drop, peer)
     return Value(message.seq, pack(_card(core.present(message.id)), Packer()))
 
 
 @WorkerCore.handles(Promise)
 def promise(core: WorkerCore, message: Promise, frame: Frame, peer: Peer) -> Reply:
-    """Announce objects that will come."""
+    """Register ids whose objects will arrive later."""
     core.forget(message.drop, peer)
     for id in message.ids:
         core.store.promise(id)
@@ -226,7 +228,7 @@ def promise(core: WorkerCore, message: Promise, frame: Frame, peer: Peer) -> Rep
 
 @WorkerCore.handles(Move)
 def move(core: WorkerCore, message: Move, frame: Frame, peer: Peer) -> Reply | Answer | None:
-    """Send an object on to another worker, and forget it here once it is there."""
+    """Send an object to another worker, and remove it here when it has arrived."""
     core.forget(message.drop, peer)
 
     def act(held: HeldInputs) -> Reply:
@@ -248,7 +250,7 @@ def move(core: WorkerCore, message: Move, frame: Frame, peer: Peer) -> Reply | A
 
 @WorkerCore.handles(Holds)
 def holds(core: WorkerCore, message: Holds, frame: Frame, peer: Peer) -> Value:
-    """Tell whether an object is there and has the content."""
+    """Reply whether the object is present with this content, and readable by the user."""
     core.forget(message.drop, peer)
     value = core.store.objects.get(message.id)
     if not isinstance(value, torch.Tensor) or not has_content(value):

@@ -1,8 +1,8 @@
-"""What a worker asks of other workers: the part of a connection that the serving end uses."""
+"""The part of a connection that a worker uses for its own requests to other workers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import torch
@@ -16,12 +16,12 @@ class Outgoing(Protocol):
     """A worker's own connection to another worker."""
 
     garbage: list[int]
-    """Ids of objects there to which the last pointer here is gone."""
+    """Ids of objects at the other worker whose last pointer at this worker is gone."""
 
     def put(self, value: torch.Tensor | Holder, id: int | None, guard: Guard | None = None) -> int:
-        """Store a copy of ``value`` there, and return its id."""
+        """Store a copy of ``value`` at the other worker, and return its id."""
 
-    def ask(self, kind: Callable[..., Message], *fields: Any, **named: Any) -> Any:
+    def ask(self, kind: type[Message], *fields: Any, **named: Any) -> Any:
         """Make a request and return the value of its reply."""
 
     def command(
@@ -33,7 +33,7 @@ class Outgoing(Protocol):
         buffers: list[torch.Tensor],
         answered: bool,
     ) -> Any:
-        """Run operation ``op`` there."""
+        """Run operation ``op`` at the other worker."""
 
     def tell(self, message: Message, buffers: Sequence[torch.Tensor] = ()) -> None:
         """Send a message that has no reply."""

@@ -1,7 +1,7 @@
-"""Who sends requests to a worker, and what the worker remembers of the connection they come over.
+"""The callers of a worker, and the state the worker keeps for each of their connections.
 
-A worker tells its callers apart by their connection, never by the name they give themselves: two
-programs that both call themselves ``me`` may ask the same worker.
+A worker distinguishes its callers by their connection, not by their name: two programs that both
+use the name ``me`` may send requests to the same worker.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from syft.workers.wire.numbering import Table
 
 
 class Session:
-    """What a worker remembers of one connection to it.
+    """The state that a worker keeps for one connection to it.
 
     >>> Session().failures
     0
@@ -20,15 +20,15 @@ class Session:
 
     def __init__(self) -> None:
         self.failures = 0
-        """How many failures were sent over the connection."""
+        """The number of failures sent over the connection."""
         self.numbers: Table | None = None
-        """What the numbers stand for that the caller has used."""
+        """The definitions behind the numbers that the caller has used."""
 
 
 class Peer:
-    """Somebody who sends requests over one connection: their name, and the user they act for.
+    """A caller on one connection: its name, and the user on whose behalf it sends requests.
 
-    The shell vouches for both.  Peers of one connection that act for different users share its
+    The shell has verified both.  Peers of one connection that act for different users share its
     ``session``.
 
     >>> ann = Peer("me", "ann")
@@ -43,6 +43,6 @@ class Peer:
         self.user = user
         self.session = Session() if session is None else session
         self.dropped = f"{name} dropped its last pointer to it"
-        """What stands on the tombstone of an object to which nobody there points any more."""
+        """The tombstone text of an object whose last pointer this peer dropped."""
         self.fetched = f"{name} fetched it with get()"
-        """What stands on the tombstone of an object that was handed over to them."""
+        """The tombstone text of an object that this peer fetched."""

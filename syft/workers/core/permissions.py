@@ -1,14 +1,14 @@
-"""Who may read a value: a guard that travels with the data.
+"""Guards: the users who may read a value, recorded on the value itself.
 
-A guard sits on the tensor itself, not in a list of ids, so it cannot be left behind: results of
-an operation get the meeting of their inputs' guards, and a gradient gets the guard of the loss it
-came from.  At a worker it sits on the tensor's memory as well, so that every other tensor over
-the same memory (a view, ``x.data``, what a chain wraps) is as private, whoever makes it and when.
-Reading is denied by default: only the users a guard names may see values, value-dependent shapes
-and error texts.
+A guard is an attribute of the tensor, not an entry in a list of ids, so it goes wherever the data
+goes.  A result of an operation gets the meet of its inputs' guards: the users whom all of them
+admit.  A gradient gets the guard of its loss.  At a worker the guard is also on the tensor's
+memory, so that every other tensor over the same memory (a view, ``x.data``, the tensor that a chain
+wraps) is as private, no matter how and when it is made.  Reading is denied by default: only the
+users in a guard may see values, value-dependent shapes and error texts.
 
-What remains visible to everybody, and is not hidden by a guard: shapes and dtypes that follow from
-the program alone, and whether an operation failed.
+A guard does not hide shapes and dtypes that follow from the program alone, nor whether an operation
+failed.  These are visible to all callers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _KEY = "_guard"
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """The users who may read a value, and whether its very shape depends on private values.
+    """The users who may read a value, and whether its shape depends on private values.
 
     >>> Guard(frozenset({"ann"})).admits("ann"), Guard(frozenset({"ann"})).admits(None)
     (True, False)
@@ -40,11 +40,11 @@ class Guard:
     shape_hidden: bool = False
 
     def admits(self, user: str | None) -> bool:
-        """Whether ``user`` may read the value (nobody in particular: no)."""
+        """Whether ``user`` may read the value; False for a caller without a user."""
         return user is not None and user in self.users
 
     def meet(self, other: Guard) -> Guard:
-        """The guard of what is computed from two guarded values: who may read both.
+        """The guard of a result computed from two guarded values: the users who may read both.
 
         >>> Guard(frozenset({"ann", "bea"})).meet(Guard(frozenset({"bea"}), True))
         Guard(users=frozenset({'bea'}), shape_hidden=True)
@@ -53,9 +53,9 @@ class Guard:
 
 
 def guard_of(value: Any) -> Guard | None:
-    """The guard on a tensor, and on the tensors its chain stands before; None: anybody may read.
+    """The guard on a tensor and on the tensors that its chain wraps; None if everyone may read it.
 
-    A worker asks :func:`full_guard_of`, which looks at the memory too.
+    Workers use :func:`full_guard_of`, which includes the guard of the memory.
     """
     if not isinstance(value, torch.Tensor):
         return None
@@ -68,8 +68,10 @@ def guard_of(value: Any) -> Guard | None:
 
 
 def set_guard(tensor: torch.Tensor | Holder, guard: Guard | None) -> None:
-    """Put a guard on a tensor (of a holder: on all it holds), meeting the one it has; None changes
-    nothing."""
+    """Put a guard on a tensor, or on all tensors of a holder.
+
+    The result is the meet with the guard that a tensor has already.  None changes nothing.
+    """
     if guard is None:
         return
     if isinstance(tensor, Holder):
@@ -81,7 +83,7 @@ def set_guard(tensor: torch.Tensor | Holder, guard: Guard | None) -> None:
 
 
 def full_guard_of(value: Any) -> Guard | None:
-    """The guard of a tensor held by a worker: its own, and that of the memory it lies in."""
+    """The guard of a tensor held by a worker: its own, combined with the guard of its memory."""
     if isinstance(value, Holder):
         return combined(value.tensors())
     if not isinstance(value, torch.Tensor):
@@ -93,7 +95,7 @@ def full_guard_of(value: Any) -> Guard | None:
 
 
 def travelling_guard_of(tensor: torch.Tensor | Holder) -> Guard | None:
-    """The guard of all that leaves when a tensor is handed over: its gradient goes along."""
+    """The guard of a tensor together with its gradient, which is sent along with it."""
     if isinstance(tensor, Holder):
         guards = map(travelling_guard_of, tensor.tensors())
         return reduce(meet_guards, guards, None)
@@ -105,7 +107,7 @@ def travelling_guard_of(tensor: torch.Tensor | Holder) -> Guard | None:
 
 
 def protect(tensor: torch.Tensor | Holder, guard: Guard | None) -> None:
-    """Guard a tensor held by a worker, and its memory, meeting what guards them already."""
+    """Add a guard to a tensor held by a worker, and to its memory."""
     if guard is None:
         return
     if isinstance(tensor, Holder):
@@ -118,7 +120,7 @@ def protect(tensor: torch.Tensor | Holder, guard: Guard | None) -> None:
 
 
 def combined(values: Iterable[Any]) -> Guard | None:
-    """The guard of whatever is computed from ``values``: the meeting of all their guards."""
+    """The guard of a result computed from ``values``: the meet of all their guards."""
     result: Guard | None = None
     for value in values:
         result = meet_guards(result, full_guard_of(value))
@@ -126,7 +128,7 @@ def combined(values: Iterable[Any]) -> Guard | None:
 
 
 def meet_guards(one: Guard | None, other: Guard | None) -> Guard | None:
-    """The guard of what is computed from two values, of which either may have none.
+    """The guard of a result computed from two values, each of which may have no guard.
 
     >>> meet_guards(None, Guard(frozenset({"ann"})))
     Guard(users=frozenset({'ann'}), shape_hidden=False)
@@ -136,11 +138,11 @@ def meet_guards(one: Guard | None, other: Guard | None) -> Guard | None:
     return one.meet(other)
 
 
-# ----------------------------------------------------------------------- what lies in which memory
+# ---------------------------------------------------------------------------------------- memory
 
 
 def innermost(value: Any) -> torch.Tensor | None:
-    """The tensor at the end of a chain in this process; None if the data is somewhere else.
+    """The tensor at the end of a chain in this process; None if the data is at another worker.
 
     >>> x = torch.ones(2); innermost(x) is x
     True
@@ -151,7 +153,7 @@ def innermost(value: Any) -> torch.Tensor | None:
 
 
 def memory_of(value: Any) -> set[int]:
-    """The addresses of the storages in which a tensor lies, or what it wraps.
+    """The addresses of the storages of a tensor, or of the tensor it wraps.
 
     >>> x = torch.ones(2); memory_of(x) == memory_of(x[:1]), memory_of("text")
     (True, set())
@@ -160,7 +162,7 @@ def memory_of(value: Any) -> set[int]:
 
 
 def storages_of(value: Any) -> list[torch.UntypedStorage]:
-    """The storages in which a tensor lies, or what it wraps.
+    """The storages of a tensor, or of the tensor it wraps.
 
     >>> len(storages_of(torch.ones(2))), len(storages_of(torch.eye(2).to_sparse()))
     (1, 2)

@@ -1,7 +1,8 @@
-"""Torch functions that would end the worker's process, and what runs in their place.
+"""Replacements for torch functions that would crash the worker's process.
 
-A worker must outlive whatever it is asked to run, and it can only outlive exceptions.  Each entry
-is a crash of torch itself, with the version that has it; when torch is mended, the entry goes.
+A worker must survive every operation that a caller requests, and it survives only exceptions.  Each
+entry replaces a function that crashes in torch itself, and names the torch version.  An entry is
+removed when torch has fixed the crash.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from syft.workers.core.retained import retain_grad
 
 
 def view(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-    """``torch.Tensor.view``, but not of a quantized tensor as another dtype (2.13: a segfault).
+    """``torch.Tensor.view``; refuses a quantized tensor as another dtype (torch 2.13: segfault).
 
     >>> view(torch.ones(4), 2, 2).shape
     torch.Size([2, 2])
@@ -34,10 +35,10 @@ def view(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
 
 
 def checked(constructor: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """A constructor of sparse tensors that checks its indices, whatever the caller asked for.
+    """A constructor of sparse tensors that always checks its indices.
 
-    Torch checks only when asked to, and a later operation reads where a bad index points.  The
-    indices are copied, so that nobody who holds them changes them after the check.
+    Torch checks them only with ``check_invariants=True``, and a later operation reads the memory at
+    a bad index.  The indices are copied, so that they cannot be changed after the check.
 
     >>> make = checked(torch.sparse_coo_tensor)
     >>> make(torch.tensor([[5]]), torch.ones(1), (2,))
@@ -55,16 +56,16 @@ def checked(constructor: Callable[..., torch.Tensor]) -> Callable[..., torch.Ten
 
 
 def _own(value: Any) -> Any:
-    """A copy of a tensor that may be an index; anything else as it is."""
+    """A copy of a tensor that may be an index; any other value unchanged."""
     if not isinstance(value, torch.Tensor) or value.is_floating_point() or value.is_complex():
         return value
     return value.clone()
 
 
 def copying(getter: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """A method that hands out the indices of a sparse tensor, but as a copy of them.
+    """A method that returns a copy of the indices of a sparse tensor.
 
-    Who writes to the indices themselves has later operations read anywhere.
+    A write to the indices themselves would make later operations read arbitrary memory.
 
     >>> x = torch.eye(2).to_sparse(); _ = copying(torch.Tensor._indices)(x).fill_(10**9)
     >>> int(x._indices().max())
@@ -78,9 +79,9 @@ def copying(getter: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
 
 
 def segment_reduce(data: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-    """``torch.segment_reduce``, but with the checks of offsets and lengths that it lacks.
+    """``torch.segment_reduce`` with checks of offsets and lengths, which torch lacks.
 
-    What its ``unsafe=True`` leaves out beyond these (that the lengths fill the axis) is harmless.
+    ``unsafe=True`` also skips the check that the lengths fill the axis, which is harmless.
 
     >>> segment_reduce(torch.ones(3), "sum", offsets=torch.tensor([0, 10**9]), unsafe=True)
     Traceback (most recent call last):
@@ -105,7 +106,7 @@ def segment_reduce(data: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tenso
 
 
 def ctc_checked(loss: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """A CTC loss that checks its targets and lengths, by which torch reads and writes memory.
+    """A CTC loss that checks its targets and lengths, which torch uses as memory offsets.
 
     >>> loss = ctc_checked(torch.nn.functional.ctc_loss)
     >>> loss(torch.zeros(4, 1, 3), torch.tensor([[1, 10**9]]), [4], [2])
@@ -131,7 +132,7 @@ def ctc_checked(loss: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor
 
 
 def _lengths(lengths: Any) -> torch.Tensor | None:
-    """The lengths as a flat tensor; None if they are elsewhere."""
+    """The lengths as a flat tensor; None if their data is at another worker."""
     if isinstance(lengths, torch.Tensor):
         lengths = innermost(lengths)
         return None if lengths is None else lengths.reshape(-1).cpu()
@@ -144,7 +145,7 @@ def _check_ctc(
     input_lengths: torch.Tensor | None,
     target_lengths: torch.Tensor | None,
 ) -> None:
-    """Raise ValueError for what torch would follow out of its memory; padding may be anything."""
+    """Raise ValueError for targets and lengths that point out of memory; padding is not checked."""
     if input_lengths is not None and not _within(input_lengths, 0, scores.shape[0]):
         raise ValueError("ctc_loss: expected input lengths between 0 and the length of log_probs.")
     rows = scores.shape[1] if scores.ndim == 3 else 1
@@ -181,7 +182,7 @@ _SPARSE = (
 
 _INDICES = ("_indices", "indices", "crow_indices", "ccol_indices", "col_indices", "row_indices")
 
-_IN_PLACE_OF: dict[int, Callable[..., Any]] = {
+_REPLACEMENTS: dict[int, Callable[..., Any]] = {
     BY_NAME["torch.Tensor.view"]: view,
     BY_NAME["torch.segment_reduce"]: segment_reduce,
     BY_NAME["torch.Tensor.retain_grad"]: retain_grad,
@@ -198,13 +199,13 @@ for _precaution, _names in (
     (copying, tuple(f"torch.Tensor.{name}" for name in _INDICES)),
     (ctc_checked, ("torch.ctc_loss", "torch.nn.functional.ctc_loss")),
 ):
-    _IN_PLACE_OF.update(
+    _REPLACEMENTS.update(
         (BY_NAME[name], _precaution(function_of(BY_NAME[name])))
         for name in _names
         if name in BY_NAME
     )
 
 RUNNABLE: list[Callable[..., Any] | None] = [
-    _IN_PLACE_OF.get(number, function) for number, function in enumerate(FUNCTIONS)
+    _REPLACEMENTS.get(number, function) for number, function in enumerate(FUNCTIONS)
 ]
-"""The op table's functions by number, with the safe ones in place of those that crash."""
+"""The op table's functions by number, with replacements for those that crash."""

@@ -1,8 +1,8 @@
-"""How a worker runs a program for somebody else.
+"""How a worker runs a program for a caller.
 
-What a number of a connection stands for (:mod:`syft.workers.wire.definitions`) is prepared when it
-arrives, and run as often as its number comes.  Groups of messages and calls of plans run their
-programs by :func:`run_program`, so private values are as private there as behind single commands.
+The definition behind a number of a connection (:mod:`syft.workers.wire.definitions`) is prepared
+when it arrives, and run each time that its number arrives.  Groups of messages and calls of plans
+run their programs by :func:`run_program`, so private values are protected as in single commands.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ def _function(number: int, function: Function | None) -> Function | None:
 FUNCTIONS: list[Function | None] = [
     _function(number, function) for number, function in enumerate(RUNNABLE)
 ]
-"""What a worker calls for each op of a program: the safe functions, and what only programs call."""
+"""The functions that a worker calls for a program's ops, including those only programs use."""
 
 
 class Prepared(ABC):
-    """A definition that arrived at a worker: what it does there. Abstract.
+    """A definition that is ready to run at a worker. Abstract.
 
-    ``writes`` says whether it may write to one of its inputs, and a ``barrier`` may write to
-    anything.  ``results`` is how many results it has.  ``objects`` are the ids of stored objects
-    that it works on besides its inputs: it waits for them too, and they outlast the wait.
+    ``writes`` says whether it may write to one of its inputs, and a ``barrier`` may write to any
+    object.  ``results`` is the number of its results.  ``objects`` are the ids of stored objects
+    that it uses besides its inputs: it waits for them too, and holds them while it waits.
     """
 
     kinds: tuple[InputKind, ...]
@@ -63,10 +63,10 @@ class Prepared(ABC):
 
     @abstractmethod
     def perform(self, core: WorkerCore, inputs: list[Any], peer: Peer) -> Sequence[Any]:
-        """Run it on its inputs; returns the flat results, with None for what nobody wants."""
+        """Run it on its inputs; returns the flat results, with None for those that are not kept."""
 
     def outs(self, first: int) -> Sequence[int]:
-        """The ids under which results may be stored, the first one being ``first``."""
+        """The ids under which results may be stored, starting with ``first``."""
         return range(first, first + self.results)
 
 
@@ -76,7 +76,7 @@ _PREPARATIONS: dict[type[Definition], Preparation] = {}
 
 
 def prepares(kind: type[Definition]) -> Callable[[Preparation], Preparation]:
-    """Enter the decorated function as what makes a kind of definition runnable; refuses a second
+    """Register the decorated function to prepare one class of definitions; refuses a second
     one."""
 
     def enter(preparation: Preparation) -> Preparation:
@@ -89,7 +89,7 @@ def prepares(kind: type[Definition]) -> Callable[[Preparation], Preparation]:
 
 
 def prepare(core: WorkerCore, definition: Definition) -> Prepared:
-    """Look up at a worker what a definition stands for there; raises if that is not there."""
+    """Prepare a definition at a worker; raises if an object that it needs is missing."""
     return _PREPARATIONS[type(definition)](core, definition)
 
 
@@ -107,7 +107,7 @@ class PreparedGroup(Prepared):
         self._lowered: Lowered | None = None
 
     def outs(self, first: int) -> Sequence[int]:
-        """The ids of the results that somebody points to."""
+        """The ids of the results that the caller keeps."""
         if len(self._kept) == self.results:
             return range(first, first + self.results)
         return [first + index for index in self._kept]
@@ -122,12 +122,12 @@ class PreparedGroup(Prepared):
 
 @prepares(Group)
 def prepare_group(core: WorkerCore, group: Group) -> PreparedGroup:
-    """A group brings along all that it needs."""
+    """Prepare a group, which needs no object of the worker."""
     return PreparedGroup(group)
 
 
 def lowered(program: Program) -> Lowered:
-    """A program made ready to run for others: with the functions that are safe for a worker.
+    """A program lowered to the functions that are safe for a worker.
 
     >>> lowered(Program(0, (), 5)).run([])
     5
@@ -138,11 +138,11 @@ def lowered(program: Program) -> Lowered:
 def run_program(core: WorkerCore, program: Lowered, values: Sequence[Any], peer: Peer) -> Any:
     """Run a program of :func:`lowered` on its inputs and state on behalf of ``peer``.
 
-    Where anything is private, each action runs as a command of its own would: what it computes and
-    writes is guarded, what would reveal a value raises
-    :class:`~syft.exceptions.PermissionDenied`, and other errors come as
-    :class:`~syft.workers.core.guarded_run.Concealed`.  Loops may take ``max_steps`` of the worker's
-    limits.
+    At a worker with private values, each action runs like a single command: its results and writes
+    are guarded, an action that would reveal a value raises
+    :class:`~syft.exceptions.PermissionDenied`, and other errors are raised as
+    :class:`~syft.workers.core.guarded_run.Concealed`.  Loops may take ``max_steps`` steps, a limit
+    of the worker.
 
     >>> from syft.program.program import Slot
     >>> core = WorkerCore("bob", connect=print)
@@ -174,7 +174,7 @@ def _writes(action: Action) -> bool:
 
 
 def runs_backward(program: Program) -> bool:
-    """Whether a program runs autograd backward, and so may write to any leaf.
+    """Whether a program runs a backward pass, and so may write to any leaf.
 
     >>> runs_backward(Program(0, (), ()))
     False
@@ -183,7 +183,7 @@ def runs_backward(program: Program) -> bool:
 
 
 def _actions(program: Program) -> Iterable[Action]:
-    """The actions of a program and of those inside it."""
+    """The actions of a program and of the programs inside it."""
     for action in program.actions:
         yield action
         for operand in action.args:

@@ -1,8 +1,8 @@
-"""Recurrent layers, with the checks of sizes that torch makes elsewhere.
+"""Recurrent layers with checks of the sizes of their operands.
 
-They stand in the Python of ``torch.nn.LSTM`` and its like.  Who calls ``torch.lstm`` itself, as a
-command and a program do, gets none, and its kernels then read and write past the memory of the
-tensors they are given (torch 2.13: hidden states of another batch, weights of another size,
+Torch makes these checks in the Python code of ``torch.nn.LSTM``, ``GRU`` and ``RNN``.  A command or
+a program calls ``torch.lstm`` itself, which makes none.  Its kernels then read and write past the
+memory of their operands (torch 2.13: hidden states of another batch, weights of another size,
 lengths that do not fit the data).
 """
 
@@ -27,7 +27,7 @@ Layer = Callable[..., Any]
 
 
 def layer(function: Layer, gates: int) -> Layer:
-    """A recurrent layer that checks its operands; ``gates`` is four for an LSTM.
+    """A recurrent layer that checks its operands; ``gates`` is 4 for an LSTM, 3 for a GRU, else 1.
 
     >>> lstm = layer(torch.lstm, 4)
     >>> weights = [torch.ones(8, 3), torch.ones(8, 2)]
@@ -51,7 +51,7 @@ def layer(function: Layer, gates: int) -> Layer:
 
 
 def cell(function: Layer, gates: int) -> Layer:
-    """One step of a recurrent layer, checked in the same way.
+    """One step of a recurrent layer that checks its operands in the same way.
 
     >>> step = cell(torch.gru_cell, 3)
     >>> step(torch.ones(1, 3), torch.zeros(2, 2), torch.ones(6, 3), torch.ones(6, 2))
@@ -70,7 +70,7 @@ def cell(function: Layer, gates: int) -> Layer:
 
 
 def refused(function: Layer) -> Layer:
-    """What stands in the place of a kernel that checks nothing.
+    """A function that raises OperationRefused in the place of a kernel without checks.
 
     >>> refused(torch.mkldnn_rnn_layer)()
     Traceback (most recent call last):
@@ -89,7 +89,7 @@ def refused(function: Layer) -> Layer:
 
 
 def _matched(args: Sequence[Any], kwargs: Given, two_states: bool) -> Given | None:
-    """The operands by name: those of padded or of packed sequences, or None if of neither."""
+    """The operands by name, for padded or packed sequences; None if they match neither."""
     for names in (_PADDED, _PACKED):
         given = {**dict(zip(names, args, strict=False)), **kwargs}
         is_whole = len(args) + len(kwargs) == len(names) and given.keys() == frozenset(names)
@@ -110,7 +110,7 @@ def _has_kinds(given: Given, two_states: bool) -> bool:
 
 
 def _inside(given: Given) -> Given | None:
-    """The operands with the tensors at the ends of chains; None if one is somewhere else."""
+    """The operands with each chain replaced by its innermost tensor; None if one is remote."""
 
     def inside(leaf: Any) -> Any:
         return innermost(leaf) if isinstance(leaf, torch.Tensor) else leaf
@@ -125,7 +125,7 @@ def _inside(given: Given) -> Given | None:
 
 
 def _check_layer(given: Given, gates: int) -> None:
-    """Raise what torch would, in Python, for operands of sizes that do not fit one another."""
+    """Raise the errors of ``torch.nn`` for operands whose sizes do not match."""
     weights, layers = given["params"], given["num_layers"]
     if layers < 1:
         raise ValueError("num_layers must be greater than zero")
@@ -145,7 +145,7 @@ def _check_layer(given: Given, gates: int) -> None:
 
 
 def _widths(weights: Any, gates: int) -> tuple[int, int]:
-    """The widths of the hidden state and of the cells, as the second weight has them."""
+    """The widths of the hidden state and of the cells, read from the second weight."""
     second = weights[1] if len(weights) > 1 else None
     if not isinstance(second, torch.Tensor) or second.ndim != 2:
         raise RuntimeError("Expected at least two matrices as weights")
@@ -154,7 +154,7 @@ def _widths(weights: Any, gates: int) -> tuple[int, int]:
 
 
 def _data(given: Given) -> tuple[torch.Tensor, int]:
-    """The sequences, and how many there are."""
+    """The data of the sequences, and the number of sequences."""
     lengths = given.get("batch_sizes")
     if lengths is not None:
         return _packed_data(given["data"], lengths)
@@ -176,7 +176,7 @@ def _packed_data(data: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tenso
 
 
 def _states(hx: Any, gates: int, dimensions: int) -> list[tuple[str, torch.Tensor]]:
-    """The hidden state with its name in errors; of an LSTM also that of its cells."""
+    """The hidden state, and for an LSTM the cell state, each with its name in errors."""
     if gates != 4:
         states = [("hidden", hx)]
     elif isinstance(hx, (list, tuple)) and len(hx) == 2:

@@ -1,7 +1,7 @@
-"""The intermediate results in which a backward pass leaves a gradient because somebody asked it to.
+"""The intermediate results whose gradient a backward pass keeps, after ``retain_grad()``.
 
-Such a tensor may be anywhere: in a store, in the registers of a program, in the state of a plan.
-So whoever asks is remembered where they ask.  Only weak references are kept.
+Such a tensor may be in a store, in the registers of a program or in the state of a plan.  So it is
+recorded when ``retain_grad`` is called.  Only weak references are kept.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _RETAINING: Any = WeakTensorKeyDictionary()  # typed as a mapping, and used as a
 
 
 def retain_grad(tensor: torch.Tensor) -> None:
-    """``torch.Tensor.retain_grad``, and remember the tensor.
+    """Call ``torch.Tensor.retain_grad``, and record the tensor.
 
     >>> x = torch.ones(2, requires_grad=True) * 2
     >>> retain_grad(x); [tensor is x for tensor in retaining()]
@@ -30,7 +30,7 @@ def retain_grad(tensor: torch.Tensor) -> None:
 
 
 def retaining() -> list[torch.Tensor]:
-    """The tensors of this process that were remembered and are still alive.
+    """The recorded tensors of this process that are still alive.
 
     >>> x = torch.ones(2, requires_grad=True) * 2
     >>> retain_grad(x); del x; retaining()
@@ -40,7 +40,7 @@ def retaining() -> list[torch.Tensor]:
 
 
 def recorded_of(tensor: torch.Tensor) -> torch.Tensor | None:
-    """The tensor of a chain on which this process's autograd works; None if it is elsewhere.
+    """The tensor of a chain that autograd of this process records; None if it is at another worker.
 
     >>> x = torch.ones(2); recorded_of(x) is x
     True

@@ -1,8 +1,8 @@
-"""The handler of programs that travel as a number and what differs from the last time.
+"""The handler of ``Run``: a definition's number, with the inputs that changed since its last run.
 
-The number is looked up, and what came with it remembered, when the message arrives: so the tables
-of both ends see the same messages in the same order.  What waits for promised inputs waits after
-that.
+The number is looked up, and its inputs are recorded, when the message arrives.  So the tables of
+both ends process the same messages in the same order.  A run that has to wait for promised inputs
+is parked after that.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ _MOST_DROPPED = 1 << 16
 
 
 class InputView(StoreView):
-    """What unpacking a value among the inputs sees of a worker: everything but its objects."""
+    """The part of a worker that unpacking an input uses: everything except its objects."""
 
     __slots__ = ()
 
     def resolve(self, id: int, depth: int = 0) -> Any:
-        """References are inputs of their own; raises :class:`~syft.exceptions.MalformedMessage`."""
+        """Refuse a reference inside a value; raises :class:`~syft.exceptions.MalformedMessage`."""
         raise MalformedMessage("$", "a value that came along", "a reference")
 
 
 @WorkerCore.handles(Run)
 def handle(core: WorkerCore, run: Run, frame: Frame, peer: Peer) -> Reply | Answer | None:
-    """Run what a number stands for; the reply is ``Done`` if all results are tensors."""
+    """Run the definition of a number; the reply is ``Done`` if all results are tensors or None."""
     if run.drop:
         core.forget(expanded(run.drop), peer)
     table = peer.session.numbers
-    if table is None or table.user != peer.user:  # nobody goes on from what another user sent
+    if table is None or table.user != peer.user:  # one user must not reuse the inputs of another
         table = peer.session.numbers = Table(peer.user)
         core.peers.add(peer)
     entry = table.use(run.number) if run.define is None else None
@@ -87,8 +87,10 @@ def _perform_when_ready(
 
 
 def _fast_path_inputs(core: WorkerCore, run: Run, entry: NumberedCall) -> list[Any] | None:
-    """The values of the inputs of the common run: its ids name objects that are here, it has one
-    result, and the modes are those of this moment.  None for any other, which says what is wrong.
+    """The values of the inputs of a common run, or None for any other run.
+
+    A run is common if all its ids are objects in the store, it has one result, and its modes are
+    the current ones.  The general path handles all others and raises the precise errors.
     """
     mode = GRAD_MODE if torch.is_grad_enabled() else 0
     if run.flags & _MODES != mode or entry.what.results != 1 or core.guarded:
@@ -120,7 +122,7 @@ def _fast_path_inputs(core: WorkerCore, run: Run, entry: NumberedCall) -> list[A
 
 
 def expanded(drop: Sequence[int | tuple[int, int]]) -> Sequence[int]:
-    """The ids in a list of ids and ``(first id, how many)``.
+    """The ids in a list of ids and ``(first id, count)`` pairs.
 
     >>> expanded((5, (7, 3)))
     [5, 7, 8, 9]
@@ -145,7 +147,7 @@ def expanded(drop: Sequence[int | tuple[int, int]]) -> Sequence[int]:
 def _read(
     core: WorkerCore, table: Table, entry: NumberedCall | None, run: Run, frame: Frame
 ) -> tuple[NumberedCall, list[Any]]:
-    """The entry of the number, which a definition makes first, and the inputs."""
+    """The entry of the number, made from the definition if there is one, and the inputs."""
     unpacker = _unpacker(core, frame) if run.define is not None or frame.buffers else None
     try:
         if entry is None:
@@ -161,7 +163,7 @@ def _unpacker(core: WorkerCore, frame: Frame) -> Unpacker:
 
 
 def _entered(core: WorkerCore, table: Table, run: Run, unpacker: Unpacker | None) -> NumberedCall:
-    """Enter what the message says that the number stands for."""
+    """Register the definition of a number from the message."""
     check_number(run.number)
     if run.define is None or unpacker is None:
         what = f"worker {core.name!r} does not know what number {run.number} stands for"
@@ -185,7 +187,7 @@ def _given(
     frame: Frame,
     unpacker: Unpacker | None,
 ) -> list[Any]:
-    """The inputs: ids, numbers and values, with those of the last time where nil came."""
+    """The inputs: ids, numbers and values; nil means the input of the last run."""
     inputs, last, kinds = run.inputs, entry.last, entry.kinds
     if len(inputs) != len(kinds):
         raise MalformedMessage("$.inputs", f"{len(kinds)} inputs", str(len(inputs)))
@@ -211,7 +213,7 @@ def _given(
 def _one_given(
     table: Table, entry: NumberedCall, index: int, operand: Any, unpacker: Unpacker
 ) -> Any:
-    """One input of a program that takes values."""
+    """One input of a definition that takes values."""
     bare = entry.kinds[index] <= BARE
     if operand is None:
         operand = entry.last[index]
@@ -224,7 +226,7 @@ def _one_given(
         return operand
     value = unpack_at(operand, unpacker, f".inputs[{index}]")
     if table.keep(entry, index, value, weight_of(value)):
-        return replace(value, _copy)  # what the program does to it, it does to a copy
+        return replace(value, _copy)  # the program may write to it, so it gets a copy
     return value
 
 
@@ -286,15 +288,15 @@ def _check_free(core: WorkerCore, first: int, results: int, outs: Sequence[int])
 def _resolved(
     core: WorkerCore, kinds: tuple[int, ...], given: list[Any], held: HeldInputs | None
 ) -> list[Any]:
-    """The values of all inputs: tensors in the place of ids."""
+    """The values of all inputs, with tensors in the place of ids."""
     objects = core.store.objects
     values = []
     for index, (value, kind) in enumerate(zip(given, kinds, strict=True)):
         if kind == _REFERENCE:
             found = objects.get(value)
             if held or found is None:
-                found = core.resolve(value, 0, held)  # raises, and says what became of it
-            if not isinstance(found, torch.Tensor):  # a plan is called, and no input of anything
+                found = core.resolve(value, 0, held)  # raises, with the reason, if it is missing
+            if not isinstance(found, torch.Tensor):  # a plan cannot be an input
                 name = type(found).__name__
                 raise MalformedMessage(f"$.inputs[{index}]", "the id of a tensor", f"a {name}")
             value = found
@@ -305,8 +307,8 @@ def _resolved(
 def _stored(core: WorkerCore, run: Run, results: Sequence[Any]) -> Reply:
     """Store the tensors among the results; numbers go into the reply.
 
-    Raises :class:`~syft.exceptions.ProgramError` for anything else: what holds tensors would take
-    them past their guards.
+    Raises :class:`~syft.exceptions.ProgramError` for any other result: a container of tensors would
+    bypass their guards.
     """
     store = core.store
     if len(results) == 1 and isinstance(results[0], torch.Tensor) and not store.promised:

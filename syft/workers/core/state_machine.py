@@ -1,13 +1,13 @@
 """The worker itself: a state machine from frames to frames.
 
-``receive(frame, peer)`` takes one request and returns the frames it leads to.  A reply is addressed
-to the peer that asked, a request of this worker's own to the name of another worker.  The core owns
-the object store, the table of message handlers, the op executor and the permissions.  It knows no
-socket, no thread and no clock.  Shells carry the frames (:mod:`syft.workers.shells.virtual` in this
-process), so what runs virtually runs remotely.
+``receive(frame, peer)`` handles one request and returns the frames to send.  A reply is addressed
+to the peer that sent the request, a request of this worker's own to the name of another worker.
+The core owns the object store, the table of message handlers, the op executor and the permissions.
+It uses no socket, no thread and no clock.  Shells carry the frames
+(:mod:`syft.workers.shells.virtual` in this process), so code that runs virtually also runs
+remotely.
 
-Whatever arrives, the worker stays up and its store stays whole: an error becomes a ``Failure``
-reply.
+No request stops the worker or corrupts its store: an error becomes a ``Failure`` reply.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from syft.serde.errors import pack_error
 from syft.serde.frame import Frame
 from syft.serde.limits import Limits
 from syft.serde.packer import Packer
+from syft.serde.registry import check_complete
 from syft.workers.core.dataflow import Dataflow
 from syft.workers.core.holders import Holder
 from syft.workers.core.outgoing import Outgoing
@@ -42,30 +43,30 @@ from syft.workers.wire.messages import Done, Failure, Forgotten, Parked, Skipped
 
 HeldInputs = dict[int, Any]
 AddressedFrame = tuple[Peer | str, Frame]
-"""A frame, with the peer it answers or the name of the worker it asks."""
+"""A frame, with the peer it replies to or the name of the worker it sends a request to."""
 Handler = Callable[["WorkerCore", Any, Frame, Peer], "messages.Reply | Answer | None"]
 
 MAX_DEPTH = 64
-"""How many ``.child`` steps a reference may take."""
+"""The most ``.child`` steps of a reference."""
 
 FAILED = "the operation that should have made it failed"
-"""The tombstone of a result that never came."""
+"""The tombstone text of the result of a failed operation."""
 
 
 @dataclass(slots=True)
 class Answer:
-    """A reply that carries tensor data beside it."""
+    """A reply with tensor data."""
 
     message: messages.Reply
     buffers: list[torch.Tensor]
 
 
 class WorkerCore:
-    """The state of one worker and what it does with each kind of message.
+    """The state of one worker, and its handlers of messages.
 
-    ``connect`` gives this worker's own connection to another worker by name; the shell provides it.
-    Raises :class:`~syft.exceptions.HookError` if a kind of request has no handler: a part of the
-    package that registers one was not imported.
+    ``connect`` returns this worker's own connection to another worker by name; the shell provides
+    it.  Raises :class:`~syft.exceptions.HookError` if a kind of request has no handler, because a
+    part of the package that registers one was not imported.
     """
 
     handlers: ClassVar[dict[type[messages.Message], Handler]] = {}
@@ -82,18 +83,19 @@ class WorkerCore:
         )
         if missing:
             raise HookError(f"no handler for {', '.join(missing)}", "import syft as a whole")
+        check_complete()
         self.name = name
         self.connect = connect
         self.limits = limits or Limits()
         self.allow_plans = allow_plans
-        """Whether others may store plans here, and run them."""
+        """Whether callers may store plans at this worker, and run them."""
         self.store = ObjectStore(name)
         self.dataflow = Dataflow(self.store)
         self.sessions: dict[int, Any] = {}
         self.ended: OrderedDict[int, None] = OrderedDict()
-        """Collective operations that are over here: what still comes for them is ignored."""
+        """Collective operations that have ended here: later messages for them are ignored."""
         self.peers: WeakSet[Peer] = WeakSet()
-        """Those who have used numbers, to be told when the numbers are forgotten."""
+        """The peers that have used numbers: they are notified when the worker is cleared."""
         self.stats = Stats()
         self.guarded = False
         self.acting_guard: Guard | None = None
@@ -103,18 +105,20 @@ class WorkerCore:
     # --------------------------------------------------------------------------------- receiving
 
     def receive(self, frame: Frame, peer: Peer) -> list[AddressedFrame]:
-        """Act on one request from ``peer``; return the frames to send."""
+        """Handle one request from ``peer``; return the frames to send."""
         try:
             message = messages.read_request(frame.header)
         except messages.UNREADABLE:
             return [(peer, self._unreadable(frame, peer))]
         seen = message.failures
         if seen is not None and seen != peer.session.failures:
-            return [(peer, Frame(messages.encode(Skipped(message.seq)), []))]
+            skipped = Frame(messages.encode(Skipped(message.seq)), [])
+            self.stats.count(frame, [skipped])
+            return [(peer, skipped)]
         outer, self.serving = self.serving, peer
         try:
             reply = self.handlers[type(message)](self, message, frame, peer)
-        except Exception as error:  # the worker must outlive whatever a message does
+        except Exception as error:  # no message may end the worker
             reply = self._failed(message, error)
         finally:
             self.serving = outer
@@ -133,14 +137,14 @@ class WorkerCore:
         return letters
 
     def _failed(self, message: messages.Request, error: Exception) -> Failure:
-        """The reply to a request whose handler raised; its result will never come."""
+        """The reply to a request whose handler raised; its result is marked as failed."""
         out = getattr(message, "out", 0)
         if out and not isinstance(error, ObjectIdTaken):
             self.fail_results((out,))
-        return self.failure(getattr(message, "seq", -1), error)
+        return self.failure(getattr(message, "seq", 0), error)
 
     def _unreadable(self, frame: Frame, peer: Peer) -> Frame:
-        """The answer to a frame that is no request."""
+        """The reply to a frame that is not a request."""
         try:
             messages.decode(frame.header)
         except WireError as error:
@@ -150,7 +154,7 @@ class WorkerCore:
 
     @classmethod
     def handles(cls, kind: type[messages.Message]) -> Callable[[Handler], Handler]:
-        """Enter the decorated function as the handler for one kind of message; refuses a second
+        """Register the decorated function as the handler of one kind of message; refuses a second
         one."""
 
         def enter(handler: Handler) -> Handler:
@@ -164,7 +168,7 @@ class WorkerCore:
     def post(
         self, to: str, message: messages.Message, buffers: Sequence[torch.Tensor] = ()
     ) -> None:
-        """Queue a message for another worker; it leaves with the frames ``receive`` returns."""
+        """Queue a message for another worker; ``receive`` returns it with its frames."""
         self._outbox.append((to, Frame(messages.encode(message), list(buffers))))
 
     def answer(self, peer: Peer, reply: messages.Reply | Answer) -> None:
@@ -172,7 +176,7 @@ class WorkerCore:
         self._outbox.append((peer, self.frame_of(reply, peer)))
 
     def outgoing(self) -> list[AddressedFrame]:
-        """Take the frames that are queued."""
+        """Return the queued frames, and empty the queue."""
         letters, self._outbox = self._outbox, []
         return letters
 
@@ -187,7 +191,7 @@ class WorkerCore:
         return Frame(messages.encode(reply), [])
 
     def failure(self, seq: int, error: BaseException, hidden: bool = False) -> Failure:
-        """An exception as a reply; ``hidden`` keeps its text and traceback here."""
+        """An exception as a reply; ``hidden`` leaves out its text and traceback."""
         return Failure(seq, pack_error(error, Packer(), hidden=hidden))
 
     # ------------------------------------------------------------------------------------ waiting
@@ -202,10 +206,10 @@ class WorkerCore:
         writes: bool = False,
         barrier: bool = False,
     ) -> messages.Reply | Answer | None:
-        """Run ``act`` now, or park it until its inputs are there: then its reply follows later.
+        """Run ``act`` now, or park it until its inputs are present and reply later.
 
-        ``act`` gets the inputs it must find even if they are dropped meanwhile, by id.  A
-        ``barrier`` may write to anything.
+        ``act`` is called with the inputs held for it, by id, in case they are dropped meanwhile.
+        A ``barrier`` may write to any object.
         """
         if not self.dataflow.active:
             return act({})
@@ -214,7 +218,7 @@ class WorkerCore:
             outer, self.serving = self.serving, peer
             try:
                 reply = Done(seq) if held is None else act(held)
-            except Exception as error:  # as in receive: the worker goes on
+            except Exception as error:  # as in receive: no message may end the worker
                 reply = self.failure(seq, error)
             finally:
                 self.serving = outer
@@ -232,12 +236,12 @@ class WorkerCore:
         return reply
 
     def fail_results(self, outs: Iterable[int]) -> None:
-        """Say that results will never come, to whatever waits for them too."""
+        """Mark results as failed, and run the operations that wait for them, which fail too."""
         self._mark_failed(outs)
         self.dataflow.settle(outs)
 
     def _mark_failed(self, outs: Iterable[int]) -> None:
-        """Write tombstones for results that will never come."""
+        """Write tombstones for the results of a failed operation."""
         for out in outs:
             if out not in self.store.objects:
                 self.store.mark_gone(out, FAILED)
@@ -245,7 +249,7 @@ class WorkerCore:
     # ----------------------------------------------------------------------------------- objects
 
     def present(self, id: int) -> Any:
-        """The object of an id, now; raises :class:`~syft.exceptions.ObjectNotReady` if it is only
+        """The object of an id; raises :class:`~syft.exceptions.ObjectNotReady` if it is only
         promised."""
         if id in self.store.promised:
             raise ObjectNotReady(self.name)
@@ -258,7 +262,7 @@ class WorkerCore:
             return value
         inner = descend(value, depth)
         if isinstance(inner, torch.Tensor):
-            protect(inner, full_guard_of(value))  # what is inside is as private as what it is in
+            protect(inner, full_guard_of(value))  # an inner tensor is as private as the outer one
         return inner
 
     def forget(self, ids: Sequence[int], peer: Peer) -> None:
@@ -273,7 +277,7 @@ class WorkerCore:
                 self.store.drop(id, peer.dropped)
 
     def hold(self, id: int, tensor: torch.Tensor | Holder) -> None:
-        """Store a tensor, with the guard it carries, and run whatever waited for it."""
+        """Store a tensor with its guard, and run the parked operations that waited for it."""
         guard = travelling_guard_of(tensor)
         if guard is not None:
             self.guarded = True
@@ -301,7 +305,7 @@ class WorkerCore:
     def clear(self, reason: str) -> None:
         """Drop every object, number, promise, parked operation and collective session.
 
-        What peers and other workers must know of it waits in :meth:`outgoing`.
+        Notices to peers and other workers are queued: see :meth:`outgoing`.
         """
         self.dataflow.clear()
         for peer in list(self.peers):
@@ -316,7 +320,7 @@ class WorkerCore:
 
 
 def descend(value: Any, depth: int) -> Any:
-    """Follow ``.child`` ``depth`` times; a link found there comes back under a wrapper of its own.
+    """Follow ``.child`` ``depth`` times; a link found there is returned in a new wrapper.
 
     Raises :class:`~syft.exceptions.MalformedMessage` when the chain is shorter than that.
     """
@@ -335,7 +339,10 @@ def descend(value: Any, depth: int) -> Any:
 
 @WorkerCore.handles(messages.Cancel)
 def cancel(core: WorkerCore, message: messages.Cancel, frame: Frame, peer: Peer) -> Done:
-    """Take a parked request back; one that has run is left as it is."""
+    """Cancel a parked request; a request that has run is not changed."""
+    for execution, started in list(core.sessions.items()):
+        if started.waits_for_inputs(peer, message.request):
+            started.abandon(core, execution, "was taken back")
     outs = core.dataflow.cancel((peer.session, message.request))
     core.fail_results(outs)
     return Done(message.seq)

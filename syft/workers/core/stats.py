@@ -1,4 +1,4 @@
-"""Counting what reaches a worker and what it answers, so cheaply that it is always on."""
+"""Counters of a worker's requests and answers, cheap enough to be always on."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from syft.serde.frame import Frame
 
 
 class Stats:
-    """The requests that reached one worker, its answers, and how many came as a number only.
+    """The requests that reached one worker, its answers, and the requests served from the cache.
 
-    Bytes are those of headers and tensor data, before compression.  Replies to what the worker
-    itself asked of others are not counted here, but there.
+    A cache hit is a request that came as a number without a definition.  Bytes are those of headers
+    and tensor data, before compression.  Replies to requests of the worker itself are counted at
+    the workers that sent them.
 
     >>> x = torch.ones(2).send(bob)
     >>> y = x + x
@@ -25,7 +26,7 @@ class Stats:
         self.reset()
 
     def reset(self) -> None:
-        """Start again at zero.
+        """Set all counters to zero.
 
         >>> stats = Stats(); stats.messages_in = 5; stats.reset(); stats
         <Stats messages in: 0 (0 bytes) out: 0 (0 bytes) cache hits: 0>
@@ -38,7 +39,7 @@ class Stats:
 
     @property
     def messages_out(self) -> int:
-        """The messages that the worker sent: answers, and what else followed from a request.
+        """The messages that the worker sent: answers, and other messages that a request caused.
 
         >>> Stats().messages_out
         0
@@ -46,7 +47,7 @@ class Stats:
         return self.messages_in + self._more_out
 
     def count(self, frame: Frame, answers: Iterable[Frame]) -> None:
-        """Count one request and what followed from it.
+        """Count one request and the messages it caused.
 
         >>> stats = Stats(); stats.count(Frame(b"ab", []), []); stats
         <Stats messages in: 1 (2 bytes) out: 0 (0 bytes) cache hits: 0>

@@ -1,9 +1,10 @@
-"""What a worker holds: every id is present, promised or gone.
+"""The object store of a worker: every id is present, promised or gone.
 
-*Present*: the object is here.  *Promised*: it will come (a parked operation makes it, or somebody
-announced it), so whoever needs it waits instead of failing.  *Gone*: it was here; a tombstone says
-what removed it, so that the error a late user meets explains itself.  Tombstones are kept for the
-last few thousand objects only: memory must not grow with the number of pointers ever made.
+*Present*: the object is in the store.  *Promised*: the object will arrive later, from a parked
+operation or after an announcement, so operations on it wait instead of failing.  *Gone*: the object
+was removed or its operation failed.  Its tombstone holds the reason, which is part of the error
+when it is used later.  Tombstones are kept for the last few thousand objects only: memory must not
+grow with the number of pointers ever made.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 from syft.exceptions import ObjectIdTaken, ObjectNotFound
 
 TOMBSTONES = 4096
-"""How many removed ids a store remembers (about half a megabyte)."""
+"""The most tombstones of a store (about half a megabyte)."""
 
 
 class ObjectStore:
@@ -37,29 +38,29 @@ class ObjectStore:
         self.objects: dict[int, Any] = {}
         self.promised: set[int] = set()
         self.origins: dict[int, object] = {}
-        """Over which connection an object came, where it matters; None for what the owner holds."""
+        """The session that brought an object, where needed; None if the owner holds it."""
         self._gone: OrderedDict[int, str] = OrderedDict()
 
     def read(self, id: int) -> Any:
-        """Return the object; raise :class:`~syft.exceptions.ObjectNotFound` if it is not here."""
+        """Return the object; raises :class:`~syft.exceptions.ObjectNotFound` if missing."""
         try:
             return self.objects[id]
         except KeyError:
             raise ObjectNotFound(id, self.worker, self.why_missing(id)) from None
 
     def check_free(self, id: int) -> None:
-        """Raise :class:`~syft.exceptions.ObjectIdTaken` if an object of that id is here."""
+        """Raise :class:`~syft.exceptions.ObjectIdTaken` if an object of that id is present."""
         if id in self.objects:
             raise ObjectIdTaken(id, self.worker)
 
     def put(self, id: int, value: Any) -> None:
-        """Keep ``value`` under a fresh or promised id."""
+        """Store ``value`` under a new or promised id."""
         self.check_free(id)
         self.promised.discard(id)
         self.objects[id] = value
 
     def take(self, id: int, reason: str) -> Any:
-        """Remove the object and return it; ``reason`` goes on its tombstone."""
+        """Remove the object and return it; ``reason`` is the text of its tombstone."""
         value = self.read(id)
         del self.objects[id]
         self.origins.pop(id, None)
@@ -67,7 +68,7 @@ class ObjectStore:
         return value
 
     def drop(self, id: int, reason: str) -> None:
-        """Remove the object if it is here (its last pointer is gone: nobody will ask again)."""
+        """Remove the object, if it is present, because its last pointer is gone."""
         if self.keeps(id):
             return
         if self.objects.pop(id, None) is not None:
@@ -75,11 +76,11 @@ class ObjectStore:
             self.mark_gone(id, reason)
 
     def keeps(self, id: int) -> bool:
-        """Whether the data owner holds this object: no pointer to it is its last."""
+        """Whether the data owner holds this object; it then outlives its pointers."""
         return self.origins.get(id, "") is None
 
     def drop_all(self, ids: Iterable[int], reason: str) -> None:
-        """Remove the objects that are here; none may be promised (the common case, fast)."""
+        """Remove the objects that are present; a fast path, for ids of which none is promised."""
         objects, gone, origins = self.objects, self._gone, self.origins
         for id in ids:
             if id in origins:
@@ -90,7 +91,7 @@ class ObjectStore:
             gone.popitem(last=False)
 
     def mark_gone(self, id: int, reason: str) -> None:
-        """Write a tombstone: ``id`` is gone, and this is why."""
+        """Write a tombstone with the reason why ``id`` is gone."""
         gone = self._gone
         gone[id] = reason
         self.promised.discard(id)
@@ -98,12 +99,12 @@ class ObjectStore:
             gone.popitem(last=False)
 
     def promise(self, id: int) -> None:
-        """Announce an object that will come."""
+        """Register the id of an object that will arrive later."""
         self.check_free(id)
         self.promised.add(id)
 
     def why_missing(self, id: int) -> str | None:
-        """What is known about an id that is not present."""
+        """The reason why an id is not present, if known."""
         if id in self.promised:
             return "it is promised and has not come yet"
         return self._gone.get(id)

@@ -1,1 +1,1 @@
-"""Who carries the frames, and what a user constructs."""
+"""The shells of a worker: they carry its frames, and users construct them."""

@@ -1,4 +1,4 @@
-"""MessageLog what workers say to each other, to prove what did and what did not travel."""
+"""A log of all messages between workers, for tests of which data was sent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from syft.workers.wire import messages
 
 @dataclass(frozen=True, slots=True)
 class LoggedMessage:
-    """One message: who sent it to whom, what it says, and the tensor data beside it.
+    """One message with its sender, receiver, tensor data and size.
 
     >>> with hook.record() as log:
     ...     x = torch.ones(2).send(bob)
@@ -33,7 +33,7 @@ class LoggedMessage:
 class MessageLog:
     """Every message of a network while the ``with`` block runs. Iterate over it, or index it.
 
-    The tensor data of a message is copied, so that an entry shows what travelled then.
+    The tensor data of a message is copied, so that an entry shows the data at the time of sending.
 
     >>> with hook.record() as log:
     ...     x = torch.ones(2).send(bob) + 1

@@ -1,7 +1,7 @@
-"""Listing what workers say to each other, to see what a line of code costs on a network.
+"""A list of the messages between workers, to see what a line of code costs on a network.
 
-A trace says of every message who sent it to whom, what kind it is, how many bytes it has and when
-it was delivered.  It never shows a value; :class:`~syft.workers.shells.message_log.MessageLog`
+A trace shows the sender, receiver, kind, size in bytes and delivery time of every message.  It
+never shows a value; :class:`~syft.workers.shells.message_log.MessageLog`
 keeps whole messages, for tests.
 """
 
@@ -39,7 +39,7 @@ class TracedMessage:
     at: float
 
     def cells(self) -> tuple[str, ...]:
-        """The line of a table."""
+        """The cells of its row in the table."""
         return f"{self.at * 1e3:.3f}", self.sender, self.receiver, f"{self.nbytes:,}", self.what
 
 
@@ -73,7 +73,7 @@ class Trace:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all messages together.
+        """The total bytes of all messages.
 
         >>> with sy.trace() as trace:
         ...     x = torch.ones(1000).send(bob)
@@ -121,7 +121,7 @@ def _row(cells: tuple[str, ...]) -> str:
 
 
 def _kind(message: Message) -> str:
-    """What a message is: the operation of a command, otherwise its kind."""
+    """The operation of a command, or the kind of another message."""
     if type(message) is Command:
         return NAMES[message.op] if 0 <= message.op < len(NAMES) else f"op {message.op}"
     if type(message) is Run:

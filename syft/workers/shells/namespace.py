@@ -1,4 +1,4 @@
-"""``bob.torch``: torch's functions as seen from somebody who wants the result to be at bob."""
+"""``bob.torch``: torch's functions, run at worker bob."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from syft.workers.client.operands import Operands
 
 
 class RemoteNamespace:
-    """A dotted name under ``torch`` at another worker; calling it runs that function there."""
+    """A dotted name under ``torch`` at another worker; a call runs that function there."""
 
     __slots__ = ("_connection", "_name")
 
@@ -30,6 +30,7 @@ class RemoteNamespace:
         return RemoteNamespace(self._connection, full)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self._connection.check_not_recording(f"{self._name} at")
         if self._name in REFUSED_NAMES:
             raise OperationRefused(self._name, REFUSED_NAMES[self._name])
         if self._name not in BY_NAME:
@@ -45,7 +46,7 @@ class RemoteNamespace:
 
 
 def _is_operation_or_prefix(name: str) -> bool:
-    """Whether an operation has this name, or a name below it."""
+    """Whether an operation has this name, or a name that starts with it and a dot."""
     if name in BY_NAME or name in REFUSED_NAMES:
         return True
     prefix = name + "."

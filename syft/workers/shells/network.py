@@ -1,4 +1,4 @@
-"""The workers that this process knows, and what is on its way between those that run in it."""
+"""The workers known to this process, and the frames in transit between those that run in it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ Observer = Callable[[str, str, Frame], None]
 
 
 class Member(Protocol):
-    """A worker as its network sees it, wherever it runs."""
+    """A worker of a network, in this process or another."""
 
     id: str
 
     def work(self) -> bool:
-        """Handle one message that waits for the worker in this process; False if there is none."""
+        """Handle one message queued for the worker in this process; False if there is none."""
 
 
 class Host(Member, Protocol):
-    """A worker that runs in this process: it serves, and makes requests of its own."""
+    """A worker that runs in this process: it serves requests and sends its own."""
 
     def connection_to(self, worker: Any) -> Connection:
         """This worker's connection to another one, by name."""
@@ -47,23 +47,23 @@ class Network:
 
     def __init__(self) -> None:
         self.workers: dict[str, Any] = {}
-        """Every worker that is known here, by its name in this process."""
+        """Every known worker, by its name in this process."""
         self.hosts: dict[str, Host] = {}
-        """Those among them that run in this process."""
+        """The workers that run in this process."""
         self.observers: list[Observer] = []
         self._in_transit: deque[tuple[Host, Peer | str, Frame]] = deque()
         self._carrying = False
 
     @property
     def local(self) -> Host:
-        """The worker on whose behalf the user's program speaks: the first one that joined."""
+        """The worker that sends the requests of the user's program: the first one that joined."""
         return next(iter(self.hosts.values()))
 
     def find(self, name: Any, asked: str) -> Any:
         """The worker of that name; :class:`~syft.exceptions.UnknownWorker` if there is none."""
         try:
             return self.workers[name]
-        except (KeyError, TypeError):  # an unhashable value is no worker's name either
+        except (KeyError, TypeError):  # TypeError: an unhashable value is not a name
             others = tuple(sorted(set(self.workers) - {asked}))
             raise UnknownWorker(str(name), asked, others) from None
 
@@ -73,13 +73,13 @@ class Network:
             observer(sender, receiver, frame)
 
     def carry(self, letters: Iterable[AddressedFrame], sender: Host) -> None:
-        """Carry what a worker sends, and what follows from it, until nothing is on its way.
+        """Deliver the frames of a worker, and those they cause, until none is in transit.
 
-        Frames for queued workers wait there.
+        Frames for queued workers stay in their inboxes.
         """
         self._in_transit.extend((sender, to, frame) for to, frame in letters)
         if self._carrying:
-            return  # the call that is carrying takes these along: no recursion
+            return  # the running call delivers these too: no recursion
         self._carrying = True
         try:
             while self._in_transit:
@@ -94,18 +94,18 @@ class Network:
             return
         try:
             sender.connection_to(to).forward(frame)
-        except SyftError:  # the other worker left meanwhile: what is on its way to it is lost
+        except SyftError:  # the other worker has left: its frames are lost
             return
 
     def step(self) -> bool:
         """Let every worker of this process handle one message; False if there was none."""
-        if self._in_transit:  # somebody waits inside a handler: what it waits for may be among it
+        if self._in_transit:  # a handler may wait for one of these frames
             self._carry_one()
             return True
         return any([worker.work() for worker in list(self.workers.values())])
 
     def run(self) -> None:
-        """Let all workers of this process work until no message waits for them."""
+        """Let all workers of this process work until no message is queued."""
         while self.step():
             pass
 

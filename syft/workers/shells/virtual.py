@@ -1,9 +1,9 @@
 """Workers in this process.
 
-A :class:`VirtualWorker` is the same core as a worker in another process, with the same messages
-through the same wire format; only the carrying is a function call.  So what works here works
-there, and a notebook needs no server.  ``pipelined=True`` gives the timing of a network without
-one: messages lie in the worker's inbox until somebody waits.
+A :class:`VirtualWorker` has the same core as a worker in another process, and the same messages in
+the same wire format; only the delivery is a function call.  So code that works with it works with
+remote workers, and a notebook needs no server.  ``pipelined=True`` gives the timing of a network
+without one: messages stay in the worker's inbox until a caller waits for a result.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from syft.workers.shells.worker import Worker, found_by
 
 
 class Hooked(Protocol):
-    """What a worker needs of the hook: the worker on whose behalf the user's program speaks."""
+    """The part of the hook that a worker uses: the local worker of the user's program."""
 
     local_worker: VirtualWorker
 
 
 class VirtualTransport(Transport):
-    """The line from ``caller`` to a worker in the same process: a function call, or an inbox."""
+    """The transport to a worker in the same process: a function call or an inbox."""
 
     def __init__(self, caller: Owner, worker: VirtualWorker, network: Network) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class VirtualTransport(Transport):
         return self._worker.closed
 
     def speak_for(self, user: str | None) -> None:
-        """Make the requests that follow for ``user``; in one process everybody is believed."""
+        """Send the following requests on behalf of ``user``, which is not verified here."""
         peer = self._peers.get(user)
         if peer is None:
             peer = self._peers[user] = Peer(self._caller.id, user, self._session)
@@ -65,7 +65,7 @@ class VirtualTransport(Transport):
         self._peer = peer
 
     def _exchange(self, frame: Frame) -> Frame:
-        """Have the worker handle a request, and return the reply."""
+        """Let the worker handle a request, and return the reply."""
         if self._worker.closed:
             raise WorkerClosed(self._worker.id)
         if not self._observers:
@@ -82,7 +82,7 @@ class VirtualTransport(Transport):
         return reply
 
     def deliver(self, frame: Frame) -> None:
-        """Put a request in the inbox of a queued worker, or have the worker handle it."""
+        """Put a request in the inbox of a queued worker, or let the worker handle it."""
         worker = self._worker
         if worker.closed:
             raise WorkerClosed(worker.id)
@@ -94,7 +94,7 @@ class VirtualTransport(Transport):
         self._hand_out(self._receive(frame, self._peer))
 
     def _hand_out(self, letters: list[AddressedFrame]) -> None:
-        """Take the replies for this line; what is for others goes its way."""
+        """Store the replies for this transport, and deliver the other frames."""
         others = []
         for letter in letters:
             if letter[0] is self._peer:
@@ -105,17 +105,17 @@ class VirtualTransport(Transport):
             self._worker.network.carry(others, self._worker)
 
     def take(self, frame: Frame) -> None:
-        """Keep a reply until the connection reads it."""
+        """Store a reply until the connection reads it."""
         if self._observers:
             self._network.observe(self._worker.id, self._caller.id, frame)
         self.replies.append(frame)
 
     def advance(self, parked: bool = True, block: bool = True) -> bool:
-        """Let the worker at the other end handle a message, or else any worker of this process."""
+        """Let the worker at the other end handle a message, or any worker of this process."""
         return self._worker.work() or self._network.step()
 
     def withdraw(self, frame: Frame) -> bool:
-        """Take a request out of the inbox."""
+        """Remove a request from the inbox; False if it is not there."""
         inbox = self._worker.inbox
         kept = [letter for letter in inbox if letter[0].header is not frame.header]
         if len(kept) == len(inbox):
@@ -124,11 +124,11 @@ class VirtualTransport(Transport):
         return True
 
     def is_idle(self) -> bool:
-        """Whether a queued worker has nothing to do and nobody is in the middle of asking it."""
+        """Whether a queued worker has an empty inbox and is not handling a request."""
         return self.queued and not (self._worker.inbox or self._worker.busy)
 
     def close(self) -> None:
-        """Have the worker forget this caller."""
+        """Unregister this caller at the worker."""
         for peer in self._peers.values():
             self._worker.callers.pop(peer, None)
 
@@ -137,9 +137,11 @@ class VirtualWorker(Worker):
     """A worker in this process: an object store that runs torch operations for others.
 
     ``hook`` gives the network the worker joins (without one it starts its own). ``data`` are
-    tensors it holds from the start.  ``pipelined`` makes it a queued worker.  ``user`` is on whose
-    behalf this worker asks others for private values.  ``allow_plans`` says whether others may
-    store plans here and run them.  Raises :class:`~syft.exceptions.WorkerIdTaken`.
+    tensors it holds from the start.  ``pipelined`` makes it a queued worker.  ``user`` is the
+    user on whose behalf this worker requests private values of others.  ``allow_plans`` says
+    whether others may store plans here and run them.
+
+    Raises :class:`~syft.exceptions.WorkerIdTaken`.
 
     >>> alice = VirtualWorker(None, id="alice", data=[torch.ones(2), torch.zeros(3)])
     >>> alice
@@ -169,7 +171,7 @@ class VirtualWorker(Worker):
         self.busy = False
         self.closed = False
         self.callers: dict[Peer, VirtualTransport] = {}
-        """Who makes requests, and the transport over which the replies go back."""
+        """The peers that send requests, each with the transport for its replies."""
         self._connections: dict[str, Connection] = {}
         self.network.workers[id] = self.network.hosts[id] = self
         self.hold(*data)
@@ -180,7 +182,7 @@ class VirtualWorker(Worker):
     # ---------------------------------------------------------------------------- other workers
 
     def connection_to(self, worker: str | Location) -> Connection:
-        """This worker's line to another one (or to itself).
+        """This worker's connection to another one (or to itself).
 
         >>> hook.local_worker.connection_to(bob).location
         <VirtualWorker id:bob #objects:0>
@@ -197,7 +199,7 @@ class VirtualWorker(Worker):
         return connection
 
     def transport_for(self, caller: Owner) -> VirtualTransport:
-        """A new line from ``caller`` to this worker.
+        """A new transport from ``caller`` to this worker.
 
         >>> bob.transport_for(hook.local_worker).queued
         False
@@ -206,7 +208,7 @@ class VirtualWorker(Worker):
         return VirtualTransport(caller, self, network)
 
     def connections(self) -> list[Connection]:
-        """This worker's lines to others that are open now.
+        """This worker's open connections.
 
         >>> x = torch.tensor([1.0, 2.0]).send(bob)
         >>> [connection.location.id for connection in hook.local_worker.connections()]
@@ -215,13 +217,13 @@ class VirtualWorker(Worker):
         return list(self._connections.values())
 
     def reply(self, peer: Peer, frame: Frame) -> None:
-        """Hand a reply to the transport over which the request came, if it is still there."""
+        """Pass a reply to the transport over which the request came, if it is still open."""
         transport = self.callers.get(peer)
         if transport is not None:
             transport.take(frame)
 
     def work(self) -> bool:
-        """Handle one message of the inbox; False if there is none, or this worker is at work.
+        """Handle one message of the inbox; False if there is none, or this worker is busy.
 
         >>> VirtualWorker(None, id="alice").work()
         False
@@ -270,7 +272,7 @@ class VirtualWorker(Worker):
         """
         if isinstance(worker, Worker):
             return worker
-        return self.network.find(worker, self.id)  # refuses what is no name
+        return self.network.find(worker, self.id)  # raises for a value that is not a name
 
     def close(self) -> None:
         """Leave the network and drop everything held. Later requests raise WorkerClosed.
@@ -285,7 +287,7 @@ class VirtualWorker(Worker):
         if self.closed:
             return
         if self.inbox and not self.busy:
-            self.network.run()  # what was sent before it left still counts, ids to drop above all
+            self.network.run()  # requests sent before are still handled, above all drops
         self.inbox.clear()
         self._clear(f"worker {self.id} was closed")
         for connection in self.connections():
@@ -333,9 +335,9 @@ class VirtualWorker(Worker):
         return self._objects
 
     def collect(self) -> None:
-        """Bring in the ids of all dropped pointers, and let queued workers finish.
+        """Send the ids of all dropped pointers, and let queued workers finish.
 
-        What is dropped at one worker may be the last thing that held an object at another.
+        An object dropped at one worker may contain the last pointer to an object at another.
 
         >>> x = torch.tensor([1.0, 2.0]).send(bob)
         >>> del x
@@ -365,7 +367,7 @@ class VirtualWorker(Worker):
         return list(self._objects)
 
     def clear_objects(self, return_self: bool = True) -> VirtualWorker | None:
-        """Drop every object; pointers to them say so when they are used.
+        """Drop every object; pointers to them raise when they are used.
 
         >>> x = torch.tensor([1.0, 2.0]).send(bob)
         >>> bob.clear_objects()
@@ -386,8 +388,7 @@ class VirtualWorker(Worker):
 
     @property
     def stats(self) -> Stats:
-        """How many messages and bytes reached this worker and left it, and how many of them were
-        known already.
+        """The messages and bytes that reached this worker and left it, and the cache hits.
 
         >>> x = torch.tensor([1.0, 2.0]).send(bob)
         >>> bob.stats.messages_in, bob.stats.messages_out

@@ -1,7 +1,7 @@
-"""What users do with any worker, wherever it runs: search it, group messages, use its torch.
+"""The operations of every worker, wherever it runs: search, group messages, use its torch.
 
-A shell derives from :class:`Worker` and says how its worker is reached
-(:meth:`Worker.transport_for`).  Everything else is asked over a connection.
+A shell derives from :class:`Worker` and provides the transport to its worker
+(:meth:`Worker.transport_for`).  Everything else is requested over a connection.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from syft.workers.wire.messages import Search
 
 
 class Worker(ABC):
-    """A worker as users name it: the ``location`` of a pointer. Abstract.
+    """A worker as users see it: the ``location`` of a pointer. Abstract.
 
     >>> sorted(Worker.__abstractmethods__)
     ['close', 'transport_for']
@@ -32,23 +32,23 @@ class Worker(ABC):
     id: str
     """Its name in this process."""
     network: Network
-    """The workers that it knows."""
+    """The workers known to it."""
     closed: bool = False
 
     @abstractmethod
     def transport_for(self, caller: Owner) -> Transport:
-        """A new line from ``caller`` to this worker."""
+        """A new transport from ``caller`` to this worker."""
 
     @abstractmethod
     def close(self) -> None:
         """Leave the network. Later requests raise :class:`~syft.exceptions.WorkerClosed`."""
 
     def work(self) -> bool:
-        """Handle one message that waits for this worker in this process; False if there is none."""
+        """Handle one message queued for this worker in this process; False if there is none."""
         return False
 
     def connection(self) -> Connection:
-        """The connection over which the user's program speaks to this worker.
+        """The connection over which the user's program sends requests to this worker.
 
         Raises :class:`~syft.exceptions.WorkerClosed`.
         """
@@ -69,9 +69,9 @@ class Worker(ABC):
         return found_by(self.connection(), query)
 
     def promise(self) -> torch.Tensor:
-        """A pointer to an object that is still to come: operations on it wait until it is there.
+        """A pointer to an object that will arrive later: operations on it wait until it is present.
 
-        Keep the promise with ``x.send(worker, id=promise.child.id_at_location)``.
+        Provide the object with ``x.send(worker, id=promise.child.id_at_location)``.
 
         >>> x = bob.promise()
         >>> y = x + 1  # waits at bob
@@ -83,13 +83,13 @@ class Worker(ABC):
         return pointer
 
     def group(self) -> MessageGroup:
-        """Hold back what is asked of this worker inside a ``with`` block, and send it in one
+        """Collect the requests to this worker inside a ``with`` block, and send them in one
         message.
 
-        A repeated group travels as a number and what differs from the last time.  Values and
-        shapes may be asked for inside: then what is held goes first.  After an exception nothing
-        is sent.  Groups of several workers may be open at once; one inside another of the same
-        worker joins it.
+        A repeated group is sent as a number and the inputs that changed since the last time.
+        Inside the block, a request for a value or a shape sends the collected requests first.
+        After an exception nothing is sent.  Groups of several workers may be open at once; a group
+        inside another one of the same worker joins it.
 
         >>> x = torch.tensor([1.0, 2.0]).send(bob)
         >>> with bob.group():
@@ -110,6 +110,6 @@ class Worker(ABC):
 
 
 def found_by(connection: Connection, query: str | Iterable[str]) -> list[Any]:
-    """Pointers to what a search at the other end of a connection finds."""
+    """Pointers to the results of a search at the other end of a connection."""
     words = (query,) if isinstance(query, str) else tuple(str(word) for word in query)
     return [connection.found(id, tuple(card)) for id, *card in connection.ask(Search, words)]

@@ -1,1 +1,1 @@
-"""What workers say to each other: data that both ends know."""
+"""The wire format of workers: the data that both ends of a connection use."""

@@ -1,8 +1,8 @@
-"""What a number of a connection can stand for, as it travels.
+"""Definitions: the meanings that a number of a connection can have, in their wire format.
 
-A number is defined once and then sent instead of what it stands for.  A group of messages is one
-definition (:class:`Group`, here); a call of a plan that lies at the worker is another.  How a
-worker runs them is told in :mod:`syft.workers.core.programs`.
+A number is defined once and then sent instead of its definition.  A group of messages is one kind
+of definition (:class:`Group`); a call of a plan stored at the worker is another.
+:mod:`syft.workers.core.programs` runs them at a worker.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from syft.serde.registry import Operand, register, unpack_at
 
 
 class InputKind(enum.IntEnum):
-    """What an input of a definition is, and so how it travels.
+    """The kind of an input of a definition, which determines how it is sent.
 
     >>> InputKind.REFERENCE
     <InputKind.REFERENCE: 0>
     """
 
     REFERENCE = 0
-    """An object of the worker that runs it: the bare id travels."""
+    """An object of the worker that runs the definition, sent as its id."""
     NUMBER = 1
-    """A Python int or float, which travels as it is."""
+    """A Python int or float, sent as it is."""
     VALUE = 2
-    """Anything else that can be sent, as an operand."""
+    """Any other value that can be sent, packed as an operand."""
 
 
 class Definition(ABC):
-    """What a number of a connection stands for. Abstract.
+    """The meaning of a number of a connection. Abstract.
 
-    ``kinds`` are those of its inputs.  ``actions`` counts against what both ends remember of the
-    connection.
+    ``kinds`` are the kinds of its inputs.  ``actions`` counts towards the limit on all definitions
+    that both ends of the connection keep.
 
     >>> Definition.__subclasses__()[0].__name__
     'Group'
@@ -53,7 +53,7 @@ class Definition(ABC):
 
 
 class Group(Definition):
-    """Held-back messages as one program; its outputs are flat, with None for what is not kept.
+    """A group of messages as one program; its outputs are flat, with None for those not kept.
 
     >>> from syft.ops.table import BY_NAME
     >>> double = Action(BY_NAME["torch.add"], (Slot(0), Slot(0)), {}, Slot(1))
@@ -68,8 +68,9 @@ class Group(Definition):
 
 
 def size_of(program: Program) -> int:
-    """How much a program counts against what is remembered: its actions, their operands, results
-    and modes, and the letters of texts, each as one.
+    """The size of a program for the limit on definitions.
+
+    Each action, operand, result and mode counts one, and each character of a text one.
 
     >>> from syft.ops.table import BY_NAME
     >>> size_of(Program(1, (Action(BY_NAME["torch.add"], ("text", [1, 2]), {}, None),), (None,)))
@@ -169,7 +170,7 @@ def _unpack(operand: Any, unpacker: Unpacker) -> Group:
 
 
 def unpack_kinds(operand: Any, limits: Limits = DEFAULT_LIMITS) -> tuple[InputKind, ...]:
-    """The kinds of inputs from the bytes they travel as, one for each.
+    """The kinds of inputs from their wire format, one byte for each.
 
     >>> unpack_kinds(bytes([0, 1]))
     (<InputKind.REFERENCE: 0>, <InputKind.NUMBER: 1>)

@@ -1,13 +1,13 @@
-"""What workers say to each other: one small frozen record per kind of message.
+"""The messages between workers: one small frozen record per kind.
 
-On the wire a message is a tuple headed by its number (its tag), and every request's second field
-is its sequence number, which the reply carries back.  Operands inside (`args`, `value`, …) are the
-nested tuples of :mod:`syft.serde`; tensor data travels beside the message, in the frame's buffers.
-Typed records are checked while they are decoded, and cost a third of what untyped ones cost (about
-0.2 µs each way).
+On the wire a message is a tuple that starts with its number (its tag).  The second field of a
+request that has a reply is its sequence number, which the reply contains too.  Operands in a
+message (`args`, `value`, …) are the nested tuples of :mod:`syft.serde`; tensor data is sent in the
+buffers of the frame.  Typed records are checked while they are decoded, and cost a third of the
+time of untyped ones (about 0.2 µs each way).
 
 A request is decoded once, by the worker that serves it, and a reply once, by the connection that
-asked.
+sent the request.
 """
 
 from __future__ import annotations
@@ -26,12 +26,15 @@ INFERENCE_MODE = 2
 
 
 class Message(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What all messages share: they are frozen records that travel as tuples."""
+    """The base class of messages: frozen records that are sent as tuples."""
+
+    verb: ClassVar[str] = "a request to"
+    """What the user does who has the message sent, for errors; the worker's name follows it."""
 
     failures: ClassVar[int | None] = None
-    """In the requests that have this field: how many failures the caller has seen on this
-    connection.  A worker that has answered with more skips the request, because the caller wants to
-    read the earlier error first.  Nil makes the request in any case."""
+    """In the requests that have this field: the number of failures the caller has seen on this
+    connection.  A worker that has sent more skips the request, because the caller has to read the
+    earlier error first.  With nil the request is never skipped."""
 
 
 # ------------------------------------------------------------------------------------ requests
@@ -42,7 +45,7 @@ class Command(Message, frozen=True, tag=int(MessageCode.COMMAND)):
 
     ``out`` is 0 when the result is one of the arguments (in place, or ``out=``).  ``drop`` lists
     objects whose last pointer is gone.  ``autocast`` lists ``(device type, dtype)`` for the
-    devices on which it is on.
+    devices on which autocast is enabled.
     """
 
     seq: int
@@ -57,14 +60,16 @@ class Command(Message, frozen=True, tag=int(MessageCode.COMMAND)):
 
 
 class Run(Message, frozen=True, tag=int(MessageCode.RUN)):
-    """Run what ``number`` stands for in this connection's table; its results get the ids ``out``,
+    """Run the definition of ``number`` in this connection's table; its results get the ids ``out``,
     ``out + 1``, …
 
-    ``define`` says what the number stands for from now on (nil: what it stood for).  ``inputs`` are
-    ids of objects, numbers and values, by the kinds of the definition; nil for what that input was
-    the last time.  ``drop`` lists ids and ``[first id, how many]``; the other fields are those of
+    ``define`` is a new definition of the number (nil: it keeps its definition).  ``inputs`` are ids
+    of objects, numbers and values, by the kinds of the definition; nil repeats the input of the
+    last run.  ``drop`` lists ids and ``[first id, count]``; the other fields are those of
     :class:`Command`.
     """
+
+    verb = "a call at"
 
     seq: int
     number: int
@@ -78,10 +83,12 @@ class Run(Message, frozen=True, tag=int(MessageCode.RUN)):
 
 
 class Put(Message, frozen=True, tag=int(MessageCode.PUT)):
-    """Store ``value`` under ``id``. ``users`` are those who may read it (None: everybody).
+    """Store ``value`` under ``id``. ``users`` are the users who may read it (None: everyone).
 
-    ``shape_hidden`` says that its very shape follows from private values.
+    ``shape_hidden`` says that even its shape follows from private values.
     """
+
+    verb = "send() to"
 
     seq: int
     id: int
@@ -93,12 +100,14 @@ class Put(Message, frozen=True, tag=int(MessageCode.PUT)):
 
 
 class Fetch(Message, frozen=True, tag=int(MessageCode.FETCH)):
-    """Hand the object over; the worker keeps it only if ``keep``. ``depth`` counts ``.child``
+    """Reply with the object; the worker keeps it only if ``keep``. ``depth`` counts ``.child``
     steps.
 
     With ``guarded`` the reply is (value, users who may read it or None, whether its shape is
-    hidden): so a worker asks that fetches for somebody else.
+    hidden).  A worker that fetches on behalf of another caller sets it.
     """
+
+    verb = "get() from"
 
     seq: int
     id: int
@@ -111,18 +120,20 @@ class Fetch(Message, frozen=True, tag=int(MessageCode.FETCH)):
 
 
 class Drop(Message, frozen=True, tag=int(MessageCode.DROP)):
-    """Forget these objects: their last pointers are gone."""
+    """Drop these objects: their last pointers are gone."""
 
     seq: int
     ids: tuple[int, ...]
 
 
 class Move(Message, frozen=True, tag=int(MessageCode.MOVE)):
-    """Send the object on to worker ``to``, under the same id, and forget it here.
+    """Send the object to worker ``to``, under the same id, and remove it here.
 
     With ``requires_grad`` the object arrives as a leaf that requires grad; if it has a graph here,
     the graph stays, and gradients that reach the leaf come back to it.
     """
+
+    verb = "move() from"
 
     seq: int
     id: int
@@ -136,6 +147,8 @@ class Move(Message, frozen=True, tag=int(MessageCode.MOVE)):
 class Duplicate(Message, frozen=True, tag=int(MessageCode.DUPLICATE)):
     """Store a copy of object ``id`` (values, grad, tags; no graph) under ``out``."""
 
+    verb = "copy() at"
+
     seq: int
     id: int
     out: int
@@ -146,6 +159,8 @@ class Duplicate(Message, frozen=True, tag=int(MessageCode.DUPLICATE)):
 class Search(Message, frozen=True, tag=int(MessageCode.SEARCH)):
     """List the objects that carry every one of ``words`` as a tag (or as their id)."""
 
+    verb = "search() of"
+
     seq: int
     words: tuple[str, ...]
     drop: tuple[int, ...] = ()
@@ -154,6 +169,8 @@ class Search(Message, frozen=True, tag=int(MessageCode.SEARCH)):
 
 class Annotate(Message, frozen=True, tag=int(MessageCode.ANNOTATE)):
     """Add tags to an object, and set its description unless it is None."""
+
+    verb = "tag() or describe() at"
 
     seq: int
     id: int
@@ -166,6 +183,8 @@ class Annotate(Message, frozen=True, tag=int(MessageCode.ANNOTATE)):
 class Describe(Message, frozen=True, tag=int(MessageCode.DESCRIBE)):
     """Ask for an object's tags, description and shape."""
 
+    verb = "reading tags at"
+
     seq: int
     id: int
     drop: tuple[int, ...] = ()
@@ -173,7 +192,9 @@ class Describe(Message, frozen=True, tag=int(MessageCode.DESCRIBE)):
 
 
 class Promise(Message, frozen=True, tag=int(MessageCode.PROMISE)):
-    """Announce objects that will come: operations on them wait instead of failing."""
+    """Announce objects that will arrive later: operations on them wait instead of failing."""
+
+    verb = "promise() of"
 
     seq: int
     ids: tuple[int, ...]
@@ -188,6 +209,8 @@ class Start(Message, frozen=True, tag=int(MessageCode.START)):
     them. Results are promised under ``outs``.
     """
 
+    verb = "a collective operation with"
+
     seq: int
     program: int
     execution: int
@@ -199,9 +222,9 @@ class Start(Message, frozen=True, tag=int(MessageCode.START)):
 
 
 class Exchange(Message, frozen=True, tag=int(MessageCode.EXCHANGE)):
-    """What one party of a collective operation sends another in one round. It has no reply.
+    """A tensor that one party of a collective sends another in one round. It has no reply.
 
-    ``users`` are those who may read what is computed from it (None: everybody).
+    ``users`` are the users who may read results computed from it (None: everyone).
     """
 
     execution: int
@@ -213,7 +236,7 @@ class Exchange(Message, frozen=True, tag=int(MessageCode.EXCHANGE)):
 
 
 class Abort(Message, frozen=True, tag=int(MessageCode.ABORT)):
-    """A party of a collective operation failed: the others need not wait. It has no reply."""
+    """A party of a collective operation failed: the others stop waiting. It has no reply."""
 
     execution: int
     rank: int
@@ -221,10 +244,9 @@ class Abort(Message, frozen=True, tag=int(MessageCode.ABORT)):
 
 
 class Follow(Message, frozen=True, tag=int(MessageCode.FOLLOW)):
-    """Send every gradient of leaf ``id`` back to object ``source`` of the worker that asks.
+    """Send every gradient of leaf ``id`` to object ``source`` of the worker that sent this.
 
-    That is how a graph reaches across a move: the leaf's gradient is the source's incoming
-    gradient.
+    So a graph continues across a move: the leaf's gradient is the source's incoming gradient.
     """
 
     seq: int
@@ -235,8 +257,13 @@ class Follow(Message, frozen=True, tag=int(MessageCode.FOLLOW)):
 
 
 class Relay(Message, frozen=True, tag=int(MessageCode.RELAY)):
-    """Have a worker send its object on and keep a pointer under the same id, or (``to`` is None)
-    the other way round: fetch what its pointer points to, and keep that under the same id."""
+    """Replace the worker's object by a pointer with the same id, or the reverse.
+
+    The object is sent to worker ``to``.  If ``to`` is None, the object is a pointer: the worker
+    fetches its target, and stores that under the same id.
+    """
+
+    verb = "remote_send() or remote_get() at"
 
     seq: int
     id: int
@@ -249,6 +276,8 @@ class Relay(Message, frozen=True, tag=int(MessageCode.RELAY)):
 class Convert(Message, frozen=True, tag=int(MessageCode.CONVERT)):
     """Store object ``id`` in another representation (conversion ``code``) under ``out``."""
 
+    verb = "fix_precision() or float_precision() at"
+
     seq: int
     id: int
     code: int
@@ -259,7 +288,7 @@ class Convert(Message, frozen=True, tag=int(MessageCode.CONVERT)):
 
 
 class Holds(Message, frozen=True, tag=int(MessageCode.HOLDS)):
-    """Ask whether object ``id`` is there, as a tensor of this content (see :mod:`syft.ids`)."""
+    """Ask whether object ``id`` is a tensor with this content (see :mod:`syft.ids`)."""
 
     seq: int
     id: int
@@ -269,7 +298,7 @@ class Holds(Message, frozen=True, tag=int(MessageCode.HOLDS)):
 
 
 class Cancel(Message, frozen=True, tag=int(MessageCode.CANCEL)):
-    """Take back request ``request`` if it is parked: its caller no longer waits."""
+    """Cancel request ``request`` if it is parked: its caller no longer waits."""
 
     seq: int
     request: int
@@ -306,13 +335,13 @@ class Parked(Message, frozen=True, tag=int(MessageCode.PARKED)):
 
 
 class Skipped(Message, frozen=True, tag=int(MessageCode.SKIPPED)):
-    """The request was not made: an earlier one failed, and the caller had not seen that yet."""
+    """The request was skipped: an earlier one failed, and the caller had not read that failure."""
 
     seq: int
 
 
 class Forgotten(Message, frozen=True, tag=int(MessageCode.FORGOTTEN)):
-    """The worker was cleared: no number of this connection stands for anything any more.
+    """The worker was cleared: no number of this connection has a definition any more.
 
     It answers no request.
     """

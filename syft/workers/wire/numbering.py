@@ -1,9 +1,9 @@
-"""The numbers of a connection: what has been run over it before, at both of its ends.
+"""The numbers of a connection: definitions that were run over it, in a table at both ends.
 
-What is sent again travels as a number and as what differs from the last time.  So both ends keep
-one table, and the same rules tell both of them what is forgotten when it is full: there are no
-messages about it.  An end that remembers more than the other does no harm, since only the sender
-uses the numbers; whatever goes wrong, the sender forgets, and sends the definition again.
+A definition that is run again is sent as its number, with the inputs that differ from the last run.
+Both ends keep a table and remove entries by the same rules when it is full, so no messages about
+removal are needed.  An end may keep more entries than the other, because only the sender uses the
+numbers.  After any failure the sender removes the entry, and sends the definition again.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from syft.exceptions import LimitExceeded
 from syft.ops.nested import EXACT_TENSOR_TYPES, NUMBER_OR_NONE_TYPES, container_class
 
 NUMBERS: Final = 1024
-"""How many numbers a connection has."""
+"""The number of numbers of a connection."""
 MAX_ACTIONS: Final = 1 << 18
-"""What all definitions of a connection may count together, the newest one aside."""
+"""The most that all definitions of a connection except the newest may count together."""
 MAX_BYTES: Final = 1 << 26
-"""Bytes of the values kept of the inputs of a connection, together."""
+"""The most bytes of all input values that a connection keeps."""
 
 BARE: Final = 1
-"""The kinds of inputs up to this one travel as they are: the ids of objects (0), and numbers."""
+"""The kinds up to this one are sent as they are: ids of objects (0) and numbers (1)."""
 
 _EACH: Final = 64
 """Bytes that each value and each container counts."""
 
 
 class NumberedCall:
-    """What one number stands for, and what its inputs were the last time.
+    """The definition of one number, and the inputs of its last run.
 
-    ``what`` is a definition where it runs, and the key under which the sender knows it.
+    ``what`` is the prepared definition at the worker, and the sender's key for it at the sender.
     """
 
     __slots__ = ("number", "what", "kinds", "bare", "actions", "last", "weights", "weight")
@@ -51,7 +51,7 @@ class NumberedCall:
         self.weight = 0
 
     def differences(self, inputs: Sequence[Any]) -> list[Any]:
-        """Inputs that are all bare, as they travel: nil for what is as it was the last time.
+        """Inputs that are all bare, in their wire format: None for each that has not changed.
 
         >>> entry = NumberedCall(3, "double", (0, 0), 20)
         >>> entry.differences([7, 8]), entry.differences([7, 9])
@@ -65,7 +65,7 @@ class NumberedCall:
 
 
 def same(value: Any, before: Any) -> bool:
-    """Whether an id or a number is what it was; a zero never is, because of its sign.
+    """Whether an id or a number has not changed; always False for zero, because of its sign.
 
     >>> same(2, 2), same(2, 2.0), same(0.0, 0.0)
     (True, False, False)
@@ -87,7 +87,7 @@ class Table:
 
     def __init__(self, user: str | None = None) -> None:
         self.user = user
-        """For whom it was all sent: what another user sends is entered in a table of its own."""
+        """The user on whose behalf the definitions were sent; another user starts a new table."""
         self.entries: OrderedDict[int, NumberedCall] = OrderedDict()
         self.actions = 0
         self.weight = 0
@@ -100,7 +100,7 @@ class Table:
         return entry
 
     def enter(self, entry: NumberedCall) -> None:
-        """Give a number a new meaning; forget old ones if that makes too much together."""
+        """Define a number; removes the least recently used entries if the table is too large."""
         self.remove(entry.number)
         self.entries[entry.number] = entry
         self.actions += entry.actions
@@ -108,14 +108,14 @@ class Table:
             self.remove(next(iter(self.entries)))
 
     def remove(self, number: int) -> None:
-        """Forget what a number stands for."""
+        """Remove the entry of a number."""
         entry = self.entries.pop(number, None)
         if entry is not None:
             self.actions -= entry.actions
             self.weight -= entry.weight
 
     def keep(self, entry: NumberedCall, index: int, value: Any, weight: int) -> bool:
-        """Remember a value as the last one of an input, unless it is too large for that."""
+        """Store a value as the last one of an input, unless it is too large."""
         weight_before = entry.weights.pop(index, 0)
         entry.weight -= weight_before
         self.weight -= weight_before
@@ -126,7 +126,7 @@ class Table:
         entry.weights[index] = weight
         entry.weight += weight
         self.weight += weight
-        while self.weight > MAX_BYTES:  # this entry alone is not too much, so there are others
+        while self.weight > MAX_BYTES:  # this entry alone is within the limit, so there are others
             self.remove(next(number for number in self.entries if number != entry.number))
         return True
 
@@ -135,7 +135,7 @@ class Table:
 
 
 def check_number(number: int) -> None:
-    """Refuse a number that no connection has; raises :class:`~syft.exceptions.LimitExceeded`.
+    """Raise :class:`~syft.exceptions.LimitExceeded` for a number out of range.
 
     >>> check_number(2000)
     Traceback (most recent call last):
@@ -148,11 +148,11 @@ Send less at once, or raise the limit on both sides.
 
 
 def weight_of(value: Any) -> int:
-    """How much a value counts against ``MAX_BYTES``, the same at both ends of a connection.
+    """The bytes that a value counts towards ``MAX_BYTES``, the same at both ends of a connection.
 
-    Each value and each container counts as 64 bytes, besides the elements of a tensor and the
-    letters of a text.  What is not made of dense tensors and plain values is never kept: it weighs
-    too much.
+    Each value and each container counts 64 bytes, besides the elements of a tensor and the
+    characters of a text.  A value with other parts than dense tensors, numbers and texts gets a
+    weight over the limit, so it is never kept.
 
     >>> weight_of(torch.ones(2, 3)), weight_of([5, "text"])
     (88, 196)

@@ -1,8 +1,8 @@
-"""References: how a message names a tensor that the receiver holds, or will hold.
+"""References: the ids in a message of objects that the receiver holds, or will hold.
 
 In a request, a reference stands for an object in the receiving worker's store.  In a reply, it
 stands for a result that was stored there, and becomes a pointer at the caller.  One type code,
-``REF``, serves both; whose store is meant follows from the direction.
+``REF``, serves both; the direction of the message determines the store.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ REF = int(TypeCode.REF)
 
 
 class Reference:
-    """An object's id in somebody's store, and how many ``.child`` steps down its chain is meant."""
+    """The id of an object in a store, and the number of ``.child`` steps down its chain."""
 
     __slots__ = ("id", "depth")
 

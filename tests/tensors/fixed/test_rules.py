@@ -95,6 +95,28 @@ def test_plain_operands_are_encoded_on_the_fly(name):
     assert values(result) == expected
 
 
+NEAR_ZERO = {
+    "prelu": (lambda x, w: F.prelu(x, w), True),
+    "leaky_relu": (lambda x, w: F.leaky_relu(x, 3.0), False),
+    "relu": (lambda x, w: F.relu(x), False),
+}
+
+
+@pytest.mark.parametrize("name", NEAR_ZERO)
+def test_the_smallest_numbers_have_a_sign(name):
+    """The kink is at zero itself: one step of the grid is positive, and zero is not."""
+    operation, learns = NEAR_ZERO[name]
+    steps = torch.tensor([-2, -1, 0, 1, 2]) / 2**16
+    results = []
+    for make in (torch.clone, fix_precision):
+        x, weight = (make(t).requires_grad_() for t in (steps, torch.tensor([3.0])))
+        y = operation(x, weight)
+        y.backward(make(torch.full((5,), 2.0**10)))
+        gradients = [x.grad, weight.grad] if learns else [x.grad]
+        results.append([values(t) if is_fixed(t) else t.tolist() for t in [y.detach(), *gradients]])
+    assert results[0] == results[1]
+
+
 def test_a_number_is_not_rounded_to_the_grid_before_it_multiplies():
     x = fixed(1000.0)
     assert (x * 1e-6).child.child.item() == round(1000 * 1e-6 * 65536)

@@ -496,6 +496,7 @@ def test_a_command_that_cannot_be_read_says_so(worker: sy.VirtualWorker, observe
     assert x.tags == set()
 
 
+@pytest.mark.virtual_only("has the worker send replies that nobody asked for")
 def test_a_late_failure_without_a_request_is_raised_once(worker: sy.VirtualWorker) -> None:
     x = torch.ones(2).send(worker)
     promise = worker.promise()

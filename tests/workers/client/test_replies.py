@@ -281,6 +281,15 @@ def test_numbers_that_were_forgotten_are_defined_again(connection: Connection) -
     assert defined == [True, False, True, False] and at_rest(connection)
 
 
+def test_what_the_other_end_could_not_read_raises_what_it_says(connection: Connection) -> None:
+    """It knows no number of such a request, and sends nothing else for it."""
+    played(connection).say(failed(-1, ValueError("unreadable")), Value(2, 7))
+    with pytest.raises(ValueError, match="unreadable"):
+        connection.ask(Describe, 5)
+    assert connection.ask(Describe, 5) == 7 and at_rest(connection)
+    assert [type(request) for request in played(connection).sent] == [Describe, Describe]
+
+
 def test_a_command_that_is_done_is_done(connection: Connection) -> None:
     played(connection).say(Done(1))
     result = tell(connection)

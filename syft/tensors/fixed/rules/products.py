@@ -67,7 +67,7 @@ def cross(op: Any, a: Any, b: Any, *, dim: int = -1) -> Any:
 # ------------------------------------------------------------------------------------ convolution
 
 
-def _convolve(op: Any, settings: tuple[Any, ...]) -> Any:
+def _convolve(settings: tuple[Any, ...]) -> Any:
     """The convolution of two tensors by a kernel that multiplies and adds: no FFT, no Winograd."""
 
     def run(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -86,7 +86,7 @@ def convolution(op: Any, x: Any, weight: Any, bias: Any, *settings: Any) -> Any:
     grid = grid_among(op, (x, weight, bias))
     one, other = integers(op, x, grid), integers(op, weight, grid)
     terms = _terms(other, transposed, groups)
-    run = _convolve(op, settings)
+    run = _convolve(settings)
     child = rescale_(product(run, one, other, terms, grid.scale**2, native=False), grid)
     if bias is not None:
         child += integers(op, bias, grid).view(-1, *[1] * (child.dim() - 2))

@@ -1,0 +1,220 @@
+"""The half of a connection that takes replies: each goes to the line that asked.
+
+A reply to a request that somebody waits for is the value of the call.  Any other is kept with its
+request until somebody asks for it; an error that nobody has seen is raised at the next question.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, ClassVar, cast
+
+
+from syft.callers import line_of_user
+from syft.exceptions import (
+    MalformedMessage,
+    ObjectNotFound,
+    ObjectNotReady,
+    WireError,
+)
+from syft.serde.errors import unpack_error
+from syft.serde.frame import Frame
+from syft.serde.packer import Unpacker
+from syft.serde.registry import unpack_at
+from syft.workers.client.pending import Pending as Pending
+from syft.workers.client.pending import origin_of, seq_of
+from syft.workers.client.sent_calls import Calls
+from syft.workers.client.transport import Location, Owner, Transport
+from syft.workers.wire import messages
+from syft.workers.wire.messages import (
+    Done,
+    Failure,
+    Forgotten,
+    Parked,
+    Reply,
+)
+
+NEVER_SENT = "it was to be made in a group of messages that an exception ended before it was sent"
+"""Why an object of such a group is not there."""
+
+PointerMaker = Callable[..., Any]
+
+
+class ReplyReader:
+    """What a connection knows of the requests that it made and of the replies that came.
+
+    ``make_pointer`` turns a reference in a reply into what the caller works with; the layer that
+    defines pointers sets it.
+    """
+
+    __slots__ = (
+        "owner",
+        "location",
+        "transport",
+        "pending",
+        "unseen",
+        "calls",
+        "dropped",
+        "_core",
+        "_failures",
+    )
+
+    make_pointer: ClassVar[PointerMaker]
+    make_plan_pointer: ClassVar[PointerMaker]
+
+    def __init__(self, owner: Owner, location: Location, transport: Transport) -> None:
+        self.owner = owner
+        self.location = location
+        self.transport = transport
+        self.pending: dict[int, Pending] = {}
+        self.unseen: list[Pending] = []
+        self.calls = Calls()
+        self.dropped: deque[range] = deque(maxlen=64)  # ids of groups that were never sent
+        self._core = owner.core
+        self._failures = 0  # how many failures came over this connection
+
+    def read_replies(self) -> None:
+        """Take in the replies that have come."""
+        replies = self.transport.replies
+        while replies:
+            frame = replies.popleft()
+            try:
+                reply = messages.read_reply(frame.header)
+            except messages.UNREADABLE:
+                raise refusal_of(frame) from None
+            self._settle(reply, frame)
+
+    def _settle(self, reply: Reply, frame: Frame) -> None:
+        """Take in a reply to a request that was made at an earlier line, or to none."""
+        kind = type(reply)
+        if kind is Forgotten:
+            self.calls.clear()
+            return
+        seq: int = reply.seq  # type: ignore[union-attr]
+        if kind is Parked:
+            if seq in self.pending:
+                self.pending[seq].parked = True
+            return
+        if kind is Failure:
+            self._failures += 1
+        if seq == -1:  # a request that the other end could not read: the oldest one not answered
+            waiting = (number for number, one in self.pending.items() if not one.parked)
+            seq = next(waiting, -1)
+        pending = self.pending.pop(seq, None)
+        if pending is None:
+            if seq != -1 or kind is not Failure:
+                return
+            pending = Pending()
+        pending.reply, pending.frame = reply, frame
+        if kind is Failure:
+            self.unseen.append(pending)
+            if pending.key is not None:
+                self.calls.forget(pending.key)
+
+    def take(self, pending: Pending) -> Any:
+        """The value of a request that is settled; raises what it raised, or what another one raised
+        that should have made what this one was to use.
+
+        The exception is made anew each time: kept here, it would keep (through its traceback) every
+        pointer of the frames it passed.
+        """
+        if type(pending.reply) is Failure:
+            origin = self._origin_of(pending)
+            self.unseen = [other for other in self.unseen if self._origin_of(other) is not origin]
+            raise self._error(cast(Failure, origin.reply), origin.where)
+        if pending.reply is None or type(pending.reply) is Done:
+            return None
+        return self._value(pending.reply, pending.frame or Frame(b"", []), pending.where)
+
+    def raise_unseen(self) -> None:
+        """Raise the error that nobody has seen yet: where there are several, the one from which the
+        failure of the earliest request follows.  The others are not raised any more.
+
+        Replies come in the order in which requests were done, so the first one may be that of a
+        request that was to use what another one failed to make.
+        """
+        if self.unseen:
+            origin = self._origin_of(min(self.unseen, key=seq_of))
+            self.unseen.clear()
+            raise self._error(cast(Failure, origin.reply), origin.where)
+
+    def _origin_of(self, failed: Pending) -> Pending:
+        return origin_of(failed, self.unseen, self._core.limits)
+
+    def _value(self, reply: Reply, frame: Frame, where: str | None) -> Any:
+        if type(reply) is Failure:
+            raise self._error(reply, where)
+        unpacker = Unpacker(
+            frame.buffers, self._core.limits, worker=self, owns_buffers=frame.exclusive
+        )
+        return unpack_at(reply.value, unpacker, ".value")  # type: ignore[union-attr]
+
+    def _error(self, reply: Failure, where: str | None) -> Exception:
+        """Rebuild a remote exception, with the remote traceback and the local line as notes."""
+        error, trace = unpack_error(reply.error, Unpacker([], self._core.limits))
+        name = self.location.id
+        if type(error) is ObjectNotFound and any(error.id in ids for ids in self.dropped):
+            error = ObjectNotFound(error.id, error.worker, NEVER_SENT)
+        error.add_note(f"Raised on worker {name!r}, asked for at {where or line_of_user()}.")
+        if trace:
+            error.add_note(f"Traceback on worker {name!r}:\n{trace.rstrip()}")
+        return error
+
+    def _wait(self, pending: Pending, or_parked: bool = False) -> None:
+        """Wait for a reply, as long as something under way may bring it."""
+        self.read_replies()
+        while not (pending.settled or (or_parked and pending.parked)):
+            if not self.transport.advance(pending.parked):
+                return
+            self.read_replies()
+
+    def wait(self, pending: Pending) -> None:
+        """Wait until a request is settled, and raise what it raised.
+
+        Raises :class:`~syft.exceptions.ObjectNotReady` when nothing under way can settle it.
+        """
+        self._wait(pending)
+        if not pending.settled:
+            raise ObjectNotReady(self.location.id)
+        self.take(pending)
+
+    def catch_up(self, pending: Pending) -> bool:
+        """Whether a request is settled by what has arrived; never waits."""
+        self.read_replies()
+        return pending.settled
+
+    def poll(self) -> bool:
+        """Let something happen that may bring a reply, without waiting; whether anything did."""
+        moved = self.transport.advance(block=False)
+        self.read_replies()
+        return moved
+
+    def resolve(self, id: int, depth: int = 0) -> Any:
+        """A reference in a reply names a result stored at the other end: make a pointer to it."""
+        return self.pointer(id)
+
+    def pointer(self, id: int, **details: Any) -> Any:
+        """A new pointer to object ``id`` at the other worker (details as PointerTensor takes
+        them)."""
+        return type(self).make_pointer(self, id, **details)
+
+    def found(self, id: int, card: tuple[Any, ...]) -> Any:
+        """A pointer to what a search found, which does not own it; a plan's card has a fourth
+        field."""
+        kind = type(self)
+        maker = kind.make_pointer if len(card) == 3 else kind.make_plan_pointer
+        return maker(self, id, garbage_collect_data=False, card=card)
+
+
+def refusal_of(frame: Frame) -> Exception:
+    """What is wrong with a frame that came in the place of a reply.
+
+    >>> print(refusal_of(Frame(b"\\xc0", [])))
+    Malformed message at $: expected `array`, got `None`.
+    """
+    try:
+        messages.decode(frame.header)
+    except WireError as error:
+        return error
+    return MalformedMessage("$[0]", "a reply", "a request")

@@ -1,0 +1,191 @@
+"""The half of a connection that carries requests, and decides whether to wait."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Sequence
+from typing import Any
+
+import torch
+
+from syft.callers import line_of_user
+from syft.exceptions import (
+    MalformedMessage,
+    ObjectNotReady,
+    WorkerClosed,
+)
+from syft.ops.control import RECORDING
+from syft.serde.frame import Frame
+from syft.workers.client.replies import ReplyReader, refusal_of
+from syft.workers.client.pending import STORED as STORED
+from syft.workers.client.pending import Pending as Pending
+from syft.workers.client.transport import Location, Owner, Transport
+from syft.workers.wire import messages
+from syft.workers.wire.messages import (
+    Cancel,
+    Done,
+    Failure,
+    Message,
+    Reply,
+    Skipped,
+    Value,
+)
+
+_BEFORE = (
+    "a plan asks nothing of workers. Send or fetch before it is built; to have it work there, send "
+    "the plan (plan.send(worker)) and call that with pointers"
+)
+"""What to do instead of talking to a worker in a plan."""
+
+_ANSWERS = frozenset((Done, Value, Failure, Skipped))
+
+
+class RequestSender(ReplyReader):
+    """The one way of every request: for whom it is made, over the transport, and its outcome."""
+
+    __slots__ = ("garbage", "_exchange", "_seq", "_user")
+
+    def __init__(self, owner: Owner, location: Location, transport: Transport) -> None:
+        super().__init__(owner, location, transport)
+        self.garbage: list[int] = []
+        self._exchange = transport.exchange
+        self._seq = 0
+        self._user: str | None = None
+
+    def check_not_recording(self, what: str) -> None:
+        """Raise :class:`~syft.exceptions.CannotRecord` while a plan is being built: the request
+        would be made then, and not when the plan is called."""
+        recording = RECORDING.get()
+        if recording is not None:
+            recording.refuse(f"{what} worker {self.location.id!r}", _BEFORE)
+
+    def check_open(self) -> None:
+        """Raise :class:`~syft.exceptions.WorkerClosed` if the other worker was closed."""
+        if self.transport.closed:
+            raise WorkerClosed(self.location.id)
+
+    def next_seq(self) -> int:
+        """Take the next sequence number, for a message that the caller makes."""
+        self._seq += 1
+        return self._seq
+
+    def _request(
+        self,
+        seq: int,
+        frame: Frame,
+        answered: bool,
+        drop: tuple[int, ...],
+        key: Hashable = None,
+        made: Collection[int] = (),
+    ) -> Any:
+        """Carry a request that is to make these objects; returns what :meth:`command` does."""
+        serving = self._core.serving
+        if (self.owner.user if serving is None else serving.user) != self._user:
+            self._speak_for()
+        if self._exchange is None:
+            return self._carry(seq, frame, answered, drop, key, made)
+        answer = self._exchange(frame)
+        try:
+            reply = messages.read_reply(answer.header)
+        except messages.UNREADABLE:
+            raise refusal_of(answer) from None
+        if type(reply) is Done and reply.seq == seq:
+            return STORED
+        return self._received(seq, frame, reply, answer, answered, drop, key, made)
+
+    def _speak_for(self) -> None:
+        """Tell the other end for whom the next requests are made.
+
+        What a worker asks while it serves somebody, it asks for them: nobody may borrow the rights
+        of a worker in between.
+        """
+        serving = self._core.serving
+        self._user = self.owner.user if serving is None else serving.user
+        self.transport.speak_for(self._user)
+
+    def _received(
+        self,
+        seq: int,
+        frame: Frame,
+        reply: Reply,
+        answer: Frame,
+        answered: bool,
+        drop: tuple[int, ...],
+        key: Hashable,
+        made: Collection[int],
+    ) -> Any:
+        """What a request returns whose first reply is this one."""
+        if type(reply) in _ANSWERS and reply.seq in (seq, -1):  # type: ignore[union-attr]
+            if type(reply) is Failure:
+                self._failures += 1
+            if type(reply) is Skipped:
+                self._skipped(drop)
+            return self._value(reply, answer, None)
+        pending = self.pending[seq] = Pending(line_of_user(), key, made)
+        self._settle(reply, answer)
+        self._wait(pending, or_parked=not answered)
+        return self._outcome(seq, frame, pending, answered, drop)
+
+    def _carry(
+        self,
+        seq: int,
+        frame: Frame,
+        answered: bool,
+        drop: tuple[int, ...],
+        key: Hashable,
+        made: Collection[int],
+    ) -> Any:
+        """Carry a request to a worker that does not answer within a call."""
+        self.check_open()
+        if self.transport.replies:
+            self.read_replies()
+        if answered and self.unseen:
+            self.garbage.extend(drop)  # the frame will not be sent
+            self.raise_unseen()
+        pending = self.pending[seq] = Pending(line_of_user(), key, made)
+        self.transport.deliver(frame)
+        if answered or not self.transport.queued:
+            self._wait(pending, or_parked=not answered)
+        return self._outcome(seq, frame, pending, answered, drop)
+
+    def _outcome(
+        self, seq: int, frame: Frame, pending: Pending, answered: bool, drop: tuple[int, ...]
+    ) -> Any:
+        """What a request returns that was waited for, or is not waited for."""
+        if not pending.settled:
+            if answered:
+                self._give_up(seq, frame, drop)
+                raise ObjectNotReady(self.location.id)
+            return pending
+        if type(pending.reply) is Skipped:
+            self._skipped(drop)
+        if answered and type(pending.reply) is Failure:
+            self.raise_unseen()
+        value = self.take(pending)
+        return STORED if type(pending.reply) is Done else value
+
+    def _skipped(self, drop: tuple[int, ...]) -> None:
+        """An earlier request failed, and this one was not made."""
+        self.garbage.extend(drop)
+        self.read_replies()
+        self.raise_unseen()
+        raise MalformedMessage("$[0]", "an answer", "a skipped request, and no failure before it")
+
+    def _give_up(self, seq: int, frame: Frame, drop: tuple[int, ...]) -> None:
+        """Take back a request that nothing under way can answer."""
+        self.pending.pop(seq, None)
+        if self.transport.withdraw(frame):
+            self.garbage.extend(drop)
+        else:
+            self.tell(Cancel(self.next_seq(), seq))
+
+    def tell(self, message: Message, buffers: Sequence[torch.Tensor] = ()) -> None:
+        """Send a message, and look at no reply."""
+        self.forward(Frame(messages.encode(message), list(buffers)))
+
+    def forward(self, frame: Frame) -> None:
+        """Send a message that was encoded already, and look at no reply."""
+        self.check_open()
+        serving = self._core.serving
+        if (self.owner.user if serving is None else serving.user) != self._user:
+            self._speak_for()
+        self.transport.deliver(frame)
