@@ -52,9 +52,8 @@ class SocketTransport(Transport):
         self.replies.append(frame)
 
     def advance(self, parked: bool = True, block: bool = True) -> bool:
-        if self.hub.turn(block=block and not parked and not self.closed) or not block:
-            return True
-        return not self.closed and (not parked or self.hub.step())
+        wait = block and not parked and not self.closed
+        return self.hub.turn(wait) or (not self.closed and (wait or self.hub.step()))
 
     def withdraw(self, frame: Frame) -> bool:
         return False
@@ -98,8 +97,11 @@ class ChildWorker(OwnersSide, RemoteWorker):
 
     def close(self) -> None:
         if not self.closed:
+            self.act("gone")  # it drops what it holds, and says so to those it has pointers to
             self.closed = True
             del self.hub.links[self.id], self.hub.workers[self.id]
+            for link in self.hub.links.values():
+                self.hub.call(link, "gone", self.id)
             self.link.end.close()
             self.process.join()
             self.process.close()

@@ -151,7 +151,8 @@ class Hub(Network):
             elif target not in self.hosts:
                 self.moved += 1
                 self.observe(source, target, from_bytes(bytes(body)))
-                self.links[target].send(*note)
+                if target in self.links:  # or else it has been closed
+                    self.links[target].send(*note)
             elif kind == "reply":
                 self.moved += 1
                 self.transports[target, source].take(from_bytes(body))

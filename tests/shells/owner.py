@@ -42,6 +42,8 @@ def inspect(worker: Any) -> Inspection:
     """What a worker holds, in this process or in another, once nothing is under way."""
     if isinstance(worker, sy.VirtualWorker):
         fields = _inspected(worker)
+    elif worker.closed:
+        return Inspection({}, 0, [], {}, {})
     else:
         worker.network.local.collect()
         fields = worker.act("inspect")
@@ -135,6 +137,13 @@ def _clear(hub: Any, link: Any, target: str, _: Any) -> None:
     hub.hosts[target].clear_objects()
 
 
+def _gone(hub: Any, link: Any, target: str, _: Any) -> None:
+    worker = hub.workers.get(target)
+    if worker is not None:
+        del hub.workers[target]
+        worker.close()
+
+
 def _seed(hub: Any, link: Any, target: str, number: int) -> None:
     torch.manual_seed(number)
 
@@ -148,6 +157,7 @@ ACTIONS: dict[str, Callable[[Any, Any, str, Any], Any]] = {
     "inspect": lambda hub, link, target, _: _inspected(hub.hosts[target]),
     "hold": _hold,
     "clear": _clear,
+    "gone": _gone,
     "settle": _settle,
     "seed": _seed,
     "names": lambda hub, link, target, _: list(hub.workers),

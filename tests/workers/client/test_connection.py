@@ -59,6 +59,9 @@ from syft.workers.wire.messages import (
 )
 from syft.workers.wire.references import REF
 from tests.chain.refusal import refusal
+from tests.shells.owner import inspect
+
+pytestmark = pytest.mark.every_shell
 
 
 def here() -> int:
@@ -183,13 +186,13 @@ def test_an_error_of_before_is_raised_before_anything_is_stored(hook: sy.TorchHo
         with pytest.raises(RuntimeError, match="shape"):
             request()
         del promise, broken, kept
-    assert len(bob._objects) == 1
+    assert len(inspect(bob)) == 1
     x.view(7)
     temporary = x + 1
     del temporary  # its id is garbage that the next, refused request must not lose
     with pytest.raises(RuntimeError, match="shape"):
         x.sum().tolist()
-    assert len(dan._objects) == 1
+    assert len(inspect(dan)) == 1
 
 
 def test_what_failed_fails_each_time_one_asks(hook: sy.TorchHook) -> None:
@@ -216,12 +219,12 @@ def test_an_error_keeps_nothing_alive(worker: sy.VirtualWorker) -> None:
 
     assert not gc.isenabled()
     assert fail()() is None
-    assert not worker._objects
+    assert not inspect(worker).objects
 
 
 def test_a_store_is_as_it_was_after_an_error(worker: sy.VirtualWorker) -> None:
     x = torch.ones(2, 2).send(worker)
-    before = {id: value.clone() for id, value in worker._objects.items()}
+    before = {id: value.clone() for id, value in inspect(worker).objects.items()}
     for act in (
         lambda: x.matmul(torch.ones(3, 3).send(worker)).get(),
         lambda: x.add_(torch.ones(5).send(worker)),
@@ -230,7 +233,7 @@ def test_a_store_is_as_it_was_after_an_error(worker: sy.VirtualWorker) -> None:
         with pytest.raises(RuntimeError):
             act()
             sy.synchronize()
-    after = worker._objects
+    after = inspect(worker).objects
     assert list(after) == list(before)
     assert all(torch.equal(after[id], before[id]) for id in before)
     assert x.get().tolist() == [[1, 1], [1, 1]]
@@ -264,12 +267,13 @@ def test_an_object_that_is_gone_says_what_removed_it(
     assert moved.get().tolist() == [1, 1]
 
 
+@pytest.mark.virtual_only("counts what the worker remembers of objects that are gone")
 def test_tombstones_do_not_grow_with_the_number_of_pointers(bob: sy.VirtualWorker) -> None:
     x = torch.ones(1).send(bob)
     for _ in range(TOMBSTONES + 100):
         x.add(1)
     assert len(bob.core.store._gone) <= TOMBSTONES
-    assert len(bob._objects) == 1
+    assert len(inspect(bob)) == 1
 
 
 # ------------------------------------------------------------------------------------------ replies
@@ -302,6 +306,7 @@ def answer(worker: sy.VirtualWorker, *replies: Reply) -> None:
     worker.network.carry(worker.core.outgoing(), worker)
 
 
+@pytest.mark.virtual_only("has the worker send replies that nobody asked for")
 def test_replies_nobody_waits_for_are_ignored(worker: sy.VirtualWorker) -> None:
     x = torch.ones(2).send(worker)
     sy.synchronize()
@@ -313,6 +318,7 @@ def test_replies_nobody_waits_for_are_ignored(worker: sy.VirtualWorker) -> None:
     assert not connection.pending and not connection.unseen and not connection.transport.replies
 
 
+@pytest.mark.virtual_only("replaces a function in the worker's process")
 def test_a_class_without_a_number_comes_as_a_remote_failure(
     bob: sy.VirtualWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -340,7 +346,7 @@ def test_nothing_is_left_pending(worker: sy.VirtualWorker) -> None:
         (worker.promise() + x).get()
     assert y.get().tolist() == [4, 4] and x.get().tolist() == [1, 1]
     sy.synchronize()
-    assert not worker._objects
+    assert not inspect(worker).objects
     assert not connection.pending and not connection.unseen and not connection.garbage
 
 
@@ -366,8 +372,9 @@ def test_a_closed_worker_says_so(worker: sy.VirtualWorker, alice: sy.VirtualWork
     ):
         with pytest.raises(WorkerClosed, match="Worker 'worker' is closed"):
             act()
-    assert not alice._objects, "what a closed worker pointed to is freed"
-    assert worker._objects == {} and repr(worker) == "<VirtualWorker id:worker #objects:0>"
+    assert not inspect(alice).objects, "what a closed worker pointed to is freed"
+    assert inspect(worker).objects == {}
+    assert repr(worker) == f"<{type(worker).__name__} id:worker #objects:0>"
     worker.close()
     again = sy.VirtualWorker(sy.hook, id="worker")
     assert torch.ones(1).send(again).get().tolist() == [1]
@@ -489,6 +496,7 @@ def test_a_command_that_cannot_be_read_says_so(worker: sy.VirtualWorker, observe
     assert x.tags == set()
 
 
+@pytest.mark.virtual_only("has the worker send replies that nobody asked for")
 def test_a_late_failure_without_a_request_is_raised_once(worker: sy.VirtualWorker) -> None:
     x = torch.ones(2).send(worker)
     promise = worker.promise()
@@ -559,7 +567,7 @@ def test_a_question_after_a_failure_is_not_made(
     assert [type(e.message) for e in log if e.sender == "dan"] == [Failure, Skipped]
     assert {id: value.tolist() for id, value in dan.core.store.objects.items()} == before
     assert not dan.core.store.promised and dan.core.store.read(x.id_at_location).__dict__ == {}
-    assert not alice.core.store.objects
+    assert not inspect(alice).objects
     assert not connection.pending and not connection.unseen
     assert dropped in connection.garbage, "its drop will go along with the next request"
     assert x.tags == set() and dropped not in dan.core.store.objects
@@ -590,6 +598,7 @@ def stranger(worker: sy.VirtualWorker) -> Connection:
     return other.connection_to(worker)
 
 
+@pytest.mark.virtual_only("between processes the shell tells callers apart by their names only")
 def test_callers_of_one_name_do_not_meet(worker: sy.VirtualWorker, stranger: Connection) -> None:
     mine = torch.ones(2).send(worker)
     theirs = stranger.put(torch.zeros(2), None)

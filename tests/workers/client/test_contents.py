@@ -14,6 +14,8 @@ from syft.workers.wire.messages import Holds, Put
 from tests.workers.core.peers import ask, lonely, put, value_in
 from syft.workers.core.peer import Peer
 
+pytestmark = pytest.mark.every_shell
+
 
 def sent(hook: sy.TorchHook, worker: sy.VirtualWorker, tensor: Any, **how: Any) -> tuple[Any, int]:
     """A pointer to a tensor that was sent by its content, and how many times data travelled."""
@@ -49,7 +51,8 @@ def test_what_was_changed_is_sent_anew(hook: sy.TorchHook, bob: sy.VirtualWorker
     elif how == "fetched":
         first.get()
     else:
-        bob.core.store.objects[first.id_at_location] = torch.randn(50)
+        first.get()
+        first = torch.randn(50).send(bob, id=first.id_at_location)
     second, count = sent(hook, bob, x)
     third, none = sent(hook, bob, x)
     assert (count, none) == (1, 0)

@@ -21,6 +21,9 @@ from syft.workers.wire.definitions import Group, InputKind
 from syft.workers.wire.messages import GRAD_MODE, Failure, Run
 from syft.workers.wire.references import REF
 from tests.chain.refusal import refusal
+from tests.shells.owner import inspect
+
+pytestmark = pytest.mark.every_shell
 
 Tensor = Any  # type checkers cannot know of the methods that the hook adds
 
@@ -127,7 +130,7 @@ def test_looking_at_the_store_inside_sends_nothing_away(bob: sy.VirtualWorker) -
         y = x + 1
         y = y + 1  # the first result has no pointer any more
         del other
-        assert len(bob._objects) == 2
+        assert len(inspect(bob)) == 2
     assert bob.objects_count() == 2
     assert y.get().tolist() == [3, 3, 3]
 
@@ -408,6 +411,7 @@ def test_clearing_and_closing_lose_the_numbers(
     assert again.stats.cache_hits == 0
 
 
+@pytest.mark.virtual_only("makes the worker forget what it keeps for its callers")
 def test_a_worker_that_lost_its_numbers_is_told_again(worker: sy.VirtualWorker) -> None:
     x = torch.ones(2).send(worker)
 
@@ -457,9 +461,9 @@ def test_after_a_worker_was_cleared_a_repeated_group_is_defined_again(
 
 
 def test_what_another_caller_knows_is_forgotten_too(
-    hook: sy.TorchHook, worker: sy.VirtualWorker, alice: sy.VirtualWorker
+    hook: sy.TorchHook, worker: sy.VirtualWorker
 ) -> None:
-    connection = alice.connection_to(worker)
+    connection = sy.VirtualWorker(hook, id="carl").connection_to(worker)
 
     def run() -> None:
         id = connection.put(torch.ones(2), None)

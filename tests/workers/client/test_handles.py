@@ -14,6 +14,8 @@ from syft.exceptions import ObjectNotReady
 from syft.workers.client.handles import PATIENCE
 from syft.workers.wire.messages import Command
 
+pytestmark = pytest.mark.every_shell
+
 
 @pytest.fixture
 def dan(hook: sy.TorchHook) -> sy.VirtualWorker:

@@ -48,7 +48,10 @@ from syft.workers.wire.messages import (
     decode,
     encode,
 )
+from tests.shells.owner import inspect
 from tests.workers.core.peers import error_in, put, ref
+
+pytestmark = pytest.mark.every_shell
 
 NAMES = ("alice", "bob", "carl")
 
@@ -268,7 +271,7 @@ def test_a_party_that_fails_aborts_all(
             total.get()
     assert raised
     check_idle(parties)
-    assert [len(party._objects) for party in parties] == [1, 1, 1]
+    assert [len(inspect(party)) for party in parties] == [1, 1, 1]
     assert all(isinstance(pointer.get(), torch.Tensor) for pointer in private)
 
 

@@ -37,6 +37,7 @@ from syft.workers.wire.messages import (
     encode,
 )
 from syft.serde.frame import Frame
+from tests.shells.owner import inspect
 from tests.workers.core.peers import ME, ask, command, error_in, lonely, put, ref, sent, value_in
 
 PURE = ("add", "mul", "sub", "maximum")
@@ -128,7 +129,7 @@ def test_any_program_gives_what_it_gives_in_order(
         got = [None if value is None else value.copy().get().tolist() for value in values]
         assert got == wanted
         del values, inputs
-        assert not bob._objects and not bob.core.dataflow.active
+        assert not inspect(bob).objects and not bob.core.dataflow.active
     finally:
         hook.close()
 
@@ -346,7 +347,7 @@ def test_a_promise_that_is_never_kept_leaves_nothing(worker: sy.VirtualWorker) -
         promise.copy()
     assert not waits.child.handle.done()
     del promise, waits
-    assert not worker._objects
+    assert not inspect(worker).objects
     assert not worker.core.dataflow.active and not worker.core.dataflow._unwanted
     connection = worker.network.local.connection_to(worker)
     connection.read_replies()

@@ -36,7 +36,10 @@ from syft.workers.wire.messages import (
 )
 from syft.workers.core.objects import copy_of
 from syft.workers.core.permissions import Guard, guard_of, set_guard
+from tests.shells.owner import inspect
 from tests.workers.core.peers import ask, error_in, lonely, put, said, value_in
+
+pytestmark = pytest.mark.every_shell
 
 
 @pytest.fixture
@@ -130,7 +133,7 @@ def test_search_finds_what_carries_every_word(worker: sy.VirtualWorker) -> None:
     (by_id,) = worker.search(str(second.id_at_location))
     assert by_id.id_at_location == second.id_at_location
     del found, by_id
-    assert len(worker._objects) == 2, "pointers that were found do not delete"
+    assert len(inspect(worker)) == 2, "pointers that were found do not delete"
     assert first.tags == {"#x", "#toy"} and first.description == "the first"
     assert second.tags == {"#x"} and second.description is None
 
@@ -222,7 +225,7 @@ def test_a_move_keeps_id_tags_and_gradient(
     id = pointer.id_at_location
     moved = pointer.move(alice)
     assert moved.location is alice and moved.id_at_location == id
-    assert list(alice._objects) == [id] and not worker._objects
+    assert list(inspect(alice).objects) == [id] and not inspect(worker).objects
     home = moved.get()
     assert home.requires_grad and home.grad.tolist() == [0, 0] and home.tags == {"#a"}
 
@@ -233,10 +236,10 @@ def test_a_move_that_fails_changes_nothing(bob: sy.VirtualWorker, alice: sy.Virt
         x.move("nobody")
     with pytest.raises(UnknownWorker):
         x.child.connection.ask(Move, x.id_at_location, "nobody")
-    alice.core.store.put(x.id_at_location, torch.zeros(1))
+    taken = torch.zeros(1).send(alice, id=x.id_at_location)
     with pytest.raises(ObjectIdTaken):
         x.move(alice)
-    alice.clear_objects()
+    del taken
     assert x.get().tolist() == [1, 1]
 
 
@@ -267,7 +270,7 @@ def test_a_promise_and_what_keeps_it_own_the_object_together(worker: sy.VirtualW
             del kept
             assert promise.copy().get().tolist() == [1, 1]
             del promise
-        assert not worker._objects
+        assert not inspect(worker).objects
     assert not worker.network.local.connection_to(worker)._owners
 
 
@@ -275,6 +278,6 @@ def test_a_pointer_that_does_not_collect(worker: sy.VirtualWorker) -> None:
     x = torch.ones(2).send(worker, garbage_collect_data=False)
     id = x.id_at_location
     del x
-    assert list(worker._objects) == [id]
+    assert list(inspect(worker).objects) == [id]
     worker.clear_objects()
-    assert not worker._objects
+    assert not inspect(worker).objects

@@ -23,7 +23,10 @@ from syft.exceptions import DataStaysPut, ObjectNotFound, PermissionDenied, Syft
 from syft.ops.table import BY_NAME, FLAGS, FUNCTIONS, NAMES, OpFlag
 from syft.workers.wire.messages import Done
 from syft.workers.wire.references import REF
+from tests.shells.owner import inspect
 from tests.workers.core.peers import ask, command, error_in, lonely, put, ref
+
+pytestmark = pytest.mark.every_shell
 
 SECRET = [1234.5, -8765.25, 3.0]
 HIDDEN = "the details are hidden, because the data is private"
@@ -664,7 +667,7 @@ def test_a_conversion_that_failed_leaves_no_result(scene: Scene) -> None:
     with pytest.raises(Exception, match=HIDDEN):
         large.fix_precision()
     del large
-    assert len(scene.bob._objects) == 1
+    assert len(inspect(scene.bob)) == 1
     assert scene.bob.core.store.promised == {promise.id_at_location}
     assert scene.secret.get(user="ann").tolist() == SECRET
 
@@ -685,7 +688,7 @@ def test_an_operation_that_failed_leaves_no_result(scene: Scene) -> None:
     with pytest.raises((RuntimeError, ObjectNotFound)):
         product = scene.secret.matmul(at(scene.bob, 1.0, 2.0))
         product.get()
-    assert len(scene.bob._objects) == 1
+    assert len(inspect(scene.bob)) == 1
     assert scene.secret.get().tolist() == SECRET
 
 

@@ -18,6 +18,7 @@ from syft.exceptions import (
     WorkerIdTaken,
 )
 from syft.serde.limits import Limits
+from tests.shells.owner import inspect
 
 # ------------------------------------------------------------------------------- names and networks
 
@@ -86,7 +87,7 @@ def test_a_worker_describes_itself(hook: sy.TorchHook) -> None:
     x = torch.ones(2).send(carl)
     assert repr(carl) == "<VirtualWorker id:carl #objects:1>"
     assert carl.list_objects() == [x.id_at_location] and carl.objects_count() == 1
-    assert carl._tensors.keys() == carl._objects.keys()
+    assert carl._tensors.keys() == inspect(carl).objects.keys()
 
 
 # ----------------------------------------------------------------------------------- what they hold
@@ -99,7 +100,7 @@ def test_a_worker_may_hold_data_from_the_start(hook: sy.TorchHook) -> None:
     (found,) = carl.search("#numbers")
     assert found.sum().get() == 3
     (id,) = carl.hold(torch.zeros(1))
-    assert carl._objects[id].tolist() == [0]
+    assert inspect(carl).objects[id].tolist() == [0]
     with pytest.raises(NotSendable, match="a value of type int"):
         carl.hold(5)  # type: ignore[arg-type]
     carl.clear_objects()
@@ -109,7 +110,7 @@ def test_clearing_returns_the_worker_unless_told_otherwise(bob: sy.VirtualWorker
     x = torch.ones(2).send(bob)
     assert bob.clear_objects() is bob
     assert bob.clear_objects(return_self=False) is None
-    assert not bob._objects
+    assert not inspect(bob).objects
     with pytest.raises(ObjectNotFound, match=r"cleared with clear_objects\(\)"):
         x.get()
 
@@ -130,7 +131,7 @@ def test_limits_are_those_of_the_receiver(hook: sy.TorchHook) -> None:
     assert torch.ones(3).send(small).get().shape == (3,)
     with pytest.raises(sy.exceptions.LimitExceeded, match="max_elements is 3, got 4"):
         torch.ones(4).send(small)
-    assert not small._objects
+    assert not inspect(small).objects
 
 
 # ------------------------------------------------------------------------------------------ garbage
@@ -141,9 +142,9 @@ def test_an_object_dies_with_its_last_pointer(worker: sy.VirtualWorker) -> None:
     id = x.id_at_location
     y = x
     del x
-    assert list(worker._objects) == [id]
+    assert list(inspect(worker).objects) == [id]
     del y
-    assert not worker._objects
+    assert not inspect(worker).objects
 
 
 def test_what_operations_make_dies_too(worker: sy.VirtualWorker) -> None:
@@ -153,7 +154,7 @@ def test_what_operations_make_dies_too(worker: sy.VirtualWorker) -> None:
     for row in x:
         row += 1
     del row
-    assert list(worker._objects) == [x.id_at_location]
+    assert list(inspect(worker).objects) == [x.id_at_location]
 
 
 def test_a_pointer_is_in_no_cycle(worker: sy.VirtualWorker) -> None:
@@ -162,17 +163,17 @@ def test_a_pointer_is_in_no_cycle(worker: sy.VirtualWorker) -> None:
     y = x + 1
     assert y.tags == set() and y.shape == (2,) and "worker" in repr(y) and y.child.handle.done()
     link = weakref.ref(y.child)
-    value = weakref.ref(worker._objects[y.id_at_location])
+    value = weakref.ref(inspect(worker).objects[y.id_at_location])
     child = y.child.child
     del child, y
     assert link() is None
-    assert not worker._objects.keys() - {x.id_at_location}
+    assert not inspect(worker).objects.keys() - {x.id_at_location}
     assert value() is None
 
 
 def test_a_closed_network_is_in_no_cycle_of_tensors() -> None:
     worker = sy.VirtualWorker(None, id="w", data=[torch.ones(2)])
-    value = weakref.ref(next(iter(worker._objects.values())))
+    value = weakref.ref(next(iter(inspect(worker).objects.values())))
     worker.close()
     assert value() is None
 
@@ -181,9 +182,9 @@ def test_pointers_held_elsewhere_are_garbage_there(
     worker: sy.VirtualWorker, alice: sy.VirtualWorker
 ) -> None:
     pointer = torch.ones(2).send(worker).send(alice)
-    assert len(worker._objects) == len(alice._objects) == 1
+    assert len(inspect(worker)) == len(inspect(alice)) == 1
     del pointer
-    assert not alice._objects and not worker._objects
+    assert not inspect(alice).objects and not inspect(worker).objects
 
 
 def drop_many(worker: sy.VirtualWorker, count: int) -> None:
@@ -193,7 +194,7 @@ def drop_many(worker: sy.VirtualWorker, count: int) -> None:
         if worker.pipelined and index % 1000 == 999:
             sy.synchronize()
     connection = worker.network.local.connection_to(worker)
-    assert list(worker._objects) == [x.id_at_location]
+    assert list(inspect(worker).objects) == [x.id_at_location]
     assert not connection.garbage and not connection.pending and not connection.unseen
 
 
