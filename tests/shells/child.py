@@ -97,7 +97,9 @@ class ChildWorker(OwnersSide, RemoteWorker):
 
     def close(self) -> None:
         if not self.closed:
-            self.act("gone")  # it drops what it holds, and says so to those it has pointers to
+            self.hub.run()  # what was asked of it before still counts
+            if not self.link.closed:
+                self.act("gone")  # it frees what it has pointers to
             self.closed = True
             del self.hub.links[self.id], self.hub.workers[self.id]
             for link in self.hub.links.values():
