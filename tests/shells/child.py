@@ -5,6 +5,7 @@ It shows that nothing but a transport stands between a connection and a worker.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import socket
 from types import SimpleNamespace
@@ -102,8 +103,9 @@ class ChildWorker(OwnersSide, RemoteWorker):
                 self.act("gone")  # it frees what it has pointers to
             self.closed = True
             del self.hub.links[self.id], self.hub.workers[self.id]
-            for link in self.hub.links.values():
-                self.hub.call(link, "gone", self.id)
+            for link in list(self.hub.links.values()):
+                with contextlib.suppress(WorkerClosed):
+                    self.hub.call(link, "gone", self.id)
             self.link.end.close()
             self.process.join()
             self.process.close()
