@@ -64,6 +64,7 @@ def test_a_link_without_rules_runs_nothing() -> None:
 def test_defaults() -> None:
     link = Silent()
     assert refusal(link.show) == "NotImplementedError: "
+    assert repr(PLAIN) == "no link"
     assert link.place() == "Silent"
     assert link.next_in_chain() is None
     assert link.reference(None) is None

@@ -184,10 +184,13 @@ class Execution:
 
     def waits_for_inputs(self, peer: Peer, request: int) -> bool:
         """Whether ``request`` of ``peer`` started this, and not all its inputs are there."""
-        started = self.start is not None and self.program is None
-        if not started or self.starter is None or self.start is None:
-            return False
-        return self.starter.session is peer.session and self.start.seq == request
+        return (
+            self.start is not None
+            and self.starter is not None
+            and self.program is None
+            and self.starter.session is peer.session
+            and self.start.seq == request
+        )
 
 
 @dataclass(frozen=True, slots=True)

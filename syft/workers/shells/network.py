@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from syft.exceptions import SyftError, UnknownWorker
+from syft.exceptions import UnknownWorker, WorkerClosed
 from syft.serde.frame import Frame
 from syft.workers.client.connection import Connection
 from syft.workers.core.peer import Peer
@@ -94,7 +94,7 @@ class Network:
             return
         try:
             sender.connection_to(to).forward(frame)
-        except SyftError:  # the other worker has left: its frames are lost
+        except (UnknownWorker, WorkerClosed):  # the other worker has left: its frames are lost
             return
 
     def step(self) -> bool:

@@ -93,6 +93,13 @@ LEAF = torch.ones(3, requires_grad=True)
 HOOKED = torch.ones(3, requires_grad=True)
 HOOKED.register_hook(lambda grad: grad * 2)
 
+
+class OfTheirOwn(torch.Tensor):
+    """A kind of tensor that neither torch nor syft knows."""
+
+
+OWN = torch.ones(3).as_subclass(OfTheirOwn)
+
 REFUSED: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
     "numpy": (lambda x: x.numpy(), "torch.Tensor.numpy"),
     "asarray": (lambda x: np.asarray(x), "torch.Tensor.__array__"),
@@ -115,6 +122,7 @@ REFUSED: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
         lambda x: torch.nested.nested_tensor([x, x]).to_padded_tensor(0.0),
         "a nested tensor",
     ),
+    "kind": (lambda x: x + OWN, "a tensor of the class OfTheirOwn"),
     "hooked": (lambda x: x + HOOKED, "a tensor with a backward hook"),
     "function": (lambda x: Doubled.apply(x), "a custom autograd.Function"),
     "seed": (seeded, "torch.manual_seed"),
