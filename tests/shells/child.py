@@ -5,6 +5,7 @@ It shows that nothing but a transport stands between a connection and a worker.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import socket
 from types import SimpleNamespace
@@ -97,11 +98,14 @@ class ChildWorker(OwnersSide, RemoteWorker):
 
     def close(self) -> None:
         if not self.closed:
-            self.act("gone")  # it drops what it holds, and says so to those it has pointers to
+            self.hub.run()  # what was asked of it before still counts
+            if not self.link.closed:
+                self.act("gone")  # it frees what it has pointers to
             self.closed = True
             del self.hub.links[self.id], self.hub.workers[self.id]
-            for link in self.hub.links.values():
-                self.hub.call(link, "gone", self.id)
+            for link in list(self.hub.links.values()):
+                with contextlib.suppress(WorkerClosed):
+                    self.hub.call(link, "gone", self.id)
             self.link.end.close()
             self.process.join()
             self.process.close()

@@ -109,6 +109,8 @@ class Hub(Network):
         token = next(self._tokens)
         link.send("call", action, target, token, serialize(value))
         while token not in self._answers:
+            if link.closed and action == "settle":
+                return False  # there is nobody left to finish
             if link.closed:
                 raise WorkerClosed(target)
             self.turn()
