@@ -23,7 +23,6 @@ def as_it_arrives(tensor: torch.Tensor) -> torch.Tensor:
     """A copy of a tensor, laid out as the one a worker is sent; a leaf of its own."""
     plain = tensor.detach()
     if plain.layout is torch.strided and not plain.is_quantized:
-        plain = plain.resolve_conj().resolve_neg()
         once = plain[
             tuple(
                 slice(1) if stride == 0 and length > 1 else slice(None)
@@ -31,6 +30,7 @@ def as_it_arrives(tensor: torch.Tensor) -> torch.Tensor:
             )
         ]
         kept = torch.preserve_format if is_dense(once) else torch.contiguous_format
+        # A clone has its conjugate and its sign resolved.
         copied = once.clone(memory_format=kept).expand(plain.shape)
     else:
         copied = plain.clone()
