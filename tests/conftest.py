@@ -9,15 +9,13 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
 import syft as sy
-from tests.shells.child import ChildWorker, hook_with_hub
-from tests.shells.hub import Hub
+from tests.shells.child import hook_with_hub, make_worker
 from tests.shells.owner import inspect
 
 SHELLS = ["virtual", "child"]
@@ -88,12 +86,6 @@ def shell(request: pytest.FixtureRequest) -> str:
 def hook(shell: str, nothing_left_behind: None) -> sy.TorchHook:
     """A hook of this test's own; closed afterwards."""
     return sy.TorchHook(torch) if shell == "virtual" else hook_with_hub()
-
-
-def make_worker(hook: sy.TorchHook, id: str, pipelined: bool = False) -> Any:
-    """A worker of the shell that the hook is for."""
-    kind: Any = ChildWorker if isinstance(hook.local_worker.network, Hub) else sy.VirtualWorker
-    return kind(hook, id=id, pipelined=pipelined)
 
 
 @pytest.fixture

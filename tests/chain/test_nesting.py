@@ -12,6 +12,7 @@ import torch
 import syft as sy
 from syft.chain.wrapper import Wrapper
 from tests.chain.refusal import shown
+from tests.shells.child import make_worker
 from tests.shells.owner import inspect
 
 pytestmark = pytest.mark.every_shell
@@ -22,7 +23,7 @@ POINTER_TO = "(Wrapper)>[PointerTensor | me:N -> {}:N]"
 
 @pytest.fixture
 def carl(hook: sy.TorchHook) -> sy.VirtualWorker:
-    return sy.VirtualWorker(hook, id="carl")
+    return make_worker(hook, id="carl")
 
 
 def logged(tensor: torch.Tensor) -> torch.Tensor:
@@ -134,7 +135,7 @@ def test_it_behaves_like_a_tensor(chain: tuple[Make, list[str]]) -> None:
 
 def test_it_survives_a_journey(chain: tuple[Make, list[str]], hook: sy.TorchHook) -> None:
     make, _ = chain
-    there = sy.VirtualWorker(hook, id="there", pipelined=True)
+    there = make_worker(hook, id="there", pipelined=True)
     x = make()
     before = shown(x)
     pointer = x.send(there)

@@ -10,6 +10,7 @@ import torch
 from torch import nn, optim
 
 import syft as sy
+from tests.shells.child import make_worker
 from tests.shells.owner import inspect
 
 pytestmark = pytest.mark.every_shell
@@ -106,7 +107,7 @@ def test_the_state_follows_a_travelling_model(
 
 
 def test_a_queued_worker(hook: sy.TorchHook) -> None:
-    dan = sy.VirtualWorker(hook, id="dan", pipelined=True)
+    dan = make_worker(hook, id="dan", pipelined=True)
     module = model()
     plain = copy.deepcopy(module)
     train(plain, optim.Adam(plain.parameters(), lr=0.1), X, Y)

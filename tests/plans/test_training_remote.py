@@ -22,6 +22,7 @@ from tests.plans.training import (
     train_step,
     twins,
 )
+from tests.shells.child import make_worker
 
 pytestmark = pytest.mark.every_shell
 
@@ -189,7 +190,7 @@ def test_the_same_plan_trains_at_two_places(alice: sy.VirtualWorker, bob: sy.Vir
 
 
 def test_two_queued_devices_train_at_the_same_time_and_are_averaged(hook: sy.TorchHook) -> None:
-    devices = [sy.VirtualWorker(hook, id=name, pipelined=True) for name in ("first", "second")]
+    devices = [make_worker(hook, id=name, pipelined=True) for name in ("first", "second")]
     model, optimizer = pair = twins(mlp, optim.SGD, lr=0.1, momentum=0.9)[0]
     oracles = [twins(mlp, optim.SGD, lr=0.1, momentum=0.9)[1] for _ in devices]
     plan = built(pair)

@@ -117,6 +117,12 @@ def hook_with_hub() -> sy.TorchHook:
     return sy.TorchHook(torch, local_worker=sy.VirtualWorker(member, id="me"))
 
 
+def make_worker(hook: sy.TorchHook, id: str, pipelined: bool = False) -> Any:
+    """A worker of the shell that the hook is for."""
+    kind: Any = ChildWorker if isinstance(hook.local_worker.network, Hub) else sy.VirtualWorker
+    return kind(hook, id=id, pipelined=pipelined)
+
+
 def serve(end: socket.socket, id: str, options: dict[str, Any]) -> None:
     """The child process: serve until the link is cut."""
     torch.set_num_threads(1)

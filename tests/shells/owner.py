@@ -25,6 +25,12 @@ class Inspection:
     promised: list[int]
     admitted: dict[int, list[str] | None]
     """Who may read each object (None: everybody)."""
+    active: bool
+    """Whether operations wait, or objects are in use by some that run."""
+    executions: int
+    """How many collective operations are under way."""
+    ended: int
+    """How many it remembers that are over."""
     counters: dict[str, int]
 
     def __len__(self) -> int:
@@ -43,7 +49,7 @@ def inspect(worker: Any) -> Inspection:
     if isinstance(worker, sy.VirtualWorker):
         fields = _inspected(worker)
     elif worker.closed:
-        return Inspection({}, 0, [], {}, {})
+        return Inspection({}, 0, [], {}, False, 0, 0, {})
     else:
         worker.network.local.collect()
         fields = worker.act("inspect")
@@ -70,6 +76,9 @@ def _inspected(worker: sy.VirtualWorker) -> dict[str, Any]:
         "parked": len(core.dataflow.tasks),
         "promised": list(core.store.promised),
         "admitted": {id: guard and sorted(guard.users) for id, guard in guards.items()},
+        "active": core.dataflow.active,
+        "executions": len(core.sessions),
+        "ended": len(core.ended),
         "counters": {name: getattr(core.stats, name) for name in Stats.__slots__},
     }
 

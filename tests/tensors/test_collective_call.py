@@ -9,6 +9,7 @@ import syft as sy
 from syft.codes import CollectiveCode
 from syft.tensors.collective_call import run_collective
 from tests.chain.refusal import here, refusal
+from tests.shells.child import make_worker
 from tests.shells.owner import inspect
 
 pytestmark = pytest.mark.every_shell
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.every_shell
 @pytest.fixture(params=["immediate", "queued", "mixed"])
 def parties(request: pytest.FixtureRequest, hook: sy.TorchHook) -> list[sy.VirtualWorker]:
     queued = {"immediate": (), "queued": (0, 1, 2), "mixed": (1,)}[request.param]
-    return [sy.VirtualWorker(hook, id=f"p{i}", pipelined=i in queued) for i in range(3)]
+    return [make_worker(hook, id=f"p{i}", pipelined=i in queued) for i in range(3)]
 
 
 def test_three_workers_sum(parties: list[sy.VirtualWorker]) -> None:

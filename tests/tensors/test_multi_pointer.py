@@ -12,6 +12,7 @@ import syft as sy
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from tests.chain.refusal import here, refusal, shown
+from tests.shells.child import make_worker
 from tests.shells.owner import inspect
 
 pytestmark = pytest.mark.every_shell
@@ -106,7 +107,7 @@ def test_a_module_at_several_workers_is_refused(
 def test_operands_at_other_places(
     hook: sy.TorchHook, bob: sy.VirtualWorker, alice: sy.VirtualWorker
 ) -> None:
-    carl = sy.VirtualWorker(hook, id="carl")
+    carl = make_worker(hook, id="carl")
     x, other = torch.ones(2).send(bob, alice), torch.ones(2).send(bob, carl)
     pointer = torch.ones(2).send(bob)
     for call, places in (
@@ -150,7 +151,7 @@ def test_it_does_not_move_as_one(bob: sy.VirtualWorker, alice: sy.VirtualWorker)
 def test_a_send_that_fails_leaves_the_duty_to_collect(
     hook: sy.TorchHook, bob: sy.VirtualWorker, alice: sy.VirtualWorker, logged: bool
 ) -> None:
-    eve = sy.VirtualWorker(hook, id="eve")
+    eve = make_worker(hook, id="eve")
     taken = torch.ones(1).send(eve)
     both = torch.ones(2).send(bob, alice)
     if logged:

@@ -15,6 +15,7 @@ from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.tensors.pointer import PointerTensor
 from tests.chain.refusal import here, refusal, shown
+from tests.shells.child import make_worker
 from tests.shells.owner import inspect
 
 pytestmark = pytest.mark.every_shell
@@ -248,7 +249,7 @@ def test_remote_get_and_remote_send(bob: sy.VirtualWorker, alice: sy.VirtualWork
 def test_pointers_to_different_inner_places(
     bob: sy.VirtualWorker, alice: sy.VirtualWorker, hook: sy.TorchHook
 ) -> None:
-    carl = sy.VirtualWorker(hook, id="carl")
+    carl = make_worker(hook, id="carl")
     one = torch.ones(2).send(bob).send(alice)
     other = torch.ones(2).send(carl).send(alice)
     assert refusal(lambda: one + other) == here("torch.Tensor.add", "bob", "carl")
@@ -495,7 +496,7 @@ def test_errors_keep_nothing_alive(worker: sy.VirtualWorker, alice: sy.VirtualWo
 def test_a_chain_of_drops_reaches_the_last_worker(
     bob: sy.VirtualWorker, alice: sy.VirtualWorker, hook: sy.TorchHook
 ) -> None:
-    carl = sy.VirtualWorker(hook, id="carl")
+    carl = make_worker(hook, id="carl")
     x = torch.ones(2).send(bob).send(alice).send(carl)
     del x
     assert inspect(bob).objects == {}
@@ -527,7 +528,7 @@ def test_autocast_holds_remotely(worker: sy.VirtualWorker) -> None:
 
 
 def test_queued_results_are_pending_until_somebody_waits(hook: sy.TorchHook) -> None:
-    dan = sy.VirtualWorker(hook, id="dan", pipelined=True)
+    dan = make_worker(hook, id="dan", pipelined=True)
     x = torch.ones(2).send(dan)
     y = x + x
     assert not y.child.handle.done()

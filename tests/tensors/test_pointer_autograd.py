@@ -10,6 +10,7 @@ from torch import nn
 
 import syft as sy
 from tests.chain.refusal import here, refusal, shown
+from tests.shells.child import make_worker
 from tests.shells.owner import inspect
 
 pytestmark = pytest.mark.every_shell
@@ -85,7 +86,7 @@ def test_where_the_graph_is_can_be_asked(bob: sy.VirtualWorker) -> None:
 
 @pytest.fixture(params=["immediate", "queued"])
 def other(request: pytest.FixtureRequest, hook: sy.TorchHook) -> sy.VirtualWorker:
-    return sy.VirtualWorker(hook, id="other", pipelined=request.param == "queued")
+    return make_worker(hook, id="other", pipelined=request.param == "queued")
 
 
 def test_split_learning(worker: sy.VirtualWorker, other: sy.VirtualWorker) -> None:
@@ -118,7 +119,7 @@ def test_two_backward_passes_through_one_move(
 
 
 def test_three_workers(hook: sy.TorchHook, bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:
-    carl = sy.VirtualWorker(hook, id="carl", pipelined=True)
+    carl = make_worker(hook, id="carl", pipelined=True)
     x = torch.tensor([2.0], requires_grad=True).send(bob)
     y = (x * 3).move(alice, requires_grad=True)
     z = (y * y).move(carl, requires_grad=True)

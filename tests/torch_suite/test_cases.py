@@ -11,6 +11,7 @@ import torch
 from torch.testing._internal.opinfo.core import SampleInput
 
 import syft as sy
+from tests.shells.owner import inspect
 from tests.torch_suite.agreement import (
     FEW,
     MOST,
@@ -190,7 +191,7 @@ def test_a_copy_is_laid_out_as_what_arrives(
     given: torch.Tensor, strides: tuple[int, ...], bob: sy.VirtualWorker
 ) -> None:
     copied, sent = as_it_arrives(given), given.send(bob)
-    arrived = next(iter(bob._objects.values()))
+    arrived = next(iter(inspect(bob).objects.values()))
     for tensor in (copied, arrived):
         assert (tensor.stride(), tensor.storage_offset()) == (strides, 0)
         assert not tensor.is_conj() and not tensor.is_neg()

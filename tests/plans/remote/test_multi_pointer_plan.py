@@ -10,6 +10,7 @@ import torch
 
 import syft as sy
 from tests.chain.refusal import refusal
+from tests.shells.child import make_worker
 
 pytestmark = pytest.mark.every_shell
 
@@ -61,7 +62,7 @@ def test_it_runs_where_the_arguments_are(
 def test_arguments_elsewhere_are_refused(
     hook: sy.TorchHook, bob: sy.VirtualWorker, alice: sy.VirtualWorker, plan: Any
 ) -> None:
-    carol = sy.VirtualWorker(hook, id="carol")
+    carol = make_worker(hook, id="carol")
     pointer = plan.send(bob, alice)
     for argument, places in [
         (X.send(carol), "bob+alice and carol"),

@@ -20,6 +20,7 @@ from syft.workers.core.permissions import Guard, full_guard_of, protect
 from syft.workers.core.programs import InputKind
 from tests.chain.refusal import refusal
 from tests.plans.remote.test_stored_plan import open_core, put
+from tests.shells.child import make_worker
 from tests.shells.owner import inspect
 from tests.workers.core.peers import ask, error_in
 
@@ -53,7 +54,7 @@ def test_the_result_lies_in_the_memory_that_was_there(
 
 
 def test_a_queued_call_is_what_the_target_waits_for(hook: sy.TorchHook) -> None:
-    slow = sy.VirtualWorker(hook, id="slow", pipelined=True)
+    slow = make_worker(hook, id="slow", pipelined=True)
     pointer = plan_of(lambda x: x * 2).send(slow)
     x, out = X.send(slow), torch.zeros(2).send(slow)
     slow.collect()

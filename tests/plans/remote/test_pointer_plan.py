@@ -12,6 +12,7 @@ from torch import nn
 import syft as sy
 from syft.exceptions import ObjectNotFound, PlansNotAllowed
 from tests.chain.refusal import refusal, shown
+from tests.shells.child import make_worker
 from tests.shells.owner import inspect
 
 pytestmark = pytest.mark.every_shell
@@ -100,7 +101,7 @@ def test_arguments_by_name_and_other_numbers(worker: sy.VirtualWorker, plan: sy.
 
 
 def test_a_queued_worker_is_not_waited_for(hook: sy.TorchHook, plan: sy.Plan) -> None:
-    slow = sy.VirtualWorker(hook, id="slow", pipelined=True)
+    slow = make_worker(hook, id="slow", pipelined=True)
     pointer, x = plan.send(slow), X.send(slow)
     results = [pointer(x, x)["sum"] for _ in range(3)]
     assert not any(result.child.handle.done() for result in results)
@@ -109,7 +110,7 @@ def test_a_queued_worker_is_not_waited_for(hook: sy.TorchHook, plan: sy.Plan) ->
 
 
 def test_two_devices_run_one_plan_at_the_same_time(hook: sy.TorchHook, counter: sy.Plan) -> None:
-    devices = [sy.VirtualWorker(hook, id=name, pipelined=True) for name in ("one", "two")]
+    devices = [make_worker(hook, id=name, pipelined=True) for name in ("one", "two")]
     pointers = [counter.send(device) for device in devices]
     data = [torch.full((2,), float(n)).send(device) for n, device in enumerate(devices, 1)]
     results = [[pointer(x) for pointer, x in zip(pointers, data)] for _ in range(3)]

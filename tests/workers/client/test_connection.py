@@ -59,6 +59,7 @@ from syft.workers.wire.messages import (
 )
 from syft.workers.wire.references import REF
 from tests.chain.refusal import refusal
+from tests.shells.child import make_worker
 from tests.shells.owner import inspect
 
 pytestmark = pytest.mark.every_shell
@@ -115,7 +116,7 @@ def test_an_error_carries_the_remote_traceback_and_the_line_that_asked(
 def test_an_error_names_the_line_that_issued_it_and_not_the_line_that_waits(
     hook: sy.TorchHook,
 ) -> None:
-    dan = sy.VirtualWorker(hook, id="dan", pipelined=True)
+    dan = make_worker(hook, id="dan", pipelined=True)
     x = torch.ones(3).send(dan)
     issuers: list[tuple[str, Callable[[], Any]]] = [
         ("synchronize", lambda: sy.synchronize()),
@@ -138,7 +139,7 @@ def test_an_error_names_the_line_that_issued_it_and_not_the_line_that_waits(
 
 
 def test_a_module_of_torch_is_not_the_line(hook: sy.TorchHook) -> None:
-    dan = sy.VirtualWorker(hook, id="dan", pipelined=True)
+    dan = make_worker(hook, id="dan", pipelined=True)
     model = torch.nn.Sequential(torch.nn.Linear(3, 2)).send(dan)
     data = torch.ones(1, 5).send(dan)
     model(data)
@@ -160,7 +161,7 @@ def test_a_parked_operation_that_fails_names_its_line(bob: sy.VirtualWorker) -> 
 def test_the_first_error_is_raised_and_those_that_follow_from_it_are_not(
     hook: sy.TorchHook,
 ) -> None:
-    dan = sy.VirtualWorker(hook, id="dan", pipelined=True)
+    dan = make_worker(hook, id="dan", pipelined=True)
     x = torch.ones(3).send(dan)
     value = ((x.view(5) + 1) * 2).sum()
     with pytest.raises(RuntimeError, match="shape"):
@@ -175,8 +176,8 @@ def test_the_first_error_is_raised_and_those_that_follow_from_it_are_not(
 
 
 def test_an_error_of_before_is_raised_before_anything_is_stored(hook: sy.TorchHook) -> None:
-    dan = sy.VirtualWorker(hook, id="dan", pipelined=True)
-    bob = sy.VirtualWorker(hook, id="bob")
+    dan = make_worker(hook, id="dan", pipelined=True)
+    bob = make_worker(hook, id="bob")
     x = torch.ones(3).send(dan)
     y = torch.ones(2).send(bob)
     for request in (lambda: torch.ones(1).send(bob), lambda: y.copy(), lambda: y.move(dan)):
@@ -196,7 +197,7 @@ def test_an_error_of_before_is_raised_before_anything_is_stored(hook: sy.TorchHo
 
 
 def test_what_failed_fails_each_time_one_asks(hook: sy.TorchHook) -> None:
-    dan = sy.VirtualWorker(hook, id="dan", pipelined=True)
+    dan = make_worker(hook, id="dan", pipelined=True)
     wrong = torch.ones(3).send(dan).view(5)
     for _ in range(3):
         with pytest.raises(RuntimeError, match="shape"):
@@ -414,7 +415,7 @@ def test_a_custom_function_on_a_pointer_is_refused(worker: sy.VirtualWorker) -> 
 
 
 def test_a_queued_command_runs_in_the_modes_of_its_own_line(hook: sy.TorchHook) -> None:
-    dan = sy.VirtualWorker(hook, id="dan", pipelined=True)
+    dan = make_worker(hook, id="dan", pipelined=True)
     x = torch.ones(2, 2, requires_grad=True).send(dan)
     product = x @ x
     with torch.inference_mode(), torch.autocast("cpu", dtype=torch.bfloat16):
@@ -578,7 +579,7 @@ def test_a_question_after_a_failure_is_not_made(
 
 
 def test_what_asked_before_the_failure_is_answered(hook: sy.TorchHook) -> None:
-    dan = sy.VirtualWorker(hook, id="dan", pipelined=True)
+    dan = make_worker(hook, id="dan", pipelined=True)
     x = torch.ones(3).send(dan)
     assert x.tolist() == [1, 1, 1]
     x.view(7)

@@ -21,6 +21,7 @@ from syft.workers.wire.definitions import Group, InputKind
 from syft.workers.wire.messages import GRAD_MODE, Failure, Run
 from syft.workers.wire.references import REF
 from tests.chain.refusal import refusal
+from tests.shells.child import make_worker
 from tests.shells.owner import inspect
 
 pytestmark = pytest.mark.every_shell
@@ -403,7 +404,7 @@ def test_clearing_and_closing_lose_the_numbers(
         del x
     name = worker.id
     worker.close()
-    again = sy.VirtualWorker(hook, id=name)
+    again = make_worker(hook, id=name)
     x = torch.ones(2).send(again)
     with again.group():
         y = x + 1
@@ -483,7 +484,7 @@ def test_what_another_caller_knows_is_forgotten_too(
 def test_a_command_with_data_sends_only_what_differs(
     hook: sy.TorchHook,
 ) -> None:
-    worker = sy.VirtualWorker(hook, id="worker", pipelined=True)
+    worker = make_worker(hook, id="worker", pipelined=True)
     x, sizes = torch.zeros(100).send(worker), []
     values = [torch.arange(100.0), torch.arange(100.0), torch.ones(100)]
     sy.synchronize()

@@ -13,6 +13,7 @@ import syft as sy
 from syft.exceptions import ObjectNotReady
 from syft.workers.client.handles import PATIENCE
 from syft.workers.wire.messages import Command
+from tests.shells.child import make_worker
 
 pytestmark = pytest.mark.every_shell
 
@@ -177,7 +178,7 @@ def test_waiting_for_one_leaves_the_other_alone(
 def test_waiting_for_one_lets_the_other_work_if_it_is_needed(
     hook: sy.TorchHook, dan: sy.VirtualWorker, eve: sy.VirtualWorker
 ) -> None:
-    fay = sy.VirtualWorker(hook, id="fay", pipelined=True)
+    fay = make_worker(hook, id="fay", pipelined=True)
     y, z = torch.ones(1).send(eve), torch.ones(1).send(fay)
     inner = torch.ones(1).send(eve).send(dan)
     b, c = y + 1, z + 1

@@ -48,6 +48,7 @@ from syft.workers.wire.messages import (
     decode,
     encode,
 )
+from tests.shells.child import make_worker
 from tests.shells.owner import inspect
 from tests.workers.core.peers import error_in, put, ref
 
@@ -60,7 +61,7 @@ NAMES = ("alice", "bob", "carl")
 def parties(request: pytest.FixtureRequest, hook: sy.TorchHook) -> list[sy.VirtualWorker]:
     queued = {"immediate": (0, 0, 0), "queued": (1, 1, 1), "mixed": (0, 1, 0)}[request.param]
     return [
-        sy.VirtualWorker(hook, id=name, pipelined=bool(slow))
+        make_worker(hook, id=name, pipelined=bool(slow))
         for name, slow in zip(NAMES, queued, strict=True)
     ]
 
@@ -73,8 +74,9 @@ def sent(parties: list[sy.VirtualWorker], *values: Any) -> list[torch.Tensor]:
 def check_idle(parties: list[sy.VirtualWorker]) -> None:
     """Nothing of any execution is left."""
     for party in parties:
-        assert not party.core.sessions and not party.core.dataflow.active
-        assert len(party.core.ended) <= MAX_SESSIONS
+        inspected = inspect(party)
+        assert not inspected.executions and not inspected.active
+        assert inspected.ended <= MAX_SESSIONS
 
 
 # ------------------------------------------------------------------------------------------ the sum
@@ -113,7 +115,7 @@ def test_three_workers_sum_private_numbers(
 
 
 def test_one_worker_or_many(hook: sy.TorchHook) -> None:
-    workers = [sy.VirtualWorker(hook, id=f"w{index}") for index in range(7)]
+    workers = [make_worker(hook, id=f"w{index}") for index in range(7)]
     inputs = [torch.tensor([index, 1]).send(worker) for index, worker in enumerate(workers)]
     assert sy.sum_private(inputs[4])[0].get().tolist() == [4, 1]
     assert [total.get().tolist() for total in sy.sum_private(*inputs)] == [[21, 7]] * 7
@@ -121,7 +123,7 @@ def test_one_worker_or_many(hook: sy.TorchHook) -> None:
 
 
 def test_it_waits_for_nothing_and_the_results_are_promised(hook: sy.TorchHook) -> None:
-    parties = [sy.VirtualWorker(hook, id=name, pipelined=True) for name in NAMES]
+    parties = [make_worker(hook, id=name, pipelined=True) for name in NAMES]
     totals = sy.sum_private(*sent(parties, [1], [2], [3]))
     assert not any(total.child.handle.done() for total in totals)
     doubled = [total * 2 for total in totals]
@@ -145,7 +147,7 @@ def test_promised_inputs_in_every_order(parties: list[sy.VirtualWorker]) -> None
 
 
 def test_several_at_once_do_not_mix(hook: sy.TorchHook) -> None:
-    parties = [sy.VirtualWorker(hook, id=name, pipelined=True) for name in NAMES]
+    parties = [make_worker(hook, id=name, pipelined=True) for name in NAMES]
     rows = [sent(parties, [n], [10 * n], [100 * n]) for n in range(5)]
     totals = [sy.sum_private(*row) for row in rows]
     for n in reversed(range(5)):
@@ -229,7 +231,7 @@ def test_only_all_shares_together_make_the_input(
     for part in (partial + first, partial + second, first + second, partial):
         assert near_half(part)
     program.close()
-    assert parties[0].core.sessions == {}
+    assert inspect(parties[0]).executions == 0
 
 
 def test_shares_do_not_come_from_the_global_generator() -> None:
@@ -296,7 +298,7 @@ def test_an_input_that_never_comes_aborts_all(parties: list[sy.VirtualWorker]) -
 
 
 def test_the_reason_is_hidden_when_the_input_is_private(hook: sy.TorchHook) -> None:
-    bob = sy.VirtualWorker(hook, id="bob")
+    bob = make_worker(hook, id="bob")
     private = torch.tensor([float("nan")]).private_tensor(["ann"]).send(bob, user="ann")
     (total,) = sy.sum_private(private)
     with pytest.raises(RemoteFailure, match="UnsupportedOperation") as caught:
@@ -308,10 +310,10 @@ def test_the_reason_is_hidden_when_the_input_is_private(hook: sy.TorchHook) -> N
 
 def test_clearing_or_closing_a_party_aborts_the_others(hook: sy.TorchHook) -> None:
     for leave in (lambda worker: worker.clear_objects(), lambda worker: worker.close()):
-        parties = [sy.VirtualWorker(hook, id=name) for name in NAMES]
+        parties = [make_worker(hook, id=name) for name in NAMES]
         promise = parties[2].promise()
         totals = sy.sum_private(*sent(parties[:2], [1], [2]), promise)
-        assert len(parties[0].core.sessions) == 1
+        assert inspect(parties[0]).executions == 1
         leave(parties[2])
         for total in totals[:2]:
             with pytest.raises((RemoteFailure, ObjectNotFound), match="failed"):

@@ -129,7 +129,7 @@ def test_any_program_gives_what_it_gives_in_order(
         got = [None if value is None else value.copy().get().tolist() for value in values]
         assert got == wanted
         del values, inputs
-        assert not inspect(bob).objects and not bob.core.dataflow.active
+        assert not inspect(bob).objects and not inspect(bob).active
     finally:
         hook.close()
 

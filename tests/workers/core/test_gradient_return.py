@@ -11,6 +11,7 @@ from syft.workers.core import gradient_return as gradients
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.wire.messages import Follow, Move
 from tests.chain.refusal import refusal
+from tests.shells.child import make_worker
 from tests.shells.owner import inspect
 from tests.workers.core.peers import ask, error_in, lonely, put
 
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.every_shell
 
 @pytest.fixture
 def carl(request: pytest.FixtureRequest, hook: sy.TorchHook) -> sy.VirtualWorker:
-    return sy.VirtualWorker(hook, id="carl")
+    return make_worker(hook, id="carl")
 
 
 def test_a_gradient_comes_back_through_two_workers(

@@ -23,6 +23,7 @@ from syft.exceptions import DataStaysPut, ObjectNotFound, PermissionDenied, Syft
 from syft.ops.table import BY_NAME, FLAGS, FUNCTIONS, NAMES, OpFlag
 from syft.workers.wire.messages import Done
 from syft.workers.wire.references import REF
+from tests.shells.child import make_worker
 from tests.shells.owner import inspect
 from tests.workers.core.peers import ask, command, error_in, lonely, put, ref
 
@@ -45,8 +46,8 @@ class Scene:
 @pytest.fixture(params=["immediate", "queued"])
 def scene(request: pytest.FixtureRequest, hook: sy.TorchHook) -> Scene:
     queued = request.param == "queued"
-    bob = sy.VirtualWorker(hook, id="bob", pipelined=queued)
-    alice = sy.VirtualWorker(hook, id="alice", pipelined=queued)
+    bob = make_worker(hook, id="bob", pipelined=queued)
+    alice = make_worker(hook, id="alice", pipelined=queued)
     secret = torch.tensor(SECRET).private_tensor(["ann"]).send(bob, user="ann")
     return Scene(hook, bob, alice, secret)
 
@@ -668,7 +669,7 @@ def test_a_conversion_that_failed_leaves_no_result(scene: Scene) -> None:
         large.fix_precision()
     del large
     assert len(inspect(scene.bob)) == 1
-    assert scene.bob.core.store.promised == {promise.id_at_location}
+    assert inspect(scene.bob).promised == [promise.id_at_location]
     assert scene.secret.get(user="ann").tolist() == SECRET
 
 

@@ -87,7 +87,7 @@ def test_a_worker_describes_itself(hook: sy.TorchHook) -> None:
     x = torch.ones(2).send(carl)
     assert repr(carl) == "<VirtualWorker id:carl #objects:1>"
     assert carl.list_objects() == [x.id_at_location] and carl.objects_count() == 1
-    assert carl._tensors.keys() == inspect(carl).objects.keys()
+    assert carl._tensors.keys() == carl._objects.keys() == inspect(carl).objects.keys()
 
 
 # ----------------------------------------------------------------------------------- what they hold
