@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,7 @@ from syft.exceptions import DataStaysPut, ObjectNotFound, PermissionDenied, Syft
 from syft.ops.table import BY_NAME, FLAGS, FUNCTIONS, NAMES, OpFlag
 from syft.workers.wire.messages import Done
 from syft.workers.wire.references import REF
+from tests.chain.refusal import shown
 from tests.shells.child import make_worker
 from tests.shells.owner import inspect
 from tests.workers.core.peers import ask, command, error_in, lonely, put, ref
@@ -629,9 +631,9 @@ def test_a_shape_that_follows_from_the_program_is_known_to_all(scene: Scene) -> 
 def test_a_repr_shows_no_value(scene: Scene) -> None:
     secret = scene.secret.tag("#shown").describe("what it is")
     for text in (repr(secret), str(secret), f"{secret}", f"{secret:>9}", repr(scene.bob)):
-        assert "1234" not in text
+        assert "1234" not in re.sub(r"\d{11,}", "N", text)  # an id may hold any digits
     (found,) = scene.bob.search("#shown")
-    assert "1234" not in repr(found) and "what it is" in repr(found)
+    assert "1234" not in shown(found) and "what it is" in shown(found)
     assert found.tags == {"#shown"}
     assert secret.get(user="ann").tolist() == SECRET
 
