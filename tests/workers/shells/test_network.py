@@ -33,6 +33,17 @@ def test_what_follows_from_a_frame_is_carried_too(hook: sy.TorchHook) -> None:
     assert not hook.local_worker.network.step()
 
 
+def test_who_waits_in_the_middle_lets_the_rest_go_on(
+    hook: sy.TorchHook, bob: sy.VirtualWorker
+) -> None:
+    me = hook.local_worker
+    moved = []
+    me.network.observers.append(lambda *message: moved.append(me.network.step()))
+    me.network.carry([("bob", ABORT), ("bob", ABORT)], me)
+    me.network.observers.clear()
+    assert moved == [False, True], "the second frame went on while the first was delivered"
+
+
 def test_a_transport_to_a_closed_worker_says_so(hook: sy.TorchHook, bob: sy.VirtualWorker) -> None:
     transport = bob.transport_for(hook.local_worker)
     bob.close()
