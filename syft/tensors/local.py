@@ -16,7 +16,7 @@ import torch
 from syft.chain.link import Delivery, Level, Link
 from syft.chain.wrapper import Wrapper, first_link, links_in, wrap
 from syft.exceptions import LocationMismatch, UnsupportedOperation
-from syft.ops.calls import mutated_argument as written
+from syft.ops.calls import mutated_argument
 from syft.ops.nested import Arguments, Keywords, replace
 from syft.ops.table import flags_of
 from syft.torch_private import NO_FUNCTION, inside_custom_function
@@ -213,5 +213,5 @@ class LocalLink(Link):
             result = rule(operation, inner_args, inner_kwargs)
         else:
             result = kind.on_call(operation, inner_args, inner_kwargs)
-        target = written(flags_of(operation), args, kwargs)
+        target = mutated_argument(flags_of(operation), args, kwargs)
         return replace(result, with_link) if target is None or result is None else target

@@ -14,7 +14,7 @@ import torch
 from syft.chain.link import Level, Link
 from syft.ops.nested import Arguments, Keywords, leaves, rebuild_tuple, replace
 from syft.chain.wrapper import Wrapper, wrap
-from syft.ops.calls import mutated_argument as written
+from syft.ops.calls import mutated_argument
 from syft.codes import TypeCode
 from syft.exceptions import LocationMismatch, MalformedMessage, UnsupportedOperation
 from syft.ops.table import flags_of
@@ -121,7 +121,7 @@ class MultiPointerTensor(Link):
                 return value
 
             results.append(operation(*replace(args, at), **replace(kwargs, at)))
-        target = written(flags_of(operation), args, kwargs)
+        target = mutated_argument(flags_of(operation), args, kwargs)
         return combine_results(results) if target is None or results[0] is None else target
 
 

@@ -15,7 +15,7 @@ import torch
 from syft.chain.link import Level
 from syft.ops.nested import Arguments, Keywords, leaves
 from syft.chain.wrapper import Wrapper, wrap
-from syft.ops.calls import mutated_argument as written
+from syft.ops.calls import mutated_argument
 from syft.codes import TypeCode
 from syft.exceptions import (
     LocationMismatch,
@@ -27,7 +27,7 @@ from syft.exceptions import (
 from syft.ids import new_id
 from syft.program.recording.builder import register_foreign
 from syft.ops.table import FLAGS, NUMBERS, OpFlag, function_of, number_of
-from syft.ops.calls import DECOMPOSITIONS as WRITTEN_OUT
+from syft.ops.calls import DECOMPOSITIONS
 from syft.serde.expect import expect_fields, expect_int, expect_type
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
@@ -198,7 +198,7 @@ def _uncommon_call(
         packing = Operands(connection, number)
         operands, keywords = packing.pack(args, kwargs)
         buffers = packing.packer.buffers
-    target = written(flags, args, kwargs)
+    target = mutated_argument(flags, args, kwargs)
     if flags & _NOTHING or target is not None:
         waits = connection.crossed and bool(flags & _GRADIENT)
         value = connection.command(number, operands, keywords, 0, buffers, waits)
@@ -338,7 +338,7 @@ def _grad_fn(pointer: Wrapper) -> GraphElsewhere | None:
     return None if pointer.is_leaf else GraphElsewhere(pointer.child.place())
 
 
-for _number, _written_out in WRITTEN_OUT.items():
+for _number, _written_out in DECOMPOSITIONS.items():
     PointerTensor.rule(function_of(_number))(_written_out)
 
 # A call without a number is refused before its rule is looked up.

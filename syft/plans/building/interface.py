@@ -19,7 +19,7 @@ from syft.exceptions import WrongArguments
 from syft.plans.building.input_properties import Fixed
 from syft.plans.building.template import TENSOR, kind_of, match, template_of
 from syft.program.program import Program, Slot, slots_in
-from syft.program.program import fill_slots as fill
+from syft.program.program import fill_slots
 
 Parameter = inspect.Parameter
 _BY_POSITION: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
@@ -95,7 +95,7 @@ class Interface:
         ((tensor([0.]), 2.0), {})
         """
         filled = inspect.BoundArguments(
-            self.signature, fill(self.template, dict(enumerate(inputs)))
+            self.signature, fill_slots(self.template, dict(enumerate(inputs)))
         )
         return filled.args, filled.kwargs
 
@@ -137,7 +137,7 @@ class Interface:
         >>> Interface("f", inspect.Signature(), {}, (), returns).nested_results([0.5])
         {'loss': 0.5, 'text': 'done'}
         """
-        return fill(self.outputs, dict(enumerate(results)))
+        return fill_slots(self.outputs, dict(enumerate(results)))
 
     def input_names(self) -> list[str]:
         """A name for each input: that of its parameter, with a number where it holds several.
@@ -218,7 +218,7 @@ class Blueprint:
     def nested(self) -> Program:
         """The program as it was recorded: it returns what the function returns."""
         results = dict(enumerate(self.program.outputs))
-        return replace(self.program, outputs=fill(self.interface.outputs, results))
+        return replace(self.program, outputs=fill_slots(self.interface.outputs, results))
 
     def with_constants(self, constants: tuple[torch.Tensor, ...]) -> Blueprint:
         """The same blueprint with other constants; itself if there are none.

@@ -23,7 +23,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from syft.exceptions import CannotRecord
 from syft.program.recording.environment.source_line import user_line
 from syft.torch_private import DisableTorchFunction, make_optimizer_state
-from syft.program.recording.symbolic import concrete as plain
+from syft.program.recording.symbolic import concrete
 
 _FORMULA = "it decides by the number of its steps which formula to use"
 _STEP_BETWEEN_CALLS = (
@@ -156,7 +156,7 @@ class PreparedOptimizers:
         self.optimizers.append(optimizer)
         name = _name(optimizer)
         for group in optimizer.param_groups:
-            values = {key: plain(value) for key, value in group.items()}
+            values = {key: concrete(value) for key, value in group.items()}
             self._options.append(_Saved(name, group, values))
         for state in optimizer.state.values():
             counts = {key: value for key, value in state.items() if isinstance(value, (int, float))}
@@ -177,7 +177,7 @@ def _changed(saved: Sequence[_Saved]) -> list[tuple[str, str]]:
         (name, key)
         for name, container, values in saved
         for key, value in values.items()
-        if isinstance(value, (int, float)) and plain(container.get(key)) != value
+        if isinstance(value, (int, float)) and concrete(container.get(key)) != value
     ]
 
 

@@ -20,7 +20,7 @@ from syft.exceptions import UnsupportedOperation
 from syft.ops.table import BY_NAME, FLAGS
 from syft.program.program import Action, Program, Slot, slots_in
 from syft.ops.nested import leaves
-from syft.ops.calls import mutated_argument as written
+from syft.ops.calls import mutated_argument
 
 CONDITION: Final = BY_NAME["syft.ops.control.cond"]
 LOOP: Final = BY_NAME["syft.ops.control.while_loop"]
@@ -166,7 +166,7 @@ def _check_writes(index: int, action: Action, programs: tuple[Program, ...]) -> 
 def _writes(program: Program) -> Iterator[str]:
     """Name the operations that write to an input of a branch, or of a branch inside it."""
     for action in program.actions:
-        target = written(FLAGS[action.op], action.args, action.kwargs)
+        target = mutated_argument(FLAGS[action.op], action.args, action.kwargs)
         if any(slot.index < program.inputs for slot in slots_in(target)):
             yield action.name
         for operand in action.args:

@@ -24,7 +24,7 @@ from syft.plans.export.call_nodes import node_call
 from syft.plans.export.mode_nodes import ModeCalls, ModeKeepingModule, has_modes
 from syft.ops.table import BY_NAME, FLAGS, OpFlag
 from syft.program.program import Action, Program, Slot, slots_in
-from syft.ops.calls import mutated_argument as written
+from syft.ops.calls import mutated_argument
 
 _GIVES_NUMBERS: Final = int(OpFlag.METADATA | OpFlag.PROGRAM_ONLY)
 _NOTHING: Final = int(OpFlag.NOTHING)
@@ -163,7 +163,7 @@ class GraphBuilder:
             if flags & _GIVES_NUMBERS or action.op == _ITEM:
                 self.numbers.update(slot.index for slot in slots_in(action.out))
         elif not flags & _NOTHING:
-            target = written(flags, action.args, action.kwargs)
+            target = mutated_argument(flags, action.args, action.kwargs)
             if type(target) is Slot:
                 self.values[target.index] = node
         return node

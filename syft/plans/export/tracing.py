@@ -20,7 +20,7 @@ from torch.fx import GraphModule
 from syft.exceptions import ProgramError, UnsupportedOperation, WrongArguments
 from syft.plans.export.branch_nodes import every_action
 from syft.plans.export.fx import ArgumentSpec, argument_structures, to_fx
-from syft.program.program import fill_slots as fill
+from syft.program.program import fill_slots
 from syft.ops.table import BY_NAME, FLAGS, OpFlag
 from syft.program.program import Program, slots_in
 from syft.ops.nested import leaves
@@ -53,7 +53,7 @@ class Traceable:
 
     def arguments(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """The arguments of the module for these values of its inputs."""
-        return tuple(fill(list(self.structures.values()), dict(enumerate(values))))
+        return tuple(fill_slots(list(self.structures.values()), dict(enumerate(values))))
 
     def check(self, exported: torch.nn.Module) -> None:
         """Raise :class:`~syft.exceptions.ProgramError` if a result of a tracer disagrees.

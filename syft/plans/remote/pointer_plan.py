@@ -20,7 +20,7 @@ from syft.plans.remote.interface_codec import unpack_interface
 from syft.plans.remote.plan_call import PlanCall
 from syft.plans.remote.stored_plan import StoredPlan
 from syft.program.program import Slot
-from syft.program.recording.environment.source_line import add_recorded_line as name_line
+from syft.program.recording.environment.source_line import add_recorded_line
 from syft.tensors.pointer import PointerTensor
 from syft.workers.client.connection import STORED, Connection, Pending
 from syft.workers.wire.messages import Annotate, Describe, Duplicate, Fetch, Move
@@ -110,7 +110,7 @@ class PointerPlan:
         try:
             first, value = connection.run(self._key, self._definition, inputs, results, self._waits)
         except Exception as error:
-            name_line(error, self.lines)
+            add_recorded_line(error, self.lines)
             raise
         if value is STORED and type(interface.outputs) is Slot:
             return wrap(PointerTensor(connection, first))
@@ -137,7 +137,7 @@ class PointerPlan:
         try:
             _, value = connection.run(key, self._definition_with_out, inputs, 0)
         except Exception as error:
-            name_line(error, self.lines)
+            add_recorded_line(error, self.lines)
             raise
         if type(value) is Pending:
             for target in targets:

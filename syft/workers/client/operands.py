@@ -15,7 +15,7 @@ import torch
 
 from syft.ops.nested import Arguments, Keywords, is_container, leaves
 from syft.chain.wrapper import Wrapper
-from syft.ops.calls import mutated_argument as written
+from syft.ops.calls import mutated_argument
 from syft.exceptions import LocationMismatch
 from syft.ops.table import BY_NAME, FLAGS, NAMES
 from syft.serde.packer import Packer
@@ -63,7 +63,7 @@ class Operands:
         """The arguments as operands; raises :class:`~syft.exceptions.LocationMismatch`."""
         self._check(args)
         self._check(tuple(kwargs.values()))
-        self._check_written(written(FLAGS[self.number], args, kwargs))
+        self._check_written(mutated_argument(FLAGS[self.number], args, kwargs))
         packed = tuple(
             arg if type(arg) in _BARE and type(arg) is not int else pack(arg, self.packer)
             for arg in args
