@@ -6,8 +6,9 @@ choice is a hash of the seed and the test's name; therefore all processes of a r
 it does not depend on the order of tests.  Each test function, and each kind of tensor it goes
 through, keeps at least one case.
 
-``--seed`` also seeds hypothesis.  Without it a seed is drawn.  It is printed, and for each test
-that failed the command that runs it again.
+``--seed`` also seeds hypothesis, on a build server too, where hypothesis by itself would try the
+same examples each time.  Without it a seed is drawn.  It is printed, and for each test that failed
+the command that runs it again.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 MOST_COMMANDS = 20
 """How many failed tests are listed as commands."""
@@ -64,6 +66,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.seed = random.SystemRandom().randrange(10**9) if given is None else given
     if getattr(config.option, "hypothesis_seed", None) is None:
         config.option.hypothesis_seed = str(config.option.seed)
+    settings.register_profile("seeded", settings.default, derandomize=False)
+    settings.load_profile("seeded")
 
 
 @pytest.hookimpl(optionalhook=True)

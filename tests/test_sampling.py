@@ -105,7 +105,13 @@ def test_a_sample_has_some_of_each_kind_and_all_of_the_rest(suite: Path) -> None
     assert len(names) == 4 + 5
 
 
-def test_a_seed_draws_the_same_again_and_another_seed_others(suite: Path) -> None:
+@pytest.mark.parametrize("build_server", [False, True])
+def test_a_seed_draws_the_same_again_and_another_seed_others(
+    suite: Path, build_server: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    if build_server:
+        monkeypatch.setenv("CI", "true")
     drawn = [passed(run(suite, "--sample=0.1", f"--seed={seed}")) for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
     numbers = (suite / "drawn.txt").read_text().split()
