@@ -18,9 +18,9 @@ from syft.tensors.multi_pointer import combine
 from syft.tensors.pointer import make_pointer
 from syft.workers.client.connection import Connection
 from syft.workers.client.contents import put_once
-from syft.workers.core.permissions import Guard, guard_of, set_guard
 from syft.workers.client.transport import Location as Worker
 from syft.workers.client.transport import Owner
+from syft.workers.execution.permissions import Guard, guard_of, set_guard
 from syft.workers.wire.messages import Put
 
 Location = Worker | str

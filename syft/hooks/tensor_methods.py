@@ -14,7 +14,7 @@ import torch
 from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import NothingToGet
 from syft.hooks.sending import Location
-from syft.workers.core.objects import copy_of
+from syft.workers.execution.permissions import copy_of
 
 
 def location(tensor: torch.Tensor) -> Any:

@@ -20,10 +20,10 @@ from syft.exceptions import HookError, MalformedMessage
 from syft.serde.frame import Frame
 from syft.serde.registry import register_check, unpack_at
 from syft.tensors.fixed import precision as fixed
-from syft.workers.core.commands import unpacker_for
-from syft.workers.core.permissions import full_guard_of, protect
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import HeldInputs, WorkerCore
+from syft.workers.execution.permissions import full_guard_of, protect
+from syft.workers.handlers.commands import unpacker_for
 from syft.workers.wire.messages import Convert, Done, Reply
 
 

@@ -13,9 +13,7 @@ from typing import Any, cast
 import torch
 
 from syft.chain.link import Level
-from syft.ops.nested import Arguments, Keywords, leaves
 from syft.chain.wrapper import Wrapper, wrap
-from syft.ops.calls import mutated_argument
 from syft.codes import TypeCode
 from syft.exceptions import (
     LocationMismatch,
@@ -25,9 +23,10 @@ from syft.exceptions import (
     UnsupportedOperation,
 )
 from syft.ids import new_id
-from syft.program.recording.builder import register_foreign
+from syft.ops.calls import DECOMPOSITIONS, mutated_argument
+from syft.ops.nested import Arguments, Keywords, leaves
 from syft.ops.table import FLAGS, NUMBERS, OpFlag, function_of, number_of
-from syft.ops.calls import DECOMPOSITIONS
+from syft.program.recording.builder import register_foreign
 from syft.serde.expect import expect_fields, expect_int, expect_type
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
@@ -35,14 +34,14 @@ from syft.serde.registry import Operand, register, register_check
 from syft.tensors.bare_pointer import BarePointer
 from syft.tensors.remote_link import Card
 from syft.workers.client.connection import STORED, Connection, Pending
+from syft.workers.client.handles import Handle
+from syft.workers.client.operands import Operands
+from syft.workers.client.transport import Location, Owner
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.client.handles import Handle
+from syft.workers.execution.permissions import Guard, protect, travelling_guard_of
 from syft.workers.wire.messages import Done, Fetch, Relay
-from syft.workers.client.operands import Operands
-from syft.workers.core.permissions import Guard, protect, travelling_guard_of
 from syft.workers.wire.references import REF
-from syft.workers.client.transport import Location, Owner
 
 _BARE = frozenset((float, bool, str, type(None)))
 _NOTHING = int(OpFlag.NOTHING)

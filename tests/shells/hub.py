@@ -17,10 +17,10 @@ import msgspec
 
 from syft.exceptions import UnknownWorker, WorkerClosed
 from syft.serde import deserialize, from_bytes, serialize, to_parts
-from syft.serde.frame import Frame
 from syft.serde.buffers import join_bytes
-from syft.workers.core.execution import neutral_mode
+from syft.serde.frame import Frame
 from syft.workers.core.peer import Peer, Session
+from syft.workers.execution.operation import neutral_mode
 from syft.workers.shells.network import Network
 
 _LENGTHS = struct.Struct(">II")

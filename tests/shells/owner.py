@@ -10,8 +10,8 @@ import torch
 
 import syft as sy
 from syft.chain.wrapper import Wrapper
-from syft.workers.core.permissions import Guard, full_guard_of, guard_of, set_guard
 from syft.workers.core.stats import Stats
+from syft.workers.execution.permissions import Guard, full_guard_of, guard_of, set_guard
 
 
 @dataclass(frozen=True)

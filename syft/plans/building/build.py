@@ -21,6 +21,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from syft.ops.nested import leaves, replace
 from syft.plans.building.assumptions import Assumptions, modules_in, observe, sets_requires_grad
 from syft.plans.building.examples import Outline
 from syft.plans.building.input_properties import check_fixed, fixed_in
@@ -31,8 +32,7 @@ from syft.plans.building.template import INT, kind_of
 from syft.program.lowered import Lowered
 from syft.program.program import Program, Slot
 from syft.program.recording.record import Recording, record
-from syft.ops.nested import leaves, replace
-from syft.workers.core.precautions import RUNNABLE
+from syft.workers.execution.precautions import RUNNABLE
 
 STATE = "state"
 """The parameter through which a function gets the elements of its state."""

@@ -26,10 +26,11 @@ from syft.program.program import Action, Program, Slot
 from syft.serde.expect import expect_int
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import Operand, register
-from syft.workers.core.guarded_run import Concealed
-from syft.workers.core.permissions import combined, memory_of
 from syft.workers.core.peer import Peer
-from syft.workers.core.programs import (
+from syft.workers.core.state_machine import WorkerCore
+from syft.workers.execution.permissions import combined, memory_of
+from syft.workers.handlers.guarded_run import Concealed
+from syft.workers.handlers.programs import (
     Prepared,
     lowered,
     may_write,
@@ -37,7 +38,6 @@ from syft.workers.core.programs import (
     run_program,
     runs_backward,
 )
-from syft.workers.core.state_machine import WorkerCore
 from syft.workers.wire.definitions import Definition, InputKind, unpack_kinds
 
 

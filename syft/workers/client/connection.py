@@ -30,8 +30,8 @@ from syft.workers.client.pending import Pending as Pending
 from syft.workers.client.requests import RequestSender
 from syft.workers.client.sent_calls import ranges
 from syft.workers.client.transport import Location, Owner, Transport
-from syft.workers.core.holders import Holder
-from syft.workers.core.permissions import Guard
+from syft.workers.execution.holders import Holder
+from syft.workers.execution.permissions import Guard
 from syft.workers.wire import messages
 from syft.workers.wire.definitions import Definition
 from syft.workers.wire.messages import (

@@ -23,15 +23,15 @@ from syft.chain.wrapper import Wrapper
 from syft.codes import TypeCode
 from syft.exceptions import MalformedMessage, ProgramError
 from syft.ids import new_id
-from syft.program.program import Action, Mode, Program, Slot
 from syft.ops.nested import replace
+from syft.program.program import Action, Mode, Program, Slot
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack, unpack
-from syft.workers.wire.messages import GRAD_MODE
-from syft.workers.core.objects import copy_of
 from syft.workers.client.pending import Pending
 from syft.workers.client.transport import Location
+from syft.workers.execution.permissions import copy_of
 from syft.workers.wire.definitions import Definition, Group, InputKind
+from syft.workers.wire.messages import GRAD_MODE
 from syft.workers.wire.references import REF
 
 _SLOT = int(TypeCode.SLOT)

@@ -13,16 +13,16 @@ from typing import Any
 
 import torch
 
-from syft.ops.nested import Arguments, Keywords, is_container, leaves
 from syft.chain.wrapper import Wrapper
-from syft.ops.calls import mutated_argument
 from syft.exceptions import LocationMismatch
+from syft.ops.calls import mutated_argument
+from syft.ops.nested import Arguments, Keywords, is_container, leaves
 from syft.ops.table import BY_NAME, FLAGS, NAMES
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.workers.client.connection import Connection
-from syft.workers.core.permissions import guard_of
 from syft.workers.client.provenance import made_by_torch
+from syft.workers.execution.permissions import guard_of
 
 _BARE = frozenset((int, float, bool, str, type(None)))
 

@@ -23,8 +23,8 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from syft.exceptions import ObjectIdTaken
-from syft.workers.core.permissions import memory_of
 from syft.workers.core.store import ObjectStore
+from syft.workers.execution.permissions import memory_of
 
 Key = int | tuple[str, int]
 Run = Callable[[dict[int, Any] | None], None]

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 import torch
 
-from syft.workers.core.holders import Holder
-from syft.workers.core.permissions import Guard
+from syft.workers.execution.holders import Holder
+from syft.workers.execution.permissions import Guard
 from syft.workers.wire.messages import Message
 
 

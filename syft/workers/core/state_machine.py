@@ -31,15 +31,15 @@ from syft.serde.limits import Limits
 from syft.serde.packer import Packer
 from syft.serde.registry import check_complete
 from syft.workers.core.dataflow import Dataflow
-from syft.workers.core.holders import Holder
 from syft.workers.core.outgoing import Outgoing
 from syft.workers.core.peer import Peer
-from syft.workers.core.permissions import Guard, full_guard_of, protect, travelling_guard_of
-from syft.workers.wire.references import Reference
 from syft.workers.core.stats import Stats
 from syft.workers.core.store import ObjectStore
+from syft.workers.execution.holders import Holder
+from syft.workers.execution.permissions import Guard, full_guard_of, protect, travelling_guard_of
 from syft.workers.wire import messages
 from syft.workers.wire.messages import Done, Failure, Forgotten, Parked, Skipped
+from syft.workers.wire.references import Reference
 
 HeldInputs = dict[int, Any]
 AddressedFrame = tuple[Peer | str, Frame]

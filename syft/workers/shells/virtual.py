@@ -20,10 +20,10 @@ from syft.serde.frame import Frame
 from syft.serde.limits import Limits
 from syft.workers.client.connection import Connection
 from syft.workers.client.transport import Location, Owner, Transport
-from syft.workers.core.execution import neutral_mode
 from syft.workers.core.peer import Peer, Session
 from syft.workers.core.state_machine import AddressedFrame, WorkerCore
 from syft.workers.core.stats import Stats
+from syft.workers.execution.operation import neutral_mode
 from syft.workers.shells.network import Network
 from syft.workers.shells.worker import Worker, found_by
 

@@ -2,7 +2,7 @@
 
 A number is defined once and then sent instead of its definition.  A group of messages is one kind
 of definition (:class:`Group`); a call of a plan stored at the worker is another.
-:mod:`syft.workers.core.programs` runs them at a worker.
+:mod:`syft.workers.handlers.programs` runs them at a worker.
 """
 
 from __future__ import annotations

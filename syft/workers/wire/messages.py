@@ -203,7 +203,7 @@ class Promise(Message, frozen=True, tag=int(MessageCode.PROMISE)):
 
 
 class Start(Message, frozen=True, tag=int(MessageCode.START)):
-    """Start this worker's part of a collective operation (see :mod:`syft.workers.core.collective`).
+    """Start this worker's part of a collective operation (:mod:`syft.workers.handlers.collective`).
 
     ``parties`` names the workers that take part, in order; ``rank`` is this worker's place among
     them. Results are promised under ``outs``.

@@ -21,17 +21,19 @@ from syft.exceptions import (
     WireError,
     WrongArguments,
 )
+from syft.ops.table import BY_NAME
 from syft.plans.building.interface import Blueprint
 from syft.plans.remote.interface_codec import pack_interface, unpack_interface
 from syft.plans.remote.plan_call import PlanCall
 from syft.plans.remote.plan_sending import stored_plan
 from syft.plans.remote.stored_plan import StoredPlan
-from syft.ops.table import BY_NAME
 from syft.program.program import Action, Program, Slot
 from syft.serde.limits import Limits
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack, unpack
 from syft.workers.core.state_machine import Peer, WorkerCore
+from syft.workers.execution.permissions import Guard, protect
+from syft.workers.wire.definitions import Group, InputKind
 from syft.workers.wire.messages import (
     Done,
     Drop,
@@ -44,8 +46,6 @@ from syft.workers.wire.messages import (
     Run,
     Search,
 )
-from syft.workers.core.permissions import Guard, protect
-from syft.workers.wire.definitions import Group, InputKind
 from tests.workers.core.peers import ask, command, error_in, lonely, ref, value_in
 
 pytestmark = pytest.mark.every_shell

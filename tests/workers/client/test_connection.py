@@ -29,8 +29,8 @@ from syft.serde.errors import pack_error
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.workers.client.connection import Connection
-from syft.workers.core import commands
 from syft.workers.core.store import TOMBSTONES
+from syft.workers.handlers import commands
 from syft.workers.wire import messages
 from syft.workers.wire.definitions import Group, InputKind
 from syft.workers.wire.messages import (

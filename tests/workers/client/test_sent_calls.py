@@ -12,13 +12,13 @@ import syft as sy
 from syft.ops.table import BY_NAME
 from syft.program.program import Action, Program, Slot
 from syft.serde.packer import Packer
-from syft.workers.wire import numbering
-from syft.workers.client.sent_calls import Calls, ranges
 from syft.workers.client.connection import Connection
-from syft.workers.wire.numbering import MAX_BYTES, NUMBERS, NumberedCall, Table, weight_of
 from syft.workers.client.pending import STORED
+from syft.workers.client.sent_calls import Calls, ranges
+from syft.workers.handlers.running import expanded
+from syft.workers.wire import numbering
 from syft.workers.wire.definitions import Group, InputKind
-from syft.workers.core.running import expanded
+from syft.workers.wire.numbering import MAX_BYTES, NUMBERS, NumberedCall, Table, weight_of
 from tests.chain.refusal import refusal
 
 R, N, V = InputKind

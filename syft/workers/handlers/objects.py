@@ -12,11 +12,19 @@ from syft.ids import digest, has_content
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer
 from syft.serde.registry import pack, unpack_at
-from syft.workers.core.commands import unpacker_for
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
-from syft.workers.core.gradient_return import return_gradients
-from syft.workers.core.holders import Holder
+from syft.workers.execution.holders import Holder
+from syft.workers.execution.permissions import (
+    Guard,
+    copy_of,
+    full_guard_of,
+    protect,
+    set_guard,
+    travelling_guard_of,
+)
+from syft.workers.handlers.commands import unpacker_for
+from syft.workers.handlers.gradient_return import return_gradients
 from syft.workers.wire.messages import (
     Annotate,
     Describe,
@@ -31,14 +39,6 @@ from syft.workers.wire.messages import (
     Reply,
     Search,
     Value,
-)
-from syft.workers.core.permissions import (
-    Guard,
-    full_guard_of,
-    guard_of,
-    protect,
-    set_guard,
-    travelling_guard_of,
 )
 
 
@@ -136,30 +136,6 @@ def duplicate(
         return Done(message.seq)
 
     return core.when_ready(message.seq, peer, act, (message.id,), (message.out,))
-
-
-def copy_of(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy of a tensor: values, grad, class (tensor or parameter), tags and guard; no graph.
-
-    >>> twin = copy_of(torch.ones(2, requires_grad=True)); twin.requires_grad, twin.is_leaf
-    (True, True)
-    """
-    twin = tensor.detach().clone()
-    if tensor.requires_grad:
-        twin.requires_grad_()
-    if isinstance(tensor, torch.nn.Parameter):
-        if type(tensor) is torch.nn.Parameter:
-            twin = torch.nn.Parameter(twin.detach(), requires_grad=tensor.requires_grad)
-        else:
-            twin._is_param = True
-    if tensor.is_leaf and tensor.grad is not None:
-        twin.grad = tensor.grad.detach().clone()
-        set_guard(twin.grad, guard_of(tensor.grad))
-    for name in ("_tags", "_description"):
-        if name in tensor.__dict__:
-            twin.__dict__[name] = tensor.__dict__[name]
-    set_guard(twin, guard_of(tensor))
-    return twin
 
 
 @WorkerCore.handles(Search)

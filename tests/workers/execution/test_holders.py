@@ -12,8 +12,17 @@ from syft.ops.table import BY_NAME
 from syft.program.program import Action, Program, Slot
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
-from syft.workers.core import objects
-from syft.workers.core.holders import Holder
+from syft.workers.execution.holders import Holder
+from syft.workers.execution.permissions import (
+    Guard,
+    full_guard_of,
+    guard_of,
+    memory_of,
+    protect,
+    set_guard,
+    travelling_guard_of,
+)
+from syft.workers.handlers import objects
 from syft.workers.wire.definitions import Group, InputKind
 from syft.workers.wire.messages import (
     GRAD_MODE,
@@ -26,15 +35,6 @@ from syft.workers.wire.messages import (
     Put,
     Run,
     Search,
-)
-from syft.workers.core.permissions import (
-    Guard,
-    full_guard_of,
-    guard_of,
-    memory_of,
-    protect,
-    set_guard,
-    travelling_guard_of,
 )
 from tests.workers.core.peers import ask, command, error_in, lonely, put, ref, value_in
 

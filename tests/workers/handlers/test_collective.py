@@ -28,16 +28,10 @@ from syft.serde.frame import Frame
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.tensors.collective_call import run_collective
-from syft.workers.core import collective
-from syft.workers.core.collective import (
-    MAX_PARTY_MESSAGES,
-    MAX_ROUNDS,
-    MAX_SESSIONS,
-    PROGRAMS,
-    Party,
-)
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
+from syft.workers.handlers.collective import MAX_PARTY_MESSAGES, MAX_ROUNDS, MAX_SESSIONS
+from syft.workers.handlers.party_programs import PROGRAMS, Party, collective
 from syft.workers.wire.messages import (
     Abort,
     Done,
@@ -622,11 +616,11 @@ def test_a_program_without_rounds_or_with_several_results(
 def test_the_table_refuses_a_second_program_and_what_is_no_generator() -> None:
     with pytest.raises(HookError, match="cannot register again as collective 1"):
 
-        @collective.collective(CollectiveCode.SUM)
+        @collective(CollectiveCode.SUM)
         def again(party: Party) -> Iterator[Any]:
             yield
 
     free = max(PROGRAMS) + 1
     with pytest.raises(HookError, match="a free number and a generator function"):
-        collective.collective(free)(lambda party: None)  # type: ignore[arg-type]
+        collective(free)(lambda party: None)  # type: ignore[arg-type]
     assert free not in PROGRAMS

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 import syft as sy
 from syft.exceptions import OperationRefused
 from syft.ops.table import FUNCTIONS
-from syft.workers.core.precautions import RUNNABLE
+from syft.workers.execution.precautions import RUNNABLE
 
 
 @pytest.mark.filterwarnings("ignore:.*quantiz.*:UserWarning")

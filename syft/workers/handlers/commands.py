@@ -7,8 +7,8 @@ other commands take the general path below it.
 
 from __future__ import annotations
 
-from functools import partial
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import torch
@@ -29,7 +29,7 @@ from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack, unpack_at
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
-from syft.workers.core.execution import (
+from syft.workers.execution.operation import (
     Function,
     clearing,
     guard_for,
@@ -37,6 +37,8 @@ from syft.workers.core.execution import (
     run_guarded,
     run_in_mode,
 )
+from syft.workers.execution.permissions import Guard
+from syft.workers.execution.precautions import RUNNABLE
 from syft.workers.wire.messages import (
     GRAD_MODE,
     INFERENCE_MODE,
@@ -46,8 +48,6 @@ from syft.workers.wire.messages import (
     Run,
     Value,
 )
-from syft.workers.core.permissions import Guard
-from syft.workers.core.precautions import RUNNABLE
 from syft.workers.wire.references import REF, ids_in
 
 _WRITES = INPLACE | MUTATES_OTHERS

@@ -19,13 +19,13 @@ from typing import Any
 import torch
 
 from syft.exceptions import PermissionDenied, ProgramError
-from syft.program.lowered import Lowered
-from syft.ops.table import BY_NAME, FLAGS, GRADIENT, Function
-from syft.program.program import Action
 from syft.ops.nested import leaves
+from syft.ops.table import BY_NAME, FLAGS, GRADIENT, Function
+from syft.program.lowered import Lowered
+from syft.program.program import Action
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.core.execution import guard_for, run_backward, run_guarded, tells_nothing
-from syft.workers.core.permissions import Guard, full_guard_of, meet_guards, protect
+from syft.workers.execution.operation import guard_for, run_backward, run_guarded, tells_nothing
+from syft.workers.execution.permissions import Guard, full_guard_of, meet_guards, protect
 
 _COND = BY_NAME["syft.ops.control.cond"]
 _WHILE = BY_NAME["syft.ops.control.while_loop"]

@@ -23,7 +23,7 @@ import torch
 
 from syft.chain.wrapper import Wrapper
 from syft.ops.nested import EXACT_TENSOR_TYPES
-from syft.workers.core.holders import Holder
+from syft.workers.execution.holders import Holder
 
 _KEY = "_guard"
 
@@ -191,3 +191,27 @@ _PARTS: Final[dict[torch.layout, tuple[Callable[[Any], torch.Tensor], ...]]] = {
     torch.jagged: (methodcaller("values"), methodcaller("offsets")),
 }
 """How to get the strided tensors of a tensor, by its layout."""
+
+
+def copy_of(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy of a tensor: values, grad, class (tensor or parameter), tags and guard; no graph.
+
+    >>> twin = copy_of(torch.ones(2, requires_grad=True)); twin.requires_grad, twin.is_leaf
+    (True, True)
+    """
+    twin = tensor.detach().clone()
+    if tensor.requires_grad:
+        twin.requires_grad_()
+    if isinstance(tensor, torch.nn.Parameter):
+        if type(tensor) is torch.nn.Parameter:
+            twin = torch.nn.Parameter(twin.detach(), requires_grad=tensor.requires_grad)
+        else:
+            twin._is_param = True
+    if tensor.is_leaf and tensor.grad is not None:
+        twin.grad = tensor.grad.detach().clone()
+        set_guard(twin.grad, guard_of(tensor.grad))
+    for name in ("_tags", "_description"):
+        if name in tensor.__dict__:
+            twin.__dict__[name] = tensor.__dict__[name]
+    set_guard(twin, guard_of(tensor))
+    return twin

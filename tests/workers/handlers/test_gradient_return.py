@@ -7,8 +7,8 @@ import torch
 
 import syft as sy
 from syft.ids import new_id
-from syft.workers.core import gradient_return as gradients
 from syft.workers.core.state_machine import WorkerCore
+from syft.workers.handlers import gradient_return as gradients
 from syft.workers.wire.messages import Follow, Move
 from tests.chain.refusal import refusal
 from tests.shells.child import make_worker

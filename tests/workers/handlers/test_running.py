@@ -26,11 +26,12 @@ from syft.serde.frame import Frame
 from syft.serde.limits import Limits
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
-from syft.workers.wire import messages
-from syft.workers.wire import numbering
 from syft.workers.core.peer import Peer, Session
-from syft.workers.core.programs import prepares
 from syft.workers.core.state_machine import WorkerCore
+from syft.workers.handlers.programs import prepares
+from syft.workers.handlers.running import expanded
+from syft.workers.wire import messages, numbering
+from syft.workers.wire.definitions import Group, InputKind, size_of
 from syft.workers.wire.messages import (
     GRAD_MODE,
     Cancel,
@@ -44,8 +45,6 @@ from syft.workers.wire.messages import (
     Value,
 )
 from syft.workers.wire.numbering import NUMBERS
-from syft.workers.wire.definitions import Group, InputKind, size_of
-from syft.workers.core.running import expanded
 from tests.workers.core.peers import ME, ask, command, error_in, lonely, put, ref, sent, value_in
 
 R, N, V = InputKind

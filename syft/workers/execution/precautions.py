@@ -15,9 +15,9 @@ import torch
 
 from syft.exceptions import OperationRefused
 from syft.ops.table import BY_NAME, FUNCTIONS, function_of
-from syft.workers.core.permissions import innermost
-from syft.workers.core.recurrent import cell, layer, refused
-from syft.workers.core.retained import retain_grad
+from syft.workers.execution.permissions import innermost
+from syft.workers.execution.recurrent import cell, layer, refused
+from syft.workers.execution.retained import retain_grad
 
 
 def view(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:

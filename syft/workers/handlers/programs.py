@@ -13,7 +13,6 @@ from typing import Any
 
 from syft.exceptions import HookError
 from syft.ops.control import limited
-from syft.program.lowered import Lowered
 from syft.ops.table import (
     FLAGS,
     GRADIENT,
@@ -24,12 +23,13 @@ from syft.ops.table import (
     UNINITIALIZED,
     Function,
 )
+from syft.program.lowered import Lowered
 from syft.program.program import Action, Program
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.core.execution import clearing
-from syft.workers.core.guarded_run import GuardedRun
-from syft.workers.core.precautions import RUNNABLE
+from syft.workers.execution.operation import clearing
+from syft.workers.execution.precautions import RUNNABLE
+from syft.workers.handlers.guarded_run import GuardedRun
 from syft.workers.wire.definitions import Definition, Group, InputKind
 
 _WRITES = INPLACE | MUTATES_OTHERS
@@ -141,8 +141,8 @@ def run_program(core: WorkerCore, program: Lowered, values: Sequence[Any], peer:
     At a worker with private values, each action runs like a single command: its results and writes
     are guarded, an action that would reveal a value raises
     :class:`~syft.exceptions.PermissionDenied`, and other errors are raised as
-    :class:`~syft.workers.core.guarded_run.Concealed`.  Loops may take ``max_steps`` steps, a limit
-    of the worker.
+    :class:`~syft.workers.handlers.guarded_run.Concealed`.  Loops may take ``max_steps`` steps, a
+    limit of the worker.
 
     >>> from syft.program.program import Slot
     >>> core = WorkerCore("bob", connect=print)

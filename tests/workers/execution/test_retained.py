@@ -8,10 +8,10 @@ import syft as sy
 from syft.exceptions import PermissionDenied
 from syft.ops.table import BY_NAME
 from syft.workers.core.peer import Peer
+from syft.workers.execution.permissions import full_guard_of
+from syft.workers.execution.precautions import RUNNABLE
+from syft.workers.execution.retained import recorded_of, retain_grad, retaining
 from syft.workers.wire.messages import Done, Drop, Fetch
-from syft.workers.core.permissions import full_guard_of
-from syft.workers.core.precautions import RUNNABLE
-from syft.workers.core.retained import recorded_of, retain_grad, retaining
 from tests.workers.core.peers import ask, command, error_in, lonely, put, ref
 
 EVE = Peer("eve", "eve")

@@ -19,11 +19,10 @@ from typing import Any
 
 import torch
 
-from syft.torch_private import set_grad_enabled
-from syft.ops.nested import leaves
 from syft.chain.wrapper import Wrapper
 from syft.exceptions import PermissionDenied
 from syft.ops.control import RECORDING
+from syft.ops.nested import leaves
 from syft.ops.table import (
     BY_NAME,
     FACTORY,
@@ -33,8 +32,8 @@ from syft.ops.table import (
     MUTATES_OTHERS,
     SHAPE_FROM_VALUES,
 )
-from syft.workers.wire.messages import GRAD_MODE, INFERENCE_MODE
-from syft.workers.core.permissions import (
+from syft.torch_private import set_grad_enabled
+from syft.workers.execution.permissions import (
     Guard,
     combined,
     full_guard_of,
@@ -42,7 +41,8 @@ from syft.workers.core.permissions import (
     protect,
     storages_of,
 )
-from syft.workers.core.retained import recorded_of, retaining
+from syft.workers.execution.retained import recorded_of, retaining
+from syft.workers.wire.messages import GRAD_MODE, INFERENCE_MODE
 
 Function = Callable[..., Any]
 

@@ -11,9 +11,15 @@ import torch
 import syft as sy
 from syft.exceptions import PermissionDenied
 from syft.ops.table import BY_NAME, FLAGS, FUNCTIONS, NAMES, OpFlag
-from syft.workers.core.execution import clearing, guard_for, run_backward, run_guarded, run_in_mode
+from syft.workers.execution.operation import (
+    clearing,
+    guard_for,
+    run_backward,
+    run_guarded,
+    run_in_mode,
+)
+from syft.workers.execution.permissions import Guard, full_guard_of, protect
 from syft.workers.wire.messages import GRAD_MODE, INFERENCE_MODE
-from syft.workers.core.permissions import Guard, full_guard_of, protect
 
 ANN = Guard(frozenset({"ann"}))
 

@@ -19,6 +19,7 @@ from syft.exceptions import (
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.workers.core.state_machine import WorkerCore
+from syft.workers.execution.permissions import Guard, copy_of, guard_of, set_guard
 from syft.workers.wire.messages import (
     Annotate,
     Cancel,
@@ -34,8 +35,6 @@ from syft.workers.wire.messages import (
     Relay,
     Search,
 )
-from syft.workers.core.objects import copy_of
-from syft.workers.core.permissions import Guard, guard_of, set_guard
 from tests.shells.owner import inspect
 from tests.workers.core.peers import ask, error_in, lonely, put, said, value_in
 

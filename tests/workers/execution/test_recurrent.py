@@ -12,8 +12,8 @@ from torch import nn
 import syft as sy
 from syft.exceptions import OperationRefused
 from syft.ops.table import BY_NAME
-from syft.workers.core.precautions import RUNNABLE
-from syft.workers.core.recurrent import cell, layer
+from syft.workers.execution.precautions import RUNNABLE
+from syft.workers.execution.recurrent import cell, layer
 
 STEPS, BATCH, WIDTH, HIDDEN = 3, 4, 5, 6
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import syft as sy
-from syft.workers.core.permissions import (
+from syft.workers.execution.permissions import (
     Guard,
     combined,
     full_guard_of,

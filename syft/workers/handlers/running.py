@@ -13,22 +13,22 @@ from typing import Any
 import torch
 
 from syft.exceptions import MalformedMessage, ObjectIdTaken, ProgramError
+from syft.ops.nested import NUMBER_OR_NONE_TYPES, replace
 from syft.serde.expect import describe
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack, unpack_at
-from syft.workers.core.commands import StoreView, autocast_of
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
-from syft.workers.core.execution import run_in_mode
-from syft.workers.core.guarded_run import Concealed
+from syft.workers.execution.operation import run_in_mode
+from syft.workers.execution.permissions import copy_of
+from syft.workers.handlers.commands import StoreView, autocast_of
+from syft.workers.handlers.guarded_run import Concealed
+from syft.workers.handlers.programs import Prepared, prepare
+from syft.workers.wire.definitions import Definition, InputKind
 from syft.workers.wire.messages import GRAD_MODE, INFERENCE_MODE, Done, Reply, Run, Value
 from syft.workers.wire.numbering import BARE, NumberedCall, Table, check_number, weight_of
-from syft.workers.core.objects import copy_of
-from syft.workers.core.programs import Prepared, prepare
-from syft.workers.wire.definitions import Definition, InputKind
 from syft.workers.wire.references import Reference
-from syft.ops.nested import NUMBER_OR_NONE_TYPES, replace
 
 _MODES = GRAD_MODE | INFERENCE_MODE
 _REFERENCE = int(InputKind.REFERENCE)
