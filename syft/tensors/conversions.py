@@ -20,6 +20,7 @@ from syft.exceptions import HookError, MalformedMessage
 from syft.serde.frame import Frame
 from syft.serde.registry import register_check, unpack_at
 from syft.tensors.fixed import precision as fixed
+from syft.workers.core.access import Access
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import HeldInputs, WorkerCore
 from syft.workers.execution.permissions import full_guard_of, protect
@@ -103,7 +104,8 @@ def convert_object(core: WorkerCore, message: Convert, frame: Frame, peer: Peer)
         core.store.put(message.out, result)
         return Done(message.seq)
 
-    return core.when_ready(message.seq, peer, act, (message.id,), (message.out,))
+    access = Access(reads_attributes=True, recorded=True)
+    return core.when_ready(message.seq, peer, act, (message.id,), (message.out,), access)
 
 
 # ------------------------------------------------------------------------- what torch.Tensor learns

@@ -20,6 +20,7 @@ from syft.ops.table import (
     OpFlag,
     name_of,
 )
+from syft.workers.execution.fresh import FRESH
 from tests.program.recorded import (
     FAILED,
     Call,
@@ -182,6 +183,19 @@ def test_flags_are_true_of_every_recorded_call(calls: dict[Call, str], rule: Rul
         if call.function in NUMBERS and not rule(call, flags_of(name_of(call.function)))
     ]
     assert wrong == []
+
+
+def test_results_of_fresh_operations_have_their_own_memory(calls: dict[Call, str]) -> None:
+    made = {call for call in calls if NUMBERS.get(call.function) in FRESH}
+    assert len({call.function for call in made}) > 150
+    wrong = {
+        name_of(call.function): calls[call]
+        for call in made
+        if call.shared and not (call.out or call.inplace)
+    }
+    assert wrong == {}
+    shared = {name_of(call.function) for call in calls if call.shared}
+    assert shared >= {"torch.Tensor.view", "torch.Tensor.contiguous", "torch.nn.functional.dropout"}
 
 
 def test_every_function_that_arrives_is_in_one_of_the_files(calls: dict[Call, str]) -> None:

@@ -52,6 +52,8 @@ class Call:
     """Called with ``out=``."""
     inplace: bool
     """Called with a true ``inplace=``."""
+    shared: bool
+    """A tensor of the result shares memory with an argument."""
 
 
 class Recorder(TorchFunctionMode):
@@ -85,6 +87,7 @@ class Recorder(TorchFunctionMode):
             shape_followed_values=shapes is not None and shapes != shapes_of(result),
             out=kwargs.get("out") is not None,
             inplace=bool(kwargs.get("inplace")),
+            shared=not memory(result).isdisjoint(memory((args, kwargs))),
         )
         self.calls.setdefault(call, self.case)
         return result
@@ -134,6 +137,13 @@ def kind(result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     if not isinstance(result, torch.Tensor):
         return type(result).__name__
     return "argument" if any(result is leaf for leaf in leaves((args, kwargs))) else "one"
+
+
+def memory(value: Any) -> set[int]:
+    """The addresses of what tensors hold; those of exotic layouts are passed over."""
+    tensors = [leaf for leaf in leaves(value) if type(leaf) in (torch.Tensor, torch.nn.Parameter)]
+    strided = [tensor for tensor in tensors if tensor.layout is torch.strided]
+    return {tensor.untyped_storage().data_ptr() for tensor in strided} - {0}
 
 
 def shapes_of(result: Any) -> list[Any]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -26,17 +27,17 @@ from syft.program.program import Action, Program, Slot
 from syft.serde.expect import expect_int
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import Operand, register
+from syft.workers.core.access import READS, Access
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.permissions import combined, memory_of
+from syft.workers.handlers.accesses import effects_of
 from syft.workers.handlers.guarded_run import Concealed
 from syft.workers.handlers.programs import (
     Prepared,
     lowered,
-    may_write,
     prepares,
     run_program,
-    runs_backward,
 )
 from syft.workers.wire.definitions import Definition, InputKind, unpack_kinds
 
@@ -66,12 +67,22 @@ class PreparedPlanCall(Prepared):
         self.objects = (call.id,)
         self.call = call
         self._plan = weakref.ref(plan)
+        self.results = len(program.outputs) - call.targets
         if call.asks_state:
-            self.writes, self.results = False, program.state
-        else:
-            self.writes = bool(call.targets) or may_write(program)
-            self.barrier = runs_backward(program)
-            self.results = len(program.outputs) - call.targets
+            self.results = program.state
+
+    def access(self, inputs: Sequence[int | None]) -> Access:
+        """What a call of the plan does to its inputs, to its state and to where it writes."""
+        plan = self._plan()
+        if plan is None or self.call.asks_state:
+            return READS
+        effects = effects_of(plan.blueprint.program)
+        count = len(inputs) - self.call.targets
+        access = effects.access(inputs[:count], self.objects)
+        if not self.call.targets:
+            return access
+        targets = {id for id in inputs[count:] if id is not None}
+        return replace(access, writes=targets.union(access.writes))
 
     def perform(self, core: WorkerCore, inputs: list[Any], peer: Peer) -> Sequence[Any]:
         """Run the plan on the inputs and its state, or return its state.

@@ -30,6 +30,7 @@ from syft.serde.frame import Frame
 from syft.serde.limits import Limits
 from syft.serde.packer import Packer
 from syft.serde.registry import check_complete
+from syft.workers.core.access import READS, Access
 from syft.workers.core.dataflow import Dataflow
 from syft.workers.core.outgoing import Outgoing
 from syft.workers.core.peer import Peer
@@ -51,6 +52,9 @@ MAX_DEPTH = 64
 
 FAILED = "the operation that should have made it failed"
 """The tombstone text of the result of a failed operation."""
+
+NOT_MADE = "the operation that should have made it returned something else"
+"""The tombstone text of the result of an operation that returned None, a number or a container."""
 
 
 @dataclass(slots=True)
@@ -203,13 +207,12 @@ class WorkerCore:
         act: Callable[[HeldInputs], messages.Reply | Answer | None],
         inputs: Iterable[int],
         outs: tuple[int, ...] = (),
-        writes: bool = False,
-        barrier: bool = False,
+        access: Access = READS,
     ) -> messages.Reply | Answer | None:
         """Run ``act`` now, or park it until its inputs are present and reply later.
 
         ``act`` is called with the inputs held for it, by id, in case they are dropped meanwhile.
-        A ``barrier`` may write to any object.
+        ``access`` says what it does to the inputs.
         """
         if not self.dataflow.active:
             return act({})
@@ -222,29 +225,27 @@ class WorkerCore:
                 reply = self.failure(seq, error)
             finally:
                 self.serving = outer
-            if type(reply) is Failure:
-                self._mark_failed(outs)
+            self._mark_missing(outs, FAILED if type(reply) is Failure else NOT_MADE)
             if reply is not None and type(reply) is not Parked:
                 self.answer(peer, reply)
 
-        if self.dataflow.admit(run, inputs, outs, writes, barrier, (peer.session, seq)):
+        if self.dataflow.admit(run, inputs, outs, access, (peer.session, seq)):
             return Parked(seq)
         reply = act({})
-        if type(reply) is Failure:
-            self._mark_failed(outs)
+        self._mark_missing(outs, FAILED if type(reply) is Failure else NOT_MADE)
         self.dataflow.settle(outs)
         return reply
 
     def fail_results(self, outs: Iterable[int]) -> None:
         """Mark results as failed, and run the operations that wait for them, which fail too."""
-        self._mark_failed(outs)
+        self._mark_missing(outs, FAILED)
         self.dataflow.settle(outs)
 
-    def _mark_failed(self, outs: Iterable[int]) -> None:
-        """Write tombstones for the results of a failed operation."""
+    def _mark_missing(self, outs: Iterable[int], reason: str) -> None:
+        """Write tombstones for those results of an operation that it did not make."""
         for out in outs:
             if out not in self.store.objects:
-                self.store.mark_gone(out, FAILED)
+                self.store.mark_gone(out, reason)
 
     # ----------------------------------------------------------------------------------- objects
 

@@ -18,9 +18,6 @@ from syft.ops.nested import SCALAR_TYPES
 from syft.ops.table import (
     FLAGS,
     GRADIENT,
-    INPLACE,
-    MUTATES_OTHERS,
-    ONE,
     UNINITIALIZED,
     function_of,
 )
@@ -39,6 +36,7 @@ from syft.workers.execution.operation import (
 )
 from syft.workers.execution.permissions import Guard
 from syft.workers.execution.precautions import RUNNABLE
+from syft.workers.handlers.accesses import command_access
 from syft.workers.wire.messages import (
     GRAD_MODE,
     INFERENCE_MODE,
@@ -50,7 +48,6 @@ from syft.workers.wire.messages import (
 )
 from syft.workers.wire.references import REF, ids_in
 
-_WRITES = INPLACE | MUTATES_OTHERS
 _MODES = GRAD_MODE | INFERENCE_MODE
 _OPERATIONS = len(RUNNABLE)
 
@@ -87,8 +84,7 @@ def handle(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Repl
             lambda held: _run(core, command, frame, peer, held),
             ids_in((command.args, command.kwargs or {})),
             outs,
-            writes=_may_write(command),
-            barrier=_runs_backward(command),
+            command_access(command),
         )
     return _run(core, command, frame, peer, None)
 
@@ -243,16 +239,3 @@ def autocast_of(
             raise MalformedMessage("$" + path, "a device type and a dtype", repr(mode))
         modes.append((mode[0], dtype))
     return modes
-
-
-def _runs_backward(command: Command) -> bool:
-    return 0 <= command.op < _OPERATIONS and bool(FLAGS[command.op] & GRADIENT)
-
-
-def _may_write(command: Command) -> bool:
-    """Whether a command might write to one of its arguments; true for an unknown operation."""
-    flags = FLAGS[command.op] if 0 <= command.op < len(FLAGS) else 0
-    if flags & _WRITES or not flags & ONE:
-        return True
-    keywords = command.kwargs or {}
-    return "out" in keywords or "inplace" in keywords

@@ -12,6 +12,7 @@ from syft.ids import digest, has_content
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer
 from syft.serde.registry import pack, unpack_at
+from syft.workers.core.access import Access
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
 from syft.workers.execution.holders import Holder
@@ -82,7 +83,7 @@ def fetch(core: WorkerCore, message: Fetch, frame: Frame, peer: Peer) -> Reply |
         peer,
         lambda held: _fetch_now(core, message, peer, held),
         (message.id,),
-        writes=not message.keep,
+        access=Access(reads_attributes=True) if message.keep else _taking(message.id),
     )
 
 
@@ -135,7 +136,8 @@ def duplicate(
         core.store.put(message.out, twin)
         return Done(message.seq)
 
-    return core.when_ready(message.seq, peer, act, (message.id,), (message.out,))
+    access = Access(reads_attributes=True, fresh=True)
+    return core.when_ready(message.seq, peer, act, (message.id,), (message.out,), access)
 
 
 @WorkerCore.handles(Search)
@@ -221,7 +223,12 @@ def move(core: WorkerCore, message: Move, frame: Frame, peer: Peer) -> Reply | A
             return_gradients(core, connection, message.id, value)
         return Done(message.seq)
 
-    return core.when_ready(message.seq, peer, act, (message.id,), writes=True)
+    return core.when_ready(message.seq, peer, act, (message.id,), access=_taking(message.id))
+
+
+def _taking(id: int) -> Access:
+    """The access of an operation that takes an object out of the store."""
+    return Access(writes=(id,), reads_attributes=True, takes=id)
 
 
 @WorkerCore.handles(Holds)

@@ -8,31 +8,27 @@ run their programs by :func:`run_program`, so private values are protected as in
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from syft.exceptions import HookError
 from syft.ops.control import limited
 from syft.ops.table import (
     FLAGS,
-    GRADIENT,
-    INPLACE,
-    MUTATES_OTHERS,
-    ONE,
     PROGRAM_FUNCTIONS,
     UNINITIALIZED,
     Function,
 )
 from syft.program.lowered import Lowered
-from syft.program.program import Action, Program
+from syft.program.program import Program
+from syft.workers.core.access import Access
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.operation import clearing
 from syft.workers.execution.precautions import RUNNABLE
+from syft.workers.handlers.accesses import Effects, effects_of
 from syft.workers.handlers.guarded_run import GuardedRun
 from syft.workers.wire.definitions import Definition, Group, InputKind
-
-_WRITES = INPLACE | MUTATES_OTHERS
 
 
 def _function(number: int, function: Function | None) -> Function | None:
@@ -50,20 +46,21 @@ FUNCTIONS: list[Function | None] = [
 class Prepared(ABC):
     """A definition that is ready to run at a worker. Abstract.
 
-    ``writes`` says whether it may write to one of its inputs, and a ``barrier`` may write to any
-    object.  ``results`` is the number of its results.  ``objects`` are the ids of stored objects
-    that it uses besides its inputs: it waits for them too, and holds them while it waits.
+    ``results`` is the number of its results.  ``objects`` are the ids of stored objects that it
+    uses besides its inputs: it waits for them too, and holds them while it waits.
     """
 
     kinds: tuple[InputKind, ...]
-    writes: bool = True
-    barrier: bool = False
     results: int = 1
     objects: tuple[int, ...] = ()
 
     @abstractmethod
     def perform(self, core: WorkerCore, inputs: list[Any], peer: Peer) -> Sequence[Any]:
         """Run it on its inputs; returns the flat results, with None for those that are not kept."""
+
+    @abstractmethod
+    def access(self, inputs: Sequence[int | None]) -> Access:
+        """What it does to its inputs, given as ids (None for a value), and to ``objects``."""
 
     def outs(self, first: int) -> Sequence[int]:
         """The ids under which results may be stored, starting with ``first``."""
@@ -100,8 +97,7 @@ class PreparedGroup(Prepared):
         program = group.program
         self.kinds = group.kinds
         self.results = len(program.outputs)
-        self.writes = may_write(program)
-        self.barrier = runs_backward(program)
+        self._effects: Effects | None = None
         self._program = program
         self._kept = [index for index, slot in enumerate(program.outputs) if slot is not None]
         self._lowered: Lowered | None = None
@@ -111,6 +107,12 @@ class PreparedGroup(Prepared):
         if len(self._kept) == self.results:
             return range(first, first + self.results)
         return [first + index for index in self._kept]
+
+    def access(self, inputs: Sequence[int | None]) -> Access:
+        """What the program does to the inputs."""
+        if self._effects is None:
+            self._effects = effects_of(self._program)
+        return self._effects.access(inputs)
 
     def perform(self, core: WorkerCore, inputs: list[Any], peer: Peer) -> Sequence[Any]:
         """Run the program on the inputs."""
@@ -155,37 +157,3 @@ def run_program(core: WorkerCore, program: Lowered, values: Sequence[Any], peer:
         if not core.guarded:
             return program.run(values)
         return GuardedRun(core, peer.user).run(program, values)
-
-
-def may_write(program: Program) -> bool:
-    """Whether a program might write to one of its inputs.
-
-    >>> may_write(Program(0, (), ()))
-    False
-    """
-    return any(map(_writes, _actions(program)))
-
-
-def _writes(action: Action) -> bool:
-    flags = FLAGS[action.op]
-    if flags & _WRITES or not flags & ONE:
-        return True
-    return "out" in action.kwargs or "inplace" in action.kwargs
-
-
-def runs_backward(program: Program) -> bool:
-    """Whether a program runs a backward pass, and so may write to any leaf.
-
-    >>> runs_backward(Program(0, (), ()))
-    False
-    """
-    return any(FLAGS[action.op] & GRADIENT for action in _actions(program))
-
-
-def _actions(program: Program) -> Iterable[Action]:
-    """The actions of a program and of the programs inside it."""
-    for action in program.actions:
-        yield action
-        for operand in action.args:
-            if isinstance(operand, Program):
-                yield from _actions(operand)

@@ -72,17 +72,14 @@ def _perform_when_ready(
     core: WorkerCore, run: Run, frame: Frame, entry: NumberedCall, given: list[Any], peer: Peer
 ) -> Reply | Answer | None:
     prepared: Prepared = entry.what
+    ids = [id if kind == _REFERENCE else None for id, kind in zip(given, entry.kinds, strict=True)]
     return core.when_ready(
         run.seq,
         peer,
         lambda held: _perform(core, run, frame, entry, given, peer, held),
-        [
-            *prepared.objects,
-            *(id for id, kind in zip(given, entry.kinds, strict=True) if kind == _REFERENCE),
-        ],
+        [*prepared.objects, *(id for id in ids if id is not None)],
         tuple(prepared.outs(run.out)),
-        writes=prepared.writes,
-        barrier=prepared.barrier,
+        prepared.access(ids),
     )
 
 

@@ -7,10 +7,13 @@ kept in random order, and every value must come out the same.
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import itertools
 import random
 import weakref
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -20,6 +23,7 @@ from hypothesis import strategies as st
 
 import syft as sy
 from syft.exceptions import ObjectIdTaken, ObjectNotFound, ObjectNotReady
+from syft.workers.core.access import Access
 from syft.workers.core.dataflow import Dataflow
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
@@ -54,7 +58,7 @@ VIEWS: list[Callable[[torch.Tensor], torch.Tensor]] = [
 Step = tuple[str, int, int, int]
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["pure", "in place", "view", "drop", "slice"]),
+        st.sampled_from(["pure", "in place", "view", "drop", "slice", "group"]),
         st.integers(0, 50),
         st.integers(0, 50),
         st.integers(0, 50),
@@ -64,9 +68,27 @@ steps = st.lists(
 )
 
 
-def run(program: list[Step], inputs: list[torch.Tensor]) -> list[torch.Tensor | None]:
-    """Run a program on whatever its inputs are, pointers or plain tensors."""
+def run(
+    program: list[Step],
+    inputs: list[torch.Tensor],
+    group: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
+) -> list[torch.Tensor | None]:
+    """Run a program on whatever its inputs are, pointers or plain tensors.
+
+    Steps from one ``group`` to the next travel as one message.
+    """
     values: list[torch.Tensor | None] = list(inputs)
+    starts = [0, *(at for at, step in enumerate(program) if step[0] == "group"), len(program)]
+    for number, (start, end) in enumerate(itertools.pairwise(starts)):
+        with group() if number else contextlib.nullcontext():
+            run_steps(program[start:end], inputs, values)
+    return values
+
+
+def run_steps(
+    program: list[Step], inputs: list[torch.Tensor], values: list[torch.Tensor | None]
+) -> None:
+    """Run some steps, and add what they make to the values."""
     for kind, which, first, second in program:
         live = [index for index, value in enumerate(values) if value is not None]
         if not live:
@@ -81,9 +103,8 @@ def run(program: list[Step], inputs: list[torch.Tensor]) -> list[torch.Tensor | 
             values.append(VIEWS[which % len(VIEWS)](one))
         elif kind == "slice":
             one[which % 3 : 4] = 7
-        elif live[first % len(live)] >= len(inputs):
+        elif kind == "drop" and live[first % len(live)] >= len(inputs):
             values[live[first % len(live)]] = None
-    return values
 
 
 def expected(program: list[Step], inputs: list[torch.Tensor]) -> list[Any]:
@@ -121,7 +142,7 @@ def test_any_program_gives_what_it_gives_in_order(
             bob.promise() if index in promised else tensor.send(bob)
             for index, tensor in enumerate(plain)
         ]
-        values = run(program, inputs)
+        values = run(program, inputs, bob.group)
         late = [index for index in promised]
         order.shuffle(late)
         for index in late:
@@ -214,7 +235,7 @@ def test_an_alias_found_only_when_a_promise_was_kept(core: WorkerCore) -> None:
     assert value_in(core, Fetch(1, 8)).tolist() == [0, 0]
 
 
-def test_a_backward_pass_is_ordered_against_everything(bob: sy.VirtualWorker) -> None:
+def test_a_backward_pass_is_ordered_against_what_it_touches(bob: sy.VirtualWorker) -> None:
     weight = torch.ones(2, requires_grad=True).send(bob)
     other = torch.zeros(2).send(bob)
     promise = bob.promise()
@@ -223,18 +244,20 @@ def test_a_backward_pass_is_ordered_against_everything(bob: sy.VirtualWorker) ->
         weight.grad
     total = other + 1
     total.add_(1)
-    with pytest.raises(ObjectNotReady):
-        total.tolist()
+    assert total.tolist() == [2, 2], "nothing of it is in the graph"
     kept = torch.ones(2).send(bob, id=promise.id_at_location)
     assert weight.grad.get().tolist() == [3, 3]
     assert total.get().tolist() == [2, 2]
     waiting = bob.promise()
     other.add_(waiting)
     (weight * 2).sum().backward()
+    assert weight.grad.get().tolist() == [5, 5]
+    loss = (weight * other).sum()
+    loss.backward()
     with pytest.raises(ObjectNotReady):
         weight.grad
     again = torch.ones(2).send(bob, id=waiting.id_at_location)
-    assert weight.grad.get().tolist() == [5, 5]
+    assert weight.grad.get().tolist() == [6, 6]
     del kept, again
 
 
@@ -327,7 +350,7 @@ def test_dropping_a_reader_lets_the_writer_behind_it_run(core: WorkerCore) -> No
 
 
 def test_what_writes_runs_though_nobody_wants_its_result(core: WorkerCore) -> None:
-    park(core, command("torch.Tensor.max", ref(8), 0, out=10, seq=3))
+    park(core, command("torch.Tensor.add_", ref(1), ref(8), out=10, seq=3))
     ask(core, Drop(5, (10,)))
     assert len(core.dataflow) == 1
     assert [reply.seq for reply in keep(core, 8, 5.0)] == [3, 100]
@@ -372,12 +395,14 @@ def test_what_is_remembered_of_a_parked_operation_grows_with_its_ids_alone() -> 
     inputs, outs = range(100, 300), tuple(range(1000, 1200))
     core.store.promise(7)
     ran: list[str] = []
-    assert dataflow.admit(lambda held: ran.append("views"), [7, *inputs], outs, writes=False)
-    links = sum(map(len, dataflow._views.values())) + sum(map(len, dataflow._origins.values()))
-    assert links == 2 * (len(inputs) + 1 + len(outs))
+    assert dataflow.admit(lambda held: ran.append("views"), [7, *inputs], outs)
+    remembered = [*dataflow._board._usages, *dataflow._footprints._results]
+    keys = sum(map(len, dataflow._footprints._results.values()))
+    assert len(remembered) + keys <= 4 * (1 + len(inputs) + len(outs))
     core.store.objects[100] = torch.ones(2)
-    assert dataflow.admit(lambda held: ran.append("write"), [outs[-1]], (), writes=True)
-    assert dataflow.admit(lambda held: ran.append("read"), [100], (), writes=False)  # it may alias
+    write = Access(writes=(outs[-1],))
+    assert dataflow.admit(lambda held: ran.append("write"), [outs[-1]], (), write)
+    assert dataflow.admit(lambda held: ran.append("read"), [100], ())  # it may alias
     core.store.put(7, torch.ones(2))
     for out in outs:
         core.store.objects[out] = torch.ones(1)
@@ -388,8 +413,8 @@ def test_what_is_remembered_of_a_parked_operation_grows_with_its_ids_alone() -> 
 # ------------------------------------------------------------------------------------- taking back
 
 PRIME = 1_000_003
-KINDS = ("make", "two", "view", "write", "write", "barrier", "cancel", "cancel", "drop", "keep")
-RESULTS = {"make": 1, "view": 1, "two": 2, "write": 0, "barrier": 0}
+KINDS = ("make", "two", "view", "write", "write", "hidden", "cancel", "cancel", "drop", "keep")
+RESULTS = {"make": 1, "view": 1, "two": 2, "write": 0, "hidden": 0}
 
 
 def computed(kind: str, factor: int, one: Any, other: Any, hidden: Any) -> list[torch.Tensor]:
@@ -399,7 +424,7 @@ def computed(kind: str, factor: int, one: Any, other: Any, hidden: Any) -> list[
     if kind == "write":
         one.copy_((one * factor + other) % PRIME)
         return []
-    if kind == "barrier":  # it names only what it reads
+    if kind == "hidden":  # object 1, whatever else it names
         hidden.copy_((hidden * factor + one) % PRIME)
         return []
     made = (one * factor + other + 1) % PRIME
@@ -442,7 +467,7 @@ class Ordered:
     def start(self, kind: str, first: int, second: int) -> None:
         """Ask for an operation, as a handler does it."""
         self.seq = seq = self.seq + 1
-        inputs = (
+        inputs: tuple[int, ...] = (
             self.usable[first % len(self.usable)],
             self.usable[second % len(self.usable)],
         )
@@ -456,9 +481,10 @@ class Ordered:
                 self.core.store.put(out, value)
             return Done(seq)
 
-        barrier, writes = kind == "barrier", kind in ("write", "barrier")
+        written = {"write": inputs[:1], "hidden": (1,)}.get(kind, ())
         try:
-            reply = self.core.when_ready(seq, ME, act, inputs, outs, writes, barrier)
+            access = Access(writes=written)
+            reply = self.core.when_ready(seq, ME, act, (*inputs, *written), outs, access)
         except ObjectNotFound as error:
             self.core.fail_results(outs)
             reply = self.core.failure(seq, error)
@@ -499,7 +525,7 @@ class Ordered:
 
     def check(self) -> None:
         """Everything is as if what was taken back had never been asked for."""
-        assert not self.core.dataflow.active and not self.core.dataflow._usage
+        assert not self.core.dataflow.active and not self.core.dataflow._board._usages
         values = {id: tensor.clone() for id, tensor in self.started.items()}
         hidden = values[1]
         for seq, kind, inputs, outs in self.asked:
@@ -548,8 +574,11 @@ def admit(ran: list[str]) -> Any:
     """Have a dataflow take an operation in; its name is that of its request."""
 
     def admit(dataflow: Dataflow, name: str, *inputs: int, **fields: Any) -> bool:
-        fields = {"outs": (), "writes": False, **fields}
-        return dataflow.admit(lambda held: ran.append(name), inputs, request=name, **fields)
+        outs = fields.pop("outs", ())
+        task = dataflow.admit(
+            lambda held: ran.append(name), inputs, outs, Access(**fields), request=name
+        )
+        return task is not None
 
     return admit
 
@@ -574,8 +603,8 @@ def arrive(dataflow: Dataflow, id: int) -> None:
 def test_what_waits_for_a_writer_taken_back_waits_for_those_before_it(
     dataflow: Dataflow, admit: Any, ran: list[str]
 ) -> None:
-    assert admit(dataflow, "first", 1, 8, writes=True)
-    assert admit(dataflow, "second", 1, 9, writes=True)
+    assert admit(dataflow, "first", 1, 8, writes=(1, 8))
+    assert admit(dataflow, "second", 1, 9, writes=(1, 9))
     assert admit(dataflow, "reader", 1)
     assert dataflow.cancel("second") == () and ran == []
     assert admit(dataflow, "later", 1), "a new operation waits for the first one, too"
@@ -585,24 +614,11 @@ def test_what_waits_for_a_writer_taken_back_waits_for_those_before_it(
     assert ran == ["first", "reader", "later"] and not dataflow.active
 
 
-def test_what_waits_for_a_barrier_taken_back_waits_for_what_came_before_it(
-    dataflow: Dataflow, admit: Any, ran: list[str]
-) -> None:
-    assert admit(dataflow, "first barrier", 8, barrier=True)
-    assert admit(dataflow, "second barrier", 9, barrier=True)
-    assert admit(dataflow, "reader", 1)
-    assert dataflow.cancel("second barrier") == () and ran == []
-    assert admit(dataflow, "later", 2), "the first barrier still stands"
-    arrive(dataflow, 8)
-    assert ran == ["first barrier", "reader", "later"]
-    assert not admit(dataflow, "last", 1), "no barrier stands any more"
-
-
 def test_a_writer_no_longer_waits_for_a_reader_that_was_taken_back(
     dataflow: Dataflow, admit: Any, ran: list[str]
 ) -> None:
     assert admit(dataflow, "reader", 1, 8, outs=(10, 11))
-    assert admit(dataflow, "writer", 1, writes=True)
+    assert admit(dataflow, "writer", 1, writes=(1,))
     assert admit(dataflow, "another reader", 1)
     assert dataflow.cancel("reader") == (10, 11)
     assert ran == ["writer", "another reader"] and not dataflow.tasks
@@ -624,15 +640,15 @@ def test_one_may_be_taken_back_while_another_runs(
     """A handler that asks other workers lets them work meanwhile, and they may ask this one."""
 
     def run(held: Any) -> None:
-        assert admit(dataflow, "second", 8, writes=True)
+        assert admit(dataflow, "second", 8, writes=(8,))
         assert admit(dataflow, "third", 8)
         assert dataflow.cancel("second") == ()
         ran.append("first")
 
-    assert dataflow.admit(run, [8], (), writes=True)
+    assert dataflow.admit(run, [8], (), Access(writes=(8,)))
     arrive(dataflow, 8)
     assert ran == ["first", "third"]
-    assert not dataflow.tasks and not dataflow._usage
+    assert not dataflow.tasks and not dataflow._board._usages
 
 
 def test_a_promise_that_only_a_request_taken_back_needed_is_forgotten(core: WorkerCore) -> None:
