@@ -343,6 +343,7 @@ class ErrorCode(WireCode):
     WRONG_ARGUMENTS = 157
     STATE_MISMATCH = 158
     PLANS_NOT_ALLOWED = 159
+    PROMISE_GIVEN_UP = 160
 
 
 class MessageCode(WireCode):
@@ -372,12 +373,14 @@ class MessageCode(WireCode):
     RUN = 18, "run a program or a plan, by its number in the connection's table"
     HOLDS = 19, "ask whether an object has this content"
     CANCEL = 20, "take back a request that waits for promised objects"
+    GIVE_UP = 21, "give up a promise, with the reason"
     DONE = 32, "success; a command made one tensor"
     VALUE = 33, "success with a value"
     FAILURE = 34, "the request raised"
     PARKED = 35, "the request waits for promised objects; its reply follows later"
     SKIPPED = 36, "the request was not made, because an earlier one failed"
     FORGOTTEN = 37, "the worker was cleared: no number of this connection stands for anything"
+    CANCELLED = 38, "the request was not run, because nobody wants its results any more"
 
 
 class ConversionCode(WireCode):

@@ -19,7 +19,8 @@ None of these is a ``TypeError``: torch's binary operators turn a ``TypeError`` 
     ├── StoreError
     │   ├── ObjectNotFound           no object has that id; says what removed it, if it was there
     │   ├── ObjectIdTaken            an object of that id is there already
-    │   └── ObjectNotReady           the object is promised, and no message under way can bring it
+    │   ├── ObjectNotReady           the object is promised, and no message under way can bring it
+    │   └── PromiseGivenUp           whoever promised the object gave that up; says why
     ├── OperationError
     │   ├── UnknownOperation         the op is not in the op table
     │   ├── OperationRefused         the op is known and may not run on another worker
@@ -200,6 +201,25 @@ Keep the promise (send the tensor to the promised id) before asking for the resu
             f"Worker {self.worker!r} still waits for a promised input, and nothing under way can "
             "bring it. Keep the promise (send the tensor to the promised id) before asking for the "
             "result."
+        )
+
+
+class PromiseGivenUp(StoreError):
+    """The object, or one from which it was to be made, was promised, and the promise was given up.
+
+    >>> print(PromiseGivenUp(7, "bob", "the sensor broke"))
+    The promise of object 7 at worker 'bob' was given up: the sensor broke. Nothing can keep it \
+any more; make another promise.
+    """
+
+    def __init__(self, id: int, worker: str, reason: str) -> None:
+        super().__init__(id, worker, reason)
+        self.id, self.worker, self.reason = id, worker, reason
+
+    def __str__(self) -> str:
+        return (
+            f"The promise of object {self.id} at worker {self.worker!r} was given up: "
+            f"{self.reason}. Nothing can keep it any more; make another promise."
         )
 
 

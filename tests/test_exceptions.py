@@ -46,6 +46,11 @@ TEXTS = [
         "the promise (send the tensor to the promised id) before asking for the result.",
     ),
     (
+        e.PromiseGivenUp(7, "bob", "the sensor broke"),
+        "The promise of object 7 at worker 'bob' was given up: the sensor broke. Nothing can keep "
+        "it any more; make another promise.",
+    ),
+    (
         e.UnknownOperation("my_function"),
         "'my_function' is not in the op table, so it cannot run on another worker. Write it in "
         "terms of torch operations.",

@@ -73,7 +73,9 @@ class SentCopy:
         id = connection.put(tensor, id, guard=guard)
         if self.garbage_collect_data:
             connection.add_owner(id)
-        return make_pointer(connection, id, self.garbage_collect_data, card=_card_of(tensor))
+        pointer = make_pointer(connection, id, self.garbage_collect_data, card=_card_of(tensor))
+        connection.follow_last(pointer.child)
+        return pointer
 
 
 def _card_of(tensor: torch.Tensor) -> tuple[Any, ...] | None:

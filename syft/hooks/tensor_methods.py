@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from syft.chain.wrapper import Wrapper, first_link
-from syft.exceptions import NothingToGet
+from syft.exceptions import NothingToGet, UnsupportedOperation
 from syft.hooks.sending import Location
 from syft.workers.execution.permissions import copy_of
 
@@ -27,12 +27,18 @@ def location(tensor: torch.Tensor) -> Any:
     return first_link(tensor).location
 
 
-def get(tensor: torch.Tensor, user: str | None = None, sum_results: bool = False) -> Any:
+def get(
+    tensor: torch.Tensor,
+    user: str | None = None,
+    sum_results: bool = False,
+    wait: bool = True,
+) -> Any:
     """Bring the tensor here, and remove it there.
 
     A pointer to a pointer gives the inner pointer.  A multi-pointer gives every part, as a list or
     (``sum_results``) added up.  Gradients of leaves and tags come along.  ``user`` names the user
-    who reads, which private tensors check.
+    who reads, which private tensors check.  Without ``wait`` it returns at once with a handle whose
+    ``result()`` is the tensor; for a multi-pointer, with a list of handles.
 
     Raises :class:`~syft.exceptions.NothingToGet` for a tensor that is here,
     :class:`~syft.exceptions.ObjectNotFound` if it is gone,
@@ -41,8 +47,16 @@ def get(tensor: torch.Tensor, user: str | None = None, sum_results: bool = False
     >>> x = torch.tensor([1.0, 2.0]).send(bob)
     >>> (x + x).get()
     tensor([2., 4.])
+    >>> x.get(wait=False).result()
+    tensor([1., 2.])
     """
-    return first_link(tensor).get(user, sum_results)
+    if wait:
+        return first_link(tensor).get(user, sum_results)
+    if sum_results:
+        instead = "wait for the results, and add them up"
+        raise UnsupportedOperation("get(sum_results=True, wait=False)", "a pointer", instead)
+    handles = [link.start_get(user) for link in _remote_links(tensor, "get")]
+    return handles[0] if len(handles) == 1 else handles
 
 
 def move(

@@ -37,6 +37,7 @@ from syft.workers.client.connection import STORED, Connection, Pending
 from syft.workers.client.handles import Handle
 from syft.workers.client.operands import Operands
 from syft.workers.client.transport import Location, Owner
+from syft.workers.core.access import Access
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.permissions import Guard, protect, travelling_guard_of
@@ -71,7 +72,6 @@ class PointerTensor(BarePointer):
     # Rarely set, as ``_card`` is.
     _id: int | None = None
     _parent: PointerTensor | None = None
-    pending: Pending | None = None
 
     def __del__(self) -> None:
         if self.garbage_collect_data:
@@ -105,7 +105,7 @@ class PointerTensor(BarePointer):
         >>> y.child.handle.done(), y.child.handle.result().get()
         (False, tensor([2., 2.]))
         """
-        return Handle(self.connection, self.pending, self)
+        return Handle(self.asked or self.connection, self.pending, self)
 
     @property
     def child(self) -> PointerTensor:
@@ -202,7 +202,7 @@ def _uncommon_call(
         waits = connection.crossed and bool(flags & _GRADIENT)
         value = connection.command(number, operands, keywords, 0, buffers, waits)
         if type(value) is Pending:
-            _make_wait(value, target)
+            _make_wait(value, args[:1] if target is None else target)
         return None if flags & _NOTHING else target
     out = new_id()
     value = connection.command(number, operands, keywords, out, buffers, not flags & _ONE)
@@ -249,7 +249,7 @@ def _make_wait(pending: Pending, target: Any) -> None:
     """Have the handles of the tensors that a command writes to wait for that command."""
     for leaf in leaves(target):
         if type(leaf) is Wrapper and type(leaf.child) is PointerTensor:
-            leaf.child.pending = pending
+            leaf.child.pending, leaf.child.asked = pending, None
 
 
 def _connection_of(args: Arguments, kwargs: Keywords) -> Connection:
@@ -345,10 +345,17 @@ register_check(lambda: [f"a number for {op}" for op in PointerTensor.rules if op
 
 
 @WorkerCore.handles(Relay)
-def relay(core: WorkerCore, message: Relay, frame: Frame, peer: Peer) -> Done:
+def relay(core: WorkerCore, message: Relay, frame: Frame, peer: Peer) -> Any:
     """Send an object on and keep a pointer to it, or replace a pointer by what it points to."""
     core.forget(message.drop, peer)
-    value = core.present(message.id)
+    access = Access(writes=(message.id,), reads_attributes=True, takes=message.id)
+    return core.when_ready(
+        message.seq, peer, lambda held: _relay(core, message, peer), (message.id,), access=access
+    )
+
+
+def _relay(core: WorkerCore, message: Relay, peer: Peer) -> Done:
+    value = core.store.read(message.id)
     if not isinstance(value, torch.Tensor):
         raise UnsupportedOperation("remote_send", type(value).__name__, "move it")
     guard = travelling_guard_of(value)

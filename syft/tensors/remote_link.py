@@ -10,6 +10,8 @@ hands it over.
 
 from __future__ import annotations
 
+import weakref
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,7 +26,18 @@ from syft.serde.registry import pack
 from syft.tensors.conversions import Conversion
 from syft.workers.client.connection import Connection
 from syft.workers.client.contents import is_shared
-from syft.workers.wire.messages import Annotate, Convert, Describe, Duplicate, Fetch, Move, Relay
+from syft.workers.client.handles import FetchHandle
+from syft.workers.client.pending import Pending
+from syft.workers.wire.messages import (
+    Annotate,
+    Convert,
+    Describe,
+    Duplicate,
+    Fetch,
+    GiveUp,
+    Move,
+    Relay,
+)
 
 
 class Card:
@@ -65,6 +78,9 @@ class RemoteLink(Link):
 
     # Rarely set, so kept out of the slots: a pointer is made for every result.
     _card: Card | None = None
+    pending: Pending | None = None
+    asked: Connection | None = None
+    """Over which connection, if it is another one, the request that is on its way was made."""
 
     def __init__(
         self,
@@ -104,6 +120,20 @@ class RemoteLink(Link):
         self.garbage_collect_data = self.garbage_collect_data and keep
         return value
 
+    def start_get(self, user: str | None = None) -> FetchHandle:
+        """Start to fetch the remote object, without waiting for it.
+
+        >>> bob = sy.VirtualWorker(hook, id="bob", pipelined=True)
+        >>> torch.ones(2).send(bob).child.start_get().result()
+        tensor([1., 1.])
+        """
+        keep = self.depth > 0 or is_shared(self.connection, self.id_at_location)
+        seq = self.connection.next_seq()
+        pending = self.connection.start(Fetch(seq, self.id_at_location, self.depth, keep, user))
+        if not keep:
+            self.connection.when_settled(pending, partial(_fetched, weakref.ref(self), pending))
+        return FetchHandle(self.connection, pending, self)
+
     def move(self, location: Any, requires_grad: bool = False, user: str | None = None) -> Any:
         """Move the remote object to another worker, directly; it keeps its id.
 
@@ -115,15 +145,23 @@ class RemoteLink(Link):
             return here.requires_grad_() if requires_grad else here
         if destination is self.owner and not requires_grad:
             return self.get(user)
-        self.connection.ask(
-            Move, self.id_at_location, destination.id, requires_grad=requires_grad, user=user
-        )
-        collects, self.garbage_collect_data = self.garbage_collect_data, False
+        id = self.id_at_location
+        options: dict[str, Any] = {"requires_grad": requires_grad, "user": user}
         if destination is self.owner:
-            return destination.core.store.take(self.id_at_location, "it was moved home")
+            self.connection.ask(Move, id, destination.id, **options)
+            self.garbage_collect_data = False
+            return destination.core.store.take(id, "it was moved home")
+        pending = self.connection.order(Move, id, destination.id, **options)
+        collects, self.garbage_collect_data = self.garbage_collect_data, False
         connection = self.owner.connection_to(destination)
         connection.crossed |= requires_grad
-        return self._twin(connection, self.id_at_location, collects)
+        if pending is not None:
+            connection.expect(id)
+            failed = partial(_not_moved, connection, id, self.location.id, pending)
+            self.connection.when_settled(pending, failed)
+        moved: Any = self._twin(connection, id, collects, pending)
+        moved.child.asked = self.connection
+        return moved
 
     def copy(self, memo: dict[int, Any] | None = None) -> torch.Tensor:
         """A copy of the remote tensor, at the same worker, and a pointer to it.
@@ -137,12 +175,15 @@ class RemoteLink(Link):
             part = wrap(self)
             return part.detach().clone().requires_grad_(part.requires_grad)
         out = new_id()
-        self.connection.ask(Duplicate, self.id_at_location, out)
-        return self._twin(self.connection, out, True)
+        pending = self.connection.order(Duplicate, self.id_at_location, out, made=(out,))
+        return self._twin(self.connection, out, True, pending)
 
-    def _twin(self, connection: Connection, id: int, collects: bool) -> Wrapper:
+    def _twin(
+        self, connection: Connection, id: int, collects: bool, pending: Pending | None = None
+    ) -> Wrapper:
         """A link of this kind to another object that has the same value and tags."""
         link = type(self)(connection, id, collects)
+        link.pending = pending
         link._card = self._card
         return wrap(link)
 
@@ -157,8 +198,13 @@ class RemoteLink(Link):
         return self._relay(name, user)
 
     def _relay(self, to: str | None, user: str | None) -> Wrapper:
-        self.connection.ask(Relay, self.id_at_location, to, user=user)
+        self._follow(self.connection.order(Relay, self.id_at_location, to, user=user))
         return wrap(self)
+
+    def _follow(self, pending: Pending | None) -> None:
+        """Have the handle tell of a request that is on its way, if there is one."""
+        if pending is not None:
+            self.pending, self.asked = pending, None
 
     def convert(self, tensor: torch.Tensor, conversion: Conversion, args: Arguments) -> Wrapper:
         """Convert the data at the other worker, and return a pointer to the result there."""
@@ -167,8 +213,13 @@ class RemoteLink(Link):
             raise UnsupportedOperation(conversion.name, "a part of a remote chain", instead)
         out = new_id()
         packed = pack(args, Packer())
-        self.connection.ask(Convert, self.id_at_location, int(conversion.code), packed, out)
-        return wrap(type(self)(self.connection, out))
+        code = int(conversion.code)
+        pending = self.connection.order(
+            Convert, self.id_at_location, code, packed, out, made=(out,)
+        )
+        link = type(self)(self.connection, out)
+        link.pending = pending
+        return wrap(link)
 
     # ------------------------------------------------------------------------------ duty to collect
 
@@ -217,5 +268,25 @@ class RemoteLink(Link):
         >>> x.child.tags, x.child.description
         ({'#digits'}, 'two of them')
         """
-        self.connection.ask(Annotate, self.id_at_location, tags, description)
-        self._describe()
+        pending = self.connection.order(Annotate, self.id_at_location, tags, description)
+        self._follow(pending)
+        if pending is None:
+            self._describe()
+            return
+        known = self._card or Card([], None, None)
+        merged = sorted({*known.tags, *tags})
+        self._card = Card(merged, description or known.description, known.shape)
+
+
+def _fetched(link: weakref.ref[RemoteLink], pending: Pending) -> None:
+    """What has been fetched need not be collected; after a failure it is still there."""
+    pointer = link()
+    if pointer is not None and not pending.failed:
+        pointer.garbage_collect_data = False
+
+
+def _not_moved(connection: Connection, id: int, source: str, pending: Pending) -> None:
+    """After a move that failed, its destination need not wait for the object any more."""
+    if pending.failed and not connection.transport.closed:
+        reason = f"the move from {source} failed"
+        connection.tell(GiveUp(connection.next_seq(), id, reason))

@@ -106,17 +106,28 @@ def test_remote_send_for_a_user(bob: sy.VirtualWorker, alice: sy.VirtualWorker) 
     assert pointer.remote_get(user="ann").get(user="ann").tolist() == [1.0, 1.0]
 
 
-def test_what_is_promised_can_neither_be_tagged_nor_sent_on(
+def test_what_is_promised_is_tagged_and_sent_on_when_it_has_come(
     worker: sy.VirtualWorker, alice: sy.VirtualWorker
 ) -> None:
     promise = worker.promise()
-    for action in (
-        lambda: promise.tag("#a"),
-        lambda: promise.describe("words"),
-        lambda: promise.remote_send(alice),
-        lambda: (promise + 1).tag("#a"),
-    ):
-        assert refusal(action).startswith("ObjectNotReady: Worker 'worker' still waits")
+    later = (promise + 1).tag("#later")
+    assert promise.tag("#a").describe("two words") is promise
+    assert repr(promise).endswith("Tags: #a \n\tDescription: two words...")
+    assert not promise.child.handle.done()
+    assert refusal(lambda: promise.tags).startswith("ObjectNotReady: Worker 'worker' still waits")
     kept = torch.ones(2).send(worker, id=promise.id_at_location)
-    assert promise.tag("#a").tags == {"#a"}
+    assert promise.tag("#b").tags == {"#a", "#b"} and promise.description == "two words"
+    assert later.tags == {"#later"} and promise.child.handle.done()
+    del kept
+
+
+def test_what_is_promised_is_sent_on_when_it_has_come(
+    worker: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    promise = worker.promise()
+    promise.remote_send(alice)
+    doubled = promise * 2
+    kept = torch.ones(2).send(worker, id=promise.id_at_location)
+    assert doubled.get().get().tolist() == [2, 2], "it is a pointer to a pointer by then"
+    assert promise.remote_get().copy().get().tolist() == [1, 1]
     del kept

@@ -104,11 +104,16 @@ def test_a_private_tensor_stays_private(bob: sy.VirtualWorker) -> None:
     assert "e+30" not in text
 
 
-def test_what_is_only_promised_cannot_be_converted_yet(bob: sy.VirtualWorker) -> None:
-    promised = bob.promise()
+def test_what_is_only_promised_is_converted_when_it_has_come(worker: sy.VirtualWorker) -> None:
+    promised = worker.promise()
+    encoded = promised.fix_precision()
+    assert not encoded.child.handle.done()
     with pytest.raises(ObjectNotReady):
-        promised.fix_precision()
-    del promised
+        encoded.tolist()
+    kept = torch.tensor([0.5, 1.25]).send(worker, id=promised.id_at_location)
+    assert (encoded + encoded).float_precision().get().tolist() == [1.0, 2.5]
+    assert encoded.child.handle.done()
+    del kept
 
 
 def test_a_part_of_a_remote_chain_is_refused(bob: sy.VirtualWorker) -> None:

@@ -10,12 +10,14 @@ A pointer that dies only leaves its id in ``garbage``; the next request carries 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any
 
 import torch
 
 from syft.callers import line_of_user
+from syft.exceptions import MalformedMessage, ObjectIdTaken
 from syft.ids import new_id
 from syft.ops.control import RECORDING
 from syft.ops.table import NAMES
@@ -34,13 +36,7 @@ from syft.workers.execution.holders import Holder
 from syft.workers.execution.permissions import Guard
 from syft.workers.wire import messages
 from syft.workers.wire.definitions import Definition
-from syft.workers.wire.messages import (
-    GRAD_MODE,
-    Command,
-    Message,
-    Put,
-    Run,
-)
+from syft.workers.wire.messages import GRAD_MODE, Command, Message, Put, Run
 
 _WORTH_NUMBERING = range(256, 1 << 16)
 """Bytes of tensor data from which on a command travels by its number: less is no gain, and to hash
@@ -254,6 +250,32 @@ class Connection(RequestSender):
         value = self._request(seq, Frame(messages.encode(message), []), True, drop)
         return None if value is STORED else value
 
+    def order(
+        self, kind: type[Message], *fields: Any, made: Collection[int] = (), **named: Any
+    ) -> Pending | None:
+        """Have something done that answers nothing but that it is done.
+
+        Waits for that, unless the request has to wait for promised objects.  Returns what is on its
+        way then, and otherwise None.  Raises :class:`~syft.exceptions.MalformedMessage` for another
+        answer, and drops what was ``made``.
+        """
+        self.check_not_recording(kind.verb)
+        self._catch_up()
+        self._seq = seq = self._seq + 1
+        drop = self._take_garbage() if self.garbage else ()
+        message = kind(seq, *fields, drop=drop, failures=self._failures, **named)
+        frame = Frame(messages.encode(message), [])
+        value = self._request(seq, frame, False, drop, None, made)
+        if type(value) is Pending:
+            self._wait(value, or_parked=True)
+            value = self._outcome(seq, frame, value, not value.parked, drop)
+        if value is STORED:
+            return None
+        if isinstance(value, Pending):
+            return value
+        self.garbage.extend(made)
+        raise MalformedMessage("$", "an answer without a value", type(value).__name__)
+
     def _catch_up(self) -> None:
         """Send what is held, and raise what is known to have failed."""
         if self.group is not None:
@@ -293,6 +315,12 @@ class Connection(RequestSender):
         packer.sent()
         return id
 
+    def follow_last(self, link: Any) -> None:
+        """Have the handle of a new pointer tell of the request that was made last, or is held."""
+        if self.group is not None:
+            self.group.follow(link)
+        link.pending = self.pending.get(self._seq)
+
     def start(self, message: Message, made: Collection[int] = ()) -> Pending:
         """Send a request whose reply nobody waits for at this line, and that is to make these
         objects."""
@@ -309,6 +337,11 @@ class Connection(RequestSender):
         self.ask(messages.Promise, (id,))
         self.start_owning(id)
         return self.pointer(id)
+
+    def expect(self, id: int) -> None:
+        """Announce an object that another worker is to bring, unless it has brought it already."""
+        with contextlib.suppress(ObjectIdTaken):
+            self.ask(messages.Promise, (id,))
 
     def flush(self) -> None:
         """Send the ids of dropped pointers now instead of with the next request.

@@ -315,6 +315,11 @@ class MessageGroup:
         batch.links.append(weakref.ref(pointer.child))
         return pointer
 
+    def follow(self, link: Any) -> None:
+        """Have the handle of a pointer to what is held tell of it once it is sent."""
+        if self._batch is not None and self._batch.holds(link.id_at_location):
+            self._batch.links.append(weakref.ref(link))
+
     def holds(self, link: Any) -> bool:
         """Whether the object of a pointer is still to be made by what is held."""
         return self._batch is not None and self._batch.holds(link.id_at_location)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Any
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import Any, cast
 
 from syft.chain.link import Link
-from syft.chain.wrapper import Wrapper, wrap
+from syft.chain.wrapper import wrap
 from syft.workers.client.connection import Connection
 from syft.workers.client.pending import Pending
 
@@ -68,7 +69,7 @@ class Handle:
         if self._pending is not None:
             self._connection.wait(self._pending)
 
-    def result(self) -> Wrapper:
+    def result(self) -> Any:
         """The pointer to what the command made, once it has; raises what the command raised.
 
         >>> import torch, syft as sy
@@ -81,7 +82,61 @@ class Handle:
         self.wait()
         return wrap(self._link)
 
-    def __await__(self) -> Generator[Any, None, Wrapper]:
+    def succeeded(self) -> bool:
+        """Whether the command has run without an error; never waits.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob", pipelined=True)
+        >>> handle = (torch.ones(2).send(bob) + 1).child.handle
+        >>> handle.succeeded(), handle.wait(), handle.succeeded()
+        (False, None, True)
+        """
+        return self.done() and (self._pending is None or not self._pending.failed)
+
+    def exception(self) -> Exception | None:
+        """What the command raised, once it has run; None if it succeeded.
+
+        Raises :class:`~syft.exceptions.ObjectNotReady` when nothing under way can bring its inputs.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob", pipelined=True)
+        >>> x = torch.ones(2).send(bob)
+        >>> x.view(7).child.handle.exception()
+        RuntimeError("shape '[7]' is invalid for input of size 2")
+        """
+        self._send()
+        if self._pending is None:
+            return None
+        self._connection.wait_settled(self._pending)
+        try:
+            self._connection.take(self._pending)
+        except Exception as error:
+            return error
+        return None
+
+    def add_done_callback(self, callback: Callable[[Handle], object]) -> None:
+        """Call ``callback`` with this handle when the command has run or failed.
+
+        It is called where the reply is read: while this program waits for something at the same
+        worker, asks it something or synchronizes.  If the command is done, it is called at once.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob", pipelined=True)
+        >>> x = torch.ones(2).send(bob)
+        >>> x.child.handle.add_done_callback(lambda handle: print("sent", handle.done()))
+        >>> sy.synchronize()
+        sent True
+        """
+        self._send()
+        if self._pending is None:
+            callback(self)
+        else:
+            self._connection.when_settled(self._pending, partial(callback, self))
+
+    def __await__(self) -> Generator[Any, None, Any]:
         self._send()
         # As wait(), but while workers are idle another coroutine may still keep a promise.
         if self._pending is not None:
@@ -89,8 +144,7 @@ class Handle:
             while not self._connection.catch_up(self._pending) and idle < PATIENCE:
                 idle = 0 if self._connection.poll() else idle + 1
                 yield  # lets other coroutines run; any event loop takes a bare yield as that
-            self._connection.wait(self._pending)
-        return wrap(self._link)
+        return self.result()
 
     def _send(self) -> None:
         """Send the command, if an open group holds it back."""
@@ -98,3 +152,34 @@ class Handle:
         if group is not None and group.holds(self._link):
             group.flush()
             self._pending = group.pending
+
+
+class FetchHandle(Handle):
+    """A fetch that nobody waits for yet: ``result()`` and ``await`` give the tensor.
+
+    The tensor is removed at its worker when the fetch has run, and is in this handle from then on.
+
+    >>> import torch, syft as sy
+    >>> hook = sy.TorchHook(torch)
+    >>> bob = sy.VirtualWorker(hook, id="bob", pipelined=True)
+    >>> handle = torch.ones(2).send(bob).get(wait=False)
+    >>> handle.done(), handle.result(), handle.done()
+    (False, tensor([1., 1.]), True)
+    """
+
+    __slots__ = ("_value",)
+
+    def result(self) -> Any:
+        """The tensor, once it has come; raises what the fetch raised.
+
+        >>> import torch, syft as sy
+        >>> hook = sy.TorchHook(torch)
+        >>> bob = sy.VirtualWorker(hook, id="bob")
+        >>> torch.ones(2).send(bob).get(wait=False).result()
+        tensor([1., 1.])
+        """
+        if not hasattr(self, "_value"):
+            pending = cast(Pending, self._pending)
+            self._connection.wait_settled(pending)
+            self._value = self._connection.take(pending)
+        return self._value

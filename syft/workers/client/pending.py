@@ -45,6 +45,15 @@ class Pending:
         """
         return self.reply is not None
 
+    @property
+    def failed(self) -> bool:
+        """Whether the reply has come, and is a failure.
+
+        >>> Pending().failed
+        False
+        """
+        return type(self.reply) is Failure
+
 
 def seq_of(failed: Pending) -> int:
     """The number of a request that failed: an earlier one never follows from a later one, unless it

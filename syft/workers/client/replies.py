@@ -28,6 +28,7 @@ from syft.workers.client.sent_calls import Calls
 from syft.workers.client.transport import Location, Owner, Transport
 from syft.workers.wire import messages
 from syft.workers.wire.messages import (
+    Cancelled,
     Done,
     Failure,
     Forgotten,
@@ -56,6 +57,7 @@ class ReplyReader:
         "unseen",
         "calls",
         "dropped",
+        "callbacks",
         "_core",
         "_failures",
     )
@@ -71,6 +73,8 @@ class ReplyReader:
         self.unseen: list[Pending] = []
         self.calls = Calls()
         self.dropped: deque[range] = deque(maxlen=64)  # ids of groups that were never sent
+        self.callbacks: dict[Pending, list[Callable[[], object]]] = {}
+        """What to call when the reply to a request has come."""
         self._core = owner.core
         self._failures = 0  # how many failures came over this connection
 
@@ -84,6 +88,21 @@ class ReplyReader:
             except messages.UNREADABLE:
                 raise refusal_of(frame) from None
             self._settle(reply, frame)
+        if self.callbacks:
+            self._call_back()
+
+    def when_settled(self, pending: Pending, callback: Callable[[], object]) -> None:
+        """Call back when the reply to a request has come: at once if it is there."""
+        if self.catch_up(pending):
+            callback()
+        else:
+            self.callbacks.setdefault(pending, []).append(callback)
+
+    def _call_back(self) -> None:
+        """Call what waits for replies that have come; what it raises is raised here."""
+        for pending in [pending for pending in self.callbacks if pending.settled]:
+            for callback in self.callbacks.pop(pending):
+                callback()
 
     def _settle(self, reply: Reply, frame: Frame) -> None:
         """Take in a reply to a request that was made at an earlier line, or to none."""
@@ -123,7 +142,7 @@ class ReplyReader:
             origin = self._origin_of(pending)
             self.unseen = [other for other in self.unseen if self._origin_of(other) is not origin]
             raise self._error(cast(Failure, origin.reply), origin.where)
-        if pending.reply is None or type(pending.reply) is Done:
+        if pending.reply is None or type(pending.reply) in (Done, Cancelled):
             return None
         return self._value(pending.reply, pending.frame or Frame(b"", []), pending.where)
 
@@ -174,10 +193,14 @@ class ReplyReader:
 
         Raises :class:`~syft.exceptions.ObjectNotReady` when nothing under way can settle it.
         """
+        self.wait_settled(pending)
+        self.take(pending)
+
+    def wait_settled(self, pending: Pending) -> None:
+        """Wait until a request is settled; raises as :meth:`wait`, but not what it raised."""
         self._wait(pending)
         if not pending.settled:
             raise ObjectNotReady(self.location.id)
-        self.take(pending)
 
     def catch_up(self, pending: Pending) -> bool:
         """Whether a request is settled by what has arrived; never waits."""

@@ -24,9 +24,6 @@ from syft.workers.core.scoreboard import Scoreboard
 from syft.workers.core.store import ObjectStore
 from syft.workers.core.task import Run, Task
 
-MOST_PROMISES = 3
-"""How many of the promises that an operation waits for are told to its caller."""
-
 
 class Dataflow:
     """The parked operations of one worker, and what each waits for."""
@@ -99,7 +96,6 @@ class Dataflow:
             blocker.blocks.add(task)
         for id in task.missing:
             self._waiting.setdefault(id, set()).add(task)
-        task.promises = self._promises_behind(task)
         self._footprints.promise_results(task)
         if task.access.joins:
             self._footprints.join_inputs(task)
@@ -131,16 +127,6 @@ class Dataflow:
             follower.unheld.discard(id)
             if id in self._store.objects:
                 follower.held[id] = self._store.objects[id]
-
-    def _promises_behind(self, task: Task) -> tuple[int, ...]:
-        """Some of the promises from outside without which a task cannot run."""
-        makers, found = self._footprints.makers, dict[int, None]()
-        for id in sorted(task.missing):
-            found.update(dict.fromkeys(makers[id].promises if id in makers else (id,)))
-        for blocker in () if found else sorted(task.blockers):
-            found.update(dict.fromkeys(blocker.promises))
-        waited_for = [id for id in found if id in self._store.promised]
-        return tuple(waited_for[:MOST_PROMISES])
 
     def settle(self, ids: Iterable[int]) -> None:
         """Run the operations that became ready because ``ids`` have arrived or failed."""

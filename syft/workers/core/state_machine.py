@@ -22,7 +22,14 @@ import torch
 
 from syft.chain.link import Link
 from syft.chain.wrapper import Wrapper, wrap
-from syft.exceptions import HookError, MalformedMessage, ObjectIdTaken, ObjectNotReady, WireError
+from syft.exceptions import (
+    HookError,
+    MalformedMessage,
+    ObjectIdTaken,
+    ObjectNotReady,
+    PromiseGivenUp,
+    WireError,
+)
 from syft.ids import new_id
 from syft.ops.nested import replace
 from syft.serde.errors import pack_error
@@ -39,7 +46,7 @@ from syft.workers.core.store import ObjectStore
 from syft.workers.execution.holders import Holder
 from syft.workers.execution.permissions import Guard, full_guard_of, protect, travelling_guard_of
 from syft.workers.wire import messages
-from syft.workers.wire.messages import Done, Failure, Forgotten, Parked, Skipped
+from syft.workers.wire.messages import Cancelled, Done, Failure, Forgotten, Parked, Skipped
 from syft.workers.wire.references import Reference
 
 HeldInputs = dict[int, Any]
@@ -144,7 +151,7 @@ class WorkerCore:
         """The reply to a request whose handler raised; its result is marked as failed."""
         out = getattr(message, "out", 0)
         if out and not isinstance(error, ObjectIdTaken):
-            self.fail_results((out,))
+            self.fail_results((out,), error)
         return self.failure(getattr(message, "seq", 0), error)
 
     def _unreadable(self, frame: Frame, peer: Peer) -> Frame:
@@ -220,8 +227,9 @@ class WorkerCore:
         def run(held: HeldInputs | None) -> None:
             outer, self.serving = self.serving, peer
             try:
-                reply = Done(seq) if held is None else act(held)
+                reply = Cancelled(seq) if held is None else act(held)
             except Exception as error:  # as in receive: no message may end the worker
+                self._give_up(outs, error)
                 reply = self.failure(seq, error)
             finally:
                 self.serving = outer
@@ -236,16 +244,24 @@ class WorkerCore:
         self.dataflow.settle(outs)
         return reply
 
-    def fail_results(self, outs: Iterable[int]) -> None:
+    def fail_results(self, outs: Sequence[int], error: Exception | None = None) -> None:
         """Mark results as failed, and run the operations that wait for them, which fail too."""
+        self._give_up(outs, error)
         self._mark_missing(outs, FAILED)
         self.dataflow.settle(outs)
 
     def _mark_missing(self, outs: Iterable[int], reason: str) -> None:
         """Write tombstones for those results of an operation that it did not make."""
         for out in outs:
-            if out not in self.store.objects:
+            if out not in self.store.objects and not self.store.is_given_up(out):
                 self.store.mark_gone(out, reason)
+
+    def _give_up(self, outs: Iterable[int], error: Exception | None) -> None:
+        """Give up the results of an operation that failed because a promise was given up."""
+        if isinstance(error, PromiseGivenUp):
+            for out in outs:
+                if out not in self.store.objects:
+                    self.store.give_up(out, error.id, error.reason)
 
     # ----------------------------------------------------------------------------------- objects
 

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any
 
-from syft.exceptions import ObjectIdTaken, ObjectNotFound
+from syft.exceptions import ObjectIdTaken, ObjectNotFound, PromiseGivenUp
 
 TOMBSTONES = 4096
 """The most tombstones of a store (about half a megabyte)."""
@@ -31,7 +31,7 @@ class ObjectStore:
     syft.exceptions.ObjectNotFound: Worker 'bob' holds no object 5: me fetched it with get().
     """
 
-    __slots__ = ("worker", "objects", "promised", "origins", "_gone")
+    __slots__ = ("worker", "objects", "promised", "origins", "promisers", "_gone", "given_up")
 
     def __init__(self, worker: str) -> None:
         self.worker = worker
@@ -39,24 +39,63 @@ class ObjectStore:
         self.promised: set[int] = set()
         self.origins: dict[int, object] = {}
         """The session that brought an object, where needed; None if the owner holds it."""
+        self.promisers: dict[int, object] = {}
+        """The session that made a promise, for promises from outside."""
         self._gone: OrderedDict[int, str] = OrderedDict()
+        self.given_up: OrderedDict[int, tuple[int, str]] = OrderedDict()
+        """The ids under which nothing may come any more: whose promise it was, and the reason."""
 
     def read(self, id: int) -> Any:
         """Return the object; raises :class:`~syft.exceptions.ObjectNotFound` if missing."""
         try:
             return self.objects[id]
         except KeyError:
+            self._check_not_given_up(id)
             raise ObjectNotFound(id, self.worker, self.why_missing(id)) from None
 
     def check_free(self, id: int) -> None:
-        """Raise :class:`~syft.exceptions.ObjectIdTaken` if an object of that id is present."""
+        """Raise :class:`~syft.exceptions.ObjectIdTaken` if an object of that id is present, and
+        :class:`~syft.exceptions.PromiseGivenUp` if nothing may come under that id any more."""
         if id in self.objects:
             raise ObjectIdTaken(id, self.worker)
+        self._check_not_given_up(id)
+
+    def _check_not_given_up(self, id: int) -> None:
+        if id in self.given_up:
+            first, reason = self.given_up[id]
+            raise PromiseGivenUp(first, self.worker, reason)
+
+    def is_given_up(self, id: int) -> bool:
+        """Whether nothing may come under this id any more.
+
+        >>> ObjectStore("bob").is_given_up(5)
+        False
+        """
+        return id in self.given_up
+
+    def give_up(self, id: int, first: int, reason: str) -> None:
+        """Give up a promise because that of ``first`` was: a value that comes late is refused.
+
+        >>> store = ObjectStore("bob"); store.promise(5); store.give_up(5, 5, "the sensor broke")
+        >>> store.put(5, "late")
+        Traceback (most recent call last):
+        ...
+        syft.exceptions.PromiseGivenUp: The promise of object 5 at worker 'bob' was given up: ...
+        """
+        self.kept(id)
+        self.given_up[id] = (first, reason)
+        if len(self.given_up) > TOMBSTONES:
+            self.given_up.popitem(last=False)
+
+    def kept(self, id: int) -> None:
+        """Forget a promise: its object is there, or will never be."""
+        self.promised.discard(id)
+        self.promisers.pop(id, None)
 
     def put(self, id: int, value: Any) -> None:
         """Store ``value`` under a new or promised id."""
         self.check_free(id)
-        self.promised.discard(id)
+        self.kept(id)
         self.objects[id] = value
 
     def take(self, id: int, reason: str) -> Any:
@@ -94,14 +133,17 @@ class ObjectStore:
         """Write a tombstone with the reason why ``id`` is gone."""
         gone = self._gone
         gone[id] = reason
-        self.promised.discard(id)
+        if self.promised:
+            self.kept(id)
         if len(gone) > TOMBSTONES:
             gone.popitem(last=False)
 
-    def promise(self, id: int) -> None:
-        """Register the id of an object that will arrive later."""
+    def promise(self, id: int, by: object = None) -> None:
+        """Register the id of an object that will arrive later; ``by`` is whoever promises it."""
         self.check_free(id)
         self.promised.add(id)
+        if by is not None:
+            self.promisers[id] = by
 
     def why_missing(self, id: int) -> str | None:
         """The reason why an id is not present, if known."""
@@ -115,3 +157,4 @@ class ObjectStore:
             self.objects.pop(id, None)
             self.mark_gone(id, reason)
         self.origins.clear()
+        self.given_up.clear()

@@ -40,7 +40,6 @@ class Task:
         "blockers",
         "blocks",
         "usages",
-        "promises",
     )
 
     def __init__(
@@ -68,8 +67,6 @@ class Task:
         self.blocks: set[Task] = set()
         self.usages: set[Any] = set()
         """Where the scoreboard keeps it."""
-        self.promises: tuple[int, ...] = ()
-        """Some of the promises for which it waited when it was parked."""
 
     def __lt__(self, other: Task) -> bool:
         return self.number < other.number

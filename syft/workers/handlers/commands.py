@@ -97,7 +97,7 @@ def _run(
     if function is None:
         function = function_of(op)  # raises, with the reason
     objects = core.store.objects
-    if command.out in objects:
+    if command.out in objects or command.out in core.store.given_up:
         core.store.check_free(command.out)
     args, kwargs = _operands(core, command, frame, held)
     if FLAGS[op] & UNINITIALIZED:
@@ -144,7 +144,7 @@ def _reply(core: WorkerCore, command: Command, result: Any) -> Reply:
     if isinstance(result, torch.Tensor):
         core.store.objects[out] = result
         if core.store.promised:
-            core.store.promised.discard(out)
+            core.store.kept(out)
         return Done(command.seq)
     return Value(command.seq, pack(core.store_tensors(result, out), Packer()))
 

@@ -33,6 +33,7 @@ from syft.workers.wire.messages import (
     Drop,
     Duplicate,
     Fetch,
+    GiveUp,
     Holds,
     Move,
     Promise,
@@ -177,22 +178,35 @@ def _shape_here(value: torch.Tensor) -> torch.Size | None:
 
 
 @WorkerCore.handles(Annotate)
-def annotate(core: WorkerCore, message: Annotate, frame: Frame, peer: Peer) -> Reply:
+def annotate(
+    core: WorkerCore, message: Annotate, frame: Frame, peer: Peer
+) -> Reply | Answer | None:
     """Add tags to an object and set its description."""
     core.forget(message.drop, peer)
-    attributes = core.present(message.id).__dict__
-    if message.tags:
-        attributes["_tags"] = attributes.get("_tags", set()) | set(message.tags)
-    if message.description is not None:
-        attributes["_description"] = message.description
-    return Done(message.seq)
+
+    def act(held: HeldInputs) -> Reply:
+        attributes = core.resolve(message.id, 0, held).__dict__
+        if message.tags:
+            attributes["_tags"] = attributes.get("_tags", set()) | set(message.tags)
+        if message.description is not None:
+            attributes["_description"] = message.description
+        return Done(message.seq)
+
+    return core.when_ready(message.seq, peer, act, (message.id,), access=Access(sets=(message.id,)))
 
 
 @WorkerCore.handles(Describe)
-def describe(core: WorkerCore, message: Describe, frame: Frame, peer: Peer) -> Reply:
+def describe(
+    core: WorkerCore, message: Describe, frame: Frame, peer: Peer
+) -> Reply | Answer | None:
     """Reply with an object's tags, description and shape."""
     core.forget(message.drop, peer)
-    return Value(message.seq, pack(_card(core.present(message.id)), Packer()))
+
+    def act(held: HeldInputs) -> Reply:
+        return Value(message.seq, pack(_card(core.resolve(message.id, 0, held)), Packer()))
+
+    access = Access(reads_attributes=True)
+    return core.when_ready(message.seq, peer, act, (message.id,), access=access)
 
 
 @WorkerCore.handles(Promise)
@@ -200,7 +214,25 @@ def promise(core: WorkerCore, message: Promise, frame: Frame, peer: Peer) -> Rep
     """Register ids whose objects will arrive later."""
     core.forget(message.drop, peer)
     for id in message.ids:
-        core.store.promise(id)
+        core.store.promise(id, by=peer.session)
+    return Done(message.seq)
+
+
+@WorkerCore.handles(GiveUp)
+def give_up(core: WorkerCore, message: GiveUp, frame: Frame, peer: Peer) -> Reply:
+    """Give up a promise: everything that waits for its object fails with the reason.
+
+    Raises :class:`~syft.exceptions.PermissionDenied` for anybody but the connection that promised
+    it, and :class:`~syft.exceptions.MalformedMessage` if there is no such promise any more.
+    """
+    core.forget(message.drop, peer)
+    if message.id not in core.store.promised:
+        core.store.read(message.id)  # raises, and says what became of it
+        raise MalformedMessage("$.id", "a promise that is still to be kept", "an object")
+    if core.store.promisers.get(message.id) is not peer.session:
+        raise PermissionDenied("give up a promise", core.name, peer.user)
+    core.store.give_up(message.id, message.id, message.reason)
+    core.dataflow.settle((message.id,))
     return Done(message.seq)
 
 

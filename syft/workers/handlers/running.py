@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from syft.exceptions import MalformedMessage, ObjectIdTaken, ProgramError
+from syft.exceptions import MalformedMessage, ProgramError
 from syft.ops.nested import NUMBER_OR_NONE_TYPES, replace
 from syft.serde.expect import describe
 from syft.serde.frame import Frame
@@ -95,7 +95,7 @@ def _fast_path_inputs(core: WorkerCore, run: Run, entry: NumberedCall) -> list[A
     if len(run.inputs) != len(entry.kinds):
         return None
     objects = core.store.objects
-    if run.out in objects or not 0 <= run.out < _MAX_ID:
+    if run.out in objects or run.out in core.store.given_up or not 0 <= run.out < _MAX_ID:
         return None
     given: list[Any] = []
     values: list[Any] = []
@@ -269,8 +269,8 @@ def _perform(
     except Concealed as concealed:
         core.fail_results(outs)
         return core.failure(run.seq, concealed.error, hidden=True)
-    except Exception:
-        core.fail_results(outs)
+    except Exception as error:
+        core.fail_results(outs, error)
         raise
 
 
@@ -278,8 +278,7 @@ def _check_free(core: WorkerCore, first: int, results: int, outs: Sequence[int])
     if not 0 <= first <= _MAX_ID - results:
         raise MalformedMessage("$.out", f"{results} ids from 0 to 2**63 - 1", str(first))
     for out in outs:
-        if out in core.store.objects:
-            raise ObjectIdTaken(out, core.name)
+        core.store.check_free(out)
 
 
 def _resolved(
@@ -315,7 +314,7 @@ def _stored(core: WorkerCore, run: Run, results: Sequence[Any]) -> Reply:
     for out, value in enumerate(results, run.out):
         if isinstance(value, torch.Tensor):
             store.objects[out] = value
-            store.promised.discard(out)
+            store.kept(out)
         elif value is not None and store.promised:
             core.fail_results((out,))
     return _reply(run, results)

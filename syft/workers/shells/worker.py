@@ -12,14 +12,15 @@ from typing import Any
 
 import torch
 
-from syft.exceptions import WorkerClosed
+from syft.chain.wrapper import first_link
+from syft.exceptions import NothingToGet, WorkerClosed
 from syft.ids import new_id
 from syft.workers.client.connection import Connection
 from syft.workers.client.group import MessageGroup
 from syft.workers.client.transport import Owner, Transport
 from syft.workers.shells.namespace import RemoteNamespace
 from syft.workers.shells.network import Network
-from syft.workers.wire.messages import Search
+from syft.workers.wire.messages import GiveUp, Search
 
 
 class Worker(ABC):
@@ -81,6 +82,30 @@ class Worker(ABC):
         """
         pointer: torch.Tensor = self.connection().promise(new_id())
         return pointer
+
+    def give_up(self, promise: torch.Tensor, reason: str) -> None:
+        """Give up a promise made by :meth:`promise`, and say why.
+
+        Everything that waits for it, and what waits for that, fails with
+        :class:`~syft.exceptions.PromiseGivenUp`.  A value that is sent to it later is refused.
+        Raises :class:`~syft.exceptions.PermissionDenied` if somebody else promised it,
+        :class:`~syft.exceptions.MalformedMessage` if it was kept, and
+        :class:`~syft.exceptions.NothingToGet` for a tensor that is no pointer to this worker.
+
+        >>> x = bob.promise()
+        >>> y = x + 1
+        >>> bob.give_up(x, "the sensor broke")
+        >>> y.get()
+        Traceback (most recent call last):
+        ...
+        syft.exceptions.PromiseGivenUp: ... was given up: the sensor broke. ...
+        """
+        connection = self.connection()
+        for link in first_link(promise).remote_links():
+            if link.connection is connection:
+                connection.ask(GiveUp, link.id_at_location, reason)
+                return
+        raise NothingToGet("give_up")
 
     def group(self) -> MessageGroup:
         """Collect the requests to this worker inside a ``with`` block, and send them in one

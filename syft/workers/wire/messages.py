@@ -304,6 +304,21 @@ class Cancel(Message, frozen=True, tag=int(MessageCode.CANCEL)):
     request: int
 
 
+class GiveUp(Message, frozen=True, tag=int(MessageCode.GIVE_UP)):
+    """Give up the promise of object ``id``: what waits for it fails with ``reason``.
+
+    Only the connection that made the promise may do that.
+    """
+
+    verb = "give_up() at"
+
+    seq: int
+    id: int
+    reason: str
+    drop: tuple[int, ...] = ()
+    failures: int | None = None  # type: ignore[misc]
+
+
 # ------------------------------------------------------------------------------------- replies
 
 
@@ -347,6 +362,12 @@ class Forgotten(Message, frozen=True, tag=int(MessageCode.FORGOTTEN)):
     """
 
 
+class Cancelled(Message, frozen=True, tag=int(MessageCode.CANCELLED)):
+    """The request was not run: nobody wants its results any more, and it changes nothing else."""
+
+    seq: int
+
+
 Request = (
     Command
     | Run
@@ -367,8 +388,9 @@ Request = (
     | Convert
     | Holds
     | Cancel
+    | GiveUp
 )
-Reply = Done | Value | Failure | Parked | Skipped | Forgotten
+Reply = Done | Value | Failure | Parked | Skipped | Forgotten | Cancelled
 
 _encoder = msgspec.msgpack.Encoder()
 

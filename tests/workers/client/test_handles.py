@@ -5,15 +5,24 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+from typing import Any
 
 import pytest
 import torch
 
 import syft as sy
-from syft.exceptions import ObjectNotReady
+from syft.exceptions import (
+    MalformedMessage,
+    NothingToGet,
+    ObjectIdTaken,
+    ObjectNotReady,
+    PermissionDenied,
+    UnsupportedOperation,
+)
 from syft.workers.client.handles import PATIENCE
-from syft.workers.wire.messages import Command
+from syft.workers.wire.messages import Command, Duplicate, Value
 from tests.shells.child import make_worker
+from tests.shells.owner import inspect
 
 pytestmark = pytest.mark.every_shell
 
@@ -209,3 +218,131 @@ def test_waiting_for_a_promise_lets_those_work_who_may_keep_it(
     eve.connection_to(dan).put(torch.full((1,), 6.0), promise.id_at_location)
     assert later.child.handle.result().get().tolist() == [7]
     assert not connection.pending
+
+
+# ----------------------------------------------------------- what is sent, fetched or run backward
+
+
+def test_a_handle_of_what_was_sent_tells_the_truth(hook: sy.TorchHook, shell: str) -> None:
+    queued = make_worker(hook, "queued", pipelined=True)
+    sent = torch.ones(2).send(queued)
+    if shell == "virtual":
+        assert not sent.child.handle.done() and queued.inbox
+    sent.child.handle.wait()
+    assert sent.child.handle.done() and len(inspect(queued)) == 1
+    taken = torch.zeros(2).send(queued, id=sent.id_at_location, garbage_collect_data=False)
+    handle = taken.child.handle
+    assert isinstance(handle.exception(), ObjectIdTaken) and handle.done()
+    for ask in (handle.wait, handle.result, lambda: asyncio.run(awaited(taken))):
+        with pytest.raises(ObjectIdTaken):
+            ask()
+    gc.collect()
+    assert sent.get().tolist() == [1, 1]
+
+
+def test_a_handle_of_what_a_group_sends(hook: sy.TorchHook) -> None:
+    queued = make_worker(hook, "queued", pipelined=True)
+    with queued.group():
+        sent = torch.ones(2).send(queued)
+        assert not sent.child.handle.done()
+    assert sent.child.handle.exception() is None and sent.child.handle.done()
+    assert sent.get().tolist() == [1, 1]
+
+
+def test_backward_has_a_handle(worker: sy.VirtualWorker) -> None:
+    leaf = torch.ones(2, requires_grad=True).send(worker)
+    promise = worker.promise()
+    loss = leaf * 3
+    loss.backward(promise)
+    assert not loss.child.handle.done()
+    kept = torch.ones(2).send(worker, id=promise.id_at_location)
+    assert loss.child.handle.exception() is None and loss.child.handle.done()
+    assert leaf.grad.get().tolist() == [3, 3]
+    with pytest.raises(RuntimeError, match="second time"):
+        loss.backward(kept)
+        loss.child.handle.wait()
+
+
+def test_a_fetch_need_not_be_waited_for(worker: sy.VirtualWorker) -> None:
+    promise = worker.promise()
+    handle = (promise + 1).get(wait=False)
+    assert not handle.done()
+    with pytest.raises(ObjectNotReady):
+        handle.result()
+    kept = torch.ones(2).send(worker, id=promise.id_at_location)
+    result = handle.result()
+    assert result.tolist() == [2, 2] and handle.result() is result and handle.done()
+    assert len(inspect(worker)) == 1, "the fetched one is gone"
+    assert asyncio.run(both_of(kept.copy().get(wait=False), promise.copy().get(wait=False))) == [
+        [1, 1],
+        [1, 1],
+    ]
+
+
+async def both_of(*handles: Any) -> list[list[float]]:
+    return [tensor.tolist() for tensor in await asyncio.gather(*map(value_of, handles))]
+
+
+async def value_of(handle: Any) -> torch.Tensor:
+    tensor: torch.Tensor = await handle
+    return tensor
+
+
+def test_a_fetch_that_fails_leaves_the_object_to_its_pointer(worker: sy.VirtualWorker) -> None:
+    secret = torch.ones(2).private_tensor(["ann"]).send(worker, user="ann")
+    handle = secret.get(wait=False)
+    assert isinstance(handle.exception(), PermissionDenied)
+    with pytest.raises(PermissionDenied):
+        handle.result()
+    assert len(inspect(worker)) == 1
+    del secret, handle
+    worker.collect()
+    assert not inspect(worker).objects
+
+
+def test_fetching_from_several_workers_gives_a_handle_each(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    both = torch.ones(2).send(bob, alice)
+    with pytest.raises(UnsupportedOperation, match="add them up"):
+        both.get(sum_results=True, wait=False)
+    assert [handle.result().tolist() for handle in both.get(wait=False)] == [[1, 1], [1, 1]]
+    with pytest.raises(NothingToGet):
+        torch.ones(2).get(wait=False)
+
+
+def test_done_callbacks_are_called_once_where_the_reply_is_read(worker: sy.VirtualWorker) -> None:
+    promise = worker.promise()
+    later = promise + 1
+    called: list[tuple[str, bool]] = []
+    for name in ("first", "second"):
+        later.child.handle.add_done_callback(lambda handle, name=name: called.append(name))
+    sy.synchronize()
+    assert called == []
+    kept = torch.ones(2).send(worker, id=promise.id_at_location)
+    later.child.handle.wait()
+    assert called == ["first", "second"]
+    later.child.handle.add_done_callback(lambda handle: called.append(handle.succeeded()))
+    kept.child.handle.add_done_callback(lambda handle: called.append(handle.done()))
+    assert called == ["first", "second", True, True]
+    assert kept.child.connection.callbacks == {}
+
+
+def test_an_order_that_is_answered_with_a_value_is_refused(
+    bob: sy.VirtualWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker of another version may answer otherwise: nothing is left at either end."""
+    if not isinstance(bob, sy.VirtualWorker):
+        pytest.skip("looks inside the worker")
+    x = torch.ones(2).send(bob)
+    real = bob.core.handlers[Duplicate]
+
+    def answer(core: Any, message: Any, frame: Any, peer: Any) -> Any:
+        real(core, message, frame, peer)
+        return Value(message.seq, 5)
+
+    monkeypatch.setitem(bob.core.handlers, Duplicate, answer)
+    with pytest.raises(MalformedMessage, match="an answer without a value"):
+        x.copy()
+    bob.collect()
+    assert bob.list_objects() == [x.id_at_location]

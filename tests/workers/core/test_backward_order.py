@@ -20,6 +20,7 @@ import torch
 import syft as sy
 from syft.ops.table import BY_NAME
 from syft.workers.core.state_machine import WorkerCore
+from syft.workers.execution.permissions import Guard, set_guard
 from syft.workers.wire.messages import (
     GRAD_MODE,
     Cancel,
@@ -374,3 +375,38 @@ def test_split_learning_with_two_batches_in_flight(
             torch.testing.assert_close(mine.grad.copy().get(), theirs.grad)
         for mine, theirs in zip(module.buffers(), wanted.buffers(), strict=True):
             torch.testing.assert_close(mine.copy().get(), theirs)
+
+
+def test_pointers_in_a_store_may_be_to_the_same_tensor(
+    alice: sy.VirtualWorker, bob: sy.VirtualWorker
+) -> None:
+    inner = torch.ones(2).send(alice)
+    one = inner.view(2).send(bob)
+    other = inner.send(bob)
+    promise = bob.promise()
+    one.add_(promise)
+    later = other + 1
+    assert not later.child.handle.done(), "it may be the same memory at alice"
+    kept = torch.ones(2).send(alice).send(bob, id=promise.id_at_location)
+    assert later.get().get().tolist() == [3, 3]
+    del kept
+
+
+def test_passes_that_send_gradients_elsewhere_keep_their_order(late: Replies) -> None:
+    called: list[int] = []
+    for id in (1, 2):
+        late.core.store.objects[id].register_hook(lambda gradient, id=id: called.append(id))
+    assert start(late, "backward", ref(1), ref(9)) == "Parked"
+    assert start(late, "backward", ref(2), ref(3)) == "Parked"
+    late.keep(9)
+    assert called == [1, 2]
+
+
+def test_a_fetch_that_is_refused_takes_nothing(late: Replies) -> None:
+    set_guard(late.core.store.objects[3], Guard(frozenset({"ann"})))
+    late.core.guarded = True
+    assert start(late, "add_", ref(3), ref(9)) == "Parked"
+    late.ask(Fetch(50, 3))
+    assert start(late, "mul", ref(3), 2, out=100, seq=51) == "Parked"
+    late.keep(9)
+    assert (late.last[50], late.last[51]) == ("Failure", "Done")

@@ -471,11 +471,15 @@ def waiting(kind: type[messages.Message]) -> Any:
         messages.Relay: (8, None),
         messages.Holds: (8, b""),
         Cancel: (29,),
+        messages.GiveUp: (8, "the sensor broke"),
     }
     return kind(30, *made[kind])
 
 
-PARKING = [Command, messages.Run, Fetch, messages.Move, messages.Duplicate, messages.Convert]
+PARKING = [
+    *(Command, messages.Run, Fetch, messages.Move, messages.Duplicate, messages.Convert),
+    *(messages.Annotate, Describe, messages.Relay),
+]
 NUMBERED = [kind for kind in get_args(messages.Request) if kind.__struct_fields__[0] == "seq"]
 
 

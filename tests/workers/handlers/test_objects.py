@@ -173,16 +173,17 @@ def test_what_is_not_there(core: WorkerCore, message: Any) -> None:
 
 def test_what_is_promised_is_not_there_yet(core: WorkerCore) -> None:
     assert ask(core, Promise(1, (7, 8))) == Done(1)
-    for message in (Move(2, 7, "alice"), Fetch(2, 7), Duplicate(2, 7, 9)):
+    for message in (
+        Move(2, 7, "alice"),
+        Fetch(2, 7),
+        Duplicate(2, 7, 9),
+        Describe(2, 7),
+        Annotate(2, 7, ("#a",)),
+        Relay(2, 7, "alice"),
+        Relay(2, 7, None),
+    ):
         assert ask(core, message) == Parked(2)
         assert ask(core, Cancel(3, 2)) == Done(3)
-    for message in (
-        Describe(1, 7),
-        Annotate(1, 7, ("#a",)),
-        Relay(1, 7, "alice"),
-        Relay(1, 7, None),
-    ):
-        assert isinstance(error_in(ask(core, message)), ObjectNotReady)
     assert core.store.promised == {7, 8}
     assert isinstance(error_in(ask(core, Promise(1, (5,)))), ObjectIdTaken)
     assert ask(core, Drop(1, (7, 8))) == Done(1)
@@ -248,12 +249,16 @@ def test_a_move_waits_for_nothing_that_still_writes(
     x = torch.ones(2).send(worker)
     promise = worker.promise()
     x.add_(promise)
-    for early in (lambda: x.move(alice), lambda: x.get(), lambda: x.copy(), lambda: x.tolist()):
+    for early in (lambda: x.get(), lambda: x.tolist()):
         with pytest.raises(ObjectNotReady):
             early()
-    kept = torch.ones(2).send(worker, id=promise.id_at_location)
+    twin = x.copy()
     moved = x.move(alice)
-    assert moved.get().tolist() == [2, 2]
+    later = moved + 1
+    assert moved.location is alice and not (moved.child.handle.done() or later.child.handle.done())
+    kept = torch.ones(2).send(worker, id=promise.id_at_location)
+    assert later.get().tolist() == [3, 3] and moved.child.handle.done()
+    assert (moved.get().tolist(), twin.get().tolist()) == ([2, 2], [2, 2])
     del kept
 
 

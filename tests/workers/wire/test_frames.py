@@ -21,6 +21,7 @@ from syft.workers.wire import messages
 from syft.workers.wire.messages import (
     GRAD_MODE,
     Cancel,
+    Cancelled,
     Done,
     Failure,
     Forgotten,
@@ -87,6 +88,7 @@ REPLIES: dict[str, Message] = {
     "parked": Parked(7),
     "skipped": Skipped(7),
     "forgotten": Forgotten(),
+    "cancelled": Cancelled(7),
 }
 HOSTILE = {
     "unknown_number": lambda: _hostile(9, 3, (5,), 100, 1),
