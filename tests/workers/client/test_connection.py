@@ -44,6 +44,7 @@ from syft.workers.wire.messages import (
     Fetch,
     Follow,
     Forgotten,
+    GiveUp,
     Holds,
     Message,
     Move,
@@ -529,6 +530,7 @@ def asked(kind: type[Message], id: int) -> tuple[Any, ...]:
         Relay: (id, "alice"),
         Convert: (id, 1, (int(TypeCode.TUPLE),), new_id()),
         Holds: (id, b""),
+        GiveUp: (id, "the sensor broke"),
     }
     return fields[kind]
 
