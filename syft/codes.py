@@ -343,6 +343,7 @@ class ErrorCode(WireCode):
     WRONG_ARGUMENTS = 157
     STATE_MISMATCH = 158
     PLANS_NOT_ALLOWED = 159
+    RESULT_MISMATCH = 160
 
 
 class MessageCode(WireCode):

@@ -22,10 +22,20 @@ from syft.exceptions import (
     PermissionDenied,
     UnsupportedOperation,
 )
-from syft.ids import new_id
+from syft.ids import first_id, new_id
 from syft.ops.calls import DECOMPOSITIONS, mutated_argument
 from syft.ops.nested import Arguments, Keywords, leaves
-from syft.ops.table import FLAGS, NUMBERS, OpFlag, function_of, number_of
+from syft.ops.returns import ONE_TENSOR, returns
+from syft.ops.table import (
+    FLAGS,
+    GRADIENT,
+    NOTHING,
+    NUMBERS,
+    ONE,
+    TENSOR,
+    function_of,
+    number_of,
+)
 from syft.program.recording.builder import register_foreign
 from syft.serde.expect import expect_fields, expect_int, expect_type
 from syft.serde.frame import Frame
@@ -44,10 +54,8 @@ from syft.workers.wire.messages import Done, Fetch, Relay
 from syft.workers.wire.references import REF
 
 _BARE = frozenset((float, bool, str, type(None)))
-_NOTHING = int(OpFlag.NOTHING)
-_RETURNS_NO_NEW = int(OpFlag.INPLACE | OpFlag.NOTHING)
-_ONE = int(OpFlag.ONE)
-_GRADIENT = int(OpFlag.GRADIENT)
+_COMMON = ONE | TENSOR
+"""The operations that return one tensor, whatever their arguments."""
 _MIN_INT, _MAX_INT = -(2**63), 2**63 - 1
 
 
@@ -171,13 +179,13 @@ class PointerTensor(BarePointer):
         connection = _connection_of(args, kwargs)
         operands: Any = _flat(args, connection)
         flags = FLAGS[number]
-        if operands is None or kwargs or flags & _RETURNS_NO_NEW:
+        if operands is None or kwargs or not flags & _COMMON:
             return _uncommon_call(connection, number, operands, args, kwargs)
         out = new_id()
-        value = connection.command(number, operands, None, out, [], not flags & _ONE)
+        value = connection.command(number, operands, None, out, [])
         if value is STORED:
             return wrap(PointerTensor(connection, out))
-        return _result(connection, value, out)
+        return connection.results(value, out, ONE_TENSOR)
 
 
 register_foreign(PointerTensor, lambda link: f"a pointer to worker {link.location.id!r}")
@@ -198,26 +206,18 @@ def _uncommon_call(
         operands, keywords = packing.pack(args, kwargs)
         buffers = packing.packer.buffers
     target = mutated_argument(flags, args, kwargs)
-    if flags & _NOTHING or target is not None:
-        waits = connection.crossed and bool(flags & _GRADIENT)
-        value = connection.command(number, operands, keywords, 0, buffers, waits)
+    if flags & NOTHING or target is not None:
+        expected = None if connection.crossed and flags & GRADIENT else ONE_TENSOR
+        value = connection.command(number, operands, keywords, 0, buffers, expected)
         if type(value) is Pending:
             _make_wait(value, target)
-        return None if flags & _NOTHING else target
-    out = new_id()
-    value = connection.command(number, operands, keywords, out, buffers, not flags & _ONE)
-    return _result(connection, value, out)
-
-
-def _result(connection: Connection, value: Any, out: int) -> Any:
-    """What a call returns: a pointer to the new object ``out``, or the value that came back."""
-    if value is STORED:
-        return wrap(PointerTensor(connection, out))
-    if type(value) is Pending:
-        link = PointerTensor(connection, out)
-        link.pending = value
-        return wrap(link)
-    return value
+        return None if flags & NOTHING else target
+    expected = returns(number, args, kwargs)
+    if flags & GRADIENT and connection.crossed:
+        expected = None
+    out = new_id() if expected is None else first_id(expected.count)
+    value = connection.command(number, operands, keywords, out, buffers, expected)
+    return connection.results(value, out, expected)
 
 
 def _flat(values: Iterable[Any], connection: Connection) -> list[Any] | None:

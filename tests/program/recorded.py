@@ -17,6 +17,10 @@ from torch.overrides import TorchFunctionMode
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.common_modules import module_db
 
+from syft.ops.calls import mutated_argument
+from syft.ops.returns import returns
+from syft.ops.table import FLAGS, NUMBERS
+
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 SAMPLES = 4
@@ -33,6 +37,9 @@ FAILED = (
 """What torch raises for the samples that some variant of an op does not take."""
 
 
+Parts = tuple[Any, tuple[str, ...]]
+
+
 @dataclass(frozen=True)
 class Call:
     """One kind of behaviour of one function; many calls are equal."""
@@ -40,6 +47,10 @@ class Call:
     function: Callable[..., Any]
     result: str
     """``one`` fresh tensor, the ``first`` argument, another ``argument``, or the type's name."""
+    parts: Parts
+    """The type of the result, and of each item in it whether it is a tensor, None, or neither."""
+    foretold: Parts | None
+    """The same as :mod:`syft.ops.returns` says it from the arguments, if it does."""
     values: bool
     """The result is or contains a Python number, bool or string, or a dtype, device or layout."""
     took_tensors: bool
@@ -77,6 +88,8 @@ class Recorder(TorchFunctionMode):
         call = Call(
             function=function,
             result=kind(result, args, kwargs),
+            parts=parts_of(result),
+            foretold=foretold(function, args, kwargs),
             values=any(isinstance(leaf, VALUES) for leaf in leaves(result)),
             took_tensors=bool(first or others),
             drew=not torch.equal(random_state, torch.get_rng_state()),
@@ -134,6 +147,34 @@ def kind(result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     if not isinstance(result, torch.Tensor):
         return type(result).__name__
     return "argument" if any(result is leaf for leaf in leaves((args, kwargs))) else "one"
+
+
+def parts_of(result: Any) -> Parts:
+    """Say what a result consists of."""
+    if isinstance(result, torch.Tensor):
+        return None, ("tensor",)
+    items = result if isinstance(result, tuple | list) else ()
+    return type(result), tuple(map(word_for, items))
+
+
+def word_for(item: Any) -> str:
+    """``tensor``, ``None`` or the name of a type."""
+    if isinstance(item, torch.Tensor):
+        return "tensor"
+    return "None" if item is None else type(item).__name__
+
+
+def foretold(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Parts | None:
+    """Say what a result will consist of, for a call that mutates nothing."""
+    number = NUMBERS.get(function)
+    if number is None or mutated_argument(FLAGS[number], args, kwargs) is not None:
+        return None
+    found = returns(number, args, kwargs)
+    if found is None:
+        return None
+    return found.container, tuple("tensor" if here else "None" for here in found.present)
 
 
 def shapes_of(result: Any) -> list[Any]:

@@ -16,15 +16,16 @@ from typing import Any
 import torch
 
 from syft.callers import line_of_user
-from syft.ids import new_id
+from syft.ids import first_id, new_id
 from syft.ops.control import RECORDING
+from syft.ops.returns import ONE_TENSOR, Returns
 from syft.ops.table import NAMES
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.torch_private import any_autocast_enabled
 from syft.workers.client.caller_modes import autocast_state, mode_without_grad, modes
-from syft.workers.client.group import NOT_HELD, MessageGroup
+from syft.workers.client.group import NOT_HELD, Held, MessageGroup
 from syft.workers.client.pending import STORED as STORED
 from syft.workers.client.pending import Pending as Pending
 from syft.workers.client.requests import RequestSender
@@ -35,6 +36,7 @@ from syft.workers.execution.permissions import Guard
 from syft.workers.wire import messages
 from syft.workers.wire.definitions import Definition
 from syft.workers.wire.messages import (
+    COUNT_SHIFT,
     GRAD_MODE,
     Command,
     Message,
@@ -45,10 +47,6 @@ from syft.workers.wire.messages import (
 _WORTH_NUMBERING = range(256, 1 << 16)
 """Bytes of tensor data from which on a command travels by its number: less is no gain, and to hash
 more takes longer than to copy it."""
-
-
-_IDS = 2**63
-"""How many ids there are."""
 
 
 class IdleGarbage(list[int]):
@@ -100,30 +98,59 @@ class Connection(RequestSender):
         kwargs: dict[str, Any] | None,
         out: int,
         buffers: list[torch.Tensor],
-        answered: bool,
+        expected: Returns | None = ONE_TENSOR,
     ) -> Any:
         """Run operation ``op`` at the other worker.
 
-        ``answered`` says that the caller cannot go on without the reply.  Returns ``STORED`` when
-        the single result is stored under ``out``, a :class:`Pending` when nobody knows yet, and
-        otherwise what the operation returned.
+        ``expected`` is what the operation returns, stored under ``out`` and the ids that follow;
+        None says that the caller cannot go on without the reply.  An ``out`` of 0 says that the
+        result is an argument.  Returns ``STORED`` when the results are stored, a :class:`Pending`
+        when nobody knows yet, ``Held`` from an open group, and otherwise what the operation
+        returned.
         """
         if RECORDING.get() is not None:
             self.check_not_recording(f"{NAMES[op]} at")
         if self.group is not None or buffers:
-            held = self._hold(op, args, kwargs, out, buffers, answered)
+            held = self._hold(op, args, kwargs, out, buffers, expected)
             if held is not NOT_HELD:
                 return held
         flags = GRAD_MODE if torch.is_grad_enabled() else mode_without_grad()
         autocast = autocast_state() if any_autocast_enabled() else None
+        answered = expected is None
         failures = self._failures if answered else None
+        made: Collection[int] = ()
+        if out:
+            count = 1 if expected is ONE_TENSOR else 0 if expected is None else expected.count
+            flags |= count << COUNT_SHIFT
+            made = (out,) if count < 2 else range(out, out + count)
         self._seq = seq = self._seq + 1
         drop = self._take_garbage() if self.garbage else ()
         message = Command(seq, op, args, out, flags, drop, kwargs, autocast, failures)
-        made = (out,) if out else ()
         return self._request(
             seq, Frame(messages.encode(message), buffers), answered, drop, None, made
         )
+
+    def results(self, value: Any, out: int, expected: Returns | None) -> Any:
+        """What a call returns whose :meth:`command` gave back ``value``.
+
+        That is the value itself, or pointers to the objects ``out`` and following in the container
+        that ``expected`` says.
+
+        >>> connection = hook.local_worker.connection_to(bob)
+        >>> connection.results("what came back", 7, None)
+        'what came back'
+        """
+        if type(value) is Held:
+            pointers: list[Any] = value
+        elif value is STORED or type(value) is Pending:
+            count = 1 if expected is None else expected.count
+            pointers = [self.pointer(id) for id in range(out, out + count)]
+            if value is not STORED:
+                for pointer in pointers:
+                    pointer.child.pending = value
+        else:
+            return value
+        return pointers[0] if expected is None else expected.build(pointers)
 
     def run(
         self,
@@ -149,7 +176,7 @@ class Connection(RequestSender):
         if self.transport.replies:
             self.read_replies()  # the numbers may have been forgotten
         if first is None:
-            first = min(new_id(), _IDS - results)
+            first = first_id(results)
         flags, autocast = modes() if mode is None else mode
         try:
             seq, frame, drop = self._run_frame(
@@ -203,7 +230,7 @@ class Connection(RequestSender):
         kwargs: dict[str, Any] | None,
         out: int,
         buffers: list[torch.Tensor],
-        answered: bool,
+        expected: Returns | None,
     ) -> Any:
         """Have the open group hold a command back, unless it must be answered now.
 
@@ -212,14 +239,15 @@ class Connection(RequestSender):
         worker gets it as it is, since looking for what differs takes longer than a copy.
         """
         group = self.group
-        if group is not None and not answered:
-            return group.hold(op, args, kwargs, out, buffers, modes())
+        present = () if expected is None or not out else expected.present
+        if group is not None and expected is not None:
+            return group.hold(op, args, kwargs, present, buffers, modes())
         self.send_held()
         size = sum(buffer.numel() for buffer in buffers)
-        if answered or not self.transport.queued or size not in _WORTH_NUMBERING:
+        if expected is None or not self.transport.queued or size not in _WORTH_NUMBERING:
             return NOT_HELD
         with MessageGroup(self) as own:
-            return own.hold(op, args, kwargs, out, buffers, modes())
+            return own.hold(op, args, kwargs, present, buffers, modes())
 
     def send_held(self) -> None:
         """Send what an open group holds back: something that comes now may depend on it."""

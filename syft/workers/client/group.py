@@ -48,6 +48,12 @@ NOT_HELD = object()
 Operands = tuple[Any, ...]
 
 
+class Held(list[Any]):
+    """Pointers to the results that a command will have which a group holds."""
+
+    __slots__ = ()
+
+
 class GroupingConnection(Protocol):
     """The connection of a group, as the group uses it."""
 
@@ -107,24 +113,37 @@ class Batch:
         self.links: list[weakref.ref[Any]] = []
         self.made = 0
         self.steps: list[bytes] = []
-        self.actions: list[tuple[int, Operands, dict[str, Any], Slot | None, Mode | None]] = []
+        self.actions: list[tuple[int, Operands, dict[str, Any], Any, Mode | None]] = []
 
     def holds(self, id: int) -> bool:
         """Whether an object of that id will be one of the results."""
         return 0 <= id - self.base < len(self.results)
 
     def add(
-        self, op: int, args: Operands, kwargs: dict[str, Any], flags: int, wants_result: bool
+        self,
+        op: int,
+        args: Operands,
+        kwargs: dict[str, Any],
+        flags: int,
+        present: Sequence[bool],
     ) -> None:
-        """Add an action."""
+        """Add an action, whose results are tensors where ``present`` says so, and None elsewhere.
+
+        One result that is a tensor comes without a container.
+        """
         mode = None if flags == self.flags else Mode(grad=bool(flags & GRAD_MODE))
         packed = _packed(args), _packed(kwargs.values()), tuple(kwargs)
-        self.steps.append(_encode((op, packed, flags, wants_result)))
-        out = Slot(_RESULT + self.made) if wants_result else None
+        self.steps.append(_encode((op, packed, flags, present)))
+        slots = tuple(self._result() if here else None for here in present)
+        out = slots if len(slots) > 1 else slots[0] if slots else None
         self.actions.append((op, args, kwargs, out, mode))
-        if out is not None:
-            self.made += 1
-            self.results.append(out)
+
+    def _result(self) -> Slot:
+        """A slot for the next result."""
+        slot = Slot(_RESULT + self.made)
+        self.made += 1
+        self.results.append(slot)
+        return slot
 
     def input(self, value: Any, kind: InputKind) -> Slot:
         """A new input."""
@@ -151,7 +170,9 @@ class Batch:
             return leaf
 
         actions = tuple(
-            Action(op, replace(args, numbered), replace(kwargs, numbered), numbered(out), mode)
+            Action(
+                op, replace(args, numbered), replace(kwargs, numbered), replace(out, numbered), mode
+            )
             for op, args, kwargs, out, mode in self.actions
         )
         outputs = tuple(
@@ -244,12 +265,14 @@ class MessageGroup:
         op: int,
         args: Iterable[Any],
         kwargs: dict[str, Any] | None,
-        out: int,
+        present: Sequence[bool],
         buffers: list[torch.Tensor],
         mode: tuple[int, Any],
     ) -> Any:
-        """Take a command; returns a pointer to its result (nothing if ``out`` is 0), or
-        ``NOT_HELD``."""
+        """Take a command; returns :class:`Held`, or ``NOT_HELD``.
+
+        ``present`` is as :meth:`Batch.add` has it.
+        """
         batch = self._fitting(mode)
         known = len(batch.inputs)
         try:
@@ -261,8 +284,9 @@ class MessageGroup:
             self._undo(batch, known)
             self.flush()
             return NOT_HELD
-        batch.add(op, tuple(packed), named, mode[0], bool(out))
-        return self._pointer(batch) if out else None
+        first = len(batch.results)
+        batch.add(op, tuple(packed), named, mode[0], present)
+        return Held(self._pointer(batch, index) for index in range(first, len(batch.results)))
 
     def hold_value(self, value: Any, mode: tuple[int, Any]) -> int | None:
         """Take a tensor that is sent; returns its id over there, or None if it cannot be held."""
@@ -310,8 +334,8 @@ class MessageGroup:
             raise NotHoldable from None
         return replace(value, lambda leaf: _as_input(batch, leaf))
 
-    def _pointer(self, batch: Batch) -> Any:
-        pointer = self.connection.pointer(batch.base + len(batch.results) - 1)
+    def _pointer(self, batch: Batch, index: int) -> Any:
+        pointer = self.connection.pointer(batch.base + index)
         batch.links.append(weakref.ref(pointer.child))
         return pointer
 

@@ -13,14 +13,18 @@ from typing import Any
 
 import torch
 
-from syft.exceptions import MalformedMessage, PermissionDenied
+from syft.exceptions import MalformedMessage, PermissionDenied, ResultMismatch
 from syft.ops.nested import SCALAR_TYPES
+from syft.ops.returns import MOST
 from syft.ops.table import (
+    BINARY,
     FLAGS,
     GRADIENT,
     INPLACE,
     MUTATES_OTHERS,
+    NAMES,
     ONE,
+    TENSOR,
     UNINITIALIZED,
     function_of,
 )
@@ -40,6 +44,7 @@ from syft.workers.execution.operation import (
 from syft.workers.execution.permissions import Guard
 from syft.workers.execution.precautions import RUNNABLE
 from syft.workers.wire.messages import (
+    COUNT_SHIFT,
     GRAD_MODE,
     INFERENCE_MODE,
     Command,
@@ -51,7 +56,13 @@ from syft.workers.wire.messages import (
 from syft.workers.wire.references import REF, ids_in
 
 _WRITES = INPLACE | MUTATES_OTHERS
+_NEW = ONE | TENSOR | BINARY
 _MODES = GRAD_MODE | INFERENCE_MODE
+_EXPECTED = 1 << COUNT_SHIFT
+"""The least flags of a caller that knows how many tensors come back, and of one (below) that
+expects more than one."""
+_SEVERAL = 2 << COUNT_SHIFT
+_MAX_ID = 2**63 - 1
 _OPERATIONS = len(RUNNABLE)
 
 
@@ -80,13 +91,12 @@ def handle(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Repl
     if command.drop:
         core.forget(command.drop, peer)
     if core.store.promised or core.dataflow.tasks:
-        outs = (command.out,) if command.out else ()
         return core.when_ready(
             command.seq,
             peer,
             lambda held: _run(core, command, frame, peer, held),
             ids_in((command.args, command.kwargs or {})),
-            outs,
+            tuple(_ids_of_results(command)),
             writes=_may_write(command),
             barrier=_runs_backward(command),
         )
@@ -101,8 +111,9 @@ def _run(
     if function is None:
         function = function_of(op)  # raises, with the reason
     objects = core.store.objects
-    if command.out in objects:
-        core.store.check_free(command.out)
+    if command.out in objects or flags >= _SEVERAL:
+        for id in _ids_of_results(command):
+            core.store.check_free(id)
     args, kwargs = _operands(core, command, frame, held)
     if FLAGS[op] & UNINITIALIZED:
         function = clearing(function)
@@ -145,12 +156,36 @@ def _reply(core: WorkerCore, command: Command, result: Any) -> Reply:
     out = command.out
     if not out:  # the result is an argument, to which the caller has a pointer
         return Done(command.seq)
-    if isinstance(result, torch.Tensor):
+    if isinstance(result, torch.Tensor) and command.flags < _SEVERAL:
         core.store.objects[out] = result
         if core.store.promised:
             core.store.promised.discard(out)
         return Done(command.seq)
-    return Value(command.seq, pack(core.store_tensors(result, out), Packer()))
+    if command.flags < _EXPECTED:
+        return Value(command.seq, pack(core.store_tensors(result, out), Packer()))
+    for id, tensor in enumerate(_tensors_expected(core, command, result), out):
+        core.store.put(id, tensor)
+    return Done(command.seq)
+
+
+def _ids_of_results(command: Command) -> range:
+    """The ids of the results that the caller expects; one if it does not say how many."""
+    if not command.out:
+        return range(0)
+    count = max(1, command.flags >> COUNT_SHIFT)
+    if count > MOST or not 0 < command.out <= _MAX_ID - count:
+        raise MalformedMessage("$.out", f"{count} ids below 2**63, of at most {MOST}", str(count))
+    return range(command.out, command.out + count)
+
+
+def _tensors_expected(core: WorkerCore, command: Command, result: Any) -> list[torch.Tensor]:
+    """The tensors in a result, which are as many as the caller expects, besides None."""
+    items = result if isinstance(result, tuple | list) else (result,)
+    tensors = [item for item in items if isinstance(item, torch.Tensor)]
+    expected = command.flags >> COUNT_SHIFT
+    if len(tensors) != expected or any(not isinstance(item, torch.Tensor | None) for item in items):
+        raise ResultMismatch(NAMES[command.op], core.name, expected, len(tensors))
+    return tensors
 
 
 def _run_hidden(
@@ -252,7 +287,7 @@ def _runs_backward(command: Command) -> bool:
 def _may_write(command: Command) -> bool:
     """Whether a command might write to one of its arguments; true for an unknown operation."""
     flags = FLAGS[command.op] if 0 <= command.op < len(FLAGS) else 0
-    if flags & _WRITES or not flags & ONE:
+    if flags & _WRITES or not flags & _NEW:
         return True
     keywords = command.kwargs or {}
     return "out" in keywords or "inplace" in keywords

@@ -60,7 +60,7 @@ class GradientHook:
             {"retain_graph": True},
             0,
             [],
-            answered=True,
+            expected=None,
         )
         self.connection.garbage.append(id)
 

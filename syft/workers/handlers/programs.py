@@ -14,12 +14,14 @@ from typing import Any
 from syft.exceptions import HookError
 from syft.ops.control import limited
 from syft.ops.table import (
+    BINARY,
     FLAGS,
     GRADIENT,
     INPLACE,
     MUTATES_OTHERS,
     ONE,
     PROGRAM_FUNCTIONS,
+    TENSOR,
     UNINITIALIZED,
     Function,
 )
@@ -168,7 +170,7 @@ def may_write(program: Program) -> bool:
 
 def _writes(action: Action) -> bool:
     flags = FLAGS[action.op]
-    if flags & _WRITES or not flags & ONE:
+    if flags & _WRITES or not flags & (ONE | TENSOR | BINARY):
         return True
     return "out" in action.kwargs or "inplace" in action.kwargs
 

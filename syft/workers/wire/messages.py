@@ -23,6 +23,8 @@ GRAD_MODE = 1
 """Command flag: autograd records the operation."""
 INFERENCE_MODE = 2
 """Command flag: the operation runs in inference mode."""
+COUNT_SHIFT = 2
+"""The bits of a command's flags from this one on say how many tensors its caller expects."""
 
 
 class Message(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -43,8 +45,10 @@ class Message(msgspec.Struct, array_like=True, frozen=True, gc=False):
 class Command(Message, frozen=True, tag=int(MessageCode.COMMAND)):
     """Run operation number ``op`` of the op table; a single result tensor gets id ``out``.
 
-    ``out`` is 0 when the result is one of the arguments (in place, or ``out=``).  ``drop`` lists
-    objects whose last pointer is gone.  ``autocast`` lists ``(device type, dtype)`` for the
+    ``out`` is 0 when the result is one of the arguments (in place, or ``out=``).  Otherwise
+    ``flags >> COUNT_SHIFT`` is the number of tensors that the caller expects, which get ``out`` and
+    the ids that follow; it is 0 when the caller does not know, and waits to be told.  ``drop``
+    lists objects whose last pointer is gone.  ``autocast`` lists ``(device type, dtype)`` for the
     devices on which autocast is enabled.
     """
 

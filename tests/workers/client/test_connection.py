@@ -23,6 +23,7 @@ from syft.exceptions import (
     WorkerClosed,
 )
 from syft.ids import new_id
+from syft.ops.returns import ONE_TENSOR
 from syft.ops.table import BY_NAME
 from syft.program.program import Action, Program, Slot
 from syft.serde.errors import pack_error
@@ -490,7 +491,7 @@ def test_a_command_that_cannot_be_read_says_so(worker: sy.VirtualWorker, observe
         worker.network.observers.append(lambda sender, receiver, frame: None)
     for answered in (True, False):
         with pytest.raises(MalformedMessage, match="expected `int`, got `str`"):
-            connection.command("abc", (), None, 0, [], answered)
+            connection.command("abc", (), None, 0, [], None if answered else ONE_TENSOR)
             assert worker.pipelined and not answered
             sy.synchronize()  # nobody waited for it until here
         assert connection.pending == {} and connection.unseen == []
@@ -536,7 +537,7 @@ def asked(kind: type[Message], id: int) -> tuple[Any, ...]:
 def question(connection: Connection, kind: type[Message], id: int) -> None:
     """Ask a question of a kind about an object."""
     if kind is Command:
-        connection.command(BY_NAME["torch.Tensor.max"], ((REF, id), 0), None, new_id(), [], True)
+        connection.command(BY_NAME["torch.Tensor.max"], ((REF, id), 0), None, new_id(), [], None)
     elif kind is Run:
         action = Action(BY_NAME["torch.Tensor.neg_"], (Slot(0),), {}, None)
         group = Group((InputKind.REFERENCE,), Program(1, (action,), ()))
