@@ -73,7 +73,10 @@ class SentCopy:
         id = connection.put(tensor, id, guard=guard)
         if self.garbage_collect_data:
             connection.add_owner(id)
-        return make_pointer(connection, id, self.garbage_collect_data, card=_card_of(tensor))
+        pointer = make_pointer(connection, id, self.garbage_collect_data, card=_card_of(tensor))
+        if type(tensor) is not Wrapper and tensor.requires_grad and self.garbage_collect_data:
+            connection.facts.add_leaf(pointer.child)
+        return pointer
 
 
 def _card_of(tensor: torch.Tensor) -> tuple[Any, ...] | None:

@@ -78,6 +78,10 @@ class OpFlag(enum.IntFlag):
     """Takes Python numbers or programs; runs only inside a program, never as a command."""
     TENSOR = 16384
     """Always returns one tensor object, which may be an argument (``x.contiguous()``)."""
+    ALTERS = 65536
+    """Can change what METADATA tells of a tensor that is there: its shape, its dtype, its layout.
+
+    So can every op that is called with ``out=``."""
     BINARY = 32768
     """A binary special method (``__rsub__``, ``__eq__`` ...): for a tensor or a number it returns
     one fresh tensor, for anything else it may return ``NotImplemented``."""
@@ -100,6 +104,7 @@ MUTATES_OTHERS: Final = int(OpFlag.MUTATES_OTHERS)
 PROGRAM_ONLY: Final = int(OpFlag.PROGRAM_ONLY)
 TENSOR: Final = int(OpFlag.TENSOR)
 BINARY: Final = int(OpFlag.BINARY)
+ALTERS: Final = int(OpFlag.ALTERS)
 
 
 _OVERLOADS: Final = (type(torch.ops.aten.add), type(torch.ops.aten.add.Tensor))
@@ -171,6 +176,11 @@ NUMBERS: dict[Function, int] = {
     function: number for number, function in enumerate(FUNCTIONS) if function is not None
 }
 """The number of each op, by function."""
+
+SETS_GRADIENT: Final = frozenset(
+    BY_NAME[f"torch.Tensor.{name}"] for name in ("grad.__set__", "grad.__delete__")
+)
+"""The ops that replace the gradient of a leaf."""
 
 REFUSED_NAMES: dict[str, str]
 """Why a torch function never runs for another worker, by name."""

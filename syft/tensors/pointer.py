@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import torch
 
-from syft.chain.link import Level
+from syft.chain.link import Level, Rule
 from syft.chain.wrapper import Wrapper, wrap
 from syft.codes import TypeCode
 from syft.exceptions import (
@@ -27,6 +27,7 @@ from syft.ops.calls import DECOMPOSITIONS, mutated_argument
 from syft.ops.nested import Arguments, Keywords, leaves
 from syft.ops.returns import ONE_TENSOR, returns
 from syft.ops.table import (
+    BY_NAME,
     FLAGS,
     GRADIENT,
     NOTHING,
@@ -44,6 +45,7 @@ from syft.serde.registry import Operand, register, register_check
 from syft.tensors.bare_pointer import BarePointer
 from syft.tensors.remote_link import Card
 from syft.workers.client.connection import STORED, Connection, Pending
+from syft.workers.client.facts import FACTS, UNKNOWN
 from syft.workers.client.handles import Handle
 from syft.workers.client.operands import Operands
 from syft.workers.client.transport import Location, Owner
@@ -54,8 +56,6 @@ from syft.workers.wire.messages import Done, Fetch, Relay
 from syft.workers.wire.references import REF
 
 _BARE = frozenset((float, bool, str, type(None)))
-_COMMON = ONE | TENSOR
-"""The operations that return one tensor, whatever their arguments."""
 _MIN_INT, _MAX_INT = -(2**63), 2**63 - 1
 
 
@@ -80,6 +80,10 @@ class PointerTensor(BarePointer):
     _id: int | None = None
     _parent: PointerTensor | None = None
     pending: Pending | None = None
+    gradient_known: tuple[int, Any] | None = None
+    """What the connection knows of the gradient: see :class:`~syft.workers.client.facts.Facts`."""
+    may_be_argument: bool = False
+    """Whether the tensor may be the very one that another pointer is for (``x.contiguous()``)."""
 
     def __del__(self) -> None:
         if self.garbage_collect_data:
@@ -176,10 +180,15 @@ class PointerTensor(BarePointer):
         rule = cls.rules.get(operation)
         if rule is not None:
             return rule(*args, **kwargs)
+        return cls.forward(number, args, kwargs)
+
+    @classmethod
+    def forward(cls, number: int, args: Arguments, kwargs: Keywords) -> Any:
+        """Forward one torch call for which there is no rule, or a rule that leaves it at that."""
         connection = _connection_of(args, kwargs)
         operands: Any = _flat(args, connection)
         flags = FLAGS[number]
-        if operands is None or kwargs or not flags & _COMMON:
+        if operands is None or kwargs or not flags & ONE:
             return _uncommon_call(connection, number, operands, args, kwargs)
         out = new_id()
         value = connection.command(number, operands, None, out, [])
@@ -217,7 +226,10 @@ def _uncommon_call(
         expected = None
     out = new_id() if expected is None else first_id(expected.count)
     value = connection.command(number, operands, keywords, out, buffers, expected)
-    return connection.results(value, out, expected)
+    found = connection.results(value, out, expected)
+    if flags & TENSOR and type(found) is Wrapper:
+        found.child.may_be_argument = True  # type: ignore[attr-defined]
+    return found
 
 
 def _flat(values: Iterable[Any], connection: Connection) -> list[Any] | None:
@@ -336,6 +348,72 @@ def _grad_fn(pointer: Wrapper) -> GraphElsewhere | None:
     """Whether the remote tensor has a graph; the graph itself stays at its worker."""
     return None if pointer.is_leaf else GraphElsewhere(pointer.child.place())
 
+
+def _plain_link(args: Arguments, kwargs: Keywords) -> PointerTensor | None:
+    """The pointer that is the only argument of a call."""
+    if kwargs or len(args) != 1 or type(args[0]) is not Wrapper:
+        return None
+    link = args[0].child
+    return link if type(link) is PointerTensor and not link.depth else None
+
+
+def _leaf(args: Arguments, kwargs: Keywords) -> PointerTensor | None:
+    """The same, if no other pointer of this connection can be to the same tensor."""
+    link = _plain_link(args, kwargs)
+    if link is None or link.may_be_argument or not link.garbage_collect_data:
+        return None
+    return None if link.connection.owns(link.id_at_location) else link
+
+
+def _asking(number: int) -> Rule:
+    """A rule for an operation that asks for a fact: it asks only if the answer is not known."""
+
+    def ask(*args: Any, **kwargs: Any) -> Any:
+        link = _plain_link(args, kwargs)
+        if link is None:
+            return PointerTensor.forward(number, args, kwargs)
+        return link.connection.fact(number, link.id_at_location)
+
+    return ask
+
+
+for _number in FACTS:
+    PointerTensor.rule(function_of(_number))(_asking(_number))
+
+_GET, _SET, _DELETE = (
+    BY_NAME[f"torch.Tensor.grad.__{name}__"] for name in ("get", "set", "delete")
+)
+
+
+@PointerTensor.rule(function_of(_GET))
+def _gradient(*args: Any, **kwargs: Any) -> Any:
+    """The gradient, asked for with those of all other leaves."""
+    link = _leaf(args, kwargs)
+    if link is None:
+        return PointerTensor.forward(_GET, args, kwargs)
+    return link.connection.gradient(link)
+
+
+def _setting(number: int) -> Rule:
+    """A rule for an operation that sets one gradient: what is known of the others stays."""
+
+    def set_gradient(*args: Any, **kwargs: Any) -> None:
+        PointerTensor.forward(number, args, kwargs)
+        target = _plain_link(args[:1], {})
+        if target is None or not target.connection.facts.active:
+            return
+        leaf = _leaf(args[:1], {})
+        if leaf is None:
+            target.connection.facts.forget_gradients()
+        else:
+            gradient = UNKNOWN if args[1:] and args[1] is not None else None
+            leaf.connection.facts.set_gradient(leaf, gradient)
+
+    return set_gradient
+
+
+for _number in (_SET, _DELETE):
+    PointerTensor.rule(function_of(_number))(_setting(_number))
 
 for _number, _written_out in DECOMPOSITIONS.items():
     PointerTensor.rule(function_of(_number))(_written_out)

@@ -158,6 +158,7 @@ class RemoteLink(Link):
 
     def _relay(self, to: str | None, user: str | None) -> Wrapper:
         self.connection.ask(Relay, self.id_at_location, to, user=user)
+        self.connection.facts.drop((self.id_at_location,))  # it is another tensor now
         return wrap(self)
 
     def convert(self, tensor: torch.Tensor, conversion: Conversion, args: Arguments) -> Wrapper:

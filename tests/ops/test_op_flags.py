@@ -221,6 +221,9 @@ RULES: dict[str, Rule] = {
     "an op that mutates more is MUTATES_OTHERS": lambda call, flags: (
         not call.mutated_other or OpFlag.MUTATES_OTHERS in flags
     ),
+    "an op that changes shapes or dtypes ALTERS": lambda call, flags: (
+        not call.altered or OpFlag.ALTERS in flags
+    ),
     "an op that takes inplace= has INPLACE_OPTION": lambda call, flags: (
         not call.inplace or OpFlag.INPLACE_OPTION in flags
     ),

@@ -58,6 +58,8 @@ class Call:
     """The random generator moved."""
     mutated_first: bool
     mutated_other: bool
+    altered: bool
+    """The shape, dtype, device or layout of a given tensor changed."""
     shape_followed_values: bool
     out: bool
     """Called with ``out=``."""
@@ -83,6 +85,7 @@ class Recorder(TorchFunctionMode):
         shapes = shapes_for_zeros(function, args, kwargs)
         first, others = split_first(args, kwargs)
         before = [state(tensor) for tensor in first], [state(tensor) for tensor in others]
+        facts = [facts_of(tensor) for tensor in (*first, *others)]
         random_state = torch.get_rng_state()
         result = function(*args, **kwargs)
         call = Call(
@@ -95,6 +98,7 @@ class Recorder(TorchFunctionMode):
             drew=not torch.equal(random_state, torch.get_rng_state()),
             mutated_first=before[0] != [state(tensor) for tensor in first],
             mutated_other=before[1] != [state(tensor) for tensor in others],
+            altered=facts != [facts_of(tensor) for tensor in (*first, *others)],
             shape_followed_values=shapes is not None and shapes != shapes_of(result),
             out=kwargs.get("out") is not None,
             inplace=bool(kwargs.get("inplace")),
@@ -137,6 +141,11 @@ def state(tensor: torch.Tensor) -> tuple[int, bytes]:
     if tensor.layout is not torch.strided or tensor.dtype not in (torch.float32, torch.int64):
         return counted, b""
     return counted, tensor.detach().clone().numpy(force=True).tobytes()
+
+
+def facts_of(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """What is not a value of a tensor."""
+    return tensor.shape, tensor.dtype, tensor.device, tensor.layout, tensor.is_quantized
 
 
 def kind(result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:

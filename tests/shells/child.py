@@ -56,6 +56,9 @@ class SocketTransport(Transport):
         wait = block and not parked and not self.closed
         return self.hub.turn(wait) or (not self.closed and (wait or self.hub.step()))
 
+    def collect(self) -> None:
+        self.hub.turn(False)
+
     def withdraw(self, frame: Frame) -> bool:
         return False
 

@@ -31,6 +31,7 @@ from syft.workers.wire.messages import (
     Run,
     Search,
     Skipped,
+    Stale,
     Start,
     Value,
 )
@@ -63,4 +64,5 @@ SAMPLES: list[Message] = [
     Parked(22),
     Skipped(23),
     Forgotten(),
+    Stale(True),
 ]

@@ -16,8 +16,9 @@ from typing import Any
 import torch
 
 from syft.callers import line_of_user
+from syft.exceptions import ObjectNotFound
 from syft.ids import first_id, new_id
-from syft.ops.control import RECORDING
+from syft.ops.control import LIKE_LEAF, RECORDING
 from syft.ops.returns import ONE_TENSOR, Returns
 from syft.ops.table import NAMES
 from syft.serde.frame import Frame
@@ -25,6 +26,7 @@ from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.torch_private import any_autocast_enabled
 from syft.workers.client.caller_modes import autocast_state, mode_without_grad, modes
+from syft.workers.client.facts import UNKNOWN
 from syft.workers.client.group import NOT_HELD, Held, MessageGroup
 from syft.workers.client.pending import STORED as STORED
 from syft.workers.client.pending import Pending as Pending
@@ -35,6 +37,7 @@ from syft.workers.execution.holders import Holder
 from syft.workers.execution.permissions import Guard
 from syft.workers.wire import messages
 from syft.workers.wire.definitions import Definition
+from syft.workers.wire.references import REF
 from syft.workers.wire.messages import (
     COUNT_SHIFT,
     GRAD_MODE,
@@ -119,6 +122,8 @@ class Connection(RequestSender):
         answered = expected is None
         failures = self._failures if answered else None
         made: Collection[int] = ()
+        if self.facts.active:
+            self.facts.note(op, args, kwargs, out, expected, autocast)
         if out:
             count = 1 if expected is ONE_TENSOR else 0 if expected is None else expected.count
             flags |= count << COUNT_SHIFT
@@ -173,6 +178,8 @@ class Connection(RequestSender):
         self.check_not_recording(Run.verb)
         if self.group is not None:
             self.group.flush()
+        if self.facts.active and mode is None:  # not the commands of a group, which are noted
+            self.facts.forget()
         if self.transport.replies:
             self.read_replies()  # the numbers may have been forgotten
         if first is None:
@@ -241,13 +248,74 @@ class Connection(RequestSender):
         group = self.group
         present = () if expected is None or not out else expected.present
         if group is not None and expected is not None:
-            return group.hold(op, args, kwargs, present, buffers, modes())
+            made = group.hold(op, args, kwargs, present, buffers, modes())
+            if self.facts.active and made is not NOT_HELD:
+                self._note_held(op, args, kwargs, made)
+            return made
         self.send_held()
         size = sum(buffer.numel() for buffer in buffers)
         if expected is None or not self.transport.queued or size not in _WORTH_NUMBERING:
             return NOT_HELD
         with MessageGroup(self) as own:
             return own.hold(op, args, kwargs, present, buffers, modes())
+
+    def _note_held(
+        self, op: int, args: tuple[Any, ...], kwargs: dict[str, Any] | None, made: Held
+    ) -> None:
+        """Note a command that a group holds, which chose the ids of its results."""
+        out = made[0].child.id_at_location if made else 0
+        expected = Returns(None, (True,) * len(made))
+        self.facts.note(op, args, kwargs, out, expected, modes()[1])
+
+    def fact(self, op: int, id: int) -> Any:
+        """The answer to a question about the kind of an object at the other end (its dtype, how
+        many dimensions it has), asked for only if it is not known.
+
+        >>> x = torch.ones(2, 3).send(bob)
+        >>> from syft.ops.table import number_of
+        >>> x.child.connection.fact(number_of(torch.Tensor.dim), x.id_at_location)
+        2
+        """
+        if self.facts.active:
+            self._hear()
+            answer = self.facts.known(op, id)
+            if answer is not UNKNOWN:
+                return answer
+        answer = self.command(op, ((REF, id),), None, new_id(), [], None)
+        self.facts.learn(op, id, answer)
+        return answer
+
+    def gradient(self, link: Any) -> Any:
+        """The gradient of the leaf behind a pointer: a pointer to it, or None.
+
+        The gradients of all leaves that were asked for over this connection are asked for together,
+        and again only after something may have changed them.
+        """
+        if self.facts.active:
+            self._hear()
+            answer = self.facts.gradient(link)
+            if answer is not UNKNOWN:
+                return answer
+        group = self.message_group()
+        leaves = self.facts.leaves_with(link)
+        try:
+            answers = group.ask_gradients([leaf.id_at_location for leaf in leaves], modes())
+        except ObjectNotFound:  # of another leaf, perhaps
+            if len(leaves) == 1:
+                raise
+            self.facts.forget_leaves()
+            return self.gradient(link)
+        for leaf, (kind, gradient) in zip(leaves, answers, strict=True):
+            self.facts.set_gradient(leaf, gradient)
+            if kind == LIKE_LEAF:
+                self.facts.alike(gradient.child.id_at_location, leaf.id_at_location)
+        return answers[0][1]
+
+    def _hear(self) -> None:
+        """Take in what the other end has said without being asked."""
+        self.transport.collect()
+        if self.transport.replies:
+            self.read_replies()
 
     def send_held(self) -> None:
         """Send what an open group holds back: something that comes now may depend on it."""
@@ -302,12 +370,16 @@ class Connection(RequestSender):
         if self.group is not None:
             held = self.group.hold_value(value, modes()) if id is None and not guard else None
             if held is not None:
+                if self.facts.active:
+                    self.facts.sent(held, value)
                 return held
             self.send_held()
         id = new_id() if id is None else id
         waits = not self.transport.queued
         if waits:
             self._catch_up()
+        if self.facts.active:
+            self.facts.sent(id, value)
         packer = Packer(worker=self._core)
         operand = pack(value, packer)
         users = None if guard is None else tuple(sorted(guard.users))
@@ -360,6 +432,8 @@ class Connection(RequestSender):
         # Popped one by one: a pointer may die, here or in another thread, at any line of this.
         garbage = self.garbage
         ids = [garbage.pop() for _ in range(len(garbage))]
+        if self.facts.active:
+            self.facts.drop(ids)
         return tuple(filter(self._is_last, ids) if self._owners else ids)
 
     def _is_last(self, id: int) -> bool:

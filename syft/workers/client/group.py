@@ -24,6 +24,7 @@ from syft.codes import TypeCode
 from syft.exceptions import MalformedMessage, ProgramError
 from syft.ids import new_id
 from syft.ops.nested import replace
+from syft.ops.table import BY_NAME
 from syft.program.program import Action, Mode, Program, Slot
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack, unpack
@@ -41,6 +42,8 @@ _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 _SAME = frozenset((int, bool, str, type(None)))
 _AS_VALUE = (torch.Tensor, torch.Generator)
 _encode = msgspec.msgpack.encode
+_GRADIENT = BY_NAME["torch.Tensor.grad.__get__"]
+_GRADIENT_KIND = BY_NAME["syft.ops.control.gradient_kind"]
 
 NOT_HELD = object()
 """What a group answers when a command has to go by itself, now that everything held has gone."""
@@ -298,6 +301,24 @@ class MessageGroup:
         batch.results.append(batch.input(copy_of(value), InputKind.VALUE))
         return batch.base + len(batch.results) - 1
 
+    def ask_gradients(self, ids: Sequence[int], mode: tuple[int, Any]) -> list[tuple[int, Any]]:
+        """What kind of gradient each of these leaves has, and a pointer to it (None without one).
+
+        What is held goes along in the same message.
+        """
+        batch = self._fitting(mode)
+        first = len(batch.results)
+        for id in ids:
+            leaf = batch.object(id)
+            batch.add(_GRADIENT_KIND, (leaf,), {}, mode[0], (True,))
+            batch.add(_GRADIENT, (leaf,), {}, mode[0], (True,))
+        self._batch = None
+        values = self._alone(batch, answered=True)
+        for value in values[:first]:  # to each of these there is a pointer, or there was one
+            if value is not None:
+                value.child.garbage_collect_data = False
+        return list(zip(values[first::2], values[first + 1 :: 2], strict=True))
+
     def _fitting(self, mode: tuple[int, Any]) -> Batch:
         """The batch for a command in these modes: only grad mode may change inside a batch."""
         flags, autocast = mode
@@ -352,16 +373,19 @@ class MessageGroup:
     def flush(self) -> None:
         """Send what is held; the group stays open."""
         batch, self._batch = self._batch, None
-        if batch is None or not batch.steps:
-            return
+        if batch is not None and batch.steps:
+            self._alone(batch)
+
+    def _alone(self, batch: Batch, answered: bool = False) -> Any:
+        """Send a batch, which is not held back by the group itself."""
         connection = self.connection
         group, connection.group = connection.group, None
         try:
-            self._send(connection, batch)
+            return self._send(connection, batch, answered)
         finally:
             connection.group = group
 
-    def _send(self, connection: GroupingConnection, batch: Batch) -> None:
+    def _send(self, connection: GroupingConnection, batch: Batch, answered: bool) -> Any:
         dead, later = self._sorted_garbage(batch)
         wanted = [batch.base + index not in dead for index in range(len(batch.results))]
         key = (bytes(batch.kinds), bytes(wanted), batch.flags, *batch.steps)
@@ -371,6 +395,7 @@ class MessageGroup:
                 lambda: batch.program(wanted),
                 batch.inputs,
                 len(batch.results),
+                answered,
                 first=batch.base,
                 mode=(batch.flags, batch.autocast),
             )
@@ -380,6 +405,7 @@ class MessageGroup:
         for link in (reference() for reference in batch.links):
             if link is not None and self.pending is not None:
                 link.pending = self.pending
+        return value
 
     def _sorted_garbage(self, batch: Batch) -> tuple[set[int], list[int]]:
         """The results nobody wants, and the inputs that nobody will want after this."""

@@ -63,7 +63,7 @@ class Transport(ABC):
     wait for each one.  ``closed`` says that the worker is gone or the line is cut.
 
     >>> sorted(Transport.__abstractmethods__)
-    ['advance', 'close', 'closed', 'deliver', 'speak_for', 'withdraw']
+    ['advance', 'close', 'closed', 'collect', 'deliver', 'speak_for', 'withdraw']
     """
 
     queued: bool = False
@@ -98,6 +98,10 @@ class Transport(ABC):
         ``parked`` says that the request in question waits for promised objects.  Without ``block``
         it returns at once when nothing is there to be done now.
         """
+
+    @abstractmethod
+    def collect(self) -> None:
+        """Take in what the worker has sent, if anything is there; nobody works meanwhile."""
 
     @abstractmethod
     def withdraw(self, frame: Frame) -> bool:

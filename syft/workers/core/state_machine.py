@@ -38,7 +38,7 @@ from syft.workers.core.store import ObjectStore
 from syft.workers.execution.holders import Holder
 from syft.workers.execution.permissions import Guard, full_guard_of, protect, travelling_guard_of
 from syft.workers.wire import messages
-from syft.workers.wire.messages import Done, Failure, Forgotten, Parked, Skipped
+from syft.workers.wire.messages import Done, Failure, Forgotten, Parked, Skipped, Stale
 from syft.workers.wire.references import Reference
 
 HeldInputs = dict[int, Any]
@@ -94,6 +94,9 @@ class WorkerCore:
         self.sessions: dict[int, Any] = {}
         self.ended: OrderedDict[int, None] = OrderedDict()
         """Collective operations that have ended here: later messages for them are ignored."""
+        self.watched = False
+        """Whether a caller may keep answers about shapes and gradients: see :meth:`watch`."""
+        self._watchers: WeakSet[Peer] = WeakSet()
         self.peers: WeakSet[Peer] = WeakSet()
         """The peers that have used numbers: they are notified when the worker is cleared."""
         self.stats = Stats()
@@ -302,6 +305,23 @@ class WorkerCore:
 
         return replace(value, reference)
 
+    def watch(self, peer: Peer) -> None:
+        """Note that a caller was told of the shape or the gradient of a tensor, and may keep it."""
+        self._watchers.add(peer)
+        self.watched = True
+
+    def altered(self, acting: Peer | None, gradients: bool) -> None:
+        """Notify the callers that were told of shapes, or of gradients, that somebody else may have
+        changed; called if anything is :attr:`watched`."""
+        told = set()
+        for peer in list(self._watchers):
+            if acting is None or peer.session is not acting.session:
+                self._watchers.discard(peer)
+                if peer.session not in told:
+                    told.add(peer.session)
+                    self.answer(peer, Stale(gradients))
+        self.watched = bool(self._watchers)
+
     def clear(self, reason: str) -> None:
         """Drop every object, number, promise, parked operation and collective session.
 
@@ -313,6 +333,8 @@ class WorkerCore:
                 peer.session.numbers = None
                 self.answer(peer, Forgotten())
         self.peers.clear()
+        if self.watched:
+            self.altered(None, gradients=False)
         for execution, session in list(self.sessions.items()):
             session.abandon(self, execution)
         self.sessions.clear()

@@ -17,6 +17,7 @@ from syft.exceptions import MalformedMessage, PermissionDenied, ResultMismatch
 from syft.ops.nested import SCALAR_TYPES
 from syft.ops.returns import MOST
 from syft.ops.table import (
+    ALTERS,
     BINARY,
     FLAGS,
     GRADIENT,
@@ -24,6 +25,7 @@ from syft.ops.table import (
     MUTATES_OTHERS,
     NAMES,
     ONE,
+    SETS_GRADIENT,
     TENSOR,
     UNINITIALIZED,
     function_of,
@@ -117,6 +119,8 @@ def _run(
     args, kwargs = _operands(core, command, frame, held)
     if FLAGS[op] & UNINITIALIZED:
         function = clearing(function)
+    if core.watched:
+        _tell_watchers(core, command, peer)
     if core.guarded:
         guard = guard_for(args, kwargs)
         if guard is not None:
@@ -128,7 +132,7 @@ def _run(
         result = function(*args, **kwargs)
     else:
         result = run_in_mode(function, args, kwargs, flags, autocast_of(core, command, frame))
-    return _reply(core, command, result)
+    return _reply(core, command, result, peer)
 
 
 def _run_backward(core: WorkerCore, function: Function, *args: Any, **kwargs: Any) -> Any:
@@ -152,7 +156,16 @@ def _present(objects: dict[int, Any], operands: Iterable[Any]) -> list[Any] | No
     return values
 
 
-def _reply(core: WorkerCore, command: Command, result: Any) -> Reply:
+def _tell_watchers(core: WorkerCore, command: Command, peer: Peer) -> None:
+    """Tell other callers if a command may change shapes or gradients that they asked for."""
+    flags = FLAGS[command.op]
+    if flags & ALTERS or (command.kwargs and "out" in command.kwargs):
+        core.altered(peer, gradients=False)
+    elif flags & GRADIENT or command.op in SETS_GRADIENT:
+        core.altered(peer, gradients=True)
+
+
+def _reply(core: WorkerCore, command: Command, result: Any, peer: Peer) -> Reply:
     out = command.out
     if not out:  # the result is an argument, to which the caller has a pointer
         return Done(command.seq)
@@ -162,6 +175,7 @@ def _reply(core: WorkerCore, command: Command, result: Any) -> Reply:
             core.store.promised.discard(out)
         return Done(command.seq)
     if command.flags < _EXPECTED:
+        core.watch(peer)
         return Value(command.seq, pack(core.store_tensors(result, out), Packer()))
     for id, tensor in enumerate(_tensors_expected(core, command, result), out):
         core.store.put(id, tensor)
@@ -216,7 +230,7 @@ def _run_hidden(
     try:
         autocast = autocast_of(core, command, frame)
         result = run_in_mode(guarded, args, kwargs, command.flags, autocast)
-        return _reply(core, command, result)
+        return _reply(core, command, result, peer)
     except PermissionDenied:
         raise
     except Exception as error:  # its text may quote private values

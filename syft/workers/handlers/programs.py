@@ -18,9 +18,11 @@ from syft.ops.table import (
     FLAGS,
     GRADIENT,
     INPLACE,
+    METADATA,
     MUTATES_OTHERS,
     ONE,
     PROGRAM_FUNCTIONS,
+    REVEALS,
     TENSOR,
     UNINITIALIZED,
     Function,
@@ -35,6 +37,7 @@ from syft.workers.handlers.guarded_run import GuardedRun
 from syft.workers.wire.definitions import Definition, Group, InputKind
 
 _WRITES = INPLACE | MUTATES_OTHERS
+_WRITES_NOTHING = ONE | TENSOR | BINARY | METADATA | REVEALS
 
 
 def _function(number: int, function: Function | None) -> Function | None:
@@ -170,7 +173,7 @@ def may_write(program: Program) -> bool:
 
 def _writes(action: Action) -> bool:
     flags = FLAGS[action.op]
-    if flags & _WRITES or not flags & (ONE | TENSOR | BINARY):
+    if flags & _WRITES or not flags & _WRITES_NOTHING:
         return True
     return "out" in action.kwargs or "inplace" in action.kwargs
 

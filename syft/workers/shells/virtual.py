@@ -114,6 +114,9 @@ class VirtualTransport(Transport):
         """Let the worker at the other end handle a message, or any worker of this process."""
         return self._worker.work() or self._network.step()
 
+    def collect(self) -> None:
+        """Nothing is on its way: what a worker of this process sends is there at once."""
+
     def withdraw(self, frame: Frame) -> bool:
         """Remove a request from the inbox; False if it is not there."""
         inbox = self._worker.inbox

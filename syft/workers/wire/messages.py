@@ -351,6 +351,15 @@ class Forgotten(Message, frozen=True, tag=int(MessageCode.FORGOTTEN)):
     """
 
 
+class Stale(Message, frozen=True, tag=int(MessageCode.STALE)):
+    """Another caller may have changed what this one was told of shapes and gradients.
+
+    With ``gradients`` only gradients may have changed.  No request is answered by it.
+    """
+
+    gradients: bool
+
+
 Request = (
     Command
     | Run
@@ -372,7 +381,7 @@ Request = (
     | Holds
     | Cancel
 )
-Reply = Done | Value | Failure | Parked | Skipped | Forgotten
+Reply = Done | Value | Failure | Parked | Skipped | Forgotten | Stale
 
 _encoder = msgspec.msgpack.Encoder()
 

@@ -102,6 +102,9 @@ class Played(Transport):
         self.replies.append(self.coming.pop(0))
         return True
 
+    def collect(self) -> None:
+        """Nothing comes by itself."""
+
     def withdraw(self, frame: Frame) -> bool:
         return self.is_unread
 
