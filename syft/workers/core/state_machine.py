@@ -25,6 +25,7 @@ from syft.chain.wrapper import Wrapper, wrap
 from syft.exceptions import HookError, MalformedMessage, ObjectIdTaken, ObjectNotReady, WireError
 from syft.ids import new_id
 from syft.ops.nested import replace
+from syft.ops.returns import MOST
 from syft.serde.errors import pack_error
 from syft.serde.frame import Frame
 from syft.serde.limits import Limits
@@ -143,7 +144,8 @@ class WorkerCore:
         """The reply to a request whose handler raised; its result is marked as failed."""
         out = getattr(message, "out", 0)
         if out and not isinstance(error, ObjectIdTaken):
-            self.fail_results((out,))
+            several = type(message) is messages.Command and message.flags >> messages.COUNT_SHIFT
+            self.fail_results(range(out, out + min(several or 1, MOST)))
         return self.failure(getattr(message, "seq", 0), error)
 
     def _unreadable(self, frame: Frame, peer: Peer) -> Frame:

@@ -65,6 +65,11 @@ _EXPECTED = 1 << COUNT_SHIFT
 expects more than one."""
 _SEVERAL = 2 << COUNT_SHIFT
 _MAX_ID = 2**63 - 1
+_COMMON = [
+    function if FLAGS[op] & ONE and not FLAGS[op] & (UNINITIALIZED | _WRITES) else None
+    for op, function in enumerate(RUNNABLE)
+]
+"""The operations that only make a tensor, by number; None in the place of any other."""
 _OPERATIONS = len(RUNNABLE)
 
 
@@ -92,6 +97,9 @@ def handle(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Repl
     else."""
     if command.drop:
         core.forget(command.drop, peer)
+    reply = _common(core, command, peer)
+    if reply is not None:
+        return reply
     if core.store.promised or core.dataflow.tasks:
         return core.when_ready(
             command.seq,
@@ -103,6 +111,27 @@ def handle(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Repl
             barrier=_runs_backward(command),
         )
     return _run(core, command, frame, peer, None)
+
+
+def _common(core: WorkerCore, command: Command, peer: Peer) -> Reply | None:
+    """Run a common command; None for any other, which the general path runs or refuses.
+
+    A common one makes one tensor of tensors that are there and numbers, in the modes of the worker,
+    where nothing is private, promised or watched.
+    """
+    op, store = command.op, core.store
+    if core.guarded or core.watched or store.promised or core.dataflow.tasks:
+        return None
+    function = _COMMON[op] if 0 <= op < _OPERATIONS else None
+    if function is None or command.kwargs is not None or command.autocast:
+        return None
+    if command.flags != _EXPECTED | (GRAD_MODE if torch.is_grad_enabled() else 0):
+        return None
+    objects = store.objects
+    values = _present(objects, command.args)
+    if values is None or command.out in objects or not 0 < command.out <= _MAX_ID:
+        return None
+    return _reply(core, command, function(*values), peer)
 
 
 def _run(
