@@ -18,7 +18,8 @@ from syft.exceptions import WorkerClosed, WorkerIdTaken
 from syft.serde.frame import Frame
 from syft.workers.client.transport import Owner, Transport
 from syft.workers.shells.worker import Worker
-from tests.shells.hub import Hub, Link, send_frame
+from tests.shells.hub import Hub, send_frame
+from tests.shells.link import Link
 from tests.shells.owner import ACTIONS, OwnersSide
 
 _PROCESSES = multiprocessing.get_context("forkserver")

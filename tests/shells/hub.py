@@ -1,4 +1,4 @@
-"""Sockets between a process and its children, and what the notes that cross them mean.
+"""What the notes mean that cross the sockets between a process and its children.
 
 The parent process is the hub: a frame from one child for another passes through it.
 """
@@ -7,13 +7,9 @@ from __future__ import annotations
 
 import itertools
 import select
-import socket
-import struct
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
-
-import msgspec
 
 from syft.exceptions import UnknownWorker, WorkerClosed
 from syft.serde import deserialize, from_bytes, serialize, to_parts
@@ -22,53 +18,7 @@ from syft.serde.frame import Frame
 from syft.workers.core.peer import Peer, Session
 from syft.workers.execution.operation import neutral_mode
 from syft.workers.shells.network import Network
-
-_LENGTHS = struct.Struct(">II")
-
-Note = tuple[str, str, str, Any, bytearray]
-"""What crosses a socket: its kind, two names, a user or a number, and what it holds."""
-
-
-class Link:
-    """One end of a socket. Whoever waits reads it; there is no thread."""
-
-    def __init__(self, end: socket.socket) -> None:
-        self.end, self.incoming, self.closed = end, bytearray(), False
-
-    def send(self, kind: str, source: str, target: str, extra: Any, body: Any) -> None:
-        """Send a note; what arrives meanwhile is read, or both ends could wait for ever."""
-        head = msgspec.msgpack.encode((kind, source, target, extra))
-        data = memoryview(_LENGTHS.pack(len(head), len(body)) + head + body)
-        while data and not self.closed:
-            readable, writable, _ = select.select([self.end], [self.end], [])
-            if readable:
-                self.fill()
-            elif writable:
-                data = data[self.end.send(data, socket.MSG_DONTWAIT) :]
-
-    def fill(self) -> None:
-        """Read what has come."""
-        try:
-            data = self.end.recv(1 << 20, socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return
-        except ConnectionError:
-            data = b""
-        self.incoming += data
-        self.closed = not data
-
-    def take(self) -> Note | None:
-        """The next note that is complete."""
-        if len(self.incoming) >= _LENGTHS.size:
-            head, body = _LENGTHS.unpack_from(self.incoming)
-            start, end = _LENGTHS.size + head, _LENGTHS.size + head + body
-            if len(self.incoming) >= end:
-                fields = msgspec.msgpack.decode(self.incoming[_LENGTHS.size : start])
-                note = (*fields, self.incoming[start:end])
-                del self.incoming[:end]
-                return note
-        return None
-
+from tests.shells.link import Link, Note
 
 Action = Callable[["Hub", Link, str, Any], Any]
 
@@ -182,7 +132,8 @@ class Hub(Network):
             session = self._sessions.setdefault((source, target), Session())
             peer = self._peers[source, target, user] = Peer(source, user, session)
             host.callers[peer] = SimpleNamespace(
-                take=lambda frame: send_frame(self, link, "reply", target, source, None, frame)
+                take=lambda frame: send_frame(self, link, "reply", target, source, None, frame),
+                caller=self.workers.setdefault(source, self.stand_in(self, source, link)),
             )
         frame = from_bytes(body)
         self.observe(source, target, frame)
