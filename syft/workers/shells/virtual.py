@@ -24,6 +24,7 @@ from syft.workers.core.peer import Peer, Session
 from syft.workers.core.state_machine import AddressedFrame, WorkerCore
 from syft.workers.core.stats import Stats
 from syft.workers.execution.operation import neutral_mode
+from syft.workers.execution.precautions import own_memory
 from syft.workers.shells.connection_table import ConnectionTable
 from syft.workers.shells.network import Network
 from syft.workers.shells.worker import Worker, found_by
@@ -299,7 +300,10 @@ class VirtualWorker(Worker):
     # ------------------------------------------------------------------------------ what it holds
 
     def hold(self, *tensors: torch.Tensor) -> list[int]:
-        """Put tensors of the data owner into the store (no copy is made); returns their ids.
+        """Put tensors of the data owner into the store; returns their ids.
+
+        No copy is made, unless torch did not allocate the memory (``torch.from_numpy``): what
+        callers may do to a tensor is not safe there.
 
         >>> alice = VirtualWorker(None, id="alice")
         >>> len(alice.hold(torch.ones(2)))
@@ -310,6 +314,7 @@ class VirtualWorker(Worker):
             if not isinstance(tensor, torch.Tensor):
                 raise NotSendable(f"a value of type {type(tensor).__name__}", "hold tensors")
             id = new_id()
+            own_memory(tensor)
             self.core.hold(id, tensor)
             self.core.store.origins[id] = None
             ids.append(id)
