@@ -60,6 +60,10 @@ class SocketTransport(Transport):
     def withdraw(self, frame: Frame) -> bool:
         return False
 
+    def flush_soon(self) -> None:
+        if self.hub.timer is not None:
+            self.hub.timer.start()
+
     def close(self) -> None:
         self.hub.transports.pop((self.caller.id, self.worker.id), None)
 

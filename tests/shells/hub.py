@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import select
+import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ from syft.serde.buffers import join_bytes
 from syft.serde.frame import Frame
 from syft.workers.core.peer import Peer, Session
 from syft.workers.execution.operation import neutral_mode
+from syft.workers.shells.drop_timer import DropTimer
 from syft.workers.shells.network import Network
 from tests.shells.link import Link, Note
 
@@ -44,6 +46,18 @@ class Hub(Network):
         self._peers: dict[tuple[str, str, str | None], Peer] = {}
         self._sessions: dict[tuple[str, str], Session] = {}
         self._waiting: dict[tuple[str, str], list[Note]] = {}
+        self.lock = threading.RLock()
+        """Held by the thread that reads or writes a socket, and by the one that waits for notes."""
+        self.timer: DropTimer | None = None
+
+    def start_timer(self, delay: float) -> None:
+        """Send what is dropped while nothing else is sent; for a process that does not serve."""
+        self.timer = DropTimer(self.flush_idle, delay)
+
+    def flush_idle(self) -> None:
+        """What the timer calls."""
+        with self.lock:
+            super().flush_idle()
 
     def find(self, name: Any, asked: str) -> Any:
         """The worker of that name; a child asks the parent for those it has not met."""
@@ -57,7 +71,8 @@ class Hub(Network):
     def call(self, link: Link, action: str, target: str, value: Any = None) -> Any:
         """Have the process at the other end of a link do something that is no request."""
         token = next(self._tokens)
-        link.send("call", action, target, token, serialize(value))
+        with self.lock:
+            link.send("call", action, target, token, serialize(value))
         while token not in self._answers:
             if link.closed and action == "settle":
                 return False  # there is nobody left to finish
@@ -82,6 +97,10 @@ class Hub(Network):
 
     def turn(self, block: bool = True) -> bool:
         """Handle the notes that have come; with ``block``, wait for some."""
+        with self.lock:
+            return self._turn(block)
+
+    def _turn(self, block: bool) -> bool:
         links = {link.end: link for link in self.links.values() if not link.closed}
         handled = any([self._handle(link) for link in links.values()])
         wait = None if block and not handled else 0
@@ -147,4 +166,5 @@ def send_frame(
 ) -> None:
     """Send a frame from a worker of this process to one elsewhere."""
     hub.observe(source, target, frame)
-    link.send(kind, source, target, user, join_bytes(to_parts(frame, False)))
+    with hub.lock:
+        link.send(kind, source, target, user, join_bytes(to_parts(frame, False)))
