@@ -101,7 +101,8 @@ class RemoteLink(Link):
         value = self.connection.ask(
             Fetch, self.id_at_location, depth=self.depth, keep=keep, user=user
         )
-        self.garbage_collect_data = self.garbage_collect_data and keep
+        if not keep:
+            self._object_left()
         return value
 
     def move(self, location: Any, requires_grad: bool = False, user: str | None = None) -> Any:
@@ -118,7 +119,8 @@ class RemoteLink(Link):
         self.connection.ask(
             Move, self.id_at_location, destination.id, requires_grad=requires_grad, user=user
         )
-        collects, self.garbage_collect_data = self.garbage_collect_data, False
+        collects = self.garbage_collect_data
+        self._object_left()
         if destination is self.owner:
             return destination.core.store.take(self.id_at_location, "it was moved home")
         connection = self.owner.connection_to(destination)
@@ -182,6 +184,11 @@ class RemoteLink(Link):
         """
         self.garbage_collect_data = False
         self.connection.garbage.append(self.id_at_location)
+
+    def _object_left(self) -> None:
+        """Note that the object is not at the other worker any more."""
+        self.garbage_collect_data = False
+        self.connection.stop_owning(self.id_at_location)
 
     def leave(self) -> None:
         """Hand the duty to collect over to the twin of this link that went to another worker."""

@@ -386,3 +386,7 @@ class Connection(RequestSender):
     def start_owning(self, id: int) -> None:
         """Count the pointers here that own an object, of which there is one."""
         self._owners[id] = 1
+
+    def stop_owning(self, id: int) -> None:
+        """Count no more: the object has left, and what may get its id is another one."""
+        self._owners.pop(id, None)
