@@ -91,7 +91,9 @@ class RemoteLink(Link):
     def get(self, user: str | None = None, sum_results: bool = False, keep: bool = False) -> Any:
         """Fetch the remote object and drop it there, unless ``keep`` or another pointer needs it.
 
-        What is inside a remote chain, or shared by several pointers, is always kept.
+        What is inside a remote chain, or shared by several pointers, is always kept.  A pointer
+        that was fetched and kept does not collect: what it points to lives as long as the pointer
+        that stayed.
 
         >>> x = torch.tensor([1.0, 2.0]).send(bob)
         >>> x.child.get(keep=True), bob.objects_count()
@@ -108,7 +110,8 @@ class RemoteLink(Link):
     def move(self, location: Any, requires_grad: bool = False, user: str | None = None) -> Any:
         """Move the remote object to another worker, directly; it keeps its id.
 
-        A move to the owner of the pointer brings the tensor itself.
+        A move to the owner of the pointer brings the tensor itself.  A part of a remote chain
+        cannot be moved out of it: raises :class:`~syft.exceptions.UnsupportedOperation`.
         """
         destination = self.owner.get_worker(location)
         if destination is self.location:
@@ -116,6 +119,7 @@ class RemoteLink(Link):
             return here.requires_grad_() if requires_grad else here
         if destination is self.owner and not requires_grad:
             return self.get(user)
+        self._check_whole("move", "copy the part and move that")
         self.connection.ask(
             Move, self.id_at_location, destination.id, requires_grad=requires_grad, user=user
         )
@@ -158,15 +162,20 @@ class RemoteLink(Link):
         self.owner.get_worker(name)  # raises for a worker that is not known here
         return self._relay(name, user)
 
+    def _check_whole(self, action: str, instead: str) -> None:
+        """Refuse what is done to whole objects on a part of one: the rest would not follow."""
+        if self.depth:
+            whole = f"call it on the whole tensor (the pointer itself), or {instead}"
+            raise UnsupportedOperation(action, "a part of a remote chain", whole)
+
     def _relay(self, to: str | None, user: str | None) -> Wrapper:
+        self._check_whole("remote_get" if to is None else "remote_send", "get the part")
         self.connection.ask(Relay, self.id_at_location, to, user=user)
         return wrap(self)
 
     def convert(self, tensor: torch.Tensor, conversion: Conversion, args: Arguments) -> Wrapper:
         """Convert the data at the other worker, and return a pointer to the result there."""
-        if self.depth:
-            instead = "convert the whole tensor (the pointer itself), or get the part first"
-            raise UnsupportedOperation(conversion.name, "a part of a remote chain", instead)
+        self._check_whole(conversion.name, "get the part")
         out = new_id()
         packed = pack(args, Packer())
         self.connection.ask(Convert, self.id_at_location, int(conversion.code), packed, out)

@@ -15,7 +15,6 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 
 from syft.codes import TypeCode
 from syft.exceptions import MalformedMessage, PlansNotAllowed, ProgramError, WrongArguments
