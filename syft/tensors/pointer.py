@@ -36,7 +36,7 @@ from syft.tensors.remote_link import Card
 from syft.workers.client.connection import STORED, Connection, Pending
 from syft.workers.client.handles import Handle
 from syft.workers.client.operands import Operands
-from syft.workers.client.transport import Location, Owner
+from syft.workers.client.remote_reference import RemoteReference
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.permissions import Guard, protect, travelling_guard_of
@@ -51,7 +51,7 @@ _GRADIENT = int(OpFlag.GRADIENT)
 _MIN_INT, _MAX_INT = -(2**63), 2**63 - 1
 
 
-class PointerTensor(BarePointer):
+class PointerTensor(RemoteReference, BarePointer):
     """The link that stands for object ``id_at_location`` at another worker.
 
     ``depth`` counts ``.child`` steps down the remote tensor's own chain.  With
@@ -69,32 +69,10 @@ class PointerTensor(BarePointer):
     level = Level.FUNCTION
 
     # Rarely set, as ``_card`` is.
-    _id: int | None = None
     _parent: PointerTensor | None = None
     pending: Pending | None = None
 
-    def __del__(self) -> None:
-        if self.garbage_collect_data:
-            self.connection.garbage.append(self.id_at_location)
-
     # --------------------------------------------------------------------------- what it points to
-
-    @property
-    def owner(self) -> Owner:
-        """The worker that holds the pointer."""
-        return self.connection.owner
-
-    @property
-    def location(self) -> Location:
-        """The worker that holds the data."""
-        return self.connection.location
-
-    @property
-    def id(self) -> int:
-        """The pointer's own id at its owner."""
-        if self._id is None:
-            self._id = new_id()
-        return self._id
 
     @property
     def handle(self) -> Handle:

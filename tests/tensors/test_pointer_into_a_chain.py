@@ -199,7 +199,7 @@ def test_a_hash_is_that_of_the_object(bob: sy.VirtualWorker) -> None:
     assert len({inside, again, inside}) == 2
 
 
-# ------------------------------------------------------------------------- methods that act on steps
+# ------------------------------------------------------------------------ methods that act on steps
 
 
 def test_a_method_acts_on_the_step_that_the_pointer_names(
