@@ -273,9 +273,8 @@ def _pack(link: PointerTensor, packer: Packer) -> Operand:
             raise LocationMismatch("a command", (packer.destination.location.id, link.place()))
         return reference
     link.connection.send_held()  # the receiver may use the pointer at once
-    collects = link.garbage_collect_data and not packer.stays
-    if collects and any(other is link for other in packer.leaving):
-        collects = False  # it is in the message twice
+    twice = any(other is link for other in packer.leaving)
+    collects = link.garbage_collect_data and not (twice or packer.stays)
     if collects:
         packer.leaving.append(link)
     return (int(TypeCode.POINTER), link.id_at_location, link.location.id, collects, link.depth)
