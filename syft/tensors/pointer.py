@@ -48,7 +48,7 @@ from syft.workers.client.connection import STORED, Connection, Pending
 from syft.workers.client.facts import FACTS, UNKNOWN
 from syft.workers.client.handles import Handle
 from syft.workers.client.operands import Operands
-from syft.workers.client.transport import Location, Owner
+from syft.workers.client.remote_reference import RemoteReference
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.permissions import Guard, protect, travelling_guard_of
@@ -59,7 +59,7 @@ _BARE = frozenset((float, bool, str, type(None)))
 _MIN_INT, _MAX_INT = -(2**63), 2**63 - 1
 
 
-class PointerTensor(BarePointer):
+class PointerTensor(RemoteReference, BarePointer):
     """The link that stands for object ``id_at_location`` at another worker.
 
     ``depth`` counts ``.child`` steps down the remote tensor's own chain.  With
@@ -77,7 +77,6 @@ class PointerTensor(BarePointer):
     level = Level.FUNCTION
 
     # Rarely set, as ``_card`` is.
-    _id: int | None = None
     _parent: PointerTensor | None = None
     pending: Pending | None = None
     gradient_known: tuple[int, Any] | None = None
@@ -85,28 +84,7 @@ class PointerTensor(BarePointer):
     may_be_argument: bool = False
     """Whether the tensor may be the very one that another pointer is for (``x.contiguous()``)."""
 
-    def __del__(self) -> None:
-        if self.garbage_collect_data:
-            self.connection.garbage.append(self.id_at_location)
-
     # --------------------------------------------------------------------------- what it points to
-
-    @property
-    def owner(self) -> Owner:
-        """The worker that holds the pointer."""
-        return self.connection.owner
-
-    @property
-    def location(self) -> Location:
-        """The worker that holds the data."""
-        return self.connection.location
-
-    @property
-    def id(self) -> int:
-        """The pointer's own id at its owner."""
-        if self._id is None:
-            self._id = new_id()
-        return self._id
 
     @property
     def handle(self) -> Handle:
@@ -307,7 +285,8 @@ def _pack(link: PointerTensor, packer: Packer) -> Operand:
             raise LocationMismatch("a command", (packer.destination.location.id, link.place()))
         return reference
     link.connection.send_held()  # the receiver may use the pointer at once
-    collects = link.garbage_collect_data and not any(other is link for other in packer.leaving)
+    twice = any(other is link for other in packer.leaving)
+    collects = link.garbage_collect_data and not (twice or packer.stays)
     if collects:
         packer.leaving.append(link)
     return (int(TypeCode.POINTER), link.id_at_location, link.location.id, collects, link.depth)

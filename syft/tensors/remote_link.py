@@ -91,7 +91,9 @@ class RemoteLink(Link):
     def get(self, user: str | None = None, sum_results: bool = False, keep: bool = False) -> Any:
         """Fetch the remote object and drop it there, unless ``keep`` or another pointer needs it.
 
-        What is inside a remote chain, or shared by several pointers, is always kept.
+        What is inside a remote chain, or shared by several pointers, is always kept.  A pointer
+        that was fetched and kept does not collect: what it points to lives as long as the pointer
+        that stayed.
 
         >>> x = torch.tensor([1.0, 2.0]).send(bob)
         >>> x.child.get(keep=True), bob.objects_count()
@@ -101,13 +103,15 @@ class RemoteLink(Link):
         value = self.connection.ask(
             Fetch, self.id_at_location, depth=self.depth, keep=keep, user=user
         )
-        self.garbage_collect_data = self.garbage_collect_data and keep
+        if not keep:
+            self._object_left()
         return value
 
     def move(self, location: Any, requires_grad: bool = False, user: str | None = None) -> Any:
         """Move the remote object to another worker, directly; it keeps its id.
 
-        A move to the owner of the pointer brings the tensor itself.
+        A move to the owner of the pointer brings the tensor itself.  A part of a remote chain
+        cannot be moved out of it: raises :class:`~syft.exceptions.UnsupportedOperation`.
         """
         destination = self.owner.get_worker(location)
         if destination is self.location:
@@ -115,10 +119,12 @@ class RemoteLink(Link):
             return here.requires_grad_() if requires_grad else here
         if destination is self.owner and not requires_grad:
             return self.get(user)
+        self._check_whole("move", "copy the part and move that")
         self.connection.ask(
             Move, self.id_at_location, destination.id, requires_grad=requires_grad, user=user
         )
-        collects, self.garbage_collect_data = self.garbage_collect_data, False
+        collects = self.garbage_collect_data
+        self._object_left()
         if destination is self.owner:
             return destination.core.store.take(self.id_at_location, "it was moved home")
         connection = self.owner.connection_to(destination)
@@ -156,16 +162,21 @@ class RemoteLink(Link):
         self.owner.get_worker(name)  # raises for a worker that is not known here
         return self._relay(name, user)
 
+    def _check_whole(self, action: str, instead: str) -> None:
+        """Refuse what is done to whole objects on a part of one: the rest would not follow."""
+        if self.depth:
+            whole = f"call it on the whole tensor (the pointer itself), or {instead}"
+            raise UnsupportedOperation(action, "a part of a remote chain", whole)
+
     def _relay(self, to: str | None, user: str | None) -> Wrapper:
+        self._check_whole("remote_get" if to is None else "remote_send", "get the part")
         self.connection.ask(Relay, self.id_at_location, to, user=user)
         self.connection.facts.drop((self.id_at_location,))  # it is another tensor now
         return wrap(self)
 
     def convert(self, tensor: torch.Tensor, conversion: Conversion, args: Arguments) -> Wrapper:
         """Convert the data at the other worker, and return a pointer to the result there."""
-        if self.depth:
-            instead = "convert the whole tensor (the pointer itself), or get the part first"
-            raise UnsupportedOperation(conversion.name, "a part of a remote chain", instead)
+        self._check_whole(conversion.name, "get the part")
         out = new_id()
         packed = pack(args, Packer())
         self.connection.ask(Convert, self.id_at_location, int(conversion.code), packed, out)
@@ -183,6 +194,11 @@ class RemoteLink(Link):
         """
         self.garbage_collect_data = False
         self.connection.garbage.append(self.id_at_location)
+
+    def _object_left(self) -> None:
+        """Note that the object is not at the other worker any more."""
+        self.garbage_collect_data = False
+        self.connection.stop_owning(self.id_at_location)
 
     def leave(self) -> None:
         """Hand the duty to collect over to the twin of this link that went to another worker."""

@@ -4,7 +4,9 @@ If the elements are dense, in any order, the buffer is a view of the tensor's ow
 nothing is copied.  When a tensor is unpacked, its descriptor is checked with Python integers first,
 so that torch never reads outside the buffer.  Then the tensor is laid over the buffer
 (``owns_buffers``) or copied out of it.  In both cases it is no view: ``_base`` is None, and it can
-be resized, detached and trained like any tensor.
+be resized, detached and trained like any tensor, because the buffers of a frame are torch's own
+memory.  Only :func:`~syft.serde.deserialize` may lay large tensors over a ``bytearray``: these
+cannot grow.
 """
 
 from __future__ import annotations

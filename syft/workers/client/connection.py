@@ -53,21 +53,29 @@ more takes longer than to copy it."""
 
 
 class IdleGarbage(list[int]):
-    """The ids of dropped pointers to a queued worker, which are sent at once if it is idle.
+    """The ids of dropped pointers to a worker that need not wait for the next request.
 
-    Otherwise they would wait for the next request, which may never come.
+    They are sent at once if the worker is idle, and otherwise when the transport comes to it: the
+    next request may never come.
     """
 
-    __slots__ = ("flush", "is_idle")
+    __slots__ = ("flush", "is_idle", "flush_soon")
 
-    def __init__(self, flush: Callable[[], None], is_idle: Callable[[], bool]) -> None:
-        self.flush, self.is_idle = flush, is_idle
+    def __init__(
+        self,
+        flush: Callable[[], None],
+        is_idle: Callable[[], bool],
+        flush_soon: Callable[[], None],
+    ) -> None:
+        self.flush, self.is_idle, self.flush_soon = flush, is_idle, flush_soon
 
     def append(self, id: int) -> None:
         """Keep an id; called when a pointer dies, at any line of the program."""
         super().append(id)
         if self.is_idle():
             self.flush()
+        else:
+            self.flush_soon()
 
 
 class Connection(RequestSender):
@@ -76,7 +84,7 @@ class Connection(RequestSender):
     ``connect`` gives the owner's connection to another worker, by name.
     """
 
-    __slots__ = ("connect", "crossed", "group", "contents", "_owners")
+    __slots__ = ("connect", "crossed", "group", "holding", "contents", "_owners")
 
     def __init__(
         self,
@@ -87,10 +95,11 @@ class Connection(RequestSender):
     ) -> None:
         super().__init__(owner, location, transport)
         self.connect = connect
-        if transport.queued:
-            self.garbage = IdleGarbage(self._drop_idle, transport.is_idle)
+        if transport.exchange is None:
+            self.garbage = IdleGarbage(self._drop_now, transport.is_idle, transport.flush_soon)
         self.crossed = False  # a graph goes on from there to another worker: backward must wait
         self.group: MessageGroup | None = None  # the open one
+        self.holding = False  # a group is open, or what it held is being sent
         self.contents: dict[int, int] = {}  # where constants are that were sent, by their content
         self._owners: dict[int, int] = {}
 
@@ -420,13 +429,33 @@ class Connection(RequestSender):
         elif self.garbage:
             self.tell(messages.Drop(0, self._take_garbage()))
 
-    def _drop_idle(self) -> None:
-        """As :meth:`flush`, while a pointer dies: it takes no number that a request could take."""
-        if self.group is None and not self._owners and not self.transport.closed:
-            ids = self._take_garbage()
-            if ids:
-                self.transport.deliver(Frame(messages.encode(messages.Drop(0, ids)), []))
-                self.transport.advance(block=False)
+    def flush_idle(self) -> bool:
+        """As :meth:`flush`, but for any thread, and at any line of the others; whether it sent any.
+
+        It takes no number that a request could take.  A request in the making names no dropped
+        pointer: the arguments of the call keep theirs.  Only a group may, so ids stay here while a
+        group is open; these ids were there before it was found that none is.
+        """
+        ids = list(self.garbage)
+        if self.holding or self._owners or self.transport.closed:
+            return False
+        taken = tuple(filter(self._take, ids))
+        if taken:
+            self.transport.deliver(Frame(messages.encode(messages.Drop(0, taken)), []))
+        return bool(taken)
+
+    def _take(self, id: int) -> bool:
+        """Take an id out of the garbage, unless a request of another thread has taken it."""
+        try:
+            self.garbage.remove(id)
+        except ValueError:
+            return False
+        return True
+
+    def _drop_now(self) -> None:
+        """Send the ids of dropped pointers, while a pointer dies."""
+        if self.flush_idle():
+            self.transport.advance(block=False)
 
     def _take_garbage(self) -> tuple[int, ...]:
         # Popped one by one: a pointer may die, here or in another thread, at any line of this.
@@ -459,3 +488,7 @@ class Connection(RequestSender):
     def start_owning(self, id: int) -> None:
         """Count the pointers here that own an object, of which there is one."""
         self._owners[id] = 1
+
+    def stop_owning(self, id: int) -> None:
+        """Count no more: the object has left, and what may get its id is another one."""
+        self._owners.pop(id, None)

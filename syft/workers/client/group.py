@@ -61,6 +61,7 @@ class GroupingConnection(Protocol):
     """The connection of a group, as the group uses it."""
 
     group: MessageGroup | None
+    holding: bool
     garbage: list[int]
     dropped: deque[range]
 
@@ -222,10 +223,12 @@ class MessageGroup:
         if not self._open:
             self._close()
             self._dropped(error)
+            self.connection.holding = False
 
     def begin(self) -> None:
         """Open the group, or go one level deeper."""
         self._open += 1
+        self.connection.holding = True
         self.connection.group = self
 
     def release(self) -> None:
@@ -241,7 +244,10 @@ class MessageGroup:
         self._open -= 1
         if not self._open:
             self._close()
-            self.flush()
+            try:
+                self.flush()
+            finally:
+                self.connection.holding = False
 
     def _close(self) -> None:
         self.connection.group = None

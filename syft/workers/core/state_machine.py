@@ -65,9 +65,11 @@ class Answer:
 class WorkerCore:
     """The state of one worker, and its handlers of messages.
 
-    ``connect`` returns this worker's own connection to another worker by name; the shell provides
-    it.  Raises :class:`~syft.exceptions.HookError` if a kind of request has no handler, because a
-    part of the package that registers one was not imported.
+    ``connect`` returns this worker's own connection to another worker: to the one of a name, or
+    back to the one whose requests come from a :class:`Peer`.  The shell provides it.
+
+    Raises :class:`~syft.exceptions.HookError` if a kind of request has no handler, because a part
+    of the package that registers one was not imported.
     """
 
     handlers: ClassVar[dict[type[messages.Message], Handler]] = {}
@@ -75,7 +77,7 @@ class WorkerCore:
     def __init__(
         self,
         name: str,
-        connect: Callable[[str], Outgoing],
+        connect: Callable[[str | Peer], Outgoing],
         limits: Limits | None = None,
         allow_plans: bool = False,
     ) -> None:

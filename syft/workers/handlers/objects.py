@@ -94,7 +94,7 @@ def _fetch_now(core: WorkerCore, message: Fetch, peer: Peer, held: HeldInputs | 
         value = core.resolve(message.id, message.depth, held)
     guard = travelling_guard_of(whole) if core.guarded else None
     _check_admitted(core, guard, message, peer, "get")
-    packer = Packer(worker=core)
+    packer = Packer(worker=core, stays=message.keep)
     payload: Any = value
     if message.guarded:
         payload = (value, guard and sorted(guard.users), bool(guard and guard.shape_hidden))
