@@ -27,6 +27,7 @@ from syft.ops.calls import DECOMPOSITIONS, mutated_argument
 from syft.ops.nested import Arguments, Keywords, leaves
 from syft.ops.returns import ONE_TENSOR, returns
 from syft.ops.table import (
+    BINARY,
     BY_NAME,
     FLAGS,
     GRADIENT,
@@ -56,6 +57,9 @@ from syft.workers.wire.messages import Done, Fetch, Relay
 from syft.workers.wire.references import REF
 
 _BARE = frozenset((float, bool, str, type(None)))
+_NO_OPERAND = frozenset((str, type(None)))
+_COMMON = ONE | BINARY
+"""The operations that make one tensor of pointers and numbers."""
 _MIN_INT, _MAX_INT = -(2**63), 2**63 - 1
 
 
@@ -158,21 +162,23 @@ class PointerTensor(RemoteReference, BarePointer):
         rule = cls.rules.get(operation)
         if rule is not None:
             return rule(*args, **kwargs)
-        return cls.forward(number, args, kwargs)
-
-    @classmethod
-    def forward(cls, number: int, args: Arguments, kwargs: Keywords) -> Any:
-        """Forward one torch call for which there is no rule, or a rule that leaves it at that."""
-        connection = _connection_of(args, kwargs)
-        operands: Any = _flat(args, connection)
         flags = FLAGS[number]
-        if operands is None or kwargs or not flags & ONE:
-            return _uncommon_call(connection, number, operands, args, kwargs)
+        if kwargs or not flags & _COMMON or (flags & BINARY and type(args[1]) in _NO_OPERAND):
+            return cls.forward(number, args, kwargs)
+        connection, operands = _common_operands(args)
+        if connection is None:
+            return cls.forward(number, args, kwargs)
         out = new_id()
-        value = connection.command(number, operands, None, out, [])
+        value = connection.make(number, operands, out)
         if value is STORED:
             return wrap(PointerTensor(connection, out))
         return connection.results(value, out, ONE_TENSOR)
+
+    @classmethod
+    def forward(cls, number: int, args: Arguments, kwargs: Keywords) -> Any:
+        """Forward one torch call of any kind, past the rules."""
+        connection = _connection_of(args, kwargs)
+        return _uncommon_call(connection, number, _flat(args, connection), args, kwargs)
 
 
 register_foreign(PointerTensor, lambda link: f"a pointer to worker {link.location.id!r}")
@@ -208,6 +214,29 @@ def _uncommon_call(
     if flags & TENSOR and type(found) is Wrapper:
         found.child.may_be_argument = True  # type: ignore[attr-defined]
     return found
+
+
+def _common_operands(args: Arguments) -> tuple[Connection | None, Any]:
+    """The operands of a call with only pointers over one connection and plain values, and that
+    connection; None for any other call."""
+    connection: Connection | None = None
+    packed: list[Any] = []
+    for value in args:
+        kind = type(value)
+        if kind is Wrapper:
+            link = value.child
+            if type(link) is not PointerTensor or link.depth:
+                return None, packed
+            if connection is None:
+                connection = link.connection
+            elif link.connection is not connection:
+                return None, packed
+            packed.append((REF, link.id_at_location))
+        elif kind in _BARE or (kind is int and _MIN_INT <= value <= _MAX_INT):
+            packed.append(value)
+        else:
+            return None, packed
+    return connection, packed
 
 
 def _flat(values: Iterable[Any], connection: Connection) -> list[Any] | None:

@@ -52,6 +52,10 @@ _WORTH_NUMBERING = range(256, 1 << 16)
 more takes longer than to copy it."""
 
 
+_ONE_EXPECTED = 1 << COUNT_SHIFT
+"""The flags of a command whose caller expects one tensor."""
+
+
 class IdleGarbage(list[int]):
     """The ids of dropped pointers to a worker that need not wait for the next request.
 
@@ -143,6 +147,21 @@ class Connection(RequestSender):
         return self._request(
             seq, Frame(messages.encode(message), buffers), answered, drop, None, made
         )
+
+    def make(self, op: int, args: Any, out: int) -> Any:
+        """The same for the commonest command: flat operands, no keywords, one new tensor."""
+        if (
+            RECORDING.get() is not None
+            or self.group is not None
+            or self.facts.active
+            or any_autocast_enabled()
+        ):
+            return self.command(op, args, None, out, [])
+        flags = _ONE_EXPECTED | (GRAD_MODE if torch.is_grad_enabled() else mode_without_grad())
+        self._seq = seq = self._seq + 1
+        drop = self._take_garbage() if self.garbage else ()
+        frame = Frame(messages.encode(Command(seq, op, args, out, flags, drop)), [])
+        return self._request(seq, frame, False, drop, None, (out,))
 
     def results(self, value: Any, out: int, expected: Returns | None) -> Any:
         """What a call returns whose :meth:`command` gave back ``value``.
@@ -460,6 +479,8 @@ class Connection(RequestSender):
     def _take_garbage(self) -> tuple[int, ...]:
         # Popped one by one: a pointer may die, here or in another thread, at any line of this.
         garbage = self.garbage
+        if len(garbage) == 1 and not self._owners and not self.facts.active:  # nearly always
+            return (garbage.pop(),)
         ids = [garbage.pop() for _ in range(len(garbage))]
         if self.facts.active:
             self.facts.drop(ids)

@@ -66,7 +66,7 @@ expects more than one."""
 _SEVERAL = 2 << COUNT_SHIFT
 _MAX_ID = 2**63 - 1
 _COMMON = [
-    function if FLAGS[op] & ONE and not FLAGS[op] & (UNINITIALIZED | _WRITES) else None
+    function if FLAGS[op] & _NEW and not FLAGS[op] & (UNINITIALIZED | _WRITES) else None
     for op, function in enumerate(RUNNABLE)
 ]
 """The operations that only make a tensor, by number; None in the place of any other."""
