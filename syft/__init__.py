@@ -9,6 +9,8 @@ from syft.chain.link import Level as Level
 from syft.chain.link import Link as Link
 from syft.chain.wrapper import Wrapper as Wrapper
 from syft.hooks.torch_hook import TorchHook as TorchHook
+from syft.hooks.torch_hook import get_all as get_all
+from syft.hooks.torch_hook import send_all as send_all
 from syft.hooks.torch_hook import synchronize as synchronize
 from syft.hooks.torch_hook import trace as trace
 from syft.plans.function_plan import func2plan as func2plan

@@ -10,7 +10,7 @@ grow with the number of pointers ever made.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from syft.exceptions import ObjectIdTaken, ObjectNotFound
@@ -53,11 +53,23 @@ class ObjectStore:
         if id in self.objects:
             raise ObjectIdTaken(id, self.worker)
 
+    def check_all_free(self, ids: Iterable[int]) -> None:
+        """Raise :class:`~syft.exceptions.ObjectIdTaken` if an object of one of the ids is
+        present."""
+        if not self.objects.keys().isdisjoint(ids):
+            for id in ids:
+                self.check_free(id)
+
     def put(self, id: int, value: Any) -> None:
         """Store ``value`` under a new or promised id."""
         self.check_free(id)
         self.promised.discard(id)
         self.objects[id] = value
+
+    def put_all(self, values: Mapping[int, Any]) -> None:
+        """Store values under new ids; a fast path, for ids of which none is promised."""
+        self.check_all_free(values)
+        self.objects.update(values)
 
     def take(self, id: int, reason: str) -> Any:
         """Remove the object and return it; ``reason`` is the text of its tombstone."""
