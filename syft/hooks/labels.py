@@ -96,6 +96,7 @@ def offer(tensor: torch.Tensor, owner: Owner) -> None:
     number = tensor_id(tensor)
     if first_link(tensor).id_at_location is None and number not in owner.core.store.objects:
         owner.core.hold(number, tensor)
+        owner.core.store.show_to_owner((number,))
 
 
 def _check_text(what: str, *texts: str) -> None:

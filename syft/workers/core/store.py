@@ -13,6 +13,8 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import torch
+
 from syft.exceptions import ObjectIdTaken, ObjectNotFound
 
 TOMBSTONES = 4096
@@ -31,7 +33,7 @@ class ObjectStore:
     syft.exceptions.ObjectNotFound: Worker 'bob' holds no object 5: me fetched it with get().
     """
 
-    __slots__ = ("worker", "objects", "promised", "origins", "_gone")
+    __slots__ = ("worker", "objects", "promised", "origins", "_gone", "_graphs")
 
     def __init__(self, worker: str) -> None:
         self.worker = worker
@@ -40,6 +42,7 @@ class ObjectStore:
         self.origins: dict[int, object] = {}
         """The session that brought an object, where needed; None if the owner holds it."""
         self._gone: OrderedDict[int, str] = OrderedDict()
+        self._graphs: set[int] = set()
 
     def read(self, id: int) -> Any:
         """Return the object; raises :class:`~syft.exceptions.ObjectNotFound` if missing."""
@@ -90,6 +93,28 @@ class ObjectStore:
     def keeps(self, id: int) -> bool:
         """Whether the data owner holds this object; it then outlives its pointers."""
         return self.origins.get(id, "") is None
+
+    def show_to_owner(self, ids: Iterable[int]) -> None:
+        """Note which of these objects, which the owner's program has in hand, have a graph.
+
+        That program may call ``retain_grad`` on them, of which the worker does not learn.
+        """
+        objects = self.objects
+        self._graphs.intersection_update(objects)
+        for id in ids:
+            value = objects[id]
+            if type(value) is torch.Tensor and value.grad_fn is not None:
+                self._graphs.add(id)
+
+    def graphs_of_owner(self) -> list[torch.Tensor]:
+        """The objects that :meth:`show_to_owner` noted and that are still here.
+
+        >>> store = ObjectStore("bob")
+        >>> store.put(5, torch.ones(2, requires_grad=True) * 2); store.put(6, torch.ones(2))
+        >>> store.show_to_owner([5, 6]); len(store.graphs_of_owner())
+        1
+        """
+        return [self.objects[id] for id in self._graphs if id in self.objects]
 
     def drop_all(self, ids: Iterable[int], reason: str) -> None:
         """Remove the objects that are present; a fast path, for ids of which none is promised."""

@@ -122,7 +122,7 @@ def _run(
 
 def _run_backward(core: WorkerCore, function: Function, *args: Any, **kwargs: Any) -> Any:
     """Run a backward pass over public inputs; a private gradient that it adds to stays private."""
-    return run_backward(function, list(args), kwargs, None, core.store.objects.values())
+    return run_backward(function, list(args), kwargs, None, core.store.graphs_of_owner())
 
 
 def _present(objects: dict[int, Any], operands: Iterable[Any]) -> list[Any] | None:
@@ -172,7 +172,7 @@ def _run_hidden(
             kwargs,
             FLAGS[command.op],
             guard,
-            core.store.objects.values(),
+            core.store.graphs_of_owner(),
             core.name,
             peer.user,
         )

@@ -321,13 +321,16 @@ class VirtualWorker(Worker):
             self.core.hold(id, tensor)
             self.core.store.origins[id] = None
             ids.append(id)
+        self.core.store.show_to_owner(ids)
         return ids
 
     @property
     def _objects(self) -> dict[int, torch.Tensor]:
         """Everything in the store, by id, as the data owner sees it."""
         self.collect()
-        return dict(self.core.store.objects)
+        store = self.core.store
+        store.show_to_owner(store.objects)
+        return dict(store.objects)
 
     @property
     def _tensors(self) -> dict[int, torch.Tensor]:
@@ -355,7 +358,8 @@ class VirtualWorker(Worker):
         >>> VirtualWorker(None, id="alice").objects_count()
         0
         """
-        return len(self._objects)
+        self.collect()
+        return len(self.core.store.objects)
 
     def list_objects(self) -> list[int]:
         """The ids of the objects the worker holds.
@@ -364,7 +368,8 @@ class VirtualWorker(Worker):
         >>> bob.list_objects() == [x.id_at_location]
         True
         """
-        return list(self._objects)
+        self.collect()
+        return list(self.core.store.objects)
 
     def clear_objects(self, return_self: bool = True) -> VirtualWorker | None:
         """Drop every object; pointers to them raise when they are used.

@@ -1,0 +1,53 @@
+"""What a worker that holds many objects pays for them, against one that holds a few."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import syft as sy
+from benchmarks.recording import Ratio
+
+# A torch.Tensor.  Type checkers cannot know of the methods that the hook adds to it.
+Tensor = Any
+
+
+@pytest.fixture
+def hook() -> Iterator[sy.TorchHook]:
+    """A hook of this benchmark's own."""
+    hook = sy.TorchHook(torch)
+    yield hook
+    hook.close()
+
+
+def holding(hook: sy.TorchHook, count: int) -> sy.VirtualWorker:
+    """A worker that holds so many objects, and a private one."""
+    worker = sy.VirtualWorker(hook, id=f"holder of {count}")
+    private: Tensor = torch.ones(2)
+    private = private.private_tensor(["ann"])
+    worker.hold(private, *(torch.zeros(2) for _ in range(count)))
+    return worker
+
+
+def backward_at(worker: sy.VirtualWorker) -> Callable[[], None]:
+    """A forward and backward pass over public data at a worker."""
+    model: Any = nn.Linear(4, 4)
+    x: Tensor = torch.ones(8, 4)
+    model.send(worker)
+    pointer = x.send(worker)
+    return lambda: model(pointer).sum().backward()
+
+
+def bench_backward_among_many(ratio: Ratio, hook: sy.TorchHook) -> None:
+    """A backward pass looks at its graph, and not at what else the worker holds."""
+    ratio(
+        "backward at a worker with 100,000 objects, one private / with 10",
+        subject=backward_at(holding(hook, 100_000)),
+        floor=backward_at(holding(hook, 10)),
+        at_most=1.1,
+        earlier="-",
+    )
