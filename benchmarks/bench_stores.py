@@ -1,4 +1,4 @@
-"""What a worker that holds many objects pays for them, against one that holds a few."""
+"""What many objects and many workers cost those who do not use them."""
 
 from __future__ import annotations
 
@@ -50,4 +50,35 @@ def bench_backward_among_many(ratio: Ratio, hook: sy.TorchHook) -> None:
         floor=backward_at(holding(hook, 10)),
         at_most=1.1,
         earlier="-",
+    )
+
+
+def bench_operations_among_many_workers(ratio: Ratio, hook: sy.TorchHook) -> None:
+    """A hundred queued operations and the wait for them: idle workers are not asked for work."""
+    x: Tensor = torch.ones(2)
+    pointer = x.send(sy.VirtualWorker(hook, id="dan", pipelined=True))
+    others: list[sy.VirtualWorker] = []
+
+    def compute() -> None:
+        results = [pointer + pointer for _ in range(100)]
+        sy.synchronize()
+        del results
+
+    def populate() -> None:
+        for number in range(len(others), 1000):
+            others.append(sy.VirtualWorker(hook, id=f"worker {number}", pipelined=True))
+
+    def depopulate() -> None:
+        while others:
+            others.pop().close()
+
+    ratio(
+        "queued operations with 1,000 workers around / with one",
+        subject=compute,
+        before_subject=populate,
+        floor=compute,
+        before_floor=depopulate,
+        at_most=1.1,
+        earlier="-",
+        seconds=4,
     )

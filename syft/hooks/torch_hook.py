@@ -328,6 +328,6 @@ def synchronize() -> None:
     """
     local = TorchHook.current().local_worker
     local.network.run()
-    for connection in local.connections():
+    for connection in [one for one in local.connections() if one.outstanding]:
         if not connection.transport.closed:
             connection.synchronize()

@@ -232,6 +232,12 @@ class Connection(RequestSender):
         """The open group of messages, or a new one, which is not open yet."""
         return self.group or MessageGroup(self)
 
+    @property
+    def outstanding(self) -> bool:
+        """Whether :meth:`synchronize` has anything to send, to wait for or to raise."""
+        waits = self.pending or self.unseen or self.transport.replies
+        return bool(waits) or self.group is not None
+
     def synchronize(self) -> None:
         """Wait until everything asked for so far has been answered or is parked, and raise the
         first error that nobody has seen yet."""

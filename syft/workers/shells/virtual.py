@@ -87,6 +87,8 @@ class VirtualTransport(Transport):
         if worker.closed:
             raise WorkerClosed(worker.id)
         if self.queued:
+            if not worker.inbox:
+                worker.announce()
             worker.inbox.append((frame.owned(), self._peer))
             return
         if self._observers:
@@ -148,6 +150,8 @@ class VirtualWorker(Worker):
     <VirtualWorker id:alice #objects:2>
     """
 
+    announces = True
+
     def __init__(
         self,
         hook: Hooked | None = None,
@@ -174,6 +178,7 @@ class VirtualWorker(Worker):
         """The peers that send requests, each with the transport for its replies."""
         self._connections: dict[str, Connection] = {}
         self.network.workers[id] = self.network.hosts[id] = self
+        self._networks = [self.network]
         self.hold(*data)
 
     def __repr__(self) -> str:
@@ -222,6 +227,26 @@ class VirtualWorker(Worker):
         if transport is not None:
             transport.take(frame)
 
+    def join(self, network: Network) -> None:
+        """Announce queued messages to ``network`` too, which knows this worker from now on.
+
+        >>> dan = sy.VirtualWorker(None, id="dan")
+        >>> dan.join(bob.network)
+        """
+        if network not in self._networks:
+            self._networks.append(network)
+        self.announce()
+
+    def announce(self) -> None:
+        """Tell the networks that know this worker that a message is queued for it.
+
+        >>> bob.announce()
+        >>> list(bob.network.mail)
+        [<VirtualWorker id:bob #objects:0>]
+        """
+        for network in self._networks:
+            network.mail[self] = None
+
     def work(self) -> bool:
         """Handle one message of the inbox; False if there is none, or this worker is busy.
 
@@ -249,9 +274,12 @@ class VirtualWorker(Worker):
         >>> bob.add_worker(dan).get_worker("dan")
         <VirtualWorker id:dan #objects:0>
         """
-        present = self.network.workers.setdefault(worker.id, worker)
-        if present is not worker:
+        known = self.network.workers
+        if known.get(worker.id, worker) is not worker:
             raise WorkerIdTaken(worker.id)
+        known[worker.id] = worker
+        if isinstance(worker, VirtualWorker):
+            worker.join(self.network)
         return self
 
     def add_workers(self, workers: Iterable[Worker]) -> VirtualWorker:
@@ -295,7 +323,10 @@ class VirtualWorker(Worker):
                 connection.flush()
                 connection.transport.close()
         self.closed = True
-        self.network.workers.pop(self.id, None)
+        for network in self._networks:
+            network.mail.pop(self, None)
+        if self.id in self.network.workers:
+            del self.network.workers[self.id]
         self.network.hosts.pop(self.id, None)
         self._connections.clear()
         self.callers.clear()
