@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,7 +12,7 @@ import torch
 from torch import nn
 
 import syft as sy
-from benchmarks.recording import Ratio
+from benchmarks.recording import Amount, Ratio
 
 # A torch.Tensor.  Type checkers cannot know of the methods that the hook adds to it.
 Tensor = Any
@@ -82,3 +84,29 @@ def bench_operations_among_many_workers(ratio: Ratio, hook: sy.TorchHook) -> Non
         earlier="-",
         seconds=4,
     )
+
+
+MILLION = 10**6
+
+
+def milliseconds(action: Callable[[], object]) -> float:
+    """The median time of an action."""
+    taken = []
+    for _ in range(15):
+        start = time.perf_counter()
+        action()
+        taken.append(time.perf_counter() - start)
+    return 1000 * statistics.median(taken)
+
+
+def bench_a_million_objects(amount: Amount, hook: sy.TorchHook) -> None:
+    """A search looks at tagged objects only, and a repr at none."""
+    bob = sy.VirtualWorker(hook, id="bob")
+    x: Tensor = torch.ones(2)
+    bob.core.store.put_all({id: torch.zeros(1) for id in range(MILLION)})
+    pointers = [x.tag("#digits").send(bob) for _ in range(3)]
+    name = "search by tag among 1,000,000 objects"
+    amount(name, milliseconds(lambda: bob.search("#digits")), at_most=1, earlier="-", unit="ms")
+    name = "repr of a worker with 1,000,000 objects"
+    amount(name, milliseconds(lambda: repr(bob)), at_most=0.1, earlier="-", unit="ms")
+    assert len(bob.search("#digits")) == len(pointers)

@@ -203,6 +203,8 @@ def _tensor_methods_of(local: VirtualWorker) -> dict[str, Callable[..., Any]]:
 
     def tag(tensor: torch.Tensor, *tags: str) -> torch.Tensor:
         labels.tag(tensor, *tags)
+        for worker in local.network.hosts.values():
+            worker.core.store.owner_tagged()
         if not local.is_client_worker:
             labels.offer(tensor, local)
         return tensor

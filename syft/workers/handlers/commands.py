@@ -29,6 +29,7 @@ from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack, unpack_at
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
+from syft.workers.core.tag_index import tags_of
 from syft.workers.execution.operation import (
     Function,
     clearing,
@@ -147,6 +148,8 @@ def _reply(core: WorkerCore, command: Command, result: Any) -> Reply:
         return Done(command.seq)
     if isinstance(result, torch.Tensor):
         core.store.objects[out] = result
+        if core.store.tags.watched:
+            core.store.tags.note(out)
         if core.store.promised:
             core.store.promised.discard(out)
         return Done(command.seq)
@@ -217,6 +220,8 @@ def _operands(
         name: unpack_at(operand, unpacker, f".kwargs.{name}")
         for name, operand in (keywords or {}).items()
     }
+    if frame.buffers and any(map(tags_of, (*args, *kwargs.values()))):
+        core.store.tags.watched = True  # the operation may return one of them
     return args, kwargs
 
 

@@ -10,7 +10,7 @@ from syft.exceptions import UnknownWorker, WorkerClosed
 from syft.serde.frame import Frame
 from syft.workers.client.connection import Connection
 from syft.workers.core.peer import Peer
-from syft.workers.core.state_machine import AddressedFrame
+from syft.workers.core.state_machine import AddressedFrame, WorkerCore
 
 Observer = Callable[[str, str, Frame], None]
 """Called with the names of sender and receiver, and a frame."""
@@ -30,6 +30,8 @@ class Member(Protocol):
 
 class Host(Member, Protocol):
     """A worker that runs in this process: it serves requests and sends its own."""
+
+    core: WorkerCore
 
     def connection_to(self, worker: Any) -> Connection:
         """This worker's connection to another one, by name."""

@@ -359,9 +359,7 @@ class VirtualWorker(Worker):
     def _objects(self) -> dict[int, torch.Tensor]:
         """Everything in the store, by id, as the data owner sees it."""
         self.collect()
-        store = self.core.store
-        store.show_to_owner(store.objects)
-        return dict(store.objects)
+        return self.core.store.show_all_to_owner()
 
     @property
     def _tensors(self) -> dict[int, torch.Tensor]:
