@@ -1,6 +1,12 @@
 """syft: PyTorch, unchanged, on data that lives elsewhere or that nobody may see."""
 
+import gc
 from typing import Any
+
+from syft.collector_pause import CollectorPause as _CollectorPause
+
+if gc.isenabled():
+    _pause: Any = _CollectorPause()
 
 from syft import exceptions as exceptions
 from syft import ids as ids
@@ -30,6 +36,8 @@ from syft.tensors.pointer import PointerTensor as PointerTensor
 from syft.workers.shells.virtual import VirtualWorker as VirtualWorker
 
 __version__ = "0.3.0"
+
+_pause = None  # ends the pause
 
 
 def __getattr__(name: str) -> Any:
