@@ -124,6 +124,20 @@ def bench_module_messages(amount: Amount, bob: sy.VirtualWorker) -> None:
     )
 
 
+def bench_state_dict_messages(amount: Amount, bob: sy.VirtualWorker) -> None:
+    """The state_dict of a remote module of 200 parameters, and its values."""
+    model: Any = nn.Sequential(*(nn.Linear(3, 3) for _ in range(100)))
+    model.send(bob)
+    with sy.trace() as trace, bob.group():
+        state = model.state_dict()
+    name = "state_dict() of 200 remote parameters in a group: messages"
+    amount(name, sum(line.receiver == "bob" for line in trace), at_most=1, earlier="200")
+    with sy.trace() as trace:
+        sy.get_all(state)
+    name = "get_all of that state_dict: messages"
+    amount(name, sum(line.receiver == "bob" for line in trace), at_most=1, earlier="200")
+
+
 def bench_constants(amount: Amount, bob: sy.VirtualWorker) -> None:
     """A constant that is at the worker already."""
     x: Tensor = torch.randn(10_000)

@@ -310,6 +310,12 @@ def get_all(pointers: Any, user: str | None = None, keep: bool = False) -> Any:
     >>> x, y = torch.ones(2).send(bob), torch.zeros(2).send(alice)
     >>> sy.get_all([x, y, x + x])
     [tensor([1., 1.]), tensor([0., 0.]), tensor([2., 2.])]
+
+    The values of a remote module, which stays there, in one message:
+
+    >>> model = torch.nn.Linear(2, 1).send(bob)
+    >>> list(sy.get_all(model.state_dict(keep_vars=True), keep=True))
+    ['weight', 'bias']
     """
 
     def fetch(values: Iterable[torch.Tensor]) -> list[Any]:

@@ -297,6 +297,29 @@ def test_a_module_is_one_message_each_way(hook: sy.TorchHook, worker: sy.Virtual
     assert inspect(worker).objects == {}
 
 
+def test_a_state_dict_is_one_message_and_so_is_its_content(
+    hook: sy.TorchHook, worker: sy.VirtualWorker
+) -> None:
+    module = nn.Sequential(*(nn.Linear(3, 3) for _ in range(20)), nn.BatchNorm1d(3))
+    plain = {name: value.clone() for name, value in module.state_dict().items()}
+    module.send(worker)
+    sy.synchronize()
+    with hook.record() as log:
+        with worker.group():
+            remote = module.state_dict()
+        state = sy.get_all(remote)
+    assert sent(log, "worker") == [Run, FetchAll]
+    assert list(state) == list(plain) and all(map(same, state.values(), plain.values()))
+    with hook.record() as log:  # the parameters themselves, which stay there
+        state = sy.get_all(module.state_dict(keep_vars=True), keep=True)
+    assert FetchAll in sent(log, "worker") and set(sent(log, "worker")) <= {FetchAll, Drop}
+    assert all(torch.equal(state[name], value) for name, value in plain.items())
+    twin = nn.Sequential(*(nn.Linear(3, 3) for _ in range(20)), nn.BatchNorm1d(3))
+    twin.load_state_dict(state)
+    x = torch.randn(2, 3)
+    assert torch.equal(twin(x), module.get()(x))
+
+
 def test_a_module_at_two_workers(
     hook: sy.TorchHook, bob: sy.VirtualWorker, alice: sy.VirtualWorker
 ) -> None:
