@@ -36,6 +36,7 @@ from syft.serde.registry import register_packer as register_packer
 from syft.serde.registry import unpack as unpack
 from syft.serde.registry import unpack_at as unpack_at
 from syft.serde.registry import unpack_items as unpack_items
+from syft.serde.tensors.bundle import Bundle as Bundle
 from syft.serde.tensors.tensor_codec import pack_tensor as pack_tensor
 
 

@@ -459,4 +459,5 @@ def relay(core: WorkerCore, message: Relay, frame: Frame, peer: Peer) -> Done:
     else:
         raise NothingToGet("remote_get")
     core.store.objects[message.id] = kept
+    core.store.tags.note(message.id)
     return Done(message.seq)

@@ -10,6 +10,7 @@ hands it over.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -106,6 +107,10 @@ class RemoteLink(Link):
         if not keep:
             self._object_left()
         return value
+
+    def gather(self, fetched: Iterator[Any]) -> Any:
+        """The next object of ``fetched``, which is that of this link."""
+        return next(fetched)
 
     def move(self, location: Any, requires_grad: bool = False, user: str | None = None) -> Any:
         """Move the remote object to another worker, directly; it keeps its id.

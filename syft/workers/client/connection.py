@@ -10,7 +10,7 @@ A pointer that dies only leaves its id in ``garbage``; the next request carries 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ from syft.ops.table import NAMES
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
+from syft.serde.tensors.bundle import Bundle
 from syft.torch_private import any_autocast_enabled
 from syft.workers.client.caller_modes import autocast_state, mode_without_grad, modes
 from syft.workers.client.facts import UNKNOWN
@@ -44,6 +45,7 @@ from syft.workers.wire.messages import (
     Command,
     Message,
     Put,
+    PutAll,
     Run,
 )
 
@@ -354,6 +356,12 @@ class Connection(RequestSender):
         """The open group of messages, or a new one, which is not open yet."""
         return self.group or MessageGroup(self)
 
+    @property
+    def outstanding(self) -> bool:
+        """Whether :meth:`synchronize` has anything to send, to wait for or to raise."""
+        waits = self.pending or self.unseen or self.transport.replies
+        return bool(waits) or self.group is not None
+
     def synchronize(self) -> None:
         """Wait until everything asked for so far has been answered or is parked, and raise the
         first error that nobody has seen yet."""
@@ -377,6 +385,27 @@ class Connection(RequestSender):
         message = kind(seq, *fields, drop=drop, failures=self._failures, **named)
         value = self._request(seq, Frame(messages.encode(message), []), True, drop)
         return None if value is STORED else value
+
+    def ask_later(self, kind: type[Message], *fields: Any, **named: Any) -> Callable[[], Any]:
+        """Make a request as :meth:`ask` does, and return the function that waits for its value.
+
+        So requests to several workers are on their way before the first one is waited for.
+        """
+        self.check_not_recording(kind.verb)
+        self._catch_up()
+        self._seq = seq = self._seq + 1
+        drop = self._take_garbage() if self.garbage else ()
+        message = kind(seq, *fields, drop=drop, failures=self._failures, **named)
+        frame = Frame(messages.encode(message), [])
+        pending = self.pending[seq] = Pending(line_of_user())
+        self.forward(frame)
+
+        def answer() -> Any:
+            self._wait(pending)
+            value = self._outcome(seq, frame, pending, True, drop)
+            return None if value is STORED else value
+
+        return answer
 
     def _catch_up(self) -> None:
         """Send what is held, and raise what is known to have failed."""
@@ -420,6 +449,42 @@ class Connection(RequestSender):
         self._request(seq, frame, waits, drop, None, (id,))
         packer.sent()
         return id
+
+    def put_all(
+        self, values: Sequence[torch.Tensor], guards: Mapping[int, Guard] | None = None
+    ) -> tuple[Sequence[int], Pending | None]:
+        """Store a copy of each of the tensors at the other worker, in one message; ``guards`` are
+        those of the private ones, by their place.
+
+        Returns their ids there, and the request if it is still on its way: to a queued worker this
+        returns at once, and the data is copied first.  An open group holds each tensor back as
+        :meth:`put` has it do.
+        """
+        self.check_not_recording(PutAll.verb)
+        guards = guards or {}
+        if self.group is not None:
+            return [self.put(value, None, guards.get(at)) for at, value in enumerate(values)], None
+        waits = not self.transport.queued
+        if waits:
+            self._catch_up()
+        packer = Packer(worker=self._core)
+        operand = pack(Bundle(values), packer)
+        named = tuple(
+            (at, tuple(sorted(guard.users)), guard.shape_hidden) for at, guard in guards.items()
+        )
+        first = first_id(len(values))
+        ids = range(first, first + len(values))
+        if self.facts.active:
+            for id, value in zip(ids, values, strict=True):
+                self.facts.sent(id, value)
+        self._seq = seq = self._seq + 1
+        drop = self._take_garbage()
+        failures = self._failures if waits else None
+        message = PutAll(seq, first, operand, named, drop, failures)
+        frame = Frame(messages.encode(message), packer.buffers)
+        answer = self._request(seq, frame, waits, drop, None, ids)
+        packer.sent()
+        return ids, answer if type(answer) is Pending else None
 
     def start(self, message: Message, made: Collection[int] = ()) -> Pending:
         """Send a request whose reply nobody waits for at this line, and that is to make these

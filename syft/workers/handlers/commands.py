@@ -35,6 +35,7 @@ from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack, unpack_at
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
+from syft.workers.core.tag_index import tags_of
 from syft.workers.execution.operation import (
     Function,
     clearing,
@@ -166,7 +167,7 @@ def _run(
 
 def _run_backward(core: WorkerCore, function: Function, *args: Any, **kwargs: Any) -> Any:
     """Run a backward pass over public inputs; a private gradient that it adds to stays private."""
-    return run_backward(function, list(args), kwargs, None, core.store.objects.values())
+    return run_backward(function, list(args), kwargs, None, core.store.graphs_of_owner())
 
 
 def _present(objects: dict[int, Any], operands: Iterable[Any]) -> list[Any] | None:
@@ -200,6 +201,8 @@ def _reply(core: WorkerCore, command: Command, result: Any, peer: Peer) -> Reply
         return Done(command.seq)
     if isinstance(result, torch.Tensor) and command.flags < _SEVERAL:
         core.store.objects[out] = result
+        if core.store.tags.watched:
+            core.store.tags.note(out)
         if core.store.promised:
             core.store.promised.discard(out)
         return Done(command.seq)
@@ -250,7 +253,7 @@ def _run_hidden(
             kwargs,
             FLAGS[command.op],
             guard,
-            core.store.objects.values(),
+            core.store.graphs_of_owner(),
             core.name,
             peer.user,
         )
@@ -295,6 +298,8 @@ def _operands(
         name: unpack_at(operand, unpacker, f".kwargs.{name}")
         for name, operand in (keywords or {}).items()
     }
+    if frame.buffers and any(map(tags_of, (*args, *kwargs.values()))):
+        core.store.tags.watched = True  # the operation may return one of them
     return args, kwargs
 
 

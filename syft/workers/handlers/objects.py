@@ -142,12 +142,8 @@ def duplicate(
 def search(core: WorkerCore, message: Search, frame: Frame, peer: Peer) -> Reply:
     """The ids, tags, descriptions and shapes of the objects that have every word as tag or id."""
     core.forget(message.drop, peer)
-    words = set(message.words)
-    found = [
-        (id, *_card(value))
-        for id, value in core.store.objects.items()
-        if words <= (value.__dict__.get("_tags", set()) | {str(id)})
-    ]
+    objects = core.store.objects
+    found = [(id, *_card(objects[id])) for id in core.store.search(set(message.words))]
     return Value(message.seq, pack(found, Packer()))
 
 
@@ -181,6 +177,7 @@ def annotate(core: WorkerCore, message: Annotate, frame: Frame, peer: Peer) -> R
     attributes = core.present(message.id).__dict__
     if message.tags:
         attributes["_tags"] = attributes.get("_tags", set()) | set(message.tags)
+        core.store.tags.note(message.id)
     if message.description is not None:
         attributes["_description"] = message.description
     return Done(message.seq)

@@ -321,11 +321,15 @@ def _stored(core: WorkerCore, run: Run, results: Sequence[Any], peer: Peer) -> R
     store = core.store
     if len(results) == 1 and isinstance(results[0], torch.Tensor) and not store.promised:
         store.objects[run.out] = results[0]
+        if getattr(results[0], "_tags", None):
+            store.tags.note(run.out)
         return Done(run.seq)
     _check_results(results)
     for out, value in enumerate(results, run.out):
         if isinstance(value, torch.Tensor):
             store.objects[out] = value
+            if getattr(value, "_tags", None):
+                store.tags.note(out)
             store.promised.discard(out)
         elif value is not None and store.promised:
             core.fail_results((out,))

@@ -90,6 +90,8 @@ class VirtualTransport(Transport):
         if worker.closed:
             raise WorkerClosed(worker.id)
         if self.queued:
+            if not worker.inbox:
+                worker.announce()
             worker.inbox.append((frame.owned(), self._peer))
             return
         if self._observers:
@@ -154,6 +156,8 @@ class VirtualWorker(Worker):
     <VirtualWorker id:alice #objects:2>
     """
 
+    announces = True
+
     def __init__(
         self,
         hook: Hooked | None = None,
@@ -180,6 +184,7 @@ class VirtualWorker(Worker):
         self.callers = self._table.callers
         """The peers that send requests, each with the line for its replies."""
         self.network.workers[id] = self.network.hosts[id] = self
+        self._networks = [self.network]
         self.hold(*data)
 
     def __repr__(self) -> str:
@@ -223,6 +228,26 @@ class VirtualWorker(Worker):
         if line is not None:
             line.take(frame)
 
+    def join(self, network: Network) -> None:
+        """Announce queued messages to ``network`` too, which knows this worker from now on.
+
+        >>> dan = sy.VirtualWorker(None, id="dan")
+        >>> dan.join(bob.network)
+        """
+        if network not in self._networks:
+            self._networks.append(network)
+        self.announce()
+
+    def announce(self) -> None:
+        """Tell the networks that know this worker that a message is queued for it.
+
+        >>> bob.announce()
+        >>> list(bob.network.mail)
+        [<VirtualWorker id:bob #objects:0>]
+        """
+        for network in self._networks:
+            network.mail[self] = None
+
     def work(self) -> bool:
         """Handle one message of the inbox; False if there is none, or this worker is busy.
 
@@ -250,9 +275,12 @@ class VirtualWorker(Worker):
         >>> bob.add_worker(dan).get_worker("dan")
         <VirtualWorker id:dan #objects:0>
         """
-        present = self.network.workers.setdefault(worker.id, worker)
-        if present is not worker:
+        known = self.network.workers
+        if known.get(worker.id, worker) is not worker:
             raise WorkerIdTaken(worker.id)
+        known[worker.id] = worker
+        if isinstance(worker, VirtualWorker):
+            worker.join(self.network)
         return self
 
     def add_workers(self, workers: Iterable[Worker]) -> VirtualWorker:
@@ -293,7 +321,10 @@ class VirtualWorker(Worker):
         self._clear(f"worker {self.id} was closed")
         self._table.close()
         self.closed = True
-        self.network.workers.pop(self.id, None)
+        for network in self._networks:
+            network.mail.pop(self, None)
+        if self.id in self.network.workers:
+            del self.network.workers[self.id]
         self.network.hosts.pop(self.id, None)
 
     def _clear(self, reason: str) -> None:
@@ -321,13 +352,14 @@ class VirtualWorker(Worker):
             self.core.hold(id, tensor)
             self.core.store.origins[id] = None
             ids.append(id)
+        self.core.store.show_to_owner(ids)
         return ids
 
     @property
     def _objects(self) -> dict[int, torch.Tensor]:
         """Everything in the store, by id, as the data owner sees it."""
         self.collect()
-        return dict(self.core.store.objects)
+        return self.core.store.show_all_to_owner()
 
     @property
     def _tensors(self) -> dict[int, torch.Tensor]:
@@ -355,7 +387,8 @@ class VirtualWorker(Worker):
         >>> VirtualWorker(None, id="alice").objects_count()
         0
         """
-        return len(self._objects)
+        self.collect()
+        return len(self.core.store.objects)
 
     def list_objects(self) -> list[int]:
         """The ids of the objects the worker holds.
@@ -364,7 +397,8 @@ class VirtualWorker(Worker):
         >>> bob.list_objects() == [x.id_at_location]
         True
         """
-        return list(self._objects)
+        self.collect()
+        return list(self.core.store.objects)
 
     def clear_objects(self, return_self: bool = True) -> VirtualWorker | None:
         """Drop every object; pointers to them raise when they are used.

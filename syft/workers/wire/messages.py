@@ -123,6 +123,41 @@ class Fetch(Message, frozen=True, tag=int(MessageCode.FETCH)):
     failures: int | None = None  # type: ignore[misc]
 
 
+class PutAll(Message, frozen=True, tag=int(MessageCode.PUT_ALL)):
+    """Store the tensors of the bundle ``value`` under the ids ``first``, ``first + 1``, …: all of
+    them, or none.
+
+    ``guards`` lists the private ones: the place in the bundle, the users who may read it, and
+    whether even its shape follows from private values.
+    """
+
+    verb = "send_all() to"
+
+    seq: int
+    first: int
+    value: Any
+    guards: tuple[tuple[int, tuple[str, ...], bool], ...] = ()
+    drop: tuple[int, ...] = ()
+    failures: int | None = None  # type: ignore[misc]
+
+
+class FetchAll(Message, frozen=True, tag=int(MessageCode.FETCH_ALL)):
+    """Reply with a bundle of the objects; the worker keeps them only if ``keep``.
+
+    An object is named by its id, or by its id and the number of ``.child`` steps.  If one of them
+    cannot be handed over, all stay.
+    """
+
+    verb = "get_all() from"
+
+    seq: int
+    ids: tuple[int | tuple[int, int], ...]
+    keep: bool = False
+    user: str | None = None
+    drop: tuple[int, ...] = ()
+    failures: int | None = None  # type: ignore[misc]
+
+
 class Drop(Message, frozen=True, tag=int(MessageCode.DROP)):
     """Drop these objects: their last pointers are gone."""
 
@@ -365,6 +400,8 @@ Request = (
     | Run
     | Put
     | Fetch
+    | PutAll
+    | FetchAll
     | Drop
     | Move
     | Duplicate
