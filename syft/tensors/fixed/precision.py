@@ -24,10 +24,14 @@ from syft.serde.expect import expect_fields, expect_int
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import Operand, pack, register, register_check, unpack_at
 from syft.tensors.fixed import fallback
+from syft.tensors.fixed.rings import access_rules, comparison_rules, component_rules
+from syft.tensors.fixed.rings.ring_link import RingLink, as_integers, is_ring
 from syft.tensors.fixed.rules import (
     arithmetic,
     creation,
     pooling,
+    private_functions,
+    private_layers,
     products,
     selection,
     shapes,
@@ -53,13 +57,24 @@ __all__ = [
     "forbid_decoding",
 ]
 
-RULES = (arithmetic, creation, fallback, pooling, products, selection, shapes, sums)
-"""The modules that fill the table of rules."""
+TABLES = (
+    (
+        FixedPrecisionTensor.rules,
+        (arithmetic, creation, fallback, pooling, products, selection, shapes, sums),
+    ),
+    (FixedPrecisionTensor.private_rules, (fallback, private_functions, private_layers)),
+    (RingLink.rules, (access_rules, comparison_rules, component_rules)),
+)
+"""The tables of rules, and the modules that fill them."""
 
 
 def _missing_rules() -> list[str]:
-    known = {rule.__module__ for rule in FixedPrecisionTensor.rules.values()}
-    return [f"the rules of {module.__name__}" for module in RULES if module.__name__ not in known]
+    return [
+        f"the rules of {module.__name__}"
+        for table, modules in TABLES
+        for module in modules
+        if module.__name__ not in {rule.__module__ for rule in table.values()}
+    ]
 
 
 register_check(_missing_rules)
@@ -193,6 +208,8 @@ class _Decode(torch.autograd.Function):
 
 
 def _encoded(x: Any, grid: Grid) -> torch.Tensor:
+    if is_ring(x):
+        return fixed(as_integers(x) * grid.scale, grid)
     if not is_fixed(x):
         return fixed(encode(x, grid), grid)
     if x.child.grid is grid:
@@ -250,8 +267,10 @@ def _unpack(operand: Sequence[Any], unpacker: Unpacker) -> Wrapper:
     digits = expect_int(operand[2], ".precision_fractional", 0, most)
     child = unpack_at(operand[3], unpacker, ".child")
     plain = type(child) is torch.Tensor and child.layout is torch.strided
-    if not (type(child) is Wrapper or plain and child.dtype is torch.int64):
+    if not (is_ring(child) or plain and child.dtype is torch.int64):
         got = str(child.dtype) if isinstance(child, torch.Tensor) else type(child).__name__
+        if type(child) is Wrapper:
+            got = type(child.child).__name__
         raise MalformedMessage("$.child", "a dense tensor of int64", got)
     return fixed(child, make_grid(base, digits))
 

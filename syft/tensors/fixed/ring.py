@@ -40,6 +40,9 @@ EXACT = 2**53
 SMALL = 2**15
 """Multiplications below which an int64 kernel is faster than float64 (32 x 32 x 32)."""
 
+CONVERSION = 64
+"""What an element costs besides its products, in multiplications (design note 9)."""
+
 LIMB = 22
 """The bits of a limb, sign included; ``LONGEST`` products of two limbs sum to 2^53 at most."""
 
@@ -120,8 +123,15 @@ def _fastest(
 
 
 def _int64_is_faster(a: torch.Tensor, b: torch.Tensor, terms: int, pairs: int) -> bool:
-    small = a.numel() * b.numel() <= SMALL * max(terms, 1) * pairs
-    return small or int64_cost() <= pairs
+    """Whether the int64 kernel takes less time than ``pairs`` products in float64.
+
+    Cutting, converting and adding up cost about as much for an element as 64 multiplications.
+    """
+    multiplications = a.numel() * b.numel() / max(terms, 1)
+    if multiplications <= SMALL * pairs:
+        return True
+    elements = a.numel() + b.numel() + multiplications / max(terms, 1)
+    return int64_cost() <= pairs * (1 + CONVERSION * elements / multiplications)
 
 
 @functools.cache
