@@ -222,8 +222,8 @@ def largest_exponent(out: int) -> int:
 def log(ring: Ring, x: Any, scale: int) -> Any:
     """The natural logarithm of ``x`` from one step to 2^30 (in units of 1). Off by one step.
 
-    Zero and negative numbers have none, and nobody may see that they are: the result is -12.9 on 16
-    bits (below the logarithm of a step), and as good as any for a negative one.
+    Zero and negative numbers have none, and nobody may see that they are: the result for 0 is
+    -14.2 on 16 bits (below the logarithm of a step), and that for a negative number means nothing.
     """
     places = all_places(scale)
     m, row = normalised(ring, x, places)

@@ -19,7 +19,7 @@ from syft.chain.link import Level, Link
 from syft.ops.nested import Arguments, Keywords, is_container, leaves
 from syft.chain.wrapper import Wrapper, wrap_like
 from syft.exceptions import HookError, UnsupportedOperation
-from syft.tensors.fixed.grid import Excess, Grid, encode, encode_number
+from syft.tensors.fixed.grid import Excess, Grid, decode, encode, encode_number
 from syft.tensors.fixed.rings.integer_ring import Ring
 from syft.tensors.fixed.rings.ring_link import RingLink, as_integers, overloads, ring_of
 
@@ -193,6 +193,18 @@ _ENCODERS: tuple[tuple[Any, Callable[[Any, Any, Grid, Excess], Any]], ...] = (
     ((list, tuple), lambda op, items, *how: [integers(op, item, *how) for item in items]),
 )
 """How an operand that is not fixed becomes integers; other kinds (None) stay as they are."""
+
+
+def on_grid(link: FixedPrecisionTensor, grid: Grid) -> torch.Tensor:
+    """The numbers of a link as integers of another grid, rounded once; private ones stay private.
+
+    >>> from syft.tensors.fixed.grid import make_grid
+    >>> on_grid(FixedPrecisionTensor(torch.tensor([1500]), make_grid(10, 3)), make_grid(2, 16))
+    tensor([98304])
+    """
+    if link.ring.readable:
+        return encode(decode(link.child, link.grid, torch.float64), grid)
+    return link.ring.times(link.child, grid.scale / link.grid.scale, grid.scale)
 
 
 def store(op: Any, target: Any, result: Any) -> Any:

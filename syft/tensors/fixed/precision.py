@@ -46,7 +46,7 @@ from syft.tensors.fixed.grid import (
     forbid_decoding,
     make_grid,
 )
-from syft.tensors.fixed.fixed_link import FixedPrecisionTensor, fixed, is_fixed
+from syft.tensors.fixed.fixed_link import FixedPrecisionTensor, fixed, is_fixed, on_grid
 
 __all__ = [
     "FixedPrecisionTensor",
@@ -214,7 +214,7 @@ def _encoded(x: Any, grid: Grid) -> torch.Tensor:
         return fixed(encode(x, grid), grid)
     if x.child.grid is grid:
         return x.detach()  # type: ignore[no-any-return]
-    return fixed(encode(decode(x.child.child, x.child.grid, torch.float64), grid), grid)
+    return fixed(on_grid(x.child, grid), grid)
 
 
 def _decoded(x: Any) -> torch.Tensor:

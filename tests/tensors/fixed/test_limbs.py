@@ -24,6 +24,9 @@ INNER = [1, 2047, 2048, 2049, 4608]
 # 2^53 exactly.
 WORST = sum(-(2**21) << (22 * i) for i in range(2)) % 2**64
 
+# Limbs whose products are odd, so that one sum beyond 2^53 shows.
+ODD = (2**21 - 1) << 22 | (2**21 - 1)
+
 
 def signed(value: int) -> int:
     return value - 2**64 if value >= 2**63 else value
@@ -45,6 +48,7 @@ def test_matrix_products_are_those_of_python(inner, device):
     cases = [
         (torch.full((2, inner), LOW), torch.full((inner, 2), HIGH)),
         (torch.full((2, inner), signed(WORST)), torch.full((inner, 2), signed(WORST))),
+        (torch.full((2, inner), ODD), torch.full((inner, 2), ODD)),
         (torch.full((2, inner), -(2**21)), torch.full((inner, 2), -(2**21))),
         (extreme(2, inner), extreme(inner, 2)),
         (torch.randint(LOW, HIGH, (2, inner)), torch.randint(LOW, HIGH, (inner, 2))),
@@ -69,27 +73,38 @@ FORMS = {
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_every_form_of_a_matrix_product_is_split(name):
+def test_every_form_of_a_matrix_product_is_split(name, monkeypatch):
+    """Split, three limbs an operand are enough; an unknown bilinear map gets narrower ones."""
     form, *shapes = FORMS[name]
     a, b = (extreme(*shape) for shape in shapes)
-    longest = []
+    widths = []
 
-    def watched(one, other):
-        longest.append(one.shape[-1])
-        return form(one, other)
+    def watched(values, width):
+        widths.append(width)
+        return limbs(values, width)
 
+    monkeypatch.setattr(ring, "limbs", watched)
     assert torch.equal(by_limbs(form, a, b, 2049), form(a, b))
-    by_limbs(watched, a, b, 2049)  # an unknown bilinear map gets narrower limbs
-    assert max(longest) == 2049
+    assert widths == [22] * 4
+    widths.clear()
+    assert torch.equal(by_limbs(lambda x, y: form(x, y), a, b, 2049), form(a, b))
+    assert widths == [21] * 2
 
 
 @pytest.mark.parametrize("channels", [3, 227, 228])
 def test_convolutions_are_those_of_int64(channels):
     """Nine terms a channel: 228 channels are beyond 2,048 terms."""
-    x, w = extreme(2, channels, 4, 4), extreme(3, channels, 3, 3)
+    for x, w in (
+        (extreme(2, channels, 4, 4), extreme(3, channels, 3, 3)),
+        (torch.full((2, channels, 4, 4), ODD), torch.full((3, channels, 3, 3), ODD)),
+    ):
+        check_convolution(x, w)
+
+
+def check_convolution(x: torch.Tensor, w: torch.Tensor) -> None:
     columns = x.unfold(2, 3, 1).unfold(3, 3, 1).permute(0, 2, 3, 1, 4, 5).reshape(8, -1)
     exact = (columns @ w.view(3, -1).t()).view(2, 2, 2, 3).permute(0, 3, 1, 2)
-    assert torch.equal(by_limbs(F.conv2d, x, w, 9 * channels), exact)
+    assert torch.equal(by_limbs(F.conv2d, x, w, 9 * x.shape[1]), exact)
 
 
 @pytest.mark.parametrize("width", [2, 13, 21, 22, 53])
@@ -128,5 +143,6 @@ def test_the_faster_kernel_is_chosen_and_the_result_is_the_same(cost, bits, monk
 
 
 def test_linear_maps_of_the_whole_ring_wrap_as_sums_do():
-    values = extreme(4, 9)
-    assert torch.equal(apply_linear(lambda t: t.sum(0), values, 4), values.sum(0))
+    odd = torch.tensor([2**52 - 1, 2**52 - 1, 2**52 - 1, 2])[:, None]
+    for values in (extreme(4, 9), odd):
+        assert torch.equal(apply_linear(lambda t: t.sum(0), values, 4), values.sum(0))

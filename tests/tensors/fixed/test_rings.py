@@ -25,6 +25,7 @@ from syft.tensors.fixed.rings.component_rules import FIX_FIRST
 from syft.tensors.fixed.rings.integer_ring import as_fraction
 from syft.tensors.fixed.rings.plain_ring import PLAIN
 from syft.tensors.fixed.rings.ring_link import RingLink, is_ring, lifted, ring_of, ring_rule
+from tests.conftest import DEVICES
 from tests.tensors.fixed.blind_ring import BlindRing, blind, reveal
 
 aten = torch.ops.aten
@@ -75,6 +76,42 @@ def test_public_fixed_tensors_meet_private_ones(ring):
     with pytest.raises(UnsupportedOperation):
         public.copy_(x)
     assert float_precision(public).tolist() == [0.0, 0.0]
+
+
+def test_public_tables_are_read_at_private_places(ring):
+    table, places = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), blind(torch.tensor([1, 0]), ring)
+    public = fix_precision(table)
+    for read in (
+        F.embedding(places, public),
+        public[places],
+        public.index_select(0, places),
+        public.gather(0, places[:, None].expand(2, 2)),
+    ):
+        assert read.child.ring is ring and reveal(read).tolist() == [[3.0, 4.0], [1.0, 2.0]]
+    with pytest.raises(UnsupportedOperation, match="encode it first, with .fix_precision"):
+        F.embedding(places, table)
+
+
+def test_private_numbers_move_to_another_grid(ring):
+    x = blind(numbers(1.5, -2.25), ring)
+    fine = fix_precision(x, 20, 2)
+    assert fine.child.ring is ring and fine.child.precision_fractional == 20
+    assert reveal(fine).tolist() == [1.5, -2.25]
+    assert reveal(x.copy_(fine / 2)).tolist() == [0.75, -1.125]
+    decimal = reveal(fix_precision(x, 3))
+    assert decimal.tolist() == pytest.approx([0.75, -1.125])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_private_numbers_stay_on_their_device(device, ring):
+    x = blind(torch.randn(2, 1, 4, 4, device=device), ring).requires_grad_()
+    weight = blind(torch.randn(2, 1, 3, 3, device=device), ring)
+    hidden = F.max_pool2d(F.conv2d(x, weight, padding=1).relu(), 2).flatten(1)
+    scores = hidden.softmax(1) + hidden.sigmoid() / 3 + hidden.exp().log().sqrt()
+    loss = F.cross_entropy(scores, blind(torch.zeros(2, dtype=torch.int64, device=device), ring))
+    loss.backward()
+    for tensor in (hidden, scores, scores.argmax(1), loss, x.grad, x.grad.child.child):
+        assert tensor.device.type == device and reveal(tensor.detach()).device.type == device
 
 
 def test_two_private_rings_do_not_meet(ring):
@@ -202,6 +239,7 @@ def test_private_zeros_give_zero(ring):
     x, zero = blind(numbers(1.0), ring), blind(numbers(0.0), ring)
     for result in (x / zero, 1 / zero, zero.sqrt(), zero.rsqrt()):
         assert reveal(result).tolist() == [0.0]
+    assert reveal(zero.log()).item() == pytest.approx(-14.15, abs=0.01)
 
 
 # -------------------------------------------------------------------- integers, bits, small forms

@@ -21,6 +21,7 @@ from syft.tensors.fixed.rings.ring_link import (
     ring_of,
     ring_rule,
     rings_among,
+    whole,
 )
 
 aten = torch.ops.aten
@@ -48,7 +49,7 @@ def select_rows(x: Any, dim: int, index: Any) -> Any:
     """``x.index_select(dim, index)``, or with an index of any shape in the place of ``dim``."""
     ring = ring_of(x, index)
     hot = ring.one_hot(index.reshape(-1), x.shape[dim])
-    table = as_integers(lifted(x, ring, index.device)).movedim(dim, 0)
+    table = whole(x, ring).movedim(dim, 0)
     rows = ring.product(torch.mm, hot, table.reshape(table.shape[0], -1), x.shape[dim], 1, True)
     return rows.view(*index.shape, *table.shape[1:])
 
@@ -63,7 +64,7 @@ def _gather(x: Any, dim: int, index: Any, sparse_grad: bool = False) -> Any:
     ring = ring_of(x, index)
     hot = ring.one_hot(index, x.shape[dim])
     inside = x[_corner(index.shape, dim)]
-    table = as_integers(lifted(inside, ring, index.device)).movedim(dim, -1).unsqueeze(-1)
+    table = whole(inside, ring).movedim(dim, -1).unsqueeze(-1)
     rows = hot.movedim(dim, -2)  # (..., chosen, size) @ (..., size, 1)
     return (
         ring.product(torch.matmul, rows, table, x.shape[dim], 1, True).squeeze(-1).movedim(-1, dim)
@@ -87,7 +88,7 @@ def _embedding_backward(grad: Any, index: Any, rows: int, padding: int, by_frequ
         kept = torch.ones(rows, dtype=torch.int64, device=index.device)
         kept[padding] = 0
         hot = hot * kept
-    flat = as_integers(lifted(grad, ring, index.device)).reshape(-1, grad.shape[-1])
+    flat = whole(grad, ring).reshape(-1, grad.shape[-1])
     return ring.product(torch.mm, hot.t(), flat, flat.shape[0], 1, True)
 
 

@@ -129,11 +129,16 @@ def lifted(value: Any, ring: Ring, device: torch.device) -> Any:
         return value
     if not isinstance(value, torch.Tensor):
         value = torch.tensor(value, device=device)
+    return ring.lift(value if value.dtype is torch.bool else whole(value, ring))
+
+
+def whole(value: Any, ring: Ring) -> Any:
+    """An operand as integers, public if it is: what a product of the ring takes."""
     if value.is_floating_point() or value.is_complex():
         raise UnsupportedOperation(
             f"an operand of {value.dtype}", ring.name, "encode it first, with .fix_precision()"
         )
-    return ring.lift(value if value.dtype is torch.bool else value.to(torch.int64))
+    return as_integers(value)
 
 
 def as_bits(result: Any) -> Any:
