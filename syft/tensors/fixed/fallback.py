@@ -28,10 +28,11 @@ import torch
 from syft.torch_private import decompositions, has_composite_kernel
 from syft.ops.nested import Arguments, Keywords, replace
 from syft.exceptions import EncodingError
-from syft.tensors.fixed.grid import Grid, decode, encode
+from syft.tensors.fixed.grid import Grid, encode
 from syft.tensors.fixed.fixed_link import (
     FALLBACK,
     FixedPrecisionTensor,
+    decoded,
     fixed,
     grid_among,
     is_fixed,
@@ -205,7 +206,7 @@ def compute(op: Any, args: Arguments, kwargs: Keywords, dtype: torch.dtype) -> A
 
     def plain(value: Any) -> Any:
         if is_fixed(value):
-            return decode(value.child.child, value.child.grid, dtype)
+            return decoded(value.child, dtype)
         if isinstance(value, torch.Tensor) and value.is_floating_point():
             return value.to(dtype, copy=True)
         if isinstance(value, torch.dtype) and value.is_floating_point:

@@ -195,6 +195,18 @@ _ENCODERS: tuple[tuple[Any, Callable[[Any, Any, Grid, Excess], Any]], ...] = (
 """How an operand that is not fixed becomes integers; other kinds (None) stay as they are."""
 
 
+def decoded(link: FixedPrecisionTensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """The numbers of a link as floats; private ones are refused.
+
+    >>> from syft.tensors.fixed.grid import make_grid
+    >>> decoded(FixedPrecisionTensor(torch.tensor([1500]), make_grid(10, 3)))
+    tensor([1.5000])
+    """
+    if not link.ring.readable:
+        raise no_rule("decoding", f"its numbers are private ({link.ring.name}); get() it first")
+    return decode(link.child, link.grid, dtype)
+
+
 def on_grid(link: FixedPrecisionTensor, grid: Grid) -> torch.Tensor:
     """The numbers of a link as integers of another grid, rounded once; private ones stay private.
 
@@ -203,7 +215,7 @@ def on_grid(link: FixedPrecisionTensor, grid: Grid) -> torch.Tensor:
     tensor([98304])
     """
     if link.ring.readable:
-        return encode(decode(link.child, link.grid, torch.float64), grid)
+        return encode(decoded(link, torch.float64), grid)
     return link.ring.times(link.child, grid.scale / link.grid.scale, grid.scale)
 
 

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any
 
 import torch
 
+from syft.chain.link import Link
 from syft.chain.wrapper import Wrapper
 from syft.codes import TypeCode
 from syft.exceptions import MalformedMessage, UnsupportedOperation
@@ -41,12 +43,17 @@ from syft.tensors.fixed.grid import (
     BASES,
     LARGEST_SCALE,
     Grid,
-    decode,
     encode,
     forbid_decoding,
     make_grid,
 )
-from syft.tensors.fixed.fixed_link import FixedPrecisionTensor, fixed, is_fixed, on_grid
+from syft.tensors.fixed.fixed_link import (
+    FixedPrecisionTensor,
+    decoded,
+    fixed,
+    is_fixed,
+    on_grid,
+)
 
 __all__ = [
     "FixedPrecisionTensor",
@@ -57,24 +64,24 @@ __all__ = [
     "forbid_decoding",
 ]
 
-TABLES = (
+TABLES: tuple[tuple[type[Link], str, tuple[ModuleType, ...]], ...] = (
     (
-        FixedPrecisionTensor.rules,
+        FixedPrecisionTensor,
+        "rules",
         (arithmetic, creation, fallback, pooling, products, selection, shapes, sums),
     ),
-    (FixedPrecisionTensor.private_rules, (fallback, private_functions, private_layers)),
-    (RingLink.rules, (access_rules, comparison_rules, component_rules)),
+    (FixedPrecisionTensor, "private_rules", (fallback, private_functions, private_layers)),
+    (RingLink, "rules", (access_rules, comparison_rules, component_rules)),
 )
 """The tables of rules, and the modules that fill them."""
 
 
 def _missing_rules() -> list[str]:
-    return [
-        f"the rules of {module.__name__}"
-        for table, modules in TABLES
-        for module in modules
-        if module.__name__ not in {rule.__module__ for rule in table.values()}
-    ]
+    missing = []
+    for link, table, modules in TABLES:
+        known = {rule.__module__ for rule in getattr(link, table).values()}
+        missing += [f"the rules of {m.__name__}" for m in modules if m.__name__ not in known]
+    return missing
 
 
 register_check(_missing_rules)
@@ -142,8 +149,8 @@ def float_precision(x: torch.Tensor) -> torch.Tensor:
     """
     _refuse_plain("float_precision", x)
     if x.requires_grad and torch.is_grad_enabled():
-        decoded: torch.Tensor = _Decode.apply(x)  # type: ignore[no-untyped-call]
-        return decoded
+        numbers: torch.Tensor = _Decode.apply(x)  # type: ignore[no-untyped-call]
+        return numbers
     return _decoded(x)
 
 
@@ -191,7 +198,7 @@ class _Encode(torch.autograd.Function):
     def backward(ctx: Any, grad: Any) -> Any:
         if ctx.source is not None:
             return _encoded(grad, ctx.source), None
-        return decode(grad.child.child, grad.child.grid, ctx.dtype), None
+        return decoded(grad.child, ctx.dtype), None
 
 
 class _Decode(torch.autograd.Function):
@@ -218,7 +225,7 @@ def _encoded(x: Any, grid: Grid) -> torch.Tensor:
 
 
 def _decoded(x: Any) -> torch.Tensor:
-    return decode(x.child.child, x.child.grid)
+    return decoded(x.child)
 
 
 def _replace_contents(

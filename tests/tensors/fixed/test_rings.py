@@ -178,6 +178,7 @@ READS = {
     "decoding in place": lambda x: x.clone().float_precision_(),
     "a function without an approximation": lambda x: torch.lgamma(x),
     "linear algebra": lambda x: torch.linalg.inv(x[:, None] * x),
+    "a sum as integers": lambda x: x.sum(dtype=torch.int64),
     "an odd power": lambda x: x**0.3,
     "a large power": lambda x: x**65,
     "bitwise logic of integers": lambda x: (x > 0).sum() & (x > 0).sum(),
@@ -215,8 +216,9 @@ def test_the_refusals_name_what_to_use(ring):
         lambda: x.lgamma(): "get() the tensor first",
         lambda: x[0].item(): "get it first",
         lambda: (x > 0) * 0.5: FIX_FIRST,
+        lambda: (x > 0).float(): FIX_FIRST,
         lambda: x**0.3: "exp(exponent * log(x))",
-        lambda: float_precision(x): "get it first",
+        lambda: float_precision(x): "private (blind integers); get() it first",
     }
     for operation, text in texts.items():
         with pytest.raises(UnsupportedOperation, match=re.escape(text)):

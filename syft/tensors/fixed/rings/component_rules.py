@@ -75,7 +75,7 @@ _COMBINATIONS = {
 }
 
 
-FIX_FIRST = "private integers have no fractions; call .fix_precision() on them first"
+FIX_FIRST = "private integers are whole numbers of 64 bits; call .fix_precision() on them first"
 
 
 @ring_rule("mul.Tensor mul.Scalar")
@@ -156,7 +156,7 @@ def cast(op: Any, x: Any, dtype: Any = None, **settings: Any) -> Any:
     if dtype is torch.bool and x.dtype is not torch.bool:
         return x != 0
     if dtype not in (None, torch.bool, torch.int64):
-        raise x.child.refused(op)
+        raise UnsupportedOperation(str(op), type(x.child).__name__, FIX_FIRST)
     out = x.child.componentwise(op, (as_integers(x),), settings)
     return as_bits(out) if (dtype or x.dtype) is torch.bool else out
 
