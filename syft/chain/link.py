@@ -80,6 +80,8 @@ class Link:
     level: ClassVar[Level] = Level.FUNCTION
     at_function_level: ClassVar[bool] = True
     rules: ClassVar[dict[Any, Rule]] = {}
+    operands: ClassVar[tuple[type[Link], ...]] = ()
+    """Other kinds of dispatch-level links that may stand beside this kind in one call."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
