@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import syft as sy
 from benchmarks.recording import Amount, Ratio
@@ -76,6 +77,65 @@ def bench_group_time(ratio: Ratio, bob: sy.VirtualWorker) -> None:
         earlier="-",
         seconds=4,
     )
+
+
+def bench_many_small_tensors(ratio: Ratio, amount: Amount, bob: sy.VirtualWorker) -> None:
+    """Ten thousand tensors of ten floats, in one message each way, against a copy of each."""
+    values: list[Tensor] = [torch.randn(10) for _ in range(10_000)]
+    pointers: list[Tensor] = []
+
+    def copies() -> list[Tensor]:
+        return [value.clone() for value in values]
+
+    def send() -> None:
+        pointers[:] = sy.send_all(values, bob)
+
+    ratio(
+        "send_all of 10,000 tensors of 10 floats / clone of each",
+        subject=send,
+        before_subject=pointers.clear,
+        floor=copies,
+        at_most=8,
+        earlier="-",
+    )
+    ratio(
+        "get_all of 10,000 tensors of 10 floats / clone of each",
+        subject=lambda: sy.get_all(pointers),
+        before_subject=send,
+        floor=copies,
+        at_most=8,
+        earlier="-",
+    )
+    with sy.trace() as trace:
+        sy.get_all(sy.send_all(values, bob))
+    sent = [line for line in trace if line.receiver == "bob"]
+    amount("10,000 tensors sent and fetched: messages", len(sent), at_most=2, earlier="20,000")
+
+
+def bench_module_messages(amount: Amount, bob: sy.VirtualWorker) -> None:
+    """A module of 200 parameters, there and back."""
+    model: Any = nn.Sequential(*(nn.Linear(3, 3) for _ in range(100)))
+    with sy.trace() as trace:
+        model.send(bob)
+        model.get()
+    sent = [line for line in trace if line.receiver == "bob"]
+    amount(
+        "a module of 200 parameters, there and back: messages", len(sent), at_most=2, earlier="400"
+    )
+
+
+def bench_state_dict_messages(amount: Amount, bob: sy.VirtualWorker) -> None:
+    """The state_dict of a remote module of 200 parameters, and its values."""
+    model: Any = nn.Sequential(*(nn.Linear(3, 3) for _ in range(100)))
+    model.send(bob)
+    with sy.trace() as trace, bob.group():
+        state = model.state_dict()
+    name = "state_dict() of 200 remote parameters in a group: messages"
+    amount(name, sum(line.receiver == "bob" for line in trace), at_most=1, earlier="200")
+    with sy.trace() as trace:
+        sy.get_all(state)
+    name = "get_all of that state_dict: messages"
+    amount(name, sum(line.receiver == "bob" for line in trace), at_most=1, earlier="200")
 
 
 def bench_constants(amount: Amount, bob: sy.VirtualWorker) -> None:

@@ -110,7 +110,7 @@ def bench_import(amount: Amount) -> None:
     amount(
         "import syft + TorchHook, beyond import torch",
         1000 * statistics.median(seconds[1:]),
-        at_most=200,
+        at_most=150,
         earlier="320 ms",
         unit="ms",
     )

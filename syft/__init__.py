@@ -1,6 +1,12 @@
 """syft: PyTorch, unchanged, on data that lives elsewhere or that nobody may see."""
 
+import gc
 from typing import Any
+
+from syft.collector_pause import CollectorPause as _CollectorPause
+
+if gc.isenabled():
+    _pause: Any = _CollectorPause()
 
 from syft import exceptions as exceptions
 from syft import ids as ids
@@ -9,6 +15,8 @@ from syft.chain.link import Level as Level
 from syft.chain.link import Link as Link
 from syft.chain.wrapper import Wrapper as Wrapper
 from syft.hooks.torch_hook import TorchHook as TorchHook
+from syft.hooks.torch_hook import get_all as get_all
+from syft.hooks.torch_hook import send_all as send_all
 from syft.hooks.torch_hook import synchronize as synchronize
 from syft.hooks.torch_hook import trace as trace
 from syft.plans.function_plan import func2plan as func2plan
@@ -28,6 +36,8 @@ from syft.tensors.pointer import PointerTensor as PointerTensor
 from syft.workers.shells.virtual import VirtualWorker as VirtualWorker
 
 __version__ = "0.3.0"
+
+_pause = None  # ends the pause
 
 
 def __getattr__(name: str) -> Any:

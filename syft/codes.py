@@ -76,6 +76,7 @@ class TypeCode(WireCode):
     SPARSE_COMPRESSED = 35, "LayoutCode, shape, compressed, plain, values, attributes"
     JAGGED = 36, "values, offsets, lengths or nil, attributes"
     TORCH_OPTIONS = 37, "number in TORCH_OPTIONS, field, …"
+    BUNDLE = 38, "[position, …] or nil, [[flags, stacked tensor], …], [tensor, …] — many tensors"
     SLOT = 40, "index — a value of the program around it"
     PROGRAM = 41, "inputs, state, [constant, …], [action, …], outputs"
     GROUP = 42, "[kind of input, …], program — what a number in a connection's table stands for"
@@ -343,7 +344,8 @@ class ErrorCode(WireCode):
     WRONG_ARGUMENTS = 157
     STATE_MISMATCH = 158
     PLANS_NOT_ALLOWED = 159
-    PROMISE_GIVEN_UP = 160
+    RESULT_MISMATCH = 160
+    PROMISE_GIVEN_UP = 161
 
 
 class MessageCode(WireCode):
@@ -373,14 +375,17 @@ class MessageCode(WireCode):
     RUN = 18, "run a program or a plan, by its number in the connection's table"
     HOLDS = 19, "ask whether an object has this content"
     CANCEL = 20, "take back a request that waits for promised objects"
-    GIVE_UP = 21, "give up a promise, with the reason"
+    PUT_ALL = 21, "store many tensors"
+    FETCH_ALL = 22, "hand many objects over"
+    GIVE_UP = 23, "give up a promise, with the reason"
     DONE = 32, "success; a command made one tensor"
     VALUE = 33, "success with a value"
     FAILURE = 34, "the request raised"
     PARKED = 35, "the request waits for promised objects; its reply follows later"
     SKIPPED = 36, "the request was not made, because an earlier one failed"
     FORGOTTEN = 37, "the worker was cleared: no number of this connection stands for anything"
-    CANCELLED = 38, "the request was not run, because nobody wants its results any more"
+    STALE = 38, "somebody else may have changed shapes or gradients that this caller asked for"
+    CANCELLED = 39, "the request was not run, because nobody wants its results any more"
 
 
 class ConversionCode(WireCode):

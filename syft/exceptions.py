@@ -26,7 +26,8 @@ None of these is a ``TypeError``: torch's binary operators turn a ``TypeError`` 
     │   ├── OperationRefused         the op is known and may not run on another worker
     │   ├── UnsupportedOperation     this kind of tensor has no rule for the op
     │   ├── LocationMismatch         the operands lie at different places
-    │   └── DataStaysPut             a local read of something that is not here
+    │   ├── DataStaysPut             a local read of something that is not here
+    │   └── ResultMismatch           not as many results as the caller was sure of
     ├── SendError
     │   ├── NotSendable              this kind of value cannot travel
     │   ├── NotALeaf                 a tensor with a graph behind it cannot be sent
@@ -318,6 +319,26 @@ Bring it here first with .get() (or .float_prec()), if you may.
         return (
             f"{self.action} would read data that is not here: {self.tensor}. "
             "Bring it here first with .get() (or .float_prec()), if you may."
+        )
+
+
+class ResultMismatch(OperationError):
+    """An operation returned another number of tensors than its caller expected; none was stored.
+
+    >>> print(ResultMismatch("torch.sort", "bob", 2, 3))
+    torch.sort returned 3 tensors at worker 'bob' where 2 were expected; none was stored. \
+The two ends run different versions of torch or syft.
+    """
+
+    def __init__(self, op: str, worker: str, expected: int, got: int) -> None:
+        super().__init__(op, worker, expected, got)
+        self.op, self.worker, self.expected, self.got = op, worker, expected, got
+
+    def __str__(self) -> str:
+        return (
+            f"{self.op} returned {self.got} tensors at worker {self.worker!r} where "
+            f"{self.expected} were expected; none was stored. The two ends run different versions "
+            "of torch or syft."
         )
 
 

@@ -10,6 +10,7 @@ import inspect
 from typing import Any
 
 import torch
+import torch._decomp
 import torch._functorch.vmap
 import torch.utils._python_dispatch
 from torch._C._dynamo import eval_frame
@@ -48,6 +49,13 @@ correct_aliasing = torch.utils._python_dispatch.return_and_correct_aliasing
 
 has_composite_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
 """Whether an operation has a kernel for a dispatch key: composite ones can be taken apart."""
+
+get_mkldnn_enabled = torch._C._get_mkldnn_enabled
+set_mkldnn_enabled = torch._C._set_mkldnn_enabled
+"""oneDNN on or off; the public ``mkldnn.flags`` touches settings of GPUs too, which warns."""
+
+decompositions: dict[Any, Any] = torch._decomp.decomposition_table
+"""Torch's own decompositions of operations into simpler ones, by overload."""
 
 is_fwd_grad_enabled = torch._C._is_fwd_grad_enabled
 """Forward-mode AD: on by default, off in inference mode and inside a custom autograd.Function."""

@@ -74,6 +74,11 @@ TEXTS = [
         "Bring it here first with .get() (or .float_prec()), if you may.",
     ),
     (
+        e.ResultMismatch("torch.sort", "bob", 2, 3),
+        "torch.sort returned 3 tensors at worker 'bob' where 2 were expected; none was stored. The "
+        "two ends run different versions of torch or syft.",
+    ),
+    (
         e.NotSendable("a function", "send tensors"),
         "Cannot send a function: send tensors.",
     ),

@@ -27,7 +27,7 @@ particular operations do.  See ``docs/new_tensor_type.md``.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 import torch
@@ -80,6 +80,8 @@ class Link:
     level: ClassVar[Level] = Level.FUNCTION
     at_function_level: ClassVar[bool] = True
     rules: ClassVar[dict[Any, Rule]] = {}
+    operands: ClassVar[tuple[type[Link], ...]] = ()
+    """Other kinds of dispatch-level links that may stand beside this kind in one call."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -212,6 +214,18 @@ class Link:
 has been fetched). Use it as it is.
         """
         raise NothingToGet("get")
+
+    def gather(self, fetched: Iterator[Any]) -> Any:
+        """What :meth:`get` returns, made of objects that were fetched: the next ones of
+        ``fetched``, one for each of :meth:`remote_links`.
+
+        >>> Link().gather(iter(()))
+        Traceback (most recent call last):
+        ...
+        syft.exceptions.NothingToGet: get_all(): this tensor is here already (it was never sent, \
+or has been fetched). Use it as it is.
+        """
+        raise NothingToGet("get_all")
 
     def move(self, location: Any, requires_grad: bool = False, user: str | None = None) -> Any:
         """Move the data to another worker: what ``x.move(worker)`` does.

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NoReturn
 
 import torch
@@ -33,6 +34,13 @@ from syft.torch_private import (
     hide_from_compiler,
     make_wrapper,
 )
+
+SETTINGS: dict[Any, Callable[[Arguments, Keywords], AbstractContextManager[Any]]] = {}
+"""Torch's own settings for a function on dispatch-level tensors, by function.
+
+Some functions choose a fused kernel before they reach the dispatch level; a setting makes them
+consist of operations that links know.  A kind of link fills this in on import.
+"""
 
 _BELOW = (
     "torch reached below the chain (vmap, torch.func, jit.trace and torch.tensor(x) do); write it "
@@ -70,8 +78,12 @@ class Wrapper(torch.Tensor):
             return found.call(func, args, kwargs or {})
         if func is torch.Tensor.tolist:
             return _nested_list(args[0])
+        settings = SETTINGS.get(func)
         with DisableTorchFunctionSubclass():
-            return func(*args, **(kwargs or {}))
+            if settings is None:
+                return func(*args, **(kwargs or {}))
+            with settings(args, kwargs or {}):
+                return func(*args, **(kwargs or {}))
 
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]
@@ -88,8 +100,7 @@ class Wrapper(torch.Tensor):
                     _BELOW,
                 )
             if type(link) is not type(first):
-                kinds = (f"a {type(first).__name__}", f"a {type(link).__name__}")
-                raise LocationMismatch(str(func), kinds)
+                first = _kind_that_takes(func, first, link)
         return first.call(func, args, kwargs)
 
     # -------------------------------------------------- attributes that torch stores in C
@@ -304,6 +315,16 @@ def place_of(value: Any) -> str:
     'here'
     """
     return value.child.place() if type(value) is Wrapper else "here"
+
+
+def _kind_that_takes(func: Any, one: Link, other: Link) -> Link:
+    """Which of two dispatch-level links of different kinds runs a call on both."""
+    if isinstance(other, one.operands):
+        return one
+    if isinstance(one, other.operands):
+        return other
+    kinds = (f"a {type(one).__name__}", f"a {type(other).__name__}")
+    raise LocationMismatch(str(func), kinds)
 
 
 def _function_level_link(args: Arguments, kwargs: Keywords | None) -> Link | None:

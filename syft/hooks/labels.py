@@ -93,9 +93,14 @@ def description(tensor: torch.Tensor) -> str | None:
 
 def offer(tensor: torch.Tensor, owner: Owner) -> None:
     """Put a tensor of this process into its owner's store, under its own id, unless it is there."""
-    number = tensor_id(tensor)
-    if first_link(tensor).id_at_location is None and number not in owner.core.store.objects:
+    number, store = tensor_id(tensor), owner.core.store
+    if first_link(tensor).id_at_location is not None:
+        return
+    if number in store.objects:
+        store.tags.note(number)
+    else:
         owner.core.hold(number, tensor)
+        store.show_to_owner((number,))
 
 
 def _check_text(what: str, *texts: str) -> None:

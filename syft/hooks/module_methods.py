@@ -21,11 +21,12 @@ from torch import nn
 
 from syft.chain.wrapper import first_link
 from syft.exceptions import NotSendable
-from syft.hooks import sending, tensor_methods
+from syft.hooks import bulk, tensor_methods
 from syft.tensors import conversions
 from syft.workers.client.transport import Owner
 
 Change = Callable[[torch.Tensor], torch.Tensor]
+ChangeAll = Callable[[list[torch.Tensor]], list[torch.Tensor]]
 Undo = Callable[[torch.Tensor, torch.Tensor], None]
 
 _REGISTERING = frozenset(
@@ -92,6 +93,21 @@ def replace_tensors(module: nn.Module, change: Change, undo: Undo | None = None)
     return module
 
 
+def exchange_tensors(module: nn.Module, change: ChangeAll, undo: Undo | None = None) -> nn.Module:
+    """Replace the contents of every parameter and buffer by those of ``change(tensors)``, all made
+    at once; otherwise as :func:`replace_tensors`."""
+    old = tensors_of(module)
+    new = change(old)
+    try:
+        _swap_module(module, old, [_as_kind_of(*pair) for pair in zip(old, new, strict=True)])
+    except NotSendable:
+        if undo is not None:
+            for tensor, changed in zip(old, new, strict=True):
+                undo(tensor, changed)
+        raise
+    return module
+
+
 def _swap_module(module: nn.Module, old: list[torch.Tensor], new: list[torch.Tensor]) -> None:
     recurrent = [part for part in module.modules() if isinstance(part, nn.RNNBase)]
     for part in recurrent:  # torch exchanges no tensor that has weak references
@@ -138,7 +154,8 @@ def _as_kind_of(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
 def send_module(
     module: nn.Module, *locations: Any, owner: Owner, user: str | None = None
 ) -> nn.Module:
-    """Send every parameter and buffer to a worker; returns the module, changed in place.
+    """Send every parameter and buffer to a worker in one message; returns the module, changed in
+    place.
 
     Raises :class:`~syft.exceptions.NotSendable` unless exactly one worker is named.
 
@@ -150,15 +167,15 @@ def send_module(
         raise NotSendable(
             f"a module to {len(locations)} workers", "send a copy to each: model.copy().send(bob)"
         )
-    return replace_tensors(
+    return exchange_tensors(
         module,
-        lambda tensor: sending.send(tensor, *locations, owner=owner, user=user),
-        _unsend,
+        lambda tensors: bulk.send_all(tensors, locations[0], owner, user),
+        bulk.unsend,
     )
 
 
 def get_module(module: nn.Module, user: str | None = None) -> nn.Module:
-    """Bring every parameter and buffer here; returns the module, changed in place.
+    """Bring every parameter and buffer here in one message; returns the module, changed in place.
 
     Gradients are brought too, and a gradient can show the samples it was computed from: call
     ``module.zero_grad()`` first if you may not see the data.
@@ -170,9 +187,8 @@ def get_module(module: nn.Module, user: str | None = None) -> nn.Module:
     (torch.Size([1, 2]), 0)
     """
     pointers = [link for tensor in tensors_of(module) for link in first_link(tensor).remote_links()]
-    replace_tensors(module, lambda tensor: first_link(tensor).get(user, keep=True))
-    for pointer in pointers:
-        pointer.discard()
+    exchange_tensors(module, lambda tensors: bulk.get_all(tensors, user, keep=True, call="get"))
+    bulk.discard_all(pointers)
     return module
 
 
@@ -192,24 +208,12 @@ def move_module(module: nn.Module, location: Any, user: str | None = None) -> nn
     )
 
 
-def _unsend(tensor: torch.Tensor, sent: torch.Tensor) -> None:
-    """Undo a send: a pointer that went to another worker takes back its duty to collect."""
-    links = first_link(tensor).remote_links()
-    if links:
-        _take_duty(links, tensor_methods.get(sent))
-
-
 def _unmove(tensor: torch.Tensor, moved: torch.Tensor, user: str | None) -> None:
     """Undo a move: the data goes back to where ``tensor`` points."""
     links = first_link(tensor).remote_links()
     if links and moved is not tensor:
         place = tensor_methods.location(tensor)
-        _take_duty(links, tensor_methods.move(moved, place, user=user))
-
-
-def _take_duty(links: list[Any], twin: torch.Tensor) -> None:
-    for link, other in zip(links, first_link(twin).remote_links(), strict=False):
-        link.take_duty_of(other)
+        bulk.take_duty(links, tensor_methods.move(moved, place, user=user))
 
 
 def _is_owner(tensors: list[torch.Tensor], location: Any) -> bool:

@@ -50,8 +50,7 @@ class SentCopy:
     def put_leaf(self, tensor: torch.Tensor) -> Wrapper:
         """The same, but raise :class:`~syft.exceptions.NotALeaf` for a tensor with a graph."""
         connection = self._connect(self.owner)
-        if tensor.requires_grad and not tensor.is_leaf:
-            raise NotALeaf(type(tensor.grad_fn).__name__)
+        check_leaf(tensor)
         return self._put(tensor, connection)
 
     def _connect(self, sender: Owner) -> Connection:
@@ -60,10 +59,7 @@ class SentCopy:
         return connection
 
     def _put(self, tensor: torch.Tensor, connection: Connection) -> Wrapper:
-        guard = guard_of(tensor)
-        user = self.user or self.owner.user
-        if guard is not None and not guard.admits(user):
-            raise PermissionDenied("send", self.owner.id, user)
+        guard = guard_to_send(tensor, self.owner, self.user)
         id = self.id
         if callable(id):
             shared = put_once(connection, tensor, id)
@@ -73,13 +69,42 @@ class SentCopy:
         id = connection.put(tensor, id, guard=guard)
         if self.garbage_collect_data:
             connection.add_owner(id)
-        pointer = make_pointer(connection, id, self.garbage_collect_data, card=_card_of(tensor))
+        pointer = make_pointer(connection, id, self.garbage_collect_data, card=card_of(tensor))
         connection.follow_last(pointer.child)
+        if type(tensor) is not Wrapper and tensor.requires_grad and self.garbage_collect_data:
+            connection.facts.add_leaf(pointer.child)
         return pointer
 
 
-def _card_of(tensor: torch.Tensor) -> tuple[Any, ...] | None:
-    """Tags, description and shape, for the repr of the pointer; None for a tensor without tags."""
+def check_leaf(tensor: torch.Tensor) -> None:
+    """Raise :class:`~syft.exceptions.NotALeaf` for a tensor with an autograd graph behind it.
+
+    >>> check_leaf(torch.ones(2, requires_grad=True))
+    """
+    if tensor.requires_grad and not tensor.is_leaf:
+        raise NotALeaf(type(tensor.grad_fn).__name__)
+
+
+def guard_to_send(tensor: torch.Tensor, owner: Owner, user: str | None) -> Guard | None:
+    """The guard with which a tensor travels, if ``user`` (by default that of ``owner``) may read
+    it; raises :class:`~syft.exceptions.PermissionDenied` otherwise.
+
+    >>> guard_to_send(torch.ones(2), hook.local_worker, None) is None
+    True
+    """
+    guard = guard_of(tensor)
+    if guard is not None and not guard.admits(user or owner.user):
+        raise PermissionDenied("send", owner.id, user or owner.user)
+    return guard
+
+
+def card_of(tensor: torch.Tensor) -> tuple[Any, ...] | None:
+    """Tags, description and shape, for the repr of the pointer; None for a tensor without tags.
+
+    >>> hook = sy.TorchHook(torch)
+    >>> card_of(torch.ones(2).tag("#digits"))
+    (['#digits'], None, torch.Size([2]))
+    """
     names = tensor.__dict__
     if "_tags" not in names and "_description" not in names:
         return None

@@ -7,7 +7,7 @@ wrapped tensors to syft, so that a call on a plain tensor costs what it costs wi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any, ClassVar, Final
 
@@ -17,7 +17,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from syft.chain.wrapper import first_link
 from syft.exceptions import HookError
-from syft.hooks import labels, module_methods, sending, tensor_methods
+from syft.hooks import bulk, labels, module_methods, sending, tensor_methods
 from syft.hooks.ledger import Attribute, Ledger
 from syft.hooks.module_methods import ModuleAttribute
 from syft.hooks.optimizer_state import StateFollower
@@ -203,6 +203,8 @@ def _tensor_methods_of(local: VirtualWorker) -> dict[str, Callable[..., Any]]:
 
     def tag(tensor: torch.Tensor, *tags: str) -> torch.Tensor:
         labels.tag(tensor, *tags)
+        for worker in local.network.hosts.values():
+            worker.core.store.owner_tagged()
         if not local.is_client_worker:
             labels.offer(tensor, local)
         return tensor
@@ -264,6 +266,64 @@ def trace() -> Trace:
     return Trace(TorchHook.current().local_worker.network)
 
 
+def send_all(
+    tensors: Any,
+    location: Location,
+    user: str | None = None,
+    garbage_collect_data: bool = True,
+) -> Any:
+    """Send many tensors to a worker in one message: what ``x.send(worker)`` does for each of them.
+
+    ``tensors`` is an iterable of tensors, for which a list of pointers is returned, or a mapping
+    (a ``state_dict``), for which a mapping of the same kind is.  A tensor that is listed twice is
+    sent twice.  Either all of them are stored there or none is.
+
+    Raises :class:`~syft.exceptions.NotALeaf` for the result of a recorded computation,
+    :class:`~syft.exceptions.UnknownWorker`, :class:`~syft.exceptions.PermissionDenied`, and
+    :class:`~syft.exceptions.HookError` if torch is not hooked.
+
+    >>> pointers = sy.send_all([torch.ones(2), torch.zeros(3)], bob)
+    >>> pointers[1].shape, bob
+    (torch.Size([3]), <VirtualWorker id:bob #objects:2>)
+    """
+    owner = TorchHook.current().local_worker
+
+    def send(values: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+        return bulk.send_all(values, location, owner, user, garbage_collect_data)
+
+    return bulk.in_mapping(tensors, send) if isinstance(tensors, Mapping) else send(tensors)
+
+
+def get_all(pointers: Any, user: str | None = None, keep: bool = False) -> Any:
+    """Fetch many remote tensors in one message: what ``pointer.get()`` does for each of them.
+
+    ``pointers`` is an iterable, for which a list is returned, or a mapping (the ``state_dict`` of
+    a remote module), for which a mapping of the same kind is.  Pointers to several workers cost
+    one message each, all of which are sent before one is waited for.  The objects are removed
+    there, unless ``keep`` is set; if one of them cannot be fetched, all stay.  What the data owner
+    holds always stays.  Two pointers to one object give one tensor.
+
+    Raises :class:`~syft.exceptions.NothingToGet` if a tensor is here,
+    :class:`~syft.exceptions.ObjectNotFound`, and :class:`~syft.exceptions.PermissionDenied`, which
+    names the first object that ``user`` may not read.
+
+    >>> x, y = torch.ones(2).send(bob), torch.zeros(2).send(alice)
+    >>> sy.get_all([x, y, x + x])
+    [tensor([1., 1.]), tensor([0., 0.]), tensor([2., 2.])]
+
+    The values of a remote module, which stays there, in one message:
+
+    >>> model = torch.nn.Linear(2, 1).send(bob)
+    >>> list(sy.get_all(model.state_dict(keep_vars=True), keep=True))
+    ['weight', 'bias']
+    """
+
+    def fetch(values: Iterable[torch.Tensor]) -> list[Any]:
+        return bulk.get_all(values, user, keep)
+
+    return bulk.in_mapping(pointers, fetch) if isinstance(pointers, Mapping) else fetch(pointers)
+
+
 def synchronize() -> None:
     """Wait for every queued worker, and raise the first error that was not raised before.
 
@@ -276,6 +336,6 @@ def synchronize() -> None:
     """
     local = TorchHook.current().local_worker
     local.network.run()
-    for connection in local.connections():
+    for connection in [one for one in local.connections() if one.outstanding]:
         if not connection.transport.closed:
             connection.synchronize()

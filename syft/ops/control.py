@@ -152,6 +152,30 @@ def ensure_grad(tensor: torch.Tensor) -> None:
         tensor.grad = torch.zeros_like(tensor)
 
 
+NO_GRADIENT, LIKE_LEAF, OTHER_KIND = range(3)
+"""What kind of gradient a leaf has: none, one of its own dtype, shape and layout, or another."""
+
+
+def gradient_kind(tensor: torch.Tensor) -> int:
+    """What kind of gradient a leaf has.
+
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> gradient_kind(x) == NO_GRADIENT
+    True
+    >>> x.sum().backward()
+    >>> gradient_kind(x) == LIKE_LEAF
+    True
+    """
+    gradient = tensor.grad
+    if gradient is None:
+        return NO_GRADIENT
+    return LIKE_LEAF if _kind(gradient) == _kind(tensor) else OTHER_KIND
+
+
+def _kind(tensor: torch.Tensor) -> tuple[object, ...]:
+    return tensor.dtype, tensor.shape, tensor.layout, tensor.device
+
+
 def _as_function(program: Runnable) -> Branch:
     """A program as a function of its inputs."""
     return lambda *values: program.run(values)

@@ -35,8 +35,8 @@ class OpFlag(enum.IntFlag):
     """What is known about an op before it runs.
 
     The flags hold for calls without ``out=``.  With it, an op returns the tensor it was given.
-    A binary special method (``__rsub__``, ``__eq__``, ``__iand__`` ...) may also return
-    ``NotImplemented``, as Python's data model requires, and therefore never has ONE.
+    ONE, TENSOR and BINARY say that one tensor comes back; for other ops see
+    :mod:`syft.ops.returns`.
 
     >>> OpFlag.ONE in OpFlag(FLAGS[BY_NAME["torch.add"]])
     True
@@ -76,6 +76,15 @@ class OpFlag(enum.IntFlag):
     """Can mutate more than its first argument: running statistics, optimizer state, gradients."""
     PROGRAM_ONLY = 8192
     """Takes Python numbers or programs; runs only inside a program, never as a command."""
+    TENSOR = 16384
+    """Always returns one tensor object, which may be an argument (``x.contiguous()``)."""
+    ALTERS = 65536
+    """Can change what METADATA tells of a tensor that is there: its shape, its dtype, its layout.
+
+    So can every op that is called with ``out=``."""
+    BINARY = 32768
+    """A binary special method (``__rsub__``, ``__eq__`` ...): for a tensor or a number it returns
+    one fresh tensor, for anything else it may return ``NotImplemented``."""
 
 
 # The flags as plain integers: `flags & INPLACE` takes 0.012 µs on these and 0.6 µs on the enum.
@@ -93,6 +102,9 @@ INPLACE_OPTION: Final = int(OpFlag.INPLACE_OPTION)
 ONE_UNLESS_INPLACE: Final = int(OpFlag.ONE_UNLESS_INPLACE)
 MUTATES_OTHERS: Final = int(OpFlag.MUTATES_OTHERS)
 PROGRAM_ONLY: Final = int(OpFlag.PROGRAM_ONLY)
+TENSOR: Final = int(OpFlag.TENSOR)
+BINARY: Final = int(OpFlag.BINARY)
+ALTERS: Final = int(OpFlag.ALTERS)
 
 
 _OVERLOADS: Final = (type(torch.ops.aten.add), type(torch.ops.aten.add.Tensor))
@@ -164,6 +176,11 @@ NUMBERS: dict[Function, int] = {
     function: number for number, function in enumerate(FUNCTIONS) if function is not None
 }
 """The number of each op, by function."""
+
+SETS_GRADIENT: Final = frozenset(
+    BY_NAME[f"torch.Tensor.{name}"] for name in ("grad.__set__", "grad.__delete__")
+)
+"""The ops that replace the gradient of a leaf."""
 
 REFUSED_NAMES: dict[str, str]
 """Why a torch function never runs for another worker, by name."""

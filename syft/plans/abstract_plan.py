@@ -13,12 +13,14 @@ from typing import Any, ClassVar
 from syft.exceptions import HookError, NotBuilt, NotSendable, ProgramError, UnsupportedOperation
 from syft.ops.control import RECORDING
 from syft.plans.building.build import STATE, BuiltPlan, Recipe, build
+from syft.plans.building.out_argument import check_fits, check_writable, write_results
 from syft.plans.exportable import Exportable
 from syft.plans.plan_record import PlanRecord, PlanSender
 from syft.program.code import code_of
 from syft.program.program import Action, Program
 from syft.workers.shells.virtual import VirtualWorker
 
+_BUILD_FIRST = "build it first, or write y.copy_(plan(x))"
 _NO_CONVERSION = (
     "a plan computes where its data is: call it with such tensors here (its operations run one by "
     "one), or send() it"
@@ -102,6 +104,10 @@ class AbstractPlan(Exportable):
     # ------------------------------------------------------------------------------------ calling
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if kwargs and "out" in kwargs and not self._takes_out():
+            out = kwargs.pop("out")
+            if out is not None:
+                return self._write_to(out, args, kwargs)
         built = self._record.built
         if built is not None and built.is_stateless:  # the fast path: nothing can have changed
             if not kwargs and tuple(map(type, args)) in built.accepted:
@@ -112,6 +118,39 @@ class AbstractPlan(Exportable):
             built = self._build_for(args, kwargs)
         values = built.values(args, kwargs)
         return (built.run or built.lower())(values)
+
+    def _takes_out(self) -> bool:
+        """Whether ``out`` is an argument of the plan's function, and not where results go."""
+        built = self._record.built
+        if built is not None:
+            return built.blueprint.interface.takes("out")
+        recipe = self._recipe()
+        parameters = recipe.signature.parameters if recipe is not None else {}
+        return "out" in parameters or any(
+            parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
+        )
+
+    def _write_to(self, out: Any, args: Any, kwargs: Any) -> Any:
+        """Call the plan, write its results into the tensors in ``out``, and return ``out``.
+
+        Raises :class:`~syft.exceptions.WrongArguments` unless ``out`` is nested as the results are
+        and fits them, and :class:`~syft.exceptions.ProgramError` if a graph would be lost.
+        """
+        built = self._record.built
+        if built is None or not built.holds():
+            recording = RECORDING.get()
+            if recording is not None:
+                recording.refuse("out= of a plan that is not built", _BUILD_FIRST)
+            built = self._build_for(args, kwargs)
+        interface = built.blueprint.interface
+        targets = interface.targets(out)
+        returned = (built.run or built.lower())(built.values(args, kwargs))
+        results = interface.targets(returned)  # nested alike
+        check_writable(interface.name, results, targets)
+        for index, (result, target) in enumerate(zip(results, targets, strict=True)):
+            check_fits(interface.name, index, result, target)
+        write_results(results, targets)
+        return out
 
     def _build_for(self, args: Any, kwargs: Any) -> BuiltPlan:
         """Build the plan for a call, as modules and options are now."""

@@ -36,6 +36,7 @@ from syft.serde.registry import register_packer as register_packer
 from syft.serde.registry import unpack as unpack
 from syft.serde.registry import unpack_at as unpack_at
 from syft.serde.registry import unpack_items as unpack_items
+from syft.serde.tensors.bundle import Bundle as Bundle
 from syft.serde.tensors.tensor_codec import pack_tensor as pack_tensor
 
 
@@ -53,8 +54,9 @@ def serialize(value: Any, compressed: bool = True) -> bytearray:
 def deserialize(data: bytearray | bytes | memoryview, limits: Limits = DEFAULT_LIMITS) -> Any:
     """Turn the bytes of a frame back into the value; errors name the path inside the message.
 
-    A ``bytearray`` is not copied: the tensors use its memory, and changing it afterwards changes
-    them.  ``bytes`` and ``memoryview`` are copied.
+    A ``bytearray`` is not copied: large tensors use its memory.  Changing it afterwards changes
+    them, and they cannot be enlarged (``resize_``); clone them for that.  ``bytes`` and
+    ``memoryview`` are copied.
 
     >>> deserialize(b"x")
     Traceback (most recent call last):
@@ -62,7 +64,7 @@ def deserialize(data: bytearray | bytes | memoryview, limits: Limits = DEFAULT_L
     syft.exceptions.MalformedMessage: Malformed message at $: expected at least 16 bytes, got 1 \
 bytes.
     """
-    frame = from_bytes(data, limits)
+    frame = from_bytes(data, limits, share=True)
     unpacker = Unpacker(frame.buffers, limits)
     value = unpack(decode_header(frame.header, limits), unpacker)
     unpacker.finish()

@@ -37,7 +37,7 @@ _PREFIX = struct.Struct("<4sBBHII")
 # bytes stored, bytes decompressed, compression, reserved (0)
 _ENTRY = struct.Struct("<QQII")
 
-# Buffers up to this size are copied out of the frame even where it could be shared: a copy costs
+# Buffers up to this size are copied out of the frame even where it may be shared: a copy costs
 # a few microseconds, and a bias must not keep the frame of a whole model in memory.
 _SMALL = 1 << 16
 
@@ -149,11 +149,15 @@ def to_bytes(frame: Frame, compressed: bool = True) -> bytearray:
 # -------------------------------------------------------------------------------- reading a frame
 
 
-def from_bytes(data: bytearray | bytes | memoryview, limits: Limits = DEFAULT_LIMITS) -> Frame:
-    """Check a frame and split it into header and buffers, which never alias immutable bytes.
+def from_bytes(
+    data: bytearray | bytes | memoryview, limits: Limits = DEFAULT_LIMITS, share: bool = False
+) -> Frame:
+    """Check a frame and split it into header and buffers, each copied once, into torch's memory.
 
-    Large buffers use the memory of a ``bytearray``, so the caller must not change it afterwards.
-    From ``bytes`` or a ``memoryview`` the buffers are copied.
+    With ``share`` the large buffers of a ``bytearray`` use its memory instead, so the caller must
+    not change it afterwards.  Such a tensor cannot grow.  Torch refuses that, but only after it has
+    given the tensor its new size, so that the next operation leaves the memory.  A worker therefore
+    never shares the memory of a frame.
 
     >>> from_bytes(to_bytes(Frame(b"\\xc0", []))).header
     b'\\xc0'
@@ -174,11 +178,15 @@ def from_bytes(data: bytearray | bytes | memoryview, limits: Limits = DEFAULT_LI
             if any(octets[end:begin]):
                 raise MalformedMessage(f"$.buffers[{index}]", "padding of zeros", "other bytes")
             end = begin + stored
-            if isinstance(data, bytearray) and kind == _RAW and stored > _SMALL:
-                tensor = _over(data, begin, stored)
-            else:
-                tensor = _copy_out(octets[begin:end], raw, kind, index)
-            buffers.append(tensor)
+            source: Any = data if isinstance(data, bytearray) else octets
+            if kind != _RAW:
+                source, begin = decompress(octets[begin:end], raw, f"$.buffers[{index}]"), 0
+            shared = share and raw > _SMALL and isinstance(source, bytearray)
+            # torch.frombuffer releases the buffer, so the bytearray could be resized under the
+            # tensor; numpy keeps it exported, so that resizing raises BufferError.
+            piece = np.frombuffer(source, np.uint8, raw, begin)
+            buffers.append(torch.from_numpy(piece) if shared else _copy(piece))
+            del piece
     return Frame(header, buffers, exclusive=True)
 
 
@@ -231,19 +239,8 @@ def _expect_size(view: memoryview, entries: Sequence[tuple[int, int, int]], end:
         raise MalformedMessage("$", f"{end} bytes", f"{len(view)} bytes")
 
 
-def _copy_out(stored: memoryview, raw: int, kind: int, index: int) -> torch.Tensor:
-    data: bytearray | memoryview = stored
-    if kind != _RAW:
-        data = decompress(stored, raw, f"$.buffers[{index}]")
-        if raw > _SMALL:
-            return _over(data, 0, raw)
+def _copy(data: np.ndarray[Any, Any]) -> torch.Tensor:
     # torch's own memory is aligned, and the tensor can be resized (not so after a call of numpy).
-    tensor = fresh_buffer(raw)
-    ctypes.memmove(tensor.data_ptr(), np.frombuffer(data, np.uint8).ctypes.data, raw)
+    tensor = fresh_buffer(len(data))
+    ctypes.memmove(tensor.data_ptr(), data.ctypes.data, len(data))
     return tensor
-
-
-def _over(data: bytearray, offset: int, count: int) -> torch.Tensor:
-    # torch.frombuffer releases the buffer, so the bytearray could be resized under the tensor;
-    # numpy keeps it exported, so that resizing raises BufferError.
-    return torch.from_numpy(np.frombuffer(data, np.uint8, count, offset))

@@ -22,7 +22,8 @@ class Packer:
     """Gathers the tensor buffers of one outgoing message.
 
     The buffers alias the memory of the tensors that were packed (``Frame.owned`` copies them).
-    ``leaving`` holds the pointers whose duty to collect goes to the receiver with the message.
+    ``leaving`` holds the pointers whose duty to collect goes to the receiver with the message;
+    ``stays`` says that the value remains here too, so that its pointers keep theirs.
     After ``pack`` has raised, a packer cannot be used again.
 
     >>> Packer().buffers
@@ -32,6 +33,7 @@ class Packer:
     __slots__ = (
         "buffers",
         "leaving",
+        "stays",
         "worker",
         "destination",
         "depth",
@@ -42,10 +44,15 @@ class Packer:
     )
 
     def __init__(
-        self, worker: Any = None, destination: Any = None, limits: Limits = DEFAULT_LIMITS
+        self,
+        worker: Any = None,
+        destination: Any = None,
+        limits: Limits = DEFAULT_LIMITS,
+        stays: bool = False,
     ) -> None:
         self.buffers: list[torch.Tensor] = []
         self.leaving: list[Any] = []
+        self.stays = stays
         self.worker, self.destination = worker, destination
         self.depth, self.max_depth, self.limits = 0, limits.max_depth, limits
         self.items, self.max_items = 0, limits.max_items

@@ -9,6 +9,7 @@ tensor.
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import torch
@@ -143,7 +144,14 @@ class LocalLink(Link):
 
     def get(self, user: str | None = None, sum_results: bool = False, keep: bool = False) -> Any:
         """A link of this kind before what the next link fetches."""
-        value = self._behind().get(user, sum_results, keep)
+        return self._before(self._behind().get(user, sum_results, keep))
+
+    def gather(self, fetched: Iterator[Any]) -> Any:
+        """A link of this kind before what the next link makes of the fetched objects."""
+        return self._before(self._behind().gather(fetched))
+
+    def _before(self, value: Any) -> Any:
+        """A new link of this kind before a tensor, or before each of a list."""
         if type(value) is list:
             return [self.like().on(part) for part in value]
         return self.like().on(value)

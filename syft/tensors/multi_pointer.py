@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from typing import Any
 
@@ -91,6 +91,10 @@ class MultiPointerTensor(Link):
         """Fetch every part: a list in the order of the workers, or (``sum_results``) their sum."""
         parts = [part.child.get(user, keep=keep) for part in self.pointers.values()]
         return reduce(torch.add, parts) if sum_results else parts
+
+    def gather(self, fetched: Iterator[Any]) -> list[Any]:
+        """The parts, in the order of the workers."""
+        return [part.child.gather(fetched) for part in self.pointers.values()]
 
     def move(self, location: Any, requires_grad: bool = False, user: str | None = None) -> Any:
         """Refused: there is more than one tensor to move."""

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import torch
 
-from syft.chain.link import Level
+from syft.chain.link import Level, Rule
 from syft.chain.wrapper import Wrapper, wrap
 from syft.codes import TypeCode
 from syft.exceptions import (
@@ -22,10 +22,22 @@ from syft.exceptions import (
     PermissionDenied,
     UnsupportedOperation,
 )
-from syft.ids import new_id
+from syft.ids import first_id, new_id
 from syft.ops.calls import DECOMPOSITIONS, mutated_argument
 from syft.ops.nested import Arguments, Keywords, leaves
-from syft.ops.table import FLAGS, NUMBERS, OpFlag, function_of, number_of
+from syft.ops.returns import ONE_TENSOR, returns
+from syft.ops.table import (
+    BINARY,
+    BY_NAME,
+    FLAGS,
+    GRADIENT,
+    NOTHING,
+    NUMBERS,
+    ONE,
+    TENSOR,
+    function_of,
+    number_of,
+)
 from syft.program.recording.builder import register_foreign
 from syft.serde.expect import expect_fields, expect_int, expect_type
 from syft.serde.frame import Frame
@@ -34,9 +46,10 @@ from syft.serde.registry import Operand, register, register_check
 from syft.tensors.bare_pointer import BarePointer
 from syft.tensors.remote_link import Card
 from syft.workers.client.connection import STORED, Connection, Pending
+from syft.workers.client.facts import FACTS, UNKNOWN
 from syft.workers.client.handles import Handle
 from syft.workers.client.operands import Operands
-from syft.workers.client.transport import Location, Owner
+from syft.workers.client.remote_reference import RemoteReference
 from syft.workers.core.access import Access
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
@@ -45,14 +58,13 @@ from syft.workers.wire.messages import Done, Fetch, Relay
 from syft.workers.wire.references import REF
 
 _BARE = frozenset((float, bool, str, type(None)))
-_NOTHING = int(OpFlag.NOTHING)
-_RETURNS_NO_NEW = int(OpFlag.INPLACE | OpFlag.NOTHING)
-_ONE = int(OpFlag.ONE)
-_GRADIENT = int(OpFlag.GRADIENT)
+_NO_OPERAND = frozenset((str, type(None)))
+_COMMON = ONE | BINARY
+"""The operations that make one tensor of pointers and numbers."""
 _MIN_INT, _MAX_INT = -(2**63), 2**63 - 1
 
 
-class PointerTensor(BarePointer):
+class PointerTensor(RemoteReference, BarePointer):
     """The link that stands for object ``id_at_location`` at another worker.
 
     ``depth`` counts ``.child`` steps down the remote tensor's own chain.  With
@@ -70,31 +82,13 @@ class PointerTensor(BarePointer):
     level = Level.FUNCTION
 
     # Rarely set, as ``_card`` is.
-    _id: int | None = None
     _parent: PointerTensor | None = None
-
-    def __del__(self) -> None:
-        if self.garbage_collect_data:
-            self.connection.garbage.append(self.id_at_location)
+    gradient_known: tuple[int, Any] | None = None
+    """What the connection knows of the gradient: see :class:`~syft.workers.client.facts.Facts`."""
+    may_be_argument: bool = False
+    """Whether the tensor may be the very one that another pointer is for (``x.contiguous()``)."""
 
     # --------------------------------------------------------------------------- what it points to
-
-    @property
-    def owner(self) -> Owner:
-        """The worker that holds the pointer."""
-        return self.connection.owner
-
-    @property
-    def location(self) -> Location:
-        """The worker that holds the data."""
-        return self.connection.location
-
-    @property
-    def id(self) -> int:
-        """The pointer's own id at its owner."""
-        if self._id is None:
-            self._id = new_id()
-        return self._id
 
     @property
     def handle(self) -> Handle:
@@ -168,16 +162,23 @@ class PointerTensor(BarePointer):
         rule = cls.rules.get(operation)
         if rule is not None:
             return rule(*args, **kwargs)
-        connection = _connection_of(args, kwargs)
-        operands: Any = _flat(args, connection)
         flags = FLAGS[number]
-        if operands is None or kwargs or flags & _RETURNS_NO_NEW:
-            return _uncommon_call(connection, number, operands, args, kwargs)
+        if kwargs or not flags & _COMMON or (flags & BINARY and type(args[1]) in _NO_OPERAND):
+            return cls.forward(number, args, kwargs)
+        connection, operands = _common_operands(args)
+        if connection is None:
+            return cls.forward(number, args, kwargs)
         out = new_id()
-        value = connection.command(number, operands, None, out, [], not flags & _ONE)
+        value = connection.make(number, operands, out)
         if value is STORED:
             return wrap(PointerTensor(connection, out))
-        return _result(connection, value, out)
+        return connection.results(value, out, ONE_TENSOR)
+
+    @classmethod
+    def forward(cls, number: int, args: Arguments, kwargs: Keywords) -> Any:
+        """Forward one torch call of any kind, past the rules."""
+        connection = _connection_of(args, kwargs)
+        return _uncommon_call(connection, number, _flat(args, connection), args, kwargs)
 
 
 register_foreign(PointerTensor, lambda link: f"a pointer to worker {link.location.id!r}")
@@ -198,26 +199,44 @@ def _uncommon_call(
         operands, keywords = packing.pack(args, kwargs)
         buffers = packing.packer.buffers
     target = mutated_argument(flags, args, kwargs)
-    if flags & _NOTHING or target is not None:
-        waits = connection.crossed and bool(flags & _GRADIENT)
-        value = connection.command(number, operands, keywords, 0, buffers, waits)
+    if flags & NOTHING or target is not None:
+        expected = None if connection.crossed and flags & GRADIENT else ONE_TENSOR
+        value = connection.command(number, operands, keywords, 0, buffers, expected)
         if type(value) is Pending:
             _make_wait(value, args[:1] if target is None else target)
-        return None if flags & _NOTHING else target
-    out = new_id()
-    value = connection.command(number, operands, keywords, out, buffers, not flags & _ONE)
-    return _result(connection, value, out)
+        return None if flags & NOTHING else target
+    expected = returns(number, args, kwargs)
+    if flags & GRADIENT and connection.crossed:
+        expected = None
+    out = new_id() if expected is None else first_id(expected.count)
+    value = connection.command(number, operands, keywords, out, buffers, expected)
+    found = connection.results(value, out, expected)
+    if flags & TENSOR and type(found) is Wrapper:
+        found.child.may_be_argument = True  # type: ignore[attr-defined]
+    return found
 
 
-def _result(connection: Connection, value: Any, out: int) -> Any:
-    """What a call returns: a pointer to the new object ``out``, or the value that came back."""
-    if value is STORED:
-        return wrap(PointerTensor(connection, out))
-    if type(value) is Pending:
-        link = PointerTensor(connection, out)
-        link.pending = value
-        return wrap(link)
-    return value
+def _common_operands(args: Arguments) -> tuple[Connection | None, Any]:
+    """The operands of a call with only pointers over one connection and plain values, and that
+    connection; None for any other call."""
+    connection: Connection | None = None
+    packed: list[Any] = []
+    for value in args:
+        kind = type(value)
+        if kind is Wrapper:
+            link = value.child
+            if type(link) is not PointerTensor or link.depth:
+                return None, packed
+            if connection is None:
+                connection = link.connection
+            elif link.connection is not connection:
+                return None, packed
+            packed.append((REF, link.id_at_location))
+        elif kind in _BARE or (kind is int and _MIN_INT <= value <= _MAX_INT):
+            packed.append(value)
+        else:
+            return None, packed
+    return connection, packed
 
 
 def _flat(values: Iterable[Any], connection: Connection) -> list[Any] | None:
@@ -295,7 +314,8 @@ def _pack(link: PointerTensor, packer: Packer) -> Operand:
             raise LocationMismatch("a command", (packer.destination.location.id, link.place()))
         return reference
     link.connection.send_held()  # the receiver may use the pointer at once
-    collects = link.garbage_collect_data and not any(other is link for other in packer.leaving)
+    twice = any(other is link for other in packer.leaving)
+    collects = link.garbage_collect_data and not (twice or packer.stays)
     if collects:
         packer.leaving.append(link)
     return (int(TypeCode.POINTER), link.id_at_location, link.location.id, collects, link.depth)
@@ -337,6 +357,72 @@ def _grad_fn(pointer: Wrapper) -> GraphElsewhere | None:
     return None if pointer.is_leaf else GraphElsewhere(pointer.child.place())
 
 
+def _plain_link(args: Arguments, kwargs: Keywords) -> PointerTensor | None:
+    """The pointer that is the only argument of a call."""
+    if kwargs or len(args) != 1 or type(args[0]) is not Wrapper:
+        return None
+    link = args[0].child
+    return link if type(link) is PointerTensor and not link.depth else None
+
+
+def _leaf(args: Arguments, kwargs: Keywords) -> PointerTensor | None:
+    """The same, if no other pointer of this connection can be to the same tensor."""
+    link = _plain_link(args, kwargs)
+    if link is None or link.may_be_argument or not link.garbage_collect_data:
+        return None
+    return None if link.connection.owns(link.id_at_location) else link
+
+
+def _asking(number: int) -> Rule:
+    """A rule for an operation that asks for a fact: it asks only if the answer is not known."""
+
+    def ask(*args: Any, **kwargs: Any) -> Any:
+        link = _plain_link(args, kwargs)
+        if link is None:
+            return PointerTensor.forward(number, args, kwargs)
+        return link.connection.fact(number, link.id_at_location)
+
+    return ask
+
+
+for _number in FACTS:
+    PointerTensor.rule(function_of(_number))(_asking(_number))
+
+_GET, _SET, _DELETE = (
+    BY_NAME[f"torch.Tensor.grad.__{name}__"] for name in ("get", "set", "delete")
+)
+
+
+@PointerTensor.rule(function_of(_GET))
+def _gradient(*args: Any, **kwargs: Any) -> Any:
+    """The gradient, asked for with those of all other leaves."""
+    link = _leaf(args, kwargs)
+    if link is None:
+        return PointerTensor.forward(_GET, args, kwargs)
+    return link.connection.gradient(link)
+
+
+def _setting(number: int) -> Rule:
+    """A rule for an operation that sets one gradient: what is known of the others stays."""
+
+    def set_gradient(*args: Any, **kwargs: Any) -> None:
+        PointerTensor.forward(number, args, kwargs)
+        target = _plain_link(args[:1], {})
+        if target is None or not target.connection.facts.active:
+            return
+        leaf = _leaf(args[:1], {})
+        if leaf is None:
+            target.connection.facts.forget_gradients()
+        else:
+            gradient = UNKNOWN if args[1:] and args[1] is not None else None
+            leaf.connection.facts.set_gradient(leaf, gradient)
+
+    return set_gradient
+
+
+for _number in (_SET, _DELETE):
+    PointerTensor.rule(function_of(_number))(_setting(_number))
+
 for _number, _written_out in DECOMPOSITIONS.items():
     PointerTensor.rule(function_of(_number))(_written_out)
 
@@ -348,7 +434,7 @@ register_check(lambda: [f"a number for {op}" for op in PointerTensor.rules if op
 def relay(core: WorkerCore, message: Relay, frame: Frame, peer: Peer) -> Any:
     """Send an object on and keep a pointer to it, or replace a pointer by what it points to."""
     core.forget(message.drop, peer)
-    access = Access(writes=(message.id,), reads_attributes=True, takes=message.id)
+    access = Access(writes=(message.id,), reads_attributes=True, takes=(message.id,))
     return core.when_ready(
         message.seq, peer, lambda held: _relay(core, message, peer), (message.id,), access=access
     )
@@ -380,4 +466,5 @@ def _relay(core: WorkerCore, message: Relay, peer: Peer) -> Done:
     else:
         raise NothingToGet("remote_get")
     core.store.objects[message.id] = kept
+    core.store.tags.note(message.id)
     return Done(message.seq)

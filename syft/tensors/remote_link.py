@@ -11,6 +11,7 @@ hands it over.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -107,7 +108,9 @@ class RemoteLink(Link):
     def get(self, user: str | None = None, sum_results: bool = False, keep: bool = False) -> Any:
         """Fetch the remote object and drop it there, unless ``keep`` or another pointer needs it.
 
-        What is inside a remote chain, or shared by several pointers, is always kept.
+        What is inside a remote chain, or shared by several pointers, is always kept.  A pointer
+        that was fetched and kept does not collect: what it points to lives as long as the pointer
+        that stayed.
 
         >>> x = torch.tensor([1.0, 2.0]).send(bob)
         >>> x.child.get(keep=True), bob.objects_count()
@@ -117,7 +120,8 @@ class RemoteLink(Link):
         value = self.connection.ask(
             Fetch, self.id_at_location, depth=self.depth, keep=keep, user=user
         )
-        self.garbage_collect_data = self.garbage_collect_data and keep
+        if not keep:
+            self._object_left()
         return value
 
     def start_get(self, user: str | None = None) -> FetchHandle:
@@ -134,10 +138,15 @@ class RemoteLink(Link):
             self.connection.when_settled(pending, partial(_fetched, weakref.ref(self), pending))
         return FetchHandle(self.connection, pending, self)
 
+    def gather(self, fetched: Iterator[Any]) -> Any:
+        """The next object of ``fetched``, which is that of this link."""
+        return next(fetched)
+
     def move(self, location: Any, requires_grad: bool = False, user: str | None = None) -> Any:
         """Move the remote object to another worker, directly; it keeps its id.
 
-        A move to the owner of the pointer brings the tensor itself.
+        A move to the owner of the pointer brings the tensor itself.  A part of a remote chain
+        cannot be moved out of it: raises :class:`~syft.exceptions.UnsupportedOperation`.
         """
         destination = self.owner.get_worker(location)
         if destination is self.location:
@@ -145,14 +154,16 @@ class RemoteLink(Link):
             return here.requires_grad_() if requires_grad else here
         if destination is self.owner and not requires_grad:
             return self.get(user)
+        self._check_whole("move", "copy the part and move that")
         id = self.id_at_location
         options: dict[str, Any] = {"requires_grad": requires_grad, "user": user}
         if destination is self.owner:
             self.connection.ask(Move, id, destination.id, **options)
-            self.garbage_collect_data = False
+            self._object_left()
             return destination.core.store.take(id, "it was moved home")
         pending = self.connection.order(Move, id, destination.id, **options)
-        collects, self.garbage_collect_data = self.garbage_collect_data, False
+        collects = self.garbage_collect_data
+        self._object_left()
         connection = self.owner.connection_to(destination)
         connection.crossed |= requires_grad
         if pending is not None:
@@ -197,8 +208,16 @@ class RemoteLink(Link):
         self.owner.get_worker(name)  # raises for a worker that is not known here
         return self._relay(name, user)
 
+    def _check_whole(self, action: str, instead: str) -> None:
+        """Refuse what is done to whole objects on a part of one: the rest would not follow."""
+        if self.depth:
+            whole = f"call it on the whole tensor (the pointer itself), or {instead}"
+            raise UnsupportedOperation(action, "a part of a remote chain", whole)
+
     def _relay(self, to: str | None, user: str | None) -> Wrapper:
+        self._check_whole("remote_get" if to is None else "remote_send", "get the part")
         self._follow(self.connection.order(Relay, self.id_at_location, to, user=user))
+        self.connection.facts.drop((self.id_at_location,))  # it is another tensor now
         return wrap(self)
 
     def _follow(self, pending: Pending | None) -> None:
@@ -208,9 +227,7 @@ class RemoteLink(Link):
 
     def convert(self, tensor: torch.Tensor, conversion: Conversion, args: Arguments) -> Wrapper:
         """Convert the data at the other worker, and return a pointer to the result there."""
-        if self.depth:
-            instead = "convert the whole tensor (the pointer itself), or get the part first"
-            raise UnsupportedOperation(conversion.name, "a part of a remote chain", instead)
+        self._check_whole(conversion.name, "get the part")
         out = new_id()
         packed = pack(args, Packer())
         code = int(conversion.code)
@@ -233,6 +250,11 @@ class RemoteLink(Link):
         """
         self.garbage_collect_data = False
         self.connection.garbage.append(self.id_at_location)
+
+    def _object_left(self) -> None:
+        """Note that the object is not at the other worker any more."""
+        self.garbage_collect_data = False
+        self.connection.stop_owning(self.id_at_location)
 
     def leave(self) -> None:
         """Hand the duty to collect over to the twin of this link that went to another worker."""

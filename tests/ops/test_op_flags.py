@@ -100,6 +100,46 @@ BY_HAND: list[Callable[[], object]] = [
     lambda: torch.nn.init.xavier_normal_(torch.empty(3, 3)),
     lambda: torch.nn.utils.rnn.pack_sequence([torch.ones(3, 2), torch.ones(2, 2)]),
     lambda: [torch.zeros(2), torch.tensor([1.0]), torch.arange(3), torch.eye(2), torch.rand(3)],
+    lambda: [torch.ones(2, 3).max(1), torch.min(torch.ones(2), dim=0), torch.ones(2).median(0)],
+    lambda: [torch.max(torch.ones(2), torch.ones(2)), torch.ones(2).min(other=torch.ones(2))],
+    lambda: [torch.ones(4).split([1, 3]), torch.split(torch.ones(4), 2), torch.ones(4).chunk(3)],
+    lambda: [torch.ones(4).split_with_sizes((1, 3)), torch.unsafe_split(torch.ones(4), 2)],
+    lambda: [torch.ones(4).tensor_split(3), torch.ones(4).tensor_split((1, 2), dim=0)],
+    lambda: [torch.ones(4).tensor_split(torch.tensor(3)), torch.ones(4, 4, 4).dsplit([1])],
+    lambda: [torch.hsplit(torch.ones(4, 4), 2), torch.vsplit(torch.ones(4, 4), (1, 3))],
+    lambda: [torch.where(torch.ones(2) > 0, 1.0, torch.ones(2)), torch.where(torch.ones(2, 2))],
+    lambda: [torch.meshgrid(torch.ones(2), torch.ones(3)), torch.meshgrid([torch.ones(2)])],
+    lambda: [torch.broadcast_tensors(*several()[:1]), torch.atleast_2d(several())],
+    lambda: [torch.atleast_1d(torch.ones(2)), torch.atleast_3d(torch.ones(2), torch.ones(3))],
+    lambda: [torch.unique(torch.ones(2), return_inverse=True, return_counts=True)],
+    lambda: [torch.ones(2).unique(True, True), torch.unique_consecutive(torch.ones(2), True)],
+    lambda: [torch.ones(2).type(), torch.ones(2).type(torch.int64), torch.ones(2).type(dtype=None)],
+    lambda: torch.autograd.grad([leaf().sum(), (a := leaf()).sum()], a, allow_unused=True),
+    lambda: torch.autograd.grad((a := leaf()).sum() * (b := leaf()).sum(), [a, b]),
+    lambda: torch.autograd.grad(
+        (a := leaf()).sum(), (a, leaf()), allow_unused=True, materialize_grads=True
+    ),
+    lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8).dequantize(),
+    lambda: torch.quantize_per_tensor(
+        several(), torch.ones(2), torch.zeros(2, dtype=torch.int64), torch.qint8
+    ),
+    lambda: torch.dequantize([torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8)] * 2),
+    lambda: [torch._foreach_norm(several()), torch._foreach_pow(2.0, several())],
+    lambda: [torch._foreach_max(several()), torch._foreach_lerp(several(), several(), 0.5)],
+    lambda: functional.max_pool2d(torch.ones(1, 4, 4), 2, return_indices=True),
+    lambda: [
+        functional.max_pool1d(torch.ones(1, 4), 2),
+        functional.max_pool3d(torch.ones(1, 4, 4, 4), 2),
+    ],
+    lambda: functional.adaptive_max_pool2d(torch.ones(1, 4, 4), 2, return_indices=True),
+    lambda: functional.adaptive_max_pool1d(torch.ones(1, 4), 2),
+    lambda: functional.fractional_max_pool2d(torch.ones(1, 4, 4), 2, output_size=2),
+    lambda: torch.nn.MultiheadAttention(4, 2)(*[torch.ones(3, 4)] * 3, need_weights=False),
+    lambda: torch.nn.MultiheadAttention(4, 2)(*[torch.ones(3, 4)] * 3),
+    lambda: [torch.pca_lowrank(torch.ones(4, 4)), torch.svd_lowrank(torch.ones(4, 4))],
+    lambda: torch.lobpcg(torch.eye(9), k=2),
+    lambda: [torch.ones(2) == "a", torch.ones(2) == None, torch.ones(2).__rsub__([1, 2])],  # noqa
+    lambda: [3 % torch.ones(2), 1 << torch.arange(3), True & (torch.ones(2) > 0), 2j * leaf()],
     lambda: [torch.full((2,), 1.0), torch.randperm(3), torch.randint(5, (2,)), torch.empty(2)],
     lambda: [torch.normal(0.0, 1.0, (2,)), torch.hann_window(3), torch.fft.fftfreq(3)],
 ]
@@ -133,9 +173,28 @@ def calls() -> dict[Call, str]:
 
 Rule = Callable[[Call, OpFlag], bool]
 
+# None, or one tensor: nobody knows before.
+WAITED_FOR = {"torch.Tensor.grad.__get__", "torch.Tensor._grad.__get__"}
+
 RULES: dict[str, Rule] = {
     "ONE returns one fresh tensor": lambda call, flags: (
         OpFlag.ONE not in flags or call.out or call.result == "one"
+    ),
+    "TENSOR returns one tensor": lambda call, flags: (
+        OpFlag.TENSOR not in flags or call.result in ("one", "first", "argument")
+    ),
+    "BINARY returns one fresh tensor": lambda call, flags: (
+        OpFlag.BINARY not in flags or call.result in ("one", "NotImplementedType")
+    ),
+    "what comes back is what the caller was sure of": lambda call, flags: (
+        call.foretold is None or call.parts == call.foretold
+    ),
+    "who gets one tensor was sure of it": lambda call, flags: (
+        call.foretold is not None
+        or call.result != "one"
+        or bool(flags & (OpFlag.INPLACE | OpFlag.INPLACE_OPTION))
+        or call.out
+        or name_of(call.function) in WAITED_FOR
     ),
     "ONE_UNLESS_INPLACE does as its keyword says": lambda call, flags: (
         OpFlag.ONE_UNLESS_INPLACE not in flags
@@ -162,6 +221,9 @@ RULES: dict[str, Rule] = {
     ),
     "an op that mutates more is MUTATES_OTHERS": lambda call, flags: (
         not call.mutated_other or OpFlag.MUTATES_OTHERS in flags
+    ),
+    "an op that changes shapes or dtypes ALTERS": lambda call, flags: (
+        not call.altered or OpFlag.ALTERS in flags
     ),
     "an op that takes inplace= has INPLACE_OPTION": lambda call, flags: (
         not call.inplace or OpFlag.INPLACE_OPTION in flags
@@ -342,6 +404,9 @@ def test_inplace_is_what_mutates_by_name() -> None:
 
 def test_flags_do_not_contradict_each_other() -> None:
     one = named(OpFlag.ONE)
+    assert not one & (named(OpFlag.TENSOR) | named(OpFlag.BINARY))
+    assert not named(OpFlag.TENSOR) & named(OpFlag.BINARY)
+    assert not (named(OpFlag.TENSOR) | named(OpFlag.BINARY)) & named(OpFlag.METADATA)
     assert not one & named(OpFlag.INPLACE)
     assert not one & named(OpFlag.NOTHING)
     assert not one & (named(OpFlag.REVEALS) | named(OpFlag.METADATA))
@@ -383,3 +448,26 @@ def test_flags_that_only_a_list_can_tell() -> None:
         "torch.empty_strided",
         "torch.resize_as_",
     }
+
+
+# Some overloads are for lists and dictionaries of TorchScript; ``x.where(y)`` alone is no method.
+OF_SEVERAL_TYPES = {"__getitem__", "eq", "ne", "values", "where"}
+
+
+def test_builtin_functions_that_return_one_tensor_do_so_in_every_overload() -> None:
+    schemas: dict[str, list[Any]] = {}
+    for schema in torch._C._jit_get_all_schemas():
+        if schema.name.startswith("aten::") and "out" not in schema.overload_name:
+            schemas.setdefault(schema.name.removeprefix("aten::"), []).append(schema)
+    compared = 0
+    for name in named(OpFlag.TENSOR) | named(OpFlag.ONE):
+        space, _, leaf_name = name.rpartition(".")
+        overloads = schemas.get(leaf_name, [])
+        if space not in ("torch", "torch.Tensor") or inspect.isfunction(AVAILABLE.get(name)):
+            continue
+        # Others are overloads for the numbers and lists of TorchScript.
+        ours = [one for one in overloads if any("Tensor" in str(a.type) for a in one.arguments)]
+        returned = {tuple(str(given.type) for given in one.returns) for one in ours}
+        compared += bool(ours)
+        assert returned <= {("Tensor",)} or leaf_name in OF_SEVERAL_TYPES, name
+    assert compared > 700

@@ -17,6 +17,10 @@ from torch.overrides import TorchFunctionMode
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.common_modules import module_db
 
+from syft.ops.calls import mutated_argument
+from syft.ops.returns import returns
+from syft.ops.table import FLAGS, NUMBERS
+
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 SAMPLES = 4
@@ -33,6 +37,9 @@ FAILED = (
 """What torch raises for the samples that some variant of an op does not take."""
 
 
+Parts = tuple[Any, tuple[str, ...]]
+
+
 @dataclass(frozen=True)
 class Call:
     """One kind of behaviour of one function; many calls are equal."""
@@ -40,6 +47,10 @@ class Call:
     function: Callable[..., Any]
     result: str
     """``one`` fresh tensor, the ``first`` argument, another ``argument``, or the type's name."""
+    parts: Parts
+    """The type of the result, and of each item in it whether it is a tensor, None, or neither."""
+    foretold: Parts | None
+    """The same as :mod:`syft.ops.returns` says it from the arguments, if it does."""
     values: bool
     """The result is or contains a Python number, bool or string, or a dtype, device or layout."""
     took_tensors: bool
@@ -47,6 +58,8 @@ class Call:
     """The random generator moved."""
     mutated_first: bool
     mutated_other: bool
+    altered: bool
+    """The shape, dtype, device or layout of a given tensor changed."""
     shape_followed_values: bool
     out: bool
     """Called with ``out=``."""
@@ -74,16 +87,20 @@ class Recorder(TorchFunctionMode):
         shapes = shapes_for_zeros(function, args, kwargs)
         first, others = split_first(args, kwargs)
         before = [state(tensor) for tensor in first], [state(tensor) for tensor in others]
+        facts = [facts_of(tensor) for tensor in (*first, *others)]
         random_state = torch.get_rng_state()
         result = function(*args, **kwargs)
         call = Call(
             function=function,
             result=kind(result, args, kwargs),
+            parts=parts_of(result),
+            foretold=foretold(function, args, kwargs),
             values=any(isinstance(leaf, VALUES) for leaf in leaves(result)),
             took_tensors=bool(first or others),
             drew=not torch.equal(random_state, torch.get_rng_state()),
             mutated_first=before[0] != [state(tensor) for tensor in first],
             mutated_other=before[1] != [state(tensor) for tensor in others],
+            altered=facts != [facts_of(tensor) for tensor in (*first, *others)],
             shape_followed_values=shapes is not None and shapes != shapes_of(result),
             out=kwargs.get("out") is not None,
             inplace=bool(kwargs.get("inplace")),
@@ -129,6 +146,11 @@ def state(tensor: torch.Tensor) -> tuple[int, bytes]:
     return counted, tensor.detach().clone().numpy(force=True).tobytes()
 
 
+def facts_of(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """What is not a value of a tensor."""
+    return tensor.shape, tensor.dtype, tensor.device, tensor.layout, tensor.is_quantized
+
+
 def kind(result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """Say in a word what came back."""
     first = args[0] if args else kwargs.get("tensor")
@@ -144,6 +166,34 @@ def memory(value: Any) -> set[int]:
     tensors = [leaf for leaf in leaves(value) if type(leaf) in (torch.Tensor, torch.nn.Parameter)]
     strided = [tensor for tensor in tensors if tensor.layout is torch.strided]
     return {tensor.untyped_storage().data_ptr() for tensor in strided} - {0}
+
+
+def parts_of(result: Any) -> Parts:
+    """Say what a result consists of."""
+    if isinstance(result, torch.Tensor):
+        return None, ("tensor",)
+    items = result if isinstance(result, tuple | list) else ()
+    return type(result), tuple(map(word_for, items))
+
+
+def word_for(item: Any) -> str:
+    """``tensor``, ``None`` or the name of a type."""
+    if isinstance(item, torch.Tensor):
+        return "tensor"
+    return "None" if item is None else type(item).__name__
+
+
+def foretold(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Parts | None:
+    """Say what a result will consist of, for a call that mutates nothing."""
+    number = NUMBERS.get(function)
+    if number is None or mutated_argument(FLAGS[number], args, kwargs) is not None:
+        return None
+    found = returns(number, args, kwargs)
+    if found is None:
+        return None
+    return found.container, tuple("tensor" if here else "None" for here in found.present)
 
 
 def shapes_of(result: Any) -> list[Any]:

@@ -241,6 +241,20 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
         "Cannot send a tensor on cuda:100: the receiving machine has no such device; move it with "
         ".to() before sending.",
     ),
+    "bundle_of_a_million_empty_tensors": (
+        lambda: framed((38, None, ((0, (32, 0, (2**32, 0), None, 0)),), ()), bytes(1)),
+        "Message over a limit at $.stacks[0]: max_items is 1048576, got 4294967296. "
+        "Send less at once, or raise the limit on both sides.",
+    ),
+    "bundle_with_a_place_twice": (
+        lambda: framed((38, (0, 0), ((0, (32, 5, (2,), None, 0)),), ()), bytes(2)),
+        "Malformed message at $.order: expected the numbers from 0 to 1, each once, got an array "
+        "of 2.",
+    ),
+    "bundle_of_wrong_flags": (
+        lambda: framed((38, None, ((6, (32, 5, (2,), None, 0)),), ()), bytes(2)),
+        "Malformed message at $.stacks[0].flags: expected flags that go together, got 6.",
+    ),
     "program_with_a_forward_reference": (
         lambda: framed((41, 1, 0, (), ((11, ((40, 1),)),), (40, 1))),
         "Malformed message at $.actions[0].args[0]: expected a slot that has its value already, "

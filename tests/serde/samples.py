@@ -15,6 +15,7 @@ from syft.codes import TypeCode
 from syft.program import codec  # noqa: F401 (registers programs)
 from syft.ops.table import BY_NAME
 from syft.program.program import Action, Mode, Program, Slot
+from syft.serde.tensors.bundle import Bundle
 from syft.torch_private import coo_parts
 
 ABOVE_SERDE = frozenset(
@@ -73,6 +74,16 @@ def _program() -> Program:
     )
 
 
+def _bundle() -> Bundle:
+    """Two stacks, parts of which alternate, and what fits into none."""
+    leaf, parameter = torch.ones(3, requires_grad=True), torch.nn.Parameter(torch.zeros(2, 1))
+    graded = torch.ones(3, requires_grad=True)
+    graded.grad = torch.zeros(3)
+    two = torch.nn.Parameter(torch.ones(2, 1))
+    mixed = [leaf, parameter, graded, torch.eye(2).to_sparse(), leaf.detach() * 2, two]
+    return Bundle([*mixed, torch.arange(6).view(2, 3).t(), torch.full((3,), 7.0)])
+
+
 SAMPLES: dict[TypeCode, list[Callable[[], Any]]] = {
     TypeCode.TUPLE: [lambda: (1, (None, True), "x"), lambda: ()],
     TypeCode.LIST: [lambda: [1.5, [b"x"], []]],
@@ -128,6 +139,7 @@ SAMPLES: dict[TypeCode, list[Callable[[], Any]]] = {
         lambda: torch.eye(4).to_sparse_bsc(2),
     ],
     TypeCode.JAGGED: [_jagged],
+    TypeCode.BUNDLE: [_bundle, lambda: Bundle([torch.ones(2), torch.zeros(2)]), Bundle],
     TypeCode.SLOT: [lambda: Slot(3), lambda: Slot(5000)],
     TypeCode.PROGRAM: [_program, lambda: Program(0, (), None)],
 }

@@ -78,7 +78,7 @@ def test_round_trip(compressed: bool) -> None:
 
 def test_buffers_are_aligned_in_a_bytearray() -> None:
     data = to_bytes(Frame(b"\xc0", [random_bytes(100_001), random_bytes(100_000)]))
-    first, second = from_bytes(data).buffers
+    first, second = from_bytes(data, share=True).buffers
     start = torch.frombuffer(data, dtype=torch.uint8).data_ptr()
     assert (first.data_ptr() - start) % 64 == (second.data_ptr() - start) % 64 == 0
     assert start < first.data_ptr() < second.data_ptr() < start + len(data)
@@ -109,11 +109,23 @@ def test_large_frames_and_buffers_are_copied_faithfully() -> None:
 
 @pytest.mark.parametrize("compressed", [True, False])
 @pytest.mark.parametrize("form", [bytes, bytearray])
-def test_a_small_buffer_can_be_resized(form: Callable[[bytes], bytes], compressed: bool) -> None:
-    for size in (0, 1, 60_000):
-        frame = Frame(b"\xc0", [torch.zeros(size, dtype=torch.uint8)])
+def test_a_buffer_can_be_resized(form: Callable[[bytes], bytes], compressed: bool) -> None:
+    for size in (0, 1, 60_000, 100_000, LARGE + 1):
+        frame = Frame(b"\xc0", [torch.ones(size, dtype=torch.uint8)])
         (buffer,) = from_bytes(form(to_bytes(frame, compressed=compressed))).buffers
-        assert not buffer.resize_(100_000)[:size].any()
+        assert buffer.resize_(2 * LARGE)[:size].all()
+
+
+def test_the_memory_of_the_bytes_is_used_only_on_request() -> None:
+    large = random_bytes(100_000)
+    for value in (large, torch.zeros_like(large)):  # zeros are compressed
+        data = to_bytes(Frame(b"\xc0", [value, value[:7]]))
+        for form, share in ((data, False), (bytes(data), True), (data, True)):
+            first, second = from_bytes(form, share=share).buffers
+            assert torch.equal(first, value) and torch.equal(second, value[:7])
+            assert second.untyped_storage().resizable()
+            mine = form is data or value is not large  # decompressed bytes are nobody else's
+            assert first.untyped_storage().resizable() is not (share and mine)
 
 
 def test_huge_pages_are_a_hint_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,8 @@ from syft.exceptions import WorkerClosed, WorkerIdTaken
 from syft.serde.frame import Frame
 from syft.workers.client.transport import Owner, Transport
 from syft.workers.shells.worker import Worker
-from tests.shells.hub import Hub, Link, send_frame
+from tests.shells.hub import Hub, send_frame
+from tests.shells.link import Link
 from tests.shells.owner import ACTIONS, OwnersSide
 
 _PROCESSES = multiprocessing.get_context("forkserver")
@@ -56,8 +57,15 @@ class SocketTransport(Transport):
         wait = block and not parked and not self.closed
         return self.hub.turn(wait) or (not self.closed and (wait or self.hub.step()))
 
+    def collect(self) -> None:
+        self.hub.turn(False)
+
     def withdraw(self, frame: Frame) -> bool:
         return False
+
+    def flush_soon(self) -> None:
+        if self.hub.timer is not None:
+            self.hub.timer.start()
 
     def close(self) -> None:
         self.hub.transports.pop((self.caller.id, self.worker.id), None)

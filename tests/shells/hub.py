@@ -1,4 +1,4 @@
-"""Sockets between a process and its children, and what the notes that cross them mean.
+"""What the notes mean that cross the sockets between a process and its children.
 
 The parent process is the hub: a frame from one child for another passes through it.
 """
@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import itertools
 import select
-import socket
-import struct
+import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
-
-import msgspec
 
 from syft.exceptions import UnknownWorker, WorkerClosed
 from syft.serde import deserialize, from_bytes, serialize, to_parts
@@ -21,54 +18,9 @@ from syft.serde.buffers import join_bytes
 from syft.serde.frame import Frame
 from syft.workers.core.peer import Peer, Session
 from syft.workers.execution.operation import neutral_mode
+from syft.workers.shells.drop_timer import DropTimer
 from syft.workers.shells.network import Network
-
-_LENGTHS = struct.Struct(">II")
-
-Note = tuple[str, str, str, Any, bytearray]
-"""What crosses a socket: its kind, two names, a user or a number, and what it holds."""
-
-
-class Link:
-    """One end of a socket. Whoever waits reads it; there is no thread."""
-
-    def __init__(self, end: socket.socket) -> None:
-        self.end, self.incoming, self.closed = end, bytearray(), False
-
-    def send(self, kind: str, source: str, target: str, extra: Any, body: Any) -> None:
-        """Send a note; what arrives meanwhile is read, or both ends could wait for ever."""
-        head = msgspec.msgpack.encode((kind, source, target, extra))
-        data = memoryview(_LENGTHS.pack(len(head), len(body)) + head + body)
-        while data and not self.closed:
-            readable, writable, _ = select.select([self.end], [self.end], [])
-            if readable:
-                self.fill()
-            elif writable:
-                data = data[self.end.send(data, socket.MSG_DONTWAIT) :]
-
-    def fill(self) -> None:
-        """Read what has come."""
-        try:
-            data = self.end.recv(1 << 20, socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return
-        except ConnectionError:
-            data = b""
-        self.incoming += data
-        self.closed = not data
-
-    def take(self) -> Note | None:
-        """The next note that is complete."""
-        if len(self.incoming) >= _LENGTHS.size:
-            head, body = _LENGTHS.unpack_from(self.incoming)
-            start, end = _LENGTHS.size + head, _LENGTHS.size + head + body
-            if len(self.incoming) >= end:
-                fields = msgspec.msgpack.decode(self.incoming[_LENGTHS.size : start])
-                note = (*fields, self.incoming[start:end])
-                del self.incoming[:end]
-                return note
-        return None
-
+from tests.shells.link import Link, Note
 
 Action = Callable[["Hub", Link, str, Any], Any]
 
@@ -94,6 +46,18 @@ class Hub(Network):
         self._peers: dict[tuple[str, str, str | None], Peer] = {}
         self._sessions: dict[tuple[str, str], Session] = {}
         self._waiting: dict[tuple[str, str], list[Note]] = {}
+        self.lock = threading.RLock()
+        """Held by the thread that reads or writes a socket, and by the one that waits for notes."""
+        self.timer: DropTimer | None = None
+
+    def start_timer(self, delay: float) -> None:
+        """Send what is dropped while nothing else is sent; for a process that does not serve."""
+        self.timer = DropTimer(self.flush_idle, delay)
+
+    def flush_idle(self) -> None:
+        """What the timer calls."""
+        with self.lock:
+            super().flush_idle()
 
     def find(self, name: Any, asked: str) -> Any:
         """The worker of that name; a child asks the parent for those it has not met."""
@@ -107,7 +71,8 @@ class Hub(Network):
     def call(self, link: Link, action: str, target: str, value: Any = None) -> Any:
         """Have the process at the other end of a link do something that is no request."""
         token = next(self._tokens)
-        link.send("call", action, target, token, serialize(value))
+        with self.lock:
+            link.send("call", action, target, token, serialize(value))
         while token not in self._answers:
             if link.closed and action == "settle":
                 return False  # there is nobody left to finish
@@ -132,6 +97,10 @@ class Hub(Network):
 
     def turn(self, block: bool = True) -> bool:
         """Handle the notes that have come; with ``block``, wait for some."""
+        with self.lock:
+            return self._turn(block)
+
+    def _turn(self, block: bool) -> bool:
         links = {link.end: link for link in self.links.values() if not link.closed}
         handled = any([self._handle(link) for link in links.values()])
         wait = None if block and not handled else 0
@@ -182,7 +151,8 @@ class Hub(Network):
             session = self._sessions.setdefault((source, target), Session())
             peer = self._peers[source, target, user] = Peer(source, user, session)
             host.callers[peer] = SimpleNamespace(
-                take=lambda frame: send_frame(self, link, "reply", target, source, None, frame)
+                take=lambda frame: send_frame(self, link, "reply", target, source, None, frame),
+                caller=self.workers.setdefault(source, self.stand_in(self, source, link)),
             )
         frame = from_bytes(body)
         self.observe(source, target, frame)
@@ -196,4 +166,5 @@ def send_frame(
 ) -> None:
     """Send a frame from a worker of this process to one elsewhere."""
     hub.observe(source, target, frame)
-    link.send(kind, source, target, user, join_bytes(to_parts(frame, False)))
+    with hub.lock:
+        link.send(kind, source, target, user, join_bytes(to_parts(frame, False)))

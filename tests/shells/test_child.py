@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -79,10 +82,79 @@ def test_an_idle_child_frees_what_its_pointers_held(bob: ChildWorker, alice: Chi
     assert len(bob.act("inspect")["objects"]) == 1
     del outer
     alice.connection().flush()  # the one request: alice's own to bob come by themselves
+    assert comes_true(lambda: not bob.act("inspect")["objects"])
+
+
+@pytest.fixture
+def hub(hook: sy.TorchHook) -> Iterator[Any]:
+    """What a program without a loop has: a timer."""
+    network: Any = hook.local_worker.network
+    network.start_timer(delay=0.01)
+    yield network
+    network.timer.stop()
+
+
+def comes_true(condition: Callable[[], bool]) -> bool:
+    """Whether something happens by itself, that nobody waits for."""
     end = time.monotonic() + 10
-    while bob.act("inspect")["objects"] and time.monotonic() < end:
+    while not condition() and time.monotonic() < end:
         time.sleep(0.01)
-    assert not bob.act("inspect")["objects"]
+    return condition()
+
+
+def test_an_idle_client_tells_an_idle_worker(hub: Any, worker: ChildWorker) -> None:
+    x, kept = torch.ones(2).send(worker), torch.ones(2).send(worker)
+    sy.synchronize()
+    garbage = worker.connection().garbage
+    del x
+    assert comes_true(lambda: not garbage), "nothing else makes a request"
+    assert list(worker.act("inspect")["objects"]) == [kept.id_at_location]
+
+
+def test_a_program_that_works_is_not_disturbed(hub: Any, worker: ChildWorker) -> None:
+    """Pointers die here and in another thread while requests are made and answered."""
+    x = torch.ones(2).send(worker)
+    pointers = [[torch.ones(2).send(worker)] for _ in range(300)]
+
+    def drop() -> None:
+        for pointer in pointers:
+            pointer.clear()
+            time.sleep(0.001)
+
+    other = threading.Thread(target=drop)
+    other.start()
+    total = x
+    while other.is_alive():
+        for _ in range(5):
+            total = total + x
+        with worker.group():
+            held = [total * number for number in range(3)]
+            del held[0]
+            time.sleep(0.03)
+        assert torch.equal(held[0].get(), (total * 1).get())
+        del held
+    other.join()
+    del total
+    garbage = worker.connection().garbage
+    assert comes_true(lambda: not garbage)
+    assert list(worker.act("inspect")["objects"]) == [x.id_at_location]
+
+
+def test_a_link_that_is_cut_does_not_end_the_timer(
+    hook: sy.TorchHook, hub: Any, bob: ChildWorker
+) -> None:
+    x = torch.ones(2).send(bob)
+    bob.process.kill()
+    bob.process.join()
+    del x
+    hub.timer.start()
+    alice = ChildWorker(hook, id="alice", pipelined=True)
+    y = torch.ones(2).send(alice)
+    sy.synchronize()
+    garbage = alice.connection().garbage
+    del y
+    assert comes_true(lambda: not garbage)
+    bob.close()
 
 
 def test_a_promise_nobody_keeps_is_no_hang(worker: ChildWorker) -> None:
@@ -122,7 +194,7 @@ def test_synchronize_raises_what_failed_there(hook: sy.TorchHook) -> None:
 
 
 def test_the_shell_is_small() -> None:
-    for name in ("child.py", "hub.py", "owner.py"):
+    for name in ("child.py", "hub.py", "link.py", "owner.py"):
         assert len((ROOT / "shells" / name).read_text().splitlines()) < 200, name
 
 

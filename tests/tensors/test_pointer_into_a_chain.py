@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-import inspect
+import inspect as inspection
 import operator
 from collections.abc import Callable
 from functools import partial
@@ -18,6 +18,8 @@ from syft.chain.wrapper import Wrapper
 from syft.tensors.bare_pointer import BarePointer
 from syft.tensors.pointer import PointerTensor
 from tests.chain.refusal import refusal, shown
+from tests.shells.child import make_worker
+from tests.shells.owner import inspect
 
 OF_THE_LINK = frozenset(
     "__class__ __dict__ __dir__ __doc__ __format__ __getattribute__ __setattr__ __delattr__ "
@@ -29,6 +31,11 @@ OF_THE_LINK = frozenset(
 """What Python, numpy and torch ask the link about itself; everything else is the tensor's."""
 
 VALUES = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+
+
+@pytest.fixture
+def carl(hook: sy.TorchHook) -> sy.VirtualWorker:
+    return make_worker(hook, "carl")
 
 
 def into_a_chain(values: torch.Tensor, worker: sy.VirtualWorker) -> tuple[Wrapper, PointerTensor]:
@@ -170,7 +177,7 @@ def test_attributes_can_be_set(bob: sy.VirtualWorker) -> None:
 
 def test_no_attribute_of_a_tensor_can_be_set_beside_it() -> None:
     names = {name for name in dir(torch.Tensor) if not name.startswith("_")}
-    found = {name for name in names if inspect.isdatadescriptor(getattr(torch.Tensor, name))}
+    found = {name for name in names if inspection.isdatadescriptor(getattr(torch.Tensor, name))}
     assert {"grad", "data", "requires_grad"} <= found <= vars(BarePointer).keys()
     assert BarePointer.grad is vars(BarePointer)["grad"]  # what documentation looks at
 
@@ -190,3 +197,72 @@ def test_a_hash_is_that_of_the_object(bob: sy.VirtualWorker) -> None:
     again = holder.child.child.child
     assert hash(inside) == hash(inside) and {inside: 1, again: 2}[inside] == 1
     assert len({inside, again, inside}) == 2
+
+
+# ------------------------------------------------------------------------ methods that act on steps
+
+
+def test_a_method_acts_on_the_step_that_the_pointer_names(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker, carl: sy.VirtualWorker
+) -> None:
+    """me -> carl -> alice -> bob"""
+    outer = VALUES.send(bob).send(alice).send(carl)
+    workers = bob, alice, carl
+    assert [len(inspect(worker)) for worker in workers] == [1, 1, 1]
+    outer.remote_get()  # carl has alice's pointer: me -> carl -> bob
+    assert [len(inspect(worker)) for worker in workers] == [1, 0, 1]
+    moved = outer.move(alice)  # me -> alice -> bob
+    assert [len(inspect(worker)) for worker in workers] == [1, 1, 0]
+    twin = moved.copy()  # the data and the pointer to it
+    assert [len(inspect(worker)) for worker in workers] == [2, 2, 0]
+    inner = twin.get().move(carl)  # the later step: me -> carl
+    assert [len(inspect(worker)) for worker in workers] == [1, 1, 1]
+    assert torch.equal(inner.get(), VALUES)
+    moved.remote_send(carl)  # me -> alice -> carl -> bob
+    assert [len(inspect(worker)) for worker in workers] == [1, 1, 1]
+    assert torch.equal(moved.get().get().get(), VALUES)
+
+
+def test_a_step_that_is_fetched_leaves_the_chain_whole(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    outer = VALUES.send(bob).send(alice)
+    for fetch in (
+        lambda: outer.child.get(keep=True),
+        lambda: outer.child.child.get(),
+        lambda: outer.child.child.move("me"),
+    ):
+        fetched = fetch()
+        assert fetched.location is bob and not fetched.child.garbage_collect_data
+        assert torch.equal((fetched + 1).get(), VALUES + 1)
+        del fetched
+        assert torch.equal((outer + 0).get().get(), VALUES), "its data lives as long as it"
+    inner = outer.get()
+    assert inner.child.garbage_collect_data and torch.equal(inner.get(), VALUES)
+
+
+@pytest.mark.parametrize("kind", ["pointer", "logging"])
+def test_a_step_is_not_taken_out_of_its_chain(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker, carl: sy.VirtualWorker, kind: str
+) -> None:
+    if kind == "pointer":
+        pointer = VALUES.send(alice).send(bob)
+    else:
+        pointer = sy.LoggingTensor().on(VALUES).send(bob)
+    part = pointer.child.child
+    for name, act in {
+        "move": lambda: part.move(carl),
+        "remote_get": part.remote_get,
+        "remote_send": lambda: part.remote_send(carl),
+        "fix_precision": part.fix_precision,
+    }.items():
+        text = refusal(act)
+        assert text.startswith(
+            f"UnsupportedOperation: a part of a remote chain has no rule for {name}: call it on "
+            "the whole tensor (the pointer itself), or "
+        )
+    assert part.move(bob).child.place() == "bob", "it is there"
+    twin = part.copy().move(carl)
+    assert len(inspect(carl)) == 1 and len(inspect(bob)) == 1
+    del twin
+    assert not inspect(carl).objects

@@ -17,6 +17,7 @@ import torch
 
 from syft.exceptions import WrongArguments
 from syft.plans.building.input_properties import Fixed
+from syft.plans.building.out_argument import TENSORS_ONLY
 from syft.plans.building.template import TENSOR, kind_of, match, template_of
 from syft.program.program import Program, Slot, slots_in
 from syft.program.program import fill_slots
@@ -127,7 +128,7 @@ class Interface:
         """
         if set(self.results) != {TENSOR}:
             kinds = ", ".join(self.results) or "nothing"
-            raise WrongArguments(self.name, "out= for tensors only", f"it for {kinds}")
+            raise WrongArguments(self.name, TENSORS_ONLY, f"it for {kinds}")
         return match(self.name, {"out": self.outputs}, self.results, {"out": out})
 
     def nested_results(self, results: Sequence[Any]) -> Any:

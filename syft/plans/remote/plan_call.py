@@ -16,12 +16,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import torch
 
 from syft.codes import TypeCode
 from syft.exceptions import MalformedMessage, PlansNotAllowed, ProgramError, WrongArguments
-from syft.ops.table import BY_NAME
 from syft.plans.building.input_properties import check_fixed
+from syft.plans.building.out_argument import (
+    CLONE,
+    COPY,
+    RESIZE,
+    check_fits,
+    check_writable,
+    write_results,
+)
 from syft.plans.remote.stored_plan import StoredPlan
 from syft.program.program import Action, Program, Slot
 from syft.serde.expect import expect_int
@@ -30,7 +36,7 @@ from syft.serde.registry import Operand, register
 from syft.workers.core.access import READS, Access
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.execution.permissions import combined, memory_of
+from syft.workers.execution.permissions import combined
 from syft.workers.handlers.accesses import effects_of
 from syft.workers.handlers.guarded_run import Concealed
 from syft.workers.handlers.programs import (
@@ -106,7 +112,7 @@ class PreparedPlanCall(Prepared):
         results: Sequence[Any] = run_program(core, plan.lowered, [*inputs, *plan.state], peer)
         if not targets:
             return results
-        write_results(core, interface.name, results, targets, peer)
+        write_results_for(core, interface.name, results, targets, peer)
         return ()
 
 
@@ -136,74 +142,38 @@ def prepare_call(core: WorkerCore, call: PlanCall) -> PreparedPlanCall:
 
 # --------------------------------------------------------------------- writing to existing tensors
 
-_TENSORS_ONLY = "out= for tensors only"
 _FIRST, _SECOND = Slot(0), Slot(1)
-_COPY, _CLONE, _RESIZE = (
-    BY_NAME[f"torch.Tensor.{name}"] for name in ("copy_", "clone", "resize_as_")
-)
-_CLONED = lowered(Program(1, (Action(_CLONE, (_FIRST,), {}, _SECOND),), _SECOND))
-_COPIED = lowered(Program(2, (Action(_COPY, (_FIRST, _SECOND), {}, None),), ()))
-_RESIZED = lowered(Program(2, (Action(_RESIZE, (_FIRST, _SECOND), {}, None),), ()))
+_STEPS = {
+    CLONE: lowered(Program(1, (Action(CLONE, (_FIRST,), {}, _SECOND),), _SECOND)),
+    COPY: lowered(Program(2, (Action(COPY, (_FIRST, _SECOND), {}, None),), ())),
+    RESIZE: lowered(Program(2, (Action(RESIZE, (_FIRST, _SECOND), {}, None),), ())),
+}
+"""The operations that write, each as a program, so that private values stay private."""
 
 
-def write_results(
+def write_results_for(
     core: WorkerCore, plan: str, results: Sequence[Any], targets: Sequence[Any], peer: Peer
 ) -> None:
-    """Write results into tensors, as a function of torch does with ``out=``.
-
-    All results are checked before the first is written.  The writing runs as a program, so that
-    private values stay private.  A target may share memory with another result.
+    """Write results into tensors of this worker for ``peer``; all are checked before the first.
 
     Raises :class:`~syft.exceptions.WrongArguments` if a result does not fit its target, and
     :class:`~syft.exceptions.ProgramError` if a graph would be lost.
 
     >>> core, total = WorkerCore("bob", connect=print), torch.zeros(2)
-    >>> write_results(core, "double", [torch.ones(2)], [total], Peer("me"))
+    >>> write_results_for(core, "double", [torch.ones(2)], [total], Peer("me"))
     >>> total
     tensor([1., 1.])
     """
+    check_writable(plan, results, targets)
     for index, (result, target) in enumerate(zip(results, targets, strict=True)):
-        _check_fits(plan, index, result, target, peer)
-    memory = set().union(*map(memory_of, targets))
-    kept = [
-        (
-            result
-            if result is target or memory.isdisjoint(memory_of(result))
-            else run_program(core, _CLONED, [result], peer)
-        )
-        for result, target in zip(results, targets, strict=True)
-    ]
-    for result, target in zip(kept, targets, strict=True):
-        if not target.numel() and result.numel():
-            run_program(core, _RESIZED, [target, result], peer)
-        run_program(core, _COPIED, [target, result], peer)
-
-
-def _check_fits(plan: str, index: int, result: Any, target: torch.Tensor, peer: Peer) -> None:
-    """Refuse to write a result into a tensor of another shape or kind, or one with a graph."""
-    if not isinstance(result, torch.Tensor):
-        raise WrongArguments(plan, _TENSORS_ONLY, f"it for {type(result).__name__}")
-    if torch.is_grad_enabled() and (result.requires_grad or target.requires_grad):
-        raise ProgramError(
-            f"Plan {plan!r}: what is written with out= has no graph, and result {index} or its "
-            "target requires grad. Call the plan under torch.no_grad(), or without out="
-        )
-    fits = result.shape == target.shape or not target.numel()
-    if fits and torch.can_cast(result.dtype, target.dtype):
-        return
-    guard = combined((result, target))
-    if guard is None or guard.admits(peer.user):
-        raise _misfit(plan, index, result, target)
-    raise Concealed(_misfit(plan, index, result, target))
-
-
-def _misfit(plan: str, index: int, result: torch.Tensor, target: torch.Tensor) -> WrongArguments:
-    expected = f"{_shape_and_dtype(result)} as out for result {index}"
-    return WrongArguments(plan, expected, _shape_and_dtype(target))
-
-
-def _shape_and_dtype(tensor: torch.Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
+        try:
+            check_fits(plan, index, result, target)
+        except WrongArguments as error:  # it tells shapes
+            guard = combined((result, target))
+            if guard is None or guard.admits(peer.user):
+                raise
+            raise Concealed(error.with_traceback(None)) from None
+    write_results(results, targets, lambda op, *args: run_program(core, _STEPS[op], [*args], peer))
 
 
 # ------------------------------------------------------------------------------------------ codec

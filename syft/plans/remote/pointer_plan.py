@@ -25,12 +25,13 @@ from syft.tensors.pointer import PointerTensor
 from syft.workers.client.connection import STORED, Connection, Pending
 from syft.workers.wire.messages import Annotate, Describe, Duplicate, Fetch, Move
 from syft.workers.wire.definitions import InputKind
-from syft.workers.client.transport import Location, Owner
+from syft.workers.client.remote_reference import RemoteReference
+from syft.workers.client.transport import Location
 
 _MOVE_INSTEAD = "pp.copy().move(worker) puts a copy there, pp.move(worker) the plan itself"
 
 
-class PointerPlan:
+class PointerPlan(RemoteReference):
     """Stands for plan ``id_at_location`` at another worker; calling it runs the plan there.
 
     The remote plan dies with its pointer, unless ``garbage_collect_data`` is false.
@@ -63,16 +64,11 @@ class PointerPlan:
         self.connection = connection
         self.id_at_location = id_at_location
         self.interface = interface
-        self._id: int | None = None
         self._accepted: set[tuple[type, ...]] = set()  # as in BuiltPlan
         self._waits = any(kind is not TENSOR for kind in interface.results)
         self._key = ("plan", id_at_location)
         self.lines: Sequence[str] = ()
         """Where each action was recorded, if that was here; errors of a call name the line."""
-
-    def __del__(self) -> None:
-        if self.garbage_collect_data:
-            self.connection.garbage.append(self.id_at_location)
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(
@@ -164,23 +160,6 @@ class PointerPlan:
         return PlanCall(self.id_at_location, None)
 
     # ------------------------------------------------------------------------------------- ends
-
-    @property
-    def id(self) -> int:
-        """The pointer's own id at its owner."""
-        if self._id is None:
-            self._id = new_id()
-        return self._id
-
-    @property
-    def owner(self) -> Owner:
-        """The worker that holds the pointer."""
-        return self.connection.owner
-
-    @property
-    def location(self) -> Location:
-        """The worker that holds the plan."""
-        return self.connection.location
 
     @property
     def name(self) -> str:

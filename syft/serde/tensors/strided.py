@@ -4,7 +4,9 @@ If the elements are dense, in any order, the buffer is a view of the tensor's ow
 nothing is copied.  When a tensor is unpacked, its descriptor is checked with Python integers first,
 so that torch never reads outside the buffer.  Then the tensor is laid over the buffer
 (``owns_buffers``) or copied out of it.  In both cases it is no view: ``_base`` is None, and it can
-be resized, detached and trained like any tensor.
+be resized, detached and trained like any tensor, because the buffers of a frame are torch's own
+memory.  Only :func:`~syft.serde.deserialize` may lay large tensors over a ``bytearray``: these
+cannot grow.
 """
 
 from __future__ import annotations
@@ -33,13 +35,13 @@ SIZES = {
 }
 """Bytes per element of every dtype that is not quantized."""
 
-# The dtypes whose elements torch can copy; sub-byte integers are not among them.
-_COPYABLE = frozenset(
+COPYABLE = frozenset(
     dtype
     for dtype in SIZES
     if str(dtype).startswith(("torch.float", "torch.bfloat", "torch.complex", "torch.bool"))
     or DTYPE_CODES[dtype] in range(DTypeCode.UINT8, DTypeCode.UINT64 + 1)
 )
+"""The dtypes whose elements torch can copy; sub-byte integers are not among them."""
 
 
 def pack_strided(tensor: torch.Tensor, packer: Packer) -> tuple[Any, ...]:
@@ -85,7 +87,7 @@ def flatten(tensor: torch.Tensor, shape: Shape) -> tuple[Shape | None, torch.Ten
 
 def _without_gaps(tensor: torch.Tensor, shape: Shape) -> tuple[torch.Tensor, Shape]:
     """Copy a tensor with gaps or overlaps: row-major, but what is repeated stays repeated."""
-    if tensor.dtype not in _COPYABLE:
+    if tensor.dtype not in COPYABLE:
         raise NotSendable(f"a part of a {tensor.dtype} tensor", "send the whole tensor")
     strides = tensor.stride()
     once = [1 if stride == 0 else length for length, stride in zip(shape, strides, strict=True)]
@@ -182,4 +184,4 @@ def over_buffer(
 def _is_small(buffer: torch.Tensor, dtype: torch.dtype, strides: Shape) -> bool:
     """Whether a view of the buffer and its clone are the fastest copy."""
     small = buffer.is_cpu and buffer.numel() < LARGE
-    return small and dtype in _COPYABLE and 0 not in strides
+    return small and dtype in COPYABLE and 0 not in strides

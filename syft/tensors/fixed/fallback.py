@@ -25,19 +25,21 @@ from typing import Any
 
 import torch
 
-from syft.torch_private import has_composite_kernel
+from syft.torch_private import decompositions, has_composite_kernel
 from syft.ops.nested import Arguments, Keywords, replace
 from syft.exceptions import EncodingError
-from syft.tensors.fixed.grid import Grid, decode, encode
+from syft.tensors.fixed.grid import Grid, encode
 from syft.tensors.fixed.fixed_link import (
     FALLBACK,
     FixedPrecisionTensor,
+    decoded,
     fixed,
     grid_among,
     is_fixed,
     no_rule,
     store,
 )
+from syft.tensors.fixed.rings.ring_link import functional_form
 
 Strategy = Callable[..., Any]
 
@@ -61,6 +63,46 @@ UNDECLARED_WRITES = {"aten::native_batch_norm": ("running_mean", "running_var")}
 def fall_back(op: Any, *args: Any, **kwargs: Any) -> Any:
     """Run an operation without a rule."""
     return strategy_of(op)(op, *args, **kwargs)
+
+
+def fall_back_privately(op: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run an operation without a rule on integers that nobody may read: by others that have one.
+
+    Raises :class:`~syft.exceptions.UnsupportedOperation` if torch has no decomposition for it.
+    """
+    return private_strategy_of(op)(op, *args, **kwargs)
+
+
+FixedPrecisionTensor.private_rules[FALLBACK] = fall_back_privately
+
+
+@functools.cache
+def private_strategy_of(op: Any) -> Strategy:
+    """The function that computes an operation without a rule on private integers; cached.
+
+    >>> [private_strategy_of(op).__name__ for op in (aten.silu.default, aten.sort.default)]
+    ['by_decomposition', 'refuse_privately']
+    """
+    strategy = strategy_of(op)
+    if strategy in (refuse, decompose, for_each, into_target):
+        return strategy
+    return by_decomposition if op in decompositions else refuse_privately
+
+
+def by_decomposition(op: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run the operations that torch's own table of decompositions gives."""
+    return decompositions[op](*args, **kwargs)
+
+
+def refuse_privately(op: Any, *_: Any, **__: Any) -> Any:
+    """Refuse an operation that would have to read private integers."""
+    raise no_rule(op, PRIVATE_INSTEAD)
+
+
+PRIVATE_INSTEAD = (
+    "its numbers are private and it has no approximation; write it with the operations listed in "
+    "docs/fixed_precision.md, or get() the tensor first"
+)
 
 
 @functools.cache
@@ -98,20 +140,6 @@ def refuse(op: Any, *_: Any, **__: Any) -> Any:
 def decompose(op: Any, *args: Any, **kwargs: Any) -> Any:
     """Run the operations that a composite one consists of."""
     return op.decompose(*args, **kwargs)
-
-
-def functional_form(op: Any) -> Any:
-    """The operation whose in-place or ``out=`` form this is, or None.
-
-    >>> functional_form(aten.exp_.default), functional_form(aten.exp.out)
-    (<OpOverloadPacket(op='aten.exp')>, <OpOverloadPacket(op='aten.exp')>)
-    """
-    namespace, _, name = op._schema.name.partition("::")
-    if namespace != "aten":
-        return None
-    if any(argument.is_out for argument in op._schema.arguments):
-        return op.overloadpacket
-    return getattr(aten, name[:-1], None) if name.endswith("_") else None
 
 
 def into_target(op: Any, *args: Any, **kwargs: Any) -> Any:
@@ -178,7 +206,7 @@ def compute(op: Any, args: Arguments, kwargs: Keywords, dtype: torch.dtype) -> A
 
     def plain(value: Any) -> Any:
         if is_fixed(value):
-            return decode(value.child.child, value.child.grid, dtype)
+            return decoded(value.child, dtype)
         if isinstance(value, torch.Tensor) and value.is_floating_point():
             return value.to(dtype, copy=True)
         if isinstance(value, torch.dtype) and value.is_floating_point:

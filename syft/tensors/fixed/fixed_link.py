@@ -10,16 +10,18 @@ A rule is called with the operation and its arguments: ``rule(op, *args, **kwarg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
 
 import torch
 
 from syft.chain.link import Level, Link
-from syft.ops.nested import Arguments, Keywords, leaves
+from syft.ops.nested import Arguments, Keywords, is_container, leaves
 from syft.chain.wrapper import Wrapper, wrap_like
-from syft.exceptions import UnsupportedOperation
-from syft.tensors.fixed.grid import Excess, Grid, encode, encode_number
+from syft.exceptions import HookError, UnsupportedOperation
+from syft.tensors.fixed.grid import Excess, Grid, decode, encode, encode_number
+from syft.tensors.fixed.rings.integer_ring import Ring
+from syft.tensors.fixed.rings.ring_link import RingLink, as_integers, overloads, ring_of
 
 FALLBACK = "fallback"
 """The key of the rule for every operation without a rule."""
@@ -40,6 +42,9 @@ class FixedPrecisionTensor(Link):
     __slots__ = ("child", "grid")
 
     level = Level.DISPATCH
+    operands = (RingLink,)
+    private_rules: ClassVar[dict[Any, Callable[..., Any]]] = {}
+    """The rules that take the place of those in ``rules`` where no integer may be read."""
 
     def __init__(self, child: torch.Tensor, grid: Grid) -> None:
         self.child = child
@@ -55,12 +60,21 @@ class FixedPrecisionTensor(Link):
         """The number of fractional digits in the base, 16 by default."""
         return self.grid.digits
 
+    @property
+    def ring(self) -> Ring:
+        """The ring of the integers: who computes on them, and whether they may be read."""
+        return ring_of(self.child)
+
     @classmethod
     def call(cls, operation: Any, args: Arguments, kwargs: Keywords) -> Any:
         """Run one aten operation by its rule, or by the fallback."""
-        rule = cls.rules.get(operation)
+        rules = cls.rules
+        rule = rules.get(operation)
+        if any_private(args, kwargs):
+            rules = cls.private_rules
+            rule = rules.get(operation, rule)
         if rule is None:
-            rule = cls.rules[FALLBACK]
+            rule = rules[FALLBACK]
         return rule(operation, *args, **kwargs)
 
     def show(self) -> str:
@@ -70,6 +84,37 @@ class FixedPrecisionTensor(Link):
     def place(self) -> str:
         """The integers are in this process."""
         return "here"
+
+
+def any_private(args: Arguments, kwargs: Keywords) -> bool:
+    """Whether the integers of an operand are in a ring that rules may not read.
+
+    >>> any_private((torch.ones(1), [2]), {})
+    False
+    """
+    for arg in args:
+        if type(arg) is Wrapper:
+            if is_private(arg):
+                return True
+        elif is_container(arg):
+            if any(type(leaf) is Wrapper and is_private(leaf) for leaf in leaves(arg)):
+                return True
+    return bool(kwargs) and any_private(tuple(kwargs.values()), {})
+
+
+def is_private(tensor: Wrapper) -> bool:
+    """Whether the integers of a fixed or a ring tensor may not be read.
+
+    >>> from syft.tensors.fixed.precision import fix_precision
+    >>> is_private(fix_precision(torch.ones(1)))
+    False
+    """
+    link = tensor.child
+    if type(link) is FixedPrecisionTensor:
+        if type(link.child) is not Wrapper:
+            return False
+        link = link.child.child
+    return isinstance(link, RingLink) and not link.ring.readable
 
 
 def show_child(child: torch.Tensor) -> str:
@@ -112,8 +157,8 @@ def grid_among(op: Any, values: Iterable[Any]) -> Grid:
     """
     found: Grid | None = None
     for value in leaves(tuple(values)):
-        if type(value) is Wrapper:
-            grid = value.child.grid  # type: ignore[attr-defined]
+        if is_fixed(value):
+            grid = value.child.grid
             if found is not None and grid is not found:
                 raise different_grids(op, found, grid)
             found = grid
@@ -130,10 +175,12 @@ def integers(op: Any, value: Any, grid: Grid, excess: Excess = Excess.REFUSE) ->
     (1500, None)
     """
     if type(value) is Wrapper:
-        link = value.child
-        if link.grid is not grid:  # type: ignore[attr-defined]
-            raise different_grids(op, grid, link.grid)  # type: ignore[attr-defined]
-        return link.child  # type: ignore[attr-defined]
+        link: Any = value.child
+        if isinstance(link, RingLink):
+            return as_integers(value) * grid.scale
+        if link.grid is not grid:
+            raise different_grids(op, grid, link.grid)
+        return link.child
     for kinds, encoder in _ENCODERS:
         if isinstance(value, kinds):
             return encoder(op, value, grid, excess)
@@ -146,6 +193,30 @@ _ENCODERS: tuple[tuple[Any, Callable[[Any, Any, Grid, Excess], Any]], ...] = (
     ((list, tuple), lambda op, items, *how: [integers(op, item, *how) for item in items]),
 )
 """How an operand that is not fixed becomes integers; other kinds (None) stay as they are."""
+
+
+def decoded(link: FixedPrecisionTensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """The numbers of a link as floats; private ones are refused.
+
+    >>> from syft.tensors.fixed.grid import make_grid
+    >>> decoded(FixedPrecisionTensor(torch.tensor([1500]), make_grid(10, 3)))
+    tensor([1.5000])
+    """
+    if not link.ring.readable:
+        raise no_rule("decoding", f"its numbers are private ({link.ring.name}); get() it first")
+    return decode(link.child, link.grid, dtype)
+
+
+def on_grid(link: FixedPrecisionTensor, grid: Grid) -> torch.Tensor:
+    """The numbers of a link as integers of another grid, rounded once; private ones stay private.
+
+    >>> from syft.tensors.fixed.grid import make_grid
+    >>> on_grid(FixedPrecisionTensor(torch.tensor([1500]), make_grid(10, 3)), make_grid(2, 16))
+    tensor([98304])
+    """
+    if link.ring.readable:
+        return encode(decoded(link, torch.float64), grid)
+    return link.ring.times(link.child, grid.scale / link.grid.scale, grid.scale)
 
 
 def store(op: Any, target: Any, result: Any) -> Any:
@@ -198,17 +269,22 @@ digits and base 10 with 3 digits); bring them to one with .fix_prec().
 # ------------------------------------------------------------------------------------- the table
 
 
-def overloads(names: str) -> Iterator[Any]:
-    """The aten overloads of names such as ``"add.Tensor neg"``; without a dot, the default one.
-
-    >>> [str(op) for op in overloads("add.Tensor neg")]
-    ['aten.add.Tensor', 'aten.neg.default']
-    """
-    for name in names.split():
-        packet, _, overload = name.partition(".")
-        yield getattr(getattr(torch.ops.aten, packet), overload or "default")
-
-
 def rule(names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Enter the decorated function in the table for each of the named overloads."""
     return FixedPrecisionTensor.rule(*overloads(names))
+
+
+def private_rule(names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Enter the decorated function for each of the overloads, where no integer may be read."""
+
+    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+        for operation in overloads(names):
+            if operation in FixedPrecisionTensor.private_rules:
+                raise HookError(
+                    f"FixedPrecisionTensor has two private rules for {operation}",
+                    "keep one of them",
+                )
+            FixedPrecisionTensor.private_rules[operation] = function
+        return function
+
+    return enter

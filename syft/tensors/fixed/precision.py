@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any
 
 import torch
 
+from syft.chain.link import Link
 from syft.chain.wrapper import Wrapper
 from syft.codes import TypeCode
 from syft.exceptions import MalformedMessage, UnsupportedOperation
@@ -24,10 +26,14 @@ from syft.serde.expect import expect_fields, expect_int
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import Operand, pack, register, register_check, unpack_at
 from syft.tensors.fixed import fallback
+from syft.tensors.fixed.rings import access_rules, comparison_rules, component_rules
+from syft.tensors.fixed.rings.ring_link import RingLink, as_integers, is_ring
 from syft.tensors.fixed.rules import (
     arithmetic,
     creation,
     pooling,
+    private_functions,
+    private_layers,
     products,
     selection,
     shapes,
@@ -37,12 +43,17 @@ from syft.tensors.fixed.grid import (
     BASES,
     LARGEST_SCALE,
     Grid,
-    decode,
     encode,
     forbid_decoding,
     make_grid,
 )
-from syft.tensors.fixed.fixed_link import FixedPrecisionTensor, fixed, is_fixed
+from syft.tensors.fixed.fixed_link import (
+    FixedPrecisionTensor,
+    decoded,
+    fixed,
+    is_fixed,
+    on_grid,
+)
 
 __all__ = [
     "FixedPrecisionTensor",
@@ -53,13 +64,24 @@ __all__ = [
     "forbid_decoding",
 ]
 
-RULES = (arithmetic, creation, fallback, pooling, products, selection, shapes, sums)
-"""The modules that fill the table of rules."""
+TABLES: tuple[tuple[type[Link], str, tuple[ModuleType, ...]], ...] = (
+    (
+        FixedPrecisionTensor,
+        "rules",
+        (arithmetic, creation, fallback, pooling, products, selection, shapes, sums),
+    ),
+    (FixedPrecisionTensor, "private_rules", (fallback, private_functions, private_layers)),
+    (RingLink, "rules", (access_rules, comparison_rules, component_rules)),
+)
+"""The tables of rules, and the modules that fill them."""
 
 
 def _missing_rules() -> list[str]:
-    known = {rule.__module__ for rule in FixedPrecisionTensor.rules.values()}
-    return [f"the rules of {module.__name__}" for module in RULES if module.__name__ not in known]
+    missing = []
+    for link, table, modules in TABLES:
+        known = {rule.__module__ for rule in getattr(link, table).values()}
+        missing += [f"the rules of {m.__name__}" for m in modules if m.__name__ not in known]
+    return missing
 
 
 register_check(_missing_rules)
@@ -127,8 +149,8 @@ def float_precision(x: torch.Tensor) -> torch.Tensor:
     """
     _refuse_plain("float_precision", x)
     if x.requires_grad and torch.is_grad_enabled():
-        decoded: torch.Tensor = _Decode.apply(x)  # type: ignore[no-untyped-call]
-        return decoded
+        numbers: torch.Tensor = _Decode.apply(x)  # type: ignore[no-untyped-call]
+        return numbers
     return _decoded(x)
 
 
@@ -176,7 +198,7 @@ class _Encode(torch.autograd.Function):
     def backward(ctx: Any, grad: Any) -> Any:
         if ctx.source is not None:
             return _encoded(grad, ctx.source), None
-        return decode(grad.child.child, grad.child.grid, ctx.dtype), None
+        return decoded(grad.child, ctx.dtype), None
 
 
 class _Decode(torch.autograd.Function):
@@ -193,15 +215,17 @@ class _Decode(torch.autograd.Function):
 
 
 def _encoded(x: Any, grid: Grid) -> torch.Tensor:
+    if is_ring(x):
+        return fixed(as_integers(x) * grid.scale, grid)
     if not is_fixed(x):
         return fixed(encode(x, grid), grid)
     if x.child.grid is grid:
         return x.detach()  # type: ignore[no-any-return]
-    return fixed(encode(decode(x.child.child, x.child.grid, torch.float64), grid), grid)
+    return fixed(on_grid(x.child, grid), grid)
 
 
 def _decoded(x: Any) -> torch.Tensor:
-    return decode(x.child.child, x.child.grid)
+    return decoded(x.child)
 
 
 def _replace_contents(
@@ -250,8 +274,10 @@ def _unpack(operand: Sequence[Any], unpacker: Unpacker) -> Wrapper:
     digits = expect_int(operand[2], ".precision_fractional", 0, most)
     child = unpack_at(operand[3], unpacker, ".child")
     plain = type(child) is torch.Tensor and child.layout is torch.strided
-    if not (type(child) is Wrapper or plain and child.dtype is torch.int64):
+    if not (is_ring(child) or plain and child.dtype is torch.int64):
         got = str(child.dtype) if isinstance(child, torch.Tensor) else type(child).__name__
+        if type(child) is Wrapper:
+            got = type(child.child).__name__
         raise MalformedMessage("$.child", "a dense tensor of int64", got)
     return fixed(child, make_grid(base, digits))
 

@@ -24,6 +24,7 @@ from syft.codes import TypeCode
 from syft.exceptions import MalformedMessage, ProgramError
 from syft.ids import new_id
 from syft.ops.nested import replace
+from syft.ops.table import BY_NAME
 from syft.program.program import Action, Mode, Program, Slot
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack, unpack
@@ -41,6 +42,8 @@ _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 _SAME = frozenset((int, bool, str, type(None)))
 _AS_VALUE = (torch.Tensor, torch.Generator)
 _encode = msgspec.msgpack.encode
+_GRADIENT = BY_NAME["torch.Tensor.grad.__get__"]
+_GRADIENT_KIND = BY_NAME["syft.ops.control.gradient_kind"]
 
 NOT_HELD = object()
 """What a group answers when a command has to go by itself, now that everything held has gone."""
@@ -48,10 +51,17 @@ NOT_HELD = object()
 Operands = tuple[Any, ...]
 
 
+class Held(list[Any]):
+    """Pointers to the results that a command will have which a group holds."""
+
+    __slots__ = ()
+
+
 class GroupingConnection(Protocol):
     """The connection of a group, as the group uses it."""
 
     group: MessageGroup | None
+    holding: bool
     garbage: list[int]
     dropped: deque[range]
 
@@ -107,24 +117,37 @@ class Batch:
         self.links: list[weakref.ref[Any]] = []
         self.made = 0
         self.steps: list[bytes] = []
-        self.actions: list[tuple[int, Operands, dict[str, Any], Slot | None, Mode | None]] = []
+        self.actions: list[tuple[int, Operands, dict[str, Any], Any, Mode | None]] = []
 
     def holds(self, id: int) -> bool:
         """Whether an object of that id will be one of the results."""
         return 0 <= id - self.base < len(self.results)
 
     def add(
-        self, op: int, args: Operands, kwargs: dict[str, Any], flags: int, wants_result: bool
+        self,
+        op: int,
+        args: Operands,
+        kwargs: dict[str, Any],
+        flags: int,
+        present: Sequence[bool],
     ) -> None:
-        """Add an action."""
+        """Add an action, whose results are tensors where ``present`` says so, and None elsewhere.
+
+        One result that is a tensor comes without a container.
+        """
         mode = None if flags == self.flags else Mode(grad=bool(flags & GRAD_MODE))
         packed = _packed(args), _packed(kwargs.values()), tuple(kwargs)
-        self.steps.append(_encode((op, packed, flags, wants_result)))
-        out = Slot(_RESULT + self.made) if wants_result else None
+        self.steps.append(_encode((op, packed, flags, present)))
+        slots = tuple(self._result() if here else None for here in present)
+        out = slots if len(slots) > 1 else slots[0] if slots else None
         self.actions.append((op, args, kwargs, out, mode))
-        if out is not None:
-            self.made += 1
-            self.results.append(out)
+
+    def _result(self) -> Slot:
+        """A slot for the next result."""
+        slot = Slot(_RESULT + self.made)
+        self.made += 1
+        self.results.append(slot)
+        return slot
 
     def input(self, value: Any, kind: InputKind) -> Slot:
         """A new input."""
@@ -151,7 +174,9 @@ class Batch:
             return leaf
 
         actions = tuple(
-            Action(op, replace(args, numbered), replace(kwargs, numbered), numbered(out), mode)
+            Action(
+                op, replace(args, numbered), replace(kwargs, numbered), replace(out, numbered), mode
+            )
             for op, args, kwargs, out, mode in self.actions
         )
         outputs = tuple(
@@ -198,10 +223,12 @@ class MessageGroup:
         if not self._open:
             self._close()
             self._dropped(error)
+            self.connection.holding = False
 
     def begin(self) -> None:
         """Open the group, or go one level deeper."""
         self._open += 1
+        self.connection.holding = True
         self.connection.group = self
 
     def release(self) -> None:
@@ -217,7 +244,10 @@ class MessageGroup:
         self._open -= 1
         if not self._open:
             self._close()
-            self.flush()
+            try:
+                self.flush()
+            finally:
+                self.connection.holding = False
 
     def _close(self) -> None:
         self.connection.group = None
@@ -244,12 +274,14 @@ class MessageGroup:
         op: int,
         args: Iterable[Any],
         kwargs: dict[str, Any] | None,
-        out: int,
+        present: Sequence[bool],
         buffers: list[torch.Tensor],
         mode: tuple[int, Any],
     ) -> Any:
-        """Take a command; returns a pointer to its result (nothing if ``out`` is 0), or
-        ``NOT_HELD``."""
+        """Take a command; returns :class:`Held`, or ``NOT_HELD``.
+
+        ``present`` is as :meth:`Batch.add` has it.
+        """
         batch = self._fitting(mode)
         known = len(batch.inputs)
         try:
@@ -261,8 +293,9 @@ class MessageGroup:
             self._undo(batch, known)
             self.flush()
             return NOT_HELD
-        batch.add(op, tuple(packed), named, mode[0], bool(out))
-        return self._pointer(batch) if out else None
+        first = len(batch.results)
+        batch.add(op, tuple(packed), named, mode[0], present)
+        return Held(self._pointer(batch, index) for index in range(first, len(batch.results)))
 
     def hold_value(self, value: Any, mode: tuple[int, Any]) -> int | None:
         """Take a tensor that is sent; returns its id over there, or None if it cannot be held."""
@@ -273,6 +306,24 @@ class MessageGroup:
         batch.steps.append(b"")
         batch.results.append(batch.input(copy_of(value), InputKind.VALUE))
         return batch.base + len(batch.results) - 1
+
+    def ask_gradients(self, ids: Sequence[int], mode: tuple[int, Any]) -> list[tuple[int, Any]]:
+        """What kind of gradient each of these leaves has, and a pointer to it (None without one).
+
+        What is held goes along in the same message.
+        """
+        batch = self._fitting(mode)
+        first = len(batch.results)
+        for id in ids:
+            leaf = batch.object(id)
+            batch.add(_GRADIENT_KIND, (leaf,), {}, mode[0], (True,))
+            batch.add(_GRADIENT, (leaf,), {}, mode[0], (True,))
+        self._batch = None
+        values = self._alone(batch, answered=True)
+        for value in values[:first]:  # to each of these there is a pointer, or there was one
+            if value is not None:
+                value.child.garbage_collect_data = False
+        return list(zip(values[first::2], values[first + 1 :: 2], strict=True))
 
     def _fitting(self, mode: tuple[int, Any]) -> Batch:
         """The batch for a command in these modes: only grad mode may change inside a batch."""
@@ -310,8 +361,8 @@ class MessageGroup:
             raise NotHoldable from None
         return replace(value, lambda leaf: _as_input(batch, leaf))
 
-    def _pointer(self, batch: Batch) -> Any:
-        pointer = self.connection.pointer(batch.base + len(batch.results) - 1)
+    def _pointer(self, batch: Batch, index: int) -> Any:
+        pointer = self.connection.pointer(batch.base + index)
         batch.links.append(weakref.ref(pointer.child))
         return pointer
 
@@ -333,16 +384,19 @@ class MessageGroup:
     def flush(self) -> None:
         """Send what is held; the group stays open."""
         batch, self._batch = self._batch, None
-        if batch is None or not batch.steps:
-            return
+        if batch is not None and batch.steps:
+            self._alone(batch)
+
+    def _alone(self, batch: Batch, answered: bool = False) -> Any:
+        """Send a batch, which is not held back by the group itself."""
         connection = self.connection
         group, connection.group = connection.group, None
         try:
-            self._send(connection, batch)
+            return self._send(connection, batch, answered)
         finally:
             connection.group = group
 
-    def _send(self, connection: GroupingConnection, batch: Batch) -> None:
+    def _send(self, connection: GroupingConnection, batch: Batch, answered: bool) -> Any:
         dead, later = self._sorted_garbage(batch)
         wanted = [batch.base + index not in dead for index in range(len(batch.results))]
         key = (bytes(batch.kinds), bytes(wanted), batch.flags, *batch.steps)
@@ -352,6 +406,7 @@ class MessageGroup:
                 lambda: batch.program(wanted),
                 batch.inputs,
                 len(batch.results),
+                answered,
                 first=batch.base,
                 mode=(batch.flags, batch.autocast),
             )
@@ -361,6 +416,7 @@ class MessageGroup:
         for link in (reference() for reference in batch.links):
             if link is not None and self.pending is not None:
                 link.pending = self.pending
+        return value
 
     def _sorted_garbage(self, batch: Batch) -> tuple[set[int], list[int]]:
         """The results nobody wants, and the inputs that nobody will want after this."""

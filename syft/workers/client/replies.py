@@ -22,6 +22,7 @@ from syft.serde.errors import unpack_error
 from syft.serde.frame import Frame
 from syft.serde.packer import Unpacker
 from syft.serde.registry import unpack_at
+from syft.workers.client.facts import Facts
 from syft.workers.client.pending import Pending as Pending
 from syft.workers.client.pending import origin_of, seq_of
 from syft.workers.client.sent_calls import Calls
@@ -34,6 +35,7 @@ from syft.workers.wire.messages import (
     Forgotten,
     Parked,
     Reply,
+    Stale,
 )
 
 NEVER_SENT = "it was to be made in a group of messages that an exception ended before it was sent"
@@ -58,6 +60,7 @@ class ReplyReader:
         "calls",
         "dropped",
         "callbacks",
+        "facts",
         "_core",
         "_failures",
     )
@@ -75,6 +78,7 @@ class ReplyReader:
         self.dropped: deque[range] = deque(maxlen=64)  # ids of groups that were never sent
         self.callbacks: dict[Pending, list[Callable[[], object]]] = {}
         """What to call when the reply to a request has come."""
+        self.facts = Facts()
         self._core = owner.core
         self._failures = 0  # how many failures came over this connection
 
@@ -107,8 +111,8 @@ class ReplyReader:
     def _settle(self, reply: Reply, frame: Frame) -> None:
         """Take in a reply to a request that was made at an earlier line, or to none."""
         kind = type(reply)
-        if kind is Forgotten:
-            self.calls.clear()
+        if kind is Forgotten or kind is Stale:
+            self._notified(reply)
             return
         seq: int = reply.seq  # type: ignore[union-attr]
         if kind is Parked:
@@ -130,6 +134,16 @@ class ReplyReader:
             self.unseen.append(pending)
             if pending.key is not None:
                 self.calls.forget(pending.key)
+
+    def _notified(self, notice: Reply) -> None:
+        """Forget what does not hold any more."""
+        if type(notice) is Forgotten:
+            self.calls.clear()
+            self.facts.forget()
+        elif notice.gradients:  # type: ignore[union-attr]
+            self.facts.forget_gradients()
+        else:
+            self.facts.forget()
 
     def take(self, pending: Pending) -> Any:
         """The value of a request that is settled; raises what it raised, or what another one raised

@@ -19,7 +19,9 @@ Who calls what, and when:
   one calls :meth:`Transport.withdraw`, and sends ``Cancel`` if that came too late.
 - The ids of dropped pointers go along with the next request.  A shell that serves or waits calls
   ``Connection.flush`` when a line has nothing else to carry, so that an idle caller keeps no object
-  of another worker alive.  :meth:`Transport.is_idle` says that this can be done at once.
+  of another worker alive.  :meth:`Transport.is_idle` says that this can be done at once.  A program
+  without a loop never comes to it: there :meth:`Transport.flush_soon` starts a timer
+  (:mod:`syft.workers.shells.drop_timer`), which calls ``Connection.flush_idle``.
 - It calls :meth:`Transport.speak_for` before the first request that is made for another user.  The
   serving shell vouches for the user, or refuses.
 """
@@ -63,7 +65,7 @@ class Transport(ABC):
     wait for each one.  ``closed`` says that the worker is gone or the line is cut.
 
     >>> sorted(Transport.__abstractmethods__)
-    ['advance', 'close', 'closed', 'deliver', 'speak_for', 'withdraw']
+    ['advance', 'close', 'closed', 'collect', 'deliver', 'speak_for', 'withdraw']
     """
 
     queued: bool = False
@@ -100,6 +102,10 @@ class Transport(ABC):
         """
 
     @abstractmethod
+    def collect(self) -> None:
+        """Take in what the worker has sent, if anything is there; nobody works meanwhile."""
+
+    @abstractmethod
     def withdraw(self, frame: Frame) -> bool:
         """Take back a request that the worker has not read; False if it is too late for that."""
 
@@ -109,6 +115,14 @@ class Transport(ABC):
         Only a queued worker in this process answers yes.
         """
         return False
+
+    def flush_soon(self) -> None:
+        """Have ``Connection.flush_idle`` called soon: a pointer died while the worker was not idle.
+
+        It is called at any line of any thread, and must not wait.  A shell whose loop sends what is
+        left needs nothing.
+        """
+        return
 
     @abstractmethod
     def close(self) -> None:

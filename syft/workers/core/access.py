@@ -34,7 +34,7 @@ class Access:
     backward pass over the graphs of the inputs.  ``fresh`` results share no memory with any input;
     a result may otherwise be a view of each.  ``gives_gradient``: the result is the gradient.
     ``recorded`` says that autograd may record it.  ``joins``: the inputs may share memory after it.
-    ``takes`` is the id of an input that it takes out of the store.
+    ``takes`` are the ids of the inputs that it takes out of the store.
     """
 
     writes: Collection[int] = ()
@@ -45,7 +45,7 @@ class Access:
     gives_gradient: bool = False
     recorded: bool = False
     joins: bool = False
-    takes: int | None = None
+    takes: Collection[int] = ()
 
     @property
     def changes(self) -> bool:

@@ -113,20 +113,19 @@ class Dataflow:
                 self._takers[id].followers.append(task)
                 task.unheld.add(id)
                 task.held.pop(id, None)
-        if task.access.takes is not None:
-            self._takers[task.access.takes] = task
+        for id in task.access.takes:
+            self._takers[id] = task
 
     def _end_taking(self, task: Task) -> None:
         """What a task did not take after all, those behind it hold again."""
-        id = task.access.takes
-        if id is None:
-            return
-        if self._takers.get(id) is task:
-            del self._takers[id]
-        for follower in task.followers:
-            follower.unheld.discard(id)
-            if id in self._store.objects:
-                follower.held[id] = self._store.objects[id]
+        for id in task.access.takes:
+            if self._takers.get(id) is task:
+                del self._takers[id]
+            for follower in task.followers:
+                if id in follower.unheld:
+                    follower.unheld.discard(id)
+                    if id in self._store.objects:
+                        follower.held[id] = self._store.objects[id]
 
     def settle(self, ids: Iterable[int]) -> None:
         """Run the operations that became ready because ``ids`` have arrived or failed."""

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import torch
 
+from syft.ops.returns import Returns
 from syft.workers.execution.holders import Holder
 from syft.workers.execution.permissions import Guard
 from syft.workers.wire.messages import Message
@@ -31,7 +32,7 @@ class Outgoing(Protocol):
         kwargs: dict[str, Any] | None,
         out: int,
         buffers: list[torch.Tensor],
-        answered: bool,
+        expected: Returns | None,
     ) -> Any:
         """Run operation ``op`` at the other worker."""
 

@@ -32,6 +32,7 @@ from syft.exceptions import (
 )
 from syft.ids import new_id
 from syft.ops.nested import replace
+from syft.ops.returns import MOST
 from syft.serde.errors import pack_error
 from syft.serde.frame import Frame
 from syft.serde.limits import Limits
@@ -46,7 +47,7 @@ from syft.workers.core.store import ObjectStore
 from syft.workers.execution.holders import Holder
 from syft.workers.execution.permissions import Guard, full_guard_of, protect, travelling_guard_of
 from syft.workers.wire import messages
-from syft.workers.wire.messages import Cancelled, Done, Failure, Forgotten, Parked, Skipped
+from syft.workers.wire.messages import Cancelled, Done, Failure, Forgotten, Parked, Skipped, Stale
 from syft.workers.wire.references import Reference
 
 HeldInputs = dict[int, Any]
@@ -75,9 +76,11 @@ class Answer:
 class WorkerCore:
     """The state of one worker, and its handlers of messages.
 
-    ``connect`` returns this worker's own connection to another worker by name; the shell provides
-    it.  Raises :class:`~syft.exceptions.HookError` if a kind of request has no handler, because a
-    part of the package that registers one was not imported.
+    ``connect`` returns this worker's own connection to another worker: to the one of a name, or
+    back to the one whose requests come from a :class:`Peer`.  The shell provides it.
+
+    Raises :class:`~syft.exceptions.HookError` if a kind of request has no handler, because a part
+    of the package that registers one was not imported.
     """
 
     handlers: ClassVar[dict[type[messages.Message], Handler]] = {}
@@ -85,7 +88,7 @@ class WorkerCore:
     def __init__(
         self,
         name: str,
-        connect: Callable[[str], Outgoing],
+        connect: Callable[[str | Peer], Outgoing],
         limits: Limits | None = None,
         allow_plans: bool = False,
     ) -> None:
@@ -105,6 +108,9 @@ class WorkerCore:
         self.sessions: dict[int, Any] = {}
         self.ended: OrderedDict[int, None] = OrderedDict()
         """Collective operations that have ended here: later messages for them are ignored."""
+        self.watched = False
+        """Whether a caller may keep answers about shapes and gradients: see :meth:`watch`."""
+        self._watchers: WeakSet[Peer] = WeakSet()
         self.peers: WeakSet[Peer] = WeakSet()
         """The peers that have used numbers: they are notified when the worker is cleared."""
         self.stats = Stats()
@@ -151,7 +157,8 @@ class WorkerCore:
         """The reply to a request whose handler raised; its result is marked as failed."""
         out = getattr(message, "out", 0)
         if out and not isinstance(error, ObjectIdTaken):
-            self.fail_results((out,), error)
+            several = type(message) is messages.Command and message.flags >> messages.COUNT_SHIFT
+            self.fail_results(range(out, out + min(several or 1, MOST)), error)
         return self.failure(getattr(message, "seq", 0), error)
 
     def _unreadable(self, frame: Frame, peer: Peer) -> Frame:
@@ -319,6 +326,23 @@ class WorkerCore:
 
         return replace(value, reference)
 
+    def watch(self, peer: Peer) -> None:
+        """Note that a caller was told of the shape or the gradient of a tensor, and may keep it."""
+        self._watchers.add(peer)
+        self.watched = True
+
+    def altered(self, acting: Peer | None, gradients: bool) -> None:
+        """Notify the callers that were told of shapes, or of gradients, that somebody else may have
+        changed; called if anything is :attr:`watched`."""
+        told = set()
+        for peer in list(self._watchers):
+            if acting is None or peer.session is not acting.session:
+                self._watchers.discard(peer)
+                if peer.session not in told:
+                    told.add(peer.session)
+                    self.answer(peer, Stale(gradients))
+        self.watched = bool(self._watchers)
+
     def clear(self, reason: str) -> None:
         """Drop every object, number, promise, parked operation and collective session.
 
@@ -330,6 +354,8 @@ class WorkerCore:
                 peer.session.numbers = None
                 self.answer(peer, Forgotten())
         self.peers.clear()
+        if self.watched:
+            self.altered(None, gradients=False)
         for execution, session in list(self.sessions.items()):
             session.abandon(self, execution)
         self.sessions.clear()

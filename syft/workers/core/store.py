@@ -10,10 +10,13 @@ grow with the number of pointers ever made.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import torch
+
 from syft.exceptions import ObjectIdTaken, ObjectNotFound, PromiseGivenUp
+from syft.workers.core.tag_index import TagIndex
 
 TOMBSTONES = 4096
 """The most tombstones of a store (about half a megabyte)."""
@@ -31,11 +34,25 @@ class ObjectStore:
     syft.exceptions.ObjectNotFound: Worker 'bob' holds no object 5: me fetched it with get().
     """
 
-    __slots__ = ("worker", "objects", "promised", "origins", "promisers", "_gone", "given_up")
+    __slots__ = (
+        "worker",
+        "objects",
+        "promised",
+        "origins",
+        "promisers",
+        "given_up",
+        "tags",
+        "_gone",
+        "_graphs",
+        "_stale",
+        "_all_shown",
+    )
 
     def __init__(self, worker: str) -> None:
         self.worker = worker
         self.objects: dict[int, Any] = {}
+        self.tags = TagIndex(self.objects)
+        """The ids of tagged objects; :meth:`search` sees to those that the owner tags."""
         self.promised: set[int] = set()
         self.origins: dict[int, object] = {}
         """The session that brought an object, where needed; None if the owner holds it."""
@@ -44,6 +61,9 @@ class ObjectStore:
         self._gone: OrderedDict[int, str] = OrderedDict()
         self.given_up: OrderedDict[int, tuple[int, str]] = OrderedDict()
         """The ids under which nothing may come any more: whose promise it was, and the reason."""
+        self._graphs: set[int] = set()
+        self._stale = False
+        self._all_shown = False
 
     def read(self, id: int) -> Any:
         """Return the object; raises :class:`~syft.exceptions.ObjectNotFound` if missing."""
@@ -92,16 +112,34 @@ class ObjectStore:
         self.promised.discard(id)
         self.promisers.pop(id, None)
 
+    def check_all_free(self, ids: Iterable[int]) -> None:
+        """Raise :class:`~syft.exceptions.ObjectIdTaken` if an object of one of the ids is
+        present."""
+        if not self.objects.keys().isdisjoint(ids):
+            for id in ids:
+                self.check_free(id)
+
     def put(self, id: int, value: Any) -> None:
         """Store ``value`` under a new or promised id."""
         self.check_free(id)
         self.kept(id)
         self.objects[id] = value
+        if getattr(value, "_tags", None):
+            self.tags.note(id)
+
+    def put_all(self, values: Mapping[int, Any]) -> None:
+        """Store values under new ids; a fast path, for ids of which none is promised."""
+        self.check_all_free(values)
+        self.objects.update(values)
+        for id, value in values.items():
+            if getattr(value, "_tags", None):
+                self.tags.note(id)
 
     def take(self, id: int, reason: str) -> Any:
         """Remove the object and return it; ``reason`` is the text of its tombstone."""
         value = self.read(id)
         del self.objects[id]
+        self.tags.forget((id,))
         self.origins.pop(id, None)
         self.mark_gone(id, reason)
         return value
@@ -111,12 +149,59 @@ class ObjectStore:
         if self.keeps(id):
             return
         if self.objects.pop(id, None) is not None:
+            self.tags.forget((id,))
             self.origins.pop(id, None)
             self.mark_gone(id, reason)
 
     def keeps(self, id: int) -> bool:
         """Whether the data owner holds this object; it then outlives its pointers."""
         return self.origins.get(id, "") is None
+
+    def search(self, words: set[str]) -> list[int]:
+        """The ids of the objects that carry every one of ``words`` as a tag, or as their id.
+
+        >>> store = ObjectStore("bob"); store.put(5, torch.ones(2)); store.put(6, torch.ones(2))
+        >>> store.search({"6"}), store.search({"#digits"})
+        ([6], [])
+        """
+        if self._stale:
+            held = (id for id, origin in self.origins.items() if origin is None)
+            for id in list(self.objects) if self._all_shown else list(held):
+                self.tags.note(id)
+            self._stale = False
+        return self.tags.find(words)
+
+    def owner_tagged(self) -> None:
+        """Note that the owner's program has tagged a tensor, which may be one of this store."""
+        self._stale = True
+
+    def show_all_to_owner(self) -> dict[int, Any]:
+        """The objects by id, for the owner's program, which may tag them and retain gradients."""
+        self._all_shown = True
+        self.show_to_owner(self.objects)
+        return dict(self.objects)
+
+    def show_to_owner(self, ids: Iterable[int]) -> None:
+        """Note which of these objects, which the owner's program has in hand, have a graph.
+
+        That program may call ``retain_grad`` on them, of which the worker does not learn.
+        """
+        objects = self.objects
+        self._graphs.intersection_update(objects)
+        for id in ids:
+            value = objects[id]
+            if type(value) is torch.Tensor and value.grad_fn is not None:
+                self._graphs.add(id)
+
+    def graphs_of_owner(self) -> list[torch.Tensor]:
+        """The objects that :meth:`show_to_owner` noted and that are still here.
+
+        >>> store = ObjectStore("bob")
+        >>> store.put(5, torch.ones(2, requires_grad=True) * 2); store.put(6, torch.ones(2))
+        >>> store.show_to_owner([5, 6]); len(store.graphs_of_owner())
+        1
+        """
+        return [self.objects[id] for id in self._graphs if id in self.objects]
 
     def drop_all(self, ids: Iterable[int], reason: str) -> None:
         """Remove the objects that are present; a fast path, for ids of which none is promised."""
@@ -126,6 +211,7 @@ class ObjectStore:
                 self.drop(id, reason)
             elif objects.pop(id, None) is not None:
                 gone[id] = reason
+        self.tags.forget(id for id in ids if id not in objects)
         while len(gone) > TOMBSTONES:
             gone.popitem(last=False)
 
@@ -154,6 +240,7 @@ class ObjectStore:
     def clear(self, reason: str) -> None:
         """Remove everything."""
         for id in [*self.objects, *self.promised]:
+            self.tags.forget((id,))
             self.objects.pop(id, None)
             self.mark_gone(id, reason)
         self.origins.clear()

@@ -135,13 +135,13 @@ def run_guarded(
     kwargs: dict[str, Any],
     op_flags: int,
     guard: Guard,
-    stored: Iterable[Any],
+    shown: Iterable[torch.Tensor],
     worker: str,
     user: str | None,
 ) -> Any:
     """Call ``function`` on inputs guarded by ``guard``, and guard its results and effects.
 
-    ``stored`` are the worker's objects, in which a backward pass may leave gradients. Raises
+    ``shown`` are results in which the owner's program may keep gradients. Raises
     :class:`~syft.exceptions.PermissionDenied` when the operation would return a value to a ``user``
     who may not read it.
     """
@@ -150,7 +150,7 @@ def run_guarded(
     inputs = _tensors_in(args, kwargs)
     before = [(tensor, _version(tensor), _contents(tensor, op_flags)) for tensor in inputs]
     if op_flags & GRADIENT:
-        result = run_backward(function, args, kwargs, guard, stored)
+        result = run_backward(function, args, kwargs, guard, shown)
     else:
         result = function(*args, **kwargs)
     _protect_written(before, guard)
@@ -197,14 +197,19 @@ def run_backward(
     args: list[Any],
     kwargs: dict[str, Any],
     guard: Guard | None,
-    stored: Iterable[Any],
+    shown: Iterable[torch.Tensor],
 ) -> Any:
     """Call a function that runs backward, and guard every gradient it leaves.
 
     A gradient is guarded by ``guard`` (of the loss) and by what guarded the gradient to which it
     was added, which torch may have replaced.
+
+    Gradients are left in the arguments, in the leaves of their graph wherever these are stored, and
+    in results that retain them: those whose ``retain_grad`` was called through the worker, and
+    those of ``shown``, on which the owner's program may have called it.  The other objects of the
+    worker are not looked at.
     """
-    retained = [tensor for tensor in stored if type(tensor) is torch.Tensor and tensor.retains_grad]
+    retained = [tensor for tensor in shown if tensor.retains_grad]
     before = [
         (tensor, gradient := _gradient_of(tensor), _version(gradient), full_guard_of(gradient))
         for tensor in _reached_by(_tensors_in(args, kwargs)) + retained + retaining()

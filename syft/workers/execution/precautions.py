@@ -15,9 +15,25 @@ import torch
 
 from syft.exceptions import OperationRefused
 from syft.ops.table import BY_NAME, FUNCTIONS, function_of
-from syft.workers.execution.permissions import innermost
+from syft.workers.execution.permissions import innermost, storages_of
 from syft.workers.execution.recurrent import cell, layer, refused
 from syft.workers.execution.retained import retain_grad
+
+
+def own_memory(tensor: torch.Tensor) -> None:
+    """Move a tensor to memory that torch allocated, unless it is there: numpy's, or a file's.
+
+    Torch cannot enlarge other memory.  A failed ``resize_`` nevertheless leaves the tensor with its
+    new size, and the next operation reads or writes outside the memory (torch 2.13).
+
+    >>> import numpy
+    >>> x = torch.from_numpy(numpy.ones(2)); own_memory(x)
+    >>> x.untyped_storage().resizable()
+    True
+    """
+    if not all(storage.resizable() for storage in storages_of(tensor)):
+        inside: Any = innermost(tensor)
+        inside.data = inside.detach().clone()
 
 
 def view(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:

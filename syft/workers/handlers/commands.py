@@ -13,11 +13,20 @@ from typing import Any
 
 import torch
 
-from syft.exceptions import MalformedMessage, PermissionDenied
+from syft.exceptions import MalformedMessage, PermissionDenied, ResultMismatch
 from syft.ops.nested import SCALAR_TYPES
+from syft.ops.returns import MOST
 from syft.ops.table import (
+    ALTERS,
+    BINARY,
     FLAGS,
     GRADIENT,
+    INPLACE,
+    MUTATES_OTHERS,
+    NAMES,
+    ONE,
+    SETS_GRADIENT,
+    TENSOR,
     UNINITIALIZED,
     function_of,
 )
@@ -26,6 +35,7 @@ from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack, unpack_at
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
+from syft.workers.core.tag_index import tags_of
 from syft.workers.execution.operation import (
     Function,
     clearing,
@@ -38,6 +48,7 @@ from syft.workers.execution.permissions import Guard
 from syft.workers.execution.precautions import RUNNABLE
 from syft.workers.handlers.accesses import command_access
 from syft.workers.wire.messages import (
+    COUNT_SHIFT,
     GRAD_MODE,
     INFERENCE_MODE,
     Command,
@@ -48,7 +59,22 @@ from syft.workers.wire.messages import (
 )
 from syft.workers.wire.references import REF, ids_in
 
+_NEW = ONE | TENSOR | BINARY
 _MODES = GRAD_MODE | INFERENCE_MODE
+_EXPECTED = 1 << COUNT_SHIFT
+"""The least flags of a caller that knows how many tensors come back, and of one (below) that
+expects more than one."""
+_SEVERAL = 2 << COUNT_SHIFT
+_MAX_ID = 2**63 - 1
+_COMMON = [
+    (
+        function
+        if FLAGS[op] & _NEW and not FLAGS[op] & (UNINITIALIZED | INPLACE | MUTATES_OTHERS)
+        else None
+    )
+    for op, function in enumerate(RUNNABLE)
+]
+"""The operations that only make a tensor, by number; None in the place of any other."""
 _OPERATIONS = len(RUNNABLE)
 
 
@@ -76,17 +102,42 @@ def handle(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Repl
     else."""
     if command.drop:
         core.forget(command.drop, peer)
+    reply = _common(core, command, peer)
+    if reply is not None:
+        return reply
     if core.store.promised or core.dataflow.tasks:
-        outs = (command.out,) if command.out else ()
         return core.when_ready(
             command.seq,
             peer,
             lambda held: _run(core, command, frame, peer, held),
             ids_in((command.args, command.kwargs or {})),
-            outs,
+            tuple(_ids_of_results(command)),
             command_access(command),
         )
     return _run(core, command, frame, peer, None)
+
+
+def _common(core: WorkerCore, command: Command, peer: Peer) -> Reply | None:
+    """Run a common command; None for any other, which the general path runs or refuses.
+
+    A common one makes one tensor of tensors that are there and numbers, in the modes of the worker,
+    where nothing is private or promised.
+    """
+    op, store = command.op, core.store
+    if core.guarded or store.promised or core.dataflow.tasks:
+        return None
+    function = _COMMON[op] if 0 <= op < _OPERATIONS else None
+    if function is None or command.kwargs is not None or command.autocast:
+        return None
+    if command.flags != _EXPECTED | (GRAD_MODE if torch.is_grad_enabled() else 0):
+        return None
+    objects = store.objects
+    values = _present(objects, command.args)
+    if values is None or not 0 < command.out <= _MAX_ID:
+        return None
+    if command.out in objects or command.out in store.given_up:
+        return None
+    return _reply(core, command, function(*values), peer)
 
 
 def _run(
@@ -97,11 +148,14 @@ def _run(
     if function is None:
         function = function_of(op)  # raises, with the reason
     objects = core.store.objects
-    if command.out in objects or command.out in core.store.given_up:
-        core.store.check_free(command.out)
+    if command.out in objects or flags >= _SEVERAL or core.store.given_up:
+        for id in _ids_of_results(command):
+            core.store.check_free(id)
     args, kwargs = _operands(core, command, frame, held)
     if FLAGS[op] & UNINITIALIZED:
         function = clearing(function)
+    if core.watched:
+        _tell_watchers(core, command, peer)
     if core.guarded:
         guard = guard_for(args, kwargs)
         if guard is not None:
@@ -113,12 +167,12 @@ def _run(
         result = function(*args, **kwargs)
     else:
         result = run_in_mode(function, args, kwargs, flags, autocast_of(core, command, frame))
-    return _reply(core, command, result)
+    return _reply(core, command, result, peer)
 
 
 def _run_backward(core: WorkerCore, function: Function, *args: Any, **kwargs: Any) -> Any:
     """Run a backward pass over public inputs; a private gradient that it adds to stays private."""
-    return run_backward(function, list(args), kwargs, None, core.store.objects.values())
+    return run_backward(function, list(args), kwargs, None, core.store.graphs_of_owner())
 
 
 def _present(objects: dict[int, Any], operands: Iterable[Any]) -> list[Any] | None:
@@ -137,16 +191,52 @@ def _present(objects: dict[int, Any], operands: Iterable[Any]) -> list[Any] | No
     return values
 
 
-def _reply(core: WorkerCore, command: Command, result: Any) -> Reply:
+def _tell_watchers(core: WorkerCore, command: Command, peer: Peer) -> None:
+    """Tell other callers if a command may change shapes or gradients that they asked for."""
+    flags = FLAGS[command.op]
+    if flags & ALTERS or (command.kwargs and "out" in command.kwargs):
+        core.altered(peer, gradients=False)
+    elif flags & GRADIENT or command.op in SETS_GRADIENT:
+        core.altered(peer, gradients=True)
+
+
+def _reply(core: WorkerCore, command: Command, result: Any, peer: Peer) -> Reply:
     out = command.out
     if not out:  # the result is an argument, to which the caller has a pointer
         return Done(command.seq)
-    if isinstance(result, torch.Tensor):
+    if isinstance(result, torch.Tensor) and command.flags < _SEVERAL:
         core.store.objects[out] = result
+        if core.store.tags.watched:
+            core.store.tags.note(out)
         if core.store.promised:
             core.store.kept(out)
         return Done(command.seq)
-    return Value(command.seq, pack(core.store_tensors(result, out), Packer()))
+    if command.flags < _EXPECTED:
+        core.watch(peer)
+        return Value(command.seq, pack(core.store_tensors(result, out), Packer()))
+    for id, tensor in enumerate(_tensors_expected(core, command, result), out):
+        core.store.put(id, tensor)
+    return Done(command.seq)
+
+
+def _ids_of_results(command: Command) -> range:
+    """The ids of the results that the caller expects; one if it does not say how many."""
+    if not command.out:
+        return range(0)
+    count = max(1, command.flags >> COUNT_SHIFT)
+    if count > MOST or not 0 < command.out <= _MAX_ID - count:
+        raise MalformedMessage("$.out", f"{count} ids below 2**63, of at most {MOST}", str(count))
+    return range(command.out, command.out + count)
+
+
+def _tensors_expected(core: WorkerCore, command: Command, result: Any) -> list[torch.Tensor]:
+    """The tensors in a result, which are as many as the caller expects, besides None."""
+    items = result if isinstance(result, tuple | list) else (result,)
+    tensors = [item for item in items if isinstance(item, torch.Tensor)]
+    expected = command.flags >> COUNT_SHIFT
+    if len(tensors) != expected or any(not isinstance(item, torch.Tensor | None) for item in items):
+        raise ResultMismatch(NAMES[command.op], core.name, expected, len(tensors))
+    return tensors
 
 
 def _run_hidden(
@@ -168,7 +258,7 @@ def _run_hidden(
             kwargs,
             FLAGS[command.op],
             guard,
-            core.store.objects.values(),
+            core.store.graphs_of_owner(),
             core.name,
             peer.user,
         )
@@ -177,7 +267,7 @@ def _run_hidden(
     try:
         autocast = autocast_of(core, command, frame)
         result = run_in_mode(guarded, args, kwargs, command.flags, autocast)
-        return _reply(core, command, result)
+        return _reply(core, command, result, peer)
     except PermissionDenied:
         raise
     except Exception as error:  # its text may quote private values
@@ -213,6 +303,8 @@ def _operands(
         name: unpack_at(operand, unpacker, f".kwargs.{name}")
         for name, operand in (keywords or {}).items()
     }
+    if frame.buffers and any(map(tags_of, (*args, *kwargs.values()))):
+        core.store.tags.watched = True  # the operation may return one of them
     return args, kwargs
 
 

@@ -60,7 +60,7 @@ class GradientHook:
             {"retain_graph": True},
             0,
             [],
-            answered=True,
+            expected=None,
         )
         self.connection.garbage.append(id)
 
@@ -70,7 +70,7 @@ class GradientHook:
 
 @WorkerCore.handles(Follow)
 def attach(core: WorkerCore, message: Follow, frame: Frame, peer: Peer) -> Done:
-    """Put the hook on a leaf that was moved here.
+    """Put the hook on a leaf that was moved here; the gradients go back to the caller ``peer``.
 
     Only the connection over which the leaf came may ask for its gradients; other peers get
     :class:`~syft.exceptions.PermissionDenied`.
@@ -79,5 +79,5 @@ def attach(core: WorkerCore, message: Follow, frame: Frame, peer: Peer) -> Done:
     leaf = core.store.read(message.id)
     if core.store.origins.get(message.id) is not peer.session:
         raise PermissionDenied("follow gradients", core.name, peer.user)
-    leaf.register_hook(GradientHook(core, core.connect(peer.name), message.source))
+    leaf.register_hook(GradientHook(core, core.connect(peer), message.source))
     return Done(message.seq)

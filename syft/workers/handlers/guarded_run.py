@@ -86,7 +86,7 @@ class GuardedRun:
         flags = FLAGS[action.op]
         guard = meet_guards(guard_for(list(args), kwargs), self.taint)
         core = self.core
-        stored = core.store.objects.values()
+        stored = core.store.graphs_of_owner()
         if guard is None:
             if flags & GRADIENT:
                 return run_backward(function, list(args), kwargs, None, stored)

@@ -96,7 +96,7 @@ def _fetch_now(core: WorkerCore, message: Fetch, peer: Peer, held: HeldInputs | 
         value = core.resolve(message.id, message.depth, held)
     guard = travelling_guard_of(whole) if core.guarded else None
     _check_admitted(core, guard, message, peer, "get")
-    packer = Packer(worker=core)
+    packer = Packer(worker=core, stays=message.keep)
     payload: Any = value
     if message.guarded:
         payload = (value, guard and sorted(guard.users), bool(guard and guard.shape_hidden))
@@ -145,12 +145,8 @@ def duplicate(
 def search(core: WorkerCore, message: Search, frame: Frame, peer: Peer) -> Reply:
     """The ids, tags, descriptions and shapes of the objects that have every word as tag or id."""
     core.forget(message.drop, peer)
-    words = set(message.words)
-    found = [
-        (id, *_card(value))
-        for id, value in core.store.objects.items()
-        if words <= (value.__dict__.get("_tags", set()) | {str(id)})
-    ]
+    objects = core.store.objects
+    found = [(id, *_card(objects[id])) for id in core.store.search(set(message.words))]
     return Value(message.seq, pack(found, Packer()))
 
 
@@ -188,6 +184,7 @@ def annotate(
         attributes = core.resolve(message.id, 0, held).__dict__
         if message.tags:
             attributes["_tags"] = attributes.get("_tags", set()) | set(message.tags)
+            core.store.tags.note(message.id)
         if message.description is not None:
             attributes["_description"] = message.description
         return Done(message.seq)
@@ -260,7 +257,7 @@ def move(core: WorkerCore, message: Move, frame: Frame, peer: Peer) -> Reply | A
 
 def _taking(id: int) -> Access:
     """The access of an operation that takes an object out of the store."""
-    return Access(writes=(id,), reads_attributes=True, takes=id)
+    return Access(writes=(id,), reads_attributes=True, takes=(id,))
 
 
 @WorkerCore.handles(Holds)

@@ -8,19 +8,22 @@ run their programs by :func:`run_program`, so private values are protected as in
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from syft.exceptions import HookError
 from syft.ops.control import limited
 from syft.ops.table import (
+    ALTERS,
     FLAGS,
+    GRADIENT,
     PROGRAM_FUNCTIONS,
+    SETS_GRADIENT,
     UNINITIALIZED,
     Function,
 )
 from syft.program.lowered import Lowered
-from syft.program.program import Program
+from syft.program.program import Action, Program
 from syft.workers.core.access import Access
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
@@ -53,6 +56,8 @@ class Prepared(ABC):
     kinds: tuple[InputKind, ...]
     results: int = 1
     objects: tuple[int, ...] = ()
+    alters: bool = True
+    """Whether it may change the shape, the dtype or the gradient of a tensor that is there."""
 
     @abstractmethod
     def perform(self, core: WorkerCore, inputs: list[Any], peer: Peer) -> Sequence[Any]:
@@ -97,6 +102,7 @@ class PreparedGroup(Prepared):
         program = group.program
         self.kinds = group.kinds
         self.results = len(program.outputs)
+        self.alters = may_alter(program)
         self._effects: Effects | None = None
         self._program = program
         self._kept = [index for index, slot in enumerate(program.outputs) if slot is not None]
@@ -157,3 +163,26 @@ def run_program(core: WorkerCore, program: Lowered, values: Sequence[Any], peer:
         if not core.guarded:
             return program.run(values)
         return GuardedRun(core, peer.user).run(program, values)
+
+
+def may_alter(program: Program) -> bool:
+    """Whether a program might change the shape, the dtype or the gradient of a tensor it is given.
+
+    >>> may_alter(Program(0, (), ()))
+    False
+    """
+    return any(map(_alters, _actions(program)))
+
+
+def _alters(action: Action) -> bool:
+    changes = FLAGS[action.op] & (ALTERS | GRADIENT) or action.op in SETS_GRADIENT
+    return bool(changes) or "out" in action.kwargs
+
+
+def _actions(program: Program) -> Iterable[Action]:
+    """The actions of a program and of the programs inside it."""
+    for action in program.actions:
+        yield action
+        for operand in action.args:
+            if isinstance(operand, Program):
+                yield from _actions(operand)

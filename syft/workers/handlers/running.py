@@ -61,7 +61,8 @@ def handle(core: WorkerCore, run: Run, frame: Frame, peer: Peer) -> Reply | Answ
         if entry.bare and not (frame.buffers or run.autocast or core.dataflow.active):
             values = _fast_path_inputs(core, run, entry)
             if values is not None:
-                return _stored(core, run, entry.what.perform(core, values, peer))
+                _tell_watchers(core, entry.what, peer)
+                return _stored(core, run, entry.what.perform(core, values, peer), peer)
     entry, given = _read(core, table, entry, run, frame)
     if not core.dataflow.active:
         return _perform(core, run, frame, entry, given, peer, None)
@@ -258,6 +259,7 @@ def _perform(
     outs = prepared.outs(first)
     _check_free(core, first, prepared.results, outs)
     try:
+        _tell_watchers(core, prepared, peer)
         values = _resolved(core, entry.kinds, given, held)
         mode = GRAD_MODE if torch.is_grad_enabled() else 0
         if flags & _MODES == mode and not run.autocast:
@@ -265,7 +267,7 @@ def _perform(
         else:
             autocast = autocast_of(core, run, frame)
             results = run_in_mode(prepared.perform, (core, values, peer), {}, flags, autocast)
-        return _stored(core, run, results)
+        return _stored(core, run, results, peer)
     except Concealed as concealed:
         core.fail_results(outs)
         return core.failure(run.seq, concealed.error, hidden=True)
@@ -300,7 +302,13 @@ def _resolved(
     return values
 
 
-def _stored(core: WorkerCore, run: Run, results: Sequence[Any]) -> Reply:
+def _tell_watchers(core: WorkerCore, prepared: Prepared, peer: Peer) -> None:
+    """Tell other callers if a run may change shapes or gradients that they asked for."""
+    if core.watched and (prepared.alters):
+        core.altered(peer, gradients=False)
+
+
+def _stored(core: WorkerCore, run: Run, results: Sequence[Any], peer: Peer) -> Reply:
     """Store the tensors among the results; numbers go into the reply.
 
     Raises :class:`~syft.exceptions.ProgramError` for any other result: a container of tensors would
@@ -309,20 +317,25 @@ def _stored(core: WorkerCore, run: Run, results: Sequence[Any]) -> Reply:
     store = core.store
     if len(results) == 1 and isinstance(results[0], torch.Tensor) and not store.promised:
         store.objects[run.out] = results[0]
+        if getattr(results[0], "_tags", None):
+            store.tags.note(run.out)
         return Done(run.seq)
     _check_results(results)
     for out, value in enumerate(results, run.out):
         if isinstance(value, torch.Tensor):
             store.objects[out] = value
             store.kept(out)
+            if getattr(value, "_tags", None):
+                store.tags.note(out)
         elif value is not None and store.promised:
             core.fail_results((out,))
-    return _reply(run, results)
+    return _reply(core, run, results, peer)
 
 
-def _reply(run: Run, results: Sequence[Any]) -> Reply:
+def _reply(core: WorkerCore, run: Run, results: Sequence[Any], peer: Peer) -> Reply:
     if all(value is None or isinstance(value, torch.Tensor) for value in results):
         return Done(run.seq)
+    core.watch(peer)  # the numbers may tell of gradients
     shown = tuple(
         Reference(run.out + index) if isinstance(value, torch.Tensor) else value
         for index, value in enumerate(results)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from syft.exceptions import OperationRefused, UnknownOperation
-from syft.ids import new_id
+from syft.ids import first_id, new_id
+from syft.ops.returns import returns
 from syft.ops.table import BY_NAME, REFUSED_NAMES
-from syft.workers.client.connection import STORED, Connection
+from syft.workers.client.connection import Connection
 from syft.workers.client.operands import Operands
 
 
@@ -38,11 +39,12 @@ class RemoteNamespace:
         number = BY_NAME[self._name]
         operands = Operands(self._connection, number)
         packed, keywords = operands.pack(args, kwargs)
-        out = new_id()
+        expected = returns(number, args, kwargs)
+        out = new_id() if expected is None else first_id(expected.count)
         value = self._connection.command(
-            number, packed, keywords, out, operands.packer.buffers, answered=True
+            number, packed, keywords, out, operands.packer.buffers, expected
         )
-        return self._connection.pointer(out) if value is STORED else value
+        return self._connection.results(value, out, expected)
 
 
 def _is_operation_or_prefix(name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
@@ -10,7 +11,7 @@ from syft.exceptions import UnknownWorker, WorkerClosed
 from syft.serde.frame import Frame
 from syft.workers.client.connection import Connection
 from syft.workers.core.peer import Peer
-from syft.workers.core.state_machine import AddressedFrame
+from syft.workers.core.state_machine import AddressedFrame, WorkerCore
 
 Observer = Callable[[str, str, Frame], None]
 """Called with the names of sender and receiver, and a frame."""
@@ -21,12 +22,17 @@ class Member(Protocol):
 
     id: str
 
+    announces: bool
+    """Whether it puts itself into ``Network.mail`` when a message is queued for it."""
+
     def work(self) -> bool:
         """Handle one message queued for the worker in this process; False if there is none."""
 
 
 class Host(Member, Protocol):
     """A worker that runs in this process: it serves requests and sends its own."""
+
+    core: WorkerCore
 
     def connection_to(self, worker: Any) -> Connection:
         """This worker's connection to another one, by name."""
@@ -38,6 +44,30 @@ class Host(Member, Protocol):
         """Hand a reply to the connection of ``peer``."""
 
 
+class Directory(dict[str, Any]):
+    """The workers of a network by name, and which of them have to be asked for work.
+
+    >>> Directory({"bob": bob}).asked_for_work()
+    []
+    """
+
+    _asked: list[Any] | None = None
+
+    def __setitem__(self, name: str, worker: Any) -> None:
+        self._asked = None
+        super().__setitem__(name, worker)
+
+    def __delitem__(self, name: str) -> None:
+        self._asked = None
+        super().__delitem__(name)
+
+    def asked_for_work(self) -> list[Any]:
+        """The workers that do not announce it when a message is queued for them."""
+        if self._asked is None:
+            self._asked = [worker for worker in self.values() if not worker.announces]
+        return self._asked
+
+
 class Network:
     """The workers that know each other in one process, and observers of every message.
 
@@ -46,10 +76,12 @@ class Network:
     """
 
     def __init__(self) -> None:
-        self.workers: dict[str, Any] = {}
+        self.workers = Directory()
         """Every known worker, by its name in this process."""
         self.hosts: dict[str, Host] = {}
         """The workers that run in this process."""
+        self.mail: dict[Any, None] = {}
+        """The workers with queued messages, among those that announce them."""
         self.observers: list[Observer] = []
         self._in_transit: deque[tuple[Host, Peer | str, Frame]] = deque()
         self._carrying = False
@@ -98,11 +130,17 @@ class Network:
             return
 
     def step(self) -> bool:
-        """Let every worker of this process handle one message; False if there was none."""
+        """Let every worker of this process handle one message; False if there was none.
+
+        Workers without messages cost nothing, however many there are.
+        """
         if self._in_transit:  # a handler may wait for one of these frames
             self._carry_one()
             return True
-        return any([worker.work() for worker in list(self.workers.values())])
+        worked = [worker.work() for worker in (*self.mail, *self.workers.asked_for_work())]
+        for worker in [worker for worker in self.mail if not worker.inbox]:
+            del self.mail[worker]
+        return any(worked)
 
     def run(self) -> None:
         """Let all workers of this process work until no message is queued."""
@@ -122,3 +160,17 @@ class Network:
         for connection in garbage:
             connection.flush()
         return bool(garbage)
+
+    def flush_idle(self) -> None:
+        """The same for a timer, whose thread may find the others in the middle of anything.
+
+        >>> x = torch.ones(2).send(bob)
+        >>> del x
+        >>> bob.network.flush_idle()
+        >>> len(bob.core.store.objects)
+        0
+        """
+        for host in list(self.hosts.values()):
+            for connection in host.connections():
+                with contextlib.suppress(WorkerClosed):
+                    connection.flush_idle()

@@ -24,6 +24,8 @@ from syft.workers.core.peer import Peer, Session
 from syft.workers.core.state_machine import AddressedFrame, WorkerCore
 from syft.workers.core.stats import Stats
 from syft.workers.execution.operation import neutral_mode
+from syft.workers.execution.precautions import own_memory
+from syft.workers.shells.connection_table import ConnectionTable
 from syft.workers.shells.network import Network
 from syft.workers.shells.worker import Worker, found_by
 
@@ -41,7 +43,8 @@ class VirtualTransport(Transport):
         super().__init__()
         self.queued = worker.pipelined
         self.exchange = None if worker.pipelined else self._exchange
-        self._caller = caller
+        self.caller = caller
+        """The worker whose requests it carries."""
         self._worker = worker
         self._network = network
         self._observers = network.observers
@@ -60,7 +63,7 @@ class VirtualTransport(Transport):
         """Send the following requests on behalf of ``user``, which is not verified here."""
         peer = self._peers.get(user)
         if peer is None:
-            peer = self._peers[user] = Peer(self._caller.id, user, self._session)
+            peer = self._peers[user] = Peer(self.caller.id, user, self._session)
             self._worker.callers[peer] = self
         self._peer = peer
 
@@ -73,12 +76,12 @@ class VirtualTransport(Transport):
             if len(letters) == 1 and letters[0][0] is self._peer:  # nearly always
                 return letters[0][1]
         else:
-            self._network.observe(self._caller.id, self._worker.id, frame)
+            self._network.observe(self.caller.id, self._worker.id, frame)
             letters = self._receive(frame, self._peer)
         reply = letters.pop()[1]  # the core puts the reply to this request last
         self._hand_out(letters)
         if self._observers:
-            self._network.observe(self._worker.id, self._caller.id, reply)
+            self._network.observe(self._worker.id, self.caller.id, reply)
         return reply
 
     def deliver(self, frame: Frame) -> None:
@@ -87,10 +90,12 @@ class VirtualTransport(Transport):
         if worker.closed:
             raise WorkerClosed(worker.id)
         if self.queued:
+            if not worker.inbox:
+                worker.announce()
             worker.inbox.append((frame.owned(), self._peer))
             return
         if self._observers:
-            self._network.observe(self._caller.id, worker.id, frame)
+            self._network.observe(self.caller.id, worker.id, frame)
         self._hand_out(self._receive(frame, self._peer))
 
     def _hand_out(self, letters: list[AddressedFrame]) -> None:
@@ -107,12 +112,15 @@ class VirtualTransport(Transport):
     def take(self, frame: Frame) -> None:
         """Store a reply until the connection reads it."""
         if self._observers:
-            self._network.observe(self._worker.id, self._caller.id, frame)
+            self._network.observe(self._worker.id, self.caller.id, frame)
         self.replies.append(frame)
 
     def advance(self, parked: bool = True, block: bool = True) -> bool:
         """Let the worker at the other end handle a message, or any worker of this process."""
         return self._worker.work() or self._network.step()
+
+    def collect(self) -> None:
+        """Nothing is on its way: what a worker of this process sends is there at once."""
 
     def withdraw(self, frame: Frame) -> bool:
         """Remove a request from the inbox; False if it is not there."""
@@ -148,6 +156,8 @@ class VirtualWorker(Worker):
     <VirtualWorker id:alice #objects:2>
     """
 
+    announces = True
+
     def __init__(
         self,
         hook: Hooked | None = None,
@@ -163,17 +173,18 @@ class VirtualWorker(Worker):
         self.network = Network() if hook is None else hook.local_worker.network
         if id in self.network.workers:
             raise WorkerIdTaken(id)
-        self.core: WorkerCore = WorkerCore(id, self.connection_to, limits, allow_plans)
+        self.core: WorkerCore = WorkerCore(id, self._connect, limits, allow_plans)
         self.pipelined = pipelined
         self.is_client_worker = is_client_worker
         self.user = user
         self.inbox: deque[tuple[Frame, Peer]] = deque()
         self.busy = False
         self.closed = False
-        self.callers: dict[Peer, VirtualTransport] = {}
-        """The peers that send requests, each with the transport for its replies."""
-        self._connections: dict[str, Connection] = {}
+        self._table = ConnectionTable(self, self.network)
+        self.callers = self._table.callers
+        """The peers that send requests, each with the line for its replies."""
         self.network.workers[id] = self.network.hosts[id] = self
+        self._networks = [self.network]
         self.hold(*data)
 
     def __repr__(self) -> str:
@@ -187,16 +198,11 @@ class VirtualWorker(Worker):
         >>> hook.local_worker.connection_to(bob).location
         <VirtualWorker id:bob #objects:0>
         """
-        name = worker if isinstance(worker, str) else worker.id
-        connection = self._connections.get(name)
-        if connection is None or connection.transport.closed:
-            if isinstance(worker, Worker) and worker.closed:
-                raise WorkerClosed(worker.id)
-            location: Worker = self.network.find(name, self.id)
-            transport = location.transport_for(self)
-            connection = Connection(self, location, transport, self.connection_to)
-            self._connections[name] = connection
-        return connection
+        return self._table.to(self.get_worker(worker))
+
+    def _connect(self, to: str | Peer) -> Connection:
+        """The connection that the core asks for: to the worker of a name, or back to a caller."""
+        return self._table.back_to(to) if isinstance(to, Peer) else self.connection_to(to)
 
     def transport_for(self, caller: Owner) -> VirtualTransport:
         """A new transport from ``caller`` to this worker.
@@ -214,13 +220,33 @@ class VirtualWorker(Worker):
         >>> [connection.location.id for connection in hook.local_worker.connections()]
         ['bob']
         """
-        return list(self._connections.values())
+        return self._table.opened()
 
     def reply(self, peer: Peer, frame: Frame) -> None:
-        """Pass a reply to the transport over which the request came, if it is still open."""
-        transport = self.callers.get(peer)
-        if transport is not None:
-            transport.take(frame)
+        """Pass a reply to the line over which the request came, if it is still open."""
+        line = self.callers.get(peer)
+        if line is not None:
+            line.take(frame)
+
+    def join(self, network: Network) -> None:
+        """Announce queued messages to ``network`` too, which knows this worker from now on.
+
+        >>> dan = sy.VirtualWorker(None, id="dan")
+        >>> dan.join(bob.network)
+        """
+        if network not in self._networks:
+            self._networks.append(network)
+        self.announce()
+
+    def announce(self) -> None:
+        """Tell the networks that know this worker that a message is queued for it.
+
+        >>> bob.announce()
+        >>> list(bob.network.mail)
+        [<VirtualWorker id:bob #objects:0>]
+        """
+        for network in self._networks:
+            network.mail[self] = None
 
     def work(self) -> bool:
         """Handle one message of the inbox; False if there is none, or this worker is busy.
@@ -249,9 +275,12 @@ class VirtualWorker(Worker):
         >>> bob.add_worker(dan).get_worker("dan")
         <VirtualWorker id:dan #objects:0>
         """
-        present = self.network.workers.setdefault(worker.id, worker)
-        if present is not worker:
+        known = self.network.workers
+        if known.get(worker.id, worker) is not worker:
             raise WorkerIdTaken(worker.id)
+        known[worker.id] = worker
+        if isinstance(worker, VirtualWorker):
+            worker.join(self.network)
         return self
 
     def add_workers(self, workers: Iterable[Worker]) -> VirtualWorker:
@@ -290,15 +319,13 @@ class VirtualWorker(Worker):
             self.network.run()  # requests sent before are still handled, above all drops
         self.inbox.clear()
         self._clear(f"worker {self.id} was closed")
-        for connection in self.connections():
-            if not connection.transport.closed:
-                connection.flush()
-                connection.transport.close()
+        self._table.close()
         self.closed = True
-        self.network.workers.pop(self.id, None)
+        for network in self._networks:
+            network.mail.pop(self, None)
+        if self.id in self.network.workers:
+            del self.network.workers[self.id]
         self.network.hosts.pop(self.id, None)
-        self._connections.clear()
-        self.callers.clear()
 
     def _clear(self, reason: str) -> None:
         self.core.clear(reason)
@@ -307,7 +334,10 @@ class VirtualWorker(Worker):
     # ------------------------------------------------------------------------------ what it holds
 
     def hold(self, *tensors: torch.Tensor) -> list[int]:
-        """Put tensors of the data owner into the store (no copy is made); returns their ids.
+        """Put tensors of the data owner into the store; returns their ids.
+
+        No copy is made, unless torch did not allocate the memory (``torch.from_numpy``): what
+        callers may do to a tensor is not safe there.
 
         >>> alice = VirtualWorker(None, id="alice")
         >>> len(alice.hold(torch.ones(2)))
@@ -318,16 +348,18 @@ class VirtualWorker(Worker):
             if not isinstance(tensor, torch.Tensor):
                 raise NotSendable(f"a value of type {type(tensor).__name__}", "hold tensors")
             id = new_id()
+            own_memory(tensor)
             self.core.hold(id, tensor)
             self.core.store.origins[id] = None
             ids.append(id)
+        self.core.store.show_to_owner(ids)
         return ids
 
     @property
     def _objects(self) -> dict[int, torch.Tensor]:
         """Everything in the store, by id, as the data owner sees it."""
         self.collect()
-        return dict(self.core.store.objects)
+        return self.core.store.show_all_to_owner()
 
     @property
     def _tensors(self) -> dict[int, torch.Tensor]:
@@ -355,7 +387,8 @@ class VirtualWorker(Worker):
         >>> VirtualWorker(None, id="alice").objects_count()
         0
         """
-        return len(self._objects)
+        self.collect()
+        return len(self.core.store.objects)
 
     def list_objects(self) -> list[int]:
         """The ids of the objects the worker holds.
@@ -364,7 +397,8 @@ class VirtualWorker(Worker):
         >>> bob.list_objects() == [x.id_at_location]
         True
         """
-        return list(self._objects)
+        self.collect()
+        return list(self.core.store.objects)
 
     def clear_objects(self, return_self: bool = True) -> VirtualWorker | None:
         """Drop every object; pointers to them raise when they are used.

@@ -35,6 +35,8 @@ class Worker(ABC):
     network: Network
     """The workers known to it."""
     closed: bool = False
+    announces: bool = False
+    """Whether it tells its networks when a message is queued for it in this process."""
 
     @abstractmethod
     def transport_for(self, caller: Owner) -> Transport:

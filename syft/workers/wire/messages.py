@@ -23,6 +23,8 @@ GRAD_MODE = 1
 """Command flag: autograd records the operation."""
 INFERENCE_MODE = 2
 """Command flag: the operation runs in inference mode."""
+COUNT_SHIFT = 2
+"""The bits of a command's flags from this one on say how many tensors its caller expects."""
 
 
 class Message(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -43,8 +45,10 @@ class Message(msgspec.Struct, array_like=True, frozen=True, gc=False):
 class Command(Message, frozen=True, tag=int(MessageCode.COMMAND)):
     """Run operation number ``op`` of the op table; a single result tensor gets id ``out``.
 
-    ``out`` is 0 when the result is one of the arguments (in place, or ``out=``).  ``drop`` lists
-    objects whose last pointer is gone.  ``autocast`` lists ``(device type, dtype)`` for the
+    ``out`` is 0 when the result is one of the arguments (in place, or ``out=``).  Otherwise
+    ``flags >> COUNT_SHIFT`` is the number of tensors that the caller expects, which get ``out`` and
+    the ids that follow; it is 0 when the caller does not know, and waits to be told.  ``drop``
+    lists objects whose last pointer is gone.  ``autocast`` lists ``(device type, dtype)`` for the
     devices on which autocast is enabled.
     """
 
@@ -115,6 +119,41 @@ class Fetch(Message, frozen=True, tag=int(MessageCode.FETCH)):
     keep: bool = False
     user: str | None = None
     guarded: bool = False
+    drop: tuple[int, ...] = ()
+    failures: int | None = None  # type: ignore[misc]
+
+
+class PutAll(Message, frozen=True, tag=int(MessageCode.PUT_ALL)):
+    """Store the tensors of the bundle ``value`` under the ids ``first``, ``first + 1``, …: all of
+    them, or none.
+
+    ``guards`` lists the private ones: the place in the bundle, the users who may read it, and
+    whether even its shape follows from private values.
+    """
+
+    verb = "send_all() to"
+
+    seq: int
+    first: int
+    value: Any
+    guards: tuple[tuple[int, tuple[str, ...], bool], ...] = ()
+    drop: tuple[int, ...] = ()
+    failures: int | None = None  # type: ignore[misc]
+
+
+class FetchAll(Message, frozen=True, tag=int(MessageCode.FETCH_ALL)):
+    """Reply with a bundle of the objects; the worker keeps them only if ``keep``.
+
+    An object is named by its id, or by its id and the number of ``.child`` steps.  If one of them
+    cannot be handed over, all stay.
+    """
+
+    verb = "get_all() from"
+
+    seq: int
+    ids: tuple[int | tuple[int, int], ...]
+    keep: bool = False
+    user: str | None = None
     drop: tuple[int, ...] = ()
     failures: int | None = None  # type: ignore[misc]
 
@@ -362,6 +401,15 @@ class Forgotten(Message, frozen=True, tag=int(MessageCode.FORGOTTEN)):
     """
 
 
+class Stale(Message, frozen=True, tag=int(MessageCode.STALE)):
+    """Another caller may have changed what this one was told of shapes and gradients.
+
+    With ``gradients`` only gradients may have changed.  No request is answered by it.
+    """
+
+    gradients: bool
+
+
 class Cancelled(Message, frozen=True, tag=int(MessageCode.CANCELLED)):
     """The request was not run: nobody wants its results any more, and it changes nothing else."""
 
@@ -373,6 +421,8 @@ Request = (
     | Run
     | Put
     | Fetch
+    | PutAll
+    | FetchAll
     | Drop
     | Move
     | Duplicate
@@ -390,7 +440,7 @@ Request = (
     | Cancel
     | GiveUp
 )
-Reply = Done | Value | Failure | Parked | Skipped | Forgotten | Cancelled
+Reply = Done | Value | Failure | Parked | Skipped | Forgotten | Stale | Cancelled
 
 _encoder = msgspec.msgpack.Encoder()
 

@@ -131,7 +131,7 @@ def test_arithmetic_on_numbers_answers_as_the_op(op: int) -> None:
     if "numbers" not in NAMES[op]:
         x = torch.ones(2, requires_grad=True)
         module_of(op, (x,))(x)
-        assert x.grad is not None
+        assert (x.grad is not None) == NAMES[op].endswith("ensure_grad")
         return
     unary = {"neg", "pos", "abs", "floor", "ceil", "trunc", "round"}
     pairs = [(7, 2), (-7, 3), (2.5, 0.5), (9, -2.0), (3.5, 2)]

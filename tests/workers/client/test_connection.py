@@ -23,6 +23,7 @@ from syft.exceptions import (
     WorkerClosed,
 )
 from syft.ids import new_id
+from syft.ops.returns import ONE_TENSOR
 from syft.ops.table import BY_NAME
 from syft.program.program import Action, Program, Slot
 from syft.serde.errors import pack_error
@@ -42,6 +43,7 @@ from syft.workers.wire.messages import (
     Duplicate,
     Failure,
     Fetch,
+    FetchAll,
     Follow,
     Forgotten,
     GiveUp,
@@ -51,6 +53,7 @@ from syft.workers.wire.messages import (
     Parked,
     Promise,
     Put,
+    PutAll,
     Relay,
     Reply,
     Run,
@@ -290,7 +293,7 @@ def test_a_reply_that_cannot_be_read_is_an_error_of_who_waits(
     answer = commands._reply
     for broken in (Failure(0, "no error"), Value(0, (99,)), Value(0, (0, "id"))):
 
-        def reply(core: Any, command: Any, result: Any, broken: Any = broken) -> Any:
+        def reply(core: Any, command: Any, *_: Any, broken: Any = broken) -> Any:
             return type(broken)(command.seq, *(getattr(broken, broken.__struct_fields__[1]),))
 
         monkeypatch.setattr(commands, "_reply", reply)
@@ -491,7 +494,7 @@ def test_a_command_that_cannot_be_read_says_so(worker: sy.VirtualWorker, observe
         worker.network.observers.append(lambda sender, receiver, frame: None)
     for answered in (True, False):
         with pytest.raises(MalformedMessage, match="expected `int`, got `str`"):
-            connection.command("abc", (), None, 0, [], answered)
+            connection.command("abc", (), None, 0, [], None if answered else ONE_TENSOR)
             assert worker.pipelined and not answered
             sy.synchronize()  # nobody waited for it until here
         assert connection.pending == {} and connection.unseen == []
@@ -520,6 +523,8 @@ def asked(kind: type[Message], id: int) -> tuple[Any, ...]:
     fields: dict[type[Message], tuple[Any, ...]] = {
         Put: (new_id(), pack(torch.empty(0, device="meta"), Packer())),
         Fetch: (id,),
+        PutAll: (new_id(), (int(TypeCode.BUNDLE), None, (), ())),
+        FetchAll: ((id,),),
         Move: (id, "alice"),
         Duplicate: (id, new_id()),
         Search: ((),),
@@ -538,7 +543,7 @@ def asked(kind: type[Message], id: int) -> tuple[Any, ...]:
 def question(connection: Connection, kind: type[Message], id: int) -> None:
     """Ask a question of a kind about an object."""
     if kind is Command:
-        connection.command(BY_NAME["torch.Tensor.max"], ((REF, id), 0), None, new_id(), [], True)
+        connection.command(BY_NAME["torch.Tensor.max"], ((REF, id), 0), None, new_id(), [], None)
     elif kind is Run:
         action = Action(BY_NAME["torch.Tensor.neg_"], (Slot(0),), {}, None)
         group = Group((InputKind.REFERENCE,), Program(1, (action,), ()))

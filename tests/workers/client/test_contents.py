@@ -56,6 +56,34 @@ def test_what_was_changed_is_sent_anew(hook: sy.TorchHook, bob: sy.VirtualWorker
     assert torch.equal(second.copy().get(), x)
 
 
+@pytest.mark.parametrize("how", ["fetched", "moved"])
+def test_the_id_of_a_constant_that_left_may_be_taken(
+    hook: sy.TorchHook, bob: sy.VirtualWorker, alice: sy.VirtualWorker, how: str
+) -> None:
+    """The pointers that were counted for the constant are not those of the other tensor."""
+    first, _ = sent(hook, bob, torch.ones(2))
+    id = first.id_at_location
+    left = first.get() if how == "fetched" else first.move(alice)
+    other = torch.zeros(3).send(bob, id=id)
+    again, count = sent(hook, bob, torch.ones(2))
+    assert count == 1 and again.id_at_location != id
+    assert (other + 1).get().tolist() == [1, 1, 1]
+    del other, again
+    assert bob.objects_count() == 0, "nothing stays behind"
+    connection = bob.connection()
+    assert not connection._owners, "and nothing is counted for ever"
+    del left
+
+
+def test_a_promise_that_was_fetched_is_counted_no_more(bob: sy.VirtualWorker) -> None:
+    promise = bob.promise()
+    kept = torch.ones(2).send(bob, id=promise.id_at_location)
+    assert promise.get().tolist() == [1, 1]
+    other = torch.zeros(2).send(bob, id=kept.id_at_location)
+    assert other.get().tolist() == [0, 0] and not bob.connection()._owners
+    del kept
+
+
 @pytest.mark.virtual_only("exchanges an object in the worker's store")
 def test_what_was_exchanged_is_sent_anew(hook: sy.TorchHook, bob: sy.VirtualWorker) -> None:
     x = torch.randn(50)

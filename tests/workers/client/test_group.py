@@ -144,15 +144,16 @@ def test_a_question_sends_what_is_held_first(hook: sy.TorchHook, worker: sy.Virt
         assert y.shape == (3,)
         z = y * 2
         assert float(z.sum()) == 12
-        values, indices = z.max(0)  # several results
+        values, indices = z.max(0)  # several results, of which it is known how many
+        first, *_ = z.split(1)  # how many there are follows from the shape
         w = z + values
     with log:
         sy.synchronize()
     assert torch.equal(w.get(), torch.full((3,), 8.0))
     assert values.get() == 4
     kinds = [type(entry.message).__name__ for entry in log.to(worker.id)]
-    assert kinds == ["Run", "Command", "Run", "Command", "Command", "Run"]
-    del z, indices, log
+    assert kinds == ["Run", "Command", "Run", "Command", "Run", "Command", "Run"]
+    del z, indices, first, _, log
 
 
 def test_tensors_that_are_sent_are_held_too(hook: sy.TorchHook, worker: sy.VirtualWorker) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 import torch
 
 import syft as sy
+from syft.workers.client.group import MessageGroup
 from syft.workers.wire.messages import Drop
 
 
@@ -70,3 +74,49 @@ def test_a_pointer_that_dies_while_the_worker_works_waits(hook: sy.TorchHook) ->
     assert stored(worker) == 3, "the drop goes with the next request"
     assert z.get().tolist() == [2, 2]
     assert stored(worker) == 1
+
+
+def test_a_timer_drops_nothing_that_a_group_is_about_to_name(
+    monkeypatch: pytest.MonkeyPatch, hook: sy.TorchHook, bob: sy.VirtualWorker
+) -> None:
+    """Also while the group is sent, when it is not open any more."""
+    x = torch.ones(2).send(bob)
+    connection = bob.connection()
+    send, found = MessageGroup._send, []
+
+    def interrupted(*args: Any) -> None:
+        found.append((list(connection.garbage), connection.flush_idle()))
+        send(*args)
+
+    monkeypatch.setattr(MessageGroup, "_send", interrupted)
+    id = x.id_at_location
+    with bob.group():
+        y = x + 1
+        del x
+        assert not connection.flush_idle()
+    assert found == [([id], False)]
+    assert y.get().tolist() == [2, 2]
+    with pytest.raises(KeyError), bob.group():
+        raise KeyError
+    del y
+    assert connection.flush_idle() is False and not connection.garbage, "got: nothing is left"
+    z = torch.ones(2).send(bob)
+    del z
+    assert connection.flush_idle() and not connection.flush_idle()
+    assert stored(bob) == 0
+
+
+def test_a_timer_leaves_alone_what_others_take(hook: sy.TorchHook, bob: sy.VirtualWorker) -> None:
+    connection = bob.connection()
+    assert not connection._take(5), "a request has it"
+    promised = bob.promise()
+    x = torch.ones(2).send(bob)
+    del x
+    assert not connection.flush_idle(), "pointers to a promise are counted by the requests"
+    kept = torch.ones(2).send(bob, id=promised.id_at_location)
+    del promised, kept
+    connection.flush()
+    bob.close()
+    connection.garbage.append(5)
+    assert not connection.flush_idle()
+    hook.local_worker.network.flush_idle()

@@ -14,6 +14,7 @@ import torch
 
 import syft as sy
 from syft.exceptions import MalformedMessage, ObjectNotReady, RemoteFailure, WorkerClosed
+from syft.ops.returns import ONE_TENSOR
 from syft.ops.table import BY_NAME
 from syft.program.program import Program, Slot
 from syft.serde.errors import pack_error
@@ -101,6 +102,9 @@ class Played(Transport):
         self.replies.append(self.coming.pop(0))
         return True
 
+    def collect(self) -> None:
+        """Nothing comes by itself."""
+
     def withdraw(self, frame: Frame) -> bool:
         return self.is_unread
 
@@ -124,7 +128,7 @@ def played(connection: Connection) -> Played:
 
 def tell(connection: Connection, answered: bool = False) -> Any:
     """A command; the first one has the number 1."""
-    return connection.command(NEG, ((0, 5),), None, 77, [], answered)
+    return connection.command(NEG, ((0, 5),), None, 77, [], None if answered else ONE_TENSOR)
 
 
 def fields_of(request: Any) -> tuple[int | None, tuple[int, ...]]:

@@ -675,7 +675,7 @@ def test_what_was_asked_and_not_waited_for_leaves_nothing(worker: sy.VirtualWork
     questions = (
         lambda: later.get(),
         lambda: later.tolist(),
-        lambda: later.max(0),
+        lambda: later.dim(),
         lambda: later.move("me"),
     )
     for question in questions:

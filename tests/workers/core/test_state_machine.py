@@ -457,6 +457,8 @@ def waiting(kind: type[messages.Message]) -> Any:
         Command: (BY_NAME["torch.Tensor.neg"], (ref(8),), 40, GRAD_MODE),
         messages.Run: (0, (8,), 40, GRAD_MODE, (), group("torch.neg")),
         Fetch: (8,),
+        messages.PutAll: (40, (int(TypeCode.BUNDLE), None, (), ())),
+        messages.FetchAll: ((5, 8),),
         messages.Move: (8, "alice"),
         messages.Duplicate: (8, 40),
         messages.Convert: (8, 1, (int(TypeCode.TUPLE),), 40),
@@ -477,8 +479,8 @@ def waiting(kind: type[messages.Message]) -> Any:
 
 
 PARKING = [
-    *(Command, messages.Run, Fetch, messages.Move, messages.Duplicate, messages.Convert),
-    *(messages.Annotate, Describe, messages.Relay),
+    *(Command, messages.Run, Fetch, messages.FetchAll, messages.Move, messages.Duplicate),
+    *(messages.Convert, messages.Annotate, Describe, messages.Relay),
 ]
 NUMBERED = [kind for kind in get_args(messages.Request) if kind.__struct_fields__[0] == "seq"]
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
@@ -10,6 +11,39 @@ import syft as sy
 from syft.exceptions import OperationRefused
 from syft.ops.table import FUNCTIONS
 from syft.workers.execution.precautions import RUNNABLE
+
+
+def test_what_the_owner_holds_can_be_resized(bob: sy.VirtualWorker) -> None:
+    """Or the tensor would reach outside its memory after an error."""
+    array = np.arange(3.0)
+    tensors = [torch.from_numpy(array), torch.from_numpy(array)[1:], torch.from_numpy(array)]
+    tensors[2].requires_grad_()
+    seen: Any = sy.LoggingTensor().on(torch.from_numpy(array))
+    sparse = torch.sparse_coo_tensor(
+        torch.tensor([[0, 1, 2]]), torch.from_numpy(array), (4,), check_invariants=True
+    )
+    own = torch.ones(2)
+    address = own.data_ptr()
+    bob.hold(*(tensor.tag("#a") for tensor in tensors), seen, sparse, own)
+    for pointer, tensor in zip(bob.search("#a"), tensors, strict=True):
+        assert pointer.requires_grad is tensor.requires_grad and pointer.detach().sum() == 3
+        larger = pointer.detach()
+        assert larger.resize_(1000)[: len(tensor)].tolist() == tensor.tolist()
+        assert larger.sum() == 3, "what is new is zero"
+    for tensor in (seen.child.child, sparse._values()):
+        assert tensor.untyped_storage().resizable() and tensor.tolist() == [0, 1, 2]
+    assert own.data_ptr() == address and tensors[0].tag("#b").tags == {"#a", "#b"}
+    bob.clear_objects()
+
+
+@pytest.mark.every_shell
+def test_what_arrived_can_be_resized(worker: sy.VirtualWorker) -> None:
+    for size in (3, 100_000):
+        x = torch.ones(size).send(worker)
+        assert x.resize_(2 * size).sum() == size
+        y = torch.ones(size).send(worker)
+        assert torch.cat([x, x], out=y.resize_(0)).shape == (4 * size,)
+        assert y.resize_as_(x).shape == (2 * size,)
 
 
 @pytest.mark.filterwarnings("ignore:.*quantiz.*:UserWarning")

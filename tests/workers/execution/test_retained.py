@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import pytest
 import torch
 
 import syft as sy
@@ -55,6 +59,90 @@ def test_a_tensor_in_no_store_is_found() -> None:
     core.hold(20, kept)
     ask(core, command("torch.Tensor.grad.__get__", ref(20), out=21), peer=EVE)
     assert isinstance(error_in(ask(core, Fetch(1, 21), peer=EVE)), PermissionDenied)
+
+
+def held(bob: sy.VirtualWorker) -> torch.Tensor:
+    """A result that the owner computed and holds."""
+    y = torch.ones(2, requires_grad=True) * 2
+    bob.hold(y)
+    return y
+
+
+def looked_at(bob: sy.VirtualWorker) -> torch.Tensor:
+    """A result of a caller's that the owner has looked at."""
+    leaf: Any = torch.ones(2, requires_grad=True)
+    kept = leaf.send(bob) * 2
+    (found,) = (value for value in bob._objects.values() if value.grad_fn is not None)
+    bob.core.store.origins[kept.id_at_location] = None  # it stays
+    return found
+
+
+@pytest.mark.parametrize("owners", [held, looked_at])
+@pytest.mark.parametrize("in_a_program", [False, True])
+def test_what_the_owner_retains_is_guarded(
+    hook: sy.TorchHook, owners: Callable[[sy.VirtualWorker], torch.Tensor], in_a_program: bool
+) -> None:
+    """The owner's own program calls retain_grad, of which its worker does not learn."""
+    bob = sy.VirtualWorker(hook, id="bob")
+    secret: Any = torch.tensor([3.25, -1.0])
+    secret = secret.private_tensor(["ann"]).send(bob, user="ann")
+    y = owners(bob)
+    (id,) = (id for id, value in bob.core.store.objects.items() if value is y)
+    y.retain_grad()
+    (pointer,) = bob.search(str(id))
+    loss = (pointer * secret).sum()
+    if in_a_program:
+        with bob.group():
+            loss.backward(retain_graph=True)
+    else:
+        loss.backward(retain_graph=True)
+    assert y.grad is not None and y.grad.tolist() == [3.25, -1.0]
+    assert full_guard_of(y.grad) is not None
+    with pytest.raises(PermissionDenied):
+        pointer.grad.get()
+    pointer.sum().backward()  # a public loss adds to it
+    with pytest.raises(PermissionDenied):
+        pointer.grad.get()
+    assert pointer.grad.get(user="ann").tolist() == [4.25, 0.0]
+    bob.clear_objects()
+
+
+def test_objects_that_have_nothing_to_do_with_a_loss_are_not_looked_at(hook: sy.TorchHook) -> None:
+    bob = sy.VirtualWorker(hook, id="bob")
+    plain: list[Any] = [torch.ones(2), torch.ones(2, requires_grad=True)]
+    bob.hold(*plain)
+    y: Any = torch.ones(2, requires_grad=True)
+    kept = y.send(bob) * 2
+    assert bob.core.store.graphs_of_owner() == []
+    assert len(bob._objects) == 3 and len(bob.core.store.graphs_of_owner()) == 1
+    del kept
+    bob.collect()
+    assert bob.core.store.graphs_of_owner() == []
+    bob.clear_objects()
+
+
+def test_what_was_retained_while_nothing_was_private_is_found_later(hook: sy.TorchHook) -> None:
+    bob = sy.VirtualWorker(hook, id="bob")
+    weight: Any = torch.ones(2, requires_grad=True)
+    weight = weight.send(bob)
+    with bob.group():
+        hidden = weight * 1
+        hidden.retain_grad()
+    secret: Any = torch.tensor([3.25, -1.0])
+    secret = secret.private_tensor(["ann"]).send(bob, user="ann")
+    (hidden * secret).sum().backward()
+    for gradient in (hidden.grad, weight.grad):
+        with pytest.raises(PermissionDenied):
+            gradient.get()
+
+
+def test_a_result_that_the_local_worker_offers(hook: sy.TorchHook) -> None:
+    me = hook.local_worker
+    me.is_client_worker = False
+    y: Any = torch.ones(2, requires_grad=True) * 2
+    y.tag("#result")
+    assert me.core.store.graphs_of_owner() == [y]
+    me.clear_objects()
 
 
 def test_what_a_chain_stands_before_is_meant(hook: sy.TorchHook) -> None:

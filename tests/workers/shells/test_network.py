@@ -72,3 +72,85 @@ def test_a_worker_elsewhere_has_no_work_here(hook: sy.TorchHook) -> None:
     with pytest.raises(WorkerClosed):
         torch.ones(2).send("elsewhere")
     del hook.local_worker.network.workers["elsewhere"]
+
+
+def test_only_workers_with_messages_are_asked_to_work(
+    hook: sy.TorchHook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    work = sy.VirtualWorker.work
+
+    def counted(worker: sy.VirtualWorker) -> bool:
+        asked.append(worker.id)
+        return work(worker)
+
+    monkeypatch.setattr(sy.VirtualWorker, "work", counted)
+    names = [f"worker {number}" for number in range(50)]
+    workers = [sy.VirtualWorker(hook, id=name, pipelined=True) for name in names]
+    network = hook.local_worker.network
+    assert not network.step() and asked == []
+    x: Any = torch.ones(2)
+    first, last = x.send(workers[7]), x.send(workers[3])
+    assert list(network.mail) == [workers[7], workers[3]]
+    sy.synchronize()
+    assert asked == ["worker 7", "worker 3"] and not network.mail
+    y = first + 1
+    assert list(network.mail) == [workers[7]]
+    workers[7].close()
+    assert not network.mail and not network.step()
+    del y, last
+
+
+def test_a_busy_worker_keeps_its_mail(hook: sy.TorchHook) -> None:
+    dan = sy.VirtualWorker(hook, id="dan", pipelined=True)
+    network = hook.local_worker.network
+    x: Any = torch.ones(2)
+    pointer = x.send(dan)
+    dan.busy = True
+    assert not network.step() and list(network.mail) == [dan]
+    dan.busy = False
+    assert network.step() and not network.mail and not network.step()
+    assert pointer.tolist() == [1, 1]
+
+
+def test_a_worker_is_served_by_every_network_that_knows_it(
+    hook: sy.TorchHook, bob: sy.VirtualWorker
+) -> None:
+    dan = sy.VirtualWorker(None, id="dan", pipelined=True)
+    x: Any = torch.ones(2)
+    dan.connection_to(dan).put(x, 5)
+    bob.add_worker(dan).add_worker(dan)
+    assert list(bob.network.mail) == list(dan.network.mail) == [dan]
+    assert bob.network.step() and list(dan.core.store.objects) == [5]
+    assert not dan.network.step() and not dan.network.mail
+    dan.connection_to(dan).put(x, 6)
+    bob.network.run()
+    assert list(dan.core.store.objects) == [5, 6]
+    dan.close()
+    assert not bob.network.mail
+
+
+def test_workers_that_announce_nothing_are_asked(hook: sy.TorchHook) -> None:
+    class Polled(Worker):
+        """A worker that has one thing to do."""
+
+        id = "polled"
+        network = hook.local_worker.network
+        left = 1
+
+        def transport_for(self, caller: Owner) -> Transport:
+            raise WorkerClosed(self.id)
+
+        def close(self) -> None:
+            """Nothing is open."""
+
+        def work(self) -> bool:
+            self.left -= 1
+            return self.left == 0
+
+    network = hook.local_worker.network
+    assert not network.step()
+    hook.local_worker.add_worker(Polled())
+    assert network.step() and not network.step()
+    del network.workers["polled"]
+    assert network.workers.asked_for_work() == [] and not network.step()

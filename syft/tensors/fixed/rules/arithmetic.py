@@ -17,19 +17,21 @@ from typing import Any
 
 import torch
 
-from syft.chain.wrapper import Wrapper
-from syft.exceptions import EncodingError
-from syft.tensors.fixed.grid import RING_END, Excess, Grid, rescale_
+from syft.tensors.fixed.grid import Excess, Grid
 from syft.tensors.fixed.fallback import fall_back
 from syft.tensors.fixed.fixed_link import (
     different_grids,
     fixed,
     grid_among,
     integers,
+    is_fixed,
     rule,
     target_of,
 )
-from syft.tensors.fixed.ring import magnitude, multiply, refuse_overflow, rounded
+from syft.chain.wrapper import Wrapper
+from syft.tensors.fixed import approximations
+from syft.tensors.fixed.ring import division_by_zero, quotient
+from syft.tensors.fixed.rings.ring_link import as_integers, is_ring, ring_of
 
 LARGEST_WHOLE_POWER = 4
 """For larger powers one float64 power is more accurate than repeated products."""
@@ -58,32 +60,16 @@ def times(child: torch.Tensor, number: float, grid: Grid) -> torch.Tensor:
     >>> times(torch.tensor([10_000_000]), 1e-5, make_grid(2, 16))
     tensor([100])
     """
-    if not isinstance(number, int):
-        return rounded(child.double().mul_(number), grid.scale)
-    if magnitude(child) * abs(number) >= RING_END:
-        refuse_overflow(child.double().mul_(number), grid.scale)
-    return child * int(number)
+    return ring_of(child).times(child, number, grid.scale)
 
 
 def divided(numerators: torch.Tensor, divisor: Any, factor: float, unit: int) -> torch.Tensor:
-    """``numerators / divisor * factor`` to the nearest; a divisor of zero is an error."""
-    quotients = numerators.double() / divisor
-    if factor != 1:
-        quotients.mul_(factor)
-    if quotients.numel() and not quotients.abs().max().item() < RING_END:  # also when one is NaN
-        if (torch.as_tensor(divisor) == 0).any().item():
-            raise division_by_zero()
-    return rounded(quotients, unit)
-
-
-def division_by_zero() -> EncodingError:
-    """The error for a divisor of zero; the usual cause is an epsilon below the grid's step."""
-    return EncodingError(
-        "a division by zero",
-        "finite",
-        "see that the divisor is not 0 on the grid: an eps below half a step (Adam's 1e-8) is 0 "
-        "there, so pass a larger one, such as eps=1e-3",
-    )
+    """``numerators / divisor * factor`` to the nearest; a public divisor of zero is an error."""
+    ring = ring_of(numerators, divisor)
+    if ring.readable:
+        return quotient(numerators, divisor, factor, unit)
+    found: torch.Tensor = approximations.divide(ring, numerators, divisor, factor, unit)
+    return found
 
 
 # ---------------------------------------------------------------------------------------- addition
@@ -101,7 +87,7 @@ def _addend(op: Any, y: Any, alpha: float, grid: Grid) -> Any:
 @rule("add.Tensor add.Scalar")
 def add_values(op: Any, x: Any, y: Any, alpha: float = 1) -> Any:
     """Add the integers."""
-    if type(x) is Wrapper and type(y) is Wrapper:
+    if is_fixed(x) and is_fixed(y):
         one: Any = x.child
         other: Any = y.child
         if one.grid is not other.grid:
@@ -153,22 +139,30 @@ def negate_values(op: Any, x: Any) -> Any:
 
 def raw_product(op: Any, x: Any, y: Any, grid: Grid) -> torch.Tensor:
     """The product of the integers of two operands, not yet rescaled to the grid."""
-    return multiply(integers(op, x, grid), integers(op, y, grid), grid.scale**2)
+    one, other = integers(op, x, grid), integers(op, y, grid)
+    return ring_of(one, other).multiply(one, other, grid.scale**2)
+
+
+def product(op: Any, x: Any, y: Any, grid: Grid) -> torch.Tensor:
+    """The product of two operands on the grid."""
+    raw = raw_product(op, x, y, grid)
+    return ring_of(raw).rescale(raw, grid)
 
 
 @rule("mul.Tensor mul.Scalar")
 def multiply_values(op: Any, x: Any, y: Any) -> Any:
     """Multiply the integers, and rescale the product to the grid."""
-    if type(x) is not Wrapper:
+    if not is_fixed(x):
         x, y = y, x
     link = x.child
     grid = link.grid
     number = number_in(y)
     if number is not None:
         return fixed(times(link.child, number, grid), grid)
-    if type(y) is not Wrapper and not (y.is_floating_point() or y.is_complex()):
-        return fixed(multiply(link.child, y.to(torch.int64), grid.scale), grid)
-    return fixed(rescale_(raw_product(op, x, y, grid), grid), grid)
+    if not (y.is_floating_point() or y.is_complex()):
+        ring = ring_of(link.child, *([y] if is_ring(y) else []))
+        return fixed(ring.multiply(link.child, as_integers(y), grid.scale), grid)
+    return fixed(product(op, x, y, grid), grid)
 
 
 @rule("pow.Tensor_Scalar")
@@ -192,8 +186,8 @@ _WHOLE_POWERS: dict[int, Any] = {
 def addcmul(op: Any, x: Any, a: Any, b: Any, value: float = 1) -> Any:
     """Add ``value * a * b``, rounded once."""
     grid = grid_among(op, (x, a, b))
-    products = raw_product(op, a, b, grid).double().mul_(value / grid.scale)
-    return fixed(integers(op, x, grid) + rounded(products, grid.scale), grid)
+    raw = raw_product(op, a, b, grid)
+    return fixed(integers(op, x, grid) + ring_of(raw).rescale_times(raw, value, grid), grid)
 
 
 @rule("lerp.Scalar")
@@ -236,7 +230,7 @@ def prelu(op: Any, x: Any, weight: Any) -> Any:
     """Multiply negative values by the weight."""
     grid = grid_among(op, (x, weight))
     child = integers(op, x, grid)
-    scaled = rescale_(raw_product(op, x, weight, grid), grid)
+    scaled = product(op, x, weight, grid)
     return fixed(torch.where(child > 0, child, scaled), grid)
 
 
@@ -246,8 +240,8 @@ def prelu_backward(op: Any, grad: Any, x: Any, weight: Any) -> Any:
     grid = grid_among(op, (grad, x, weight))
     positive = integers(op, x, grid) > 0
     child = integers(op, grad, grid)
-    for_x = torch.where(positive, child, rescale_(raw_product(op, grad, weight, grid), grid))
-    for_weight = rescale_(raw_product(op, grad, x, grid), grid).masked_fill_(positive, 0)
+    for_x = torch.where(positive, child, product(op, grad, weight, grid))
+    for_weight = product(op, grad, x, grid).masked_fill(positive, 0)
     return fixed(for_x, grid), fixed(for_weight, grid)
 
 
@@ -263,7 +257,7 @@ def native_dropout(op: Any, x: Any, p: float, train: bool | None) -> Any:
     """Drop elements and scale the others up; the second result is the mask, a plain tensor."""
     link = x.child
     drop = p if train is not False else 0.0
-    mask = torch.empty_like(link.child, dtype=torch.bool).bernoulli_(1 - drop)
+    mask = torch.empty(x.shape, dtype=torch.bool, device=x.device).bernoulli_(1 - drop)
     kept = link.child * mask
     child = times(kept, 1 / (1 - drop), link.grid) if drop < 1 else kept
     return fixed(child, link.grid), mask
@@ -287,7 +281,7 @@ def div(op: Any, x: Any, y: Any) -> Any:
     divisor = number_in(y)
     if divisor is not None:
         return fixed(divided(numerators, divisor, 1, grid.scale), grid)
-    if type(y) is not Wrapper and not (y.is_floating_point() or y.is_complex()):
+    if not (y.is_floating_point() or y.is_complex()):
         return fixed(divided(numerators, y, 1, grid.scale), grid)
     return fixed(divided(numerators, integers(op, y, grid), grid.scale, grid.scale), grid)
 
@@ -331,6 +325,8 @@ def _dividends(op: Any, x: Any, y: Any, grid: Grid) -> tuple[torch.Tensor, torch
 def reciprocal(op: Any, x: Any) -> Any:
     """Divide the square of the scale by the integers."""
     link = x.child
+    if not link.ring.readable:
+        return fixed(approximations.invert(link.ring, link.child, link.grid.scale), link.grid)
     one = torch.ones_like(link.child)
     return fixed(divided(one, link.child, link.grid.scale**2, link.grid.scale), link.grid)
 
@@ -351,7 +347,7 @@ def addcdiv(op: Any, x: Any, a: Any, b: Any, value: float = 1) -> Any:
 @rule("sign sgn")
 def sign(op: Any, x: Any) -> Any:
     """-1, 0 or 1."""
-    return fixed(torch.sign(x.child.child).mul_(x.child.grid.scale), x.child.grid)
+    return fixed(torch.sign(x.child.child) * x.child.grid.scale, x.child.grid)
 
 
 @rule("floor ceil trunc frac round")

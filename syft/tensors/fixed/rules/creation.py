@@ -12,12 +12,13 @@ from typing import Any
 import torch
 
 from syft.torch_private import correct_aliasing
-from syft.tensors.fixed.grid import Excess, decode, encode, encode_number
+from syft.tensors.fixed.grid import Excess, encode_number
 from syft.tensors.fixed.fixed_link import (
     fixed,
     integers,
     is_fixed,
     no_rule,
+    on_grid,
     rule,
     target_of,
 )
@@ -94,7 +95,7 @@ def copy_(op: Any, x: Any, source: Any, non_blocking: bool = False) -> Any:
     """
     link = target_of(op, x)
     if is_fixed(source) and source.child.grid is not link.grid:
-        values = encode(decode(source.child.child, source.child.grid, torch.float64), link.grid)
+        values = on_grid(source.child, link.grid)
     else:
         values = integers(op, source, link.grid)
     link.child.copy_(values, non_blocking)

@@ -12,9 +12,7 @@ from typing import Any
 
 import torch
 
-from syft.tensors.fixed.grid import divide
 from syft.tensors.fixed.fixed_link import fixed, rule
-from syft.tensors.fixed.ring import apply_linear
 
 aten = torch.ops.aten
 
@@ -44,7 +42,7 @@ def max_pool_backward(op: Any, grad: Any, x: Any, *settings: Any) -> Any:
     """Add each gradient to where its value came from."""
     link = grad.child
     like = torch.empty(x.shape, dtype=torch.float64, device=x.device)
-    child = apply_linear(lambda values: op(values, like, *settings), link.child, grad.numel())
+    child = link.ring.linear(lambda values: op(values, like, *settings), link.child, grad.numel())
     return fixed(child, link.grid)
 
 
@@ -53,8 +51,9 @@ def avg_pool(op: Any, x: Any, *settings: Any) -> Any:
     """Sum each window, and divide by the number of values that it counts."""
     link = x.child
     window = (*settings, *_AVG_DEFAULTS[len(settings) :])
-    total = apply_linear(lambda values: op(values, *window[:5], 1), link.child, x.numel())
-    return fixed(_divide(total, _counts(op, x, window)), link.grid)
+    ring = link.ring
+    total = ring.linear(lambda values: op(values, *window[:5], 1), link.child, x.numel())
+    return fixed(ring.divide(total, _counts(op, x, window)), link.grid)
 
 
 @rule("avg_pool2d_backward avg_pool3d_backward")
@@ -68,9 +67,10 @@ def avg_pool_backward(op: Any, grad: Any, x: Any, *window: Any) -> Any:
     like = torch.empty(x.shape, dtype=torch.float64, device=x.device)
     count = _counts(_FORWARD[op.overloadpacket], x, window)
     uniform = isinstance(count, int)
-    child = link.child if uniform else _divide(link.child, count)
-    child = apply_linear(lambda values: op(values, like, *window[:5], 1), child, grad.numel())
-    return fixed(_divide(child, count) if uniform else child, link.grid)
+    ring = link.ring
+    child = link.child if uniform else ring.divide(link.child, count)
+    child = ring.linear(lambda values: op(values, like, *window[:5], 1), child, grad.numel())
+    return fixed(ring.divide(child, count) if uniform else child, link.grid)
 
 
 _AVG_DEFAULTS: tuple[Any, ...] = ([], [], 0, False, True, None)
@@ -98,9 +98,3 @@ def _counts(forward: Any, x: torch.Tensor, window: tuple[Any, ...]) -> int | tor
     sums = forward(ones, *window[:5], 1)
     counts: torch.Tensor = (sums / forward(ones, *window)).round_().to(torch.int64)
     return counts
-
-
-def _divide(total: torch.Tensor, count: int | torch.Tensor) -> torch.Tensor:
-    if isinstance(count, int):
-        return divide(total, count)
-    return torch.div(total + count // 2, count, rounding_mode="floor")

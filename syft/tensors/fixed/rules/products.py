@@ -12,16 +12,28 @@ from typing import Any
 import torch
 
 from syft.tensors.fixed.rules.arithmetic import times
-from syft.tensors.fixed.grid import Grid, rescale_
+from syft.tensors.fixed.grid import Grid
 from syft.tensors.fixed.fixed_link import fixed, grid_among, integers, rule
-from syft.tensors.fixed.ring import product
+from syft.tensors.fixed.rings.integer_ring import Bilinear
+from syft.tensors.fixed.rings.ring_link import ring_of
 
 aten = torch.ops.aten
 
 
+def product(
+    bilinear: Bilinear, a: torch.Tensor, b: torch.Tensor, terms: int, unit: int, native: bool
+) -> torch.Tensor:
+    """Sums of ``terms`` products in the ring of the operands, not yet rescaled to the grid."""
+    return ring_of(a, b).product(bilinear, a, b, terms, unit, native)
+
+
+def _rescaled(raw: torch.Tensor, grid: Grid) -> torch.Tensor:
+    return ring_of(raw).rescale(raw, grid)
+
+
 def _matmul(op: Any, a: Any, b: Any, grid: Grid) -> torch.Tensor:
     one, other = integers(op, a, grid), integers(op, b, grid)
-    return rescale_(product(op, one, other, one.shape[-1], grid.scale**2, native=True), grid)
+    return _rescaled(product(op, one, other, one.shape[-1], grid.scale**2, native=True), grid)
 
 
 @rule("mm bmm mv dot vdot")
@@ -61,7 +73,7 @@ def cross(op: Any, a: Any, b: Any, *, dim: int = -1) -> Any:
     grid = grid_among(op, (a, b))
     one, other = integers(op, a, grid), integers(op, b, grid)
     raw = product(lambda x, y: op(x, y, dim=dim), one, other, 2, grid.scale**2, native=True)
-    return fixed(rescale_(raw, grid), grid)
+    return fixed(_rescaled(raw, grid), grid)
 
 
 # ------------------------------------------------------------------------------------ convolution
@@ -87,9 +99,9 @@ def convolution(op: Any, x: Any, weight: Any, bias: Any, *settings: Any) -> Any:
     one, other = integers(op, x, grid), integers(op, weight, grid)
     terms = _terms(other, transposed, groups)
     run = _convolve(settings)
-    child = rescale_(product(run, one, other, terms, grid.scale**2, native=False), grid)
+    child = _rescaled(product(run, one, other, terms, grid.scale**2, native=True), grid)
     if bias is not None:
-        child += integers(op, bias, grid).view(-1, *[1] * (child.dim() - 2))
+        child = child + integers(op, bias, grid).view(-1, *[1] * (child.dim() - 2))
     return fixed(child, grid)
 
 
@@ -140,4 +152,4 @@ def _half(
         with torch.backends.cudnn.flags(enabled=False):
             return op(*arrange(a, b), None, *settings, mask)[which]
 
-    return fixed(rescale_(product(run, *operands, terms, grid.scale**2, native=False), grid), grid)
+    return fixed(_rescaled(product(run, *operands, terms, grid.scale**2, native=False), grid), grid)

@@ -22,10 +22,10 @@ from syft.tensors.fixed.fixed_link import (
     fixed,
     grid_among,
     integers,
-    overloads,
     rule,
     target_of,
 )
+from syft.tensors.fixed.rings.ring_link import overloads
 
 
 class Row(NamedTuple):
@@ -211,7 +211,7 @@ def equal(op: Any, x: Any, y: Any) -> Any:
 @rule("isnan")
 def isnan(op: Any, x: Any) -> Any:
     """False: the grid holds no NaN."""
-    return torch.zeros_like(x.child.child, dtype=torch.bool)
+    return torch.zeros(x.shape, dtype=torch.bool, device=x.device)
 
 
 @rule("isinf isneginf isposinf")

@@ -13,7 +13,6 @@ import torch
 from syft.torch_private import correct_aliasing
 from syft.chain.wrapper import Wrapper
 from syft.tensors.fixed.fixed_link import fixed, grid_among, integers, no_rule, rule, target_of
-from syft.tensors.fixed.ring import apply_linear
 
 VIEWS = """
 alias detach view _unsafe_view _reshape_alias t transpose.int permute expand squeeze squeeze.dim
@@ -69,7 +68,7 @@ def keep_each(op: Any, x: Any, *rest: Any, **settings: Any) -> Any:
 def keep_through_float64(op: Any, x: Any, *rest: Any, **settings: Any) -> Any:
     """Run the operation on the integers as float64, in limbs if they are large: exact."""
     link = x.child
-    child = apply_linear(lambda values: op(values, *rest, **settings), link.child, x.numel())
+    child = link.ring.linear(lambda values: op(values, *rest, **settings), link.child, x.numel())
     return fixed(child, link.grid)
 
 
@@ -81,7 +80,7 @@ def pad_backward(op: Any, grad: Any, x: Any, padding: Any) -> Any:
     """Sum the gradients of the copies."""
     link = grad.child
     like = torch.empty(x.shape, dtype=torch.float64, device=grad.device)
-    child = apply_linear(lambda values: op(values, like, padding), link.child, grad.numel())
+    child = link.ring.linear(lambda values: op(values, like, padding), link.child, grad.numel())
     return fixed(child, link.grid)
 
 

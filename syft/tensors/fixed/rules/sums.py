@@ -10,12 +10,11 @@ from typing import Any
 
 import torch
 
-from syft.tensors.fixed.rules.arithmetic import division_by_zero
-from syft.tensors.fixed.grid import divide, rescale_
+from syft.tensors.fixed.ring import division_by_zero
 from syft.tensors.fixed.fallback import fall_back
 from syft.tensors.fixed.fixed_link import fixed, grid_among, integers, rule
 from syft.tensors.fixed.rules.creation import is_float
-from syft.tensors.fixed.ring import multiply, product, rounded
+from syft.tensors.fixed.rings.ring_link import ring_of
 
 NONE, MEAN = 0, 1
 """Torch's numbers for the reductions of a loss; 2 is the sum."""
@@ -36,7 +35,7 @@ def mean(op: Any, x: Any, *rest: Any, dtype: Any = None) -> Any:
     link = x.child
     total = torch.sum(link.child, *rest) if rest else torch.sum(link.child)
     if total.numel():
-        total = divide(total, _count(link.child) // total.numel())
+        total = link.ring.divide(total, _count(link.child) // total.numel())
     return fixed(total, link.grid)
 
 
@@ -45,14 +44,14 @@ def mse_loss(op: Any, x: Any, y: Any, reduction: int = MEAN) -> Any:
     """Square the differences; their sum or mean is exact and rounded once."""
     grid = grid_among(op, (x, y))
     off = integers(op, x, grid) - integers(op, y, grid)
-    unit = grid.scale**2
+    ring, unit = ring_of(off), grid.scale**2
     if reduction == NONE:
-        return fixed(rescale_(multiply(off, off, unit), grid), grid)
+        return fixed(ring.rescale(ring.multiply(off, off, unit), grid), grid)
     flat = off.flatten()
-    total = product(torch.dot, flat, flat, flat.numel(), unit, native=True)
+    total = ring.product(torch.dot, flat, flat, flat.numel(), unit, native=True)
     if reduction == MEAN:
-        return fixed(divide(total, _count(flat) * grid.scale), grid)
-    return fixed(rescale_(total, grid), grid)
+        return fixed(ring.divide(total, _count(flat) * grid.scale), grid)
+    return fixed(ring.rescale(total, grid), grid)
 
 
 @rule("mse_loss_backward")
@@ -60,9 +59,9 @@ def mse_loss_backward(op: Any, grad: Any, x: Any, y: Any, reduction: int) -> Any
     """Twice the difference times the gradient, rounded once."""
     grid = grid_among(op, (grad, x, y))
     off = integers(op, x, grid) - integers(op, y, grid)
-    factor = 2 / _count(off) if reduction == MEAN else 2
-    products = off.double() * integers(op, grad, grid) * (factor / grid.scale)
-    return fixed(rounded(products, grid.scale), grid)
+    factor = 1 / _count(off) if reduction == MEAN else 1
+    gradient = integers(op, grad, grid)
+    return fixed(ring_of(off, gradient).scaled_product(2 * off, gradient, factor, grid), grid)
 
 
 def _count(child: torch.Tensor) -> int:

@@ -1,0 +1,314 @@
+"""What a call returns, as far as its op and arguments tell: one tensor, or several in a container.
+
+A caller that knows this chooses the ids of the results and goes on; only where it cannot be known
+(a Python value, a number of tensors that follows from a shape) it has to wait for the reply.  For
+most ops the flags say it (``ONE``, ``TENSOR``); this module knows the others.
+
+The worker checks the number of tensors, because it may run another version of torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+
+from syft.ops.nested import Arguments, Keywords
+from syft.ops.table import BINARY, BY_NAME, FLAGS, NAMES, ONE, ONE_UNLESS_INPLACE, TENSOR
+
+MOST: Final = 1 << 16
+"""The most tensors whose ids a caller chooses; a call that returns more is waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Returns:
+    """What a call returns.
+
+    ``present`` says of each item whether it is a tensor (otherwise it is None).  ``container``
+    makes of the items what is returned; None stands for one tensor without a container.
+
+    >>> Returns(tuple, (True, False)).count
+    1
+    """
+
+    container: Callable[[Sequence[Any]], Any] | None
+    present: tuple[bool, ...]
+
+    @property
+    def count(self) -> int:
+        """How many tensors come back."""
+        return sum(self.present)
+
+    def build(self, tensors: Sequence[Any]) -> Any:
+        """The value of the call, from its tensors in order.
+
+        >>> Returns(tuple, (True, False, True)).build(["x", "y"])
+        ('x', None, 'y')
+        """
+        if self.container is None:
+            return tensors[0]
+        rest = iter(tensors)
+        return self.container([next(rest) if here else None for here in self.present])
+
+
+Rule = Callable[[Arguments, Keywords], Returns | None]
+
+ONE_TENSOR: Final = Returns(None, (True,))
+"""What most operations return."""
+
+_SCALARS = (int, float, complex, torch.Tensor)
+_CERTAIN = ONE | TENSOR | ONE_UNLESS_INPLACE
+
+
+def returns(op: int, args: Arguments, kwargs: Keywords) -> Returns | None:
+    """What a call of an op returns; None if the caller cannot know.
+
+    It is asked for calls that mutate nothing: without ``out=``, and not with a true ``inplace=``.
+
+    >>> x = torch.ones(3)
+    >>> returns(BY_NAME["torch.Tensor.sort"], (x,), {}).container
+    <class 'torch.return_types.sort'>
+    >>> returns(BY_NAME["torch.Tensor.max"], (x,), {}) is ONE_TENSOR
+    True
+    >>> returns(BY_NAME["torch.Tensor.tolist"], (x,), {})
+    """
+    flags = FLAGS[op]
+    if flags & _CERTAIN:
+        return ONE_TENSOR
+    if flags & BINARY:
+        return ONE_TENSOR if len(args) == 2 and isinstance(args[1], _SCALARS) else None
+    rule = _RULES.get(op)
+    found = None if rule is None else rule(args, kwargs)
+    return None if found is None or len(found.present) > MOST else found
+
+
+_RULES: dict[int, Rule] = {}
+
+
+def _enter(rule: Rule, names: str) -> None:
+    for name in names.split():
+        _RULES[BY_NAME[f"torch.{name}"]] = rule
+
+
+# -------------------------------------------------------------------- the same for every call
+
+
+def _always(what: Returns) -> Rule:
+    return lambda args, kwargs: what
+
+
+def _tuple(count: int) -> Returns:
+    return Returns(tuple, (True,) * count)
+
+
+def _named(name: str) -> Returns:
+    kind = getattr(torch.return_types, name)
+    return Returns(kind, (True,) * kind.n_sequence_fields)
+
+
+_enter(
+    _always(_tuple(2)),
+    """gru lstm_cell rnn_relu rnn_tanh std_mean var_mean _pack_padded_sequence _pad_packed_sequence
+    batch_norm_stats native_dropout max_pool1d_with_indices adaptive_max_pool1d
+    nn.functional.adaptive_max_pool1d_with_indices nn.functional.adaptive_max_pool2d_with_indices
+    nn.functional.adaptive_max_pool3d_with_indices nn.functional.max_pool1d_with_indices
+    nn.functional.max_pool2d_with_indices nn.functional.max_pool3d_with_indices
+    nn.functional.fractional_max_pool2d_with_indices
+    nn.functional.fractional_max_pool3d_with_indices
+    _C._nn.adaptive_max_pool2d _C._nn.adaptive_max_pool3d _C._nn.fractional_max_pool2d
+    _C._nn.fractional_max_pool3d _C._nn.max_pool2d_with_indices _C._nn.max_pool3d_with_indices
+    lobpcg""",
+)
+_enter(
+    _always(_tuple(3)),
+    """lstm native_batch_norm native_group_norm native_layer_norm _native_batch_norm_legit _unique2
+    _C._VariableFunctions.unique_consecutive _C._VariableFunctions.unique_dim pca_lowrank
+    svd_lowrank""",
+)
+_enter(_always(_tuple(4)), "embedding_bag ops.aten._batch_norm_with_update")
+
+for _name in """aminmax cummax cummin frexp geqrf histogram kthvalue mode qr slogdet sort svd topk
+        triangular_solve""".split():
+    _enter(_always(_named(_name)), f"{_name} Tensor.{_name}")
+_enter(_always(_named("lu_unpack")), "lu_unpack")
+for _name in """cholesky_ex eig eigh inv_ex ldl_factor ldl_factor_ex lstsq lu lu_factor lu_factor_ex
+        qr slogdet solve_ex svd""".split():
+    _enter(_always(_named(f"linalg_{_name}")), f"linalg.{_name}")
+
+
+# ---------------------------------------------------------------------- by what the call is given
+
+
+def _given(args: Arguments, kwargs: Keywords, place: int, name: str, default: Any = None) -> Any:
+    """The argument of that place or name."""
+    return args[place] if len(args) > place else kwargs.get(name, default)
+
+
+def _reduced(name: str) -> Rule:
+    """Without ``dim`` one tensor; with it values and indices; between two tensors the larger."""
+    along = _named(name)
+
+    def rule(args: Arguments, kwargs: Keywords) -> Returns:
+        other = _given(args, kwargs, 1, "dim")
+        return ONE_TENSOR if other is None or isinstance(other, torch.Tensor) else along
+
+    return rule
+
+
+for _name in ("max", "min", "median", "nanmedian"):
+    _enter(_reduced(_name), f"{_name} Tensor.{_name}")
+
+
+def _where(args: Arguments, kwargs: Keywords) -> Returns | None:
+    return ONE_TENSOR if len(args) + len(kwargs) == 3 else None  # alone: one index a dimension
+
+
+_enter(_where, "where")
+
+
+def _cut(pieces: Callable[[Any], int | None], name: str) -> Rule:
+    """As many as ``pieces`` says of the second argument."""
+
+    def rule(args: Arguments, kwargs: Keywords) -> Returns | None:
+        count = pieces(_given(args, kwargs, 1, name))
+        return None if count is None else _tuple(count)
+
+    return rule
+
+
+def _by_sizes(sizes: Any) -> int | None:
+    return len(sizes) if isinstance(sizes, list | tuple) else None
+
+
+def _by_places(places: Any) -> int | None:
+    if isinstance(places, list | tuple):
+        return len(places) + 1
+    return min(places, MOST + 1) if type(places) is int and places > 0 else None
+
+
+_enter(
+    _cut(_by_sizes, "split_size"),
+    "split Tensor.split _C._VariableFunctions.split",
+)
+_enter(
+    _cut(_by_sizes, "split_sizes"),
+    """split_with_sizes Tensor.split_with_sizes unsafe_split_with_sizes split_with_sizes_copy
+    Tensor.unsafe_split_with_sizes""",
+)
+for _name in ("tensor_split", "hsplit", "vsplit", "dsplit"):
+    _enter(_cut(_by_places, "indices_or_sections"), f"{_name} Tensor.{_name}")
+
+
+def _one_each(args: Arguments, kwargs: Keywords) -> Returns | None:
+    """One tensor for one; a tuple for several, or for a list."""
+    if len(args) == 1 and isinstance(args[0], torch.Tensor):
+        return ONE_TENSOR
+    return _for_each(args, kwargs)
+
+
+def _for_each(args: Arguments, kwargs: Keywords) -> Returns | None:
+    """A tuple of as many tensors as are given, by themselves or in a list."""
+    given = args[0] if len(args) == 1 and isinstance(args[0], list | tuple) else args
+    return _tuple(len(given)) if given and _are_tensors(given) else None
+
+
+def _are_tensors(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, torch.Tensor) for value in values)
+
+
+_enter(
+    _one_each,
+    """atleast_1d atleast_2d atleast_3d _C._VariableFunctions.atleast_1d
+    _C._VariableFunctions.atleast_2d _C._VariableFunctions.atleast_3d dequantize
+    Tensor.dequantize""",
+)
+_enter(
+    _for_each,
+    """broadcast_tensors meshgrid _C._VariableFunctions.broadcast_tensors
+    _C._VariableFunctions.meshgrid""",
+)
+
+
+def _quantized(args: Arguments, kwargs: Keywords) -> Returns | None:
+    return ONE_TENSOR if args and isinstance(args[0], torch.Tensor) else None
+
+
+_enter(_quantized, "quantize_per_tensor")
+
+
+def _foreach(args: Arguments, kwargs: Keywords) -> Returns | None:
+    """As many as the first list has."""
+    for given in (*args, *kwargs.values()):
+        if isinstance(given, list | tuple):
+            return _tuple(len(given))
+    return None
+
+
+for _name in NAMES:
+    if _name.startswith("torch._foreach_") and not _name.endswith("_"):
+        _enter(_foreach, _name.removeprefix("torch."))
+
+
+def _pooled(place: int) -> Rule:
+    """Indices come along if ``return_indices`` says so."""
+
+    def rule(args: Arguments, kwargs: Keywords) -> Returns:
+        return _tuple(2) if _given(args, kwargs, place, "return_indices", False) else ONE_TENSOR
+
+    return rule
+
+
+_enter(
+    _pooled(2),
+    """nn.functional.adaptive_max_pool1d nn.functional.adaptive_max_pool2d
+    nn.functional.adaptive_max_pool3d""",
+)
+_enter(_pooled(4), "nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d")
+_enter(_pooled(6), "nn.functional.max_pool1d nn.functional.max_pool2d nn.functional.max_pool3d")
+
+
+def _unique(first: int) -> Rule:
+    """``return_inverse`` and ``return_counts`` each add a tensor."""
+
+    def rule(args: Arguments, kwargs: Keywords) -> Returns:
+        more = sum(
+            bool(_given(args, kwargs, first + index, name, False))
+            for index, name in enumerate(("return_inverse", "return_counts"))
+        )
+        return _tuple(1 + more) if more else ONE_TENSOR
+
+    return rule
+
+
+_enter(_unique(2), "unique Tensor.unique")
+_enter(_unique(1), "unique_consecutive Tensor.unique_consecutive")
+
+
+def _attention(args: Arguments, kwargs: Keywords) -> Returns:
+    """The weights are None unless they are needed."""
+    return Returns(tuple, (True, bool(_given(args, kwargs, 15, "need_weights", True))))
+
+
+_enter(_attention, "nn.functional.multi_head_attention_forward")
+
+
+def _typed(args: Arguments, kwargs: Keywords) -> Returns | None:
+    """Without a type, ``x.type()`` tells it as a text."""
+    return None if _given(args, kwargs, 1, "dtype") is None else ONE_TENSOR
+
+
+_enter(_typed, "Tensor.type")
+
+
+def _gradients(args: Arguments, kwargs: Keywords) -> Returns | None:
+    """One for each input, unless some may be unused: those are None."""
+    inputs = _given(args, kwargs, 1, "inputs")
+    unused = _given(args, kwargs, 6, "allow_unused", False)
+    if unused and not _given(args, kwargs, 8, "materialize_grads", False):
+        return None
+    return _tuple(1 if isinstance(inputs, torch.Tensor) else len(inputs))
+
+
+_enter(_gradients, "autograd.grad")

@@ -1,0 +1,176 @@
+"""Runs what returns numbers instead of tensors: sizes and values, and arithmetic on them.
+
+A number that may differ at the next call becomes symbolic, so that what is computed from it is
+recorded too.  What Python decides by a number is noted, since only the path taken is recorded.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import torch
+
+from syft.ops.nested import Arguments, Keywords, leaves, replace
+from syft.ops.table import BY_NAME, FLAGS, Function, name_of
+from syft.program.recording.decisions import DecisionLog
+from syft.program.recording.environment.random_state import PreservedRandomState
+from syft.program.recording.environment.source_line import requested_by_library
+from syft.program.recording.gradients import GradientTracker
+from syft.program.recording.op_facts import ITEM, LENGTH, PROPERTY_OF, SIZES, TYPE
+from syft.program.recording.operation_tracer import OperationTracer
+from syft.program.recording.recorded_actions import PendingSlot, RecordedAction
+from syft.program.recording.symbolic import (
+    NumberRecorder,
+    Origin,
+    RecorderHandle,
+    concrete,
+    symbolic,
+)
+
+_TO: Final = BY_NAME["torch.Tensor.to"]
+
+
+class NumberTracer(OperationTracer, NumberRecorder):
+    """Records sizes, values and arithmetic on them beside the operations on tensors.
+
+    With ``rerun`` it adds one to numbers that are read from tensors.
+
+    >>> tracer = NumberTracer(True, DecisionLog(True), PreservedRandomState(), GradientTracker())
+    >>> tracer.trace_value(BY_NAME["torch.Tensor.item"], torch.Tensor.item, (torch.tensor(3),), {})
+    4
+    """
+
+    def __init__(
+        self,
+        rerun: bool,
+        decisions: DecisionLog,
+        random_state: PreservedRandomState,
+        gradients: GradientTracker,
+    ) -> None:
+        super().__init__(rerun, decisions, random_state, gradients)
+        self.handle = RecorderHandle(self)
+        self.properties_read: set[str] = set()
+        """Which properties of tensors, other than sizes, the user's code reads."""
+
+    def trace_metadata(
+        self, number: int, function: Function, args: Arguments, kwargs: Keywords
+    ) -> Any:
+        """Run a function that returns metadata: sizes that may vary become symbolic.
+
+        ``x.type(dtype)`` returns a tensor and is recorded as ``x.to(device, dtype)``.
+        """
+        result = function(*replace(args, concrete), **replace(kwargs, concrete))
+        if number in SIZES:
+            return self._trace_size(number, args, kwargs, result)
+        if number == TYPE and isinstance(result, torch.Tensor):
+            args = (args[0], result.device, result.dtype)
+            return self.trace_operation(_TO, FLAGS[_TO], torch.Tensor.to, args, {})
+        if number == LENGTH:
+            self._trace_length(args[0], result)
+        elif number in PROPERTY_OF:
+            self._trace_property(PROPERTY_OF[number], args, kwargs)
+        return result
+
+    # Three frames lie between each of the next three methods and the code that called torch.
+
+    def _trace_size(self, number: int, args: Arguments, kwargs: Keywords, result: Any) -> Any:
+        """A size: symbolic if it is that of a tensor whose size may vary."""
+        slot = self._slot_if_varying(args[0] if args else next(iter(kwargs.values())))
+        if slot is None:
+            return result
+        self.reads_sizes = self.reads_sizes or not requested_by_library(5)
+        return self._symbolic_result(number, slot, args, kwargs, result)
+
+    def _trace_length(self, tensor: torch.Tensor, length: int) -> None:
+        """``len()`` returns a plain int, so a length that may vary counts as a decision."""
+        slot = None if requested_by_library(5) else self._slot_if_varying(tensor)
+        if slot is not None:
+            origin = Origin.VALUE if slot.data_dependent else Origin.SIZE
+            self.reads_sizes = True
+            self.on_decision("len() of a tensor", origin, length)
+
+    def _trace_property(self, name: str, args: Arguments, kwargs: Keywords) -> None:
+        """List a property if the user's code reads it from a tensor of the program."""
+        if name not in self.properties_read and not requested_by_library(5):
+            if any(map(self._is_in_program, leaves((args, kwargs)))):
+                self.properties_read.add(name)
+
+    def _is_in_program(self, value: Any) -> bool:
+        """Whether a value is a tensor that is an input or a result of the program."""
+        builder = self.builder
+        return builder.snapshot_of(value) is None and builder.slot_of(value) is not None
+
+    def _slot_if_varying(self, tensor: torch.Tensor) -> PendingSlot | None:
+        """The slot of a tensor whose size may be another at the next call; else None."""
+        builder = self.builder
+        if builder.in_branch:
+            slot = builder.operand(tensor)
+            assert type(slot) is PendingSlot
+            return slot
+        return None if builder.snapshot_of(tensor) is not None else builder.slot_of(tensor)
+
+    def _symbolic_result(
+        self, number: int, slot: PendingSlot, args: Arguments, kwargs: Keywords, result: Any
+    ) -> Any:
+        """Record an action that makes numbers; returns them as symbolic ones."""
+        action = self.new_action(number, args, kwargs)
+        self.builder.saw_symbolic = False
+        origin = Origin.VALUE if slot.data_dependent else Origin.SIZE
+        if not isinstance(result, tuple):
+            return self._add_number_action(action, result, origin)
+        scope = self.builder.scope
+        action.out = tuple([PendingSlot(scope) for _ in result])
+        pairs = zip(result, action.out, strict=True)
+        items: list[Any] = [symbolic(item, self.handle, part, origin) for item, part in pairs]
+        if items:
+            self.builder.actions.append(action)
+        return torch.Size(items) if type(result) is torch.Size else tuple(items)
+
+    def _add_number_action(
+        self, action: RecordedAction, result: int | float, origin: Origin
+    ) -> Any:
+        """Record an action that makes one number; returns it as a symbolic one."""
+        action.out = PendingSlot(self.builder.scope)
+        self.builder.actions.append(action)
+        return symbolic(result, self.handle, action.out, origin)
+
+    def trace_value(
+        self, number: int, function: Function, args: Arguments, kwargs: Keywords
+    ) -> Any:
+        """Run a function that returns values: a number from ``item()`` becomes symbolic."""
+        if number != ITEM:
+            result = function(*replace(args, concrete), **replace(kwargs, concrete))
+            self.on_decision(name_of(function), Origin.VALUE, result)
+            return result
+        action = self.new_action(number, args, kwargs)
+        result = function(*args, **kwargs)
+        if not isinstance(result, (int, float)):
+            self.on_decision("item() of a complex number", Origin.VALUE, result)
+            return result
+        if self.rerun and not isinstance(result, bool):
+            result += 1
+        return self._add_number_action(action, result, Origin.VALUE)
+
+    def record_arithmetic(self, name: str, operands: tuple[Any, ...]) -> PendingSlot:
+        """Record arithmetic on numbers."""
+        return self._record_unrun(f"syft.ops.numbers.{name}", *operands)
+
+    def record_comparison(self, name: str, operands: tuple[Any, ...]) -> PendingSlot:
+        """Record a comparison of numbers, by ops on tensors: the op table has none on numbers."""
+        first, second = operands
+        dtype = torch.float64 if isinstance(first, float) else torch.int64
+        tensor = self._record_unrun("torch.scalar_tensor", first, dtype=dtype)
+        answer = self._record_unrun(f"torch.Tensor.{name}", tensor, second)
+        return self._record_unrun("torch.Tensor.item", answer)
+
+    def _record_unrun(self, name: str, *operands: Any, **keywords: Any) -> PendingSlot:
+        """Record an action with one result without running it; operands may be slots."""
+        action = self.new_action(BY_NAME[name], operands, keywords)
+        self.builder.saw_symbolic = False
+        action.out = slot = PendingSlot(self.builder.scope)
+        self.builder.actions.append(action)
+        return slot
+
+    def on_decision(self, what: str, origin: Origin, value: Any) -> None:
+        """Called when Python decides by a value: only the path taken now is recorded."""
+        self.decisions.add(what, origin, value)

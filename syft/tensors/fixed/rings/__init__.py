@@ -1,0 +1,1 @@
+"""The integers beneath fixed precision: one interface, whoever may read them."""

@@ -1,0 +1,230 @@
+"""Random access to integers of a ring, by public or by private indices.
+
+A public index moves the components.  A private one is turned into a row of zeros and a single one
+(:meth:`Ring.one_hot`), and access becomes a product with it, which touches every element: what is
+read or written shows nothing.  An index outside reads zero and writes nothing, because nobody
+may know that it is outside.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from syft.ops.nested import leaves
+from syft.tensors.fixed.rings.component_rules import one_of
+from syft.tensors.fixed.rings.ring_link import (
+    as_integers,
+    is_ring,
+    lifted,
+    ring_of,
+    ring_rule,
+    rings_among,
+    whole,
+)
+
+aten = torch.ops.aten
+
+
+def _reads_publicly(op: Any, x: Any, *rest: Any) -> Any:
+    """The operation on each component; its indices are public."""
+    out = x.child.componentwise(op, (x, *rest), {})
+    return out
+
+
+@ring_rule("index_select gather take embedding embedding_dense_backward")
+def read(op: Any, *args: Any, **kwargs: Any) -> Any:
+    """Read at public or private indices."""
+    private = _PRIVATE_READS[op.overloadpacket]
+    place = (
+        1 if op.overloadpacket in (aten.take, aten.embedding, aten.embedding_dense_backward) else 2
+    )
+    if is_ring(args[place]):
+        return private(*args)
+    return _reads_publicly(op, *args)
+
+
+def select_rows(x: Any, dim: int, index: Any) -> Any:
+    """``x.index_select(dim, index)``, or with an index of any shape in the place of ``dim``."""
+    ring = ring_of(x, index)
+    hot = ring.one_hot(index.reshape(-1), x.shape[dim])
+    table = whole(x, ring).movedim(dim, 0)
+    rows = ring.product(torch.mm, hot, table.reshape(table.shape[0], -1), x.shape[dim], 1, True)
+    return rows.view(*index.shape, *table.shape[1:])
+
+
+def _index_select(x: Any, dim: int, index: Any) -> Any:
+    return select_rows(x, dim, index).movedim(0, dim)
+
+
+def _gather(x: Any, dim: int, index: Any, sparse_grad: bool = False) -> Any:
+    if not index.dim():
+        return _gather(x.view(1), 0, index.view(1)).view(())
+    ring = ring_of(x, index)
+    hot = ring.one_hot(index, x.shape[dim])
+    inside = x[_corner(index.shape, dim)]
+    table = whole(inside, ring).movedim(dim, -1).unsqueeze(-1)
+    rows = hot.movedim(dim, -2)  # (..., chosen, size) @ (..., size, 1)
+    return (
+        ring.product(torch.matmul, rows, table, x.shape[dim], 1, True).squeeze(-1).movedim(-1, dim)
+    )
+
+
+def _corner(shape: Any, but: int | None = None) -> tuple[slice, ...]:
+    """The slices of a tensor that an index of a smaller shape reaches; all of dimension ``but``."""
+    slices = [slice(0, size) for size in shape]
+    if but is not None:
+        slices[but] = slice(None)
+    return tuple(slices)
+
+
+def _embedding_backward(grad: Any, index: Any, rows: int, padding: int, by_frequency: bool) -> Any:
+    if by_frequency:
+        raise one_of((grad, index)).child.refused(aten.embedding_dense_backward.default)
+    ring = ring_of(grad, index)
+    hot = ring.one_hot(index.reshape(-1), rows)
+    if 0 <= padding < rows:
+        kept = torch.ones(rows, dtype=torch.int64, device=index.device)
+        kept[padding] = 0
+        hot = hot * kept
+    flat = whole(grad, ring).reshape(-1, grad.shape[-1])
+    return ring.product(torch.mm, hot.t(), flat, flat.shape[0], 1, True)
+
+
+_PRIVATE_READS: dict[Any, Any] = {
+    aten.index_select: _index_select,
+    aten.gather: _gather,
+    aten.take: lambda x, index: select_rows(x.reshape(-1), 0, index),
+    aten.embedding: lambda table, index, *_: select_rows(table, 0, index),
+    aten.embedding_dense_backward: _embedding_backward,
+}
+
+
+@ring_rule("index.Tensor _unsafe_index.Tensor")
+def index(op: Any, x: Any, indices: Any) -> Any:
+    """Read by public indices and masks, or by one private index."""
+    dim = next((place for place, one in enumerate(indices) if is_ring(one)), None)
+    if dim is None:
+        return _reads_publicly(op, x, indices)
+    if not _only_index(indices, dim):
+        raise indices[dim].child.refused(op)
+    rows, extra = select_rows(x, dim, indices[dim]), indices[dim].dim()
+    return rows.movedim(list(range(extra)), list(range(dim, dim + extra))) if dim else rows
+
+
+# ------------------------------------------------------------------------------------------ writes
+
+
+@ring_rule("scatter.src scatter.value scatter_add")
+def write(op: Any, x: Any, dim: int, index: Any, source: Any) -> Any:
+    """Write or add at public or private indices.
+
+    With private indices, values that meet at one place are added up, also by ``scatter``, whose
+    result torch leaves undefined there.
+    """
+    ring = ring_of(x, index, source)
+    x = as_integers(lifted(x, ring, index.device))
+    source = lifted(source, ring, index.device)
+    source = source[_corner(index.shape)] if source.dim() else source.expand(index.shape)
+    if not is_ring(index):
+        form = aten.scatter_add.default if op is aten.scatter_add.default else aten.scatter.src
+        return x.child.componentwise(form, (x, dim, index, as_integers(source)), {})
+    if not index.dim():
+        return write(op, x.view(1), 0, index.view(1), source.view(1)).view(())
+    hot = ring.one_hot(index, x.shape[dim]).movedim(dim, -1)  # (..., size, chosen)
+    values = as_integers(source).movedim(dim, -1).unsqueeze(-1)
+    added = ring.product(torch.matmul, hot, values, index.shape[dim], 1, True).squeeze(-1)
+    out = x.clone()
+    reached = out[_corner(index.shape, dim)]
+    reached.add_(added.movedim(-1, dim))
+    if op is not aten.scatter_add.default:
+        written = hot.sum(-1).movedim(-1, dim)
+        reached.sub_(ring.multiply(written, x[_corner(index.shape, dim)], 1))
+    return out
+
+
+def _write_rows(x: Any, dim: int, index: Any, source: Any, add: bool) -> Any:
+    """Write or add slices of ``x`` along ``dim`` at one private index of any shape."""
+    ring = ring_of(x, index, source)
+    hot = ring.one_hot(index.reshape(-1), x.shape[dim])
+    table = x.movedim(dim, 0)
+    rows = source.reshape(hot.shape[0], -1)
+    added = ring.product(torch.mm, hot.t(), rows, hot.shape[0], 1, True).view(table.shape)
+    if not add:
+        kept = (1 - hot.sum(0)).view(-1, *[1] * (table.dim() - 1))
+        table = ring.multiply(table, kept, 1)
+    return (table + added).movedim(0, dim)
+
+
+@ring_rule("index_add")
+def index_add(op: Any, x: Any, dim: int, index: Any, source: Any, alpha: int = 1) -> Any:
+    """Add slices at public or private indices."""
+    if not is_ring(index):
+        return write_publicly(op, x, dim, index, source * alpha)
+    ring = ring_of(x, index, source)
+    x, source = (as_integers(lifted(value, ring, index.device)) for value in (x, source))
+    return _write_rows(x, dim, index, (source * alpha).movedim(dim, 0), add=True)
+
+
+@ring_rule("index_put _unsafe_index_put")
+def index_put(op: Any, x: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+    """Write or add at public indices and masks, or at one private index."""
+    dim = next((place for place, one in enumerate(indices) if is_ring(one)), None)
+    if dim is None:
+        return write_publicly(aten.index_put.default, x, indices, values, accumulate)
+    index = indices[dim]
+    if dim > 0 and index.dim() != 1 or not _only_index(indices, dim):
+        raise index.child.refused(op)
+    ring = ring_of(x, index, values)
+    x, values = (as_integers(lifted(value, ring, index.device)) for value in (x, values))
+    shape = [*x.shape[:dim], *index.shape, *x.shape[dim + 1 :]]
+    source = values.expand(shape)
+    rows = source.movedim(dim, 0) if dim else source
+    return _write_rows(x, dim, index, rows, accumulate)
+
+
+@ring_rule("put")
+def put(op: Any, x: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
+    """Write or add at public or private places of the flat tensor."""
+    flat = index_put(op, x.reshape(-1), [index.reshape(-1)], source.reshape(-1), accumulate)
+    return flat.view(x.shape)
+
+
+def _only_index(indices: Any, dim: int) -> bool:
+    """Whether the private index, of integers, is the only one."""
+    others = [one for place, one in enumerate(indices) if place != dim and one is not None]
+    return not others and indices[dim].dtype is not torch.bool
+
+
+@ring_rule(
+    "index_copy slice_scatter select_scatter diagonal_scatter "
+    "as_strided_scatter masked_scatter index_fill.int_Tensor index_fill.int_Scalar"
+)
+def write_publicly(op: Any, *args: Any, **kwargs: Any) -> Any:
+    """Write at public indices only: every tensor but those is lifted."""
+    ring = rings_among(args)
+    x, *rest = args
+    x = as_integers(lifted(x, ring, one_of(args).device))
+    place = _VALUES[op.overloadpacket] - 1
+    rest[place] = as_integers(lifted(rest[place], ring, x.device))
+    public = rest[:place] + rest[place + 1 :]
+    if any(is_ring(one) for one in leaves(public)):
+        raise x.child.refused(op)
+    form = aten.index_fill.int_Tensor if op is aten.index_fill.int_Scalar else op
+    return x.child.componentwise(form, (x, *rest), kwargs)
+
+
+_VALUES = {
+    aten.index_put: 2,
+    aten._unsafe_index_put: 2,
+    aten.index_add: 3,
+    aten.index_copy: 3,
+    aten.slice_scatter: 1,
+    aten.select_scatter: 1,
+    aten.diagonal_scatter: 1,
+    aten.as_strided_scatter: 1,
+    aten.masked_scatter: 2,
+    aten.index_fill: 3,
+}
+"""Where the value to write stands among the arguments."""

@@ -1,0 +1,251 @@
+"""Integer operations that compare values or select them, by the ring's bits.
+
+Every comparison is a sign or a test for zero of a difference, so operands must not be further
+apart than 2^63.  The largest of many is found in a tournament: each round compares halves, so it
+takes the logarithm of their number in rounds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from syft.tensors.fixed.rings.component_rules import one_of
+from syft.tensors.fixed.rings.ring_link import (
+    as_bits,
+    as_integers,
+    is_ring,
+    lifted,
+    ring_of,
+    ring_rule,
+)
+
+aten = torch.ops.aten
+
+
+def _not(bits: Any) -> Any:
+    return as_bits(1 - as_integers(bits))
+
+
+_COMPARISONS = {
+    aten.lt: lambda ring, x, y: ring.negative(x - y),
+    aten.gt: lambda ring, x, y: ring.negative(y - x),
+    aten.ge: lambda ring, x, y: _not(ring.negative(x - y)),
+    aten.le: lambda ring, x, y: _not(ring.negative(y - x)),
+    aten.eq: lambda ring, x, y: ring.zero(x - y),
+    aten.ne: lambda ring, x, y: _not(ring.zero(x - y)),
+}
+
+
+@ring_rule(
+    "lt.Tensor lt.Scalar gt.Tensor gt.Scalar ge.Tensor ge.Scalar le.Tensor le.Scalar eq.Tensor "
+    "eq.Scalar ne.Tensor ne.Scalar"
+)
+def compare(op: Any, x: Any, y: Any) -> Any:
+    """Compare; the result is private bits."""
+    x, y = (as_integers(v) if isinstance(v, torch.Tensor) else int(v) for v in (x, y))
+    return _COMPARISONS[op.overloadpacket](ring_of(x, y), x, y)
+
+
+# ------------------------------------------------------------------------------------------- bits
+
+
+@ring_rule(
+    "logical_and logical_or logical_xor bitwise_and.Tensor bitwise_or.Tensor bitwise_xor.Tensor"
+)
+def logic(op: Any, x: Any, y: Any) -> Any:
+    """Logic of bits: one product."""
+    x, y = (_truth(op, value) for value in (x, y))
+    both = x * y
+    return as_bits(_LOGIC[op._schema.name.rpartition("_")[2]](x, y, both))
+
+
+_LOGIC = {
+    "and": lambda x, y, both: both,
+    "or": lambda x, y, both: x + y - both,
+    "xor": lambda x, y, both: x + y - 2 * both,
+}
+
+
+def _truth(op: Any, value: Any) -> Any:
+    if value.dtype is torch.bool:
+        return as_integers(value)
+    if op.overloadpacket in (aten.bitwise_and, aten.bitwise_or, aten.bitwise_xor):
+        raise one_of((value,)).child.refused(op)
+    return as_integers(value != 0)
+
+
+@ring_rule("logical_not")
+def logical_not(op: Any, x: Any) -> Any:
+    """1 where the value is zero."""
+    return _not(x) if x.dtype is torch.bool else x.child.ring.zero(x)
+
+
+@ring_rule("bitwise_not")
+def bitwise_not(op: Any, x: Any) -> Any:
+    """Negate bits; of integers it is ``-x - 1``."""
+    return _not(x) if x.dtype is torch.bool else -x - 1
+
+
+@ring_rule("any any.dim any.dims")
+def any_of(op: Any, x: Any, *rest: Any) -> Any:
+    """Whether any value differs from zero."""
+    set_bits = as_integers(x if x.dtype is torch.bool else x != 0)
+    return set_bits.sum(*rest) != 0
+
+
+@ring_rule("all all.dim all.dims")
+def all_of(op: Any, x: Any, *rest: Any) -> Any:
+    """Whether every value differs from zero."""
+    clear_bits = as_integers(x == 0)
+    return clear_bits.sum(*rest) == 0
+
+
+@ring_rule("count_nonzero count_nonzero.dim_IntList")
+def count_nonzero(op: Any, x: Any, *rest: Any) -> Any:
+    """How many values differ from zero: private too."""
+    return as_integers(x != 0).sum(*[dim for dim in rest if dim is not None])
+
+
+# -------------------------------------------------------------------------------------- selection
+
+
+@ring_rule("where.self")
+def where(op: Any, condition: Any, x: Any, y: Any) -> Any:
+    """Select by public or private bits."""
+    ring = ring_of(condition, x, y)
+    device = one_of((condition, x, y)).device
+    x, y = (as_integers(lifted(value, ring, device)) for value in (x, y))
+    if is_ring(condition):
+        return ring.select(condition, x, y)
+    return x.child.componentwise(op, (condition, x, y), {})
+
+
+@ring_rule("masked_fill.Scalar masked_fill.Tensor")
+def masked_fill(op: Any, x: Any, mask: Any, value: Any) -> Any:
+    """Replace the values under a public or private mask."""
+    filled = where(op=aten.where.self, condition=mask, x=value, y=x)
+    return filled
+
+
+@ring_rule("abs relu sign sgn signbit")
+def of_the_sign(op: Any, x: Any) -> Any:
+    """What depends on the sign alone."""
+    return _OF_THE_SIGN[op.overloadpacket](x.child.ring, x)
+
+
+_OF_THE_SIGN = {
+    aten.abs: lambda ring, x: ring.select(ring.negative(x), -x, x),
+    aten.relu: lambda ring, x: ring.select(ring.negative(-x), x, torch.zeros_like(x)),
+    aten.sign: lambda ring, x: as_integers(ring.negative(-x)) - as_integers(ring.negative(x)),
+    aten.sgn: lambda ring, x: as_integers(ring.negative(-x)) - as_integers(ring.negative(x)),
+    aten.signbit: lambda ring, x: ring.negative(x),
+}
+
+
+@ring_rule("maximum fmax")
+def maximum(op: Any, x: Any, y: Any) -> Any:
+    """The larger of two."""
+    return where(aten.where.self, x > y, x, y)
+
+
+@ring_rule("minimum fmin")
+def minimum(op: Any, x: Any, y: Any) -> Any:
+    """The smaller of two."""
+    return where(aten.where.self, x < y, x, y)
+
+
+@ring_rule("clamp clamp.Tensor clamp_min clamp_min.Tensor clamp_max clamp_max.Tensor")
+def clamp(op: Any, x: Any, *bounds: Any, **named: Any) -> Any:
+    """Limit to bounds, public or private."""
+    if op.overloadpacket is aten.clamp_max:
+        bounds = (None, *bounds)
+    low, high = (*bounds, None, None)[:2]
+    low, high = named.get("min", low), named.get("max", high)
+    if low is not None:
+        x = where(aten.where.self, x < low, low, x)
+    return x if high is None else where(aten.where.self, x > high, high, x)
+
+
+@ring_rule("threshold")
+def threshold(op: Any, x: Any, bound: Any, value: Any) -> Any:
+    """``value`` where ``x`` is not above the bound."""
+    return where(aten.where.self, x > bound, x, value)
+
+
+@ring_rule("threshold_backward")
+def threshold_backward(op: Any, grad: Any, x: Any, bound: Any) -> Any:
+    """The gradient where ``x`` was above the bound."""
+    return where(aten.where.self, x > bound, grad, 0)
+
+
+# --------------------------------------------------------------------------------------- extremes
+
+
+def tournament(x: Any, dim: int, index: bool, largest: bool) -> tuple[Any, Any]:
+    """The largest (or smallest) along a dimension, kept with size 1, and where it first stands.
+
+    ``index`` says whether the place is wanted: it costs a second selection in each round.
+    """
+    if not x.shape[dim]:
+        raise IndexError("max or min of an empty dimension has no value")
+    shape = [1] * x.dim()
+    shape[dim] = x.shape[dim]
+    places: Any = None
+    if index:
+        places = torch.arange(x.shape[dim], device=x.device).view(shape).expand(x.shape)
+    while x.shape[dim] > 1:
+        # Neighbours meet, so the order is kept, and of equal values the first one wins.
+        first, second, odd = _pairs(x, dim)
+        wins = second > first if largest else second < first
+        x = torch.cat([where(aten.where.self, wins, second, first), odd], dim)
+        if index:
+            first, second, odd = _pairs(places, dim)
+            chosen = where(aten.where.self, wins, second, first)
+            places = torch.cat([chosen, odd], dim)
+    return x, places
+
+
+def _pairs(x: Any, dim: int) -> tuple[Any, Any, Any]:
+    """The first and the second of each pair of neighbours, and what is left over."""
+    size = x.shape[dim]
+    starts = [slice(None)] * (dim % x.dim())
+    even, odd = x[(*starts, slice(0, size - 1, 2))], x[(*starts, slice(1, None, 2))]
+    return even, odd, x.narrow(dim, size - size % 2, size % 2)
+
+
+@ring_rule("max min")
+def extreme(op: Any, x: Any) -> Any:
+    """The one largest or smallest value."""
+    flat = x.reshape(-1)
+    return tournament(flat, 0, False, op.overloadpacket is aten.max)[0].squeeze(0)
+
+
+@ring_rule("max.dim min.dim")
+def extreme_along(op: Any, x: Any, dim: int, keepdim: bool = False) -> Any:
+    """The largest or smallest along a dimension, and its private index."""
+    if not x.dim():
+        return x.clone(), torch.zeros_like(x)
+    best, place = tournament(x, dim, True, op.overloadpacket is aten.max)
+    place = lifted(place, x.child.ring, x.device)
+    return (best, place) if keepdim else (best.squeeze(dim), place.squeeze(dim))
+
+
+@ring_rule("amax amin")
+def extremes(op: Any, x: Any, dim: Any = (), keepdim: bool = False) -> Any:
+    """The largest or smallest along several dimensions."""
+    dims = sorted({d % x.dim() for d in dim} or range(x.dim()), reverse=True)
+    for d in dims:
+        x = tournament(x, d, False, op.overloadpacket is aten.amax)[0]
+    return x if keepdim else x.squeeze(dims)
+
+
+@ring_rule("argmax argmin")
+def place_of_extreme(op: Any, x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The private index of the largest or smallest."""
+    if dim is None:
+        x, dim = x.reshape(-1), 0
+    _, place = tournament(x, dim, True, op.overloadpacket is aten.argmax)
+    place = lifted(place, ring_of(x), x.device)
+    return place if keepdim else place.squeeze(dim)

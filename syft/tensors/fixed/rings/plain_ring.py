@@ -1,0 +1,108 @@
+"""The ring of plain integers: int64 tensors in this process, which rules may read.
+
+Because it may be read, a result that would leave the ring is an error, the kernel of a product is
+chosen by the magnitudes, and real factors and quotients are computed in float64 and rounded once.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import torch
+
+from syft.tensors.fixed.grid import RING_END, Grid, divide, rescale_
+from syft.tensors.fixed.ring import (
+    apply_linear,
+    magnitude,
+    multiply,
+    product,
+    refuse_overflow,
+    rounded,
+)
+from syft.tensors.fixed.rings.integer_ring import Bilinear, Linear, Ring
+
+
+class PlainRing(Ring):
+    """Integers in plain int64 tensors.
+
+    >>> x = torch.tensor([3, -7])
+    >>> PLAIN.negative(x), PLAIN.zero(x - 3), PLAIN.select(x > 0, x, -x)
+    (tensor([False,  True]), tensor([ True, False]), tensor([3, 7]))
+    >>> PLAIN.divide(x, 2), PLAIN.times(x, 0.5, 1)
+    (tensor([ 2, -3]), tensor([ 2, -4]))
+    """
+
+    readable = True
+
+    @property
+    def name(self) -> str:
+        """``"plain integers"``."""
+        return "plain integers"
+
+    def lift(self, integers: torch.Tensor) -> torch.Tensor:
+        """Plain integers are what they are."""
+        return integers
+
+    def multiply(self, a: torch.Tensor, b: torch.Tensor, unit: int) -> torch.Tensor:
+        """The elementwise product, checked (``ring.multiply``)."""
+        return multiply(a, b, unit)
+
+    def product(
+        self,
+        bilinear: Bilinear,
+        a: torch.Tensor,
+        b: torch.Tensor,
+        terms: int,
+        unit: int,
+        native: bool,
+    ) -> torch.Tensor:
+        """Sums of products, exact and checked (``ring.product``)."""
+        return product(bilinear, a, b, terms, unit, native)
+
+    def linear(self, linear: Linear, x: torch.Tensor, terms: int) -> torch.Tensor:
+        """A linear map by float64 kernels, exact (``ring.apply_linear``)."""
+        return apply_linear(linear, x, terms)
+
+    def divide(self, x: torch.Tensor, divisor: int | torch.Tensor) -> torch.Tensor:
+        """Divide and round to the nearest, halves upwards."""
+        if isinstance(divisor, int):
+            return divide(x, divisor)
+        return torch.div(x + divisor // 2, divisor, rounding_mode="floor")
+
+    def rescale(self, products: torch.Tensor, grid: Grid) -> torch.Tensor:
+        """Rescale in place: by a shift where the base is 2."""
+        return rescale_(products, grid)
+
+    def negative(self, x: torch.Tensor) -> torch.Tensor:
+        """Which integers are below zero."""
+        return x < 0
+
+    def zero(self, x: torch.Tensor) -> torch.Tensor:
+        """Which integers are zero."""
+        return x == 0
+
+    def select(self, bits: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        """Torch's own ``where``."""
+        return torch.where(bits, a, b)
+
+    def times(self, x: torch.Tensor, factor: float | torch.Tensor, unit: int) -> torch.Tensor:
+        """In float64, rounded once; a whole number multiplies exactly."""
+        if not isinstance(factor, int):
+            return rounded(x.double().mul_(factor), unit)
+        if magnitude(x) * abs(factor) >= RING_END:
+            refuse_overflow(x.double().mul_(factor), unit)
+        return x * int(factor)
+
+    def rescale_times(self, products: torch.Tensor, factor: float, grid: Grid) -> torch.Tensor:
+        """In float64, rounded once."""
+        return rounded(products.double().mul_(factor / grid.scale), grid.scale)
+
+    def scaled_product(
+        self, a: torch.Tensor, b: torch.Tensor, factor: float, grid: Grid
+    ) -> torch.Tensor:
+        """In float64, rounded once."""
+        return rounded(a.double().mul_(b).mul_(factor / grid.scale), grid.scale)
+
+
+PLAIN: Final = PlainRing()
+"""The one ring of plain integers."""

@@ -1,0 +1,220 @@
+"""What a connection knows of the tensors at the other end, so that it need not ask again.
+
+A *fact* is an answer that follows from the kind of a tensor: its dtype, its number of dimensions.
+It is kept under a key, and the key of a result is made of the operation and the keys of its inputs,
+so that the answer for the fourth step of a training loop is known from the first.  Shapes are kept
+only for tensors that were sent or asked about themselves, because the shape of a result may follow
+from values.
+
+The *gradients* of leaves are asked for together, once after each backward pass.
+
+Whatever may change a fact or a gradient has them forgotten: a request over this connection at once
+(``ALTERS`` in the op table), the request of anybody else by the message ``Stale``, which a worker
+sends to those that have asked.  Only what the owner of the data does to its tensors by itself, and
+not through a worker, stays unseen.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, Final
+
+import torch
+
+from syft.ops.returns import Returns
+from syft.ops.table import ALTERS, BY_NAME, FLAGS, GRADIENT, SHAPE_FROM_VALUES
+from syft.workers.wire.references import REF
+
+UNKNOWN: Final = object()
+"""The answer to a question that has to be asked."""
+
+_MOST: Final = 1 << 16
+"""The most keys, and the most facts, that are kept."""
+
+_MOST_LEAVES: Final = 1 << 12
+"""The most gradients that are asked for together."""
+
+_RANK: Final = """Tensor.dim Tensor.ndim.__get__ Tensor.ndimension Tensor.dtype.__get__
+    Tensor.device.__get__ Tensor.layout.__get__ Tensor.is_nested.__get__ Tensor.is_sparse.__get__
+    Tensor.is_sparse_csr.__get__ Tensor.is_quantized.__get__ Tensor.is_mkldnn.__get__
+    Tensor.is_cuda.__get__ Tensor.is_cpu.__get__ Tensor.is_meta.__get__ Tensor.is_complex is_complex
+    Tensor.is_floating_point is_floating_point Tensor.is_signed is_signed Tensor.element_size
+    Tensor.itemsize.__get__"""
+_SHAPE: Final = "Tensor.shape.__get__ Tensor.size Tensor.numel numel Tensor.nelement Tensor.__len__"
+
+_OF_SHAPE: Final = frozenset(BY_NAME[f"torch.{name}"] for name in _SHAPE.split())
+FACTS: Final = _OF_SHAPE.union(BY_NAME[f"torch.{name}"] for name in _RANK.split())
+"""The operations that ask for a fact, when they are given nothing but a tensor."""
+
+# How many dimensions these give follows from sizes, and sizes may follow from values.
+_BY_SIZE: Final = frozenset(
+    BY_NAME[f"torch.{name}"] for name in """squeeze Tensor.squeeze cat concat concatenate atleast_1d
+        Tensor.squeeze_""".split()
+)
+_PLAIN: Final = frozenset((int, float, bool, str, type(None)))
+_PLAIN_TENSORS: Final = frozenset((torch.Tensor, torch.nn.Parameter))
+
+
+class Facts:
+    """The facts and gradients that one connection knows.
+
+    ``active`` is false as long as nothing was asked; nothing is kept until then.
+
+    >>> facts, dim = Facts(), BY_NAME["torch.Tensor.dim"]
+    >>> facts.learn(dim, 7, 2)
+    >>> facts.known(dim, 7), facts.known(dim, 8) is UNKNOWN
+    (2, True)
+    """
+
+    __slots__ = ("active", "_keys", "_numbers", "_known", "_last", "_leaves", "_backward_passes")
+
+    def __init__(self) -> None:
+        self.active = False
+        self._keys: dict[int, int] = {}
+        self._numbers: dict[Hashable, int] = {}
+        self._last = 0
+        self._known: dict[tuple[int, int], Any] = {}
+        self._leaves: dict[int, weakref.ref[Any]] = {}
+        self._backward_passes = 0
+
+    # ------------------------------------------------------------------------------------ facts
+
+    def known(self, op: int, id: int) -> Any:
+        """The answer to a question about an object, or ``UNKNOWN``."""
+        return self._known.get((op, self._key(id)), UNKNOWN)
+
+    def learn(self, op: int, id: int, answer: Any) -> None:
+        """Keep an answer."""
+        self.active = True
+        key = self._key(id)
+        if key % 2 or op not in _OF_SHAPE:
+            if len(self._known) >= _MOST:
+                self._known.clear()
+            self._known[op, key] = answer
+
+    def sent(self, id: int, value: Any) -> None:
+        """Note that a value was sent: of two tensors of the same kind the same is known."""
+        self.drop((id,))
+        if type(value) in _PLAIN_TENSORS and value.layout is torch.strided:
+            kind = value.dtype, value.shape, value.device, value.is_quantized
+            self._keys[id] = self._number(("sent", *kind), exact=True)
+
+    def alike(self, id: int, other: int) -> None:
+        """Note that two objects are of the same kind, in all that a fact can tell."""
+        self._keys[id] = self._key(other)
+
+    def drop(self, ids: Iterable[int]) -> None:
+        """Note that objects are gone."""
+        for id in ids:
+            self._keys.pop(id, None)
+            self._numbers.pop(("object", id), None)
+
+    def note(
+        self,
+        op: int,
+        args: Sequence[Any],
+        kwargs: dict[str, Any] | None,
+        out: int,
+        expected: Returns | None,
+        autocast: Hashable,
+    ) -> None:
+        """Note a command: what it may change is forgotten, what it makes gets keys."""
+        flags = FLAGS[op]
+        if flags & ALTERS or (kwargs and "out" in kwargs):
+            self.forget()
+        elif flags & GRADIENT:
+            self.forget_gradients()
+        elif out and not flags & SHAPE_FROM_VALUES and op not in _BY_SIZE:
+            count = 0 if expected is None else expected.count
+            self._note_results(op, args, kwargs or {}, range(out, out + count), autocast)
+
+    def _note_results(
+        self, op: int, args: Sequence[Any], kwargs: dict[str, Any], ids: range, autocast: Hashable
+    ) -> None:
+        try:
+            given = tuple(map(self._kind, args)), tuple(
+                (name, self._kind(value)) for name, value in kwargs.items()
+            )
+        except TypeError:  # an operand that is no nesting of plain values
+            return
+        for index, id in enumerate(ids):
+            self._keys[id] = self._number((op, index, autocast, given), exact=False)
+
+    def forget(self) -> None:
+        """Forget everything: something happened that may have changed it."""
+        self.active = False
+        self._keys.clear()
+        self._numbers.clear()
+        self._known.clear()
+        self.forget_gradients()
+
+    def _kind(self, operand: Any) -> Hashable:
+        """What an operand contributes to the key of a result."""
+        kind = type(operand)
+        if kind in _PLAIN:
+            return kind, operand
+        if kind is list or kind is tuple:
+            if len(operand) == 2 and operand[0] == REF:
+                return (self._key(operand[1]),)
+            return tuple(map(self._kind, operand))
+        raise TypeError
+
+    def _key(self, id: int) -> int:
+        key = self._keys.get(id)
+        if key is None:
+            key = self._keys[id] = self._number(("object", id), exact=True)
+        return key
+
+    def _number(self, key: Hashable, exact: bool) -> int:
+        """The number of a key: odd where the key tells the shape too."""
+        number = self._numbers.get(key)
+        if number is None:
+            if len(self._numbers) >= _MOST:
+                self._keys.clear()
+                self._numbers.clear()
+                self._known.clear()
+            self._last += 2
+            number = self._numbers[key] = self._last + exact
+        return number
+
+    # -------------------------------------------------------------------------------- gradients
+
+    def gradient(self, link: Any) -> Any:
+        """The pointer to the gradient of a leaf, None if it has none, or ``UNKNOWN``."""
+        passes, gradient = link.gradient_known or (-1, None)
+        if passes != self._backward_passes:
+            return UNKNOWN
+        if gradient is not None and not gradient.child.garbage_collect_data:
+            return UNKNOWN  # it was fetched, or went elsewhere
+        return gradient
+
+    def set_gradient(self, link: Any, gradient: Any) -> None:
+        """Keep the gradient of a leaf: a pointer, None, or ``UNKNOWN``."""
+        self.active = True
+        known = gradient is not UNKNOWN
+        link.gradient_known = (self._backward_passes, gradient) if known else None
+
+    def add_leaf(self, link: Any) -> None:
+        """Ask for the gradient of this leaf, too, when another one is asked for."""
+        self._leaves[link.id_at_location] = weakref.ref(link)
+
+    def leaves_with(self, link: Any) -> list[Any]:
+        """The leaves whose gradients to ask for together, this one first."""
+        leaves = [link]
+        for id, reference in list(self._leaves.items()):
+            leaf = reference()
+            if leaf is None or not leaf.garbage_collect_data:
+                del self._leaves[id]
+            elif leaf is not link and len(leaves) < _MOST_LEAVES:
+                leaves.append(leaf)
+        self.add_leaf(link)
+        return leaves
+
+    def forget_leaves(self) -> None:
+        """Ask for each gradient by itself: one of the leaves is gone."""
+        self._leaves.clear()
+
+    def forget_gradients(self) -> None:
+        """Forget all gradients: there was a backward pass, or there may have been one."""
+        self._backward_passes += 1

@@ -1,0 +1,79 @@
+"""Which objects of a store carry which tags, so that a search does not look at all of them.
+
+The tags themselves are on the objects (``_tags`` in their ``__dict__``), where they travel with
+them.  The index holds the ids of tagged objects only: an untagged one costs no memory here.  An id
+that it gives is checked against the object before it counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+
+def tags_of(value: Any) -> frozenset[str]:
+    """The tags on an object.
+
+    >>> tags_of(torch.ones(2))
+    frozenset()
+    """
+    return frozenset(getattr(value, "_tags", None) or ())
+
+
+class TagIndex:
+    """The ids of the objects of one store that carry each tag.
+
+    >>> objects = {5: torch.ones(2), 6: torch.ones(2)}
+    >>> index = TagIndex(objects); objects[5]._tags = {"#digits", "#train"}; index.note(5)
+    >>> index.find({"#digits"}), index.find({"6"}), index.find({"#digits", "6"})
+    ([5], [6], [])
+    """
+
+    __slots__ = ("_objects", "_noted", "_ids", "watched")
+
+    def __init__(self, objects: dict[int, Any]) -> None:
+        self._objects = objects
+        self._noted: dict[int, frozenset[str]] = {}
+        self._ids: dict[str, dict[int, None]] = {}
+        self.watched = False
+        """Whether an operation may return an object that is tagged: one may have come."""
+
+    def note(self, id: int) -> None:
+        """Take in the tags of an object, if it has any, in the place of those it had before."""
+        tags = tags_of(self._objects.get(id))
+        if id in self._noted:
+            if self._noted[id] == tags:
+                return
+            self.forget((id,))
+        if tags:
+            self.watched = True
+            self._noted[id] = tags
+            for tag in tags:
+                self._ids.setdefault(tag, {})[id] = None
+
+    def forget(self, ids: Iterable[int]) -> None:
+        """Forget the tags of objects."""
+        if not self._noted:
+            return
+        for id in ids:
+            for tag in self._noted.pop(id, ()):
+                del self._ids[tag][id]
+                if not self._ids[tag]:
+                    del self._ids[tag]
+
+    def find(self, words: set[str]) -> list[int]:
+        """The ids of the objects that carry every one of ``words`` as a tag, or as their id."""
+        if not words:
+            return list(self._objects)
+        rarest = min(words, key=lambda word: len(self._ids.get(word, ())))
+        found = dict(self._ids.get(rarest, ()))
+        named = _as_id(rarest)
+        if named in self._objects:
+            found[named] = None
+        objects = self._objects
+        return [id for id in found if words <= tags_of(objects.get(id)) | {str(id)}]
+
+
+def _as_id(word: str) -> int:
+    """The id that a word writes; -1 if it writes none."""
+    return int(word) if word.isdecimal() and len(word) < 20 else -1

@@ -1,0 +1,110 @@
+"""Handlers of messages about many objects at once: all are stored or handed over, or none is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from syft.chain.wrapper import Wrapper
+from syft.exceptions import MalformedMessage, PermissionDenied
+from syft.ops.nested import EXACT_TENSOR_TYPES
+from syft.serde.frame import Frame
+from syft.serde.packer import Packer
+from syft.serde.registry import pack, unpack_at
+from syft.serde.tensors.bundle import Bundle
+from syft.workers.core.access import Access
+from syft.workers.core.peer import Peer
+from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
+from syft.workers.execution.permissions import Guard, set_guard, travelling_guard_of
+from syft.workers.handlers.commands import unpacker_for
+from syft.workers.wire.messages import Done, FetchAll, PutAll, Reply, Value
+
+_IDS = 2**63
+"""How many ids there are."""
+
+
+@WorkerCore.handles(PutAll)
+def put_all(core: WorkerCore, message: PutAll, frame: Frame, peer: Peer) -> Reply:
+    """Store every tensor of a bundle, or none of them."""
+    core.forget(message.drop, peer)
+    unpacker = unpacker_for(core, frame, None)
+    values = unpack_at(message.value, unpacker, ".value")
+    unpacker.finish()
+    if type(values) is not Bundle:
+        raise MalformedMessage("$.value", "a bundle", type(values).__name__)
+    for index, value in enumerate(values):
+        if not isinstance(value, torch.Tensor):
+            raise MalformedMessage(f"$.value[{index}]", "a tensor", type(value).__name__)
+    if not 0 <= message.first <= _IDS - len(values):
+        expected = f"{len(values)} ids from 0 to 2**63 - 1"
+        raise MalformedMessage("$.first", expected, str(message.first))
+    ids = range(message.first, message.first + len(values))
+    core.store.check_all_free(ids)
+    for place, users, hidden in message.guards:
+        if not 0 <= place < len(values):
+            raise MalformedMessage("$.guards", f"places below {len(values)}", str(place))
+        set_guard(values[place], Guard(frozenset(users), hidden))
+    _store(core, dict(zip(ids, values, strict=True)), peer, plain=not message.guards)
+    return Done(message.seq)
+
+
+def _store(core: WorkerCore, values: dict[int, torch.Tensor], peer: Peer, plain: bool) -> None:
+    """Store new tensors; with ``plain`` none of them has a guard."""
+    kinds = map(type, values.values())
+    if plain and not core.dataflow.active and EXACT_TENSOR_TYPES.issuperset(kinds):
+        core.store.put_all(values)
+    else:
+        for id, value in values.items():
+            core.hold(id, value)
+    objects, origins = core.store.objects, core.store.origins
+    for id, value in values.items():
+        if (value.requires_grad or type(value) is Wrapper) and id in objects:
+            origins[id] = peer.session  # only this connection may ask for its gradients
+
+
+@WorkerCore.handles(FetchAll)
+def fetch_all(core: WorkerCore, message: FetchAll, frame: Frame, peer: Peer) -> Any:
+    """Reply with a bundle of objects, if the user may read every one of them."""
+    core.forget(message.drop, peer)
+    places = [(named, 0) if isinstance(named, int) else named for named in message.ids]
+    if len(set(places)) < len(places):  # a few bytes would ask for any amount of data
+        raise MalformedMessage("$.ids", "each object once", "one of them again")
+    ids = [id for id, _ in places]
+    taken = [] if message.keep else [id for id, depth in places if not depth]
+    return core.when_ready(
+        message.seq,
+        peer,
+        lambda held: _fetch_now(core, message, places, peer, held),
+        ids,
+        access=Access(writes=taken, reads_attributes=True, takes=taken),
+    )
+
+
+def _fetch_now(
+    core: WorkerCore,
+    message: FetchAll,
+    places: list[tuple[int, int]],
+    peer: Peer,
+    held: HeldInputs,
+) -> Answer:
+    values = Bundle(core.resolve(id, depth, held) for id, depth in places)
+    if core.guarded:
+        _check_admitted(core, [id for id, _ in places], held, message.user or peer.user)
+    packer = Packer(worker=core)
+    operand = pack(values, packer)
+    if not message.keep:
+        core.store.drop_all([id for id, depth in places if not depth], peer.fetched)
+    packer.sent()
+    return Answer(Value(message.seq, operand), packer.buffers)
+
+
+def _check_admitted(
+    core: WorkerCore, ids: Iterable[int], held: HeldInputs, user: str | None
+) -> None:
+    """Raise :class:`~syft.exceptions.PermissionDenied`, which names the first private object."""
+    for id in ids:
+        guard = travelling_guard_of(core.resolve(id, 0, held))
+        if guard is not None and not guard.admits(user):
+            raise PermissionDenied(f"get_all of object {id}", core.name, user)

@@ -1,0 +1,453 @@
+"""What is known is not asked for again, and is never stale."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import syft as sy
+from syft.exceptions import ObjectNotFound, ObjectNotReady
+from syft.ops.table import ALTERS, BY_NAME, FLAGS, NAMES
+from syft.workers.client import facts as facts_module
+from syft.workers.client.facts import FACTS, UNKNOWN, Facts
+from syft.workers.wire.messages import Command, Drop, Run, Stale
+from syft.workers.wire.references import REF
+from tests.shells.child import make_worker
+from tests.shells.owner import inspect
+
+pytestmark = pytest.mark.every_shell
+
+DIM, SHAPE = BY_NAME["torch.Tensor.dim"], BY_NAME["torch.Tensor.shape.__get__"]
+NEG, ADD = BY_NAME["torch.Tensor.neg"], BY_NAME["torch.Tensor.add"]
+
+
+@pytest.fixture(params=["immediate", "queued"])
+def worker(hook: sy.TorchHook, request: pytest.FixtureRequest) -> Iterator[Any]:
+    dan = make_worker(hook, "dan", request.param == "queued")
+    yield dan
+    dan.close()
+
+
+def waiting(log: Any) -> list[str]:
+    """The requests to dan that were waited for."""
+    return [
+        NAMES[entry.message.op] if type(entry.message) is Command else type(entry.message).__name__
+        for entry in log.to("dan")
+        if getattr(entry.message, "failures", None) is not None
+    ]
+
+
+# ----------------------------------------------------------------------------- training steps
+
+
+def mlp() -> tuple[nn.Module, torch.Tensor]:
+    return nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 3)), torch.randn(5, 8)
+
+
+def cnn() -> tuple[nn.Module, torch.Tensor]:
+    layers = [nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.1)]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(18, 3)), torch.randn(5, 1, 8, 8)
+
+
+class Last(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[:, -1]
+
+
+def transformer() -> tuple[nn.Module, torch.Tensor]:
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+    return nn.Sequential(layer, Last(), nn.Linear(8, 3)), torch.randn(5, 4, 8)
+
+
+OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+    "SGD": lambda parameters: torch.optim.SGD(parameters, lr=0.1),
+    "momentum": lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9),
+    "Adam": lambda parameters: torch.optim.Adam(parameters),
+}
+
+
+def step(model: nn.Module, optimizer: torch.optim.Optimizer, x: Any, target: Any) -> Any:
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(x), target)
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("make", [mlp, cnn, transformer])
+def test_a_training_step_waits_for_its_gradients_and_its_loss(
+    hook: sy.TorchHook, worker: Any, make: Callable[[], Any], optimizer: str
+) -> None:
+    torch.manual_seed(0)
+    model, x = make()
+    target = torch.randint(3, (5,))
+    batch, wanted = x.send(worker), target.send(worker)
+    model.send(worker)
+    steps = OPTIMIZERS[optimizer](model.parameters())
+    for number in range(3):
+        with hook.record() as log:
+            step(model, steps, batch, wanted).get()
+        if number:
+            assert waiting(log) == ["Run", "Fetch"]
+    steps.zero_grad()
+    model.get()
+    del log
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_step_in_a_group_is_two_messages(hook: sy.TorchHook, worker: Any, optimizer: str) -> None:
+    torch.manual_seed(0)
+    model, x = mlp()
+    target = torch.randint(3, (5,))
+    twin = mlp()[0]
+    twin.load_state_dict(model.state_dict())
+    here, there = OPTIMIZERS[optimizer](twin.parameters()), None
+    batch, wanted = x.send(worker), target.send(worker)
+    model.send(worker)
+    there = OPTIMIZERS[optimizer](model.parameters())
+    for number in range(4):
+        expected = step(twin, here, x, target)
+        with hook.record() as log, worker.group():
+            loss = step(model, there, batch, wanted)
+        with log:
+            sy.synchronize()
+        if number:
+            assert [type(entry.message) for entry in log.to("dan")] == [Run, Run]
+        torch.testing.assert_close(loss.get(), expected.detach())
+    there.zero_grad()
+    model.get()
+    for mine, theirs in zip(model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs)
+    del log
+
+
+def test_a_batch_that_is_sent_anew_is_of_a_known_kind(hook: sy.TorchHook, worker: Any) -> None:
+    model, x = cnn()
+    model.send(worker)
+    for number in range(3):
+        with hook.record() as log:
+            model(x.send(worker)).sum().get()
+        assert waiting(log)[-1] == "Fetch"
+        if number > 1:
+            assert [what for what in waiting(log) if what != "Put"] == ["Fetch"]
+    model.get()
+    del log
+
+
+# ---------------------------------------------------------------------------------- gradients
+
+
+def leaf(worker: Any, *values: float) -> Any:
+    return torch.tensor(values, requires_grad=True).send(worker)
+
+
+def test_the_gradients_of_all_leaves_are_one_question(hook: sy.TorchHook, worker: Any) -> None:
+    leaves = [leaf(worker, float(number)) for number in range(20)]
+    sum(x * x for x in leaves[:10]).sum().backward()
+    with hook.record() as log:
+        gradients = [x.grad for x in leaves]
+        assert [x.grad is None for x in leaves] == [False] * 10 + [True] * 10
+        assert gradients[3] is leaves[3].grad
+    assert waiting(log) == ["Run"]
+    assert [x.get().item() for x in gradients[:10]] == [2.0 * number for number in range(10)]
+    assert leaves[3].grad.get() == 6, "the gradient that was fetched is asked for again"
+    del log, gradients
+
+
+def test_a_gradient_that_was_replaced(worker: Any) -> None:
+    x, y = leaf(worker, 1.0, 2.0), leaf(worker, 3.0)
+    (x.sum() * y).backward()
+    assert x.grad.copy().get().tolist() == [3, 3]
+    x.grad = torch.tensor([5.0, 6.0]).send(worker)
+    assert x.grad.copy().get().tolist() == [5, 6]
+    x.grad = None
+    assert x.grad is None and y.grad.copy().get().tolist() == [3]
+    del y.grad
+    assert y.grad is None
+    (x.sum() * y).backward()
+    assert x.grad.copy().get().tolist() == [3, 3]
+    x.grad.mul_(2)
+    assert x.grad.copy().get().tolist() == [6, 6]
+    (x.sum() * y).backward()
+    assert x.grad.copy().get().tolist() == [9, 9]
+
+
+@pytest.mark.parametrize("how", ["contiguous", "same id", "in a group", "set in a group"])
+def test_a_gradient_that_was_set_through_another_pointer(worker: Any, how: str) -> None:
+    x = leaf(worker, 1.0, 2.0)
+    assert x.grad is None
+    if how == "contiguous":
+        other = x.contiguous()
+    else:
+        other = x.child.connection.pointer(x.id_at_location, garbage_collect_data=False)
+    new = torch.tensor([5.0, 6.0]).send(worker)
+    if how == "set in a group":
+        with worker.group():
+            other.grad = new
+            assert x.grad.copy().get().tolist() == [5, 6]
+    else:
+        other.grad = new
+    if how == "in a group":
+        with worker.group():
+            assert x.grad.copy().get().tolist() == [5, 6]
+    assert x.grad.copy().get().tolist() == [5, 6]
+    x.grad = None
+    assert other.grad is None
+    del other, new
+
+
+def test_zero_grad_leaves_nothing_at_the_worker(worker: Any) -> None:
+    layer = nn.Linear(2, 2)
+    layer.send(worker)
+    for _ in range(3):
+        layer(torch.ones(1, 2).send(worker)).sum().backward()
+        assert all(parameter.grad is not None for parameter in layer.parameters())
+        layer.zero_grad()
+        sy.synchronize()
+        held = set(inspect(worker).objects)
+        assert {parameter.id_at_location for parameter in layer.parameters()} >= held
+    layer.get()
+
+
+def test_a_leaf_that_is_gone_is_no_obstacle(worker: Any) -> None:
+    x, y = leaf(worker, 1.0), leaf(worker, 2.0)
+    assert x.grad is None and y.grad is None
+    (x * y).backward()
+    x.child.connection.tell(Drop(0, (x.id_at_location,)))  # somebody else took it away
+    assert y.grad.copy().get() == 1
+    with pytest.raises(ObjectNotFound):
+        x.grad  # noqa: B018
+    x.child.garbage_collect_data = False
+
+
+def test_a_gradient_behind_a_promise_waits(worker: Any) -> None:
+    promise, x = worker.promise(), leaf(worker, 1.0, 2.0)
+    assert x.grad is None
+    (x * promise).sum().backward()
+    with pytest.raises(ObjectNotReady):
+        x.grad  # noqa: B018
+    kept = torch.tensor([3.0, 4.0]).send(worker, id=promise.id_at_location)
+    assert x.grad.copy().get().tolist() == [3, 4]
+    del kept
+
+
+def test_a_gradient_of_another_kind(worker: Any) -> None:
+    table = nn.Embedding(4, 2, sparse=True)
+    table.send(worker)
+    table(torch.tensor([1, 1]).send(worker)).sum().backward()
+    assert table.weight.grad.is_sparse is True and table.weight.is_sparse is False
+    dense = leaf(worker, 1.0)
+    dense.sum().backward()
+    assert dense.grad.is_sparse is False and table.weight.grad.is_sparse is True
+    table.zero_grad()
+    table.get()
+
+
+def test_intermediate_results_have_gradients_too(worker: Any) -> None:
+    x = leaf(worker, 1.0, 2.0)
+    y = x * 3
+    y.retain_grad()
+    assert y.grad is None
+    (y * y).sum().backward()
+    assert y.grad.copy().get().tolist() == [6, 12]
+    assert x.grad.copy().get().tolist() == [18, 36]
+    y.grad = None
+    assert y.grad is None
+
+
+# ------------------------------------------------------------------------------------ others
+
+
+@pytest.fixture
+def other(hook: sy.TorchHook, worker: Any) -> Iterator[Callable[[torch.Tensor], torch.Tensor]]:
+    """A second client of dan: it gives pointers of its own to objects there."""
+    eve = sy.VirtualWorker(hook, id="eve")
+    connection = eve.connection_to(worker)
+    yield lambda x: connection.pointer(x.id_at_location, garbage_collect_data=False)
+    eve.close()
+
+
+def done(worker: Any, pointer: torch.Tensor) -> None:
+    pointer.child.connection.synchronize()
+
+
+def test_a_backward_pass_of_another_client(worker: Any, other: Any) -> None:
+    x = leaf(worker, 1.0, 2.0)
+    assert x.grad is None
+    theirs = other(x)
+    (theirs * theirs).sum().backward()
+    done(worker, theirs)
+    assert x.grad.copy().get().tolist() == [2, 4]
+    theirs.grad = None
+    done(worker, theirs)
+    assert x.grad is None
+    (x * 3).sum().backward()
+    assert x.grad.copy().get().tolist() == [3, 3]
+    assert theirs.grad.copy().get().tolist() == [3, 3]
+    del theirs
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x.resize_(4, 1),
+        lambda x: x.unsqueeze_(0),
+        lambda x: setattr(x, "data", x.new_zeros(3, 1, 1).double()),
+        lambda x: torch.add(x.new_ones(2, 1), 1, out=x),
+    ],
+)
+@pytest.mark.parametrize("whose", ["mine", "theirs", "mine, in a group"])
+def test_a_shape_that_changes(worker: Any, other: Any, change: Any, whose: str) -> None:
+    here = torch.zeros(0)
+    x = torch.zeros(0).send(worker)
+    assert (x.shape, x.dim(), x.dtype) == ((0,), 1, torch.float32)
+    pointer = other(x) if whose == "theirs" else x
+    if whose == "mine, in a group":
+        with worker.group():
+            change(x)
+            assert x.dim() > 1
+    else:
+        change(pointer)
+    change(here)
+    done(worker, pointer)
+    assert (x.shape, x.dim(), x.dtype) == (here.shape, here.dim(), here.dtype)
+    del pointer
+
+
+def test_only_those_who_asked_are_told(hook: sy.TorchHook, worker: Any, other: Any) -> None:
+    x, y = torch.zeros(2).send(worker), torch.zeros(2).send(worker)
+    sy.synchronize()
+    theirs = other(x)
+    with hook.record() as log:
+        theirs.unsqueeze_(0)
+        done(worker, theirs)
+        assert x.dim() == 2
+        theirs.squeeze_()
+        done(worker, theirs)
+        y.unsqueeze_(0)
+        theirs.unsqueeze_(0)
+        done(worker, theirs)
+        assert x.dim() == 2
+    told = [entry for entry in log if type(entry.message) is Stale]
+    assert [(entry.sender, entry.receiver) for entry in told] == [("dan", "me")]
+    del log, theirs, told
+
+
+def test_a_plan_may_change_what_it_is_given(worker: Any) -> None:
+    @sy.func2plan(args_shape=[(2,)])
+    def grow(x: torch.Tensor) -> torch.Tensor:
+        x.unsqueeze_(0)
+        return x * 1
+
+    x = torch.zeros(2).send(worker)
+    assert x.dim() == 1
+    pointer = grow.send(worker)
+    pointer(x)
+    assert x.dim() == 2
+    del pointer
+
+
+def test_an_id_that_is_used_again(worker: Any) -> None:
+    x = torch.zeros(2).send(worker, id=7)
+    assert x.dim() == 1 and x.shape == (2,)
+    del x
+    sy.synchronize()
+    y = torch.zeros(3, 4).to_sparse().send(worker, id=7)
+    assert y.dim() == 2 and y.shape == (3, 4) and y.is_sparse
+    del y
+    sy.synchronize()
+    z = torch.zeros(2, 2, 2).send(worker, id=7)
+    assert z.dim() == 3 and not z.is_sparse
+
+
+def test_a_worker_that_was_cleared(worker: Any) -> None:
+    x = torch.zeros(2).send(worker)
+    assert x.dim() == 1
+    worker.clear_objects()
+    with pytest.raises(ObjectNotFound):
+        x.dim()
+
+
+def test_shapes_that_follow_from_values_are_asked_for(worker: Any) -> None:
+    x = torch.tensor([1.0, 2.0, 3.0]).send(worker)
+    for size in (1, 2, 3):
+        n = torch.tensor(size).send(worker)
+        assert x[:n].shape == (size,) and x.dim() == 1
+        assert x[:n].squeeze().dim() == (size > 1)
+        assert x[x <= size].shape == (size,)
+
+
+def test_what_was_asked_of_a_private_tensor_is_refused_each_time(hook: sy.TorchHook) -> None:
+    dan = make_worker(hook, "dan")
+    secret = torch.tensor([1.0, -1.0]).private_tensor(allowed_users=["ann"]).send(dan, user="ann")
+    mine = torch.tensor([1.0, -1.0]).send(dan)
+    assert mine[mine > 0].shape == (1,)
+    for _ in range(2):
+        with pytest.raises(sy.exceptions.PermissionDenied):
+            secret[secret > 0].shape  # noqa: B018
+    del secret, mine
+    dan.close()
+
+
+def test_a_fact_of_part_of_a_chain_is_asked_for(worker: Any) -> None:
+    x = torch.ones(2, 3).send(worker)
+    assert (x.dim(), torch.Tensor.size(x, 1), x.size()) == (2, 3, (2, 3))
+    chain = sy.LoggingTensor().on(torch.ones(2, 3)).send(worker)
+    assert chain.child.child.dim() == 2
+    assert chain.child.child.grad is None
+
+
+# ----------------------------------------------------------------------------------- the table
+
+
+def test_what_asks_for_a_fact_alters_nothing() -> None:
+    assert not [NAMES[op] for op in FACTS if FLAGS[op] & ALTERS]
+    assert len(FACTS) > 20
+
+
+def test_a_key_is_made_of_the_operation_and_its_inputs() -> None:
+    facts = Facts()
+    facts.learn(DIM, 1, 2)
+    one = facts_module.Returns(None, (True,))
+    for out, args, autocast in (
+        (10, ((REF, 1), 5), None),
+        (11, ((REF, 1), 5), None),
+        (12, ((REF, 1), 5.0), None),
+        (13, ((REF, 2), 5), None),
+        (14, ((REF, 1), 5), "cpu"),
+        (15, ([1, [(REF, 1)], "a"],), None),
+        (16, ([1, [(REF, 1)], "a"],), None),
+        (17, (object(),), None),
+    ):
+        facts.note(ADD, args, None, out, one, autocast)
+    facts.learn(DIM, 10, 2)
+    assert facts.known(DIM, 11) == 2
+    facts.learn(DIM, 15, 1)
+    assert facts.known(DIM, 16) == 1
+    assert all(facts.known(DIM, id) is UNKNOWN for id in (12, 13, 14, 17))
+    facts.learn(SHAPE, 10, (2,))
+    assert facts.known(SHAPE, 11) is UNKNOWN, "sizes may follow from values"
+    facts.note(ADD, ((REF, 10), 1), {"alpha": 2}, 20, one, None)
+    facts.note(ADD, ((REF, 11), 1), {"alpha": 2}, 21, one, None)
+    facts.learn(DIM, 20, 7)
+    assert facts.known(DIM, 21) == 7
+    facts.note(ADD, ((REF, 11), 1), {"out": (REF, 1)}, 0, one, None)
+    assert facts.known(DIM, 1) is UNKNOWN and not facts.active
+
+
+def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts_module, "_MOST", 8)
+    facts = Facts()
+    one = facts_module.Returns(None, (True,))
+    for id in range(100):
+        facts.learn(DIM, id, id)
+        facts.note(NEG, ((REF, id),), None, 1000 + id, one, None)
+        assert facts.known(DIM, id) == id
+    assert len(facts._known) <= 8 and len(facts._numbers) <= 8
+    facts.drop(range(2000))
+    assert not facts._keys
