@@ -138,6 +138,8 @@ class Facts:
             )
         except TypeError:  # an operand that is no nesting of plain values
             return
+        if len(self._keys) > _MOST:
+            self.forget()  # most of these objects are gone, and nobody said so
         for index, id in enumerate(ids):
             self._keys[id] = self._number((op, index, autocast, given), exact=False)
 
