@@ -57,9 +57,6 @@ class SyftError(Exception):
     """
 
 
-# ------------------------------------------------------------------------------------- workers
-
-
 class WorkerError(SyftError):
     """An error about a worker itself, not about an object that it holds.
 
@@ -136,9 +133,6 @@ class RemoteFailure(WorkerError):
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.text}"
-
-
-# --------------------------------------------------------------------------------------- store
 
 
 class StoreError(SyftError):
@@ -222,9 +216,6 @@ any more; make another promise.
             f"The promise of object {self.id} at worker {self.worker!r} was given up: "
             f"{self.reason}. Nothing can keep it any more; make another promise."
         )
-
-
-# ---------------------------------------------------------------------------------- operations
 
 
 class OperationError(SyftError):
@@ -342,9 +333,6 @@ The two ends run different versions of torch or syft.
         )
 
 
-# --------------------------------------------------------------------------------- send and get
-
-
 class SendError(SyftError):
     """A value that cannot be sent or fetched.
 
@@ -405,9 +393,6 @@ class NothingToGet(SendError):
         )
 
 
-# ---------------------------------------------------------------------------------------- wire
-
-
 class WireError(SyftError):
     """A message that the format does not allow. The worker that got it keeps running.
 
@@ -448,9 +433,6 @@ limit on both sides.
             f"Message over a limit at {self.path}: {self.limit} is {self.allowed}, got {self.got}. "
             "Send less at once, or raise the limit on both sides."
         )
-
-
-# ------------------------------------------------------------------------------- programs, plans
 
 
 class ProgramError(SyftError):
@@ -556,9 +538,6 @@ class FrozenPath(UserWarning):
     >>> issubclass(FrozenPath, UserWarning)
     True
     """
-
-
-# -------------------------------------------------------------------------------- the other ones
 
 
 class PermissionDenied(SyftError):

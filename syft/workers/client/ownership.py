@@ -6,7 +6,6 @@ line does.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 
 from syft.serde.frame import Frame
@@ -84,9 +83,11 @@ class Ownership(RequestSender):
     def _take_garbage(self) -> tuple[int, ...]:
         # Popped one by one: a pointer may die, here or in another thread, at any line of this.
         garbage, ids = self.garbage, []
-        with contextlib.suppress(IndexError):  # another thread has sent the rest
+        try:
             for _ in range(len(garbage)):
                 ids.append(garbage.pop())
+        except IndexError:  # another thread has sent the rest
+            pass
         if self.facts.active:
             self.facts.drop(ids)
         return tuple(filter(self._is_last, ids) if self._owners else ids)

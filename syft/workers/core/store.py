@@ -211,7 +211,8 @@ class ObjectStore:
                 self.drop(id, reason)
             elif objects.pop(id, None) is not None:
                 gone[id] = reason
-        self.tags.forget(id for id in ids if id not in objects)
+        if self.tags.watched:
+            self.tags.forget(id for id in ids if id not in objects)
         while len(gone) > TOMBSTONES:
             gone.popitem(last=False)
 
