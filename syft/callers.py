@@ -5,6 +5,7 @@ Errors of another worker name the line of the user's program that asked.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from typing import Final
@@ -26,6 +27,11 @@ def line_of_user() -> str:
     True
     """
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_LIBRARIES):
+    while frame.f_back is not None and _is_library(frame.f_code.co_filename):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_library(file: str) -> bool:
+    return file.startswith(_LIBRARIES)

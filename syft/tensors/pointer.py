@@ -172,6 +172,10 @@ class PointerTensor(RemoteReference, BarePointer):
         value = connection.make(number, operands, out)
         if value is STORED:
             return wrap(PointerTensor(connection, out))
+        if type(value) is Pending:
+            link = PointerTensor(connection, out)
+            link.pending = value
+            return wrap(link)
         return connection.results(value, out, ONE_TENSOR)
 
     @classmethod

@@ -156,8 +156,8 @@ def test_numbers_fetched_one_by_one_show_in_the_count(
         (lambda images: images.is_sparse, demo.NOTHING),
         (lambda images: images.shape, demo.NAMES),
         (lambda images: images.sum().item(), demo.NUMBER),
-        (lambda images: images[:3, :3].get(), demo.PARAMETER),
-        (lambda images: images[:3, :4].get(), demo.OTHER),
+        (lambda images: images[:3, :4].get(), demo.MODEL),
+        (lambda images: images[:3, :3].get(), demo.OTHER),
         (lambda images: images[0, :2].tolist(), demo.OTHER),
     ],
 )

@@ -211,6 +211,9 @@ def test_an_id_that_is_taken_is_refused() -> None:
     put(core, 78, X)
     command = Command(3, SORT, (ref(5),), 77, 2 << COUNT_SHIFT)
     assert type(error_in(ask(core, command))) is ObjectIdTaken
+    grad_mode = 1
+    command = Command(4, BY_NAME["torch.Tensor.neg"], (ref(5),), 78, grad_mode | 1 << COUNT_SHIFT)
+    assert type(error_in(ask(core, command))) is ObjectIdTaken
     assert set(core.store.objects) == {5, 78}
 
 

@@ -15,7 +15,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import replace as changed
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -32,7 +32,7 @@ from syft.ops.table import (
     MUTATES_OTHERS,
     SHAPE_FROM_VALUES,
 )
-from syft.torch_private import set_grad_enabled
+from syft.torch_private import any_autocast_enabled, set_grad_enabled
 from syft.workers.execution.permissions import (
     Guard,
     combined,
@@ -78,15 +78,20 @@ def run_in_mode(
         set_grad_enabled(before)
 
 
-def neutral_mode() -> contextlib.ExitStack:
+_NEUTRAL: Final = contextlib.nullcontext()
+
+
+def neutral_mode() -> contextlib.AbstractContextManager[Any]:
     """A context without inference mode and autocast, in which a worker handles queued messages.
 
     A queued command runs while some caller waits for a result, under the modes of that caller.
     The modes of the command itself are in its message.
     A plan that is being recorded by that caller does not see the command.
     """
-    modes = contextlib.ExitStack()
     recording = RECORDING.get()
+    if recording is None and not (torch.is_inference_mode_enabled() or any_autocast_enabled()):
+        return _NEUTRAL
+    modes = contextlib.ExitStack()
     if recording is not None:
         modes.enter_context(recording.paused())
     if torch.is_inference_mode_enabled():

@@ -109,6 +109,12 @@ class Network:
 
         Frames for queued workers stay in their inboxes.
         """
+        letters = list(letters)
+        if len(letters) == 1 and not (self._in_transit or self._carrying):  # nearly always
+            ((to, frame),) = letters
+            if isinstance(to, Peer):
+                sender.reply(to, frame)
+                return
         self._in_transit.extend((sender, to, frame) for to, frame in letters)
         if self._carrying:
             return  # the running call delivers these too: no recursion

@@ -131,7 +131,7 @@ class PutAll(Message, frozen=True, tag=int(MessageCode.PUT_ALL)):
     whether even its shape follows from private values.
     """
 
-    verb = "send_all() to"
+    verb = "send() to"
 
     seq: int
     first: int
@@ -148,7 +148,7 @@ class FetchAll(Message, frozen=True, tag=int(MessageCode.FETCH_ALL)):
     cannot be handed over, all stay.
     """
 
-    verb = "get_all() from"
+    verb = "get() from"
 
     seq: int
     ids: tuple[int | tuple[int, int], ...]

@@ -338,6 +338,29 @@ def test_only_those_who_asked_are_told(hook: sy.TorchHook, worker: Any, other: A
     del log, theirs, told
 
 
+def test_what_a_group_sends_is_of_a_known_kind(hook: sy.TorchHook, worker: Any) -> None:
+    assert torch.ones(2, 3).send(worker).dim() == 2
+    first = torch.ones(4).send(worker)
+    assert first.dim() == 1
+    with hook.record() as log, worker.group():
+        x = torch.ones(4).send(worker)
+        assert x.dim() == 1
+    assert not waiting(log)
+    del log
+
+
+def test_gradients_that_go_on_to_another_worker_are_waited_for(
+    hook: sy.TorchHook, worker: Any
+) -> None:
+    carl = make_worker(hook, "carl")
+    x = leaf(worker, 1.0, 2.0)
+    y = (x * 3).move(carl, requires_grad=True)
+    (gradient,) = torch.autograd.grad((y * y).sum(), y)
+    assert gradient.get().tolist() == [6, 12]
+    del y, gradient, x
+    carl.close()
+
+
 def test_a_plan_may_change_what_it_is_given(worker: Any) -> None:
     @sy.func2plan(args_shape=[(2,)])
     def grow(x: torch.Tensor) -> torch.Tensor:
@@ -449,5 +472,9 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         facts.note(NEG, ((REF, id),), None, 1000 + id, one, None)
         assert facts.known(DIM, id) == id
     assert len(facts._known) <= 8 and len(facts._numbers) <= 8
+    for id in (1, 2, 3):
+        for op in sorted(FACTS)[:4]:
+            facts.learn(op, id, op)
+            assert facts.known(op, id) == op and len(facts._known) <= 8
     facts.drop(range(2000))
     assert not facts._keys

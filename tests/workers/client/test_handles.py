@@ -346,3 +346,8 @@ def test_an_order_that_is_answered_with_a_value_is_refused(
         x.copy()
     bob.collect()
     assert bob.list_objects() == [x.id_at_location]
+
+
+def test_a_handle_of_what_was_done_at_once_has_no_exception(bob: sy.VirtualWorker) -> None:
+    x = torch.ones(2).send(bob)
+    assert x.child.handle.exception() is None and (x + 1).child.handle.exception() is None
