@@ -35,7 +35,7 @@ def bench_pointer_add(ratio: Ratio, bob: sy.VirtualWorker) -> None:
         "ptr + ptr / native add, 2 floats",
         subject=lambda: pointer + pointer,
         floor=lambda: x + x,
-        at_most=10,
+        at_most=6,
         earlier="55-110",
         seconds=4,
     )
@@ -71,7 +71,7 @@ def bench_federated_step(ratio: Ratio, bob: sy.VirtualWorker) -> None:
         "federated training step / the same step local",
         subject=there.step,
         floor=here.step,
-        at_most=2.0,
+        at_most=1.5,
         earlier="8",
         seconds=6,
     )
@@ -86,7 +86,7 @@ def bench_federated_step_on_one_thread(ratio: Ratio, bob: sy.VirtualWorker) -> N
         "the same on one thread",
         subject=there.step,
         floor=here.step,
-        at_most=2.0,
+        at_most=1.5,
         earlier="8",
         seconds=6,
     )
