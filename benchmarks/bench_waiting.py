@@ -62,8 +62,8 @@ OPTIMIZERS: Optimizers = {
 class Steps:
     """Training steps of one model on one batch, here or at a worker."""
 
-    def __init__(self, model: nn.Module, x: Any, optimizer: str, worker: Any = None) -> None:
-        self.model: Any = model
+    def __init__(self, model: Any, x: Any, optimizer: str, worker: Any = None) -> None:
+        self.model = model
         y: Any = torch.randint(3, (len(x),))
         self.x, self.y = x, y
         if worker is not None:
