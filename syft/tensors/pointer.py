@@ -31,6 +31,7 @@ from syft.ops.table import (
     BY_NAME,
     FLAGS,
     GRADIENT,
+    INPLACE,
     NOTHING,
     NUMBERS,
     ONE,
@@ -59,8 +60,9 @@ from syft.workers.wire.references import REF
 
 _BARE = frozenset((float, bool, str, type(None)))
 _NO_OPERAND = frozenset((str, type(None)))
-_COMMON = ONE | BINARY
-"""The operations that make one tensor of pointers and numbers."""
+_COMMON = ONE | BINARY | INPLACE
+"""The operations that make one tensor of pointers and numbers, or write to the first of them."""
+_UNCOMMON = NOTHING | GRADIENT
 _MIN_INT, _MAX_INT = -(2**63), 2**63 - 1
 
 
@@ -163,13 +165,19 @@ class PointerTensor(RemoteReference, BarePointer):
         if rule is not None:
             return rule(*args, **kwargs)
         flags = FLAGS[number]
-        if kwargs or not flags & _COMMON or (flags & BINARY and type(args[1]) in _NO_OPERAND):
+        if kwargs or not flags & _COMMON or flags & _UNCOMMON:
+            return cls.forward(number, args, kwargs)
+        if flags & BINARY and type(args[1]) in _NO_OPERAND:
             return cls.forward(number, args, kwargs)
         connection, operands = _common_operands(args)
         if connection is None:
             return cls.forward(number, args, kwargs)
-        out = new_id()
+        out = 0 if flags & INPLACE else new_id()
         value = connection.make(number, operands, out)
+        if not out:
+            if type(value) is Pending:
+                _make_wait(value, args[0])
+            return args[0]
         if value is STORED:
             return wrap(PointerTensor(connection, out))
         if type(value) is Pending:

@@ -94,19 +94,18 @@ class OperationSender(Ownership):
         )
 
     def make(self, op: int, args: Any, out: int) -> Any:
-        """The same for the commonest command: flat operands, no keywords, one new tensor."""
-        if (
-            RECORDING.get() is not None
-            or self.group is not None
-            or self.facts.active
-            or any_autocast_enabled()
-        ):
+        """The same for the commonest command: flat operands, no keywords, one tensor or none."""
+        if RECORDING.get() is not None or self.group is not None or any_autocast_enabled():
             return self.command(op, args, None, out, [])
-        flags = _ONE_EXPECTED | (GRAD_MODE if torch.is_grad_enabled() else mode_without_grad())
+        if self.facts.active:
+            self.facts.note(op, args, None, out, ONE_TENSOR, None)
+        flags = GRAD_MODE if torch.is_grad_enabled() else mode_without_grad()
+        if out:
+            flags |= _ONE_EXPECTED
         self._seq = seq = self._seq + 1
         drop = self._take_garbage() if self.garbage else ()
         frame = Frame(messages.encode(Command(seq, op, args, out, flags, drop)), [])
-        return self._request(seq, frame, False, drop, None, (out,))
+        return self._request(seq, frame, False, drop, None, (out,) if out else ())
 
     def results(self, value: Any, out: int, expected: Returns | None) -> Any:
         """What a call returns whose :meth:`command` gave back ``value``.

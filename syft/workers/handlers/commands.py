@@ -66,15 +66,17 @@ _EXPECTED = 1 << COUNT_SHIFT
 expects more than one."""
 _SEVERAL = 2 << COUNT_SHIFT
 _MAX_ID = 2**63 - 1
-_COMMON = [
-    (
-        function
-        if FLAGS[op] & _NEW and not FLAGS[op] & (UNINITIALIZED | INPLACE | MUTATES_OTHERS)
-        else None
-    )
+_UNCOMMON = UNINITIALIZED | MUTATES_OTHERS | ALTERS | GRADIENT
+_MAKING = [
+    function if FLAGS[op] & _NEW and not FLAGS[op] & (_UNCOMMON | INPLACE) else None
     for op, function in enumerate(RUNNABLE)
 ]
 """The operations that only make a tensor, by number; None in the place of any other."""
+_WRITING = [
+    function if FLAGS[op] & INPLACE and not FLAGS[op] & _UNCOMMON | (op in SETS_GRADIENT) else None
+    for op, function in enumerate(RUNNABLE)
+]
+"""The operations that only write to the values of their first argument."""
 _OPERATIONS = len(RUNNABLE)
 
 
@@ -120,22 +122,24 @@ def handle(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Repl
 def _common(core: WorkerCore, command: Command, peer: Peer) -> Reply | None:
     """Run a common command; None for any other, which the general path runs or refuses.
 
-    A common one makes one tensor of tensors that are there and numbers, in the modes of the worker,
-    where nothing is private or promised.
+    A common one makes one tensor, or writes to its first argument, given tensors that are there and
+    numbers, in the modes of the worker, where nothing is private or promised.
     """
-    op, store = command.op, core.store
+    op, out, store = command.op, command.out, core.store
     if core.guarded or store.promised or core.dataflow.tasks:
         return None
-    function = _COMMON[op] if 0 <= op < _OPERATIONS else None
+    functions = _MAKING if out else _WRITING
+    function = functions[op] if 0 <= op < _OPERATIONS else None
     if function is None or command.kwargs is not None or command.autocast:
         return None
-    if command.flags != _EXPECTED | (GRAD_MODE if torch.is_grad_enabled() else 0):
+    modes = GRAD_MODE if torch.is_grad_enabled() else 0
+    if command.flags != (_EXPECTED | modes if out else modes):
         return None
     objects = store.objects
     values = _present(objects, command.args)
-    if values is None or not 0 < command.out <= _MAX_ID:
+    if values is None or not 0 <= out <= _MAX_ID:
         return None
-    if command.out in objects or command.out in store.given_up:
+    if out in objects or out in store.given_up:
         return None
     return _reply(core, command, function(*values), peer)
 
