@@ -478,3 +478,6 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             assert facts.known(op, id) == op and len(facts._known) <= 8
     facts.drop(range(2000))
     assert not facts._keys
+    for id in range(20):
+        facts.note(NEG, ((REF, 1),), None, 100 + id, one, None)
+        assert len(facts._keys) <= 10, "what is dropped without a word is forgotten"

@@ -120,3 +120,16 @@ def test_a_timer_leaves_alone_what_others_take(hook: sy.TorchHook, bob: sy.Virtu
     connection.garbage.append(5)
     assert not connection.flush_idle()
     hook.local_worker.network.flush_idle()
+
+
+def test_another_thread_may_send_the_garbage_meanwhile(bob: sy.VirtualWorker) -> None:
+    class Racing(list[int]):
+        """One of its ids is taken by another thread after they were counted."""
+
+        def __len__(self) -> int:
+            return super().__len__() + 1
+
+    connection = torch.ones(2).send(bob).child.connection
+    usual, connection.garbage = connection.garbage, Racing([5, 6])
+    assert sorted(connection._take_garbage()) == [5, 6]
+    connection.garbage = usual

@@ -257,7 +257,8 @@ def test_a_move_waits_for_nothing_that_still_writes(
     later = moved + 1
     assert moved.location is alice and not (moved.child.handle.done() or later.child.handle.done())
     kept = torch.ones(2).send(worker, id=promise.id_at_location)
-    assert later.get().tolist() == [3, 3] and moved.child.handle.done()
+    assert later.get().tolist() == [3, 3]
+    assert moved.child.handle.exception() is None and moved.child.handle.done()
     assert (moved.get().tolist(), twin.get().tolist()) == ([2, 2], [2, 2])
     del kept
 
