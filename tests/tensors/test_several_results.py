@@ -80,36 +80,36 @@ def same(value: Any, other: Any) -> bool:
     return type(value) is type(other) and all(map(same, value, other))
 
 
-@pytest.mark.parametrize("name", KNOWN)
-def test_nothing_is_waited_for(hook: sy.TorchHook, worker: Any, name: str) -> None:
+def test_nothing_is_waited_for(hook: sy.TorchHook, worker: Any) -> None:
     x = X.clone().send(worker)
-    sy.synchronize()
-    with hook.record() as log:
-        found = KNOWN[name](x)
-    sent = [entry.message for entry in log.to("dan")]
-    assert all(message.failures is None for message in sent if type(message) is Command)
-    assert same(home(found), KNOWN[name](X))
+    for name, call in KNOWN.items():
+        sy.synchronize()
+        with hook.record() as log:
+            found = call(x)
+        sent = [entry.message for entry in log.to("dan")]
+        assert all(m.failures is None for m in sent if type(m) is Command), name
+        assert same(home(found), call(X)), name
 
 
-@pytest.mark.parametrize("name", KNOWN)
-def test_a_promise_is_no_obstacle(worker: Any, name: str) -> None:
+def test_a_promise_is_no_obstacle(worker: Any) -> None:
     promise = worker.promise()
-    found = KNOWN[name](promise)
+    found = {name: call(promise) for name, call in KNOWN.items()}
     kept = X.clone().send(worker, id=promise.id_at_location)
-    assert same(home(found), KNOWN[name](X))
+    for name, call in KNOWN.items():
+        assert same(home(found[name]), call(X)), name
     del kept
 
 
-@pytest.mark.parametrize("name", KNOWN)
-def test_a_group_is_not_interrupted(hook: sy.TorchHook, worker: Any, name: str) -> None:
+def test_a_group_is_not_interrupted(hook: sy.TorchHook, worker: Any) -> None:
     x = X.clone().send(worker)
-    sy.synchronize()
-    with hook.record() as log, worker.group():
-        found = KNOWN[name](x)
-    with log:
+    for name, call in KNOWN.items():
         sy.synchronize()
-    assert len(log.to("dan")) == 1
-    assert same(home(found), KNOWN[name](X))
+        with hook.record() as log, worker.group():
+            found = call(x)
+        with log:
+            sy.synchronize()
+        assert len(log.to("dan")) == 1, name
+        assert same(home(found), call(X)), name
 
 
 def test_of_several_results_each_lives_by_itself(worker: Any) -> None:
