@@ -9,6 +9,9 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+import contextlib
+from collections.abc import Iterator
+
 import torch
 import torch._decomp
 import torch._functorch.vmap
@@ -166,3 +169,21 @@ def per_channel_quantized(
     return torch._empty_per_channel_affine_quantized(
         shape, scales=scales, zero_points=zero_points, axis=axis, dtype=dtype, device=device
     )
+
+
+def any_function_mode() -> bool:
+    """Whether a ``TorchFunctionMode`` is active in this thread."""
+    return bool(torch._C._len_torch_function_stack())
+
+
+@contextlib.contextmanager
+def no_function_modes() -> Iterator[None]:
+    """A context in which no ``TorchFunctionMode`` is active; subclasses are asked as usual."""
+    modes = [
+        torch._C._pop_torch_function_stack() for _ in range(torch._C._len_torch_function_stack())
+    ]
+    try:
+        yield
+    finally:
+        for mode in reversed(modes):
+            torch._C._push_on_torch_function_stack(mode)

@@ -246,3 +246,15 @@ def test_too_many_results_are_waited_for() -> None:
     assert returns(BY_NAME["torch.quantize_per_tensor"], ([X],), {}) is None
     assert returns(BY_NAME["torch.Tensor.exp"], (X,), {}) is ONE_TENSOR
     assert new_id() != new_id()
+
+
+def test_a_function_mode_of_the_caller_is_not_that_of_the_worker(worker: Any) -> None:
+    class Refuse(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, function: Any, *_: Any) -> Any:
+            raise AssertionError(f"{function} ran under the caller's mode")
+
+    x = worker.torch.arange(3)
+    connection = x.child.connection
+    with Refuse():
+        connection.synchronize()
+    assert x.get().tolist() == [0, 1, 2]

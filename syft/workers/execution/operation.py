@@ -32,7 +32,12 @@ from syft.ops.table import (
     MUTATES_OTHERS,
     SHAPE_FROM_VALUES,
 )
-from syft.torch_private import any_autocast_enabled, set_grad_enabled
+from syft.torch_private import (
+    any_autocast_enabled,
+    any_function_mode,
+    no_function_modes,
+    set_grad_enabled,
+)
 from syft.workers.execution.permissions import (
     Guard,
     combined,
@@ -82,18 +87,21 @@ _NEUTRAL: Final = contextlib.nullcontext()
 
 
 def neutral_mode() -> contextlib.AbstractContextManager[Any]:
-    """A context without inference mode and autocast, in which a worker handles queued messages.
+    """A context without inference mode, autocast and function modes, in which a worker handles
+    queued messages.
 
     A queued command runs while some caller waits for a result, under the modes of that caller.
     The modes of the command itself are in its message.
     A plan that is being recorded by that caller does not see the command.
     """
     recording = RECORDING.get()
-    if recording is None and not (torch.is_inference_mode_enabled() or any_autocast_enabled()):
+    outer = torch.is_inference_mode_enabled() or any_autocast_enabled() or any_function_mode()
+    if recording is None and not outer:
         return _NEUTRAL
     modes = contextlib.ExitStack()
     if recording is not None:
         modes.enter_context(recording.paused())
+    modes.enter_context(no_function_modes())
     if torch.is_inference_mode_enabled():
         modes.enter_context(torch.inference_mode(False))
     for device in ("cpu", "cuda"):
