@@ -168,6 +168,14 @@ def _where(args: Arguments, kwargs: Keywords) -> Returns | None:
 _enter(_where, "where")
 
 
+def _nonzero(args: Arguments, kwargs: Keywords) -> Returns | None:
+    """With ``as_tuple`` one index a dimension."""
+    return None if kwargs.get("as_tuple") else ONE_TENSOR
+
+
+_enter(_nonzero, "nonzero Tensor.nonzero")
+
+
 def _cut(pieces: Callable[[Any], int | None], name: str) -> Rule:
     """As many as ``pieces`` says of the second argument."""
 

@@ -62,6 +62,7 @@ BY_HAND: list[Callable[[], object]] = [
     lambda: torch.where(torch.ones(3)),
     lambda: torch.ones(3).where(torch.ones(3) > 0, 0.0),
     lambda: [torch.ones(3).nonzero(), torch.nonzero(torch.ones(3))],
+    lambda: [torch.ones(3).nonzero(as_tuple=True), torch.nonzero(torch.ones(3), as_tuple=True)],
     lambda: torch.unique(torch.arange(3)),
     lambda: torch.arange(3).unique(return_counts=True),  # type: ignore[no-untyped-call]
     lambda: torch.unique_consecutive(torch.arange(3)),
