@@ -118,14 +118,12 @@ _enter(
     nn.functional.fractional_max_pool2d_with_indices
     nn.functional.fractional_max_pool3d_with_indices
     _C._nn.adaptive_max_pool2d _C._nn.adaptive_max_pool3d _C._nn.fractional_max_pool2d
-    _C._nn.fractional_max_pool3d _C._nn.max_pool2d_with_indices _C._nn.max_pool3d_with_indices
-    lobpcg""",
+    _C._nn.fractional_max_pool3d _C._nn.max_pool2d_with_indices _C._nn.max_pool3d_with_indices""",
 )
 _enter(
     _always(_tuple(3)),
     """lstm native_batch_norm native_group_norm native_layer_norm _native_batch_norm_legit _unique2
-    _C._VariableFunctions.unique_consecutive _C._VariableFunctions.unique_dim pca_lowrank
-    svd_lowrank""",
+    _C._VariableFunctions.unique_consecutive _C._VariableFunctions.unique_dim""",
 )
 _enter(_always(_tuple(4)), "embedding_bag ops.aten._batch_norm_with_update")
 
