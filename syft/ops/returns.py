@@ -292,8 +292,10 @@ _enter(_unique(2), "unique Tensor.unique")
 _enter(_unique(1), "unique_consecutive Tensor.unique_consecutive")
 
 
-def _attention(args: Arguments, kwargs: Keywords) -> Returns:
-    """The weights are None unless they are needed."""
+def _attention(args: Arguments, kwargs: Keywords) -> Returns | None:
+    """The weights are None unless they are needed; with dropout it draws where it is asked for."""
+    if _given(args, kwargs, 10, "dropout_p", 0.0):
+        return None
     return Returns(tuple, (True, bool(_given(args, kwargs, 15, "need_weights", True))))
 
 
