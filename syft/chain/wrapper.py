@@ -14,6 +14,7 @@ import copy
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, NoReturn
 
 import torch
@@ -234,6 +235,8 @@ is that of a number: where torch's argument parser expects a number (``add(x, al
 accepts a tensor without dimensions, and calls the override.
 """
 
+_make_opaque = partial(make_wrapper, Wrapper, *_OPAQUE)
+
 
 def wrap(link: Link) -> Wrapper:
     """Put a function-level link under a new wrapper (a tensor without memory: 0.8 µs).
@@ -242,7 +245,7 @@ def wrap(link: Link) -> Wrapper:
     >>> wrap(LocalLink())
     (Wrapper)>LocalLink>None
     """
-    wrapper: Wrapper = make_wrapper(Wrapper, *_OPAQUE)
+    wrapper: Wrapper = _make_opaque()
     wrapper.child = link
     return wrapper
 

@@ -25,6 +25,7 @@ from syft.hooks.sending import Id, Location
 from syft.plans.abstract_plan import AbstractPlan
 from syft.plans.remote.plan_sending import LocalPlanSender
 from syft.tensors import conversions, multi_pointer
+from syft.tensors.bare_pointer import forward_methods
 from syft.workers.client.transport import Owner
 from syft.workers.shells.message_log import MessageLog
 from syft.workers.shells.message_trace import Trace
@@ -175,6 +176,7 @@ class TorchHook:
         for name, compute in {**TENSOR_ATTRIBUTES, "owner": _owner_of_tensor(local)}.items():
             self._ledger.add(torch.Tensor, name, Attribute(name, compute))
         self._ledger.add(torch.Tensor, "child", None)
+        forward_methods()
         for name, method in {**MODULE_METHODS, "send": _send_module_from(local)}.items():
             self._ledger.add(nn.Module, name, ModuleAttribute(name, method, is_method=True))
         for name, answer in {**MODULE_ATTRIBUTES, "owner": _owner_of_module(local)}.items():

@@ -50,11 +50,6 @@ class BarePointer(RemoteLink):
 
         return func(*replace(args, dressed), **replace(kwargs or {}, dressed))
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or not hasattr(torch.Tensor, name):
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-        return getattr(wrap(self), name)
-
     def __format__(self, spec: str) -> str:
         return format(wrap(self), spec) if spec else repr(self)
 
@@ -86,8 +81,35 @@ class _Attribute:
         setattr(wrap(link), self._name, value)
 
 
-# Python looks for special methods on the class, and never asks `__getattr__`.  So the class gets
-# every one that a wrapper has, by this rule and not by a list in which one may be missing.
+class _Method:
+    """An attribute of a tensor, such as a method, that no kind of link has."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, link: BarePointer | None, kind: type | None = None) -> Any:
+        return self if link is None else getattr(wrap(link), self._name)
+
+
+def forward_methods() -> None:
+    """Have bare links forward every attribute that tensors have now and links have not.
+
+    The hook calls this when it has added its own.  A `__getattr__` would do without, and make every
+    attribute of every pointer slow to read: 50 ns more each.
+
+    >>> forward_methods()
+    >>> "add_" in dir(BarePointer), "send" in dir(BarePointer)
+    (True, True)
+    """
+    for name in dir(torch.Tensor):
+        if not (name.startswith("__") or hasattr(BarePointer, name)):
+            setattr(BarePointer, name, _Method(name))
+
+
+# Python looks for special methods on the class.  So the class gets every one that a wrapper has, by
+# this rule and not by a list in which one may be missing.
 for _name in dir(Wrapper):
     _theirs = inspect.getattr_static(Wrapper, _name)
     if inspect.isdatadescriptor(_theirs) and not _name.startswith("_"):
@@ -95,3 +117,5 @@ for _name in dir(Wrapper):
     elif _name.startswith("__") and isinstance(_theirs, _METHODS) and _name not in _OWN:
         if _theirs is not inspect.getattr_static(object, _name, None):
             setattr(BarePointer, _name, _operator(_name))
+
+forward_methods()

@@ -52,7 +52,8 @@ def run_collective(
 def _promised(connection: Connection, id: int, pending: Pending) -> Wrapper:
     """A pointer to a result that the party has yet to compute."""
     pointer = make_pointer(connection, id)
-    cast(PointerTensor, pointer.child).pending = pending
+    link = cast(PointerTensor, pointer.child)
+    link.pending, link.may_be_argument = pending, True
     return pointer
 
 

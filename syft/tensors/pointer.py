@@ -7,12 +7,12 @@ and shapes are asked for.  The remote object is dropped with its last pointer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 import torch
 
-from syft.chain.link import Level, Rule
+from syft.chain.link import Level, Rule, RuleType
 from syft.chain.wrapper import Wrapper, wrap
 from syft.codes import TypeCode
 from syft.exceptions import (
@@ -35,7 +35,6 @@ from syft.ops.table import (
     NOTHING,
     NUMBERS,
     ONE,
-    TENSOR,
     function_of,
     number_of,
 )
@@ -59,10 +58,15 @@ from syft.workers.wire.messages import Done, Fetch, Relay
 from syft.workers.wire.references import REF
 
 _BARE = frozenset((float, bool, str, type(None)))
-_NO_OPERAND = frozenset((str, type(None)))
-_COMMON = ONE | BINARY | INPLACE
-"""The operations that make one tensor of pointers and numbers, or write to the first of them."""
-_UNCOMMON = NOTHING | GRADIENT
+_NEW = ONE | BINARY
+"""The operations that make one new tensor of pointers and numbers."""
+_WRITING = INPLACE | NOTHING | GRADIENT
+_MAKING: dict[Any, int] = {
+    operation: number
+    for operation, number in NUMBERS.items()
+    if FLAGS[number] & _NEW and not FLAGS[number] & _WRITING
+}
+"""The numbers of those that have no rule here: nearly every call is one of them."""
 _MIN_INT, _MAX_INT = -(2**63), 2**63 - 1
 
 
@@ -88,7 +92,8 @@ class PointerTensor(RemoteReference, BarePointer):
     gradient_known: tuple[int, Any] | None = None
     """What the connection knows of the gradient: see :class:`~syft.workers.client.facts.Facts`."""
     may_be_argument: bool = False
-    """Whether the tensor may be the very one that another pointer is for (``x.contiguous()``)."""
+    """Whether the tensor may be the very one that another pointer is for (``x.contiguous()``, what
+    a plan returns): what is known of its gradient might be changed through that one."""
 
     # --------------------------------------------------------------------------- what it points to
 
@@ -158,33 +163,67 @@ class PointerTensor(RemoteReference, BarePointer):
         >>> PointerTensor.call(torch.add, (x, 1), {}).get()  # what torch.add(x, 1) does
         tensor([2., 3.])
         """
-        number = NUMBERS.get(operation)
-        if number is None:
-            number = number_of(operation)  # raises for a refused or an unknown operation
+        number = _MAKING.get(operation)
+        if number is None or kwargs:
+            return cls._other_call(operation, args, kwargs)
+        connection: Connection | None = None
+        operands: list[Any] = []
+        for value in args:
+            kind = type(value)
+            if kind is Wrapper:
+                link = value.child
+                if type(link) is not PointerTensor or link.depth:
+                    return cls.forward(number, args, kwargs)
+                if connection is not link.connection:
+                    if connection is not None:
+                        return cls.forward(number, args, kwargs)
+                    connection = link.connection
+                operands.append((REF, link.id_at_location))
+            elif kind is float or kind is bool or kind is int and _MIN_INT <= value <= _MAX_INT:
+                operands.append(value)
+            else:
+                return cls.forward(number, args, kwargs)
+        if connection is None:
+            return cls.forward(number, args, kwargs)
+        out = new_id()
+        value = connection.make(number, operands, out)
+        if value is STORED:
+            return wrap(PointerTensor(connection, out))
+        return _not_yet_stored(connection, out, value)
+
+    @classmethod
+    def _other_call(cls, operation: Any, args: Arguments, kwargs: Keywords) -> Any:
+        """Forward a call of an operation that is not in ``_MAKING``, or that has keywords."""
+        number = number_of(operation)  # raises for a refused or an unknown operation
         rule = cls.rules.get(operation)
         if rule is not None:
             return rule(*args, **kwargs)
-        flags = FLAGS[number]
-        if kwargs or not flags & _COMMON or flags & _UNCOMMON:
+        if FLAGS[number] & _WRITING == INPLACE and type(args[0]) is Wrapper:
+            return cls._write(number, args, kwargs)
+        return cls.forward(number, args, kwargs)
+
+    @classmethod
+    def _write(cls, number: int, args: Arguments, kwargs: Keywords) -> Any:
+        """Forward a call that writes to the values of its first argument, and returns that."""
+        target = args[0]
+        link = target.child
+        if type(link) is not PointerTensor:
             return cls.forward(number, args, kwargs)
-        if flags & BINARY and type(args[1]) in _NO_OPERAND:
+        operands = _flat(args, link.connection)
+        keywords = _flat_keywords(kwargs, link.connection) if kwargs else None
+        if operands is None or (kwargs and keywords is None):
             return cls.forward(number, args, kwargs)
-        connection, operands = _common_operands(args)
-        if connection is None:
-            return cls.forward(number, args, kwargs)
-        out = 0 if flags & INPLACE else new_id()
-        value = connection.make(number, operands, out)
-        if not out:
-            if type(value) is Pending:
-                _make_wait(value, args[0])
-            return args[0]
-        if value is STORED:
-            return wrap(PointerTensor(connection, out))
+        value = link.connection.make(number, operands, 0, keywords)
         if type(value) is Pending:
-            link = PointerTensor(connection, out)
-            link.pending = value
-            return wrap(link)
-        return connection.results(value, out, ONE_TENSOR)
+            _make_wait(value, target)
+        return target
+
+    @classmethod
+    def rule(cls, *operations: Any) -> Callable[[RuleType], RuleType]:
+        """Enter the decorated function as :meth:`~syft.chain.link.Link.rule` does."""
+        for operation in operations:
+            _MAKING.pop(operation, None)
+        return super().rule(*operations)
 
     @classmethod
     def forward(cls, number: int, args: Arguments, kwargs: Keywords) -> Any:
@@ -194,6 +233,15 @@ class PointerTensor(RemoteReference, BarePointer):
 
 
 register_foreign(PointerTensor, lambda link: f"a pointer to worker {link.location.id!r}")
+
+
+def _not_yet_stored(connection: Connection, out: int, value: Any) -> Any:
+    """What a call returns that makes one new tensor, if that is not there yet."""
+    if type(value) is not Pending:
+        return connection.results(value, out, ONE_TENSOR, fresh=True)
+    link = PointerTensor(connection, out)
+    link.pending = value
+    return wrap(link)
 
 
 def _uncommon_call(
@@ -222,33 +270,7 @@ def _uncommon_call(
         expected = None
     out = new_id() if expected is None else first_id(expected.count)
     value = connection.command(number, operands, keywords, out, buffers, expected)
-    found = connection.results(value, out, expected)
-    if flags & TENSOR and type(found) is Wrapper:
-        found.child.may_be_argument = True  # type: ignore[attr-defined]
-    return found
-
-
-def _common_operands(args: Arguments) -> tuple[Connection | None, Any]:
-    """The operands of a call with only pointers over one connection and plain values, and that
-    connection; None for any other call."""
-    connection: Connection | None = None
-    packed: list[Any] = []
-    for value in args:
-        kind = type(value)
-        if kind is Wrapper:
-            link = value.child
-            if type(link) is not PointerTensor or link.depth:
-                return None, packed
-            if connection is None:
-                connection = link.connection
-            elif link.connection is not connection:
-                return None, packed
-            packed.append((REF, link.id_at_location))
-        elif kind in _BARE or (kind is int and _MIN_INT <= value <= _MAX_INT):
-            packed.append(value)
-        else:
-            return None, packed
-    return connection, packed
+    return connection.results(value, out, expected, fresh=bool(flags & _NEW))
 
 
 def _flat(values: Iterable[Any], connection: Connection) -> list[Any] | None:
@@ -419,12 +441,12 @@ def _setting(number: int) -> Rule:
 
     def set_gradient(*args: Any, **kwargs: Any) -> None:
         PointerTensor.forward(number, args, kwargs)
-        target = _plain_link(args[:1], {})
-        if target is None or not target.connection.facts.active:
+        link = args[0].child if type(args[0]) is Wrapper else None
+        if type(link) is not PointerTensor or not link.connection.facts.active:
             return
         leaf = _leaf(args[:1], {})
         if leaf is None:
-            target.connection.facts.forget_gradients()
+            link.connection.facts.forget_gradients()
         else:
             gradient = UNKNOWN if args[1:] and args[1] is not None else None
             leaf.connection.facts.set_gradient(leaf, gradient)

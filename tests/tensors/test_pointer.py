@@ -270,7 +270,7 @@ def test_child_of_child(bob: sy.VirtualWorker) -> None:
     assert link.child.child.child.shape == (2,)
     assert refusal(link.child.child.child.child.get).startswith("MalformedMessage: ")
     assert refusal(lambda: link.no_such_thing) == (
-        "AttributeError: PointerTensor has no attribute 'no_such_thing'"
+        "AttributeError: 'PointerTensor' object has no attribute 'no_such_thing'"
     )
     assert shown(pointer.get()) == "(Wrapper)>LoggingTensor>LoggingTensor>tensor([1., 2.])"
 

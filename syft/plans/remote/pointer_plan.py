@@ -109,7 +109,9 @@ class PointerPlan(RemoteReference):
             add_recorded_line(error, self.lines)
             raise
         if value is STORED and type(interface.outputs) is Slot:
-            return wrap(PointerTensor(connection, first))
+            link = PointerTensor(connection, first)
+            link.may_be_argument = True
+            return wrap(link)
         return interface.nested_results(results_of(connection, first, value, results))
 
     def _operands(self, args: Sequence[Any]) -> list[Any]:
@@ -330,8 +332,9 @@ def results_of(connection: Connection, first: int, value: Any, count: int) -> Se
         results: Sequence[Any] = value
         return results
     links = [PointerTensor(connection, first + index) for index in range(count)]
-    if type(value) is Pending:
-        for link in links:
+    for link in links:
+        link.may_be_argument = True
+        if type(value) is Pending:
             link.pending = value
     return list(map(wrap, links))
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any
 
 import torch
+from torch import is_grad_enabled
 
 from syft.exceptions import ObjectNotFound
 from syft.ids import first_id, new_id
@@ -26,12 +27,21 @@ from syft.workers.client.caller_modes import autocast_state, mode_without_grad, 
 from syft.workers.client.facts import UNKNOWN
 from syft.workers.client.group import NOT_HELD, Held, MessageGroup
 from syft.workers.client.ownership import Ownership
+from syft.workers.client.replies import refusal_of
 from syft.workers.client.pending import STORED, Pending
 from syft.workers.client.sent_calls import ranges
 from syft.workers.client.transport import Location, Owner, Transport
-from syft.workers.wire import messages
 from syft.workers.wire.definitions import Definition
-from syft.workers.wire.messages import COUNT_SHIFT, GRAD_MODE, Command, Run
+from syft.workers.wire.messages import (
+    COUNT_SHIFT,
+    GRAD_MODE,
+    UNREADABLE,
+    Command,
+    Done,
+    Run,
+    encode,
+    read_reply,
+)
 from syft.workers.wire.references import REF
 
 _WORTH_NUMBERING = range(256, 1 << 16)
@@ -39,7 +49,8 @@ _WORTH_NUMBERING = range(256, 1 << 16)
 more takes longer than to copy it."""
 
 
-_ONE_EXPECTED = 1 << COUNT_SHIFT
+_recording = RECORDING.get
+_EXPECTED = 1 << COUNT_SHIFT
 """The flags of a command whose caller expects one tensor."""
 
 
@@ -75,7 +86,7 @@ class OperationSender(Ownership):
             held = self._hold(op, args, kwargs, out, buffers, expected)
             if held is not NOT_HELD:
                 return held
-        flags = GRAD_MODE if torch.is_grad_enabled() else mode_without_grad()
+        flags = GRAD_MODE if is_grad_enabled() else mode_without_grad()
         autocast = autocast_state() if any_autocast_enabled() else None
         answered = expected is None
         failures = self._failures if answered else None
@@ -89,29 +100,38 @@ class OperationSender(Ownership):
         self._seq = seq = self._seq + 1
         drop = self._take_garbage() if self.garbage else ()
         message = Command(seq, op, args, out, flags, drop, kwargs, autocast, failures)
-        return self._request(
-            seq, Frame(messages.encode(message), buffers), answered, drop, None, made
-        )
+        return self._request(seq, Frame(encode(message), buffers), answered, drop, None, made)
 
-    def make(self, op: int, args: Any, out: int) -> Any:
-        """The same for the commonest command: flat operands, no keywords, one tensor or none."""
-        if RECORDING.get() is not None or self.group is not None or any_autocast_enabled():
-            return self.command(op, args, None, out, [])
+    def make(self, op: int, args: Any, out: int, kwargs: dict[str, Any] | None = None) -> Any:
+        """The same for the commonest commands: flat operands, and one tensor or none."""
+        if _recording() is not None or self.group is not None or any_autocast_enabled():
+            return self.command(op, args, kwargs, out, [])
         if self.facts.active:
-            self.facts.note(op, args, None, out, ONE_TENSOR, None)
-        flags = GRAD_MODE if torch.is_grad_enabled() else mode_without_grad()
-        if out:
-            flags |= _ONE_EXPECTED
+            self.facts.note(op, args, kwargs, out, ONE_TENSOR, None)
+        flags = _EXPECTED if out else 0
+        flags |= GRAD_MODE if is_grad_enabled() else mode_without_grad()
         self._seq = seq = self._seq + 1
         drop = self._take_garbage() if self.garbage else ()
-        frame = Frame(messages.encode(Command(seq, op, args, out, flags, drop)), [])
-        return self._request(seq, frame, False, drop, None, (out,) if out else ())
+        frame = Frame(encode(Command(seq, op, args, out, flags, drop, kwargs)), [])
+        serving = self._core.serving
+        if (self.owner.user if serving is None else serving.user) is not self._user:
+            self._check_user()
+        if self._exchange is None:
+            return self._carry(seq, frame, False, drop, None, (out,) if out else ())
+        answer = self._exchange(frame)
+        try:
+            reply = read_reply(answer.header)
+        except UNREADABLE:
+            raise refusal_of(answer) from None
+        if type(reply) is Done and reply.seq == seq:
+            return STORED
+        return self._received(seq, frame, reply, answer, False, drop, None, (out,) if out else ())
 
-    def results(self, value: Any, out: int, expected: Returns | None) -> Any:
+    def results(self, value: Any, out: int, expected: Returns | None, fresh: bool = False) -> Any:
         """What a call returns whose :meth:`command` gave back ``value``.
 
         That is the value itself, or pointers to the objects ``out`` and following in the container
-        that ``expected`` says.
+        that ``expected`` says.  ``fresh`` says that none of them can be an argument of the call.
 
         >>> connection = hook.local_worker.connection_to(bob)
         >>> connection.results("what came back", 7, None)
@@ -127,6 +147,9 @@ class OperationSender(Ownership):
                     pointer.child.pending = value
         else:
             return value
+        if not fresh:
+            for pointer in pointers:
+                pointer.child.may_be_argument = True
         return pointers[0] if expected is None else expected.build(pointers)
 
     def run(
@@ -200,7 +223,7 @@ class OperationSender(Ownership):
         drop = self._take_garbage() if self.garbage else ()
         dropped = ranges(drop) if len(drop) > 2 else drop
         message = Run(seq, entry.number, changes, first, flags, dropped, define, autocast, failures)
-        return seq, Frame(messages.encode(message), buffers), drop
+        return seq, Frame(encode(message), buffers), drop
 
     def _hold(
         self,
@@ -284,7 +307,9 @@ class OperationSender(Ownership):
         return answers[0][1]
 
     def _hear(self) -> None:
-        """Take in what the other end has said without being asked."""
+        """Take in what the other end has said without being asked; what it told one user is not for
+        another."""
+        self._check_user()
         self.transport.collect()
         if self.transport.replies:
             self.read_replies()

@@ -229,7 +229,9 @@ class ReplyReader:
 
     def resolve(self, id: int, depth: int = 0) -> Any:
         """A reference in a reply names a result stored at the other end: make a pointer to it."""
-        return self.pointer(id)
+        pointer = self.pointer(id)
+        pointer.child.may_be_argument = True
+        return pointer
 
     def pointer(self, id: int, **details: Any) -> Any:
         """A new pointer to object ``id`` at the other worker (details as PointerTensor takes

@@ -78,9 +78,7 @@ class RequestSender(ReplyReader):
         made: Collection[int] = (),
     ) -> Any:
         """Carry a request that is to make these objects; returns what :meth:`command` does."""
-        serving = self._core.serving
-        if (self.owner.user if serving is None else serving.user) != self._user:
-            self._speak_for()
+        self._check_user()
         if self._exchange is None:
             return self._carry(seq, frame, answered, drop, key, made)
         answer = self._exchange(frame)
@@ -101,6 +99,13 @@ class RequestSender(ReplyReader):
         serving = self._core.serving
         self._user = self.owner.user if serving is None else serving.user
         self.transport.speak_for(self._user)
+        self.facts.forget()  # they were told to another user
+
+    def _check_user(self) -> None:
+        """Tell the other end if the next request is made for another user than the last one."""
+        serving = self._core.serving
+        if (self.owner.user if serving is None else serving.user) != self._user:
+            self._speak_for()
 
     def _received(
         self,
@@ -185,7 +190,5 @@ class RequestSender(ReplyReader):
     def forward(self, frame: Frame) -> None:
         """Send a message that was encoded already, and look at no reply."""
         self.check_open()
-        serving = self._core.serving
-        if (self.owner.user if serving is None else serving.user) != self._user:
-            self._speak_for()
+        self._check_user()
         self.transport.deliver(frame)

@@ -47,7 +47,17 @@ from syft.workers.core.store import ObjectStore
 from syft.workers.execution.holders import Holder
 from syft.workers.execution.permissions import Guard, full_guard_of, protect, travelling_guard_of
 from syft.workers.wire import messages
-from syft.workers.wire.messages import Cancelled, Done, Failure, Forgotten, Parked, Skipped, Stale
+from syft.workers.wire.messages import (
+    Cancelled,
+    Done,
+    Failure,
+    Forgotten,
+    Parked,
+    Skipped,
+    Stale,
+    encode,
+    read_request,
+)
 from syft.workers.wire.references import Reference
 
 HeldInputs = dict[int, Any]
@@ -73,6 +83,9 @@ class Answer:
     buffers: list[torch.Tensor]
 
 
+_HANDLERS: dict[type[messages.Message], Handler] = {}
+
+
 class WorkerCore:
     """The state of one worker, and its handlers of messages.
 
@@ -83,7 +96,7 @@ class WorkerCore:
     of the package that registers one was not imported.
     """
 
-    handlers: ClassVar[dict[type[messages.Message], Handler]] = {}
+    handlers: ClassVar[dict[type[messages.Message], Handler]] = _HANDLERS
 
     def __init__(
         self,
@@ -117,41 +130,51 @@ class WorkerCore:
         self.guarded = False
         self.acting_guard: Guard | None = None
         self.serving: Peer | None = None
-        self._outbox: list[AddressedFrame] = []
+        self.outbox: list[AddressedFrame] = []
+        """Frames to send besides the reply: see :meth:`outgoing`."""
 
     # --------------------------------------------------------------------------------- receiving
 
     def receive(self, frame: Frame, peer: Peer) -> list[AddressedFrame]:
-        """Handle one request from ``peer``; return the frames to send."""
+        """Handle one request from ``peer``; return the frames to send, the reply last."""
+        reply = self.respond(frame, peer)
+        letters = self.outgoing() if self.outbox else []
+        if reply is not None:
+            letters.append((peer, reply))
+        return letters
+
+    def respond(self, frame: Frame, peer: Peer) -> Frame | None:
+        """Handle one request from ``peer``; return the reply, if it is answered now.
+
+        The other frames that it causes are left in :attr:`outbox`.
+        """
         try:
-            message = messages.read_request(frame.header)
+            message = read_request(frame.header)
         except messages.UNREADABLE:
-            return [(peer, self._unreadable(frame, peer))]
+            return self._counted(frame, self._unreadable(frame, peer))
         seen = message.failures
         if seen is not None and seen != peer.session.failures:
-            skipped = Frame(messages.encode(Skipped(message.seq)), [])
-            self.stats.count(frame, [skipped])
-            return [(peer, skipped)]
+            return self._counted(frame, Frame(encode(Skipped(message.seq)), []))
         outer, self.serving = self.serving, peer
         try:
-            reply = self.handlers[type(message)](self, message, frame, peer)
+            reply = _HANDLERS[type(message)](self, message, frame, peer)
         except Exception as error:  # no message may end the worker
             reply = self._failed(message, error)
         finally:
             self.serving = outer
-        if reply is not None and not self._outbox:  # nearly always
-            done = type(reply) is Done
-            answer = Frame(messages.encode(reply), []) if done else self.frame_of(reply, peer)
-            stats = self.stats
-            stats.messages_in += 1
-            stats.bytes_in += frame.nbytes if frame.buffers else len(frame.header)
-            stats.bytes_out += answer.nbytes if answer.buffers else len(answer.header)
-            return [(peer, answer)]
-        letters = self.outgoing()
-        if reply is not None:
-            letters.append((peer, self.frame_of(reply, peer)))
-        self.stats.count(frame, [answer for _, answer in letters])
-        return letters
+        if type(reply) is not Done:
+            return self._counted(frame, None if reply is None else self.frame_of(reply, peer))
+        header = encode(reply)
+        stats = self.stats
+        stats.messages_in += 1
+        stats.bytes_in += frame.nbytes if frame.buffers else len(frame.header)
+        stats.bytes_out += len(header)
+        return Frame(header, [])
+
+    def _counted(self, frame: Frame, reply: Frame | None) -> Frame | None:
+        """Count a request, and return the reply to it."""
+        self.stats.count(frame, reply)
+        return reply
 
     def _failed(self, message: messages.Request, error: Exception) -> Failure:
         """The reply to a request whose handler raised; its result is marked as failed."""
@@ -187,15 +210,16 @@ class WorkerCore:
         self, to: str, message: messages.Message, buffers: Sequence[torch.Tensor] = ()
     ) -> None:
         """Queue a message for another worker; ``receive`` returns it with its frames."""
-        self._outbox.append((to, Frame(messages.encode(message), list(buffers))))
+        self.outbox.append((to, Frame(encode(message), list(buffers))))
 
     def answer(self, peer: Peer, reply: messages.Reply | Answer) -> None:
         """Queue a reply to an earlier request of ``peer``."""
-        self._outbox.append((peer, self.frame_of(reply, peer)))
+        self.outbox.append((peer, self.frame_of(reply, peer)))
 
     def outgoing(self) -> list[AddressedFrame]:
         """Return the queued frames, and empty the queue."""
-        letters, self._outbox = self._outbox, []
+        letters, self.outbox = self.outbox, []
+        self.stats.count_more(letter for _, letter in letters)
         return letters
 
     # ---------------------------------------------------------------------------------- replying
@@ -203,10 +227,10 @@ class WorkerCore:
     def frame_of(self, reply: messages.Reply | Answer, peer: Peer) -> Frame:
         """The frame of a reply to ``peer``, with its buffers if it has any."""
         if type(reply) is Answer:
-            return Frame(messages.encode(reply.message), reply.buffers)
+            return Frame(encode(reply.message), reply.buffers)
         if type(reply) is Failure:
             peer.session.failures += 1
-        return Frame(messages.encode(reply), [])
+        return Frame(encode(reply), [])
 
     def failure(self, seq: int, error: BaseException, hidden: bool = False) -> Failure:
         """An exception as a reply; ``hidden`` leaves out its text and traceback."""

@@ -46,18 +46,28 @@ class Stats:
         """
         return self.messages_in + self._more_out
 
-    def count(self, frame: Frame, answers: Iterable[Frame]) -> None:
-        """Count one request and the messages it caused.
+    def count(self, frame: Frame, reply: Frame | None) -> None:
+        """Count one request, and the reply if there is one.
 
-        >>> stats = Stats(); stats.count(Frame(b"ab", []), []); stats
+        >>> stats = Stats(); stats.count(Frame(b"ab", []), None); stats
         <Stats messages in: 1 (2 bytes) out: 0 (0 bytes) cache hits: 0>
         """
         self.messages_in += 1
         self.bytes_in += frame.nbytes
-        self._more_out -= 1
-        for answer in answers:
+        if reply is None:
+            self._more_out -= 1
+        else:
+            self.bytes_out += reply.nbytes
+
+    def count_more(self, frames: Iterable[Frame]) -> None:
+        """Count frames that a request caused besides its reply.
+
+        >>> stats = Stats(); stats.count_more([Frame(b"ab", [])]); stats.messages_out
+        1
+        """
+        for frame in frames:
             self._more_out += 1
-            self.bytes_out += answer.nbytes
+            self.bytes_out += frame.nbytes
 
     def __repr__(self) -> str:
         return (

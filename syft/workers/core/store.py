@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from syft.exceptions import ObjectIdTaken, ObjectNotFound, PromiseGivenUp
 from syft.workers.core.tag_index import TagIndex
 
 TOMBSTONES = 4096
-"""The most tombstones of a store (about half a megabyte)."""
+"""The tombstones that a store keeps, and half of the most that it has (about a megabyte)."""
 
 
 class ObjectStore:
@@ -43,6 +44,7 @@ class ObjectStore:
         "given_up",
         "tags",
         "_gone",
+        "_gone_before",
         "_graphs",
         "_stale",
         "_all_shown",
@@ -58,7 +60,8 @@ class ObjectStore:
         """The session that brought an object, where needed; None if the owner holds it."""
         self.promisers: dict[int, object] = {}
         """The session that made a promise, for promises from outside."""
-        self._gone: OrderedDict[int, str] = OrderedDict()
+        self._gone: dict[int, str] = {}
+        self._gone_before: dict[int, str] = {}
         self.given_up: OrderedDict[int, tuple[int, str]] = OrderedDict()
         """The ids under which nothing may come any more: whose promise it was, and the reason."""
         self._graphs: set[int] = set()
@@ -213,8 +216,8 @@ class ObjectStore:
                 gone[id] = reason
         if self.tags.watched:
             self.tags.forget(id for id in ids if id not in objects)
-        while len(gone) > TOMBSTONES:
-            gone.popitem(last=False)
+        if len(gone) > TOMBSTONES:
+            self._forget_oldest()
 
     def mark_gone(self, id: int, reason: str) -> None:
         """Write a tombstone with the reason why ``id`` is gone."""
@@ -223,7 +226,12 @@ class ObjectStore:
         if self.promised:
             self.kept(id)
         if len(gone) > TOMBSTONES:
-            gone.popitem(last=False)
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        """Forget the older half of the tombstones, which costs less than one of them each time."""
+        latest = islice(reversed(self._gone.items()), TOMBSTONES)
+        self._gone_before, self._gone = dict(latest), {}
 
     def promise(self, id: int, by: object = None) -> None:
         """Register the id of an object that will arrive later; ``by`` is whoever promises it."""
@@ -236,7 +244,7 @@ class ObjectStore:
         """The reason why an id is not present, if known."""
         if id in self.promised:
             return "it is promised and has not come yet"
-        return self._gone.get(id)
+        return self._gone.get(id) or self._gone_before.get(id)
 
     def clear(self, reason: str) -> None:
         """Remove everything."""

@@ -12,6 +12,8 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor as _Tensor
+from torch import is_grad_enabled
 
 from syft.exceptions import MalformedMessage, PermissionDenied, ResultMismatch
 from syft.ops.nested import SCALAR_TYPES
@@ -35,6 +37,7 @@ from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack, unpack_at
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
+from syft.workers.core.store import ObjectStore
 from syft.workers.core.tag_index import tags_of
 from syft.workers.execution.operation import (
     Function,
@@ -64,18 +67,21 @@ _MODES = GRAD_MODE | INFERENCE_MODE
 _EXPECTED = 1 << COUNT_SHIFT
 """The least flags of a caller that knows how many tensors come back, and of one (below) that
 expects more than one."""
+_EXPECTED_IN_GRAD_MODE = _EXPECTED | GRAD_MODE
 _SEVERAL = 2 << COUNT_SHIFT
 _MAX_ID = 2**63 - 1
 _UNCOMMON = UNINITIALIZED | MUTATES_OTHERS | ALTERS | GRADIENT
-_MAKING = [
-    function if FLAGS[op] & _NEW and not FLAGS[op] & (_UNCOMMON | INPLACE) else None
+_MAKING = {
+    op: function
     for op, function in enumerate(RUNNABLE)
-]
-"""The operations that only make a tensor, by number; None in the place of any other."""
-_WRITING = [
-    function if FLAGS[op] & INPLACE and not FLAGS[op] & _UNCOMMON | (op in SETS_GRADIENT) else None
+    if function and FLAGS[op] & _NEW and not FLAGS[op] & (_UNCOMMON | INPLACE)
+}
+"""The operations that only make a tensor, by number."""
+_WRITING = {
+    op: function
     for op, function in enumerate(RUNNABLE)
-]
+    if function and FLAGS[op] & INPLACE and not FLAGS[op] & _UNCOMMON and op not in SETS_GRADIENT
+}
 """The operations that only write to the values of their first argument."""
 _OPERATIONS = len(RUNNABLE)
 
@@ -102,12 +108,16 @@ class StoreView:
 def handle(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Reply | Answer | None:
     """Run one operation; the reply is ``Done`` for a single tensor and ``Value`` for anything
     else."""
+    store = core.store
+    waiting = store.promised or core.dataflow.tasks
     if command.drop:
-        core.forget(command.drop, peer)
-    reply = _common(core, command, peer)
-    if reply is not None:
-        return reply
-    if core.store.promised or core.dataflow.tasks:
+        if waiting:
+            core.forget(command.drop, peer)
+        else:
+            store.drop_all(command.drop, peer.dropped)
+    if not waiting and not core.guarded and (_make if command.out else _write)(store, command):
+        return Done(command.seq)
+    if waiting:
         return core.when_ready(
             command.seq,
             peer,
@@ -119,29 +129,49 @@ def handle(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Repl
     return _run(core, command, frame, peer, None)
 
 
-def _common(core: WorkerCore, command: Command, peer: Peer) -> Reply | None:
-    """Run a common command; None for any other, which the general path runs or refuses.
+def _make(store: ObjectStore, command: Command) -> bool:
+    """Run a command that makes one tensor, if it is a common one; the general path runs or refuses
+    any other.
 
-    A common one makes one tensor, or writes to its first argument, given tensors that are there and
-    numbers, in the modes of the worker, where nothing is private or promised.
+    A common one is given tensors that are there and plain numbers, in the modes of the worker.
+    Here nothing is private or promised.
     """
-    op, out, store = command.op, command.out, core.store
-    if core.guarded or store.promised or core.dataflow.tasks:
-        return None
-    functions = _MAKING if out else _WRITING
-    function = functions[op] if 0 <= op < _OPERATIONS else None
-    if function is None or command.kwargs is not None or command.autocast:
-        return None
-    modes = GRAD_MODE if torch.is_grad_enabled() else 0
-    if command.flags != (_EXPECTED | modes if out else modes):
-        return None
-    objects = store.objects
+    function = _MAKING.get(command.op)
+    flags = _EXPECTED_IN_GRAD_MODE if is_grad_enabled() else _EXPECTED
+    if function is None or command.flags != flags or command.kwargs or command.autocast:
+        return False
+    objects, out = store.objects, command.out
+    if not 0 < out <= _MAX_ID or out in objects or store.given_up:
+        return False
     values = _present(objects, command.args)
-    if values is None or not 0 <= out <= _MAX_ID:
-        return None
-    if out in objects or out in store.given_up:
-        return None
-    return _reply(core, command, function(*values), peer)
+    if values is None:
+        return False
+    result = function(*values)
+    if type(result) is not _Tensor and not isinstance(result, _Tensor):
+        raise ResultMismatch(NAMES[command.op], store.worker, 1, 0)
+    objects[out] = result
+    if store.tags.watched:
+        store.tags.note(out)
+    return True
+
+
+def _write(store: ObjectStore, command: Command) -> bool:
+    """The same for a command that writes to its first argument."""
+    function = _WRITING.get(command.op)
+    flags = GRAD_MODE if is_grad_enabled() else 0
+    if function is None or command.flags != flags or command.autocast:
+        return False
+    values = _present(store.objects, command.args)
+    if values is None:
+        return False
+    if not command.kwargs:
+        function(*values)
+        return True
+    named = _present(store.objects, command.kwargs.values())
+    if named is None:
+        return False
+    function(*values, **dict(zip(command.kwargs, named, strict=True)))
+    return True
 
 
 def _run(
@@ -184,13 +214,16 @@ def _present(objects: dict[int, Any], operands: Iterable[Any]) -> list[Any] | No
     values: list[Any] = []
     try:
         for operand in operands:
-            if type(operand) is list and operand[0] == REF and len(operand) == 2:
-                values.append(objects[operand[1]])
+            if type(operand) is list:
+                code, id = operand
+                if code != REF:
+                    return None
+                values.append(objects[id])
             elif type(operand) in SCALAR_TYPES:
                 values.append(operand)
             else:
                 return None
-    except (KeyError, IndexError, TypeError):
+    except (KeyError, ValueError, TypeError):
         return None  # the general path raises a precise error
     return values
 

@@ -48,7 +48,7 @@ class VirtualTransport(Transport):
         self._worker = worker
         self._network = network
         self._observers = network.observers
-        self._receive = worker.core.receive
+        self._core = worker.core
         self._session = Session()
         self._peers: dict[str | None, Peer] = {}
         self._peer: Peer
@@ -71,14 +71,17 @@ class VirtualTransport(Transport):
         """Let the worker handle a request, and return the reply."""
         if self._worker.closed:
             raise WorkerClosed(self._worker.id)
-        if not self._observers:
-            letters = self._receive(frame, self._peer)
-            if len(letters) == 1 and letters[0][0] is self._peer:  # nearly always
-                return letters[0][1]
-        else:
+        core = self._core
+        if self._observers:
             self._network.observe(self.caller.id, self._worker.id, frame)
-            letters = self._receive(frame, self._peer)
-        reply = letters.pop()[1]  # the core puts the reply to this request last
+            reply = core.respond(frame, self._peer)
+        else:
+            reply = core.respond(frame, self._peer)
+            if reply is not None and not core.outbox:  # nearly always
+                return reply
+        letters = core.outgoing()
+        if reply is None:  # a handler has answered by itself
+            reply = letters.pop()[1]
         self._hand_out(letters)
         if self._observers:
             self._network.observe(self._worker.id, self.caller.id, reply)
@@ -96,7 +99,7 @@ class VirtualTransport(Transport):
             return
         if self._observers:
             self._network.observe(self.caller.id, worker.id, frame)
-        self._hand_out(self._receive(frame, self._peer))
+        self._hand_out(self._core.receive(frame, self._peer))
 
     def _hand_out(self, letters: list[AddressedFrame]) -> None:
         """Store the replies for this transport, and deliver the other frames."""

@@ -334,7 +334,7 @@ def test_a_class_without_a_number_comes_as_a_remote_failure(
         raise Odd("strange")
 
     x = torch.ones(2).send(bob)
-    monkeypatch.setattr(commands, "_reply", fail)
+    monkeypatch.setattr(commands, "_present", fail)
     with pytest.raises(RemoteFailure, match="Odd: strange"):
         x + 1
     monkeypatch.undo()

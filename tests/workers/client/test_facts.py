@@ -177,14 +177,29 @@ def test_a_gradient_that_was_replaced(worker: Any) -> None:
     assert x.grad.copy().get().tolist() == [9, 9]
 
 
-@pytest.mark.parametrize("how", ["contiguous", "same id", "in a group", "set in a group"])
+def same(x: torch.Tensor) -> torch.Tensor:
+    return x
+
+
+ALIASES: dict[str, Callable[[Any, torch.Tensor], Any]] = {
+    "contiguous": lambda worker, x: x.contiguous(),
+    "atleast_1d": lambda worker, x: torch.atleast_1d(x),
+    "one of several": lambda worker, x: torch.atleast_1d(x, x)[1],
+    "the worker's torch": lambda worker, x: worker.torch.atleast_1d(x),
+    "a plan": lambda worker, x: sy.func2plan(args_shape=[(2,)])(same).send(worker)(x),
+    "same id": lambda worker, x: x.child.connection.pointer(
+        x.id_at_location, garbage_collect_data=False
+    ),
+}
+"""Pointers to the very tensor that ``x`` is for."""
+
+
+@pytest.mark.parametrize("how", [*ALIASES, "in a group", "set in a group"])
 def test_a_gradient_that_was_set_through_another_pointer(worker: Any, how: str) -> None:
     x = leaf(worker, 1.0, 2.0)
     assert x.grad is None
-    if how == "contiguous":
-        other = x.contiguous()
-    else:
-        other = x.child.connection.pointer(x.id_at_location, garbage_collect_data=False)
+    other = ALIASES.get(how, ALIASES["same id"])(worker, x)
+    assert x.grad is None, "and that is known from now on"
     new = torch.tensor([5.0, 6.0]).send(worker)
     if how == "set in a group":
         with worker.group():
@@ -199,6 +214,35 @@ def test_a_gradient_that_was_set_through_another_pointer(worker: Any, how: str) 
     x.grad = None
     assert other.grad is None
     del other, new
+
+
+def test_a_gradient_that_was_set_inside_a_chain(worker: Any) -> None:
+    local = sy.LoggingTensor().on(torch.ones(2)).requires_grad_()
+    local.child.child.grad = torch.tensor([5.0, 6.0])
+    x = sy.LoggingTensor().on(torch.ones(2)).send(worker).requires_grad_()
+    assert x.grad is None
+    x.child.child.child.grad = torch.tensor([5.0, 6.0]).send(worker)
+    assert x.grad.copy().get().child.child.tolist() == local.grad.child.child.tolist()
+
+
+def test_what_one_user_was_told_is_not_told_to_another(hook: sy.TorchHook, worker: Any) -> None:
+    me, alice = hook.local_worker, make_worker(hook, "alice")
+    secret = torch.tensor([1.0, -1.0]).private_tensor(["ann"]).send(worker, user="ann")
+    hidden = secret[secret > 0]
+    pointers = [hidden, (hidden * 1).send(alice)]
+    try:
+        for _ in range(2):
+            me.user = "ann"
+            assert [pointer.shape for pointer in pointers] == [(1,), (1,)]
+            for other in ("bea", None):
+                me.user = other
+                for pointer in pointers:
+                    with pytest.raises(sy.exceptions.PermissionDenied):
+                        pointer.shape  # noqa: B018
+    finally:
+        me.user = None
+    del secret, hidden, pointers, pointer
+    alice.close()
 
 
 def test_zero_grad_leaves_nothing_at_the_worker(worker: Any) -> None:
