@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+from types import CodeType
 from typing import Final
 
 import torch
@@ -20,16 +21,38 @@ TORCH: Final = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _LIBRARIES: Final = (SYFT, TORCH)
 
 
-def line_of_user() -> str:
-    """``file:line`` of the innermost frame that is neither syft's nor torch's.
+Place = tuple[CodeType, int]
+"""A line of a program: the code object, and which of its instructions was running."""
 
-    >>> line_of_user().rpartition(":")[2].isdigit()
+
+def place_of_user(depth: int = 1) -> Place:
+    """The innermost frame that is neither syft's nor torch's, from ``depth`` frames up on.
+
+    It costs a fraction of a microsecond, because the line is looked up only by :func:`line_at`.
+
+    >>> line_at(place_of_user()).rpartition(":")[2].isdigit()
     True
     """
-    frame = sys._getframe(1)
-    while frame.f_back is not None and _is_library(frame.f_code.co_filename):
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    frame = sys._getframe(depth)
+    code = frame.f_code
+    while _is_library(code.co_filename):
+        outer = frame.f_back
+        if outer is None:
+            break
+        frame, code = outer, outer.f_code
+    return code, frame.f_lasti
+
+
+def line_at(place: Place) -> str:
+    """``file:line`` of a place.
+
+    >>> code = compile("x = 1\\ny = 2", "program.py", "exec")
+    >>> line_at((code, 0))
+    'program.py:1'
+    """
+    code, instruction = place
+    line = next((line for start, end, line in code.co_lines() if start <= instruction < end), None)
+    return f"{code.co_filename}:{line or code.co_firstlineno}"
 
 
 @functools.lru_cache(maxsize=4096)

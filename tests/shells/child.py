@@ -53,7 +53,7 @@ class SocketTransport(Transport):
         self.hub.observe(self.worker.id, self.caller.id, frame)
         self.replies.append(frame)
 
-    def advance(self, parked: bool = True, block: bool = True) -> bool:
+    def advance(self, parked: bool = True, block: bool = True, most: int = 1) -> bool:
         wait = block and not parked and not self.closed
         return self.hub.turn(wait) or (not self.closed and (wait or self.hub.step()))
 
@@ -81,7 +81,7 @@ class RemoteWorker(Worker):
     def transport_for(self, caller: Owner) -> SocketTransport:
         return SocketTransport(self.hub, caller, self)
 
-    def work(self) -> bool:
+    def work(self, most: int = 1) -> bool:
         return not self.closed and self.hub.settle()
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from syft.callers import line_of_user
+from syft.callers import place_of_user
 from syft.exceptions import MalformedMessage, ObjectIdTaken
 from syft.ids import first_id, new_id
 from syft.serde.frame import Frame
@@ -112,7 +112,7 @@ class Connection(OperationSender):
         So requests to several workers are on their way before the first one is waited for.
         """
         seq, frame, drop = self._question(kind, fields, named)
-        pending = self.pending[seq] = Pending(line_of_user())
+        pending = self.pending[seq] = Pending(place_of_user())
         self.forward(frame)
 
         def answer() -> Any:
@@ -224,7 +224,7 @@ class Connection(OperationSender):
         self.check_not_recording(message.verb)
         self.send_held()
         seq: int = message.seq  # type: ignore[attr-defined]
-        pending = self.pending[seq] = Pending(line_of_user(), made=made)
+        pending = self.pending[seq] = Pending(place_of_user(), made=made)
         self.tell(message)
         return pending
 

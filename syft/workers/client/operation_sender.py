@@ -142,14 +142,13 @@ class OperationSender(Ownership):
         elif value is STORED or type(value) is Pending:
             count = 1 if expected is None else expected.count
             pointers = [self.pointer(id) for id in range(out, out + count)]
-            if value is not STORED:
-                for pointer in pointers:
-                    pointer.child.pending = value
         else:
             return value
-        if not fresh:
-            for pointer in pointers:
-                pointer.child.may_be_argument = True
+        for pointer in pointers:
+            link = pointer.child
+            link.may_be_argument = not fresh
+            if type(value) is Pending:
+                link.pending = value
         return pointers[0] if expected is None else expected.build(pointers)
 
     def run(

@@ -33,7 +33,7 @@ class IdleGarbage(list[int]):
 
     def append(self, id: int) -> None:
         """Keep an id; called when a pointer dies, at any line of the program."""
-        super().append(id)
+        list.append(self, id)  # super() costs more
         if self.is_idle():
             self.flush()
         else:

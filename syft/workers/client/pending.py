@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Sequence
 from typing import cast
 
+import msgspec
+
+from syft.callers import Place
 from syft.exceptions import ObjectNotFound, WireError
 from syft.serde.errors import unpack_error
 from syft.serde.frame import Frame
@@ -16,25 +19,23 @@ STORED = object()
 """What a command returns when its result is one tensor, stored under the id the caller chose."""
 
 
-class Pending:
-    """A request on its way: what came back, or where in the user's program it was made."""
+class Pending(msgspec.Struct, eq=False):
+    """A request on its way: what came back, or where in the user's program it was made.
 
-    __slots__ = ("reply", "frame", "where", "key", "parked", "made", "cause")
+    One is made for each operation at a queued worker; a struct is made in C.
+    """
 
-    def __init__(
-        self, where: str | None = None, key: Hashable = None, made: Collection[int] = ()
-    ) -> None:
-        self.reply: Reply | None = None
-        self.frame: Frame | None = None
-        self.where = where
-        self.parked = False
-        """Whether the other end has said that the request waits for promised objects."""
-        self.key = key
-        """What the request ran by its number, which a failure has the sender forget."""
-        self.made = made
-        """The ids of what it is to make."""
-        self.cause: Pending | None = None
-        """The failed request from which the failure of this one is known to follow."""
+    where: Place | None = None
+    key: Hashable = None
+    """What the request ran by its number, which a failure has the sender forget."""
+    made: Collection[int] = ()
+    """The ids of what it is to make."""
+    parked: bool = False
+    """Whether the other end has said that the request waits for promised objects."""
+    reply: Reply | None = None
+    frame: Frame | None = None
+    cause: Pending | None = None
+    """The failed request from which the failure of this one is known to follow."""
 
     @property
     def settled(self) -> bool:

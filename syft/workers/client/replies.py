@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, cast
 
 
-from syft.callers import line_of_user
+from syft.callers import Place, line_at, place_of_user
 from syft.exceptions import (
     MalformedMessage,
     ObjectNotFound,
@@ -91,7 +91,10 @@ class ReplyReader:
                 reply = messages.read_reply(frame.header)
             except messages.UNREADABLE:
                 raise refusal_of(frame) from None
-            self._settle(reply, frame)
+            if type(reply) is Done and reply.seq in self.pending:  # nearly always
+                self.pending.pop(reply.seq).reply = reply
+            else:
+                self._settle(reply, frame)
         if self.callbacks:
             self._call_back()
 
@@ -175,7 +178,7 @@ class ReplyReader:
     def _origin_of(self, failed: Pending) -> Pending:
         return origin_of(failed, self.unseen, self._core.limits)
 
-    def _value(self, reply: Reply, frame: Frame, where: str | None) -> Any:
+    def _value(self, reply: Reply, frame: Frame, where: Place | None) -> Any:
         if type(reply) is Failure:
             raise self._error(reply, where)
         unpacker = Unpacker(
@@ -183,22 +186,28 @@ class ReplyReader:
         )
         return unpack_at(reply.value, unpacker, ".value")  # type: ignore[union-attr]
 
-    def _error(self, reply: Failure, where: str | None) -> Exception:
+    def _error(self, reply: Failure, where: Place | None) -> Exception:
         """Rebuild a remote exception, with the remote traceback and the local line as notes."""
         error, trace = unpack_error(reply.error, Unpacker([], self._core.limits))
         name = self.location.id
         if type(error) is ObjectNotFound and any(error.id in ids for ids in self.dropped):
             error = ObjectNotFound(error.id, error.worker, NEVER_SENT)
-        error.add_note(f"Raised on worker {name!r}, asked for at {where or line_of_user()}.")
+        error.add_note(
+            f"Raised on worker {name!r}, asked for at {line_at(where or place_of_user())}."
+        )
         if trace:
             error.add_note(f"Traceback on worker {name!r}:\n{trace.rstrip()}")
         return error
 
-    def _wait(self, pending: Pending, or_parked: bool = False) -> None:
-        """Wait for a reply, as long as something under way may bring it."""
+    def _wait(self, pending: Pending, or_parked: bool = False, most: int = 1) -> None:
+        """Wait for a reply, as long as something under way may bring it.
+
+        ``most`` is how many messages may be handled at once: many for the request that was made
+        last.
+        """
         self.read_replies()
         while not (pending.settled or (or_parked and pending.parked)):
-            if not self.transport.advance(pending.parked):
+            if not self.transport.advance(pending.parked, True, most):
                 return
             self.read_replies()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from syft.callers import line_of_user
+from syft.callers import place_of_user
 from syft.exceptions import (
     MalformedMessage,
     ObjectNotReady,
@@ -35,6 +35,12 @@ _BEFORE = (
     "the plan (plan.send(worker)) and call that with pointers"
 )
 """What to do instead of talking to a worker in a plan."""
+
+_CALL_DEPTH = 4
+"""How many frames above the request that it makes an operation on a pointer is at most called."""
+
+_BATCH = 64
+"""How many messages a queued worker may handle at once on the way to the last one."""
 
 _ANSWERS = frozenset((Done, Value, Failure, Skipped))
 
@@ -125,7 +131,7 @@ class RequestSender(ReplyReader):
             if type(reply) is Skipped:
                 self._skipped(drop)
             return self._value(reply, answer, None)
-        pending = self.pending[seq] = Pending(line_of_user(), key, made)
+        pending = self.pending[seq] = Pending(place_of_user(), key, made)
         self._settle(reply, answer)
         self._wait(pending, or_parked=not answered)
         return self._outcome(seq, frame, pending, answered, drop)
@@ -140,16 +146,19 @@ class RequestSender(ReplyReader):
         made: Collection[int],
     ) -> Any:
         """Carry a request to a worker that does not answer within a call."""
-        self.check_open()
-        if self.transport.replies:
+        transport = self.transport
+        if transport.closed:
+            raise WorkerClosed(self.location.id)
+        if transport.replies:
             self.read_replies()
         if answered and self.unseen:
             self.garbage.extend(drop)  # the frame will not be sent
             self.raise_unseen()
-        pending = self.pending[seq] = Pending(line_of_user(), key, made)
-        self.transport.deliver(frame)
-        if answered or not self.transport.queued:
-            self._wait(pending, or_parked=not answered)
+        pending = self.pending[seq] = Pending(place_of_user(_CALL_DEPTH), key, made)
+        transport.deliver(frame)
+        if transport.queued and not answered:
+            return pending
+        self._wait(pending, not answered, _BATCH)
         return self._outcome(seq, frame, pending, answered, drop)
 
     def _outcome(

@@ -94,11 +94,12 @@ class Transport(ABC):
         """
 
     @abstractmethod
-    def advance(self, parked: bool = True, block: bool = True) -> bool:
+    def advance(self, parked: bool = True, block: bool = True, most: int = 1) -> bool:
         """Let something happen that may bring a reply; False if there is nothing.
 
         ``parked`` says that the request in question waits for promised objects.  Without ``block``
-        it returns at once when nothing is there to be done now.
+        it returns at once when nothing is there to be done now.  A worker of this process may
+        handle ``most`` of the messages it has: all of them come before the one that is waited for.
         """
 
     @abstractmethod

@@ -17,6 +17,10 @@ Observer = Callable[[str, str, Frame], None]
 """Called with the names of sender and receiver, and a frame."""
 
 
+BATCH = 64
+"""How many messages a queued worker handles at once where nobody counts them."""
+
+
 class Member(Protocol):
     """A worker of a network, in this process or another."""
 
@@ -25,8 +29,9 @@ class Member(Protocol):
     announces: bool
     """Whether it puts itself into ``Network.mail`` when a message is queued for it."""
 
-    def work(self) -> bool:
-        """Handle one message queued for the worker in this process; False if there is none."""
+    def work(self, most: int = 1) -> bool:
+        """Handle one message queued for the worker in this process, or up to ``most``; False if
+        there is none."""
 
 
 class Host(Member, Protocol):
@@ -110,7 +115,7 @@ class Network:
         Frames for queued workers stay in their inboxes.
         """
         letters = list(letters)
-        if len(letters) == 1 and not (self._in_transit or self._carrying):  # nearly always
+        if len(letters) == 1 and self.is_quiet():  # nearly always
             ((to, frame),) = letters
             if isinstance(to, Peer):
                 sender.reply(to, frame)
@@ -125,6 +130,14 @@ class Network:
         finally:
             self._carrying = False
 
+    def is_quiet(self) -> bool:
+        """Whether no frame is in transit, so that a reply may be handed over at once.
+
+        >>> bob.network.is_quiet()
+        True
+        """
+        return not (self._in_transit or self._carrying)
+
     def _carry_one(self) -> None:
         sender, to, frame = self._in_transit.popleft()
         if isinstance(to, Peer):
@@ -135,22 +148,26 @@ class Network:
         except (UnknownWorker, WorkerClosed):  # the other worker has left: its frames are lost
             return
 
-    def step(self) -> bool:
+    def step(self, most: int = 1) -> bool:
         """Let every worker of this process handle one message; False if there was none.
+
+        A worker that is the only one with messages may handle ``most`` of them.
 
         Workers without messages cost nothing, however many there are.
         """
         if self._in_transit:  # a handler may wait for one of these frames
             self._carry_one()
             return True
-        worked = [worker.work() for worker in (*self.mail, *self.workers.asked_for_work())]
+        workers = (*self.mail, *self.workers.asked_for_work())
+        most = most if len(workers) == 1 else 1
+        worked = [worker.work(most) for worker in workers]
         for worker in [worker for worker in self.mail if not worker.inbox]:
             del self.mail[worker]
         return any(worked)
 
     def run(self) -> None:
         """Let all workers of this process work until no message is queued."""
-        while self.step():
+        while self.step(BATCH):
             pass
 
     def flush(self) -> bool:

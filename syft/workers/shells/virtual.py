@@ -95,7 +95,7 @@ class VirtualTransport(Transport):
         if self.queued:
             if not worker.inbox:
                 worker.announce()
-            worker.inbox.append((frame.owned(), self._peer))
+            worker.inbox.append((frame.owned() if frame.buffers else frame, self._peer))
             return
         if self._observers:
             self._network.observe(self.caller.id, worker.id, frame)
@@ -118,9 +118,9 @@ class VirtualTransport(Transport):
             self._network.observe(self._worker.id, self.caller.id, frame)
         self.replies.append(frame)
 
-    def advance(self, parked: bool = True, block: bool = True) -> bool:
+    def advance(self, parked: bool = True, block: bool = True, most: int = 1) -> bool:
         """Let the worker at the other end handle a message, or any worker of this process."""
-        return self._worker.work() or self._network.step()
+        return self._worker.work(most) or self._network.step()
 
     def collect(self) -> None:
         """Nothing is on its way: what a worker of this process sends is there at once."""
@@ -251,25 +251,39 @@ class VirtualWorker(Worker):
         for network in self._networks:
             network.mail[self] = None
 
-    def work(self) -> bool:
+    def work(self, most: int = 1) -> bool:
         """Handle one message of the inbox; False if there is none, or this worker is busy.
+
+        With ``most`` it may handle that many, as long as each causes nothing but its reply.
 
         >>> VirtualWorker(None, id="alice").work()
         False
         """
         if not self.inbox or self.busy:
             return False
-        frame, peer = self.inbox.popleft()
         self.busy = True
         try:
-            if self.network.observers:
-                self.network.observe(peer.name, self.id, frame)
             with neutral_mode():
-                letters = self.core.receive(frame, peer)
+                letters = self._handle(most if self.network.is_quiet() else 1)
         finally:
             self.busy = False
         self.network.carry(letters, self)
         return True
+
+    def _handle(self, most: int) -> list[AddressedFrame]:
+        """Handle messages and hand over the replies; returns what the last one causes."""
+        core, inbox, network = self.core, self.inbox, self.network
+        while True:
+            frame, peer = inbox.popleft()
+            if network.observers:
+                network.observe(peer.name, self.id, frame)
+            reply = core.respond(frame, peer)
+            most -= 1
+            if most <= 0 or not inbox or core.outbox:
+                letters = core.outgoing()
+                return letters if reply is None else [*letters, (peer, reply)]
+            if reply is not None:
+                self.reply(peer, reply)
 
     def add_worker(self, worker: Worker) -> VirtualWorker:
         """Make a worker of another network known here, under its id; returns this worker.

@@ -46,8 +46,9 @@ class Worker(ABC):
     def close(self) -> None:
         """Leave the network. Later requests raise :class:`~syft.exceptions.WorkerClosed`."""
 
-    def work(self) -> bool:
-        """Handle one message queued for this worker in this process; False if there is none."""
+    def work(self, most: int = 1) -> bool:
+        """Handle one message queued for this worker in this process, or up to ``most``; False if
+        there is none."""
         return False
 
     def connection(self) -> Connection:

@@ -69,7 +69,10 @@ second and fourth failed because it did, and the third failed by itself."""
 
 def fail(connection: Connection, order: tuple[int, ...]) -> list[Pending]:
     """Make requests that fail, with the replies in that order."""
-    requests = [Pending(f"line {index}", made=(made,)) for index, (made, _) in enumerate(FAILURES)]
+    places = [(compile("", f"line {index}", "exec"), 0) for index in range(len(FAILURES))]
+    requests = [
+        Pending(place, made=(made,)) for place, (made, _) in zip(places, FAILURES, strict=True)
+    ]
     connection.pending.update(enumerate(requests, 1001))
     for index in order:
         receive(connection, 1001 + index, FAILURES[index][1])

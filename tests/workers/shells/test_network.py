@@ -80,9 +80,9 @@ def test_only_workers_with_messages_are_asked_to_work(
     asked: list[str] = []
     work = sy.VirtualWorker.work
 
-    def counted(worker: sy.VirtualWorker) -> bool:
+    def counted(worker: sy.VirtualWorker, most: int = 1) -> bool:
         asked.append(worker.id)
-        return work(worker)
+        return work(worker, most)
 
     monkeypatch.setattr(sy.VirtualWorker, "work", counted)
     names = [f"worker {number}" for number in range(50)]
@@ -144,7 +144,7 @@ def test_workers_that_announce_nothing_are_asked(hook: sy.TorchHook) -> None:
         def close(self) -> None:
             """Nothing is open."""
 
-        def work(self) -> bool:
+        def work(self, most: int = 1) -> bool:
             self.left -= 1
             return self.left == 0
 
