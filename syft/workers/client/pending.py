@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Sequence
 from typing import cast
 
-from syft.exceptions import ObjectNotFound, WireError
+from syft.exceptions import ObjectNotFound, ObjectNotReady, WireError
 from syft.serde.errors import unpack_error
 from syft.serde.frame import Frame
 from syft.serde.limits import Limits
 from syft.serde.packer import Unpacker
-from syft.workers.wire.messages import Failure, Reply
+from syft.workers.wire.messages import MOST_NAMED, Failure, Parked, Reply
 
 STORED = object()
 """What a command returns when its result is one tensor, stored under the id the caller chose."""
@@ -19,7 +19,7 @@ STORED = object()
 class Pending:
     """A request on its way: what came back, or where in the user's program it was made."""
 
-    __slots__ = ("reply", "frame", "where", "key", "parked", "made", "cause")
+    __slots__ = ("reply", "frame", "where", "key", "wait", "made", "cause")
 
     def __init__(
         self, where: str | None = None, key: Hashable = None, made: Collection[int] = ()
@@ -27,8 +27,8 @@ class Pending:
         self.reply: Reply | None = None
         self.frame: Frame | None = None
         self.where = where
-        self.parked = False
-        """Whether the other end has said that the request waits for promised objects."""
+        self.wait: Parked | None = None
+        """What the other end has said of the promised objects for which the request waits."""
         self.key = key
         """What the request ran by its number, which a failure has the sender forget."""
         self.made = made
@@ -46,6 +46,28 @@ class Pending:
         return self.reply is not None
 
     @property
+    def parked(self) -> bool:
+        """Whether the other end has said that the request waits for promised objects.
+
+        >>> Pending().parked
+        False
+        """
+        return self.wait is not None
+
+    def not_ready(self, worker: str) -> ObjectNotReady:
+        """The error of a request that nothing under way can settle.
+
+        >>> pending = Pending()
+        >>> pending.wait = Parked(7, (5,))
+        >>> pending.not_ready("bob").ids
+        (5,)
+        """
+        if self.wait is None:
+            return ObjectNotReady(worker)
+        ids = self.wait.ids[:MOST_NAMED]
+        return ObjectNotReady(worker, ids, self.wait.more or len(ids) < len(self.wait.ids))
+
+    @property
     def failed(self) -> bool:
         """Whether the reply has come, and is a failure.
 
@@ -53,6 +75,24 @@ class Pending:
         False
         """
         return type(self.reply) is Failure
+
+
+class OpenPromise(Pending):
+    """What a handle is to tell of a promise.
+
+    The other end is asked once somebody wants to know, and answers when the promise is kept or
+    given up.  Unlike a failure, that answer is not raised where nobody looks at the handle.
+
+    >>> OpenPromise(5).asked
+    False
+    """
+
+    __slots__ = ("id", "asked")
+
+    def __init__(self, id: int, where: str | None = None) -> None:
+        super().__init__(where)
+        self.id = id
+        self.asked = False
 
 
 def seq_of(failed: Pending) -> int:
