@@ -378,6 +378,7 @@ class MessageCode(WireCode):
     PUT_ALL = 21, "store many tensors"
     FETCH_ALL = 22, "hand many objects over"
     GIVE_UP = 23, "give up a promise, with the reason"
+    AWAIT = 24, "be told when a promise is kept or given up"
     DONE = 32, "success; a command made one tensor"
     VALUE = 33, "success with a value"
     FAILURE = 34, "the request raised"

@@ -182,20 +182,24 @@ class ObjectIdTaken(StoreError):
 class ObjectNotReady(StoreError):
     """An object is promised, and no message under way can bring it, so waiting would never end.
 
-    >>> print(ObjectNotReady("bob"))
-    Worker 'bob' still waits for a promised input, and nothing under way can bring it. \
+    ``ids`` are the promises for which the request had to wait when it came, some of them if there
+    are ``more``.
+
+    >>> print(ObjectNotReady("bob", (7,)))
+    Worker 'bob' still waits for a promised input (id 7), and nothing under way can bring it. \
 Keep the promise (send the tensor to the promised id) before asking for the result.
     """
 
-    def __init__(self, worker: str) -> None:
-        super().__init__(worker)
-        self.worker = worker
+    def __init__(self, worker: str, ids: tuple[int, ...] = (), more: bool = False) -> None:
+        super().__init__(worker, ids, more)
+        self.worker, self.ids, self.more = worker, tuple(ids), more
 
     def __str__(self) -> str:
+        named = ", ".join(map(str, self.ids)) + (" and others" if self.more else "")
         return (
-            f"Worker {self.worker!r} still waits for a promised input, and nothing under way can "
-            "bring it. Keep the promise (send the tensor to the promised id) before asking for the "
-            "result."
+            f"Worker {self.worker!r} still waits for a promised input{named and f' (id {named})'}, "
+            "and nothing under way can bring it. Keep the promise (send the tensor to the promised "
+            "id) before asking for the result."
         )
 
 
@@ -314,22 +318,22 @@ Bring it here first with .get() (or .float_prec()), if you may.
 
 
 class ResultMismatch(OperationError):
-    """An operation returned another number of tensors than its caller expected; none was stored.
+    """An operation has another number of results than its caller expected; none was stored.
 
-    >>> print(ResultMismatch("torch.sort", "bob", 2, 3))
-    torch.sort returned 3 tensors at worker 'bob' where 2 were expected; none was stored. \
-The two ends run different versions of torch or syft.
+    >>> print(ResultMismatch("torch.sort", "bob", "2 tensors", "3 tensors"))
+    torch.sort gives 3 tensors at worker 'bob' where its caller expected 2 tensors; none was \
+stored. The two ends run different versions of torch or syft.
     """
 
-    def __init__(self, op: str, worker: str, expected: int, got: int) -> None:
+    def __init__(self, op: str, worker: str, expected: str, got: str) -> None:
         super().__init__(op, worker, expected, got)
         self.op, self.worker, self.expected, self.got = op, worker, expected, got
 
     def __str__(self) -> str:
         return (
-            f"{self.op} returned {self.got} tensors at worker {self.worker!r} where "
-            f"{self.expected} were expected; none was stored. The two ends run different versions "
-            "of torch or syft."
+            f"{self.op} gives {self.got} at worker {self.worker!r} where its caller expected "
+            f"{self.expected}; none was stored. The two ends run different versions of torch or "
+            "syft."
         )
 
 

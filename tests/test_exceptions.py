@@ -46,6 +46,12 @@ TEXTS = [
         "the promise (send the tensor to the promised id) before asking for the result.",
     ),
     (
+        e.ObjectNotReady("bob", (7, 9), True),
+        "Worker 'bob' still waits for a promised input (id 7, 9 and others), and nothing under way "
+        "can bring it. Keep the promise (send the tensor to the promised id) before asking for the "
+        "result.",
+    ),
+    (
         e.PromiseGivenUp(7, "bob", "the sensor broke"),
         "The promise of object 7 at worker 'bob' was given up: the sensor broke. Nothing can keep "
         "it any more; make another promise.",
@@ -74,9 +80,9 @@ TEXTS = [
         "Bring it here first with .get() (or .float_prec()), if you may.",
     ),
     (
-        e.ResultMismatch("torch.sort", "bob", 2, 3),
-        "torch.sort returned 3 tensors at worker 'bob' where 2 were expected; none was stored. The "
-        "two ends run different versions of torch or syft.",
+        e.ResultMismatch("torch.sort", "bob", "2 tensors", "3 tensors"),
+        "torch.sort gives 3 tensors at worker 'bob' where its caller expected 2 tensors; none was "
+        "stored. The two ends run different versions of torch or syft.",
     ),
     (
         e.NotSendable("a function", "send tensors"),

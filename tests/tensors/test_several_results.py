@@ -14,7 +14,7 @@ from syft.exceptions import MalformedMessage, ObjectIdTaken, ObjectNotReady, Res
 from syft.ids import first_id, new_id
 from syft.ops.returns import MOST, ONE_TENSOR, Returns, returns
 from syft.ops.table import BY_NAME
-from syft.workers.wire.messages import COUNT_SHIFT, Command
+from syft.workers.wire.messages import COUNT_SHIFT, IN_CONTAINER, Command
 from syft.workers.wire.references import REF
 from tests.shells.child import make_worker
 from tests.shells.owner import inspect
@@ -170,16 +170,23 @@ def test_functions_at_the_worker_need_not_be_waited_for(hook: sy.TorchHook, work
 # ------------------------------------------------------------ a worker of another version, or none
 
 
-@pytest.mark.parametrize("expected", [1, 3])
-def test_another_number_of_results_is_refused(expected: int) -> None:
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (1 << COUNT_SHIFT, "1 tensor"),
+        (3 << COUNT_SHIFT | IN_CONTAINER, "3 tensors"),
+        (1 << COUNT_SHIFT | IN_CONTAINER, "a container of 1 tensor"),
+    ],
+)
+def test_another_number_of_results_is_refused(flags: int, expected: str) -> None:
     core = lonely()
     put(core, 5, X)
     before = dict(core.store.objects)
-    told = Command(2, SORT, (ref(5),), 77, expected << COUNT_SHIFT)
+    told = Command(2, SORT, (ref(5),), 77, flags)
     error = error_in(ask(core, told))
     assert type(error) is ResultMismatch
     assert (error.op, error.worker, error.expected) == ("torch.Tensor.sort", core.name, expected)
-    assert error.got == 2
+    assert error.got == "2 tensors"
     assert core.store.objects == before and not core.store.promised
 
 
@@ -187,7 +194,9 @@ def test_another_number_of_results_is_refused(expected: int) -> None:
 def test_values_in_the_place_of_tensors_are_refused(op: str) -> None:
     core = lonely()
     put(core, 5, X)
-    error = error_in(ask(core, Command(2, BY_NAME[op], (ref(5),), 77, 2 << COUNT_SHIFT)))
+    error = error_in(
+        ask(core, Command(2, BY_NAME[op], (ref(5),), 77, 2 << COUNT_SHIFT | IN_CONTAINER))
+    )
     assert type(error) is ResultMismatch and set(core.store.objects) == {5}
 
 
@@ -200,7 +209,7 @@ def test_ids_beyond_the_limits_are_refused(out: int, count: int) -> None:
     for parked in (False, True):
         if parked:
             core.store.promise(6)
-        command = Command(2 + parked, SORT, (ref(5),), out, count << COUNT_SHIFT)
+        command = Command(2 + parked, SORT, (ref(5),), out, count << COUNT_SHIFT | IN_CONTAINER)
         assert type(error_in(ask(core, command))) is MalformedMessage
         assert set(core.store.objects) == {5}
 
@@ -209,7 +218,7 @@ def test_an_id_that_is_taken_is_refused() -> None:
     core = lonely()
     put(core, 5, X)
     put(core, 78, X)
-    command = Command(3, SORT, (ref(5),), 77, 2 << COUNT_SHIFT)
+    command = Command(3, SORT, (ref(5),), 77, 2 << COUNT_SHIFT | IN_CONTAINER)
     assert type(error_in(ask(core, command))) is ObjectIdTaken
     grad_mode = 1
     command = Command(4, BY_NAME["torch.Tensor.neg"], (ref(5),), 78, grad_mode | 1 << COUNT_SHIFT)
@@ -229,7 +238,9 @@ def test_the_caller_has_the_error_and_no_objects(worker: Any) -> None:
         sy.synchronize()
         del pointers
 
-    with pytest.raises(ResultMismatch, match="returned 2 tensors at worker 'dan' where 3"):
+    with pytest.raises(
+        ResultMismatch, match="gives 2 tensors at worker 'dan' where its caller expected 3"
+    ):
         call()
     sy.synchronize()
     assert set(inspect(worker).objects) == {x.id_at_location}

@@ -9,6 +9,7 @@ from syft.serde.packer import Packer
 from syft.workers.wire.messages import (
     Abort,
     Annotate,
+    Await,
     Cancel,
     Cancelled,
     Command,
@@ -43,8 +44,8 @@ from syft.workers.wire.messages import (
 BFLOAT16 = (19, 3)
 
 SAMPLES: list[Message] = [
-    Command(1, 0, ((0, 5), 2), 7, 1, (8,), {"alpha": 3}, (("cpu", BFLOAT16),), 0),
-    Run(19, 3, (9, None, 2.5), 20, 1, (8, (10, 4)), (42, b"\x00", (41, 1, 0, (), (), (2,))), (), 0),
+    Command(1, 0, ((0, 5), 2), 7, 9, (8,), {"alpha": 3}, (("cpu", BFLOAT16),), 0),
+    Run(19, 3, (9, None, 2.5), 20, 9, (8, (10, 4)), (42, b"\x00", (41, 1, 0, (), (), (2,))), (), 0),
     Put(2, 9, (32, 0, (0,), None, 0), ("ann",), True, (8,), 0),
     Fetch(3, 9, 1, True, "ann", True, (8,), 0),
     PutAll(24, 9, (38, None, (), ((32, 0, (0,), None, 0),)), ((0, ("ann",), True),), (8,), 0),
@@ -65,10 +66,11 @@ SAMPLES: list[Message] = [
     Holds(20, 9, b"\x01" * 32, (8,), 0),
     Cancel(21, 20),
     GiveUp(24, 9, "the sensor broke", (8,), 0),
+    Await(26, 9),
     Done(16),
     Value(17, "text"),
     Failure(18, pack_error(sy.exceptions.StoreError("x"), Packer())),
-    Parked(22),
+    Parked(22, (9, 10), True),
     Skipped(23),
     Forgotten(),
     Stale(True),

@@ -27,6 +27,7 @@ from syft.serde.tensors.bundle import Bundle
 from syft.workers.client.caller_modes import modes
 from syft.workers.client.operation_sender import OperationSender
 from syft.workers.client.pending import STORED as STORED
+from syft.workers.client.pending import OpenPromise
 from syft.workers.client.pending import Pending as Pending
 from syft.workers.client.transport import Location, Owner, Transport
 from syft.workers.execution.holders import Holder
@@ -233,7 +234,19 @@ class Connection(OperationSender):
         one."""
         self.ask(messages.Promise, (id,))
         self.start_owning(id)
-        return self.pointer(id)
+        pointer = self.pointer(id)
+        pointer.child.pending = OpenPromise(id=id, where=place_of_user())
+        return pointer
+
+    def ask_about(self, promise: OpenPromise) -> None:
+        """Have the other end say when a promise is kept or given up, unless it was asked before."""
+        if promise.asked:
+            return
+        self.check_not_recording(messages.Await.verb)
+        seq = self.next_seq()
+        self.tell(messages.Await(seq, promise.id))
+        self.pending[seq] = promise
+        promise.asked = True
 
     def expect(self, id: int) -> None:
         """Announce an object that another worker is to bring, unless it has brought it already."""

@@ -24,6 +24,7 @@ from syft.codes import TypeCode
 from syft.exceptions import MalformedMessage, ProgramError
 from syft.ids import new_id
 from syft.ops.nested import replace
+from syft.ops.returns import ONE_TENSOR, Returns
 from syft.ops.table import BY_NAME
 from syft.program.program import Action, Mode, Program, Slot
 from syft.serde.packer import Packer, Unpacker
@@ -129,17 +130,16 @@ class Batch:
         args: Operands,
         kwargs: dict[str, Any],
         flags: int,
-        present: Sequence[bool],
+        made: Returns | None,
     ) -> None:
-        """Add an action, whose results are tensors where ``present`` says so, and None elsewhere.
-
-        One result that is a tensor comes without a container.
-        """
+        """Add an action that returns what ``made`` says; None if it makes no tensor."""
         mode = None if flags == self.flags else Mode(grad=bool(flags & GRAD_MODE))
         packed = _packed(args), _packed(kwargs.values()), tuple(kwargs)
-        self.steps.append(_encode((op, packed, flags, present)))
+        present = () if made is None else made.present
+        contained = made is not None and made.container is not None
+        self.steps.append(_encode((op, packed, flags, present, contained)))
         slots = tuple(self._result() if here else None for here in present)
-        out = slots if len(slots) > 1 else slots[0] if slots else None
+        out = (slots if contained else slots[0]) if slots else None
         self.actions.append((op, args, kwargs, out, mode))
 
     def _result(self) -> Slot:
@@ -274,13 +274,13 @@ class MessageGroup:
         op: int,
         args: Iterable[Any],
         kwargs: dict[str, Any] | None,
-        present: Sequence[bool],
+        made: Returns | None,
         buffers: list[torch.Tensor],
         mode: tuple[int, Any],
     ) -> Any:
         """Take a command; returns :class:`Held`, or ``NOT_HELD``.
 
-        ``present`` is as :meth:`Batch.add` has it.
+        ``made`` is as :meth:`Batch.add` has it.
         """
         batch = self._fitting(mode)
         known = len(batch.inputs)
@@ -294,7 +294,7 @@ class MessageGroup:
             self.flush()
             return NOT_HELD
         first = len(batch.results)
-        batch.add(op, tuple(packed), named, mode[0], present)
+        batch.add(op, tuple(packed), named, mode[0], made)
         return Held(self._pointer(batch, index) for index in range(first, len(batch.results)))
 
     def hold_value(self, value: Any, mode: tuple[int, Any]) -> int | None:
@@ -316,8 +316,8 @@ class MessageGroup:
         first = len(batch.results)
         for id in ids:
             leaf = batch.object(id)
-            batch.add(_GRADIENT_KIND, (leaf,), {}, mode[0], (True,))
-            batch.add(_GRADIENT, (leaf,), {}, mode[0], (True,))
+            batch.add(_GRADIENT_KIND, (leaf,), {}, mode[0], ONE_TENSOR)
+            batch.add(_GRADIENT, (leaf,), {}, mode[0], ONE_TENSOR)
         self._batch = None
         values = self._alone(batch, answered=True)
         for value in values[:first]:  # to each of these there is a pointer, or there was one

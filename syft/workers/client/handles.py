@@ -9,7 +9,7 @@ from typing import Any, cast
 from syft.chain.link import Link
 from syft.chain.wrapper import wrap
 from syft.workers.client.connection import Connection
-from syft.workers.client.pending import Pending
+from syft.workers.client.pending import OpenPromise, Pending
 
 PATIENCE = 4096
 """How many turns an awaited handle leaves to other coroutines, which may keep a promise, while no
@@ -21,7 +21,7 @@ class Handle:
     ``await``.
 
     On an immediate worker a command is done when the call returns, unless it waits for a promised
-    input.
+    input.  The handle of a promise itself is done when that is kept or given up.
 
     >>> import torch, syft as sy
     >>> hook = sy.TorchHook(torch)
@@ -37,6 +37,8 @@ class Handle:
         self._connection = connection
         self._pending = pending
         self._link = link
+        if type(pending) is OpenPromise:
+            connection.ask_about(pending)
 
     def done(self) -> bool:
         """Whether the command has run (or failed); never waits.

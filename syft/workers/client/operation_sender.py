@@ -35,6 +35,7 @@ from syft.workers.wire.definitions import Definition
 from syft.workers.wire.messages import (
     COUNT_SHIFT,
     GRAD_MODE,
+    IN_CONTAINER,
     UNREADABLE,
     Command,
     Done,
@@ -96,6 +97,8 @@ class OperationSender(Ownership):
         if out:
             count = 1 if expected is ONE_TENSOR else 0 if expected is None else expected.count
             flags |= count << COUNT_SHIFT
+            if expected is not None and expected.container is not None:
+                flags |= IN_CONTAINER
             made = (out,) if count < 2 else range(out, out + count)
         self._seq = seq = self._seq + 1
         drop = self._take_garbage() if self.garbage else ()
@@ -180,6 +183,7 @@ class OperationSender(Ownership):
             first = first_id(results)
         flags, autocast = modes() if mode is None else mode
         try:
+            flags |= results << COUNT_SHIFT
             seq, frame, drop = self._run_frame(
                 key, definition, inputs, first, flags, autocast, answered
             )
@@ -240,9 +244,9 @@ class OperationSender(Ownership):
         worker gets it as it is, since looking for what differs takes longer than a copy.
         """
         group = self.group
-        present = () if expected is None or not out else expected.present
+        made_here = expected if out else None
         if group is not None and expected is not None:
-            made = group.hold(op, args, kwargs, present, buffers, modes())
+            made = group.hold(op, args, kwargs, made_here, buffers, modes())
             if self.facts.active and made is not NOT_HELD:
                 self._note_held(op, args, kwargs, made)
             return made
@@ -251,7 +255,7 @@ class OperationSender(Ownership):
         if expected is None or not self.transport.queued or size not in _WORTH_NUMBERING:
             return NOT_HELD
         with MessageGroup(self) as own:
-            return own.hold(op, args, kwargs, present, buffers, modes())
+            return own.hold(op, args, kwargs, made_here, buffers, modes())
 
     def _note_held(
         self, op: int, args: tuple[Any, ...], kwargs: dict[str, Any] | None, made: Held

@@ -8,12 +8,12 @@ from typing import cast
 import msgspec
 
 from syft.callers import Place
-from syft.exceptions import ObjectNotFound, WireError
+from syft.exceptions import ObjectNotFound, ObjectNotReady, WireError
 from syft.serde.errors import unpack_error
 from syft.serde.frame import Frame
 from syft.serde.limits import Limits
 from syft.serde.packer import Unpacker
-from syft.workers.wire.messages import Failure, Reply
+from syft.workers.wire.messages import MOST_NAMED, Failure, Parked, Reply
 
 STORED = object()
 """What a command returns when its result is one tensor, stored under the id the caller chose."""
@@ -30,8 +30,8 @@ class Pending(msgspec.Struct, eq=False):
     """What the request ran by its number, which a failure has the sender forget."""
     made: Collection[int] = ()
     """The ids of what it is to make."""
-    parked: bool = False
-    """Whether the other end has said that the request waits for promised objects."""
+    wait: Parked | None = None
+    """What the other end has said of the promised objects for which the request waits."""
     reply: Reply | None = None
     frame: Frame | None = None
     cause: Pending | None = None
@@ -47,6 +47,28 @@ class Pending(msgspec.Struct, eq=False):
         return self.reply is not None
 
     @property
+    def parked(self) -> bool:
+        """Whether the other end has said that the request waits for promised objects.
+
+        >>> Pending().parked
+        False
+        """
+        return self.wait is not None
+
+    def not_ready(self, worker: str) -> ObjectNotReady:
+        """The error of a request that nothing under way can settle.
+
+        >>> pending = Pending()
+        >>> pending.wait = Parked(7, (5,))
+        >>> pending.not_ready("bob").ids
+        (5,)
+        """
+        if self.wait is None:
+            return ObjectNotReady(worker)
+        ids = self.wait.ids[:MOST_NAMED]
+        return ObjectNotReady(worker, ids, self.wait.more or len(ids) < len(self.wait.ids))
+
+    @property
     def failed(self) -> bool:
         """Whether the reply has come, and is a failure.
 
@@ -54,6 +76,20 @@ class Pending(msgspec.Struct, eq=False):
         False
         """
         return type(self.reply) is Failure
+
+
+class OpenPromise(Pending, eq=False, kw_only=True):
+    """What a handle is to tell of a promise.
+
+    The other end is asked once somebody wants to know, and answers when the promise is kept or
+    given up.  Unlike a failure, that answer is not raised where nobody looks at the handle.
+
+    >>> OpenPromise(id=5).asked
+    False
+    """
+
+    id: int
+    asked: bool = False
 
 
 def seq_of(failed: Pending) -> int:

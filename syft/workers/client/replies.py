@@ -15,7 +15,6 @@ from syft.callers import Place, line_at, place_of_user
 from syft.exceptions import (
     MalformedMessage,
     ObjectNotFound,
-    ObjectNotReady,
     WireError,
 )
 from syft.serde.errors import unpack_error
@@ -23,6 +22,7 @@ from syft.serde.frame import Frame
 from syft.serde.packer import Unpacker
 from syft.serde.registry import unpack_at
 from syft.workers.client.facts import Facts
+from syft.workers.client.pending import OpenPromise
 from syft.workers.client.pending import Pending as Pending
 from syft.workers.client.pending import origin_of, seq_of
 from syft.workers.client.sent_calls import Calls
@@ -36,6 +36,7 @@ from syft.workers.wire.messages import (
     Parked,
     Reply,
     Stale,
+    Value,
 )
 
 NEVER_SENT = "it was to be made in a group of messages that an exception ended before it was sent"
@@ -120,23 +121,32 @@ class ReplyReader:
         seq: int = reply.seq  # type: ignore[union-attr]
         if kind is Parked:
             if seq in self.pending:
-                self.pending[seq].parked = True
+                self.pending[seq].wait = cast(Parked, reply)
             return
         if kind is Failure:
             self._failures += 1
-        if seq == -1:  # a request that the other end could not read: the oldest one not answered
-            waiting = (number for number, one in self.pending.items() if not one.parked)
-            seq = next(waiting, -1)
+        if seq == -1:  # a request that the other end could not read
+            seq = self._oldest_unanswered()
         pending = self.pending.pop(seq, None)
         if pending is None:
             if seq != -1 or kind is not Failure:
                 return
             pending = Pending()
+        if kind is Value and type(pending) is OpenPromise:
+            reply = Failure(seq, cast(Value, reply).value)
         pending.reply, pending.frame = reply, frame
         if kind is Failure:
-            self.unseen.append(pending)
-            if pending.key is not None:
-                self.calls.forget(pending.key)
+            self._note_failure(pending)
+
+    def _note_failure(self, pending: Pending) -> None:
+        """Keep a failure until somebody sees it, and forget what the other end may not know now."""
+        self.unseen.append(pending)
+        if pending.key is not None:
+            self.calls.forget(pending.key)
+
+    def _oldest_unanswered(self) -> int:
+        """The number of the oldest request to which nothing was said; -1 if there is none."""
+        return next((number for number, one in self.pending.items() if not one.parked), -1)
 
     def _notified(self, notice: Reply) -> None:
         """Forget what does not hold any more."""
@@ -223,7 +233,7 @@ class ReplyReader:
         """Wait until a request is settled; raises as :meth:`wait`, but not what it raised."""
         self._wait(pending)
         if not pending.settled:
-            raise ObjectNotReady(self.location.id)
+            raise pending.not_ready(self.location.id)
 
     def catch_up(self, pending: Pending) -> bool:
         """Whether a request is settled by what has arrived; never waits."""

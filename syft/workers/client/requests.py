@@ -10,7 +10,6 @@ import torch
 from syft.callers import place_of_user
 from syft.exceptions import (
     MalformedMessage,
-    ObjectNotReady,
     WorkerClosed,
 )
 from syft.ops.control import RECORDING
@@ -168,7 +167,7 @@ class RequestSender(ReplyReader):
         if not pending.settled:
             if answered:
                 self._give_up(seq, frame, drop)
-                raise ObjectNotReady(self.location.id)
+                raise pending.not_ready(self.location.id)
             return pending
         if type(pending.reply) is Skipped:
             self._skipped(drop)

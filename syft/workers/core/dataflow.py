@@ -20,6 +20,7 @@ from collections.abc import Hashable, Iterable
 from syft.exceptions import ObjectIdTaken
 from syft.workers.core.access import READS, Access
 from syft.workers.core.footprint import Footprints
+from syft.workers.core.open_promises import open_promises
 from syft.workers.core.scoreboard import Scoreboard
 from syft.workers.core.store import ObjectStore
 from syft.workers.core.task import Run, Task
@@ -91,7 +92,15 @@ class Dataflow:
         self._park(task)
         return task
 
+    def promises_behind(self, id: int) -> tuple[int, ...]:
+        """The promises from outside for which a promised object waits, as
+        :func:`~syft.workers.core.open_promises.open_promises` has them."""
+        asking = Task(next(self._numbers))
+        asking.missing = {id}
+        return open_promises(asking, self._footprints.makers, self._store.promised)
+
     def _park(self, task: Task) -> None:
+        task.awaits = open_promises(task, self._footprints.makers, self._store.promised)
         for blocker in task.blockers:
             blocker.blocks.add(task)
         for id in task.missing:

@@ -40,6 +40,7 @@ from syft.serde.packer import Packer
 from syft.serde.registry import check_complete
 from syft.workers.core.access import READS, Access
 from syft.workers.core.dataflow import Dataflow
+from syft.workers.core.open_promises import named
 from syft.workers.core.outgoing import Outgoing
 from syft.workers.core.peer import Peer
 from syft.workers.core.stats import Stats
@@ -177,11 +178,12 @@ class WorkerCore:
         return reply
 
     def _failed(self, message: messages.Request, error: Exception) -> Failure:
-        """The reply to a request whose handler raised; its result is marked as failed."""
+        """The reply to a request whose handler raised; its results are marked as failed."""
         out = getattr(message, "out", 0)
         if out and not isinstance(error, ObjectIdTaken):
-            several = type(message) is messages.Command and message.flags >> messages.COUNT_SHIFT
-            self.fail_results(range(out, out + min(several or 1, MOST)), error)
+            flags: int = getattr(message, "flags", 0)
+            several = max(1, flags >> messages.COUNT_SHIFT)
+            self.fail_results(range(out, out + min(several, MOST)), error)
         return self.failure(getattr(message, "seq", 0), error)
 
     def _unreadable(self, frame: Frame, peer: Peer) -> Frame:
@@ -268,8 +270,9 @@ class WorkerCore:
             if reply is not None and type(reply) is not Parked:
                 self.answer(peer, reply)
 
-        if self.dataflow.admit(run, inputs, outs, access, (peer.session, seq)):
-            return Parked(seq)
+        task = self.dataflow.admit(run, inputs, outs, access, (peer.session, seq))
+        if task is not None:
+            return Parked(seq, *named(task.awaits))
         reply = act({})
         self._mark_missing(outs, FAILED if type(reply) is Failure else NOT_MADE)
         self.dataflow.settle(outs)
@@ -300,7 +303,7 @@ class WorkerCore:
         """The object of an id; raises :class:`~syft.exceptions.ObjectNotReady` if it is only
         promised."""
         if id in self.store.promised:
-            raise ObjectNotReady(self.name)
+            raise ObjectNotReady(self.name, *named(self.dataflow.promises_behind(id)))
         return self.store.read(id)
 
     def resolve(self, id: int, depth: int = 0, held: HeldInputs | None = None) -> Any:

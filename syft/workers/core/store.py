@@ -10,7 +10,7 @@ grow with the number of pointers ever made.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any
 
@@ -41,6 +41,7 @@ class ObjectStore:
         "promised",
         "origins",
         "promisers",
+        "listeners",
         "given_up",
         "tags",
         "_gone",
@@ -62,6 +63,8 @@ class ObjectStore:
         """The session that made a promise, for promises from outside."""
         self._gone: dict[int, str] = {}
         self._gone_before: dict[int, str] = {}
+        self.listeners: dict[int, list[Callable[[], None]]] = {}
+        """What to call when the object of a promise is there, or will not come any more."""
         self.given_up: OrderedDict[int, tuple[int, str]] = OrderedDict()
         """The ids under which nothing may come any more: whose promise it was, and the reason."""
         self._graphs: set[int] = set()
@@ -105,15 +108,26 @@ class ObjectStore:
         ...
         syft.exceptions.PromiseGivenUp: The promise of object 5 at worker 'bob' was given up: ...
         """
-        self.kept(id)
         self.given_up[id] = (first, reason)
+        self.kept(id)
         if len(self.given_up) > TOMBSTONES:
             self.given_up.popitem(last=False)
 
     def kept(self, id: int) -> None:
-        """Forget a promise: its object is there, or will never be."""
+        """End a promise: its object is there, or will never be."""
         self.promised.discard(id)
         self.promisers.pop(id, None)
+        for listener in self.listeners.pop(id, ()):
+            listener()
+
+    def when_kept(self, id: int, listener: Callable[[], None]) -> None:
+        """Call ``listener`` once when a promised object is there, or will not come any more.
+
+        >>> store = ObjectStore("bob"); store.promise(5)
+        >>> store.when_kept(5, lambda: print(store.read(5))); store.put(5, "anything")
+        anything
+        """
+        self.listeners.setdefault(id, []).append(listener)
 
     def check_all_free(self, ids: Iterable[int]) -> None:
         """Raise :class:`~syft.exceptions.ObjectIdTaken` if an object of one of the ids is
@@ -125,8 +139,8 @@ class ObjectStore:
     def put(self, id: int, value: Any) -> None:
         """Store ``value`` under a new or promised id."""
         self.check_free(id)
-        self.kept(id)
         self.objects[id] = value
+        self.kept(id)
         if getattr(value, "_tags", None):
             self.tags.note(id)
 

@@ -34,6 +34,7 @@ class Task:
         "outs",
         "access",
         "missing",
+        "awaits",
         "held",
         "unheld",
         "followers",
@@ -58,6 +59,9 @@ class Task:
         self.outs = outs
         self.access = access
         self.missing: set[int] = set()
+        self.awaits: tuple[int, ...] = ()
+        """The promises from outside for which it waited when it was parked; see
+        :mod:`~syft.workers.core.open_promises`."""
         self.held: dict[int, Any] = {}
         self.unheld: set[int] = set()
         """The inputs that an earlier parked task takes out of the store."""

@@ -19,6 +19,7 @@ from syft.exceptions import (
     MalformedMessage,
     ObjectIdTaken,
     RemoteFailure,
+    ResultMismatch,
     SyftError,
 )
 from syft.serde.frame import Frame
@@ -27,7 +28,7 @@ from syft.serde.registry import pack, unpack_at
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import HeldInputs, WorkerCore
 from syft.workers.execution.permissions import Guard, combined, protect
-from syft.workers.handlers.commands import unpacker_for
+from syft.workers.handlers.commands import counted, unpacker_for
 from syft.workers.handlers.party_programs import PROGRAMS, Party, PartyProgram, Received
 from syft.workers.wire.messages import Abort, Done, Exchange, Parked, Start
 from syft.workers.wire.references import ids_in
@@ -255,7 +256,10 @@ def _finish(
 ) -> None:
     results = result if isinstance(result, tuple) else (result,)
     if len(results) != len(message.outs):
-        wrong = MalformedMessage("$.outs", f"{len(results)} result ids", str(len(message.outs)))
+        expected = counted(len(message.outs), in_container=False)
+        got = counted(len(results), in_container=False)
+        name = PROGRAMS[message.program].__name__
+        wrong = ResultMismatch(f"the collective {name}", core.name, expected, got)
         _fail(core, execution, session, wrong)
         return
     _end(core, execution)

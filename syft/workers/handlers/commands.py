@@ -53,6 +53,7 @@ from syft.workers.handlers.accesses import command_access
 from syft.workers.wire.messages import (
     COUNT_SHIFT,
     GRAD_MODE,
+    IN_CONTAINER,
     INFERENCE_MODE,
     Command,
     Done,
@@ -65,10 +66,10 @@ from syft.workers.wire.references import REF, ids_in
 _NEW = ONE | TENSOR | BINARY
 _MODES = GRAD_MODE | INFERENCE_MODE
 _EXPECTED = 1 << COUNT_SHIFT
-"""The least flags of a caller that knows how many tensors come back, and of one (below) that
-expects more than one."""
+"""The least flags of a caller that knows how many tensors come back."""
 _EXPECTED_IN_GRAD_MODE = _EXPECTED | GRAD_MODE
-_SEVERAL = 2 << COUNT_SHIFT
+_SEVERAL = _EXPECTED | IN_CONTAINER
+"""The least flags of a caller that expects tensors in a container."""
 _MAX_ID = 2**63 - 1
 _UNCOMMON = UNINITIALIZED | MUTATES_OTHERS | ALTERS | GRADIENT
 _MAKING = {
@@ -148,7 +149,7 @@ def _make(store: ObjectStore, command: Command) -> bool:
         return False
     result = function(*values)
     if type(result) is not _Tensor and not isinstance(result, _Tensor):
-        raise ResultMismatch(NAMES[command.op], store.worker, 1, 0)
+        _tensors_expected(store.worker, command, result)  # raises
     objects[out] = result
     if store.tags.watched:
         store.tags.note(out)
@@ -251,7 +252,7 @@ def _reply(core: WorkerCore, command: Command, result: Any, peer: Peer) -> Reply
     if command.flags < _EXPECTED:
         core.watch(peer)
         return Value(command.seq, pack(core.store_tensors(result, out), Packer()))
-    for id, tensor in enumerate(_tensors_expected(core, command, result), out):
+    for id, tensor in enumerate(_tensors_expected(core.name, command, result), out):
         core.store.put(id, tensor)
     return Done(command.seq)
 
@@ -266,14 +267,29 @@ def _ids_of_results(command: Command) -> range:
     return range(command.out, command.out + count)
 
 
-def _tensors_expected(core: WorkerCore, command: Command, result: Any) -> list[torch.Tensor]:
-    """The tensors in a result, which are as many as the caller expects, besides None."""
-    items = result if isinstance(result, tuple | list) else (result,)
+def _tensors_expected(worker: str, command: Command, result: Any) -> list[torch.Tensor]:
+    """The tensors in a result, which are as many as the caller expects, besides None, and in a
+    container if it expects one."""
+    contained = isinstance(result, tuple | list)
+    items = result if contained else (result,)
     tensors = [item for item in items if isinstance(item, torch.Tensor)]
-    expected = command.flags >> COUNT_SHIFT
-    if len(tensors) != expected or any(not isinstance(item, torch.Tensor | None) for item in items):
-        raise ResultMismatch(NAMES[command.op], core.name, expected, len(tensors))
+    count, in_container = command.flags >> COUNT_SHIFT, bool(command.flags & IN_CONTAINER)
+    strange = any(not isinstance(item, torch.Tensor | None) for item in items)
+    if strange or len(tensors) != count or contained is not in_container:
+        got = counted(len(tensors), contained) + (" and other values" if strange else "")
+        raise ResultMismatch(NAMES[command.op], worker, counted(count, in_container), got)
     return tensors
+
+
+def counted(tensors: int, in_container: bool) -> str:
+    """A number of tensors in words, for a :class:`~syft.exceptions.ResultMismatch`.
+
+    >>> counted(1, False), counted(1, True), counted(2, True)
+    ('1 tensor', 'a container of 1 tensor', '2 tensors')
+    """
+    if tensors == 1:
+        return "a container of 1 tensor" if in_container else "1 tensor"
+    return f"{tensors} tensors"
 
 
 def _run_hidden(
@@ -286,7 +302,10 @@ def _run_hidden(
     guard: Guard,
     peer: Peer,
 ) -> Reply:
-    """Run a command on private inputs: its results and the texts of its errors are private too."""
+    """Run a command on private inputs: its results and the texts of its errors are private too.
+
+    If it fails, all the results that the caller expects are marked as failed.
+    """
 
     def guarded(*args: Any, **kwargs: Any) -> Any:
         return run_guarded(
@@ -300,6 +319,7 @@ def _run_hidden(
             peer.user,
         )
 
+    outs = _ids_of_results(command)
     acting, core.acting_guard = core.acting_guard, guard
     try:
         autocast = autocast_of(core, command, frame)
@@ -308,8 +328,7 @@ def _run_hidden(
     except PermissionDenied:
         raise
     except Exception as error:  # its text may quote private values
-        if command.out:
-            core.fail_results((command.out,))
+        core.fail_results(outs)
         return core.failure(command.seq, error, hidden=not guard.admits(peer.user))
     finally:
         core.acting_guard = acting

@@ -7,12 +7,14 @@ from typing import Any
 import torch
 
 from syft.chain.wrapper import Wrapper
-from syft.exceptions import MalformedMessage, PermissionDenied
+from syft.exceptions import MalformedMessage, PermissionDenied, StoreError
 from syft.ids import digest, has_content
+from syft.serde.errors import pack_error
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer
 from syft.serde.registry import pack, unpack_at
 from syft.workers.core.access import Access
+from syft.workers.core.open_promises import named
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
 from syft.workers.execution.holders import Holder
@@ -28,6 +30,7 @@ from syft.workers.handlers.commands import unpacker_for
 from syft.workers.handlers.gradient_return import return_gradients
 from syft.workers.wire.messages import (
     Annotate,
+    Await,
     Describe,
     Done,
     Drop,
@@ -36,6 +39,7 @@ from syft.workers.wire.messages import (
     GiveUp,
     Holds,
     Move,
+    Parked,
     Promise,
     Put,
     Reply,
@@ -213,6 +217,27 @@ def promise(core: WorkerCore, message: Promise, frame: Frame, peer: Peer) -> Rep
     for id in message.ids:
         core.store.promise(id, by=peer.session)
     return Done(message.seq)
+
+
+@WorkerCore.handles(Await)
+def wait_for_object(core: WorkerCore, message: Await, frame: Frame, peer: Peer) -> Reply:
+    """Reply when an object is there, or when it is certain that it will not come.
+
+    This is no operation that waits for an input: a promise that nobody else uses can be dropped.
+    """
+    seq, id, store = message.seq, message.id, core.store
+
+    def outcome() -> Reply:
+        try:
+            store.read(id)
+        except StoreError as error:
+            return Value(seq, pack_error(error.with_traceback(None), Packer()))
+        return Done(seq)
+
+    if id not in store.promised:
+        return outcome()
+    store.when_kept(id, lambda: core.answer(peer, outcome()))
+    return Parked(seq, *named(core.dataflow.promises_behind(id)))
 
 
 @WorkerCore.handles(GiveUp)

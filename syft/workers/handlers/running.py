@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from syft.exceptions import MalformedMessage, ProgramError
+from syft.exceptions import MalformedMessage, ProgramError, ResultMismatch
 from syft.ops.nested import NUMBER_OR_NONE_TYPES, replace
 from syft.serde.expect import describe
 from syft.serde.frame import Frame
@@ -26,11 +26,20 @@ from syft.workers.handlers.commands import StoreView, autocast_of
 from syft.workers.handlers.guarded_run import Concealed
 from syft.workers.handlers.programs import Prepared, prepare
 from syft.workers.wire.definitions import Definition, InputKind
-from syft.workers.wire.messages import GRAD_MODE, INFERENCE_MODE, Done, Reply, Run, Value
+from syft.workers.wire.messages import (
+    COUNT_SHIFT,
+    GRAD_MODE,
+    INFERENCE_MODE,
+    Done,
+    Reply,
+    Run,
+    Value,
+)
 from syft.workers.wire.numbering import BARE, NumberedCall, Table, check_number, weight_of
 from syft.workers.wire.references import Reference
 
 _MODES = GRAD_MODE | INFERENCE_MODE
+_ONE_EXPECTED = 1 << COUNT_SHIFT
 _REFERENCE = int(InputKind.REFERENCE)
 _MAX_ID = 2**63
 _MOST_DROPPED = 1 << 16
@@ -64,9 +73,19 @@ def handle(core: WorkerCore, run: Run, frame: Frame, peer: Peer) -> Reply | Answ
                 _tell_watchers(core, entry.what, peer)
                 return _stored(core, run, entry.what.perform(core, values, peer), peer)
     entry, given = _read(core, table, entry, run, frame)
+    _check_count(core, run, entry.what.results)
     if not core.dataflow.active:
         return _perform(core, run, frame, entry, given, peer, None)
     return _perform_when_ready(core, run, frame, entry, given, peer)
+
+
+def _check_count(core: WorkerCore, run: Run, results: int) -> None:
+    """Raise :class:`~syft.exceptions.ResultMismatch` if the caller drew ids for more or fewer
+    results, because the plan, or what a definition means, is another one than it knows."""
+    expected = run.flags >> COUNT_SHIFT
+    if results != expected:
+        told, got = (f"{n} result{'' if n == 1 else 's'}" for n in (expected, results))
+        raise ResultMismatch(f"the call of number {run.number}", core.name, told, got)
 
 
 def _perform_when_ready(
@@ -91,7 +110,7 @@ def _fast_path_inputs(core: WorkerCore, run: Run, entry: NumberedCall) -> list[A
     the current ones.  The general path handles all others and raises the precise errors.
     """
     mode = GRAD_MODE if torch.is_grad_enabled() else 0
-    if run.flags & _MODES != mode or entry.what.results != 1 or core.guarded:
+    if run.flags != _ONE_EXPECTED | mode or entry.what.results != 1 or core.guarded:
         return None
     if len(run.inputs) != len(entry.kinds):
         return None
@@ -311,10 +330,12 @@ def _tell_watchers(core: WorkerCore, prepared: Prepared, peer: Peer) -> None:
 def _stored(core: WorkerCore, run: Run, results: Sequence[Any], peer: Peer) -> Reply:
     """Store the tensors among the results; numbers go into the reply.
 
-    Raises :class:`~syft.exceptions.ProgramError` for any other result: a container of tensors would
+    Raises :class:`~syft.exceptions.ResultMismatch` if they are not as many as the caller expects,
+    and :class:`~syft.exceptions.ProgramError` for any other result: a container of tensors would
     bypass their guards.
     """
     store = core.store
+    _check_count(core, run, len(results))
     if len(results) == 1 and isinstance(results[0], torch.Tensor) and not store.promised:
         store.objects[run.out] = results[0]
         if getattr(results[0], "_tags", None):

@@ -23,8 +23,13 @@ GRAD_MODE = 1
 """Command flag: autograd records the operation."""
 INFERENCE_MODE = 2
 """Command flag: the operation runs in inference mode."""
-COUNT_SHIFT = 2
-"""The bits of a command's flags from this one on say how many tensors its caller expects."""
+IN_CONTAINER = 4
+"""Command flag: the caller expects its tensors in a tuple or a list, not one tensor by itself."""
+COUNT_SHIFT = 3
+"""The bits of a command's flags from this one on say how many tensors its caller expects, and those
+of a run how many results."""
+MOST_NAMED = 8
+"""The most promises that a reply names."""
 
 
 class Message(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -47,7 +52,8 @@ class Command(Message, frozen=True, tag=int(MessageCode.COMMAND)):
 
     ``out`` is 0 when the result is one of the arguments (in place, or ``out=``).  Otherwise
     ``flags >> COUNT_SHIFT`` is the number of tensors that the caller expects, which get ``out`` and
-    the ids that follow; it is 0 when the caller does not know, and waits to be told.  ``drop``
+    the ids that follow; it is 0 when the caller does not know, and waits to be told.  The flag
+    ``IN_CONTAINER`` says that they come in a tuple or a list, with None beside them.  ``drop``
     lists objects whose last pointer is gone.  ``autocast`` lists ``(device type, dtype)`` for the
     devices on which autocast is enabled.
     """
@@ -69,8 +75,9 @@ class Run(Message, frozen=True, tag=int(MessageCode.RUN)):
 
     ``define`` is a new definition of the number (nil: it keeps its definition).  ``inputs`` are ids
     of objects, numbers and values, by the kinds of the definition; nil repeats the input of the
-    last run.  ``drop`` lists ids and ``[first id, count]``; the other fields are those of
-    :class:`Command`.
+    last run.  ``flags >> COUNT_SHIFT`` is the number of results that the caller expects, those that
+    are numbers or None among them; with another number nothing is run or stored.  ``drop`` lists
+    ids and ``[first id, count]``; the other fields are those of :class:`Command`.
     """
 
     verb = "a call at"
@@ -358,6 +365,19 @@ class GiveUp(Message, frozen=True, tag=int(MessageCode.GIVE_UP)):
     failures: int | None = None  # type: ignore[misc]
 
 
+class Await(Message, frozen=True, tag=int(MessageCode.AWAIT)):
+    """Reply with ``Done`` when object ``id`` is there, and with the error as a value if it will not
+    come any more: its promise was given up, it was removed, or it was never promised.
+
+    That error is an answer, and no failure of the caller's.
+    """
+
+    verb = "waiting for a promise at"
+
+    seq: int
+    id: int
+
+
 # ------------------------------------------------------------------------------------- replies
 
 
@@ -383,9 +403,16 @@ class Failure(Message, frozen=True, tag=int(MessageCode.FAILURE)):
 
 
 class Parked(Message, frozen=True, tag=int(MessageCode.PARKED)):
-    """The request waits for objects that are only promised; its reply follows later."""
+    """The request waits for objects that are only promised; its reply follows later.
+
+    ``ids`` are the promises for which it waits, by itself or through other requests that wait: at
+    most ``MOST_NAMED``, and ``more`` says that there are others.  None are named if it waits for
+    the other parties of a collective operation.
+    """
 
     seq: int
+    ids: tuple[int, ...] = ()
+    more: bool = False
 
 
 class Skipped(Message, frozen=True, tag=int(MessageCode.SKIPPED)):
@@ -439,6 +466,7 @@ Request = (
     | Holds
     | Cancel
     | GiveUp
+    | Await
 )
 Reply = Done | Value | Failure | Parked | Skipped | Forgotten | Stale | Cancelled
 

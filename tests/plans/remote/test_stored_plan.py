@@ -247,8 +247,8 @@ def test_a_plan_is_no_input_of_a_program(stored: StoredPlan, private: bool) -> N
     core.hold(6, torch.ones(2))
     echo = pack(Group((InputKind.REFERENCE,), Program(1, (), (Slot(0),))), Packer())
     for define in (echo, None):
-        assert type(ask(core, Run(1, 0, (6,), 100 + bool(define), 1, define=define))) is Done
-        error = error_in(ask(core, Run(1, 0, (5,), 90, 1)))
+        assert type(ask(core, Run(1, 0, (6,), 100 + bool(define), 9, define=define))) is Done
+        error = error_in(ask(core, Run(1, 0, (5,), 90, 9)))
         assert isinstance(error, MalformedMessage) and "a StoredPlan" in str(error)
 
 
@@ -307,7 +307,7 @@ def define(id: int, kinds: tuple[int, ...] | None = (0, 1)) -> Any:
 
 
 def run(core: WorkerCore, inputs: tuple[Any, ...] = (6, 3.0), **fields: Any) -> Any:
-    return ask(core, Run(1, 0, inputs, 100, 1, **fields))
+    return ask(core, Run(1, 0, inputs, 100, 17, **fields))
 
 
 def test_a_call_by_message(stored: StoredPlan) -> None:
@@ -317,12 +317,12 @@ def test_a_call_by_message(stored: StoredPlan) -> None:
     assert run(core, define=define(5)) == Done(1)
     assert run_again(core) == Done(1)
     assert {100, 101, 200, 201} <= set(core.store.objects)
-    assert ask(core, Run(1, 1, (), 300, 1, define=define(5, None))) == Done(1)
+    assert ask(core, Run(1, 1, (), 300, 7 << 3 | 1, define=define(5, None))) == Done(1)
     assert core.store.read(300) is core.store.read(5).state[0]
 
 
 def run_again(core: WorkerCore) -> Any:
-    return ask(core, Run(1, 0, (6, 4.0), 200, 1))
+    return ask(core, Run(1, 0, (6, 4.0), 200, 17))
 
 
 @pytest.mark.parametrize(
@@ -357,7 +357,7 @@ def test_another_plan_under_the_id_is_not_run(stored: StoredPlan) -> None:
     assert run(core, define=define(5), inputs=(6, 3.0)) != Done(1)  # 100 is taken
     core.store.take(5, "fetched")
     put(core, stored)
-    reply = ask(core, Run(1, 0, (6, 3.0), 400, 1))
+    reply = ask(core, Run(1, 0, (6, 3.0), 400, 17))
     assert "is not the plan that it was" in str(error_in(reply)) or "does not know" in str(
         error_in(reply)
     )
@@ -395,7 +395,7 @@ def test_the_peer_is_named_who_took_a_plan_away(stored: StoredPlan, name: str) -
     core.hold(7, torch.randn(4, 2))
     assert isinstance(value_in(core, Fetch(1, 5), peer), StoredPlan)
     assert ask(core, Drop(1, (6,)), peer=peer) == Done(1)
-    calls = [ask(core, Run(1, 0, [7, 3.0], 100, 1, define=define(id))) for id in (5, 6)]
+    calls = [ask(core, Run(1, 0, [7, 3.0], 100, 17, define=define(id))) for id in (5, 6)]
     assert [str(error_in(call)) for call in calls] == [
         f"Worker 'bob' holds no object 5: {name} fetched it with get().",
         f"Worker 'bob' holds no object 6: {name} dropped its last pointer to it.",

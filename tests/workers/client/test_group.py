@@ -530,7 +530,7 @@ def test_operands_that_no_program_takes_are_not_held(bob: sy.VirtualWorker) -> N
         for operand in ((99, 1), chain):
             args = ((REF, y.id_at_location), operand)
             mode = (GRAD_MODE, None)
-            assert group.hold(0, args, None, 1, packer.buffers, mode) is NOT_HELD
+            assert group.hold(0, args, None, None, packer.buffers, mode) is NOT_HELD
             assert not group.holds(y.child)
     assert y.get().tolist() == [2, 2]
 

@@ -267,7 +267,7 @@ def test_a_fetch_need_not_be_waited_for(worker: sy.VirtualWorker) -> None:
     promise = worker.promise()
     handle = (promise + 1).get(wait=False)
     assert not handle.done()
-    with pytest.raises(ObjectNotReady):
+    with pytest.raises(ObjectNotReady, match=str(promise.id_at_location)):
         handle.result()
     kept = torch.ones(2).send(worker, id=promise.id_at_location)
     result = handle.result()

@@ -171,7 +171,9 @@ def core() -> WorkerCore:
 
 def park(core: WorkerCore, message: Any, peer: Peer = ME) -> None:
     """Send a message that must wait."""
-    assert sent(core, message, peer=peer) == [(peer, Parked(message.seq))]
+    ((to, reply),) = sent(core, message, peer=peer)
+    assert to is peer and type(reply) is Parked and reply.seq == message.seq
+    assert reply.ids and core.store.promised.issuperset(reply.ids)
 
 
 def keep(core: WorkerCore, id: int, value: float) -> list[Any]:

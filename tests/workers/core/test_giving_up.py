@@ -127,7 +127,7 @@ def test_nothing_comes_under_an_id_that_was_given_up(core: WorkerCore) -> None:
 def test_who_waits_gets_one_reply_each(core: WorkerCore) -> None:
     for seq, name in ((3, 8), (4, 10)):
         parked = command("torch.Tensor.add", ref(name), ref(1), out=seq + 7, seq=seq)
-        assert ask(core, parked) == Parked(seq)
+        assert ask(core, parked) == Parked(seq, (8,))
     replies: list[Any] = [reply for _, reply in sent(core, GiveUp(5, 8, REASON))]
     assert [reply.seq for reply in replies] == [3, 4, 5] and replies[-1] == Done(5)
     assert {str(error_in(reply)) for reply in replies[:-1]} == {

@@ -33,6 +33,7 @@ from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import MAX_DEPTH, WorkerCore, descend
 from syft.workers.wire.definitions import Group, InputKind
 from syft.workers.wire.messages import (
+    COUNT_SHIFT,
     GRAD_MODE,
     Cancel,
     Command,
@@ -321,7 +322,7 @@ def test_a_pointer_has_no_end_but_a_reference_does(
 def park(core: WorkerCore) -> None:
     """Promise 8, and have a command that needs it wait; its result is 9."""
     ask(core, messages.Promise(1, (8,)))
-    assert ask(core, command("torch.Tensor.add", ref(5), ref(8), out=9, seq=2)) == Parked(2)
+    assert ask(core, command("torch.Tensor.add", ref(5), ref(8), out=9, seq=2)) == Parked(2, (8,))
 
 
 def test_clearing_forgets_everything(core: WorkerCore) -> None:
@@ -336,8 +337,11 @@ def test_clearing_forgets_everything(core: WorkerCore) -> None:
     assert ask(core, Cancel(5, 2)) == Done(5), "what was parked is not there any more"
 
 
+ONE_RESULT = 1 << COUNT_SHIFT
+
+
 def run(number: int, define: Any, out: int, seq: int = 1) -> messages.Run:
-    return messages.Run(seq, number, (5,), out, GRAD_MODE, (), define)
+    return messages.Run(seq, number, (5,), out, GRAD_MODE | ONE_RESULT, (), define)
 
 
 def group(name: str) -> Any:
@@ -455,7 +459,7 @@ def waiting(kind: type[messages.Message]) -> Any:
     """A request of a kind that works on the promised object 8, with the number 30."""
     made: dict[type[messages.Message], tuple[Any, ...]] = {
         Command: (BY_NAME["torch.Tensor.neg"], (ref(8),), 40, GRAD_MODE),
-        messages.Run: (0, (8,), 40, GRAD_MODE, (), group("torch.neg")),
+        messages.Run: (0, (8,), 40, GRAD_MODE | ONE_RESULT, (), group("torch.neg")),
         Fetch: (8,),
         messages.PutAll: (40, (int(TypeCode.BUNDLE), None, (), ())),
         messages.FetchAll: ((5, 8),),
@@ -474,6 +478,7 @@ def waiting(kind: type[messages.Message]) -> Any:
         messages.Holds: (8, b""),
         Cancel: (29,),
         messages.GiveUp: (8, "the sensor broke"),
+        messages.Await: (8,),
     }
     return kind(30, *made[kind])
 
@@ -498,7 +503,9 @@ def host() -> WorkerCore:
 def test_what_waits_for_a_promise_says_so(host: WorkerCore, kind: type[messages.Message]) -> None:
     replies = sent(host, waiting(kind))
     if kind in PARKING or kind is messages.Start:
-        assert replies == [(ME, Parked(30))] and len(host.dataflow) == 1
+        assert replies == [(ME, Parked(30, (8,)))] and len(host.dataflow) == 1
+    elif kind is messages.Await:
+        assert replies == [(ME, Parked(30, (8,)))] and not host.dataflow.tasks
     else:
         assert [reply.seq for _, reply in replies] == [30]
         assert type(replies[0][1]) is not Parked and not host.dataflow.tasks
@@ -509,7 +516,7 @@ def test_what_is_parked_can_be_taken_back(host: WorkerCore, kind: type[messages.
     def unharmed() -> bool:
         return list(host.store.objects) == [5] and host.store.promised - {40} == {8}
 
-    assert ask(host, waiting(kind)) == Parked(30)
+    assert ask(host, waiting(kind)) == Parked(30, (8,))
     for stranger in (Peer("me"), Peer("me", "ann"), Peer("alice")):
         assert ask(host, Cancel(31, 30), peer=stranger) == Done(31)
     assert ask(host, Cancel(31, 29)) == Done(31) and ask(host, Cancel(31, -1)) == Done(31)
@@ -530,14 +537,14 @@ def test_what_is_parked_can_be_taken_back(host: WorkerCore, kind: type[messages.
 
 
 def test_another_user_of_the_same_connection_may_take_back(host: WorkerCore) -> None:
-    assert ask(host, waiting(Fetch)) == Parked(30)
+    assert ask(host, waiting(Fetch)) == Parked(30, (8,))
     assert ask(host, Cancel(31, 30), peer=Peer("me", "ann", ME.session)) == Done(31)
     assert not host.dataflow.tasks
 
 
 def test_what_needs_the_result_of_what_was_taken_back_fails(host: WorkerCore) -> None:
-    assert ask(host, waiting(Command)) == Parked(30)
-    assert ask(host, command("torch.Tensor.neg", ref(40), out=41, seq=31)) == Parked(31)
+    assert ask(host, waiting(Command)) == Parked(30, (8,))
+    assert ask(host, command("torch.Tensor.neg", ref(40), out=41, seq=31)) == Parked(31, (8,))
     (_, failure), (_, done) = sent(host, Cancel(32, 30))
     assert failure.seq == 31 and done == Done(32)
     assert isinstance(error_in(failure), ObjectNotFound) and ME.session.failures == 1
@@ -545,7 +552,7 @@ def test_what_needs_the_result_of_what_was_taken_back_fails(host: WorkerCore) ->
 
 def test_the_parties_do_not_wait_for_a_start_that_was_taken_back(host: WorkerCore) -> None:
     """A part of a collective operation is aborted, or goes on; it is not left lying about."""
-    assert ask(host, waiting(messages.Start)) == Parked(30)
+    assert ask(host, waiting(messages.Start)) == Parked(30, (8,))
     told = [(to, type(message)) for to, message in sent(host, Cancel(31, 30))]
     packer = Packer()
     kept = messages.Put(34, 8, pack(torch.ones(2), packer))

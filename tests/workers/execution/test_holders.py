@@ -25,6 +25,7 @@ from syft.workers.execution.permissions import (
 from syft.workers.handlers import objects
 from syft.workers.wire.definitions import Group, InputKind
 from syft.workers.wire.messages import (
+    COUNT_SHIFT,
     GRAD_MODE,
     Annotate,
     Describe,
@@ -122,7 +123,7 @@ def test_it_is_no_tensor_to_what_takes_tensors() -> None:
     group = Group((InputKind.REFERENCE,), Program(1, (negative,), (Slot(1),)))
     define = pack(group, Packer())
     for id, definition in ((5, define), (6, define), (5, None), (6, None)):
-        reply = ask(core, Run(1, 0, (id,), 100 + id, GRAD_MODE, (), definition))
+        reply = ask(core, Run(1, 0, (id,), 100 + id, GRAD_MODE | 1 << COUNT_SHIFT, (), definition))
         if id == 5:
             assert str(error_in(reply)) == (
                 "Malformed message at $.inputs[0]: expected the id of a tensor, got a Pair."

@@ -18,6 +18,7 @@ from syft.exceptions import (
     ObjectIdTaken,
     ObjectNotFound,
     ObjectNotReady,
+    ResultMismatch,
     RemoteFailure,
     UnknownWorker,
     UnsupportedOperation,
@@ -361,8 +362,12 @@ def test_a_program_gets_as_many_inputs_as_it_takes(parties: list[sy.VirtualWorke
     with pytest.raises((TypeError, ObjectNotFound)):
         total.get()
     ((first, second),) = run_collective(CollectiveCode.SUM, [[one]], results=2)
-    with pytest.raises((MalformedMessage, ObjectNotFound)):
+    with pytest.raises(
+        ResultMismatch, match="sum_private gives 1 .* its caller expected 2 tensors"
+    ):
         first.get()
+    with pytest.raises(ObjectNotFound, match="collective operation that should have made it"):
+        second.get()
     del first, second
     check_idle(parties)
     assert one.get().tolist() == [1]

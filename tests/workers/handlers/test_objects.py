@@ -182,7 +182,7 @@ def test_what_is_promised_is_not_there_yet(core: WorkerCore) -> None:
         Relay(2, 7, "alice"),
         Relay(2, 7, None),
     ):
-        assert ask(core, message) == Parked(2)
+        assert ask(core, message) == Parked(2, (7,))
         assert ask(core, Cancel(3, 2)) == Done(3)
     assert core.store.promised == {7, 8}
     assert isinstance(error_in(ask(core, Promise(1, (5,)))), ObjectIdTaken)

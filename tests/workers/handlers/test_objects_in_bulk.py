@@ -81,8 +81,8 @@ def test_chains_are_stored_too(core: WorkerCore) -> None:
 
 def test_what_waits_for_one_of_them_runs(core: WorkerCore) -> None:
     ask(core, Promise(1, (8, 9)))
-    assert ask(core, command("torch.Tensor.neg", ref(9), out=40)) == Parked(1)
-    assert ask(core, FetchAll(2, (5, 9), keep=True)) == Parked(2)
+    assert ask(core, command("torch.Tensor.neg", ref(9), out=40)) == Parked(1, (9,))
+    assert ask(core, FetchAll(2, (5, 9), keep=True)) == Parked(2, (9,))
     packer = Packer()
     message = PutAll(3, 8, pack(Bundle([torch.ones(1), torch.ones(1)]), packer))
     replies = [reply for _, reply in sent(core, message, *packer.buffers)]

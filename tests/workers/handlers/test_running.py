@@ -33,6 +33,7 @@ from syft.workers.handlers.running import expanded
 from syft.workers.wire import messages, numbering
 from syft.workers.wire.definitions import Group, InputKind, size_of
 from syft.workers.wire.messages import (
+    COUNT_SHIFT,
     GRAD_MODE,
     Cancel,
     Describe,
@@ -62,9 +63,15 @@ def group(kinds: tuple[InputKind, ...], *actions: Action, outputs: tuple[Any, ..
 
 
 def run(
-    number: int, inputs: tuple[Any, ...], out: int = 100, define: Any = None, **fields: Any
+    number: int,
+    inputs: tuple[Any, ...],
+    out: int = 100,
+    define: Any = None,
+    results: int = 1,
+    **fields: Any,
 ) -> Run:
-    return Run(9, number, inputs, out, fields.pop("flags", GRAD_MODE), (), define, **fields)
+    flags = fields.pop("flags", GRAD_MODE) | results << COUNT_SHIFT
+    return Run(9, number, inputs, out, flags, (), define, **fields)
 
 
 DOUBLE = group((R,), action("torch.add", _X, _X, out=_Y), outputs=(_Y,))
@@ -137,7 +144,7 @@ def test_numbers_come_back_with_the_reply(core: WorkerCore) -> None:
         action("torch.Tensor.item", _Z, out=Slot(3)),
         outputs=(_Y, None, Slot(3)),
     )
-    reply = ask(core, run(0, (5,), 100, both))
+    reply = ask(core, run(0, (5,), 100, both, 3))
     assert reply == Value(9, [int(TypeCode.TUPLE), [int(TypeCode.REF), 100], None, 6.0])
     assert 100 in core.store.objects and 101 not in core.store.objects
 
@@ -169,7 +176,7 @@ def test_what_is_wrong_is_named(core: WorkerCore) -> None:
         (run(0, (5,), 5, DOUBLE), "ObjectIdTaken", "an object 5"),
         (run(0, (5,), -1, DOUBLE), "MalformedMessage", "$.out"),
         (
-            run(0, (), 2**63 - 1, (42, b"", (41, 0, 0, (), (), (2, None, None)))),
+            run(0, (), 2**63 - 1, (42, b"", (41, 0, 0, (), (), (2, None, None))), 2),
             "Malformed",
             "2 ids from",
         ),
@@ -215,7 +222,7 @@ def _missing(core: WorkerCore, id: int) -> Exception:
 def test_dropped_ids_come_as_ranges(core: WorkerCore) -> None:
     for id in range(10, 16):
         put(core, id, torch.ones(1))
-    ask(core, Run(1, 0, (5,), 100, GRAD_MODE, (10, (12, 3)), DOUBLE))
+    ask(core, Run(1, 0, (5,), 100, GRAD_MODE | 1 << COUNT_SHIFT, (10, (12, 3)), DOUBLE))
     assert sorted(core.store.objects) == [5, 11, 15, 100]
     for drop in ((1, 2**40), (1, -1)):
         with pytest.raises(MalformedMessage, match=r"\$\.drop"):
@@ -252,7 +259,7 @@ def test_a_promised_input_parks_it(core: WorkerCore) -> None:
         action("torch.Tensor.item", Slot(3), out=Slot(4)),
         outputs=(_Z, None, Slot(4)),
     )
-    assert ask(core, run(0, (6, 2.0), 100, three)) == Parked(9)
+    assert ask(core, run(0, (6, 2.0), 100, three, 3)) == Parked(9, (6,))
     assert core.store.promised == {6, 100, 102}
     packer = Packer()
     kept = Put(8, 6, pack(torch.ones(2), packer))
@@ -260,10 +267,10 @@ def test_a_promised_input_parks_it(core: WorkerCore) -> None:
     assert replies == [(ME, Value(9, [2, [0, 100], None, 4.0])), (ME, Done(8))]
     assert core.store.promised == set() and core.store.read(100).tolist() == [2, 2]
     core.store.promise(7)
-    assert ask(core, run(0, (7, 2.0), 110)) == Parked(9)
+    assert ask(core, run(0, (7, 2.0), 110, results=3)) == Parked(9, (7,))
     assert ask(core, Cancel(10, 9)) == Done(10)
     assert core.store.promised == {7} and not core.dataflow.tasks
-    assert ask(core, run(0, (5, None), 120)) == Value(9, [2, [0, 120], None, 6.0])
+    assert ask(core, run(0, (5, None), 120, results=3)) == Value(9, [2, [0, 120], None, 6.0])
 
 
 def test_a_kind_of_definition_is_prepared_in_one_way() -> None:
@@ -282,7 +289,7 @@ def test_results_take_no_ids_that_are_taken(core: WorkerCore) -> None:
         action("torch.abs", _X, out=_Z),
         outputs=(_Y, _Z),
     )
-    assert isinstance(error_in(ask(core, run(0, (5,), 4, two))), ObjectIdTaken)
+    assert isinstance(error_in(ask(core, run(0, (5,), 4, two, 2))), ObjectIdTaken)
     assert sorted(core.store.objects) == [5]
     assert core.store.read(5).tolist() == [1, 2]
 
@@ -311,7 +318,7 @@ def test_a_result_that_is_no_tensor_or_number_is_refused(core: WorkerCore) -> No
         outputs=(_Y, _Z),
     )
     for _ in range(2):
-        error = error_in(ask(core, run(0, (5,), 100, split)))
+        error = error_in(ask(core, run(0, (5,), 100, split, 2)))
         assert isinstance(error, ProgramError) and "result 1 is a tuple: " in str(error)
         assert list(core.store.objects) == [5]
         _missing(core, 101)
@@ -344,7 +351,7 @@ def test_results_of_private_inputs_are_private(private: WorkerCore) -> None:
         action("torch.Tensor.mul_", _X, 2),
         outputs=(_Z, Slot(3)),
     )
-    assert ask(private, run(0, (5, 6), 100, two), peer=EVE) == Done(9)
+    assert ask(private, run(0, (5, 6), 100, two, 2), peer=EVE) == Done(9)
     assert isinstance(error_in(ask(private, Fetch(1, 100), peer=EVE)), PermissionDenied)
     assert value_in(private, Fetch(1, 101), peer=EVE).tolist() == [-1, -2]
     assert value_in(private, Fetch(1, 5), peer=EVE).tolist() == [2, 4]  # written to, not private
@@ -353,7 +360,7 @@ def test_results_of_private_inputs_are_private(private: WorkerCore) -> None:
 
 def test_what_is_written_from_private_values_is_private(private: WorkerCore) -> None:
     writes = group((R, R), action("torch.Tensor.add_", _X, _Y), outputs=())
-    assert ask(private, run(0, (5, 6), 100, writes), peer=EVE) == Done(9)
+    assert ask(private, run(0, (5, 6), 100, writes, 0), peer=EVE) == Done(9)
     assert isinstance(error_in(ask(private, Fetch(1, 5), peer=EVE)), PermissionDenied)
 
 
@@ -373,11 +380,11 @@ def test_errors_of_private_data_are_hidden(private: WorkerCore) -> None:
         action("torch.Tensor.view", _X, 7, out=Slot(4)),
         outputs=(Slot(3), Slot(4)),
     )
-    error = error_in(ask(private, run(0, (5, 6), 100, fails), peer=EVE))
+    error = error_in(ask(private, run(0, (5, 6), 100, fails, 2), peer=EVE))
     assert str(error) == HIDDEN_TEXT and not getattr(error, "__notes__", [])
-    error = error_in(ask(private, run(0, (5, 6), 100, fails), peer=ANN))
+    error = error_in(ask(private, run(0, (5, 6), 100, fails, 2), peer=ANN))
     assert "view" in str(error) or "invalid" in str(error)
-    public = error_in(ask(private, run(0, (5, 5), 100, fails), peer=EVE))
+    public = error_in(ask(private, run(0, (5, 5), 100, fails, 2), peer=EVE))
     assert "invalid" in str(public)
     counted = group((R,), action("torch.unbind", _X, out=(_Y,)), outputs=(_Y,))
     error = error_in(ask(private, run(1, (6,), 100, counted), peer=EVE))
@@ -393,7 +400,7 @@ def test_a_number_taken_from_a_private_value_taints_what_follows(private: Worker
         action("torch.full", (2,), _Z, out=Slot(4)),
         outputs=(Slot(3), Slot(4)),
     )
-    assert ask(private, run(0, (7, 5), 100, launder), peer=ANN) == Done(9)
+    assert ask(private, run(0, (7, 5), 100, launder, 2), peer=ANN) == Done(9)
     for id in (100, 101):
         assert isinstance(error_in(ask(private, Fetch(1, id), peer=EVE)), PermissionDenied)
     assert value_in(private, Fetch(1, 100), peer=ANN).tolist() == [2.5, 5]
@@ -475,11 +482,11 @@ def test_nothing_decides_by_a_container(private: WorkerCore) -> None:
 def test_how_many_parts_a_hidden_shape_has_is_hidden(private: WorkerCore) -> None:
     ask(private, command("torch.Tensor.nonzero", ref(6), out=20), peer=EVE)
     parts = group((R,), action("torch.unbind", _X, out=(_Y, _Z)), outputs=(_Y, _Z))
-    for message in (command("torch.Tensor.unbind", ref(20), out=21), run(0, (20,), 30, parts)):
+    for message in (command("torch.Tensor.unbind", ref(20), out=21), run(0, (20,), 30, parts, 2)):
         assert isinstance(error_in(ask(private, message, peer=EVE)), PermissionDenied)
     assert sorted(private.store.objects) == [5, 6, 20]
     assert type(ask(private, command("torch.Tensor.unbind", ref(20), out=21), peer=ANN)) is Value
-    assert ask(private, run(0, (20,), 30, parts), peer=ANN) == Done(9)
+    assert ask(private, run(0, (20,), 30, parts, 2), peer=ANN) == Done(9)
 
 
 def test_loops_do_not_decide_by_private_values(private: WorkerCore) -> None:

@@ -19,7 +19,9 @@ from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.workers.wire import messages
 from syft.workers.wire.messages import (
+    COUNT_SHIFT,
     GRAD_MODE,
+    Await,
     Cancel,
     Cancelled,
     Done,
@@ -48,21 +50,24 @@ def _group() -> Group:
     return Group((R, N, V), Program(3, actions, (None, Slot(4))))
 
 
+_TWO = GRAD_MODE | 2 << COUNT_SHIFT
+
+
 def _defining() -> bytearray:
     packer = Packer()
     define = pack(_group(), packer)
     value = pack(torch.tensor([10.0, 20.0]), packer)
-    run = Run(7, 3, (5, 0.5, value), 100, GRAD_MODE, (1, (12, 4)), define, (("cpu", (19, 3)),))
+    run = Run(7, 3, (5, 0.5, value), 100, _TWO, (1, (12, 4)), define, (("cpu", (19, 3)),))
     return to_bytes(Frame(messages.encode(run), packer.buffers), compressed=False)
 
 
 def _again() -> bytearray:
-    run = Run(8, 3, (None, 0.25, None), 110, GRAD_MODE)
+    run = Run(8, 3, (None, 0.25, None), 110, _TWO)
     return to_bytes(Frame(messages.encode(run), []))
 
 
 def _asking() -> bytearray:
-    run = Run(9, 3, (None, 0.25, None), 120, GRAD_MODE, failures=0)
+    run = Run(9, 3, (None, 0.25, None), 120, _TWO, failures=0)
     return to_bytes(Frame(messages.encode(run), []))
 
 
@@ -80,12 +85,13 @@ GOLDEN = {
     "run_again": _again,
     "run_asking": _asking,
     "cancel": lambda: _bare(Cancel(10, 9)),
+    "await": lambda: _bare(Await(11, 5)),
 }
 REPLIES: dict[str, Message] = {
     "done": Done(7),
     "value": Value(7, (2, 1, 2.5, (0, 5))),
     "failure": Failure(7, (29, 3, ("wrong",), None, ())),
-    "parked": Parked(7),
+    "parked": Parked(7, (5, 2**62), True),
     "skipped": Skipped(7),
     "forgotten": Forgotten(),
     "cancelled": Cancelled(7),
@@ -97,9 +103,10 @@ HOSTILE = {
     "fewer_kinds_than_inputs": lambda: _hostile(9, 3, (), 100, 1, (), (42, b"", _PROGRAM)),
     "nothing_before": lambda: _hostile(9, 3, (None,), 100, 1, (), (42, b"\x00", _PROGRAM)),
     "reference_as_value": lambda: _hostile(9, 3, ((0, 5),), 100, 1, (), (42, b"\x02", _PROGRAM)),
-    "ids_beyond_63_bits": lambda: _hostile(9, 3, (5,), 2**63, 1, (), (42, b"\x00", _PROGRAM)),
+    "ids_beyond_63_bits": lambda: _hostile(9, 3, (5,), 2**63, 9, (), (42, b"\x00", _PROGRAM)),
     "drops_without_end": lambda: _hostile(9, 3, (5,), 100, 1, ((0, 2**62),)),
     "a_plan_as_a_group": lambda: _hostile(9, 3, (5,), 100, 1, (), (42, b"\x00", (2, 1))),
+    "results_of_another_number": lambda: _hostile(9, 3, (5,), 100, 17, (), (42, b"\x00", _PROGRAM)),
     "a_reply_to_a_worker": lambda: _bare(Skipped(9)),
     "failures_as_text": lambda: _hostile(9, 3, (5,), 100, 1, (), None, None, "0"),
 }
@@ -122,6 +129,9 @@ ANSWERS = {
     "4611686018427387904.",
     "a_plan_as_a_group": "Malformed message at $.define.program: expected a program, got an array "
     "of 2.",
+    "results_of_another_number": "the call of number 3 gives 1 result at worker 'bob' where its "
+    "caller expected 2 results; none was stored. The two ends run different versions of torch or "
+    "syft.",
     "a_reply_to_a_worker": "Malformed message at $[0]: expected a request, got a reply.",
     "failures_as_text": "Malformed message at $[9]: expected `int | null`, got `str`.",
 }

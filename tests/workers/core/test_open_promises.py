@@ -1,0 +1,194 @@
+"""Which promises a request waits for: named in the reply, through whatever else waits."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import torch
+
+from syft.exceptions import ObjectNotFound, ObjectNotReady, PromiseGivenUp
+from syft.serde.errors import unpack_error
+from syft.serde.packer import Packer, Unpacker
+from syft.serde.registry import pack
+from syft.workers.core.peer import Peer
+from syft.workers.core.state_machine import WorkerCore
+from syft.workers.core.task import Task
+from syft.workers.wire.messages import (
+    MOST_NAMED,
+    Await,
+    Cancel,
+    Done,
+    Drop,
+    Fetch,
+    GiveUp,
+    Parked,
+    Promise,
+    Put,
+    Value,
+    decode,
+)
+from tests.workers.core.peers import ME, ask, command, lonely, put, ref, sent
+
+PROMISED = range(500, 512)
+
+
+@pytest.fixture
+def core() -> WorkerCore:
+    """A worker that holds 1 and 2, and expects a dozen objects."""
+    core = lonely()
+    put(core, 1, torch.tensor([1.0, 1.0]))
+    put(core, 2, torch.tensor([2.0, 2.0]))
+    ask(core, Promise(1, tuple(PROMISED)))
+    return core
+
+
+def add(core: WorkerCore, out: int, *inputs: int) -> Any:
+    """Have the worker add up objects; the reply."""
+    return ask(core, command("torch.stack", [ref(id) for id in inputs], out=out, seq=out))
+
+
+def keep(core: WorkerCore, id: int) -> list[Any]:
+    """Keep a promise; everything that the worker says then."""
+    packer = Packer()
+    value = pack(torch.ones(2), packer)
+    return [reply for _, reply in sent(core, Put(900 + id, id, value), *packer.buffers)]
+
+
+def at_the_bottom(core: WorkerCore, request: int) -> set[int]:
+    """The promises that a parked request waits for, by a walk over everything that is parked."""
+    (first,) = (task for task in core.dataflow.tasks if task.request == (ME.session, request))
+    makers = {out: task for task in core.dataflow.tasks for out in task.outs}
+    found: set[int] = set()
+    stack: list[Task] = [first]
+    seen: set[Task] = set()
+    while stack:
+        task = stack.pop()
+        if task not in seen:
+            seen.add(task)
+            found |= {id for id in task.missing if id not in makers}
+            stack += [*task.blockers, *(makers[id] for id in task.missing if id in makers)]
+    return found
+
+
+def test_the_reply_names_the_promises_below_what_waits(core: WorkerCore) -> None:
+    assert ask(core, command("torch.Tensor.neg", ref(500), out=10, seq=3)) == Parked(3, (500,))
+    assert ask(core, command("torch.Tensor.neg", ref(10), out=11, seq=4)) == Parked(4, (500,))
+    both = command("torch.Tensor.add", ref(11), ref(501), out=12, seq=5)
+    assert ask(core, both) == Parked(5, (500, 501))
+    assert ask(core, Fetch(6, 12)) == Parked(6, (500, 501))
+    assert Done(5) not in keep(core, 500)
+    assert ask(core, Fetch(7, 12, keep=True)) == Parked(7, (501,)), "500 has come"
+    assert {type(reply) for reply in keep(core, 501)} >= {Done, Value}
+
+
+def test_what_waits_for_its_turn_names_what_it_waits_for(core: WorkerCore) -> None:
+    reads = command("torch.Tensor.add", ref(1), ref(500), out=10, seq=3)
+    assert ask(core, reads) == Parked(3, (500,))
+    writes = command("torch.Tensor.mul_", ref(1), 2, seq=4)
+    assert ask(core, writes) == Parked(4, (500,)), "the first one reads 1"
+    assert ask(core, Fetch(5, 1)) == Parked(5, (500,))
+    told = [reply for _, reply in sent(core, Cancel(6, 3))]
+    assert [reply.seq for reply in told] == [4, 5, 6] and not core.dataflow.tasks
+
+
+def test_only_so_many_are_named(core: WorkerCore) -> None:
+    assert add(core, 10, *PROMISED[:MOST_NAMED]) == Parked(10, tuple(PROMISED[:MOST_NAMED]))
+    reply = add(core, 11, *PROMISED)
+    assert len(set(reply.ids)) == MOST_NAMED and reply.more
+    assert set(reply.ids) <= set(PROMISED)
+    for id in PROMISED[:-1]:
+        keep(core, id)
+    assert add(core, 12, 11) == Parked(12, (PROMISED[-1],)), "11 had more than it could remember"
+    keep(core, PROMISED[-1])
+    assert not core.dataflow.active
+
+
+def test_against_a_walk_over_everything_that_waits() -> None:
+    drawn = random.Random(7)
+    for turn in range(30):
+        core = lonely()
+        put(core, 1, torch.ones(2))
+        promised = list(PROMISED)
+        ask(core, Promise(1, tuple(promised)))
+        known = [1, *promised]
+        for out in range(10, 60):
+            if drawn.random() < 0.15 and promised:
+                keep(core, promised.pop(drawn.randrange(len(promised))))
+            inputs = drawn.choices(known[-12:] + [1], k=drawn.choice((1, 1, 2, 3)))
+            if drawn.random() < 0.2:
+                reply = ask(core, command("torch.Tensor.mul_", ref(inputs[0]), 2, seq=out))
+            else:
+                reply = add(core, out, *inputs)
+                known.append(out)
+            if type(reply) is not Parked:
+                continue
+            bottom = at_the_bottom(core, out)
+            assert reply.more == (len(bottom) > MOST_NAMED), turn
+            assert len(reply.ids) == min(len(bottom), MOST_NAMED) and set(reply.ids) <= bottom
+        for id in promised:
+            keep(core, id)
+        assert not core.dataflow.active
+
+
+def test_what_must_be_there_at_once_names_what_it_would_wait_for(core: WorkerCore) -> None:
+    ask(core, command("torch.Tensor.add", ref(500), ref(501), out=10, seq=3))
+    with pytest.raises(ObjectNotReady) as caught:
+        core.present(10)
+    assert caught.value.ids == (500, 501) and not caught.value.more
+    assert core.present(1).tolist() == [1, 1]
+
+
+# ------------------------------------------------------------------------ what became of a promise
+
+
+def error_in(reply: Any) -> Exception:
+    """The error that the answer to an ``Await`` carries."""
+    assert type(reply) is Value, reply
+    return unpack_error(reply.value, Unpacker([]))[0]
+
+
+def test_who_awaits_a_promise_is_told_when_it_is_kept(core: WorkerCore) -> None:
+    ann = Peer("ann")
+    assert ask(core, Await(3, 500)) == Parked(3, (500,))
+    assert ask(core, Await(4, 500), peer=ann) == Parked(4, (500,))
+    packer = Packer()
+    value = pack(torch.ones(2), packer)
+    told = sent(core, Put(5, 500, value), *packer.buffers)
+    assert told == [(ME, Done(3)), (ann, Done(4)), (ME, Done(5))]
+    assert ask(core, Await(6, 500)) == Done(6) and not core.store.listeners
+
+
+def test_a_result_that_is_promised_can_be_awaited(core: WorkerCore) -> None:
+    ask(core, command("torch.Tensor.neg", ref(500), out=10, seq=3))
+    assert ask(core, Await(4, 10)) == Parked(4, (500,))
+    assert keep(core, 500) == [Done(4), Done(3), Done(1400)]
+    ask(core, command("torch.Tensor.view", ref(501), 7, out=11, seq=5))
+    assert ask(core, Await(6, 11)) == Parked(6, (501,))
+    failure, awaited, _ = sorted(keep(core, 501), key=lambda reply: reply.seq)
+    assert "should have made it failed" in str(error_in(awaited)) and failure.seq == 5
+
+
+def test_who_awaits_a_promise_is_told_why_it_will_not_be_kept(core: WorkerCore) -> None:
+    for seq, id in enumerate(PROMISED[:4], 3):
+        assert ask(core, Await(seq, id)) == Parked(seq, (id,))
+    (_, given_up), (_, done) = sent(core, GiveUp(9, 500, "the sensor broke"))
+    assert str(error_in(given_up)) == str(PromiseGivenUp(500, "bob", "the sensor broke"))
+    assert done == Done(9) and ME.session.failures == 0, "it is an answer, and no failure"
+    (_, dropped), _ = sent(core, Drop(10, (501,)))
+    assert type(error_in(dropped)) is ObjectNotFound and "dropped" in str(error_in(dropped))
+    core.clear("ann cleared the worker")
+    told = [decode(frame.header) for _, frame in core.outgoing()]
+    assert [type(error_in(reply)) for reply in told] == [ObjectNotFound] * 2
+    assert "ann cleared the worker" in str(error_in(told[0]))
+    assert not core.store.listeners and not core.store.promised
+
+
+def test_what_is_not_promised_can_be_asked_about_too(core: WorkerCore) -> None:
+    assert ask(core, Await(3, 1)) == Done(3)
+    assert type(error_in(ask(core, Await(4, 404)))) is ObjectNotFound
+    ask(core, GiveUp(5, 500, "the sensor broke"))
+    assert type(error_in(ask(core, Await(6, 500)))) is PromiseGivenUp
+    ask(core, Fetch(7, 2))
+    assert "fetched" in str(error_in(ask(core, Await(8, 2))))
