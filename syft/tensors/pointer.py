@@ -27,6 +27,7 @@ from syft.ops.calls import DECOMPOSITIONS, mutated_argument
 from syft.ops.nested import Arguments, Keywords, leaves
 from syft.ops.returns import ONE_TENSOR, returns
 from syft.ops.table import (
+    ALTERS,
     BINARY,
     BY_NAME,
     FLAGS,
@@ -62,7 +63,7 @@ _BARE = frozenset((float, bool, str, type(None)))
 _NO_OPERAND = frozenset((str, type(None)))
 _COMMON = ONE | BINARY | INPLACE
 """The operations that make one tensor of pointers and numbers, or write to the first of them."""
-_UNCOMMON = NOTHING | GRADIENT
+_UNCOMMON = NOTHING | GRADIENT | ALTERS
 _MIN_INT, _MAX_INT = -(2**63), 2**63 - 1
 
 
@@ -420,7 +421,7 @@ def _setting(number: int) -> Rule:
     def set_gradient(*args: Any, **kwargs: Any) -> None:
         PointerTensor.forward(number, args, kwargs)
         target = _plain_link(args[:1], {})
-        if target is None or not target.connection.facts.active:
+        if target is None:
             return
         leaf = _leaf(args[:1], {})
         if leaf is None:
@@ -479,4 +480,6 @@ def _relay(core: WorkerCore, message: Relay, peer: Peer) -> Done:
         raise NothingToGet("remote_get")
     core.store.objects[message.id] = kept
     core.store.tags.note(message.id)
+    if core.watched:
+        core.altered(peer, gradients=False)
     return Done(message.seq)

@@ -112,6 +112,15 @@ class ObjectStore:
         self.promised.discard(id)
         self.promisers.pop(id, None)
 
+    def has_gone(self, id: int) -> bool:
+        """Whether an object of this id was here, as far as tombstones tell.
+
+        >>> store = ObjectStore("bob"); store.put(5, "anything"); store.drop(5, "nobody wants it")
+        >>> store.has_gone(5), store.has_gone(6)
+        (True, False)
+        """
+        return id in self._gone
+
     def check_all_free(self, ids: Iterable[int]) -> None:
         """Raise :class:`~syft.exceptions.ObjectIdTaken` if an object of one of the ids is
         present."""
