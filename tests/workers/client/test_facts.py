@@ -59,7 +59,7 @@ class Last(nn.Module):
 
 
 def transformer() -> tuple[nn.Module, torch.Tensor]:
-    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
     return nn.Sequential(layer, Last(), nn.Linear(8, 3)), torch.randn(5, 4, 8)
 
 
