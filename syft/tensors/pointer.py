@@ -401,6 +401,19 @@ def _asking(number: int) -> Rule:
 for _number in FACTS:
     PointerTensor.rule(function_of(_number))(_asking(_number))
 
+_COMPATIBLE = BY_NAME["torch._has_compatible_shallow_copy_type"]
+
+
+@PointerTensor.rule(function_of(_COMPATIBLE))
+def _compatible(*args: Any, **kwargs: Any) -> Any:
+    """Whether ``x.data = y`` is allowed, which ``module.to`` asks of every parameter."""
+    mine, theirs = (_plain_link(args[place : place + 1], kwargs) for place in (0, 1))
+    if mine is not None and theirs is not None and mine.connection is theirs.connection:
+        if mine.connection.facts.all_strided((mine.id_at_location, theirs.id_at_location)):
+            return True
+    return PointerTensor.forward(_COMPATIBLE, args, kwargs)
+
+
 _GET, _SET, _DELETE = (
     BY_NAME[f"torch.Tensor.grad.__{name}__"] for name in ("get", "set", "delete")
 )

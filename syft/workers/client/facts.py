@@ -26,10 +26,20 @@ from typing import Any, Final
 
 import torch
 
-from syft.codes import TypeCode
 from syft.ops.returns import Returns
 from syft.ops.table import ALTERS, BY_NAME, FLAGS, GRADIENT, SHAPE_FROM_VALUES, function_of
 from syft.serde.torch_types import DTYPE_CODES, DTYPES, device_operand
+from syft.workers.client.descriptors import (
+    CPU,
+    LIKE_FIRST,
+    SAME_KIND,
+    SET_DATA,
+    TENSOR,
+    descriptor_of,
+    dtype_made,
+    id_of,
+    is_plain,
+)
 from syft.workers.wire.references import REF
 
 UNKNOWN: Final = object()
@@ -62,20 +72,9 @@ _BY_SIZE: Final = frozenset(
         Tensor.squeeze_""".split()
 )
 _PLAIN: Final = frozenset((int, float, bool, str, type(None)))
-_PLAIN_TENSORS: Final = frozenset((torch.Tensor, torch.nn.Parameter))
-
-_TENSOR: Final = int(TypeCode.TENSOR)
-_CPU: Final = (0, None)
 
 # The operations to note also while nothing is active, and not only with `out=`.
 _CHANGING: Final = frozenset(op for op, flags in enumerate(FLAGS) if flags & (ALTERS | GRADIENT))
-
-
-def _is_plain(value: Any) -> bool:
-    """Whether a value arrives as a strided tensor that has a dtype which others can have."""
-    return (
-        type(value) in _PLAIN_TENSORS and value.layout is torch.strided and not value.is_quantized
-    )
 
 
 class Facts:
@@ -104,7 +103,8 @@ class Facts:
     def __init__(self) -> None:
         self.active = False
         self._sent: dict[int, Sequence[Any]] = {}
-        """The descriptor of a strided tensor that was sent (:mod:`syft.serde.tensors.strided`)."""
+        """The descriptors of strided tensors that were sent (:mod:`syft.serde.tensors.strided`), or
+        made by an operation that always makes a tensor of its own.  No two are one tensor."""
         self._keys: dict[int, int] = {}
         self._numbers: dict[Hashable, int] = {}
         self._last = 0
@@ -129,6 +129,14 @@ class Facts:
             self._keep(op, key, answer)
         return answer
 
+    def all_strided(self, ids: Iterable[int]) -> bool:
+        """Whether all of these are known to be strided tensors on the CPU.
+
+        >>> Facts().all_strided([7])
+        False
+        """
+        return all(self._key(id) in self._examples for id in ids)
+
     def learn(self, op: int, id: int, answer: Any) -> None:
         """Keep an answer."""
         self.active = True
@@ -147,7 +155,7 @@ class Facts:
         Objects whose pointers die are not dropped from here as long as nothing is ``active``: no
         other object gets such an id.
         """
-        if type(operand) is tuple and operand[0] == _TENSOR:
+        if type(operand) is tuple and operand[0] == TENSOR:
             if len(self._sent) >= _MOST_SENT:
                 self._sent.clear()
             self._sent[id] = operand
@@ -159,10 +167,10 @@ class Facts:
         long that it is data: nobody asks about each of ten thousand tensors."""
         if len(values) <= _MOST_LEAVES:
             for place, value in enumerate(values):
-                if place not in private and _is_plain(value):
+                if place not in private and is_plain(value):
                     device = device_operand(value.device)
                     number = DTYPE_CODES[value.dtype]
-                    self.sent(ids[place], (_TENSOR, number, value.shape, None, None, device))
+                    self.sent(ids[place], (TENSOR, number, value.shape, None, None, device))
 
     def alike(self, id: int, other: int) -> None:
         """Note that two objects are of the same kind, in all that a fact can tell."""
@@ -185,12 +193,15 @@ class Facts:
         autocast: Hashable,
     ) -> None:
         """Note a command: what it may change is forgotten, what it makes gets keys."""
-        flags = FLAGS[op]
-        if flags & GRADIENT:
+        if FLAGS[op] & GRADIENT:
             self.forget_gradients()
         elif self.changes(op, kwargs):
-            self.forget()
-        elif self.active and out and not flags & SHAPE_FROM_VALUES and op not in _BY_SIZE:
+            self._note_altered(op, args, kwargs)
+        elif not self.active or not out:
+            return
+        elif op in LIKE_FIRST:
+            self._note_like(op, args, out)
+        else:
             count = 0 if expected is None else expected.count
             self._note_results(op, args, kwargs or {}, range(out, out + count), autocast)
 
@@ -204,9 +215,45 @@ class Facts:
         """
         return op in _CHANGING or (kwargs is not None and "out" in kwargs)
 
+    def _note_like(self, op: int, args: Sequence[Any], out: int) -> None:
+        """Note that a result is of the kind of what it was made of, in all but the dtype."""
+        id = id_of(args, 0)
+        if id is None:
+            return
+        dtype = dtype_made(op, args[1:])
+        example = self._examples.get(self._key(id))
+        if example is None:
+            if op in SAME_KIND:
+                self.alike(out, id)
+        elif op in SAME_KIND or dtype not in (None, example.dtype):
+            self._sent[out] = descriptor_of(dtype or example.dtype, example.shape)
+        elif dtype is not None:  # it may be the same tensor
+            self.alike(out, id)
+
+    def _note_altered(self, op: int, args: Sequence[Any], kwargs: dict[str, Any] | None) -> None:
+        """Note that a tensor that is there may have another shape or dtype now.
+
+        If it is one of its own, nothing changes of the others.
+        """
+        sent, id, source = self._sent, id_of(args, 0), id_of(args, 1)
+        if id not in sent or (kwargs and "out" in kwargs):
+            self.forget()
+            return
+        like = None
+        if op == SET_DATA and source is not None:
+            like = self._examples.get(self._key(source))
+        self._sent = {}
+        self._forget_kinds()
+        self._sent = sent
+        del sent[id]
+        if like is not None:
+            sent[id] = descriptor_of(like.dtype, like.shape)
+
     def _note_results(
         self, op: int, args: Sequence[Any], kwargs: dict[str, Any], ids: range, autocast: Hashable
     ) -> None:
+        if FLAGS[op] & SHAPE_FROM_VALUES or op in _BY_SIZE:
+            return
         try:
             given = tuple(map(self._kind, args)), tuple(
                 (name, self._kind(value)) for name, value in kwargs.items()
@@ -221,12 +268,15 @@ class Facts:
     def forget(self) -> None:
         """Forget everything: something happened that may have changed it."""
         self.active = False
+        self._forget_kinds()
+        self.forget_gradients()
+
+    def _forget_kinds(self) -> None:
         self._sent.clear()
         self._keys.clear()
         self._numbers.clear()
         self._examples.clear()
         self._known.clear()
-        self.forget_gradients()
 
     def _kind(self, operand: Any) -> Hashable:
         """What an operand contributes to the key of a result."""
@@ -251,9 +301,12 @@ class Facts:
         if sent is None:
             return self._number(("object", id), exact=True)
         dtype, shape = DTYPES[sent[1]], sent[2]
-        device = sent[5] if len(sent) > 5 else _CPU
-        key = self._number(("sent", dtype, shape, device), exact=True)
-        if device == _CPU and key not in self._examples:  # else it may arrive on another one
+        return self._kind_key(dtype, shape, sent[5] if len(sent) > 5 else CPU)
+
+    def _kind_key(self, dtype: torch.dtype, shape: Sequence[int], device: Any) -> int:
+        """The key of what has this dtype and shape."""
+        key = self._number(("sent", dtype, tuple(shape), device), exact=True)
+        if device == CPU and key not in self._examples:  # else it may arrive on another one
             self._examples[key] = torch.empty((), dtype=dtype, device="cpu").expand(shape)
         return key
 

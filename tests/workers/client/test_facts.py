@@ -736,6 +736,31 @@ def test_a_key_is_made_of_the_operation_and_its_inputs() -> None:
     assert not facts.active and facts.known(DIM, 1) is UNKNOWN
 
 
+def test_what_an_operation_makes_of_the_same_kind(hook: sy.TorchHook, worker: Any) -> None:
+    x = torch.zeros(2, 3).send(worker)
+    assert x.dim() == 2
+    copies = [
+        x.detach(),
+        x.clone(),
+        x.data,
+        x.double(),
+        x.to(None, torch.float16, False),
+        x.float(),
+    ]
+    asked = [torch.detach(input=x), x.to(torch.float64), x.to(None, None, False)]
+    with hook.record() as log:
+        assert [y.shape for y in copies] == [(2, 3)] * 6
+        assert [y.dtype for y in copies[3:]] == [torch.float64, torch.float16, torch.float32]
+    assert waiting(log) == []
+    assert [y.dtype for y in asked] == [torch.float32, torch.float64, torch.float32]
+    copies[-1].unsqueeze_(0)  # it is x
+    assert (x.shape, copies[0].shape) == ((1, 2, 3), (2, 3))
+    copies[0].t_()
+    x.data = copies[0]
+    assert (x.shape, copies[0].shape, copies[1].shape) == ((3, 2), (3, 2), (2, 3))
+    del log, copies, asked
+
+
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(facts_module, "_MOST", 8)
     facts = Facts()
