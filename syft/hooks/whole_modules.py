@@ -9,7 +9,7 @@ does not take back what was done before it: that is sent, as torch would have do
 
 Torch has no registration for these methods, so they are surrounded, by the ledger, when the first
 module is sent: a process without remote modules runs torch's methods.  In any other a plain module
-pays one look at its tables (0.3 µs a part).
+pays one look at its tables (0.5 to 1 µs a part).
 
 What waits for a promise would hold back the whole group, so a worker where a parameter was promised
 gets its messages one by one.

@@ -227,6 +227,13 @@ def test_a_leaf_that_is_gone_is_no_obstacle(worker: Any) -> None:
     x.child.garbage_collect_data = False
 
 
+def test_a_leaf_that_died_is_not_asked_for(worker: Any) -> None:
+    x, y = leaf(worker, 1.0), leaf(worker, 2.0)
+    (x * y).backward()
+    del x
+    assert y.grad.copy().get() == 1
+
+
 def test_a_gradient_behind_a_promise_waits(worker: Any) -> None:
     promise, x = worker.promise(), leaf(worker, 1.0, 2.0)
     assert x.grad is None
