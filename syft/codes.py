@@ -385,7 +385,7 @@ class MessageCode(WireCode):
     PARKED = 35, "the request waits for promised objects; its reply follows later"
     SKIPPED = 36, "the request was not made, because an earlier one failed"
     FORGOTTEN = 37, "the worker was cleared: no number of this connection stands for anything"
-    STALE = 38, "somebody else may have changed shapes or gradients that this caller asked for"
+    STALE = 38, "somebody else may have changed shapes or gradients that this caller knows"
     CANCELLED = 39, "the request was not run, because nobody wants its results any more"
 
 

@@ -61,7 +61,7 @@ class Parcel:
             link.id_at_location = id
             link.garbage_collect_data = garbage_collect_data
             if garbage_collect_data and type(tensor) is not Wrapper and tensor.requires_grad:
-                self.connection.facts.add_leaf(link)
+                self.connection.facts.leaf_sent(link, tensor)
             if pending is not None:
                 link.pending = pending
 
@@ -245,6 +245,7 @@ def _release(links: Iterable[RemoteLink], drop: bool) -> None:
     for link in links:
         if not link.depth and not is_shared(link.connection, link.id_at_location):
             link.garbage_collect_data = False
+            link.connection.facts.drop((link.id_at_location,))
             dropped.append(link)
     if drop:
         discard_all(dropped)

@@ -2,7 +2,8 @@
 
 Every attribute that is added to a torch class, and every hook that is registered with torch, goes
 through one ledger, so that closing the hook can take each away again.  Nothing that exists is ever
-replaced.  ``tests/test_house.py`` checks that no other file of the package writes to torch.
+replaced by something else; a method of torch may be *surrounded*: what stands in its place calls
+it.  ``tests/test_house.py`` checks that no other file of the package writes to torch.
 """
 
 from __future__ import annotations
@@ -42,6 +43,22 @@ class Ledger:
             )
         setattr(target, name, value)
         self._removals.append(functools.partial(delattr, target, name))
+
+    def surround(
+        self, target: type, name: str, around: Callable[[Callable[..., Any]], Callable[..., Any]]
+    ) -> None:
+        """Put ``around(method)``, which calls the method, in the place of a method of a class.
+
+        >>> class Target:
+        ...     def answer(self): return 42
+        >>> ledger, method = Ledger(), Target.answer
+        >>> ledger.surround(Target, "answer", lambda method: lambda self: method(self) + 1)
+        >>> Target().answer(), ledger.undo(), Target.answer is method
+        (43, None, True)
+        """
+        method = vars(target)[name]
+        setattr(target, name, functools.update_wrapper(around(method), method))
+        self._removals.append(functools.partial(setattr, target, name, method))
 
     def register(self, registration: Callable[..., Removable], function: Any) -> None:
         """Register a function with one of torch's own registrations, which return a handle."""

@@ -72,7 +72,7 @@ class SentCopy:
         pointer = make_pointer(connection, id, self.garbage_collect_data, card=card_of(tensor))
         connection.follow_last(pointer.child)
         if type(tensor) is not Wrapper and tensor.requires_grad and self.garbage_collect_data:
-            connection.facts.add_leaf(pointer.child)
+            connection.facts.leaf_sent(pointer.child, tensor)
         return pointer
 
 

@@ -1,8 +1,9 @@
 """``TorchHook(torch)``: adds methods to torch's classes, and makes the local worker.
 
-Nothing of torch is replaced.  Torch's own override protocols pass calls on sent, encrypted or
+No function of torch is replaced.  Torch's own override protocols pass calls on sent, encrypted or
 wrapped tensors to syft, so that a call on a plain tensor costs what it costs without the hook.
-``close()`` removes every attribute that was added.
+Six methods that go through all parameters of a module are surrounded when the first module is sent
+(:mod:`syft.hooks.whole_modules`).  ``close()`` removes every attribute that was added.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from syft.hooks.ledger import Attribute, Ledger
 from syft.hooks.module_methods import ModuleAttribute
 from syft.hooks.optimizer_state import StateFollower
 from syft.hooks.sending import Id, Location
+from syft.hooks.whole_modules import WholeModules
 from syft.plans.abstract_plan import AbstractPlan
 from syft.plans.remote.plan_sending import LocalPlanSender
 from syft.tensors import conversions, multi_pointer
@@ -177,10 +179,20 @@ class TorchHook:
             self._ledger.add(torch.Tensor, name, Attribute(name, compute))
         self._ledger.add(torch.Tensor, "child", None)
         forward_methods()
-        for name, method in {**MODULE_METHODS, "send": _send_module_from(local)}.items():
+        for name, method in {**MODULE_METHODS, "send": self._send_module()}.items():
             self._ledger.add(nn.Module, name, ModuleAttribute(name, method, is_method=True))
         for name, answer in {**MODULE_ATTRIBUTES, "owner": _owner_of_module(local)}.items():
             self._ledger.add(nn.Module, name, ModuleAttribute(name, answer, is_method=False))
+
+    def _send_module(self) -> Callable[..., nn.Module]:
+        local, whole = self.local_worker, WholeModules(self._ledger)
+
+        def send(module: nn.Module, *locations: Any, user: str | None = None) -> nn.Module:
+            whole.surround()
+            return module_methods.send_module(module, *locations, owner=local, user=user)
+
+        send.__doc__ = module_methods.send_module.__doc__
+        return send
 
 
 # --------------------------------------------- methods and attributes that need the local worker
@@ -227,14 +239,6 @@ def _owner_of_tensor(local: VirtualWorker) -> Callable[[torch.Tensor], Owner]:
         return first_link(tensor).owner or local
 
     return owner
-
-
-def _send_module_from(local: VirtualWorker) -> Callable[..., nn.Module]:
-    def send(module: nn.Module, *locations: Any, user: str | None = None) -> nn.Module:
-        return module_methods.send_module(module, *locations, owner=local, user=user)
-
-    send.__doc__ = module_methods.send_module.__doc__
-    return send
 
 
 def _owner_of_module(local: VirtualWorker) -> Callable[[nn.Module], Owner]:

@@ -118,12 +118,14 @@ _enter(
     nn.functional.fractional_max_pool2d_with_indices
     nn.functional.fractional_max_pool3d_with_indices
     _C._nn.adaptive_max_pool2d _C._nn.adaptive_max_pool3d _C._nn.fractional_max_pool2d
-    _C._nn.fractional_max_pool3d _C._nn.max_pool2d_with_indices _C._nn.max_pool3d_with_indices""",
+    _C._nn.fractional_max_pool3d _C._nn.max_pool2d_with_indices _C._nn.max_pool3d_with_indices
+    lobpcg""",
 )
 _enter(
     _always(_tuple(3)),
     """lstm native_batch_norm native_group_norm native_layer_norm _native_batch_norm_legit _unique2
-    _C._VariableFunctions.unique_consecutive _C._VariableFunctions.unique_dim""",
+    _C._VariableFunctions.unique_consecutive _C._VariableFunctions.unique_dim pca_lowrank
+    svd_lowrank""",
 )
 _enter(_always(_tuple(4)), "embedding_bag ops.aten._batch_norm_with_update")
 
@@ -292,10 +294,8 @@ _enter(_unique(2), "unique Tensor.unique")
 _enter(_unique(1), "unique_consecutive Tensor.unique_consecutive")
 
 
-def _attention(args: Arguments, kwargs: Keywords) -> Returns | None:
-    """The weights are None unless they are needed; with dropout it draws where it is asked for."""
-    if _given(args, kwargs, 10, "dropout_p", 0.0):
-        return None
+def _attention(args: Arguments, kwargs: Keywords) -> Returns:
+    """The weights are None unless they are needed."""
     return Returns(tuple, (True, bool(_given(args, kwargs, 15, "need_weights", True))))
 
 

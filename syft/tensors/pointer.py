@@ -27,6 +27,7 @@ from syft.ops.calls import DECOMPOSITIONS, mutated_argument
 from syft.ops.nested import Arguments, Keywords, leaves
 from syft.ops.returns import ONE_TENSOR, returns
 from syft.ops.table import (
+    ALTERS,
     BINARY,
     BY_NAME,
     FLAGS,
@@ -60,7 +61,7 @@ from syft.workers.wire.references import REF
 _BARE = frozenset((float, bool, str, type(None)))
 _NEW = ONE | BINARY
 """The operations that make one new tensor of pointers and numbers."""
-_WRITING = INPLACE | NOTHING | GRADIENT
+_WRITING = INPLACE | NOTHING | GRADIENT | ALTERS
 _MAKING: dict[Any, int] = {
     operation: number
     for operation, number in NUMBERS.items()
@@ -422,6 +423,19 @@ def _asking(number: int) -> Rule:
 for _number in FACTS:
     PointerTensor.rule(function_of(_number))(_asking(_number))
 
+_COMPATIBLE = BY_NAME["torch._has_compatible_shallow_copy_type"]
+
+
+@PointerTensor.rule(function_of(_COMPATIBLE))
+def _compatible(*args: Any, **kwargs: Any) -> Any:
+    """Whether ``x.data = y`` is allowed, which ``module.to`` asks of every parameter."""
+    mine, theirs = (_plain_link(args[place : place + 1], kwargs) for place in (0, 1))
+    if mine is not None and theirs is not None and mine.connection is theirs.connection:
+        if mine.connection.facts.all_strided((mine.id_at_location, theirs.id_at_location)):
+            return True
+    return PointerTensor.forward(_COMPATIBLE, args, kwargs)
+
+
 _GET, _SET, _DELETE = (
     BY_NAME[f"torch.Tensor.grad.__{name}__"] for name in ("get", "set", "delete")
 )
@@ -442,7 +456,7 @@ def _setting(number: int) -> Rule:
     def set_gradient(*args: Any, **kwargs: Any) -> None:
         PointerTensor.forward(number, args, kwargs)
         link = args[0].child if type(args[0]) is Wrapper else None
-        if type(link) is not PointerTensor or not link.connection.facts.active:
+        if type(link) is not PointerTensor:
             return
         leaf = _leaf(args[:1], {})
         if leaf is None:
@@ -501,4 +515,6 @@ def _relay(core: WorkerCore, message: Relay, peer: Peer) -> Done:
         raise NothingToGet("remote_get")
     core.store.objects[message.id] = kept
     core.store.tags.note(message.id)
+    if core.watched:
+        core.altered(peer, gradients=False)
     return Done(message.seq)

@@ -255,6 +255,7 @@ class RemoteLink(Link):
         """Note that the object is not at the other worker any more."""
         self.garbage_collect_data = False
         self.connection.stop_owning(self.id_at_location)
+        self.connection.facts.drop((self.id_at_location,))  # it may come back as it is not now
 
     def leave(self) -> None:
         """Hand the duty to collect over to the twin of this link that went to another worker."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.testing._internal import common_methods_invocations
 from torch.testing._internal.opinfo.core import SampleInput
 
 import syft as sy
@@ -63,6 +64,27 @@ KINDS: dict[str, Callable[[sy.VirtualWorker, sy.VirtualWorker, sy.VirtualWorker]
 def queued(hook: sy.TorchHook) -> sy.VirtualWorker:
     """A worker whose commands run when somebody waits."""
     return sy.VirtualWorker(hook, id="queued", pipelined=True)
+
+
+@pytest.fixture(autouse=True)
+def drawn_under_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a queued worker draw while the seed of a case holds.
+
+    Some cases of torch seed this process, call their operator, and restore the generator.  A queued
+    worker of this process shares the generator, but may run the operator only after that.
+    """
+
+    def waited_for(operator: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        result = operator(*args, **kwargs)
+        sy.synchronize()
+        return result
+
+    seeded = common_methods_invocations.wrapper_set_seed
+    monkeypatch.setattr(
+        common_methods_invocations,
+        "wrapper_set_seed",
+        lambda operator, *args, **kwargs: seeded(waited_for, operator, *args, **kwargs),
+    )
 
 
 def _over_kinds(cases: Iterable[Case], suffix: str = "") -> list[Any]:

@@ -151,21 +151,24 @@ class Connection(OperationSender):
         To a queued worker this returns at once; the data is copied first.
         """
         self.check_not_recording(Put.verb)
+        drawn = id is None
         if self.group is not None:
             held = self.group.hold_value(value, modes()) if id is None and not guard else None
             if held is not None:
-                if self.facts.active:
-                    self.facts.sent(held, value)
+                self.facts.sent_all((held,), (value,))
                 return held
             self.send_held()
-        id = new_id() if id is None else id
         waits = not self.transport.queued
         if waits:
             self._catch_up()
-        if self.facts.active:
-            self.facts.sent(id, value)
+        if id is None:
+            id = new_id()
+        else:
+            self.facts.drop((id,))
         packer = Packer(worker=self._core)
         operand = pack(value, packer)
+        if not guard and (drawn or self.facts.active):
+            self.facts.sent(id, operand)
         users = None if guard is None else tuple(sorted(guard.users))
         self._seq = seq = self._seq + 1
         drop = self._take_garbage()
@@ -207,9 +210,7 @@ class Connection(OperationSender):
         )
         first = first_id(len(values))
         ids = range(first, first + len(values))
-        if self.facts.active:
-            for id, value in zip(ids, values, strict=True):
-                self.facts.sent(id, value)
+        self.facts.sent_all(ids, values, guards)
         self._seq = seq = self._seq + 1
         drop = self._take_garbage()
         failures = self._failures if waits else None
@@ -233,6 +234,7 @@ class Connection(OperationSender):
         """Announce an object that will come; returns a pointer to it, which may not be the only
         one."""
         self.ask(messages.Promise, (id,))
+        self.facts.drop((id,))
         self.start_owning(id)
         pointer = self.pointer(id)
         pointer.child.pending = OpenPromise(id=id, where=place_of_user())

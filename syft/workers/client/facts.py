@@ -6,6 +6,10 @@ so that the answer for the fourth step of a training loop is known from the firs
 only for tensors that were sent or asked about themselves, because the shape of a result may follow
 from values.
 
+Of what was *sent* everything is known from the start: the answers are those of a tensor of that
+kind in this process.  That a tensor was sent is noted at once, and what else is done only after the
+first fact was wanted, so a program that asks nothing pays nothing for its operations.
+
 The *gradients* of leaves are asked for together, once after each backward pass.
 
 Whatever may change a fact or a gradient has them forgotten: a request over this connection at once
@@ -17,13 +21,25 @@ not through a worker, stays unseen.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Container, Hashable, Iterable, Sequence
 from typing import Any, Final
 
 import torch
 
 from syft.ops.returns import Returns
-from syft.ops.table import ALTERS, BY_NAME, FLAGS, GRADIENT, SHAPE_FROM_VALUES
+from syft.ops.table import ALTERS, BY_NAME, FLAGS, GRADIENT, SHAPE_FROM_VALUES, function_of
+from syft.serde.torch_types import DTYPE_CODES, DTYPES, device_operand
+from syft.workers.client.descriptors import (
+    CPU,
+    LIKE_FIRST,
+    SAME_KIND,
+    SET_DATA,
+    TENSOR,
+    descriptor_of,
+    dtype_made,
+    id_of,
+    is_plain,
+)
 from syft.workers.wire.references import REF
 
 UNKNOWN: Final = object()
@@ -31,6 +47,9 @@ UNKNOWN: Final = object()
 
 _MOST: Final = 1 << 16
 """The most keys, and the most facts, that are kept."""
+
+_MOST_SENT: Final = 1 << 14
+"""The most tensors whose kinds are kept from when they were sent."""
 
 _MOST_LEAVES: Final = 1 << 12
 """The most gradients that are asked for together."""
@@ -53,13 +72,15 @@ _BY_SIZE: Final = frozenset(
         Tensor.squeeze_""".split()
 )
 _PLAIN: Final = frozenset((int, float, bool, str, type(None)))
-_PLAIN_TENSORS: Final = frozenset((torch.Tensor, torch.nn.Parameter))
+
+# The operations to note also while nothing is active, and not only with `out=`.
+_CHANGING: Final = frozenset(op for op, flags in enumerate(FLAGS) if flags & (ALTERS | GRADIENT))
 
 
 class Facts:
     """The facts and gradients that one connection knows.
 
-    ``active`` is false as long as nothing was asked; nothing is kept until then.
+    ``active`` is false as long as no fact was wanted; operations are not noted until then.
 
     >>> facts, dim = Facts(), BY_NAME["torch.Tensor.dim"]
     >>> facts.learn(dim, 7, 2)
@@ -67,38 +88,89 @@ class Facts:
     (2, True)
     """
 
-    __slots__ = ("active", "_keys", "_numbers", "_known", "_last", "_leaves", "_backward_passes")
+    __slots__ = (
+        "active",
+        "_sent",
+        "_keys",
+        "_numbers",
+        "_examples",
+        "_known",
+        "_last",
+        "_leaves",
+        "_backward_passes",
+    )
 
     def __init__(self) -> None:
         self.active = False
+        self._sent: dict[int, Sequence[Any]] = {}
+        """The descriptors of strided tensors that were sent (:mod:`syft.serde.tensors.strided`), or
+        made by an operation that always makes a tensor of its own.  No two are one tensor."""
         self._keys: dict[int, int] = {}
         self._numbers: dict[Hashable, int] = {}
         self._last = 0
         self._known: dict[tuple[int, int], Any] = {}
+        self._examples: dict[int, torch.Tensor] = {}
+        """A tensor here of the kind of a key, for the keys of what was sent."""
         self._leaves: dict[int, weakref.ref[Any]] = {}
         self._backward_passes = 0
 
     # ------------------------------------------------------------------------------------ facts
 
     def known(self, op: int, id: int) -> Any:
-        """The answer to a question about an object, or ``UNKNOWN``."""
-        return self._known.get((op, self._key(id)), UNKNOWN)
+        """The answer to a question about an object, or ``UNKNOWN``.
+
+        Raises what torch does for a question that has no answer (``len`` of a number).
+        """
+        self.active = True
+        key = self._key(id)
+        answer = self._known.get((op, key), UNKNOWN)
+        if answer is UNKNOWN and key in self._examples:
+            answer = function_of(op)(self._examples[key])
+            self._keep(op, key, answer)
+        return answer
+
+    def all_strided(self, ids: Iterable[int]) -> bool:
+        """Whether all of these are known to be strided tensors on the CPU.
+
+        >>> Facts().all_strided([7])
+        False
+        """
+        return all(self._key(id) in self._examples for id in ids)
 
     def learn(self, op: int, id: int, answer: Any) -> None:
         """Keep an answer."""
         self.active = True
         key = self._key(id)
         if key % 2 or op not in _OF_SHAPE:
-            if len(self._known) >= _MOST:
-                self._known.clear()
-            self._known[op, key] = answer
+            self._keep(op, key, answer)
 
-    def sent(self, id: int, value: Any) -> None:
-        """Note that a value was sent: of two tensors of the same kind the same is known."""
-        self.drop((id,))
-        if type(value) in _PLAIN_TENSORS and value.layout is torch.strided:
-            kind = value.dtype, value.shape, value.device, value.is_quantized
-            self._keys[id] = self._number(("sent", *kind), exact=True)
+    def _keep(self, op: int, key: int, answer: Any) -> None:
+        if len(self._known) >= _MOST:
+            self._known.clear()
+        self._known[op, key] = answer
+
+    def sent(self, id: int, operand: Any) -> None:
+        """Note that a value was sent as this operand, under an id that was drawn for it.
+
+        Objects whose pointers die are not dropped from here as long as nothing is ``active``: no
+        other object gets such an id.
+        """
+        if type(operand) is tuple and operand[0] == TENSOR:
+            if len(self._sent) >= _MOST_SENT:
+                self._sent.clear()
+            self._sent[id] = operand
+
+    def sent_all(
+        self, ids: Sequence[int], values: Sequence[Any], private: Container[int] = ()
+    ) -> None:
+        """The same for several values, except those at ``private`` places, and except in a list so
+        long that it is data: nobody asks about each of ten thousand tensors."""
+        if len(values) <= _MOST_LEAVES:
+            for place, value in enumerate(values):
+                if place not in private and is_plain(value):
+                    device = device_operand(value.device)
+                    number = DTYPE_CODES[value.dtype]
+                    self.sent(ids[place], (TENSOR, number, value.shape, None, None, device))
 
     def alike(self, id: int, other: int) -> None:
         """Note that two objects are of the same kind, in all that a fact can tell."""
@@ -107,6 +179,7 @@ class Facts:
     def drop(self, ids: Iterable[int]) -> None:
         """Note that objects are gone."""
         for id in ids:
+            self._sent.pop(id, None)
             self._keys.pop(id, None)
             self._numbers.pop(("object", id), None)
 
@@ -120,18 +193,67 @@ class Facts:
         autocast: Hashable,
     ) -> None:
         """Note a command: what it may change is forgotten, what it makes gets keys."""
-        flags = FLAGS[op]
-        if flags & ALTERS or (kwargs and "out" in kwargs):
-            self.forget()
-        elif flags & GRADIENT:
+        if FLAGS[op] & GRADIENT:
             self.forget_gradients()
-        elif out and not flags & SHAPE_FROM_VALUES and op not in _BY_SIZE:
+        elif self.changes(op, kwargs):
+            self._note_altered(op, args, kwargs)
+        elif not self.active or not out:
+            return
+        elif op in LIKE_FIRST:
+            self._note_like(op, args, out)
+        else:
             count = 0 if expected is None else expected.count
             self._note_results(op, args, kwargs or {}, range(out, out + count), autocast)
+
+    @staticmethod
+    def changes(op: int, kwargs: dict[str, Any] | None) -> bool:
+        """Whether a command may change the shape, the dtype or the gradient of a tensor that is
+        there: it has to be noted also while nothing is ``active``.
+
+        >>> Facts.changes(BY_NAME["torch.Tensor.t_"], None), Facts.changes(0, {"out": 1})
+        (True, True)
+        """
+        return op in _CHANGING or (kwargs is not None and "out" in kwargs)
+
+    def _note_like(self, op: int, args: Sequence[Any], out: int) -> None:
+        """Note that a result is of the kind of what it was made of, in all but the dtype."""
+        id = id_of(args, 0)
+        if id is None:
+            return
+        dtype = dtype_made(op, args[1:])
+        example = self._examples.get(self._key(id))
+        if example is None:
+            if op in SAME_KIND:
+                self.alike(out, id)
+        elif op in SAME_KIND or dtype not in (None, example.dtype):
+            self._sent[out] = descriptor_of(dtype or example.dtype, example.shape)
+        elif dtype is not None:  # it may be the same tensor
+            self.alike(out, id)
+
+    def _note_altered(self, op: int, args: Sequence[Any], kwargs: dict[str, Any] | None) -> None:
+        """Note that a tensor that is there may have another shape or dtype now.
+
+        If it is one of its own, nothing changes of the others.
+        """
+        sent, id, source = self._sent, id_of(args, 0), id_of(args, 1)
+        if id not in sent or (kwargs and "out" in kwargs):
+            self.forget()
+            return
+        like = None
+        if op == SET_DATA and source is not None:
+            like = self._examples.get(self._key(source))
+        self._sent = {}
+        self._forget_kinds()
+        self._sent = sent
+        del sent[id]
+        if like is not None:
+            sent[id] = descriptor_of(like.dtype, like.shape)
 
     def _note_results(
         self, op: int, args: Sequence[Any], kwargs: dict[str, Any], ids: range, autocast: Hashable
     ) -> None:
+        if FLAGS[op] & SHAPE_FROM_VALUES or op in _BY_SIZE:
+            return
         try:
             given = tuple(map(self._kind, args)), tuple(
                 (name, self._kind(value)) for name, value in kwargs.items()
@@ -146,10 +268,15 @@ class Facts:
     def forget(self) -> None:
         """Forget everything: something happened that may have changed it."""
         self.active = False
+        self._forget_kinds()
+        self.forget_gradients()
+
+    def _forget_kinds(self) -> None:
+        self._sent.clear()
         self._keys.clear()
         self._numbers.clear()
+        self._examples.clear()
         self._known.clear()
-        self.forget_gradients()
 
     def _kind(self, operand: Any) -> Hashable:
         """What an operand contributes to the key of a result."""
@@ -165,7 +292,22 @@ class Facts:
     def _key(self, id: int) -> int:
         key = self._keys.get(id)
         if key is None:
-            key = self._keys[id] = self._number(("object", id), exact=True)
+            key = self._keys[id] = self._first_key(id)
+        return key
+
+    def _first_key(self, id: int) -> int:
+        """The key of an object that no operation made which is known of here."""
+        sent = self._sent.get(id)
+        if sent is None:
+            return self._number(("object", id), exact=True)
+        dtype, shape = DTYPES[sent[1]], sent[2]
+        return self._kind_key(dtype, shape, sent[5] if len(sent) > 5 else CPU)
+
+    def _kind_key(self, dtype: torch.dtype, shape: Sequence[int], device: Any) -> int:
+        """The key of what has this dtype and shape."""
+        key = self._number(("sent", dtype, tuple(shape), device), exact=True)
+        if device == CPU and key not in self._examples:  # else it may arrive on another one
+            self._examples[key] = torch.empty((), dtype=dtype, device="cpu").expand(shape)
         return key
 
     def _number(self, key: Hashable, exact: bool) -> int:
@@ -175,6 +317,7 @@ class Facts:
             if len(self._numbers) >= _MOST:
                 self._keys.clear()
                 self._numbers.clear()
+                self._examples.clear()
                 self._known.clear()
             self._last += 2
             number = self._numbers[key] = self._last + exact
@@ -184,6 +327,7 @@ class Facts:
 
     def gradient(self, link: Any) -> Any:
         """The pointer to the gradient of a leaf, None if it has none, or ``UNKNOWN``."""
+        self.active = True
         passes, gradient = link.gradient_known or (-1, None)
         if passes != self._backward_passes:
             return UNKNOWN
@@ -196,6 +340,13 @@ class Facts:
         self.active = True
         known = gradient is not UNKNOWN
         link.gradient_known = (self._backward_passes, gradient) if known else None
+
+    def leaf_sent(self, link: Any, leaf: torch.Tensor) -> None:
+        """Note that a leaf was sent: its gradient is asked for with the others, and it is known if
+        it had none."""
+        self.add_leaf(link)
+        if leaf.grad is None:
+            link.gradient_known = (self._backward_passes, None)
 
     def add_leaf(self, link: Any) -> None:
         """Ask for the gradient of this leaf, too, when another one is asked for."""

@@ -92,7 +92,7 @@ class OperationSender(Ownership):
         answered = expected is None
         failures = self._failures if answered else None
         made: Collection[int] = ()
-        if self.facts.active:
+        if self.facts.active or self.facts.changes(op, kwargs):
             self.facts.note(op, args, kwargs, out, expected, autocast)
         if out:
             count = 1 if expected is ONE_TENSOR else 0 if expected is None else expected.count
@@ -106,7 +106,8 @@ class OperationSender(Ownership):
         return self._request(seq, Frame(encode(message), buffers), answered, drop, None, made)
 
     def make(self, op: int, args: Any, out: int, kwargs: dict[str, Any] | None = None) -> Any:
-        """The same for the commonest commands: flat operands, and one tensor or none."""
+        """The same for the commonest commands: flat operands, and one tensor or none; the operation
+        alters no tensor."""
         if _recording() is not None or self.group is not None or any_autocast_enabled():
             return self.command(op, args, kwargs, out, [])
         if self.facts.active:
@@ -175,7 +176,7 @@ class OperationSender(Ownership):
         self.check_not_recording(Run.verb)
         if self.group is not None:
             self.group.flush()
-        if self.facts.active and mode is None:  # not the commands of a group, which are noted
+        if mode is None:  # not the commands of a group, which are noted
             self.facts.forget()
         if self.transport.replies:
             self.read_replies()  # the numbers may have been forgotten
@@ -247,7 +248,7 @@ class OperationSender(Ownership):
         made_here = expected if out else None
         if group is not None and expected is not None:
             made = group.hold(op, args, kwargs, made_here, buffers, modes())
-            if self.facts.active and made is not NOT_HELD:
+            if made is not NOT_HELD and (self.facts.active or self.facts.changes(op, kwargs)):
                 self._note_held(op, args, kwargs, made)
             return made
         self.send_held()
@@ -274,11 +275,13 @@ class OperationSender(Ownership):
         >>> x.child.connection.fact(number_of(torch.Tensor.dim), x.id_at_location)
         2
         """
-        if self.facts.active:
-            self._hear()
-            answer = self.facts.known(op, id)
-            if answer is not UNKNOWN:
-                return answer
+        self.check_not_recording(f"{NAMES[op]} at")
+        self.check_open()
+        self._hear()
+        answer = self.facts.known(op, id)
+        if answer is not UNKNOWN:
+            return answer
+        self.raise_unseen()
         answer = self.command(op, ((REF, id),), None, new_id(), [], None)
         self.facts.learn(op, id, answer)
         return answer
@@ -289,11 +292,13 @@ class OperationSender(Ownership):
         The gradients of all leaves that were asked for over this connection are asked for together,
         and again only after something may have changed them.
         """
-        if self.facts.active:
-            self._hear()
-            answer = self.facts.gradient(link)
-            if answer is not UNKNOWN:
-                return answer
+        self.check_not_recording("reading a gradient at")
+        self.check_open()
+        self._hear()
+        answer = self.facts.gradient(link)
+        if answer is not UNKNOWN:
+            return answer
+        self.raise_unseen()
         group = self.message_group()
         leaves = self.facts.leaves_with(link)
         try:

@@ -6,7 +6,15 @@ use the name ``me`` may send requests to the same worker.
 
 from __future__ import annotations
 
+from typing import Final
+
 from syft.workers.wire.numbering import Table
+
+KINDS: Final = 1
+"""A caller may know the shape, the dtype and the like of tensors that it sent, or asked about."""
+GRADIENTS: Final = 2
+"""A caller may know gradients that it asked for, or that leaves which it sent had none."""
+EVERYTHING: Final = KINDS | GRADIENTS
 
 
 class Session:
@@ -36,7 +44,7 @@ class Peer:
     'me dropped its last pointer to it'
     """
 
-    __slots__ = ("name", "user", "session", "dropped", "fetched", "__weakref__")
+    __slots__ = ("name", "user", "session", "dropped", "fetched", "knows", "__weakref__")
 
     def __init__(self, name: str, user: str | None = None, session: Session | None = None) -> None:
         self.name = name
@@ -46,3 +54,5 @@ class Peer:
         """The tombstone text of an object whose last pointer this peer dropped."""
         self.fetched = f"{name} fetched it with get()"
         """The tombstone text of an object that this peer fetched."""
+        self.knows = 0
+        """What this caller is told of when somebody else changes it: KINDS, GRADIENTS, or both."""

@@ -42,7 +42,7 @@ from syft.workers.core.access import READS, Access
 from syft.workers.core.dataflow import Dataflow
 from syft.workers.core.open_promises import named
 from syft.workers.core.outgoing import Outgoing
-from syft.workers.core.peer import Peer
+from syft.workers.core.peer import EVERYTHING, GRADIENTS, Peer
 from syft.workers.core.stats import Stats
 from syft.workers.core.store import ObjectStore
 from syft.workers.execution.holders import Holder
@@ -353,18 +353,23 @@ class WorkerCore:
 
         return replace(value, reference)
 
-    def watch(self, peer: Peer) -> None:
-        """Note that a caller was told of the shape or the gradient of a tensor, and may keep it."""
+    def watch(self, peer: Peer, knows: int = EVERYTHING) -> None:
+        """Note that a caller sent a tensor, or was told of the shape or the gradient of one, and
+        may keep that."""
+        peer.knows |= knows
         self._watchers.add(peer)
         self.watched = True
 
     def altered(self, acting: Peer | None, gradients: bool) -> None:
-        """Notify the callers that were told of shapes, or of gradients, that somebody else may have
+        """Notify the callers that know of shapes, or of gradients, that somebody else may have
         changed; called if anything is :attr:`watched`."""
+        lost = GRADIENTS if gradients else EVERYTHING
         told = set()
         for peer in list(self._watchers):
-            if acting is None or peer.session is not acting.session:
-                self._watchers.discard(peer)
+            if peer.knows & lost and (acting is None or peer.session is not acting.session):
+                peer.knows &= ~lost
+                if not peer.knows:
+                    self._watchers.discard(peer)
                 if peer.session not in told:
                     told.add(peer.session)
                     self.answer(peer, Stale(gradients))

@@ -129,6 +129,15 @@ class ObjectStore:
         """
         self.listeners.setdefault(id, []).append(listener)
 
+    def has_gone(self, id: int) -> bool:
+        """Whether an object of this id was here, as far as tombstones tell.
+
+        >>> store = ObjectStore("bob"); store.put(5, "anything"); store.drop(5, "nobody wants it")
+        >>> store.has_gone(5), store.has_gone(6)
+        (True, False)
+        """
+        return id in self._gone or id in self._gone_before
+
     def check_all_free(self, ids: Iterable[int]) -> None:
         """Raise :class:`~syft.exceptions.ObjectIdTaken` if an object of one of the ids is
         present."""

@@ -341,15 +341,12 @@ def _operands(
 
     The general path unpacks every kind of operand, and its errors contain the path to the operand.
     """
-    keywords = command.kwargs
+    keywords = command.kwargs or {}
     if held is None:
         found = _present(core.store.objects, command.args)
-        if found is not None and keywords is None:
-            return found, {}
-        if found is not None and keywords is not None:
-            more = _present(core.store.objects, keywords.values())
-            if more is not None:
-                return found, dict(zip(keywords, more, strict=True))
+        named = None if found is None else _present(core.store.objects, keywords.values())
+        if found is not None and named is not None:
+            return found, dict(zip(keywords, named, strict=True))
     unpacker = unpacker_for(core, frame, held)
     args = [
         unpack_at(operand, unpacker, f".args[{index}]")
@@ -357,7 +354,7 @@ def _operands(
     ]
     kwargs = {
         name: unpack_at(operand, unpacker, f".kwargs.{name}")
-        for name, operand in (keywords or {}).items()
+        for name, operand in keywords.items()
     }
     if frame.buffers and any(map(tags_of, (*args, *kwargs.values()))):
         core.store.tags.watched = True  # the operation may return one of them

@@ -15,7 +15,7 @@ from syft.serde.packer import Packer
 from syft.serde.registry import pack, unpack_at
 from syft.workers.core.access import Access
 from syft.workers.core.open_promises import named
-from syft.workers.core.peer import Peer
+from syft.workers.core.peer import EVERYTHING, Peer
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
 from syft.workers.execution.holders import Holder
 from syft.workers.execution.permissions import (
@@ -65,7 +65,11 @@ def put(core: WorkerCore, message: Put, frame: Frame, peer: Peer) -> Reply:
             # A guard is stored on tensors, so it would be lost.
             raise MalformedMessage("$.users", "nil for a plan without any tensor", "names")
         set_guard(value, Guard(frozenset(message.users), message.shape_hidden))
+    if core.watched and core.store.has_gone(message.id):
+        core.altered(peer, gradients=False)  # to others it may be what they know by this id
     core.hold(message.id, value)
+    if peer.knows != EVERYTHING:
+        core.watch(peer)
     may_be_leaf = isinstance(value, Wrapper) or (
         isinstance(value, torch.Tensor) and value.requires_grad
     )

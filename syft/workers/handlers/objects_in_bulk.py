@@ -15,7 +15,7 @@ from syft.serde.packer import Packer
 from syft.serde.registry import pack, unpack_at
 from syft.serde.tensors.bundle import Bundle
 from syft.workers.core.access import Access
-from syft.workers.core.peer import Peer
+from syft.workers.core.peer import EVERYTHING, Peer
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
 from syft.workers.execution.permissions import Guard, set_guard, travelling_guard_of
 from syft.workers.handlers.commands import unpacker_for
@@ -47,6 +47,8 @@ def put_all(core: WorkerCore, message: PutAll, frame: Frame, peer: Peer) -> Repl
             raise MalformedMessage("$.guards", f"places below {len(values)}", str(place))
         set_guard(values[place], Guard(frozenset(users), hidden))
     _store(core, dict(zip(ids, values, strict=True)), peer, plain=not message.guards)
+    if peer.knows != EVERYTHING:
+        core.watch(peer)
     return Done(message.seq)
 
 

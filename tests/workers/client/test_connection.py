@@ -126,7 +126,7 @@ def test_an_error_names_the_line_that_issued_it_and_not_the_line_that_waits(
         ("synchronize", lambda: sy.synchronize()),
         ("get", lambda: wrong.get()),
         ("a value", lambda: x.tolist()),
-        ("a shape", lambda: x.shape),
+        ("a shape", lambda: right.shape),
         ("wait", lambda: wrong.child.handle.wait()),
         ("result", lambda: wrong.child.handle.result()),
     ]

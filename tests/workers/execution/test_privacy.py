@@ -534,7 +534,7 @@ SHAPES: dict[str, Callable[[Scene], torch.Tensor]] = {
     "expand": lambda s: at(s.bob, 1.0).expand(s.secret[2].long()),
     "expand by name": lambda s: torch.broadcast_to(at(s.bob, 1.0), size=(s.secret[2].long(),)),
     "what comes of it": lambda s: s.secret[s.secret > 0] * 2,
-    "what it was added to": lambda s: at(s.bob, 1.0).add_(s.secret[s.secret > 5]),
+    "what it was added to": lambda s: (at(s.bob, 0.5) * 2).add_(s.secret[s.secret > 5]),
     "after a move": lambda s: s.secret[s.secret > 0].move(s.alice, user="ann"),
     "a copy": lambda s: s.secret[s.secret > 0].copy(),
     "over a collective": lambda s: sy.sum_private(
