@@ -20,8 +20,11 @@ pytest_plugins = ["tests.sampling", "tests.doctest_names"]
 # moment, and every tensor in them, alive.  Here that does no harm.
 torch.optim.SGD([torch.zeros(1)]).zero_grad()
 
-# With what hypothesis prints, an example that failed is run again on any machine.
-hypothesis.settings.register_profile("syft", hypothesis.settings.default, print_blob=True)
+# With what hypothesis prints, an example that failed is run again on any machine.  No example has a
+# deadline: on a busy machine any test may take long.
+hypothesis.settings.register_profile(
+    "syft", hypothesis.settings.default, print_blob=True, deadline=None
+)
 hypothesis.settings.load_profile("syft")
 
 

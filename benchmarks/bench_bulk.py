@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
 import torch
 from torch import nn
 
@@ -14,14 +12,6 @@ from benchmarks.recording import Amount, Ratio
 
 # A torch.Tensor.  Type checkers cannot know of the methods that the hook adds to it.
 Tensor = Any
-
-
-@pytest.fixture
-def bob() -> Iterator[sy.VirtualWorker]:
-    """A worker in this process that answers at once."""
-    hook = sy.TorchHook(torch)
-    yield sy.VirtualWorker(hook, id="bob")
-    hook.close()
 
 
 def twenty(x: Tensor, y: Tensor, factor: float) -> Tensor:

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
-import torch
 
 import syft as sy
 from benchmarks.recording import Ratio
 
 # A torch.Tensor.  Type checkers cannot know of the methods that the hook adds to it.
 Tensor = Any
-
-
-@pytest.fixture
-def hook() -> Iterator[sy.TorchHook]:
-    """The hook of the workers of a benchmark."""
-    hook = sy.TorchHook(torch)
-    yield hook
-    hook.close()
 
 
 class Waiting:

@@ -65,7 +65,7 @@ def bench_plain_function(ratio: Ratio) -> None:
     )
 
 
-def bench_plain_training_step(ratio: Ratio) -> None:
+def bench_plain_training_step(ratio: Ratio, one_thread: None) -> None:
     """A whole training step of a small network, on one thread: syft has no say in the others."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
@@ -85,8 +85,6 @@ def bench_plain_training_step(ratio: Ratio) -> None:
 
         return change_and_warm_up
 
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     ratio(
         "plain MLP training step, hooked / unhooked",
         subject=step,
@@ -97,7 +95,6 @@ def bench_plain_training_step(ratio: Ratio) -> None:
         earlier="1.7",
         seconds=4,
     )
-    torch.set_num_threads(threads)
 
 
 def bench_import(amount: Amount) -> None:

@@ -3,37 +3,18 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
-from torch.nn import functional as F
 
 import syft as sy
 from benchmarks.interleaved import measure
 from benchmarks.recording import Amount, Ratio
+from benchmarks.training import Training, mlp, step
 
 # A torch.Tensor.  Type checkers cannot know of the methods that the hook adds to it.
 Tensor = Any
-
-
-@pytest.fixture
-def bob() -> Iterator[sy.VirtualWorker]:
-    """A worker in this process that answers at once."""
-    hook = sy.TorchHook(torch)
-    yield sy.VirtualWorker(hook, id="bob")
-    hook.close()
-
-
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    """Torch on one thread: steadier where others use the machine too."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def twenty(x: Tensor) -> Tensor:
@@ -121,54 +102,31 @@ def bench_build(amount: Amount, bob: sy.VirtualWorker) -> None:
 # --------------------------------------------------------------------------------- training steps
 
 
-class Training:
-    """An MLP 784-64-10 on 64 samples, with a step as a plan and as it is written."""
-
-    def __init__(self, **options: Any) -> None:
-        torch.manual_seed(0)
-        self.model = nn.Sequential(nn.Linear(784, 64), nn.ReLU(), nn.Linear(64, 10))
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, **options)
-        self.x: Tensor = torch.randn(64, 784)
-        self.y: Tensor = torch.randint(10, (64,))
-
-    def plan(self) -> Any:
-        """A step as a plan, built."""
-        plan = sy.func2plan(state=(self.model, self.optimizer))(training_step)
-        plan.build(self.x, self.y)
-        return plan
-
-    def step(self) -> Tensor:
-        """A step without a plan."""
-        return step(self.model, self.optimizer, self.x, self.y)
-
-
-def step(model: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor) -> Tensor:
-    """Zero the gradients, run forward and backward, step."""
-    optimizer.zero_grad()
-    loss = F.cross_entropy(model(x), y)
-    loss.backward()  # type: ignore[no-untyped-call]
-    optimizer.step()
-    return loss.detach()
-
-
 def training_step(x: Tensor, y: Tensor, state: Any) -> Tensor:
     """A step of what lies in a plan's state."""
     model, optimizer = state.read()
-    return step(model, optimizer, x, y)
+    return step(model, optimizer, x, y).detach()
 
 
-@pytest.mark.parametrize("name, options", [("SGD", {}), ("momentum", {"momentum": 0.9})])
+def plan_of(training: Training) -> Any:
+    """A step as a plan, built."""
+    plan = sy.func2plan(state=(training.model, training.optimizer))(training_step)
+    plan.build(training.x, training.y)
+    return plan
+
+
+@pytest.mark.parametrize("name", ["SGD", "momentum"])
 def bench_training_plan_here(
-    ratio: Ratio, bob: sy.VirtualWorker, one_thread: None, name: str, options: dict[str, Any]
+    ratio: Ratio, bob: sy.VirtualWorker, one_thread: None, name: str
 ) -> None:
     """The same work without modules and optimizers in between."""
-    training = Training(**options)
+    training = Training(mlp(), name)
     there = copy.deepcopy(training)
-    plan = there.plan()
+    plan = plan_of(there)
     ratio(
         f"training step as a plan / the same step eager, {name}",
         subject=lambda: plan(there.x, there.y),
-        floor=training.step,
+        floor=lambda: training.step().detach(),
         at_most=1.0,
         earlier="-",
         seconds=6,
@@ -179,8 +137,8 @@ def bench_training_plan_there(
     ratio: Ratio, amount: Amount, bob: sy.VirtualWorker, one_thread: None
 ) -> None:
     """One small message a step, and nothing else."""
-    here, training = Training(momentum=0.9), Training(momentum=0.9)
-    there = training.plan().send(bob)
+    here, training = Training(mlp(), "momentum"), Training(mlp(), "momentum")
+    there = plan_of(training).send(bob)
     x, y = training.x.send(bob), training.y.send(bob)
     there(x, y)
     with sy.TorchHook.current().record() as log:
@@ -191,7 +149,7 @@ def bench_training_plan_there(
     ratio(
         "training-step plan through a pointer / the same step eager",
         subject=lambda: there(x, y),
-        floor=here.step,
+        floor=lambda: here.step().detach(),
         at_most=1.2,
         earlier="8",
         seconds=6,

@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
 import torch
-from torch import nn
-from torch.nn import functional as F
 
 import syft as sy
 from benchmarks.memory import FORTY_MEGABYTES, memcpy, resident
 from benchmarks.recording import Amount, Ratio
+from benchmarks.training import Training, mlp
 
 # A torch.Tensor.  Type checkers cannot know of the methods that the hook adds to it.
 Tensor = Any
-
-
-@pytest.fixture
-def bob() -> Iterator[sy.VirtualWorker]:
-    """A worker in this process that answers at once."""
-    hook = sy.TorchHook(torch)
-    yield sy.VirtualWorker(hook, id="bob")
-    hook.close()
 
 
 def bench_pointer_add(ratio: Ratio, bob: sy.VirtualWorker) -> None:
@@ -41,32 +30,9 @@ def bench_pointer_add(ratio: Ratio, bob: sy.VirtualWorker) -> None:
     )
 
 
-class Training:
-    """The training step of the issue: an MLP 784-64-10 on 64 samples, here or at a worker."""
-
-    def __init__(self) -> None:
-        torch.manual_seed(0)
-        self.model: Any = nn.Sequential(nn.Linear(784, 64), nn.ReLU(), nn.Linear(64, 10))
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
-        self.x: Tensor = torch.randn(64, 784)
-        self.y: Tensor = torch.randint(10, (64,))
-
-    def send(self, worker: sy.VirtualWorker) -> Training:
-        """Move everything to a worker."""
-        self.model.send(worker)
-        self.x, self.y = self.x.send(worker), self.y.send(worker)
-        return self
-
-    def step(self) -> None:
-        """Zero the gradients, run forward and backward, step."""
-        self.optimizer.zero_grad()
-        F.cross_entropy(self.model(self.x), self.y).backward()  # type: ignore[no-untyped-call]
-        self.optimizer.step()
-
-
 def bench_federated_step(ratio: Ratio, bob: sy.VirtualWorker) -> None:
     """Thirty commands and some real work."""
-    there, here = Training().send(bob), Training()
+    there, here = Training(mlp(), worker=bob), Training(mlp())
     ratio(
         "federated training step / the same step local",
         subject=there.step,
@@ -77,11 +43,11 @@ def bench_federated_step(ratio: Ratio, bob: sy.VirtualWorker) -> None:
     )
 
 
-def bench_federated_step_on_one_thread(ratio: Ratio, bob: sy.VirtualWorker) -> None:
-    """The same, with torch on one thread: steadier where others use the machine too."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    there, here = Training().send(bob), Training()
+def bench_federated_step_on_one_thread(
+    ratio: Ratio, bob: sy.VirtualWorker, one_thread: None
+) -> None:
+    """The same, with torch on one thread."""
+    there, here = Training(mlp(), worker=bob), Training(mlp())
     ratio(
         "the same on one thread",
         subject=there.step,
@@ -90,7 +56,6 @@ def bench_federated_step_on_one_thread(ratio: Ratio, bob: sy.VirtualWorker) -> N
         earlier="8",
         seconds=6,
     )
-    torch.set_num_threads(threads)
 
 
 def bench_send_get(ratio: Ratio, bob: sy.VirtualWorker) -> None:

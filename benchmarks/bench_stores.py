@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import pytest
 import torch
 from torch import nn
 
@@ -16,14 +15,6 @@ from benchmarks.recording import Amount, Ratio
 
 # A torch.Tensor.  Type checkers cannot know of the methods that the hook adds to it.
 Tensor = Any
-
-
-@pytest.fixture
-def hook() -> Iterator[sy.TorchHook]:
-    """A hook of this benchmark's own."""
-    hook = sy.TorchHook(torch)
-    yield hook
-    hook.close()
 
 
 def holding(hook: sy.TorchHook, count: int) -> sy.VirtualWorker:
@@ -99,9 +90,8 @@ def milliseconds(action: Callable[[], object]) -> float:
     return 1000 * statistics.median(taken)
 
 
-def bench_a_million_objects(amount: Amount, hook: sy.TorchHook) -> None:
+def bench_a_million_objects(amount: Amount, bob: sy.VirtualWorker) -> None:
     """A search looks at tagged objects only, and a repr at none."""
-    bob = sy.VirtualWorker(hook, id="bob")
     x: Tensor = torch.ones(2)
     bob.core.store.put_all({id: torch.zeros(1) for id in range(MILLION)})
     pointers = [x.tag("#digits").send(bob) for _ in range(3)]

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 import syft as sy
 from benchmarks.recording import Amount, Ratio
+from benchmarks.training import OPTIMIZERS, Task, Training, mlp
 from syft.workers.shells.message_log import MessageLog
 
 # A torch.Tensor.  Type checkers cannot know of the methods that the hook adds to it.
 Tensor = Any
 
 
-@pytest.fixture
-def hook() -> Iterator[sy.TorchHook]:
-    """A hook of this benchmark's own."""
-    hook = sy.TorchHook(torch)
-    yield hook
-    hook.close()
+CLASSES = 3
 
 
 class Last(nn.Module):
@@ -34,50 +28,23 @@ class Last(nn.Module):
         return x[:, -1]
 
 
-def mlp() -> tuple[nn.Module, torch.Tensor]:
+def small_mlp() -> Task:
     """An MLP and a batch."""
-    return nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 3)), torch.randn(5, 8)
+    return mlp((8, 4, CLASSES), 5)
 
 
-def cnn() -> tuple[nn.Module, torch.Tensor]:
+def cnn() -> Task:
     """A network of convolutions and a batch."""
     layers = [nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.1)]
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(18, 3)), torch.randn(5, 1, 8, 8)
+    model = nn.Sequential(*layers, nn.Flatten(), nn.Linear(18, CLASSES))
+    return model, torch.randn(5, 1, 8, 8), torch.randint(CLASSES, (5,))
 
 
-def transformer() -> tuple[nn.Module, torch.Tensor]:
+def transformer() -> Task:
     """A transformer layer and a batch."""
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
-    return nn.Sequential(layer, Last(), nn.Linear(8, 3)), torch.randn(5, 4, 8)
-
-
-Optimizers = dict[str, Callable[[Any], torch.optim.Optimizer]]
-OPTIMIZERS: Optimizers = {
-    "SGD": lambda parameters: torch.optim.SGD(parameters, lr=0.01),
-    "momentum": lambda parameters: torch.optim.SGD(parameters, lr=0.01, momentum=0.9),
-    "Adam": lambda parameters: torch.optim.Adam(parameters),
-}
-
-
-class Steps:
-    """Training steps of one model on one batch, here or at a worker."""
-
-    def __init__(self, model: Any, x: Any, optimizer: str, worker: Any = None) -> None:
-        self.model = model
-        y: Any = torch.randint(3, (len(x),))
-        self.x, self.y = x, y
-        if worker is not None:
-            self.model.send(worker)
-            self.x, self.y = self.x.send(worker), self.y.send(worker)
-        self.optimizer = OPTIMIZERS[optimizer](self.model.parameters())
-
-    def step(self) -> Any:
-        """Zero the gradients, run forward and backward, step; returns the loss."""
-        self.optimizer.zero_grad()
-        loss = F.cross_entropy(self.model(self.x), self.y)
-        loss.backward()  # type: ignore[no-untyped-call]
-        self.optimizer.step()
-        return loss
+    model = nn.Sequential(layer, Last(), nn.Linear(8, CLASSES))
+    return model, torch.randn(5, 4, 8), torch.randint(CLASSES, (5,))
 
 
 def waiting(log: MessageLog, worker: str) -> int:
@@ -90,24 +57,23 @@ def bench_waiting(amount: Amount, hook: sy.TorchHook) -> None:
     """The requests of a repeated step that wait, in the worst of nine cases."""
     bob = sy.VirtualWorker(hook, id="bob", pipelined=True)
     most = 0
-    for make in (mlp, cnn, transformer):
+    for make in (small_mlp, cnn, transformer):
         for optimizer in OPTIMIZERS:
-            steps = Steps(*make(), optimizer, bob)
+            training = Training(make(), optimizer, bob)
             for _ in range(3):
                 with hook.record() as log:
-                    steps.step().get()
+                    training.step().get()
             most = max(most, waiting(log, "bob"))
     name = "a repeated training step, loss fetched: requests that wait"
     amount(name, most, at_most=2, earlier="-")
 
 
-def bench_grouped_step(amount: Amount, hook: sy.TorchHook) -> None:
+def bench_grouped_step(amount: Amount, hook: sy.TorchHook, bob: sy.VirtualWorker) -> None:
     """The messages of a repeated step in a group."""
-    bob = sy.VirtualWorker(hook, id="bob")
-    steps = Steps(*mlp(), "SGD", bob)
+    training = Training(small_mlp(), worker=bob)
     for _ in range(3):
         with hook.record() as log, bob.group():
-            steps.step()
+            training.step()
     name = "a repeated training step in a group: messages"
     amount(name, len(log.to("bob")), at_most=2, earlier="-")
 
@@ -118,23 +84,15 @@ def bench_grouped_step(amount: Amount, hook: sy.TorchHook) -> None:
 )
 def bench_adam(
     ratio: Ratio,
-    hook: sy.TorchHook,
+    bob: sy.VirtualWorker,
     name: str,
     sizes: tuple[int, int, int],
     batch: int,
     at_most: float,
 ) -> None:
     """A step of Adam on pointers, with a large model and a small one."""
-    bob = sy.VirtualWorker(hook, id="bob")
-
-    def steps(worker: Any) -> Steps:
-        torch.manual_seed(0)
-        first, second = nn.Linear(sizes[0], sizes[1]), nn.Linear(sizes[1], sizes[2])
-        return Steps(
-            nn.Sequential(first, nn.ReLU(), second), torch.randn(batch, sizes[0]), "Adam", worker
-        )
-
-    there, here = steps(bob), steps(None)
+    there = Training(mlp(sizes, batch), "Adam", bob)
+    here = Training(mlp(sizes, batch), "Adam")
     ratio(
         f"Adam step of an MLP {name} on pointers / local",
         subject=there.step,

@@ -1,4 +1,4 @@
-"""What a benchmark asks for: ``ratio`` and ``amount``; at the end of the run, the table.
+"""What a benchmark asks for: ``ratio``, ``amount``, workers; at the end of the run, the table.
 
 A figure over its bar is shown as such and never fails the run: on a shared machine a failing
 timing teaches people to run things twice.  README.md beside this file says how to read the figures.
@@ -7,12 +7,15 @@ timing teaches people to run things twice.  README.md beside this file says how 
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
 import pytest
+import torch
 from pytest_benchmark.fixture import BenchmarkFixture
 
+import syft as sy
 from benchmarks.figures import Figure, table
 from benchmarks.recording import Amount, Ratio
 
@@ -39,6 +42,29 @@ def ratio(benchmark: BenchmarkFixture, pytestconfig: pytest.Config) -> Ratio:
 def amount(pytestconfig: pytest.Config) -> Amount:
     """Note a figure that is no ratio: ``amount(name, value, at_most=, earlier=, unit=)``."""
     return Amount(pytestconfig.stash[_FIGURES])
+
+
+@pytest.fixture
+def hook() -> Iterator[sy.TorchHook]:
+    """A hook of this benchmark's own."""
+    hook = sy.TorchHook(torch)
+    yield hook
+    hook.close()
+
+
+@pytest.fixture
+def bob(hook: sy.TorchHook) -> sy.VirtualWorker:
+    """A worker in this process that answers at once."""
+    return sy.VirtualWorker(hook, id="bob")
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Torch on one thread: steadier where others use the machine too."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.hookimpl(trylast=True)

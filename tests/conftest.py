@@ -15,8 +15,9 @@ import torch
 from torch import nn
 
 import syft as sy
-from tests.shells.child import hook_with_hub, make_worker
+from tests.shells.child import hook_with_hub, make_worker, serve
 from tests.shells.owner import inspect
+from tests.shells.processes import ChildProcesses
 
 SHELLS = ["virtual", "child"]
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
@@ -82,10 +83,18 @@ def shell(request: pytest.FixtureRequest) -> str:
     return getattr(request, "param", "virtual")
 
 
+@pytest.fixture(scope="session")
+def processes() -> Iterator[ChildProcesses]:
+    """Child processes, each of which serves workers of many tests, one after another."""
+    processes = ChildProcesses(serve)
+    yield processes
+    processes.close()
+
+
 @pytest.fixture
-def hook(shell: str, nothing_left_behind: None) -> sy.TorchHook:
+def hook(shell: str, processes: ChildProcesses, nothing_left_behind: None) -> sy.TorchHook:
     """A hook of this test's own; closed afterwards."""
-    return sy.TorchHook(torch) if shell == "virtual" else hook_with_hub()
+    return sy.TorchHook(torch) if shell == "virtual" else hook_with_hub(processes)
 
 
 @pytest.fixture

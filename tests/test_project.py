@@ -77,18 +77,33 @@ def pytest_arguments(command: str) -> list[str]:
     return shlex.split(command.partition(" -m pytest ")[2])
 
 
+DATABASES = "tests/torch_suite"
+
+
 def test_make_test_leaves_out_only_cases_of_the_databases() -> None:
     covered, sample = map(pytest_arguments, recipe("test")[-2:])
-    assert covered[covered.index("-m") + 1] == "not soak and not database"
-    assert sample[sample.index("-m") + 1] == "not soak and database"
+    ignored = f"--ignore={DATABASES}"
+    assert ignored in covered and DATABASES in sample, "what one leaves out the other runs"
     narrowing = {"-k", "--deselect", "--ignore", "--ignore-glob", "--lf", "--sw", "-x"}
     for arguments in (covered, sample):
-        assert not narrowing & {word.partition("=")[0] for word in arguments}
-        assert not [word for word in arguments if (ROOT / word).exists()], "every folder"
+        assert arguments[arguments.index("-m") + 1] == "not soak"
+        others = [word for word in arguments if word not in (ignored, DATABASES)]
+        assert not narrowing & {word.partition("=")[0] for word in others}
+        assert not [word for word in others if (ROOT / word).exists()], "every other folder"
         assert "--durations=10" in arguments
     shares = [float(word.partition("=")[2]) for word in sample if word.startswith("--sample=")]
     assert len(shares) == 1 and shares[0] >= 0.1
     assert not [word for word in (*covered, *sample) if word.startswith("--seed")], "drawn afresh"
+
+
+def test_only_cases_of_the_databases_are_drawn_from() -> None:
+    marking = [
+        relative(path)
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        if re.search(r"\bmark\.database\b", path.read_text())
+    ]
+    elsewhere = [name for name in marking if not name.startswith(DATABASES)]
+    assert elsewhere == ["tests/test_sampling.py"] != marking, "there it stands in a text"
 
 
 def test_make_test_all_takes_all_of_the_databases() -> None:

@@ -1,4 +1,4 @@
-"""What a call raises, as text.
+"""What a call raises, as text, and the line that it names.
 
 The traceback, which would keep every pointer of the test alive, is let go.
 """
@@ -6,6 +6,7 @@ The traceback, which would keep every pointer of the test alive, is let go.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,20 @@ def refusal(action: Callable[[], Any]) -> str:
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     pytest.fail("nothing was raised")
+
+
+def notes_of(action: Callable[[], Any], kind: type[Exception]) -> str:
+    """The notes of the exception of that kind that ``action`` raises."""
+    try:
+        action()
+    except kind as error:
+        return "\n".join(error.__notes__)
+    pytest.fail(f"no {kind.__name__} was raised")
+
+
+def line_here() -> int:
+    """The number of the caller's line."""
+    return sys._getframe(1).f_lineno
 
 
 def shown(value: Any) -> str:

@@ -6,8 +6,6 @@ It shows that nothing but a transport stands between a connection and a worker.
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
-import socket
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,9 +19,7 @@ from syft.workers.shells.worker import Worker
 from tests.shells.hub import Hub, send_frame
 from tests.shells.link import Link
 from tests.shells.owner import ACTIONS, OwnersSide
-
-_PROCESSES = multiprocessing.get_context("forkserver")
-_PROCESSES.set_forkserver_preload(["tests.shells.child"])
+from tests.shells.processes import ChildProcesses
 
 
 class SocketTransport(Transport):
@@ -91,18 +87,15 @@ class RemoteWorker(Worker):
 class ChildWorker(OwnersSide, RemoteWorker):
     """A worker in a process of its own; ``hook`` comes from :func:`hook_with_hub`."""
 
-    def __init__(
-        self, hook: sy.TorchHook, id: str, pipelined: bool = False, **options: Any
-    ) -> None:
+    def __init__(self, hook: sy.TorchHook, id: str, pipelined: bool = False) -> None:
         hub: Any = hook.local_worker.network
         if id in hub.workers:
             raise WorkerIdTaken(id)
-        here, there = socket.socketpair()
-        super().__init__(hub, id, Link(here), pipelined)
-        self.process = _PROCESSES.Process(target=serve, args=(there, id, options), daemon=True)
-        self.process.start()
-        there.close()
+        self.child = hub.processes.take()
+        super().__init__(hub, id, self.child.link, pipelined)
+        self.process = self.child.process
         hub.links[id], hub.workers[id] = self.link, self
+        self.act("open")
 
     def close(self) -> None:
         if not self.closed:
@@ -114,14 +107,13 @@ class ChildWorker(OwnersSide, RemoteWorker):
             for link in list(self.hub.links.values()):
                 with contextlib.suppress(WorkerClosed):
                     self.hub.call(link, "gone", self.id)
-            self.link.end.close()
-            self.process.join()
-            self.process.close()
+            self.hub.processes.give_back(self.child)
 
 
-def hook_with_hub() -> sy.TorchHook:
+def hook_with_hub(processes: ChildProcesses) -> sy.TorchHook:
     """A hook whose local worker can have workers in child processes."""
-    member: Any = SimpleNamespace(local_worker=SimpleNamespace(network=Hub(ACTIONS, RemoteWorker)))
+    hub = Hub(ACTIONS, RemoteWorker, processes=processes)
+    member: Any = SimpleNamespace(local_worker=SimpleNamespace(network=hub))
     return sy.TorchHook(torch, local_worker=sy.VirtualWorker(member, id="me"))
 
 
@@ -131,12 +123,10 @@ def make_worker(hook: sy.TorchHook, id: str, pipelined: bool = False) -> Any:
     return kind(hook, id=id, pipelined=pipelined)
 
 
-def serve(end: socket.socket, id: str, options: dict[str, Any]) -> None:
-    """The child process: serve until the link is cut."""
-    torch.set_num_threads(1)
-    link = Link(end)
+def serve(link: Link) -> None:
+    """Serve one worker, in a child process, until the link is closed."""
     hub = Hub(ACTIONS, RemoteWorker, link)
-    sy.VirtualWorker(SimpleNamespace(local_worker=SimpleNamespace(network=hub)), id, **options)
-    while not link.closed:
-        hub.flush()
-        hub.turn()
+    with contextlib.suppress(WorkerClosed):  # what still waits then ends so
+        while not link.closed:
+            hub.flush()
+            hub.turn()

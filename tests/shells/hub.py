@@ -21,6 +21,7 @@ from syft.workers.execution.operation import neutral_mode
 from syft.workers.shells.drop_timer import DropTimer
 from syft.workers.shells.network import Network
 from tests.shells.link import Link, Note
+from tests.shells.processes import ChildProcesses
 
 Action = Callable[["Hub", Link, str, Any], Any]
 
@@ -29,13 +30,18 @@ class Hub(Network):
     """The workers that one process knows; ``links`` lead to those elsewhere (in a child: one).
 
     ``actions`` are what the process at the other end of a link can call by name, and ``stand_in``
-    makes what stands here for a worker elsewhere.
+    makes what stands here for a worker elsewhere.  ``processes`` is where children come from.
     """
 
     def __init__(
-        self, actions: dict[str, Action], stand_in: Callable[..., Any], upstream: Link | None = None
+        self,
+        actions: dict[str, Action],
+        stand_in: Callable[..., Any],
+        upstream: Link | None = None,
+        processes: ChildProcesses | None = None,
     ) -> None:
         super().__init__()
+        self.processes = processes
         self.actions, self.stand_in, self.upstream = actions, stand_in, upstream
         self.links: dict[str, Link] = {} if upstream is None else {"": upstream}
         self.transports: dict[tuple[str, str], Any] = {}
@@ -119,6 +125,8 @@ class Hub(Network):
             elif kind == "call":
                 answer = self.actions[source](self, link, target, deserialize(body))
                 link.send("answer", "", "", extra, serialize(answer))
+            elif kind == "leave":
+                link.leave()
             elif target not in self.hosts:
                 self.moved += 1
                 self.observe(source, target, from_bytes(bytes(body)))

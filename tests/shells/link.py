@@ -20,6 +20,7 @@ class Link:
 
     def __init__(self, end: socket.socket) -> None:
         self.end, self.incoming, self.closed = end, bytearray(), False
+        self.left = False  # closed on this side only: the socket stays open
 
     def send(self, kind: str, source: str, target: str, extra: Any, body: Any) -> None:
         """Send a note; what arrives meanwhile is read, or both ends could wait for ever."""
@@ -31,6 +32,15 @@ class Link:
                 self.fill()
             elif writable:
                 data = data[self.end.send(data, socket.MSG_DONTWAIT) :]
+
+    def leave(self) -> None:
+        """Close this side: what follows on the socket is for another link."""
+        self.closed = self.left = True
+
+    def wait(self) -> None:
+        """Wait until something comes, and read it."""
+        select.select([self.end], [], [])
+        self.fill()
 
     def fill(self) -> None:
         """Read what has come."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -135,6 +136,10 @@ class OwnersSide:
         return f"<{type(self).__name__} id:{worker.id} #objects:{self.objects_count()}>"
 
 
+def _open(hub: Any, link: Any, target: str, _: Any) -> None:
+    sy.VirtualWorker(SimpleNamespace(local_worker=SimpleNamespace(network=hub)), target)
+
+
 def _hold(hub: Any, link: Any, target: str, values: list[Any]) -> list[int]:
     for tensor, users in values:
         set_guard(tensor, None if users is None else Guard(frozenset(users)))
@@ -163,6 +168,7 @@ def _settle(hub: Any, link: Any, target: str, _: Any) -> bool:
 
 
 ACTIONS: dict[str, Callable[[Any, Any, str, Any], Any]] = {
+    "open": _open,
     "inspect": lambda hub, link, target, _: _inspected(hub.hosts[target]),
     "hold": _hold,
     "clear": _clear,

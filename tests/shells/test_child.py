@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,8 +15,11 @@ import torch
 
 import syft as sy
 from syft.exceptions import ObjectNotReady, WorkerClosed
-from tests.shells.child import ChildWorker
-from tests.shells.owner import inspect
+from tests.shells.child import ChildWorker, RemoteWorker, serve
+from tests.shells.hub import Hub
+from tests.shells.link import Link
+from tests.shells.owner import ACTIONS, inspect
+from tests.shells.processes import ChildProcesses
 
 BIG = 1_000_000
 """Elements of a tensor that no socket takes at once."""
@@ -193,8 +197,61 @@ def test_synchronize_raises_what_failed_there(hook: sy.TorchHook) -> None:
     assert x.get().tolist() == [1, 1]
 
 
+def test_a_process_serves_one_worker_after_another(
+    hook: sy.TorchHook, processes: ChildProcesses
+) -> None:
+    """What was there and under way when a worker is closed, and what it drew, is forgotten."""
+    used, draws = [], []
+    for name in ("first", "second"):
+        worker = ChildWorker(hook, id=name, pipelined=True)
+        used.append(worker.process)
+        assert len(inspect(worker)) == worker.stats.messages_in == 0
+        draws.append(torch.zeros(3).send(worker).normal_().get().tolist())
+        kept = torch.ones(2).send(worker), worker.promise() + 1
+        assert inspect(worker).parked == 1
+        worker.close()
+        del kept
+    assert used[0] is used[1] is processes.idle[-1].process
+    assert draws[0] == draws[1]
+
+
+def serve_and_wait(link: Link) -> None:
+    """What a worker does that waits for an answer which never comes."""
+    with contextlib.suppress(WorkerClosed):
+        Hub(ACTIONS, RemoteWorker, link).call(link, "names", "nobody")
+
+
+def test_a_process_that_waits_for_an_answer_leaves_too() -> None:
+    processes = ChildProcesses(serve_and_wait)
+    child = processes.take()
+    processes.give_back(child)
+    assert processes.idle == [child]
+    processes.close()
+
+
+def test_a_process_that_serves_nobody_leaves_when_asked(processes: ChildProcesses) -> None:
+    child = processes.take()
+    assert child.leave() and child.leave()
+    child.process.kill()
+    child.process.join()
+    assert not child.leave()
+
+
+def serve_and_change_torch(link: Link) -> None:
+    """What a worker that leaves torch changed does."""
+    serve(link)
+    torch.set_grad_enabled(False)
+
+
+def test_a_worker_that_leaves_torch_changed_is_noticed() -> None:
+    processes = ChildProcesses(serve_and_change_torch)
+    with pytest.raises(AssertionError, match="left torch changed: .*'grad': True.*'grad': False"):
+        processes.give_back(processes.take())
+    assert not processes.idle
+
+
 def test_the_shell_is_small() -> None:
-    for name in ("child.py", "hub.py", "link.py", "owner.py"):
+    for name in ("child.py", "hub.py", "link.py", "owner.py", "processes.py"):
         assert len((ROOT / "shells" / name).read_text().splitlines()) < 200, name
 
 

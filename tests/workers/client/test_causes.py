@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -20,20 +19,7 @@ from syft.tensors.collective_call import run_collective
 from syft.workers.client.connection import Connection
 from syft.workers.client.pending import Pending
 from syft.workers.wire.messages import Failure, encode
-
-
-def here() -> int:
-    """The number of the caller's line."""
-    return sys._getframe(1).f_lineno
-
-
-def notes_of(act: Callable[[], Any], kind: type[Exception]) -> str:
-    """The notes of the exception that ``act`` raises."""
-    try:
-        act()
-    except kind as error:
-        return "\n".join(error.__notes__)
-    raise AssertionError(f"no {kind.__name__} was raised")
+from tests.chain.refusal import line_here, notes_of
 
 
 @pytest.fixture
@@ -154,7 +140,7 @@ def test_what_waits_for_a_parked_failure_is_not_raised_instead_of_it(
 def test_a_handle_of_what_follows_tells_the_cause(worker: sy.VirtualWorker) -> None:
     promise = worker.promise()
     value = (promise.view(7) + 1) * 2
-    line = here() - 1
+    line = line_here() - 1
     kept = torch.ones(2).send(worker, id=promise.id_at_location)
     for _ in range(2):
         notes = notes_of(value.child.handle.wait, RuntimeError)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import math
-import sys
 import weakref
 from collections.abc import Callable
 from typing import Any, get_args
@@ -62,25 +61,11 @@ from syft.workers.wire.messages import (
     Value,
 )
 from syft.workers.wire.references import REF
-from tests.chain.refusal import refusal
+from tests.chain.refusal import line_here, notes_of, refusal
 from tests.shells.child import make_worker
 from tests.shells.owner import inspect
 
 pytestmark = pytest.mark.every_shell
-
-
-def here() -> int:
-    """The number of the caller's line."""
-    return sys._getframe(1).f_lineno
-
-
-def notes_of(act: Callable[[], Any], kind: type[Exception]) -> str:
-    """The notes of the exception that ``act`` raises."""
-    try:
-        act()
-    except kind as error:
-        return "\n".join(error.__notes__)
-    raise AssertionError(f"no {kind.__name__} was raised")
 
 
 # ------------------------------------------------------------------------------- which error, where
@@ -112,7 +97,7 @@ def test_an_error_carries_the_remote_traceback_and_the_line_that_asked(
 ) -> None:
     x = torch.ones(3).send(bob)
     notes = notes_of(lambda: x.view(5), RuntimeError)
-    assert f"Raised on worker 'bob', asked for at {__file__}:{here() - 1}." in notes
+    assert f"Raised on worker 'bob', asked for at {__file__}:{line_here() - 1}." in notes
     assert "Traceback on worker 'bob':\nTraceback (most recent call last):" in notes
     assert "commands.py" in notes and "shape '[5]' is invalid" in notes
 
@@ -132,7 +117,7 @@ def test_an_error_names_the_line_that_issued_it_and_not_the_line_that_waits(
     ]
     for name, wait in issuers:
         wrong = x.view(5)
-        line = here() - 1
+        line = line_here() - 1
         right = x + 1
         notes = notes_of(wait, RuntimeError)
         assert f"asked for at {__file__}:{line}." in notes, name
@@ -147,7 +132,7 @@ def test_a_module_of_torch_is_not_the_line(hook: sy.TorchHook) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(3, 2)).send(dan)
     data = torch.ones(1, 5).send(dan)
     model(data)
-    line = here() - 1
+    line = line_here() - 1
     notes = notes_of(sy.synchronize, RuntimeError)
     assert f"asked for at {__file__}:{line}." in notes
 
@@ -155,7 +140,7 @@ def test_a_module_of_torch_is_not_the_line(hook: sy.TorchHook) -> None:
 def test_a_parked_operation_that_fails_names_its_line(bob: sy.VirtualWorker) -> None:
     promise = bob.promise()
     wrong = promise.view(7)
-    line = here() - 1
+    line = line_here() - 1
     kept = torch.ones(2).send(bob, id=promise.id_at_location)
     notes = notes_of(lambda: wrong.get(), RuntimeError)
     assert f"asked for at {__file__}:{line}." in notes
@@ -565,7 +550,7 @@ def test_a_question_after_a_failure_is_not_made(
     before = {id: value.tolist() for id, value in dan.core.store.objects.items()}
     connection, dropped = x.child.connection, dead.id_at_location
     x.view(7)
-    line = here() - 1
+    line = line_here() - 1
     del dead
     with hook.record() as log:
         notes = notes_of(lambda: question(connection, kind, x.id_at_location), RuntimeError)

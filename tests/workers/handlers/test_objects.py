@@ -36,16 +36,9 @@ from syft.workers.wire.messages import (
     Search,
 )
 from tests.shells.owner import inspect
-from tests.workers.core.peers import ask, error_in, lonely, put, said, value_in
+from tests.workers.core.peers import ask, error_in, put, said, value_in
 
 pytestmark = pytest.mark.every_shell
-
-
-@pytest.fixture
-def core() -> WorkerCore:
-    core = lonely()
-    put(core, 5, torch.tensor([1.0, 2.0]))
-    return core
 
 
 def test_put_stores_and_fetch_takes(core: WorkerCore) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import torch
 
 from syft.exceptions import (
@@ -20,16 +19,9 @@ from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.permissions import full_guard_of
 from syft.workers.wire.messages import Done, FetchAll, Parked, Promise, PutAll, Value
-from tests.workers.core.peers import ME, ask, command, error_in, lonely, put, ref, sent, value_in
+from tests.workers.core.peers import ME, ask, command, error_in, put, ref, sent, value_in
 
 ANN = Peer("me", "ann")
-
-
-@pytest.fixture
-def core() -> WorkerCore:
-    core = lonely()
-    put(core, 5, torch.tensor([1.0, 2.0]))
-    return core
 
 
 def put_all(core: WorkerCore, first: int, *tensors: Any, peer: Peer = ME, **fields: Any) -> Any:

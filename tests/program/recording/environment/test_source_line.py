@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from typing import Any
 
 import pytest
@@ -21,12 +20,7 @@ from syft.program.recording.environment.source_line import (
     user_line,
 )
 from syft.ops.nested import replace
-
-
-def here() -> int:
-    frame = inspect.currentframe()
-    assert frame is not None and frame.f_back is not None
-    return frame.f_back.f_lineno
+from tests.chain.refusal import line_here as here
 
 
 def test_frames_of_syft_torch_and_python_are_passed_over() -> None:
