@@ -34,13 +34,9 @@ def place_of_user(depth: int = 1) -> Place:
     True
     """
     frame = sys._getframe(depth)
-    code = frame.f_code
-    while _is_library(code.co_filename):
-        outer = frame.f_back
-        if outer is None:
-            break
-        frame, code = outer, outer.f_code
-    return code, frame.f_lasti
+    while _is_library(frame.f_code.co_filename) and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code, frame.f_lasti
 
 
 def line_at(place: Place) -> str:

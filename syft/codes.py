@@ -379,6 +379,7 @@ class MessageCode(WireCode):
     FETCH_ALL = 22, "hand many objects over"
     GIVE_UP = 23, "give up a promise, with the reason"
     AWAIT = 24, "be told when a promise is kept or given up"
+    GRADIENTS = 25, "store the gradients of leaves under ids of their own"
     DONE = 32, "success; a command made one tensor"
     VALUE = 33, "success with a value"
     FAILURE = 34, "the request raised"

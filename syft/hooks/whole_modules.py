@@ -61,8 +61,9 @@ def _of_optimizer(optimizer: Optimizer) -> Iterator[Wrapper]:
 
 
 @contextlib.contextmanager
-def one_message_each(tensors: Iterable[Wrapper]) -> Iterator[None]:
-    """A context in which what is done with these tensors is one message to each of their workers.
+def one_message_each(tensors: Iterable[Wrapper], only_queued: bool = False) -> Iterator[None]:
+    """A context in which what is done with these tensors is one message to each of their workers,
+    or to the queued ones among them.
 
     >>> x, y = torch.ones(2).send(bob), torch.zeros(2).send(bob)
     >>> before = bob.stats.messages_in
@@ -71,23 +72,28 @@ def one_message_each(tensors: Iterable[Wrapper]) -> Iterator[None]:
     >>> bob.stats.messages_in - before
     1
     """
-    waits: dict[Connection, bool] = {}
-    for tensor in tensors:
-        for link in tensor.child.remote_links():
-            connection = link.connection
-            parked = link.pending is not None and link.pending.parked
-            promised = parked or connection.owns(link.id_at_location)
-            waits[connection] = waits.get(connection, False) or promised
     groups: list[MessageGroup] = []
     try:
-        for connection, promised in waits.items():
-            if not promised and not connection.transport.closed:
+        for connection in _without_promises(tensors):
+            transport = connection.transport
+            if not transport.closed and (transport.exchange is None or not only_queued):
                 groups.append(connection.message_group())
                 groups[-1].begin()
                 connection.facts.active = True  # what comes of it is of a known kind
         yield
     finally:
         _release_all(groups)
+
+
+def _without_promises(tensors: Iterable[Wrapper]) -> list[Connection]:
+    """The connections to the workers of these tensors, where none of them was promised."""
+    waits: dict[Connection, bool] = {}
+    for tensor in tensors:
+        for link in tensor.child.remote_links():
+            parked = link.pending is not None and link.pending.parked
+            promised = parked or link.connection.owns(link.id_at_location)
+            waits[link.connection] = waits.get(link.connection, False) or promised
+    return [connection for connection, promised in waits.items() if not promised]
 
 
 def _release_all(groups: list[MessageGroup]) -> None:
@@ -125,12 +131,12 @@ class WholeModules:
         """Surround them, unless that was done: called when a module is sent."""
         if not self._surrounded:
             self._surrounded = True
-            for target, name, tensors in _METHODS:
-                self._ledger.surround(target, name, _together(tensors))
+            for target, name, tensors, only_queued in _METHODS:
+                self._ledger.surround(target, name, _together(tensors, only_queued))
 
 
 def _together(
-    tensors: Callable[[Any], Iterator[Wrapper]],
+    tensors: Callable[[Any], Iterator[Wrapper]], only_queued: bool
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """What makes one message for each worker of what a method does with the ``tensors`` of an
     object."""
@@ -144,7 +150,7 @@ def _together(
                 found = list(tensors(self))
                 if not found:
                     return method(self, *args, **kwargs)
-                with one_message_each(found):
+                with one_message_each(found, only_queued):
                     return method(self, *args, **kwargs)
             finally:
                 _INSIDE.reset(token)
@@ -154,12 +160,14 @@ def _together(
     return around
 
 
-_METHODS: Final[tuple[tuple[type, str, Callable[[Any], Iterator[Wrapper]]], ...]] = (
-    (nn.Module, "state_dict", remote_parameters),
-    (nn.Module, "load_state_dict", remote_parameters),
-    (nn.Module, "zero_grad", remote_parameters),
-    (nn.Module, "requires_grad_", remote_parameters),
-    (nn.Module, "_apply", remote_parameters),
-    (Optimizer, "zero_grad", _of_optimizer),
+_METHODS: Final[tuple[tuple[type, str, Callable[[Any], Iterator[Wrapper]], bool], ...]] = (
+    (nn.Module, "state_dict", remote_parameters, False),
+    (nn.Module, "load_state_dict", remote_parameters, False),
+    (nn.Module, "zero_grad", remote_parameters, True),
+    (nn.Module, "requires_grad_", remote_parameters, False),
+    (nn.Module, "_apply", remote_parameters, False),
+    (Optimizer, "zero_grad", _of_optimizer, True),
 )
-"""The methods, and what says which tensors each of them goes through."""
+"""The methods, what says which tensors each of them goes through, and whether it is called so often
+(in each step) that one message is worth its making to queued workers only: one that answers at once
+is told of twenty parameters one by one before a group of them is put together."""

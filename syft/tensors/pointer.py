@@ -36,6 +36,8 @@ from syft.ops.table import (
     NOTHING,
     NUMBERS,
     ONE,
+    ONE_UNLESS_INPLACE,
+    TENSOR,
     function_of,
     number_of,
 )
@@ -59,6 +61,8 @@ from syft.workers.wire.messages import Done, Fetch, Relay
 from syft.workers.wire.references import REF
 
 _BARE = frozenset((float, bool, str, type(None)))
+_ONE = ONE | TENSOR | ONE_UNLESS_INPLACE
+"""The operations that return one tensor, new or an argument, whatever they are given."""
 _NEW = ONE | BINARY
 """The operations that make one new tensor of pointers and numbers."""
 _WRITING = INPLACE | NOTHING | GRADIENT | ALTERS
@@ -195,29 +199,16 @@ class PointerTensor(RemoteReference, BarePointer):
     @classmethod
     def _other_call(cls, operation: Any, args: Arguments, kwargs: Keywords) -> Any:
         """Forward a call of an operation that is not in ``_MAKING``, or that has keywords."""
-        number = number_of(operation)  # raises for a refused or an unknown operation
         rule = cls.rules.get(operation)
         if rule is not None:
             return rule(*args, **kwargs)
-        if FLAGS[number] & _WRITING == INPLACE and type(args[0]) is Wrapper:
-            return cls._write(number, args, kwargs)
+        number = number_of(operation)  # raises for a refused or an unknown operation
+        flags = FLAGS[number]
+        if flags & _WRITING == INPLACE and type(args[0]) is Wrapper:
+            return _write(number, args, kwargs)
+        if flags & _ONE and not (flags & _WRITING or kwargs.get("inplace") or "out" in kwargs):
+            return _make(number, args, kwargs)
         return cls.forward(number, args, kwargs)
-
-    @classmethod
-    def _write(cls, number: int, args: Arguments, kwargs: Keywords) -> Any:
-        """Forward a call that writes to the values of its first argument, and returns that."""
-        target = args[0]
-        link = target.child
-        if type(link) is not PointerTensor:
-            return cls.forward(number, args, kwargs)
-        operands = _flat(args, link.connection)
-        keywords = _flat_keywords(kwargs, link.connection) if kwargs else None
-        if operands is None or (kwargs and keywords is None):
-            return cls.forward(number, args, kwargs)
-        value = link.connection.make(number, operands, 0, keywords)
-        if type(value) is Pending:
-            _make_wait(value, target)
-        return target
 
     @classmethod
     def rule(cls, *operations: Any) -> Callable[[RuleType], RuleType]:
@@ -234,6 +225,31 @@ class PointerTensor(RemoteReference, BarePointer):
 
 
 register_foreign(PointerTensor, lambda link: f"a pointer to worker {link.location.id!r}")
+
+
+def _write(number: int, args: Arguments, kwargs: Keywords) -> Any:
+    """Forward a call that writes to the values of its first argument, and returns that."""
+    connection = _connection_of(args, kwargs)
+    operands = _flat(args, connection)
+    keywords = _flat_keywords(kwargs, connection) if kwargs else None
+    if operands is None or (kwargs and keywords is None):
+        return _uncommon_call(connection, number, operands, args, kwargs)
+    value = connection.make(number, operands, 0, keywords)
+    if type(value) is Pending:
+        _make_wait(value, args[0])
+    return args[0]
+
+
+def _make(number: int, args: Arguments, kwargs: Keywords) -> Any:
+    """Forward a call, with keywords perhaps, that makes one tensor or returns an argument."""
+    connection = _connection_of(args, kwargs)
+    operands = _flat(args, connection)
+    keywords = _flat_keywords(kwargs, connection) if kwargs else None
+    if operands is None or (kwargs and keywords is None):
+        return _uncommon_call(connection, number, operands, args, kwargs)
+    out = new_id()
+    value = connection.make(number, operands, out, keywords)
+    return connection.results(value, out, ONE_TENSOR, fresh=bool(FLAGS[number] & _NEW))
 
 
 def _not_yet_stored(connection: Connection, out: int, value: Any) -> Any:
@@ -455,12 +471,9 @@ def _setting(number: int) -> Rule:
 
     def set_gradient(*args: Any, **kwargs: Any) -> None:
         PointerTensor.forward(number, args, kwargs)
-        link = args[0].child if type(args[0]) is Wrapper else None
-        if type(link) is not PointerTensor:
-            return
         leaf = _leaf(args[:1], {})
         if leaf is None:
-            link.connection.facts.forget_gradients()
+            _connection_of(args, kwargs).facts.forget_gradients()
         else:
             gradient = UNKNOWN if args[1:] and args[1] is not None else None
             leaf.connection.facts.set_gradient(leaf, gradient)

@@ -6,6 +6,7 @@ Importing the package fills the core's table of message handlers (:mod:`syft.wor
 from syft.workers.handlers import collective as collective
 from syft.workers.handlers import commands as commands
 from syft.workers.handlers import gradient_return as gradient_return
+from syft.workers.handlers import leaf_gradients as leaf_gradients
 from syft.workers.handlers import objects as objects
 from syft.workers.handlers import objects_in_bulk as objects_in_bulk
 from syft.workers.handlers import running as running

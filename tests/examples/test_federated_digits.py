@@ -153,8 +153,8 @@ def test_numbers_fetched_one_by_one_show_in_the_count(
     ("message", "kind"),
     [
         (lambda images: images.sum(), demo.DONE),
-        (lambda images: images.is_sparse, demo.NOTHING),
-        (lambda images: images.shape, demo.NAMES),
+        (lambda images: (images * 1).is_sparse, demo.NOTHING),
+        (lambda images: (images * 1).shape, demo.NAMES),
         (lambda images: images.sum().item(), demo.NUMBER),
         (lambda images: images[:3, :4].get(), demo.MODEL),
         (lambda images: images[:3, :3].get(), demo.OTHER),

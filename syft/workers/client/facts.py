@@ -21,6 +21,7 @@ not through a worker, stays unseen.
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from collections.abc import Container, Hashable, Iterable, Sequence
 from typing import Any, Final
 
@@ -47,6 +48,15 @@ UNKNOWN: Final = object()
 
 _MOST: Final = 1 << 16
 """The most keys, and the most facts, that are kept."""
+
+_MOST_NOTED: Final = 1 << 12
+"""The most operations, and drops, that are kept until somebody asks about a result."""
+
+_GONE: Final = -1
+"""Stands for an operation where ids of objects that are gone are noted."""
+
+Noted = tuple[int, Any, dict[str, Any] | None, int, Returns | None, Hashable]
+"""An operation as :meth:`Facts.note` takes it."""
 
 _MOST_SENT: Final = 1 << 14
 """The most tensors whose kinds are kept from when they were sent."""
@@ -90,6 +100,7 @@ class Facts:
 
     __slots__ = (
         "active",
+        "noted",
         "_sent",
         "_keys",
         "_numbers",
@@ -102,6 +113,9 @@ class Facts:
 
     def __init__(self) -> None:
         self.active = False
+        self.noted: deque[Noted] = deque(maxlen=_MOST_NOTED)
+        """What was done since a fact was last looked up that may follow from it, and the ids of
+        what is gone.  It is read only then: nobody asks about most results."""
         self._sent: dict[int, Sequence[Any]] = {}
         """The descriptors of strided tensors that were sent (:mod:`syft.serde.tensors.strided`), or
         made by an operation that always makes a tensor of its own.  No two are one tensor."""
@@ -178,6 +192,8 @@ class Facts:
 
     def drop(self, ids: Iterable[int]) -> None:
         """Note that objects are gone."""
+        if self.noted:
+            self.noted.append((_GONE, ids, None, 0, None, None))
         for id in ids:
             self._sent.pop(id, None)
             self._keys.pop(id, None)
@@ -197,13 +213,20 @@ class Facts:
             self.forget_gradients()
         elif self.changes(op, kwargs):
             self._note_altered(op, args, kwargs)
-        elif not self.active or not out:
-            return
-        elif op in LIKE_FIRST:
-            self._note_like(op, args, out)
-        else:
-            count = 0 if expected is None else expected.count
-            self._note_results(op, args, kwargs or {}, range(out, out + count), autocast)
+        elif self.active and out:
+            self.noted.append((op, args, kwargs, out, expected, autocast))
+
+    def _read_noted(self) -> None:
+        """Give keys to the results of what was noted."""
+        noted, self.noted = self.noted, deque(maxlen=_MOST_NOTED)
+        for op, args, kwargs, out, expected, autocast in noted:
+            if op == _GONE:
+                self.drop(args)
+            elif op in LIKE_FIRST:
+                self._note_like(op, args, out)
+            else:
+                count = 0 if expected is None else expected.count
+                self._note_results(op, args, kwargs or {}, range(out, out + count), autocast)
 
     @staticmethod
     def changes(op: int, kwargs: dict[str, Any] | None) -> bool:
@@ -272,6 +295,7 @@ class Facts:
         self.forget_gradients()
 
     def _forget_kinds(self) -> None:
+        self.noted.clear()
         self._sent.clear()
         self._keys.clear()
         self._numbers.clear()
@@ -291,6 +315,9 @@ class Facts:
 
     def _key(self, id: int) -> int:
         key = self._keys.get(id)
+        if key is None and self.noted and id not in self._sent:
+            self._read_noted()
+            key = self._keys.get(id)
         if key is None:
             key = self._keys[id] = self._first_key(id)
         return key
@@ -345,7 +372,7 @@ class Facts:
         """Note that a leaf was sent: its gradient is asked for with the others, and it is known if
         it had none."""
         self.add_leaf(link)
-        if leaf.grad is None:
+        if leaf.is_leaf and leaf.grad is None:
             link.gradient_known = (self._backward_passes, None)
 
     def add_leaf(self, link: Any) -> None:

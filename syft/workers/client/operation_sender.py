@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import is_grad_enabled
 
-from syft.exceptions import ObjectNotFound
+from syft.exceptions import MalformedMessage, ObjectNotFound
 from syft.ids import first_id, new_id
-from syft.ops.control import LIKE_LEAF, RECORDING
+from syft.ops.control import LIKE_LEAF, NO_GRADIENT
 from syft.ops.returns import ONE_TENSOR, Returns
 from syft.ops.table import NAMES
 from syft.serde.frame import Frame
@@ -39,6 +39,7 @@ from syft.workers.wire.messages import (
     UNREADABLE,
     Command,
     Done,
+    Gradients,
     Run,
     encode,
     read_reply,
@@ -50,7 +51,6 @@ _WORTH_NUMBERING = range(256, 1 << 16)
 more takes longer than to copy it."""
 
 
-_recording = RECORDING.get
 _EXPECTED = 1 << COUNT_SHIFT
 """The flags of a command whose caller expects one tensor."""
 
@@ -81,8 +81,6 @@ class OperationSender(Ownership):
         when nobody knows yet, ``Held`` from an open group, and otherwise what the operation
         returned.
         """
-        if RECORDING.get() is not None:
-            self.check_not_recording(f"{NAMES[op]} at")
         if self.group is not None or buffers:
             held = self._hold(op, args, kwargs, out, buffers, expected)
             if held is not NOT_HELD:
@@ -108,7 +106,7 @@ class OperationSender(Ownership):
     def make(self, op: int, args: Any, out: int, kwargs: dict[str, Any] | None = None) -> Any:
         """The same for the commonest commands: flat operands, and one tensor or none; the operation
         alters no tensor."""
-        if _recording() is not None or self.group is not None or any_autocast_enabled():
+        if self.group is not None or any_autocast_enabled():
             return self.command(op, args, kwargs, out, [])
         if self.facts.active:
             self.facts.note(op, args, kwargs, out, ONE_TENSOR, None)
@@ -292,17 +290,19 @@ class OperationSender(Ownership):
         The gradients of all leaves that were asked for over this connection are asked for together,
         and again only after something may have changed them.
         """
-        self.check_not_recording("reading a gradient at")
         self.check_open()
         self._hear()
         answer = self.facts.gradient(link)
         if answer is not UNKNOWN:
             return answer
         self.raise_unseen()
-        group = self.message_group()
         leaves = self.facts.leaves_with(link)
+        ids = [leaf.id_at_location for leaf in leaves]
         try:
-            answers = group.ask_gradients([leaf.id_at_location for leaf in leaves], modes())
+            if self.group is None:
+                answers = self._ask_gradients(ids)
+            else:
+                answers = self.group.ask_gradients(ids, modes())
         except ObjectNotFound:  # of another leaf, perhaps
             if len(leaves) == 1:
                 raise
@@ -314,11 +314,29 @@ class OperationSender(Ownership):
                 self.facts.alike(gradient.child.id_at_location, leaf.id_at_location)
         return answers[0][1]
 
+    def _ask_gradients(self, ids: Sequence[int]) -> list[tuple[int, Any]]:
+        """What kind of gradient each of these leaves has, and a pointer to it."""
+        first = first_id(len(ids))
+        made = range(first, first + len(ids))
+        self._seq = seq = self._seq + 1
+        drop = self._take_garbage() if self.garbage else ()
+        message = Gradients(seq, tuple(ids), first, drop, self._failures)
+        kinds = self._request(seq, Frame(encode(message), []), True, drop, None, made)
+        if type(kinds) is not list or len(kinds) != len(ids):
+            raise MalformedMessage("$.value", f"a list of {len(ids)} kinds", repr(kinds))
+        return [
+            (kind, None if kind == NO_GRADIENT else self.resolve(id))
+            for id, kind in zip(made, kinds, strict=True)
+        ]
+
     def _hear(self) -> None:
         """Take in what the other end has said without being asked; what it told one user is not for
         another."""
-        self._check_user()
-        self.transport.collect()
+        serving = self._core.serving
+        if (self.owner.user if serving is None else serving.user) is not self._user:
+            self._check_user()
+        if self._exchange is None:  # else it is here
+            self.transport.collect()
         if self.transport.replies:
             self.read_replies()
 

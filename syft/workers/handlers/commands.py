@@ -27,6 +27,7 @@ from syft.ops.table import (
     MUTATES_OTHERS,
     NAMES,
     ONE,
+    ONE_UNLESS_INPLACE,
     SETS_GRADIENT,
     TENSOR,
     UNINITIALIZED,
@@ -63,7 +64,7 @@ from syft.workers.wire.messages import (
 )
 from syft.workers.wire.references import REF, ids_in
 
-_NEW = ONE | TENSOR | BINARY
+_ONE = ONE | TENSOR | BINARY | ONE_UNLESS_INPLACE
 _MODES = GRAD_MODE | INFERENCE_MODE
 _EXPECTED = 1 << COUNT_SHIFT
 """The least flags of a caller that knows how many tensors come back."""
@@ -75,7 +76,7 @@ _UNCOMMON = UNINITIALIZED | MUTATES_OTHERS | ALTERS | GRADIENT
 _MAKING = {
     op: function
     for op, function in enumerate(RUNNABLE)
-    if function and FLAGS[op] & _NEW and not FLAGS[op] & (_UNCOMMON | INPLACE)
+    if function and FLAGS[op] & _ONE and not FLAGS[op] & (_UNCOMMON | INPLACE)
 }
 """The operations that only make a tensor, by number."""
 _WRITING = {
@@ -139,7 +140,7 @@ def _make(store: ObjectStore, command: Command) -> bool:
     """
     function = _MAKING.get(command.op)
     flags = _EXPECTED_IN_GRAD_MODE if is_grad_enabled() else _EXPECTED
-    if function is None or command.flags != flags or command.kwargs or command.autocast:
+    if function is None or command.flags != flags or command.autocast:
         return False
     objects, out = store.objects, command.out
     if not 0 < out <= _MAX_ID or out in objects or store.given_up:
@@ -147,7 +148,13 @@ def _make(store: ObjectStore, command: Command) -> bool:
     values = _present(objects, command.args)
     if values is None:
         return False
-    result = function(*values)
+    if command.kwargs:
+        named = _named(objects, command.kwargs)
+        if named is None or "out" in named:
+            return False
+        result = function(*values, **named)
+    else:
+        result = function(*values)
     if type(result) is not _Tensor and not isinstance(result, _Tensor):
         _tensors_expected(store.worker, command, result)  # raises
     objects[out] = result
@@ -168,10 +175,10 @@ def _write(store: ObjectStore, command: Command) -> bool:
     if not command.kwargs:
         function(*values)
         return True
-    named = _present(store.objects, command.kwargs.values())
-    if named is None:
+    named = _named(store.objects, command.kwargs)
+    if named is None or "out" in named:
         return False
-    function(*values, **dict(zip(command.kwargs, named, strict=True)))
+    function(*values, **named)
     return True
 
 
@@ -227,6 +234,12 @@ def _present(objects: dict[int, Any], operands: Iterable[Any]) -> list[Any] | No
     except (KeyError, ValueError, TypeError):
         return None  # the general path raises a precise error
     return values
+
+
+def _named(objects: dict[int, Any], keywords: dict[str, Any]) -> dict[str, Any] | None:
+    """The same for keywords."""
+    values = _present(objects, keywords.values())
+    return None if values is None else dict(zip(keywords, values, strict=True))
 
 
 def _tell_watchers(core: WorkerCore, command: Command, peer: Peer) -> None:
@@ -344,17 +357,16 @@ def _operands(
     keywords = command.kwargs or {}
     if held is None:
         found = _present(core.store.objects, command.args)
-        named = None if found is None else _present(core.store.objects, keywords.values())
+        named = None if found is None else _named(core.store.objects, keywords)
         if found is not None and named is not None:
-            return found, dict(zip(keywords, named, strict=True))
+            return found, named
     unpacker = unpacker_for(core, frame, held)
     args = [
         unpack_at(operand, unpacker, f".args[{index}]")
         for index, operand in enumerate(command.args)
     ]
     kwargs = {
-        name: unpack_at(operand, unpacker, f".kwargs.{name}")
-        for name, operand in keywords.items()
+        name: unpack_at(operand, unpacker, f".kwargs.{name}") for name, operand in keywords.items()
     }
     if frame.buffers and any(map(tags_of, (*args, *kwargs.values()))):
         core.store.tags.watched = True  # the operation may return one of them

@@ -68,21 +68,20 @@ class VirtualTransport(Transport):
         self._peer = peer
 
     def _exchange(self, frame: Frame) -> Frame:
-        """Let the worker handle a request, and return the reply."""
+        """Let the worker handle a request, and return the reply, which comes at once to every
+        request that is made in this way."""
         if self._worker.closed:
             raise WorkerClosed(self._worker.id)
         core = self._core
+        reply: Any
         if self._observers:
             self._network.observe(self.caller.id, self._worker.id, frame)
             reply = core.respond(frame, self._peer)
         else:
             reply = core.respond(frame, self._peer)
-            if reply is not None and not core.outbox:  # nearly always
+            if not core.outbox:  # nearly always
                 return reply
-        letters = core.outgoing()
-        if reply is None:  # a handler has answered by itself
-            reply = letters.pop()[1]
-        self._hand_out(letters)
+        self._hand_out(core.outgoing())
         if self._observers:
             self._network.observe(self._worker.id, self.caller.id, reply)
         return reply

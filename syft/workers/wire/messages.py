@@ -365,6 +365,22 @@ class GiveUp(Message, frozen=True, tag=int(MessageCode.GIVE_UP)):
     failures: int | None = None  # type: ignore[misc]
 
 
+class Gradients(Message, frozen=True, tag=int(MessageCode.GRADIENTS)):
+    """Store the gradient of each leaf under ``out``, ``out + 1``, …, and reply with their kinds:
+    ``NO_GRADIENT`` (nothing is stored), ``LIKE_LEAF`` or ``OTHER_KIND``.
+
+    If one of the leaves has none to show, none is stored.
+    """
+
+    verb = "reading gradients at"
+
+    seq: int
+    leaves: tuple[int, ...]
+    out: int
+    drop: tuple[int, ...] = ()
+    failures: int | None = None  # type: ignore[misc]
+
+
 class Await(Message, frozen=True, tag=int(MessageCode.AWAIT)):
     """Reply with ``Done`` when object ``id`` is there, and with the error as a value if it will not
     come any more: its promise was given up, it was removed, or it was never promised.
@@ -467,6 +483,7 @@ Request = (
     | Cancel
     | GiveUp
     | Await
+    | Gradients
 )
 Reply = Done | Value | Failure | Parked | Skipped | Forgotten | Stale | Cancelled
 

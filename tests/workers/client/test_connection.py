@@ -46,6 +46,7 @@ from syft.workers.wire.messages import (
     Follow,
     Forgotten,
     GiveUp,
+    Gradients,
     Holds,
     Message,
     Move,
@@ -521,6 +522,7 @@ def asked(kind: type[Message], id: int) -> tuple[Any, ...]:
         Convert: (id, 1, (int(TypeCode.TUPLE),), new_id()),
         Holds: (id, b""),
         GiveUp: (id, "the sensor broke"),
+        Gradients: ((id,), new_id()),
     }
     return fields[kind]
 

@@ -95,7 +95,7 @@ def test_a_training_step_waits_for_its_gradients_and_its_loss(
             step(model, steps, batch, wanted).get()
         # Batch norm asks for the dimensions of what comes of the convolution, the first time.
         first = ["torch.Tensor.dim"] if make is cnn and not number else []
-        assert waiting(log) == [*first, "Run", "Fetch"]
+        assert waiting(log) == [*first, "Gradients", "Fetch"]
     steps.zero_grad()
     model.get()
     del log
@@ -155,7 +155,7 @@ def test_the_gradients_of_all_leaves_are_one_question(hook: sy.TorchHook, worker
         gradients = [x.grad for x in leaves]
         assert [x.grad is None for x in leaves] == [False] * 10 + [True] * 10
         assert gradients[3] is leaves[3].grad
-    assert waiting(log) == ["Run"]
+    assert waiting(log) == ["Gradients"]
     assert [x.get().item() for x in gradients[:10]] == [2.0 * number for number in range(10)]
     assert leaves[3].grad.get() == 6, "the gradient that was fetched is asked for again"
     del log, gradients
@@ -238,6 +238,7 @@ def test_what_one_user_was_told_is_not_told_to_another(hook: sy.TorchHook, worke
             assert [pointer.shape for pointer in pointers] == [(1,), (1,)]
             for other in ("bea", None):
                 me.user = other
+                assert type(hidden + 1) is type(hidden), "nobody is asked"
                 for pointer in pointers:
                     with pytest.raises(sy.exceptions.PermissionDenied):
                         pointer.shape  # noqa: B018
@@ -829,4 +830,5 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not facts._keys
     for id in range(20):
         facts.note(NEG, ((REF, 1),), None, 100 + id, one, None)
+        assert facts.known(DIM, 100 + id) is UNKNOWN
         assert len(facts._keys) <= 10, "what is dropped without a word is forgotten"

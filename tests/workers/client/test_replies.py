@@ -166,6 +166,12 @@ def test_what_is_no_reply_is_an_error_of_who_waits(
     assert caught.value.path == path and expected in str(caught.value)
     del caught
     assert connection.ask(Describe, 5) == 7, "the line goes on"
+    played(connection).say(said)
+    with pytest.raises((MalformedMessage, sy.exceptions.LimitExceeded)) as caught:
+        connection.make(NEG, ((0, 5),), 6)
+        connection.ask(Describe, 5)
+    assert caught.value.path == path and expected in str(caught.value)
+    del caught
 
 
 def test_a_value_that_cannot_be_unpacked_is_an_error_of_who_waits(connection: Connection) -> None:

@@ -27,6 +27,7 @@ from syft.workers.wire.messages import (
     Done,
     Failure,
     Forgotten,
+    Gradients,
     Message,
     Parked,
     Run,
@@ -86,6 +87,7 @@ GOLDEN = {
     "run_asking": _asking,
     "cancel": lambda: _bare(Cancel(10, 9)),
     "await": lambda: _bare(Await(11, 5)),
+    "gradients": lambda: _bare(Gradients(12, (5,), 7, (), 0)),
 }
 REPLIES: dict[str, Message] = {
     "done": Done(7),
@@ -160,7 +162,8 @@ def test_golden() -> None:
         data = (FOLDER / f"{name}.bin").read_bytes()
         assert make() == data
         ((_, reply),) = core.receive(from_bytes(data), ME)
-        assert type(messages.decode(reply.header)) is messages.Done
+        expected = messages.Value if name == "gradients" else messages.Done
+        assert type(messages.decode(reply.header)) is expected
     assert core.store.read(101).tolist() == [31.5] and core.store.read(111).tolist() == [30.75]
     assert core.store.read(121).tolist() == [30.75]
     assert 100 not in core.store.objects
