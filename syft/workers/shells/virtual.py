@@ -73,12 +73,12 @@ class VirtualTransport(Transport):
         if self._worker.closed:
             raise WorkerClosed(self._worker.id)
         core = self._core
-        reply: Any
+        reply: Frame
         if self._observers:
             self._network.observe(self.caller.id, self._worker.id, frame)
-            reply = core.respond(frame, self._peer)
+            reply = core.respond(frame, self._peer)  # type: ignore[assignment]
         else:
-            reply = core.respond(frame, self._peer)
+            reply = core.respond(frame, self._peer)  # type: ignore[assignment]
             if not core.outbox:  # nearly always
                 return reply
         self._hand_out(core.outgoing())
