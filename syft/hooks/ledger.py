@@ -57,8 +57,14 @@ class Ledger:
         (43, None, True)
         """
         method = vars(target)[name]
-        setattr(target, name, functools.update_wrapper(around(method), method))
-        self._removals.append(functools.partial(setattr, target, name, method))
+        ours = functools.update_wrapper(around(method), method)
+        setattr(target, name, ours)
+
+        def restore() -> None:
+            if vars(target).get(name) is ours:  # else somebody has put another in its place
+                setattr(target, name, method)
+
+        self._removals.append(restore)
 
     def register(self, registration: Callable[..., Removable], function: Any) -> None:
         """Register a function with one of torch's own registrations, which return a handle."""

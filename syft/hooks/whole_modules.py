@@ -18,7 +18,7 @@ gets its messages one by one.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, Final
 
@@ -41,17 +41,22 @@ def remote_parameters(module: nn.Module) -> Iterator[Wrapper]:
     >>> [x.location.id for x in remote_parameters(nn.Linear(2, 1).send(bob))]
     ['bob', 'bob']
     """
-    parts: dict[nn.Module, None] = {module: None}
-    waiting = [module]
-    for part in waiting:
-        held = part.__dict__
-        for table in (held["_parameters"], held["_buffers"]):
-            if table and Wrapper in map(type, table.values()):
+    for part in _parts_of(module):
+        for name in ("_parameters", "_buffers"):
+            table = part.__dict__.get(name) or {}  # a traced module has none
+            if Wrapper in map(type, table.values()):
                 yield from (tensor for tensor in table.values() if type(tensor) is Wrapper)
-        for child in held["_modules"].values():
-            if child is not None and child not in parts:
-                parts[child] = None
-                waiting.append(child)
+
+
+def _parts_of(module: nn.Module) -> list[nn.Module]:
+    """A module and all its parts, each once: ``modules()`` takes several times as long."""
+    parts, seen = [module], {module}
+    for part in parts:
+        for child in (part.__dict__.get("_modules") or {}).values():
+            if child is not None and child not in seen:
+                seen.add(child)
+                parts.append(child)
+    return parts
 
 
 def _of_optimizer(optimizer: Optimizer) -> Iterator[Wrapper]:
@@ -79,10 +84,19 @@ def one_message_each(tensors: Iterable[Wrapper], only_queued: bool = False) -> I
             if not transport.closed and (transport.exchange is None or not only_queued):
                 groups.append(connection.message_group())
                 groups[-1].begin()
-                connection.facts.active = True  # what comes of it is of a known kind
+                connection.facts.begin()  # what comes of it is of a known kind
         yield
     finally:
-        _release_all(groups)
+        _release(groups)
+
+
+def _release(groups: Sequence[MessageGroup]) -> None:
+    """Send what each group holds, whatever becomes of the others."""
+    if groups:
+        try:
+            groups[0].release()
+        finally:
+            _release(groups[1:])
 
 
 def _without_promises(tensors: Iterable[Wrapper]) -> list[Connection]:
@@ -94,21 +108,6 @@ def _without_promises(tensors: Iterable[Wrapper]) -> list[Connection]:
             promised = parked or link.connection.owns(link.id_at_location)
             waits[link.connection] = waits.get(link.connection, False) or promised
     return [connection for connection, promised in waits.items() if not promised]
-
-
-def _release_all(groups: list[MessageGroup]) -> None:
-    """Send what each group holds, then raise the first error."""
-    first: Exception | None = None
-    for group in groups:
-        try:
-            group.release()
-        except Exception as error:
-            first = first or error
-    if first is not None:
-        try:
-            raise first
-        finally:
-            del first  # its traceback refers to this frame
 
 
 class WholeModules:

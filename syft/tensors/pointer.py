@@ -447,7 +447,7 @@ def _compatible(*args: Any, **kwargs: Any) -> Any:
     """Whether ``x.data = y`` is allowed, which ``module.to`` asks of every parameter."""
     mine, theirs = (_plain_link(args[place : place + 1], kwargs) for place in (0, 1))
     if mine is not None and theirs is not None and mine.connection is theirs.connection:
-        if mine.connection.facts.all_strided((mine.id_at_location, theirs.id_at_location)):
+        if mine.connection.are_strided((mine.id_at_location, theirs.id_at_location)):
             return True
     return PointerTensor.forward(_COMPATIBLE, args, kwargs)
 

@@ -85,3 +85,16 @@ class Handle:
 
     def remove(self) -> None:
         self._order.append(self._name)
+
+
+def test_what_somebody_put_in_the_place_of_ours_stays() -> None:
+    class Target:
+        def answer(self) -> int:
+            return 42
+
+    ledger = Ledger()
+    ledger.surround(Target, "answer", lambda method: lambda self: method(self) + 1)
+    ours = Target.answer
+    Target.answer = lambda self: ours(self) * 2  # type: ignore[method-assign]
+    ledger.undo()
+    assert Target().answer() == 86

@@ -82,6 +82,6 @@ def is_plain(value: Any) -> bool:
     >>> is_plain(torch.ones(2)), is_plain(torch.eye(2).to_sparse())
     (True, False)
     """
-    return (
-        type(value) in _PLAIN_TENSORS and value.layout is torch.strided and not value.is_quantized
-    )
+    if type(value) not in _PLAIN_TENSORS or value.layout is not torch.strided:
+        return False
+    return not (value.is_quantized or value.is_nested)

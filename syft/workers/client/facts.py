@@ -90,7 +90,9 @@ _CHANGING: Final = frozenset(op for op, flags in enumerate(FLAGS) if flags & (AL
 class Facts:
     """The facts and gradients that one connection knows.
 
-    ``active`` is false as long as no fact was wanted; operations are not noted until then.
+    ``active`` is false as long as no fact was wanted; operations are not noted until then.  Nothing
+    is kept unless the worker tells of changes: it does from a send or an answer on, until it has
+    told of one (``Stale``).
 
     >>> facts, dim = Facts(), BY_NAME["torch.Tensor.dim"]
     >>> facts.learn(dim, 7, 2)
@@ -101,6 +103,9 @@ class Facts:
     __slots__ = (
         "active",
         "noted",
+        "losses",
+        "_told_of_kinds",
+        "_told_of_gradients",
         "_sent",
         "_keys",
         "_numbers",
@@ -113,6 +118,11 @@ class Facts:
 
     def __init__(self) -> None:
         self.active = False
+        self.losses = 0
+        """How many times something was forgotten: an answer that comes with such a notice is not
+        kept, because nobody knows which was first."""
+        self._told_of_kinds = self._told_of_gradients = False
+        """Whether the worker would say if somebody else changed kinds, or gradients."""
         self.noted: deque[Noted] = deque(maxlen=_MOST_NOTED)
         """What was done since a fact was last looked up that may follow from it, and the ids of
         what is gone.  It is read only then: nobody asks about most results."""
@@ -135,13 +145,17 @@ class Facts:
 
         Raises what torch does for a question that has no answer (``len`` of a number).
         """
-        self.active = True
+        self.begin()
         key = self._key(id)
         answer = self._known.get((op, key), UNKNOWN)
         if answer is UNKNOWN and key in self._examples:
             answer = function_of(op)(self._examples[key])
             self._keep(op, key, answer)
         return answer
+
+    def begin(self) -> None:
+        """Note operations from now on, if the worker tells of changes."""
+        self.active = self._told_of_kinds
 
     def all_strided(self, ids: Iterable[int]) -> bool:
         """Whether all of these are known to be strided tensors on the CPU.
@@ -152,7 +166,8 @@ class Facts:
         return all(self._key(id) in self._examples for id in ids)
 
     def learn(self, op: int, id: int, answer: Any) -> None:
-        """Keep an answer."""
+        """Keep an answer, with which the worker has begun to tell of changes."""
+        self._told_of_kinds = self._told_of_gradients = True
         self.active = True
         key = self._key(id)
         if key % 2 or op not in _OF_SHAPE:
@@ -169,10 +184,14 @@ class Facts:
         Objects whose pointers die are not dropped from here as long as nothing is ``active``: no
         other object gets such an id.
         """
+        self._told_of_kinds = self._told_of_gradients = True
         if type(operand) is tuple and operand[0] == TENSOR:
-            if len(self._sent) >= _MOST_SENT:
-                self._sent.clear()
-            self._sent[id] = operand
+            self._note_sent(id, operand)
+
+    def _note_sent(self, id: int, descriptor: Sequence[Any]) -> None:
+        if len(self._sent) >= _MOST_SENT:
+            self._sent.clear()
+        self._sent[id] = descriptor
 
     def sent_all(
         self, ids: Sequence[int], values: Sequence[Any], private: Container[int] = ()
@@ -249,7 +268,7 @@ class Facts:
             if op in SAME_KIND:
                 self.alike(out, id)
         elif op in SAME_KIND or dtype not in (None, example.dtype):
-            self._sent[out] = descriptor_of(dtype or example.dtype, example.shape)
+            self._note_sent(out, descriptor_of(dtype or example.dtype, example.shape))
         elif dtype is not None:  # it may be the same tensor
             self.alike(out, id)
 
@@ -290,6 +309,7 @@ class Facts:
 
     def forget(self) -> None:
         """Forget everything: something happened that may have changed it."""
+        self.losses += 1
         self.active = False
         self._forget_kinds()
         self.forget_gradients()
@@ -354,7 +374,7 @@ class Facts:
 
     def gradient(self, link: Any) -> Any:
         """The pointer to the gradient of a leaf, None if it has none, or ``UNKNOWN``."""
-        self.active = True
+        self.begin()
         passes, gradient = link.gradient_known or (-1, None)
         if passes != self._backward_passes:
             return UNKNOWN
@@ -364,15 +384,14 @@ class Facts:
 
     def set_gradient(self, link: Any, gradient: Any) -> None:
         """Keep the gradient of a leaf: a pointer, None, or ``UNKNOWN``."""
-        self.active = True
-        known = gradient is not UNKNOWN
+        known = gradient is not UNKNOWN and self._told_of_gradients
         link.gradient_known = (self._backward_passes, gradient) if known else None
 
     def leaf_sent(self, link: Any, leaf: torch.Tensor) -> None:
         """Note that a leaf was sent: its gradient is asked for with the others, and it is known if
         it had none."""
         self.add_leaf(link)
-        if leaf.is_leaf and leaf.grad is None:
+        if self._told_of_gradients and leaf.is_leaf and leaf.grad is None:
             link.gradient_known = (self._backward_passes, None)
 
     def add_leaf(self, link: Any) -> None:
@@ -397,4 +416,20 @@ class Facts:
 
     def forget_gradients(self) -> None:
         """Forget all gradients: there was a backward pass, or there may have been one."""
+        self.losses += 1
         self._backward_passes += 1
+
+    def changed_by_others(self, gradients: bool) -> None:
+        """Forget what somebody else has changed, the gradients alone or everything: the worker has
+        said so, and does not say so again until it is asked or sent something."""
+        self._told_of_gradients = False
+        if gradients:
+            self.forget_gradients()
+        else:
+            self._told_of_kinds = False
+            self.forget()
+
+    def answered(self) -> None:
+        """Note that the worker was asked for gradients, and tells of changes from now on."""
+        self._told_of_kinds = self._told_of_gradients = True
+        self.active = True

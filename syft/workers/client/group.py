@@ -30,6 +30,7 @@ from syft.program.program import Action, Mode, Program, Slot
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack, unpack
 from syft.workers.client.pending import Pending
+from syft.workers.client.facts import Facts
 from syft.workers.client.transport import Location
 from syft.workers.execution.permissions import copy_of
 from syft.workers.wire.definitions import Definition, Group, InputKind
@@ -65,6 +66,7 @@ class GroupingConnection(Protocol):
     holding: bool
     garbage: list[int]
     dropped: deque[range]
+    facts: Facts
 
     @property
     def location(self) -> Location:
@@ -266,6 +268,7 @@ class MessageGroup:
             "group was sent."
         )
         self.connection.dropped.append(range(batch.base, batch.base + len(batch.results)))
+        self.connection.facts.forget()  # it holds as if they had been done
 
     # ---------------------------------------------------------------------------------- holding
 

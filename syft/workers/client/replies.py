@@ -124,7 +124,7 @@ class ReplyReader:
                 self.pending[seq].wait = cast(Parked, reply)
             return
         if kind is Failure:
-            self._failures += 1
+            self._failed()
         if seq == -1:  # a request that the other end could not read
             seq = self._oldest_unanswered()
         pending = self.pending.pop(seq, None)
@@ -148,15 +148,18 @@ class ReplyReader:
         """The number of the oldest request to which nothing was said; -1 if there is none."""
         return next((number for number, one in self.pending.items() if not one.parked), -1)
 
+    def _failed(self) -> None:
+        """Count a failure; what was noted of the request, as if it were done, does not hold."""
+        self._failures += 1
+        self.facts.forget()
+
     def _notified(self, notice: Reply) -> None:
         """Forget what does not hold any more."""
         if type(notice) is Forgotten:
             self.calls.clear()
-            self.facts.forget()
-        elif notice.gradients:  # type: ignore[union-attr]
-            self.facts.forget_gradients()
+            self.facts.changed_by_others(gradients=False)
         else:
-            self.facts.forget()
+            self.facts.changed_by_others(notice.gradients)  # type: ignore[union-attr]
 
     def take(self, pending: Pending) -> Any:
         """The value of a request that is settled; raises what it raised, or what another one raised

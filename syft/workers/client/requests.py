@@ -35,8 +35,8 @@ _BEFORE = (
 )
 """What to do instead of talking to a worker in a plan."""
 
-_CALL_DEPTH = 4
-"""How many frames above the request that it makes an operation on a pointer is at most called."""
+_CALL_DEPTH = 3
+"""How many frames above the one that carries it a request is made, at least."""
 
 _BATCH = 64
 """How many messages a queued worker may handle at once on the way to the last one."""
@@ -126,7 +126,7 @@ class RequestSender(ReplyReader):
         """What a request returns whose first reply is this one."""
         if type(reply) in _ANSWERS and reply.seq in (seq, -1):  # type: ignore[union-attr]
             if type(reply) is Failure:
-                self._failures += 1
+                self._failed()
             if type(reply) is Skipped:
                 self._skipped(drop)
             return self._value(reply, answer, None)

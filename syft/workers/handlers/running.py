@@ -18,7 +18,7 @@ from syft.serde.expect import describe
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack, unpack_at
-from syft.workers.core.peer import KINDS, Peer
+from syft.workers.core.peer import EVERYTHING, Peer
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
 from syft.workers.execution.operation import run_in_mode
 from syft.workers.execution.permissions import copy_of
@@ -74,8 +74,8 @@ def handle(core: WorkerCore, run: Run, frame: Frame, peer: Peer) -> Reply | Answ
                 return _stored(core, run, entry.what.perform(core, values, peer), peer)
     entry, given = _read(core, table, entry, run, frame)
     _check_count(core, run, entry.what.results)
-    if not (entry.bare or peer.knows & KINDS):
-        core.watch(peer, KINDS)  # the results may be values that it sent
+    if not (entry.bare or peer.knows == EVERYTHING):
+        core.watch(peer)  # the results may be values that it sent
     if not core.dataflow.active:
         return _perform(core, run, frame, entry, given, peer, None)
     return _perform_when_ready(core, run, frame, entry, given, peer)

@@ -130,7 +130,8 @@ class VirtualTransport(Transport):
         kept = [letter for letter in inbox if letter[0].header is not frame.header]
         if len(kept) == len(inbox):
             return False
-        self._worker.inbox = deque(kept)
+        inbox.clear()
+        inbox.extend(kept)  # in place: the worker may be in the middle of it
         return True
 
     def is_idle(self) -> bool:

@@ -12,9 +12,10 @@ from torch import nn
 import syft as sy
 from syft.exceptions import CannotRecord, ObjectNotFound, ObjectNotReady, WorkerClosed
 from syft.ops.table import ALTERS, BY_NAME, FLAGS, FUNCTIONS, NAMES
+from syft.serde.frame import Frame
 from syft.workers.client import facts as facts_module
 from syft.workers.client.facts import FACTS, UNKNOWN, Facts
-from syft.workers.wire.messages import Command, Drop, Run, Stale
+from syft.workers.wire.messages import Command, Drop, Run, Stale, encode
 from syft.workers.wire.references import REF
 from tests.shells.child import make_worker
 from tests.shells.owner import inspect
@@ -246,6 +247,88 @@ def test_what_one_user_was_told_is_not_told_to_another(hook: sy.TorchHook, worke
         me.user = None
     del secret, hidden, pointers, pointer
     alice.close()
+
+
+def test_what_is_noted_while_nobody_tells_of_changes_is_not_kept(worker: Any, other: Any) -> None:
+    x = torch.zeros(2, 3).send(worker)
+    theirs = other(x)
+    sy.synchronize()
+    theirs.squeeze_()  # we are told, and then no more
+    done(worker, theirs)
+    x.grad = None
+    twin = x.clone()
+    sy.synchronize()
+    with torch.no_grad():
+        theirs.resize_(4)
+    done(worker, theirs)
+    assert (twin.shape, x.shape) == ((2, 3), (4,))
+
+
+def test_a_gradient_that_was_removed_while_nobody_tells_of_changes(worker: Any, other: Any) -> None:
+    x = leaf(worker, 1.0, 2.0)
+    theirs = other(x)
+    for _ in range(2):
+        (theirs * 2).sum().backward()
+        done(worker, theirs)
+        assert x.shape == (2,)  # reads the notice; the answer is known
+        x.grad = None
+    (theirs * 2).sum().backward()
+    done(worker, theirs)
+    assert x.grad.copy().get().tolist() == [2, 2]
+
+
+def test_a_leaf_that_was_sent_in_a_group(worker: Any, other: Any) -> None:
+    with worker.group():
+        x = leaf(worker, 1.0, 2.0)
+    sy.synchronize()
+    theirs = other(x)
+    (theirs * 2).sum().backward()
+    done(worker, theirs)
+    assert x.grad.copy().get().tolist() == [2, 2]
+
+
+def test_what_failed_has_changed_nothing(worker: Any) -> None:
+    x, y = leaf(worker, 1.0, 2.0), torch.ones(3, dtype=torch.int64).send(worker)
+    assert (x.dtype, y.dtype) == (torch.float32, torch.int64)
+    with pytest.raises(RuntimeError):
+        x.data = y
+        sy.synchronize()
+    assert (x.dtype, x.shape) == (torch.float32, (2,))
+
+
+def test_what_was_never_sent_has_changed_nothing(worker: Any) -> None:
+    x, y = torch.ones(2).send(worker), torch.ones(3, dtype=torch.int64).send(worker)
+    assert (x.dtype, y.dtype) == (torch.float32, torch.int64)
+    with pytest.raises(ValueError, match="^halt"), worker.group():
+        x.data = y
+        z = torch.ones(5).send(worker)
+        raise ValueError("halt")
+    assert (x.dtype, x.shape) == (torch.float32, (2,))
+    with pytest.raises(ObjectNotFound):
+        z.shape  # noqa: B018
+
+
+@pytest.mark.virtual_only("hands over two replies at once")
+def test_an_answer_that_comes_with_a_notice_is_not_kept(
+    hook: sy.TorchHook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dan = sy.VirtualWorker(hook, id="dan", pipelined=True)
+    x, y = torch.ones(2, 3).send(dan) + 1, leaf(dan, 1.0)
+    transport = x.child.connection.transport
+    take = transport.take
+
+    def together(frame: Frame) -> None:
+        take(frame)
+        take(Frame(encode(Stale(False)), []))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transport, "take", together)
+        assert (x.shape, y.grad) == ((2, 3), None)
+    dan.core.store.objects[x.id_at_location].resize_(7)
+    dan.core.store.objects[y.id_at_location].grad = torch.ones(1)
+    assert x.shape == (7,) and y.grad is not None
+    del x, y
+    dan.close()
 
 
 def test_zero_grad_leaves_nothing_at_the_worker(worker: Any) -> None:

@@ -13,6 +13,7 @@ import syft as sy
 from syft.exceptions import (
     NotSendable,
     ObjectNotFound,
+    ObjectNotReady,
     UnknownWorker,
     WorkerClosed,
     WorkerIdTaken,
@@ -285,3 +286,25 @@ def test_devices_are_kept(worker: sy.VirtualWorker, device: torch.device) -> Non
     x = torch.ones(2, device=device).send(worker)
     assert x.device.type == device.type
     assert (x + 1).get().device.type == device.type
+
+
+def test_a_request_that_is_taken_back_in_the_middle_of_others(hook: sy.TorchHook) -> None:
+    dan = sy.VirtualWorker(hook, id="dan", pipelined=True)
+    eve = sy.VirtualWorker(hook, id="eve")
+    x = torch.ones(2, requires_grad=True).send(dan)
+    loss = ((x * 2).move(eve, requires_grad=True) * 3).sum()
+    there = loss.send(dan)  # its backward pass goes through eve back to dan, who is busy
+    total = torch.zeros(()).send(dan)
+    sy.synchronize()
+    there.backward()
+    for _ in range(5):
+        total.add_(1)
+    with pytest.raises(ObjectNotReady):
+        total.item()
+    assert total.item() == 5, "each of them once"
+    del x, loss, there, total
+    sy.synchronize()
+    dan.clear_objects()
+    eve.clear_objects()
+    dan.close()
+    eve.close()
