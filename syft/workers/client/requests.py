@@ -146,15 +146,13 @@ class RequestSender(ReplyReader):
     ) -> Any:
         """Carry a request to a worker that does not answer within a call."""
         transport = self.transport
-        if transport.closed:
-            raise WorkerClosed(self.location.id)
         if transport.replies:
             self.read_replies()
         if answered and self.unseen:
             self.garbage.extend(drop)  # the frame will not be sent
             self.raise_unseen()
-        pending = self.pending[seq] = Pending(place_of_user(_CALL_DEPTH), key, made)
         transport.deliver(frame)
+        pending = self.pending[seq] = Pending(place_of_user(_CALL_DEPTH), key, made)
         if transport.queued and not answered:
             return pending
         self._wait(pending, not answered, _BATCH)

@@ -94,6 +94,8 @@ class Played(Transport):
         return self.coming.pop(0)
 
     def deliver(self, frame: Frame) -> None:
+        if self.is_cut:
+            raise WorkerClosed("far")
         self.sent.append(cast(Message, decode(frame.header)))
 
     def advance(self, *args: Any, **named: Any) -> bool:
