@@ -104,7 +104,7 @@ class RequestSender(ReplyReader):
         serving = self._core.serving
         self._user = self.owner.user if serving is None else serving.user
         self.transport.speak_for(self._user)
-        self.facts.forget()  # they were told to another user
+        self.facts.changed_by_others(gradients=False)  # they were told to another user
 
     def _check_user(self) -> None:
         """Tell the other end if the next request is made for another user than the last one."""
