@@ -32,12 +32,12 @@ from syft.exceptions import (
 )
 from syft.ids import new_id
 from syft.ops.nested import replace
-from syft.ops.returns import MOST
 from syft.serde.errors import pack_error
 from syft.serde.frame import Frame
 from syft.serde.limits import Limits
 from syft.serde.packer import Packer
 from syft.serde.registry import check_complete
+from syft.workers.core.accepted_results import accepted_results
 from syft.workers.core.access import READS, Access
 from syft.workers.core.dataflow import Dataflow
 from syft.workers.core.open_promises import named
@@ -160,7 +160,7 @@ class WorkerCore:
         try:
             reply = _HANDLERS[type(message)](self, message, frame, peer)
         except Exception as error:  # no message may end the worker
-            reply = self._failed(message, error)
+            reply = self._failed(message, error, peer)
         finally:
             self.serving = outer
         if type(reply) is not Done:
@@ -177,13 +177,10 @@ class WorkerCore:
         self.stats.count(frame, reply)
         return reply
 
-    def _failed(self, message: messages.Request, error: Exception) -> Failure:
+    def _failed(self, message: messages.Request, error: Exception, peer: Peer) -> Failure:
         """The reply to a request whose handler raised; its results are marked as failed."""
-        out = getattr(message, "out", 0)
-        if out and not isinstance(error, ObjectIdTaken):
-            flags: int = getattr(message, "flags", 0)
-            several = max(1, flags >> messages.COUNT_SHIFT)
-            self.fail_results(range(out, out + min(several, MOST)), error)
+        if not isinstance(error, ObjectIdTaken):
+            self.fail_results(accepted_results(message, peer.session.numbers), error)
         return self.failure(getattr(message, "seq", 0), error)
 
     def _unreadable(self, frame: Frame, peer: Peer) -> Frame:
