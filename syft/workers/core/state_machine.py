@@ -415,6 +415,7 @@ def cancel(core: WorkerCore, message: messages.Cancel, frame: Frame, peer: Peer)
     for execution, started in list(core.sessions.items()):
         if started.waits_for_inputs(peer, message.request):
             started.abandon(core, execution, "was taken back")
+    core.store.listeners.remove(peer.session, message.request)
     outs = core.dataflow.cancel((peer.session, message.request))
     core.fail_results(outs)
     return Done(message.seq)

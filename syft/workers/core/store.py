@@ -10,13 +10,14 @@ grow with the number of pointers ever made.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any
 
 import torch
 
 from syft.exceptions import ObjectIdTaken, ObjectNotFound, PromiseGivenUp
+from syft.workers.core.listeners import Listeners
 from syft.workers.core.tag_index import TagIndex
 
 TOMBSTONES = 4096
@@ -63,7 +64,7 @@ class ObjectStore:
         """The session that made a promise, for promises from outside."""
         self._gone: dict[int, str] = {}
         self._gone_before: dict[int, str] = {}
-        self.listeners: dict[int, list[Callable[[], None]]] = {}
+        self.listeners = Listeners()
         """What to call when the object of a promise is there, or will not come any more."""
         self.given_up: OrderedDict[int, tuple[int, str]] = OrderedDict()
         """The ids under which nothing may come any more: whose promise it was, and the reason."""
@@ -117,17 +118,8 @@ class ObjectStore:
         """End a promise: its object is there, or will never be."""
         self.promised.discard(id)
         self.promisers.pop(id, None)
-        for listener in self.listeners.pop(id, ()):
-            listener()
-
-    def when_kept(self, id: int, listener: Callable[[], None]) -> None:
-        """Call ``listener`` once when a promised object is there, or will not come any more.
-
-        >>> store = ObjectStore("bob"); store.promise(5)
-        >>> store.when_kept(5, lambda: print(store.read(5))); store.put(5, "anything")
-        anything
-        """
-        self.listeners.setdefault(id, []).append(listener)
+        if self.listeners:
+            self.listeners.call(id)
 
     def has_gone(self, id: int) -> bool:
         """Whether an object of this id was here, as far as tombstones tell.

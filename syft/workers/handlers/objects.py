@@ -228,6 +228,9 @@ def wait_for_object(core: WorkerCore, message: Await, frame: Frame, peer: Peer) 
     """Reply when an object is there, or when it is certain that it will not come.
 
     This is no operation that waits for an input: a promise that nobody else uses can be dropped.
+
+    Raises :class:`~syft.exceptions.LimitExceeded` if the same connection waits for the same object
+    too often.
     """
     seq, id, store = message.seq, message.id, core.store
 
@@ -240,7 +243,7 @@ def wait_for_object(core: WorkerCore, message: Await, frame: Frame, peer: Peer) 
 
     if id not in store.promised:
         return outcome()
-    store.when_kept(id, lambda: core.answer(peer, outcome()))
+    store.listeners.add(id, peer.session, seq, lambda: core.answer(peer, outcome()))
     return Parked(seq, *named(core.dataflow.promises_behind(id)))
 
 

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from syft.exceptions import ObjectNotFound, ObjectNotReady, PromiseGivenUp
+from syft.exceptions import LimitExceeded, ObjectNotFound, ObjectNotReady, PromiseGivenUp
 from syft.serde.errors import unpack_error
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack
+from syft.workers.core.listeners import MOST_LISTENERS
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.core.task import Task
@@ -29,6 +30,7 @@ from syft.workers.wire.messages import (
     Value,
     decode,
 )
+from tests.workers.core.peers import error_in as error_in_failure
 from tests.workers.core.peers import ME, ask, command, lonely, put, ref, sent
 
 PROMISED = range(500, 512)
@@ -192,3 +194,37 @@ def test_what_is_not_promised_can_be_asked_about_too(core: WorkerCore) -> None:
     assert type(error_in(ask(core, Await(6, 500)))) is PromiseGivenUp
     ask(core, Fetch(7, 2))
     assert "fetched" in str(error_in(ask(core, Await(8, 2))))
+
+
+def test_who_no_longer_waits_for_a_promise_is_not_told(core: WorkerCore) -> None:
+    ann = Peer("ann")
+    for seq in (3, 4):
+        assert ask(core, Await(seq, 500)) == Parked(seq, (500,))
+    assert ask(core, Await(3, 500), peer=ann) == Parked(3, (500,))
+    assert ask(core, Cancel(5, 3)) == Done(5) and len(core.store.listeners) == 2
+    assert ask(core, Cancel(6, 99)) == Done(6) and len(core.store.listeners) == 2
+    packer = Packer()
+    value = pack(torch.ones(2), packer)
+    told = sent(core, Put(7, 500, value), *packer.buffers)
+    assert told == [(ME, Done(4)), (ann, Done(3)), (ME, Done(7))]
+    ask(core, Await(8, 501))
+    ask(core, Cancel(9, 8))
+    assert not core.store.listeners and 501 in core.store.promised
+
+
+def test_a_connection_asks_about_a_promise_a_few_times_only(core: WorkerCore) -> None:
+    """14 bytes each kept 744 at the worker, without any limit."""
+    for seq in range(MOST_LISTENERS):
+        assert type(ask(core, Await(seq, 500))) is Parked
+    error = error_in_failure(ask(core, Await(50, 500)))
+    assert type(error) is LimitExceeded and error.got == MOST_LISTENERS + 1
+    assert type(ask(core, Await(51, 501))) is Parked, "about another one it may"
+    assert type(ask(core, Await(50, 500), peer=Peer("ann"))) is Parked, "and so may others"
+    ask(core, Cancel(52, 0))
+    assert type(ask(core, Await(1, 501))) is Parked, "a number that is used again is the new one"
+    assert type(ask(core, Await(53, 500))) is Parked
+    told: list[Any] = keep(core, 500)
+    awaited = [*range(2, MOST_LISTENERS), 53, 50, 1400]
+    assert [(type(reply), reply.seq) for reply in told] == [(Done, seq) for seq in awaited]
+    assert len(core.store.listeners) == 2 and len(keep(core, 501)) == 3
+    assert not core.store.listeners
