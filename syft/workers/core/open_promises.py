@@ -56,10 +56,18 @@ def open_promises(task: Task, makers: Mapping[int, Task], promised: set[int]) ->
     return tuple(sorted(found)[: MOST_NAMED + 1])
 
 
-def named(promises: tuple[int, ...]) -> tuple[tuple[int, ...], bool]:
-    """The promises that a reply names, and whether there are more.
+def named(
+    promises: tuple[int, ...], promisers: Mapping[int, object], session: object
+) -> tuple[tuple[int, ...], bool]:
+    """The promises that a reply to ``session`` names, and whether there are others.
 
-    >>> named((5, 7)), named(tuple(range(9)))
-    (((5, 7), False), ((0, 1, 2, 3, 4, 5, 6, 7), True))
+    Only those that the session made are named: whoever knows the id of a promise can keep it, so
+    nobody learns one from a worker.
+
+    >>> ann, eve = "ann's connection", "eve's connection"
+    >>> named((5, 7), {5: ann, 7: ann}, ann), named((5, 7), {5: ann, 7: eve}, ann)
+    (((5, 7), False), ((5,), True))
     """
-    return promises[:MOST_NAMED], len(promises) > MOST_NAMED
+    mine = (id for id in promises if id in promisers and promisers[id] is session)
+    own = tuple(mine)[:MOST_NAMED]
+    return own, len(own) < len(promises)

@@ -269,7 +269,7 @@ class WorkerCore:
 
         task = self.dataflow.admit(run, inputs, outs, access, (peer.session, seq))
         if task is not None:
-            return Parked(seq, *named(task.awaits))
+            return Parked(seq, *named(task.awaits, self.store.promisers, peer.session))
         reply = act({})
         self._mark_missing(outs, FAILED if type(reply) is Failure else NOT_MADE)
         self.dataflow.settle(outs)
@@ -300,8 +300,14 @@ class WorkerCore:
         """The object of an id; raises :class:`~syft.exceptions.ObjectNotReady` if it is only
         promised."""
         if id in self.store.promised:
-            raise ObjectNotReady(self.name, *named(self.dataflow.promises_behind(id)))
+            raise ObjectNotReady(self.name, *self.promises_named(id, self.serving))
         return self.store.read(id)
+
+    def promises_named(self, id: int, peer: Peer | None) -> tuple[tuple[int, ...], bool]:
+        """The promises behind a promised object that ``peer`` may know of, and whether there are
+        others."""
+        session = None if peer is None else peer.session
+        return named(self.dataflow.promises_behind(id), self.store.promisers, session)
 
     def resolve(self, id: int, depth: int = 0, held: HeldInputs | None = None) -> Any:
         """The object of an id, ``depth`` steps of ``.child`` down its chain."""

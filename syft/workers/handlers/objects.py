@@ -14,7 +14,6 @@ from syft.serde.frame import Frame
 from syft.serde.packer import Packer
 from syft.serde.registry import pack, unpack_at
 from syft.workers.core.access import Access
-from syft.workers.core.open_promises import named
 from syft.workers.core.peer import EVERYTHING, Peer
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
 from syft.workers.execution.holders import Holder
@@ -244,7 +243,7 @@ def wait_for_object(core: WorkerCore, message: Await, frame: Frame, peer: Peer) 
     if id not in store.promised:
         return outcome()
     store.listeners.add(id, peer.session, seq, lambda: core.answer(peer, outcome()))
-    return Parked(seq, *named(core.dataflow.promises_behind(id)))
+    return Parked(seq, *core.promises_named(id, peer))
 
 
 @WorkerCore.handles(GiveUp)

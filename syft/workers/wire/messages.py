@@ -421,9 +421,10 @@ class Failure(Message, frozen=True, tag=int(MessageCode.FAILURE)):
 class Parked(Message, frozen=True, tag=int(MessageCode.PARKED)):
     """The request waits for objects that are only promised; its reply follows later.
 
-    ``ids`` are the promises for which it waits, by itself or through other requests that wait: at
-    most ``MOST_NAMED``, and ``more`` says that there are others.  None are named if it waits for
-    the other parties of a collective operation.
+    ``ids`` are promises of the same connection for which it waits, by itself or through other
+    requests that wait: at most ``MOST_NAMED``.  ``more`` says that there are others, or some
+    of another connection.  None are named if it waits for the other parties of a collective
+    operation.
     """
 
     seq: int

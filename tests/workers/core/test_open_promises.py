@@ -136,10 +136,26 @@ def test_against_a_walk_over_everything_that_waits() -> None:
 
 def test_what_must_be_there_at_once_names_what_it_would_wait_for(core: WorkerCore) -> None:
     ask(core, command("torch.Tensor.add", ref(500), ref(501), out=10, seq=3))
-    with pytest.raises(ObjectNotReady) as caught:
-        core.present(10)
-    assert caught.value.ids == (500, 501) and not caught.value.more
+    for serving, ids in ((ME, (500, 501)), (Peer("ann"), ()), (None, ())):
+        core.serving = serving
+        with pytest.raises(ObjectNotReady) as caught:
+            core.present(10)
+        assert caught.value.ids == ids and caught.value.more == (not ids)
     assert core.present(1).tolist() == [1, 1]
+
+
+def test_promises_are_named_to_those_who_made_them_alone(core: WorkerCore) -> None:
+    """Whoever knows the id of a promise can keep it."""
+    ann = Peer("ann")
+    ask(core, Promise(1, (600,)), peer=ann)
+    both = command("torch.Tensor.add", ref(500), ref(600), out=10, seq=3)
+    assert ask(core, both) == Parked(3, (500,), True)
+    assert ask(core, Fetch(4, 10), peer=ann) == Parked(4, (600,), True)
+    assert ask(core, Await(5, 10), peer=ann) == Parked(5, (600,), True)
+    assert ask(core, Fetch(6, 10), peer=Peer("eve")) == Parked(6, (), True)
+    assert ask(core, Await(7, 10), peer=Peer("ann")) == Parked(7, (), True), "a name is nothing"
+    assert ask(core, Fetch(8, 10), peer=Peer("ann", "user", ann.session)).ids == (600,)
+    core.dataflow.clear()
 
 
 # ------------------------------------------------------------------------ what became of a promise
@@ -154,7 +170,7 @@ def error_in(reply: Any) -> Exception:
 def test_who_awaits_a_promise_is_told_when_it_is_kept(core: WorkerCore) -> None:
     ann = Peer("ann")
     assert ask(core, Await(3, 500)) == Parked(3, (500,))
-    assert ask(core, Await(4, 500), peer=ann) == Parked(4, (500,))
+    assert ask(core, Await(4, 500), peer=ann) == Parked(4, (), True), "it is not hers"
     packer = Packer()
     value = pack(torch.ones(2), packer)
     told = sent(core, Put(5, 500, value), *packer.buffers)
@@ -200,7 +216,7 @@ def test_who_no_longer_waits_for_a_promise_is_not_told(core: WorkerCore) -> None
     ann = Peer("ann")
     for seq in (3, 4):
         assert ask(core, Await(seq, 500)) == Parked(seq, (500,))
-    assert ask(core, Await(3, 500), peer=ann) == Parked(3, (500,))
+    assert ask(core, Await(3, 500), peer=ann) == Parked(3, (), True)
     assert ask(core, Cancel(5, 3)) == Done(5) and len(core.store.listeners) == 2
     assert ask(core, Cancel(6, 99)) == Done(6) and len(core.store.listeners) == 2
     packer = Packer()
