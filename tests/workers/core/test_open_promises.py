@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from syft.exceptions import LimitExceeded, ObjectNotFound, ObjectNotReady, Promi
 from syft.serde.errors import unpack_error
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack
+from syft.workers.core import open_promises
 from syft.workers.core.listeners import MOST_LISTENERS
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
@@ -132,6 +134,51 @@ def test_against_a_walk_over_everything_that_waits() -> None:
         for id in promised:
             keep(core, id)
         assert not core.dataflow.active
+
+
+def test_a_chain_is_walked_once_for_each_promise_that_is_kept(
+    core: WorkerCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[int] = []
+
+    class Counted(open_promises._Step):
+        """A step that is counted."""
+
+        def __init__(self, task: Task, makers: Mapping[int, Task]) -> None:
+            steps.append(task.number)
+            super().__init__(task, makers)
+
+    monkeypatch.setattr(open_promises, "_Step", Counted)
+    add(core, 1000, *PROMISED)
+    for out in range(1001, 1101):
+        ask(core, command("torch.Tensor.neg", ref(out - 1), out=out, seq=out))
+    for kept, later in ((500, 2000), (501, 3000)):
+        keep(core, kept)
+        steps.clear()
+        assert len(ask(core, Await(later, 1100)).ids) == MOST_NAMED
+        assert len(steps) == 102, "the question, and every operation of the chain"
+        for seq, id in enumerate((1100, 1100, 1050, 1001, 1000), later + 1):
+            steps.clear()
+            waits = command("torch.Tensor.neg", ref(id), out=seq, seq=seq)
+            assert len(ask(core, waits).ids) == MOST_NAMED
+            assert not steps
+            assert at_the_bottom(core, seq) == set(PROMISED) - set(range(500, kept + 1))
+    for id in PROMISED[2:]:
+        keep(core, id)
+    assert not core.dataflow.active
+
+
+def test_nothing_incomplete_is_remembered_of_what_waits_for_itself(core: WorkerCore) -> None:
+    """10 waits for all the promises; what shall keep the last one of them waits for 10."""
+    add(core, 10, *PROMISED)
+    last = PROMISED[-1]
+    ask(core, command("torch.Tensor.neg", ref(10), out=last, seq=3))
+    for id in PROMISED[:4]:
+        keep(core, id)
+    still_open = tuple(PROMISED[4:-1])
+    for seq, id in ((4, 10), (5, last), (6, 10), (7, last)):
+        assert ask(core, Await(seq, id)) == Parked(seq, still_open)
+    core.dataflow.clear()
 
 
 def test_what_must_be_there_at_once_names_what_it_would_wait_for(core: WorkerCore) -> None:
