@@ -290,6 +290,44 @@ def test_the_caller_of_a_command_has_the_error_and_no_objects(worker: Any) -> No
         assert set(inspect(worker).objects) == {x.id_at_location}
 
 
+@pytest.mark.parametrize("waiting", [False, True])
+@pytest.mark.parametrize(
+    ("out", "flags", "path"),
+    [
+        (-5, 1 << COUNT_SHIFT, "$.out"),
+        (2**63, 1 << COUNT_SHIFT, "$.out"),
+        (2**63 + 5, 1 << COUNT_SHIFT | GRAD_MODE, "$.out"),
+        (2**64 - 1, GRAD_MODE, "$.out"),
+        (2**63 - 1, 2 << COUNT_SHIFT, "$.out"),
+        (70, -8, "$.flags"),
+        (70, -1, "$.flags"),
+        (0, -1, "$.flags"),
+    ],
+)
+def test_ids_and_flags_that_do_not_exist_are_refused(
+    core: WorkerCore, out: int, flags: int, path: str, waiting: bool
+) -> None:
+    if waiting:
+        ask(core, Promise(1, (9,)))
+    for name in ("torch.Tensor.neg", "torch.Tensor.neg_"):
+        error = error_in(ask(core, Command(2, BY_NAME[name], (ref(5),), out, flags)))
+        assert type(error) is MalformedMessage and error.path == path
+        assert set(core.store.objects) == {5} and not core.store.has_gone(out)
+    assert torch.equal(core.store.read(5), X)
+
+
+@pytest.mark.parametrize("waiting", [False, True])
+def test_the_last_ids_are_ids(core: WorkerCore, waiting: bool) -> None:
+    if waiting:
+        ask(core, Promise(1, (9,)))
+    two = 2 << COUNT_SHIFT | IN_CONTAINER
+    for name, count, flags in (("neg", 1, 1 << COUNT_SHIFT), ("neg", 1, 0), ("unbind", 2, two)):
+        last = Command(2, BY_NAME[f"torch.Tensor.{name}"], (ref(5),), 2**63 - count, flags)
+        assert ask(core, last) == Done(2)
+        assert set(core.store.objects) == {5, *range(2**63 - count, 2**63)}
+        core.store.drop_all(range(2**63 - count, 2**63), "the test is over")
+
+
 # ----------------------------------------------------------------------------- on private values
 
 
