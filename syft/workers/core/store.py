@@ -24,6 +24,12 @@ TOMBSTONES = 4096
 """The tombstones that a store keeps, and half of the most that it has (about a megabyte)."""
 
 
+class _NotKept(str):
+    """The reason in the tombstone of an object that never came, or that the owner cleared away."""
+
+    __slots__ = ()
+
+
 class ObjectStore:
     """The objects of one worker, by id.
 
@@ -121,6 +127,20 @@ class ObjectStore:
         if self.listeners:
             self.listeners.call(id)
 
+    def was_kept(self, id: int) -> bool:
+        """Whether an object of this id was present until it was taken or dropped, as far as
+        tombstones tell, and not promised again and given up.
+
+        >>> store = ObjectStore("bob"); store.put(5, "anything"); store.drop(5, "nobody wants it")
+        >>> store.mark_gone(6, "the operation that should have made it failed")
+        >>> store.was_kept(5), store.was_kept(6)
+        (True, False)
+        """
+        return id not in self.given_up and type(self._reason(id)) is str
+
+    def _reason(self, id: int) -> str | None:
+        return self._gone.get(id) or self._gone_before.get(id)
+
     def has_gone(self, id: int) -> bool:
         """Whether an object of this id was here, as far as tombstones tell.
 
@@ -159,7 +179,7 @@ class ObjectStore:
         del self.objects[id]
         self.tags.forget((id,))
         self.origins.pop(id, None)
-        self.mark_gone(id, reason)
+        self._bury(id, reason)
         return value
 
     def drop(self, id: int, reason: str) -> None:
@@ -169,7 +189,7 @@ class ObjectStore:
         if self.objects.pop(id, None) is not None:
             self.tags.forget((id,))
             self.origins.pop(id, None)
-            self.mark_gone(id, reason)
+            self._bury(id, reason)
 
     def keeps(self, id: int) -> bool:
         """Whether the data owner holds this object; it then outlives its pointers."""
@@ -235,12 +255,15 @@ class ObjectStore:
             self._forget_oldest()
 
     def mark_gone(self, id: int, reason: str) -> None:
-        """Write a tombstone with the reason why ``id`` is gone."""
-        gone = self._gone
-        gone[id] = reason
+        """Write a tombstone with the reason why an object is gone that was neither taken nor
+        dropped, or never came."""
+        self._bury(id, _NotKept(reason))
+
+    def _bury(self, id: int, reason: str) -> None:
+        self._gone[id] = reason
         if self.promised:
             self.kept(id)
-        if len(gone) > TOMBSTONES:
+        if len(self._gone) > TOMBSTONES:
             self._forget_oldest()
 
     def _forget_oldest(self) -> None:
@@ -259,7 +282,8 @@ class ObjectStore:
         """The reason why an id is not present, if known."""
         if id in self.promised:
             return "it is promised and has not come yet"
-        return self._gone.get(id) or self._gone_before.get(id)
+        reason = self._reason(id)
+        return None if reason is None else str(reason)  # an exact one, which errors are packed with
 
     def clear(self, reason: str) -> None:
         """Remove everything."""

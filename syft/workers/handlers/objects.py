@@ -224,7 +224,7 @@ def promise(core: WorkerCore, message: Promise, frame: Frame, peer: Peer) -> Rep
 
 @WorkerCore.handles(Await)
 def wait_for_object(core: WorkerCore, message: Await, frame: Frame, peer: Peer) -> Reply:
-    """Reply when an object is there, or when it is certain that it will not come.
+    """Reply when an object is there, or was there, or when it is certain that it will not come.
 
     This is no operation that waits for an input: a promise that nobody else uses can be dropped.
 
@@ -237,7 +237,8 @@ def wait_for_object(core: WorkerCore, message: Await, frame: Frame, peer: Peer) 
         try:
             store.read(id)
         except StoreError as error:
-            return Value(seq, pack_error(error.with_traceback(None), Packer()))
+            if not store.was_kept(id):
+                return Value(seq, pack_error(error.with_traceback(None), Packer()))
         return Done(seq)
 
     if id not in store.promised:

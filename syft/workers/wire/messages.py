@@ -382,8 +382,9 @@ class Gradients(Message, frozen=True, tag=int(MessageCode.GRADIENTS)):
 
 
 class Await(Message, frozen=True, tag=int(MessageCode.AWAIT)):
-    """Reply with ``Done`` when object ``id`` is there, and with the error as a value if it will not
-    come any more: its promise was given up, it was removed, or it was never promised.
+    """Reply with ``Done`` when object ``id`` is there, or was until it was fetched, moved or
+    dropped, and with the error as a value if it will not come any more: its promise was given up or
+    dropped, what was to make it failed, it was cleared away, or it was never promised.
 
     That error is an answer, and no failure of the caller's.
     """

@@ -25,6 +25,7 @@ from syft.workers.wire.messages import (
     Done,
     Drop,
     Fetch,
+    FetchAll,
     GiveUp,
     Parked,
     Promise,
@@ -255,8 +256,33 @@ def test_what_is_not_promised_can_be_asked_about_too(core: WorkerCore) -> None:
     assert type(error_in(ask(core, Await(4, 404)))) is ObjectNotFound
     ask(core, GiveUp(5, 500, "the sensor broke"))
     assert type(error_in(ask(core, Await(6, 500)))) is PromiseGivenUp
-    ask(core, Fetch(7, 2))
-    assert "fetched" in str(error_in(ask(core, Await(8, 2))))
+    ask(core, Drop(7, (501,)))
+    assert "dropped" in str(error_in(ask(core, Await(8, 501)))), "it never came"
+
+
+@pytest.mark.parametrize("taken", [Fetch(7, 500), FetchAll(7, (500,)), Drop(7, (500,))])
+@pytest.mark.parametrize("waiting", [False, True])
+def test_a_promise_that_was_kept_stays_so_when_its_object_is_gone(
+    core: WorkerCore, taken: Any, waiting: bool
+) -> None:
+    ask(core, Await(3, 500))
+    assert keep(core, 500)[0] == Done(3)
+    if not waiting:
+        for id in PROMISED[1:]:
+            keep(core, id)
+    ask(core, taken)
+    assert 500 not in core.store.objects and ask(core, Await(8, 500)) == Done(8)
+    ask(core, Promise(9, (500,)))
+    ask(core, GiveUp(10, 500, "the sensor broke"))
+    assert type(error_in(ask(core, Await(11, 500)))) is PromiseGivenUp, "that was another one"
+
+
+def test_what_is_cleared_away_is_not_what_was_promised(core: WorkerCore) -> None:
+    keep(core, 500)
+    core.clear("ann cleared the worker")
+    core.outgoing()
+    for id in (500, 501, 1):
+        assert "ann cleared" in str(error_in(ask(core, Await(3, id))))
 
 
 def test_who_no_longer_waits_for_a_promise_is_not_told(core: WorkerCore) -> None:
