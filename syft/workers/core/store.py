@@ -243,15 +243,15 @@ class ObjectStore:
 
     def drop_all(self, ids: Iterable[int], reason: str) -> None:
         """Remove the objects that are present; a fast path, for ids of which none is promised."""
-        objects, gone, origins = self.objects, self._gone, self.origins
+        objects, origins = self.objects, self.origins
         for id in ids:
             if id in origins:
                 self.drop(id, reason)
             elif objects.pop(id, None) is not None:
-                gone[id] = reason
+                self._gone[id] = reason  # not a local name: what is dropped may drop others
         if self.tags.watched:
             self.tags.forget(id for id in ids if id not in objects)
-        if len(gone) > TOMBSTONES:
+        if len(self._gone) > TOMBSTONES:
             self._forget_oldest()
 
     def mark_gone(self, id: int, reason: str) -> None:
@@ -267,9 +267,14 @@ class ObjectStore:
             self._forget_oldest()
 
     def _forget_oldest(self) -> None:
-        """Forget the older half of the tombstones, which costs less than one of them each time."""
-        latest = islice(reversed(self._gone.items()), TOMBSTONES)
-        self._gone_before, self._gone = dict(latest), {}
+        """Forget the older half of the tombstones, which costs less than one of them each time.
+
+        A finalizer may drop objects meanwhile, so the new table is in place before the old one is
+        trimmed.
+        """
+        full, self._gone = self._gone, {}
+        self._gone_before = full
+        self._gone_before = dict(islice(reversed(full.items()), TOMBSTONES))
 
     def promise(self, id: int, by: object = None) -> None:
         """Register the id of an object that will arrive later; ``by`` is whoever promises it."""
