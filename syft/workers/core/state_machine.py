@@ -378,6 +378,12 @@ class WorkerCore:
                     self.answer(peer, Stale(gradients))
         self.watched = bool(self._watchers)
 
+    def comes_back(self, ids: Iterable[int], acting: Peer) -> None:
+        """Notify the other callers if an object is about to be stored where another one was: it may
+        be what they know by that id."""
+        if self.watched and any(map(self.store.has_gone, ids)):
+            self.altered(acting, gradients=False)
+
     def clear(self, reason: str) -> None:
         """Drop every object, number, promise, parked operation and collective session.
 

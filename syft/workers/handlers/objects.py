@@ -64,8 +64,7 @@ def put(core: WorkerCore, message: Put, frame: Frame, peer: Peer) -> Reply:
             # A guard is stored on tensors, so it would be lost.
             raise MalformedMessage("$.users", "nil for a plan without any tensor", "names")
         set_guard(value, Guard(frozenset(message.users), message.shape_hidden))
-    if core.watched and core.store.has_gone(message.id):
-        core.altered(peer, gradients=False)  # to others it may be what they know by this id
+    core.comes_back((message.id,), peer)
     core.hold(message.id, value)
     if peer.knows != EVERYTHING:
         core.watch(peer)
@@ -141,6 +140,7 @@ def duplicate(
         value = core.resolve(message.id, 0, held)
         twin = value.duplicate() if isinstance(value, Holder) else copy_of(value)
         protect(twin, full_guard_of(value))
+        core.comes_back((message.out,), peer)
         core.store.put(message.out, twin)
         return Done(message.seq)
 
