@@ -183,7 +183,7 @@ class ObjectNotReady(StoreError):
     """An object is promised, and no message under way can bring it, so waiting would never end.
 
     ``ids`` are the promises for which the request had to wait when it came, some of them if there
-    are ``more``.
+    are ``more``: those that another connection made are not named.
 
     >>> print(ObjectNotReady("bob", (7,)))
     Worker 'bob' still waits for a promised input (id 7), and nothing under way can bring it. \
@@ -195,11 +195,12 @@ Keep the promise (send the tensor to the promised id) before asking for the resu
         self.worker, self.ids, self.more = worker, tuple(ids), more
 
     def __str__(self) -> str:
-        named = ", ".join(map(str, self.ids)) + (" and others" if self.more else "")
+        listed = ", ".join(map(str, self.ids)) + " and others" * self.more
+        named = f" (id {listed})" if self.ids else " (promised by others)" * self.more
         return (
-            f"Worker {self.worker!r} still waits for a promised input{named and f' (id {named})'}, "
-            "and nothing under way can bring it. Keep the promise (send the tensor to the promised "
-            "id) before asking for the result."
+            f"Worker {self.worker!r} still waits for a promised input{named}, and nothing under "
+            "way can bring it. Keep the promise (send the tensor to the promised id) before asking "
+            "for the result."
         )
 
 

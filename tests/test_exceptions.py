@@ -52,6 +52,12 @@ TEXTS = [
         "result.",
     ),
     (
+        e.ObjectNotReady("bob", (), True),
+        "Worker 'bob' still waits for a promised input (promised by others), and nothing under way "
+        "can bring it. Keep the promise (send the tensor to the promised id) before asking for the "
+        "result.",
+    ),
+    (
         e.PromiseGivenUp(7, "bob", "the sensor broke"),
         "The promise of object 7 at worker 'bob' was given up: the sensor broke. Nothing can keep "
         "it any more; make another promise.",

@@ -8,7 +8,9 @@ A long chain of parked operations must not make each new one dearer.  So each op
 the first few promises that were found for it, and a later one looks those up.  Promises are only
 ever added to what an operation waits for when it is parked, so what is remembered stays complete;
 those kept meanwhile are left out.  Operations that wait for more promises than are named remember
-too few of them, and are looked into again once one of those is kept.
+too few of them, and are looked into again once one of those is kept.  What that finds is remembered
+too, by every operation on the way (path compression): a chain is walked once for each promise
+kept, and not for each operation on top of it.
 """
 
 from __future__ import annotations
@@ -37,29 +39,71 @@ def open_promises(task: Task, makers: Mapping[int, Task], promised: set[int]) ->
             return (id,)
         if promised.issuperset(makers[id].awaits):
             return makers[id].awaits
-    found: set[int] = set()
-    seen, stack = {task}, [task]
-    while stack and len(found) <= MOST_NAMED:
-        current = stack.pop()
-        before = set(current.blockers)
-        for id in current.missing:
-            if id in makers:
-                before.add(makers[id])
-            else:
-                found.add(id)
-        for other in before - seen:
-            seen.add(other)
+    return _walk(_Step(task, makers), makers, promised)
+
+
+class _Step:
+    """One operation on the way of a walk: which before it are left to see, and what was found."""
+
+    __slots__ = ("task", "found", "left")
+
+    def __init__(self, task: Task, makers: Mapping[int, Task]) -> None:
+        self.task = task
+        self.found = {id for id in task.missing if id not in makers}
+        self.left = set(task.blockers).union(makers[id] for id in task.missing if id in makers)
+
+    def next_forgetful(self, promised: set[int]) -> Task | None:
+        """Add what those before it remember, until one remembers too little, which is returned."""
+        while self.left and len(self.found) <= MOST_NAMED:
+            other = self.left.pop()
             still_open = [id for id in other.awaits if id in promised]
-            found.update(still_open)
+            self.found.update(still_open)
             if len(still_open) < len(other.awaits) > MOST_NAMED:
-                stack.append(other)
-    return tuple(sorted(found)[: MOST_NAMED + 1])
+                return other
+        return None
+
+    @property
+    def outcome(self) -> tuple[int, ...]:
+        """What was found, of more than ``MOST_NAMED`` one more than that."""
+        return tuple(sorted(self.found)[: MOST_NAMED + 1])
 
 
-def named(promises: tuple[int, ...]) -> tuple[tuple[int, ...], bool]:
-    """The promises that a reply names, and whether there are more.
+def _walk(first: _Step, makers: Mapping[int, Task], promised: set[int]) -> tuple[int, ...]:
+    """What ``first`` waits for, through operations that remember too little.
 
-    >>> named((5, 7)), named(tuple(range(9)))
-    (((5, 7), False), ((0, 1, 2, 3, 4, 5, 6, 7), True))
+    Two operations may each wait for the other, where one makes what the other was promised.  What
+    was found behind one of them is then not complete, and not remembered.
     """
-    return promises[:MOST_NAMED], len(promises) > MOST_NAMED
+    seen, steps, circular = {first.task}, [first], False
+    while True:
+        step = steps[-1]
+        other = step.next_forgetful(promised)
+        if other is None:
+            steps.pop()
+            if not steps:
+                return step.outcome
+            if not circular:
+                step.task.awaits = step.outcome
+            steps[-1].found.update(step.outcome)
+        elif other in seen:
+            circular = True
+        else:
+            seen.add(other)
+            steps.append(_Step(other, makers))
+
+
+def named(
+    promises: tuple[int, ...], promisers: Mapping[int, object], session: object
+) -> tuple[tuple[int, ...], bool]:
+    """The promises that a reply to ``session`` names, and whether there are others.
+
+    Only those that the session made are named: whoever knows the id of a promise can keep it, so
+    nobody learns one from a worker.
+
+    >>> ann, eve = "ann's connection", "eve's connection"
+    >>> named((5, 7), {5: ann, 7: ann}, ann), named((5, 7), {5: ann, 7: eve}, ann)
+    (((5, 7), False), ((5,), True))
+    """
+    mine = (id for id in promises if id in promisers and promisers[id] is session)
+    own = tuple(mine)[:MOST_NAMED]
+    return own, len(own) < len(promises)

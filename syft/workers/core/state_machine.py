@@ -32,12 +32,12 @@ from syft.exceptions import (
 )
 from syft.ids import new_id
 from syft.ops.nested import replace
-from syft.ops.returns import MOST
 from syft.serde.errors import pack_error
 from syft.serde.frame import Frame
 from syft.serde.limits import Limits
 from syft.serde.packer import Packer
 from syft.serde.registry import check_complete
+from syft.workers.core.accepted_results import accepted_results
 from syft.workers.core.access import READS, Access
 from syft.workers.core.dataflow import Dataflow
 from syft.workers.core.open_promises import named
@@ -160,7 +160,7 @@ class WorkerCore:
         try:
             reply = _HANDLERS[type(message)](self, message, frame, peer)
         except Exception as error:  # no message may end the worker
-            reply = self._failed(message, error)
+            reply = self._failed(message, error, peer)
         finally:
             self.serving = outer
         if type(reply) is not Done:
@@ -177,13 +177,10 @@ class WorkerCore:
         self.stats.count(frame, reply)
         return reply
 
-    def _failed(self, message: messages.Request, error: Exception) -> Failure:
+    def _failed(self, message: messages.Request, error: Exception, peer: Peer) -> Failure:
         """The reply to a request whose handler raised; its results are marked as failed."""
-        out = getattr(message, "out", 0)
-        if out and not isinstance(error, ObjectIdTaken):
-            flags: int = getattr(message, "flags", 0)
-            several = max(1, flags >> messages.COUNT_SHIFT)
-            self.fail_results(range(out, out + min(several, MOST)), error)
+        if not isinstance(error, ObjectIdTaken):
+            self.fail_results(accepted_results(message, peer.session.numbers), error)
         return self.failure(getattr(message, "seq", 0), error)
 
     def _unreadable(self, frame: Frame, peer: Peer) -> Frame:
@@ -272,7 +269,7 @@ class WorkerCore:
 
         task = self.dataflow.admit(run, inputs, outs, access, (peer.session, seq))
         if task is not None:
-            return Parked(seq, *named(task.awaits))
+            return Parked(seq, *named(task.awaits, self.store.promisers, peer.session))
         reply = act({})
         self._mark_missing(outs, FAILED if type(reply) is Failure else NOT_MADE)
         self.dataflow.settle(outs)
@@ -303,8 +300,14 @@ class WorkerCore:
         """The object of an id; raises :class:`~syft.exceptions.ObjectNotReady` if it is only
         promised."""
         if id in self.store.promised:
-            raise ObjectNotReady(self.name, *named(self.dataflow.promises_behind(id)))
+            raise ObjectNotReady(self.name, *self.promises_named(id, self.serving))
         return self.store.read(id)
+
+    def promises_named(self, id: int, peer: Peer | None) -> tuple[tuple[int, ...], bool]:
+        """The promises behind a promised object that ``peer`` may know of, and whether there are
+        others."""
+        session = None if peer is None else peer.session
+        return named(self.dataflow.promises_behind(id), self.store.promisers, session)
 
     def resolve(self, id: int, depth: int = 0, held: HeldInputs | None = None) -> Any:
         """The object of an id, ``depth`` steps of ``.child`` down its chain."""
@@ -375,6 +378,12 @@ class WorkerCore:
                     self.answer(peer, Stale(gradients))
         self.watched = bool(self._watchers)
 
+    def comes_back(self, ids: Iterable[int], acting: Peer) -> None:
+        """Notify the other callers if an object is about to be stored where another one was: it may
+        be what they know by that id."""
+        if self.watched and any(map(self.store.has_gone, ids)):
+            self.altered(acting, gradients=False)
+
     def clear(self, reason: str) -> None:
         """Drop every object, number, promise, parked operation and collective session.
 
@@ -418,6 +427,7 @@ def cancel(core: WorkerCore, message: messages.Cancel, frame: Frame, peer: Peer)
     for execution, started in list(core.sessions.items()):
         if started.waits_for_inputs(peer, message.request):
             started.abandon(core, execution, "was taken back")
+    core.store.listeners.remove(peer.session, message.request)
     outs = core.dataflow.cancel((peer.session, message.request))
     core.fail_results(outs)
     return Done(message.seq)

@@ -10,17 +10,24 @@ grow with the number of pointers ever made.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any
 
 import torch
 
 from syft.exceptions import ObjectIdTaken, ObjectNotFound, PromiseGivenUp
+from syft.workers.core.listeners import Listeners
 from syft.workers.core.tag_index import TagIndex
 
 TOMBSTONES = 4096
 """The tombstones that a store keeps, and half of the most that it has (about a megabyte)."""
+
+
+class _NotKept(str):
+    """The reason in the tombstone of an object that never came, or that the owner cleared away."""
+
+    __slots__ = ()
 
 
 class ObjectStore:
@@ -63,7 +70,7 @@ class ObjectStore:
         """The session that made a promise, for promises from outside."""
         self._gone: dict[int, str] = {}
         self._gone_before: dict[int, str] = {}
-        self.listeners: dict[int, list[Callable[[], None]]] = {}
+        self.listeners = Listeners()
         """What to call when the object of a promise is there, or will not come any more."""
         self.given_up: OrderedDict[int, tuple[int, str]] = OrderedDict()
         """The ids under which nothing may come any more: whose promise it was, and the reason."""
@@ -117,17 +124,22 @@ class ObjectStore:
         """End a promise: its object is there, or will never be."""
         self.promised.discard(id)
         self.promisers.pop(id, None)
-        for listener in self.listeners.pop(id, ()):
-            listener()
+        if self.listeners:
+            self.listeners.call(id)
 
-    def when_kept(self, id: int, listener: Callable[[], None]) -> None:
-        """Call ``listener`` once when a promised object is there, or will not come any more.
+    def was_kept(self, id: int) -> bool:
+        """Whether an object of this id was present until it was taken or dropped, as far as
+        tombstones tell, and not promised again and given up.
 
-        >>> store = ObjectStore("bob"); store.promise(5)
-        >>> store.when_kept(5, lambda: print(store.read(5))); store.put(5, "anything")
-        anything
+        >>> store = ObjectStore("bob"); store.put(5, "anything"); store.drop(5, "nobody wants it")
+        >>> store.mark_gone(6, "the operation that should have made it failed")
+        >>> store.was_kept(5), store.was_kept(6)
+        (True, False)
         """
-        self.listeners.setdefault(id, []).append(listener)
+        return id not in self.given_up and type(self._reason(id)) is str
+
+    def _reason(self, id: int) -> str | None:
+        return self._gone.get(id) or self._gone_before.get(id)
 
     def has_gone(self, id: int) -> bool:
         """Whether an object of this id was here, as far as tombstones tell.
@@ -167,7 +179,7 @@ class ObjectStore:
         del self.objects[id]
         self.tags.forget((id,))
         self.origins.pop(id, None)
-        self.mark_gone(id, reason)
+        self._bury(id, reason)
         return value
 
     def drop(self, id: int, reason: str) -> None:
@@ -177,7 +189,7 @@ class ObjectStore:
         if self.objects.pop(id, None) is not None:
             self.tags.forget((id,))
             self.origins.pop(id, None)
-            self.mark_gone(id, reason)
+            self._bury(id, reason)
 
     def keeps(self, id: int) -> bool:
         """Whether the data owner holds this object; it then outlives its pointers."""
@@ -231,30 +243,38 @@ class ObjectStore:
 
     def drop_all(self, ids: Iterable[int], reason: str) -> None:
         """Remove the objects that are present; a fast path, for ids of which none is promised."""
-        objects, gone, origins = self.objects, self._gone, self.origins
+        objects, origins = self.objects, self.origins
         for id in ids:
             if id in origins:
                 self.drop(id, reason)
             elif objects.pop(id, None) is not None:
-                gone[id] = reason
+                self._gone[id] = reason  # not a local name: what is dropped may drop others
         if self.tags.watched:
             self.tags.forget(id for id in ids if id not in objects)
-        if len(gone) > TOMBSTONES:
+        if len(self._gone) > TOMBSTONES:
             self._forget_oldest()
 
     def mark_gone(self, id: int, reason: str) -> None:
-        """Write a tombstone with the reason why ``id`` is gone."""
-        gone = self._gone
-        gone[id] = reason
+        """Write a tombstone with the reason why an object is gone that was neither taken nor
+        dropped, or never came."""
+        self._bury(id, _NotKept(reason))
+
+    def _bury(self, id: int, reason: str) -> None:
+        self._gone[id] = reason
         if self.promised:
             self.kept(id)
-        if len(gone) > TOMBSTONES:
+        if len(self._gone) > TOMBSTONES:
             self._forget_oldest()
 
     def _forget_oldest(self) -> None:
-        """Forget the older half of the tombstones, which costs less than one of them each time."""
-        latest = islice(reversed(self._gone.items()), TOMBSTONES)
-        self._gone_before, self._gone = dict(latest), {}
+        """Forget the older half of the tombstones, which costs less than one of them each time.
+
+        A finalizer may drop objects meanwhile, so the new table is in place before the old one is
+        trimmed.
+        """
+        full, self._gone = self._gone, {}
+        self._gone_before = full
+        self._gone_before = dict(islice(reversed(full.items()), TOMBSTONES))
 
     def promise(self, id: int, by: object = None) -> None:
         """Register the id of an object that will arrive later; ``by`` is whoever promises it."""
@@ -267,7 +287,8 @@ class ObjectStore:
         """The reason why an id is not present, if known."""
         if id in self.promised:
             return "it is promised and has not come yet"
-        return self._gone.get(id) or self._gone_before.get(id)
+        reason = self._reason(id)
+        return None if reason is None else str(reason)  # an exact one, which errors are packed with
 
     def clear(self, reason: str) -> None:
         """Remove everything."""

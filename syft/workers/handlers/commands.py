@@ -190,7 +190,9 @@ def _run(
     if function is None:
         function = function_of(op)  # raises, with the reason
     objects = core.store.objects
-    if command.out in objects or flags >= _SEVERAL or core.store.given_up:
+    out = command.out
+    usual = 0 <= flags < _SEVERAL and 0 <= out <= _MAX_ID and out not in objects
+    if not usual or core.store.given_up:
         for id in _ids_of_results(command):
             core.store.check_free(id)
     args, kwargs = _operands(core, command, frame, held)
@@ -271,12 +273,19 @@ def _reply(core: WorkerCore, command: Command, result: Any, peer: Peer) -> Reply
 
 
 def _ids_of_results(command: Command) -> range:
-    """The ids of the results that the caller expects; one if it does not say how many."""
+    """The ids of the results that the caller expects; one if it does not say how many.
+
+    Raises :class:`~syft.exceptions.MalformedMessage` if there are no such ids, or no such flags.
+    """
+    if command.flags < 0:
+        raise MalformedMessage("$.flags", "a sum of flags", str(command.flags))
     if not command.out:
         return range(0)
     count = max(1, command.flags >> COUNT_SHIFT)
-    if count > MOST or not 0 < command.out <= _MAX_ID - count:
-        raise MalformedMessage("$.out", f"{count} ids below 2**63, of at most {MOST}", str(count))
+    if count > MOST or not 0 < command.out <= _MAX_ID + 1 - count:
+        raise MalformedMessage(
+            "$.out", f"{count} ids below 2**63, of at most {MOST}", f"{count} from {command.out}"
+        )
     return range(command.out, command.out + count)
 
 

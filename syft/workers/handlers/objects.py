@@ -14,7 +14,6 @@ from syft.serde.frame import Frame
 from syft.serde.packer import Packer
 from syft.serde.registry import pack, unpack_at
 from syft.workers.core.access import Access
-from syft.workers.core.open_promises import named
 from syft.workers.core.peer import EVERYTHING, Peer
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
 from syft.workers.execution.holders import Holder
@@ -65,8 +64,7 @@ def put(core: WorkerCore, message: Put, frame: Frame, peer: Peer) -> Reply:
             # A guard is stored on tensors, so it would be lost.
             raise MalformedMessage("$.users", "nil for a plan without any tensor", "names")
         set_guard(value, Guard(frozenset(message.users), message.shape_hidden))
-    if core.watched and core.store.has_gone(message.id):
-        core.altered(peer, gradients=False)  # to others it may be what they know by this id
+    core.comes_back((message.id,), peer)
     core.hold(message.id, value)
     if peer.knows != EVERYTHING:
         core.watch(peer)
@@ -142,6 +140,7 @@ def duplicate(
         value = core.resolve(message.id, 0, held)
         twin = value.duplicate() if isinstance(value, Holder) else copy_of(value)
         protect(twin, full_guard_of(value))
+        core.comes_back((message.out,), peer)
         core.store.put(message.out, twin)
         return Done(message.seq)
 
@@ -225,9 +224,12 @@ def promise(core: WorkerCore, message: Promise, frame: Frame, peer: Peer) -> Rep
 
 @WorkerCore.handles(Await)
 def wait_for_object(core: WorkerCore, message: Await, frame: Frame, peer: Peer) -> Reply:
-    """Reply when an object is there, or when it is certain that it will not come.
+    """Reply when an object is there, or was there, or when it is certain that it will not come.
 
     This is no operation that waits for an input: a promise that nobody else uses can be dropped.
+
+    Raises :class:`~syft.exceptions.LimitExceeded` if the same connection waits for the same object
+    too often.
     """
     seq, id, store = message.seq, message.id, core.store
 
@@ -235,13 +237,14 @@ def wait_for_object(core: WorkerCore, message: Await, frame: Frame, peer: Peer) 
         try:
             store.read(id)
         except StoreError as error:
-            return Value(seq, pack_error(error.with_traceback(None), Packer()))
+            if not store.was_kept(id):
+                return Value(seq, pack_error(error.with_traceback(None), Packer()))
         return Done(seq)
 
     if id not in store.promised:
         return outcome()
-    store.when_kept(id, lambda: core.answer(peer, outcome()))
-    return Parked(seq, *named(core.dataflow.promises_behind(id)))
+    store.listeners.add(id, peer.session, seq, lambda: core.answer(peer, outcome()))
+    return Parked(seq, *core.promises_named(id, peer))
 
 
 @WorkerCore.handles(GiveUp)

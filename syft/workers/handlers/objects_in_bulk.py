@@ -46,6 +46,7 @@ def put_all(core: WorkerCore, message: PutAll, frame: Frame, peer: Peer) -> Repl
         if not 0 <= place < len(values):
             raise MalformedMessage("$.guards", f"places below {len(values)}", str(place))
         set_guard(values[place], Guard(frozenset(users), hidden))
+    core.comes_back(ids, peer)
     _store(core, dict(zip(ids, values, strict=True)), peer, plain=not message.guards)
     if peer.knows != EVERYTHING:
         core.watch(peer)

@@ -382,8 +382,9 @@ class Gradients(Message, frozen=True, tag=int(MessageCode.GRADIENTS)):
 
 
 class Await(Message, frozen=True, tag=int(MessageCode.AWAIT)):
-    """Reply with ``Done`` when object ``id`` is there, and with the error as a value if it will not
-    come any more: its promise was given up, it was removed, or it was never promised.
+    """Reply with ``Done`` when object ``id`` is there, or was until it was fetched, moved or
+    dropped, and with the error as a value if it will not come any more: its promise was given up or
+    dropped, what was to make it failed, it was cleared away, or it was never promised.
 
     That error is an answer, and no failure of the caller's.
     """
@@ -421,9 +422,10 @@ class Failure(Message, frozen=True, tag=int(MessageCode.FAILURE)):
 class Parked(Message, frozen=True, tag=int(MessageCode.PARKED)):
     """The request waits for objects that are only promised; its reply follows later.
 
-    ``ids`` are the promises for which it waits, by itself or through other requests that wait: at
-    most ``MOST_NAMED``, and ``more`` says that there are others.  None are named if it waits for
-    the other parties of a collective operation.
+    ``ids`` are promises of the same connection for which it waits, by itself or through other
+    requests that wait: at most ``MOST_NAMED``.  ``more`` says that there are others, or some
+    of another connection.  None are named if it waits for the other parties of a collective
+    operation.
     """
 
     seq: int

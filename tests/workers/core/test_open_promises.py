@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 import torch
 
-from syft.exceptions import ObjectNotFound, ObjectNotReady, PromiseGivenUp
+from syft.exceptions import LimitExceeded, ObjectNotFound, ObjectNotReady, PromiseGivenUp
 from syft.serde.errors import unpack_error
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack
+from syft.workers.core import open_promises
+from syft.workers.core.listeners import MOST_LISTENERS
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.core.task import Task
@@ -22,6 +25,7 @@ from syft.workers.wire.messages import (
     Done,
     Drop,
     Fetch,
+    FetchAll,
     GiveUp,
     Parked,
     Promise,
@@ -29,6 +33,7 @@ from syft.workers.wire.messages import (
     Value,
     decode,
 )
+from tests.workers.core.peers import error_in as error_in_failure
 from tests.workers.core.peers import ME, ask, command, lonely, put, ref, sent
 
 PROMISED = range(500, 512)
@@ -132,12 +137,73 @@ def test_against_a_walk_over_everything_that_waits() -> None:
         assert not core.dataflow.active
 
 
+def test_a_chain_is_walked_once_for_each_promise_that_is_kept(
+    core: WorkerCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[int] = []
+
+    class Counted(open_promises._Step):
+        """A step that is counted."""
+
+        def __init__(self, task: Task, makers: Mapping[int, Task]) -> None:
+            steps.append(task.number)
+            super().__init__(task, makers)
+
+    monkeypatch.setattr(open_promises, "_Step", Counted)
+    add(core, 1000, *PROMISED)
+    for out in range(1001, 1101):
+        ask(core, command("torch.Tensor.neg", ref(out - 1), out=out, seq=out))
+    for kept, later in ((500, 2000), (501, 3000)):
+        keep(core, kept)
+        steps.clear()
+        assert len(ask(core, Await(later, 1100)).ids) == MOST_NAMED
+        assert len(steps) == 102, "the question, and every operation of the chain"
+        for seq, id in enumerate((1100, 1100, 1050, 1001, 1000), later + 1):
+            steps.clear()
+            waits = command("torch.Tensor.neg", ref(id), out=seq, seq=seq)
+            assert len(ask(core, waits).ids) == MOST_NAMED
+            assert not steps
+            assert at_the_bottom(core, seq) == set(PROMISED) - set(range(500, kept + 1))
+    for id in PROMISED[2:]:
+        keep(core, id)
+    assert not core.dataflow.active
+
+
+def test_nothing_incomplete_is_remembered_of_what_waits_for_itself(core: WorkerCore) -> None:
+    """10 waits for all the promises; what shall keep the last one of them waits for 10."""
+    add(core, 10, *PROMISED)
+    last = PROMISED[-1]
+    ask(core, command("torch.Tensor.neg", ref(10), out=last, seq=3))
+    for id in PROMISED[:4]:
+        keep(core, id)
+    still_open = tuple(PROMISED[4:-1])
+    for seq, id in ((4, 10), (5, last), (6, 10), (7, last)):
+        assert ask(core, Await(seq, id)) == Parked(seq, still_open)
+    core.dataflow.clear()
+
+
 def test_what_must_be_there_at_once_names_what_it_would_wait_for(core: WorkerCore) -> None:
     ask(core, command("torch.Tensor.add", ref(500), ref(501), out=10, seq=3))
-    with pytest.raises(ObjectNotReady) as caught:
-        core.present(10)
-    assert caught.value.ids == (500, 501) and not caught.value.more
+    for serving, ids in ((ME, (500, 501)), (Peer("ann"), ()), (None, ())):
+        core.serving = serving
+        with pytest.raises(ObjectNotReady) as caught:
+            core.present(10)
+        assert caught.value.ids == ids and caught.value.more == (not ids)
     assert core.present(1).tolist() == [1, 1]
+
+
+def test_promises_are_named_to_those_who_made_them_alone(core: WorkerCore) -> None:
+    """Whoever knows the id of a promise can keep it."""
+    ann = Peer("ann")
+    ask(core, Promise(1, (600,)), peer=ann)
+    both = command("torch.Tensor.add", ref(500), ref(600), out=10, seq=3)
+    assert ask(core, both) == Parked(3, (500,), True)
+    assert ask(core, Fetch(4, 10), peer=ann) == Parked(4, (600,), True)
+    assert ask(core, Await(5, 10), peer=ann) == Parked(5, (600,), True)
+    assert ask(core, Fetch(6, 10), peer=Peer("eve")) == Parked(6, (), True)
+    assert ask(core, Await(7, 10), peer=Peer("ann")) == Parked(7, (), True), "a name is nothing"
+    assert ask(core, Fetch(8, 10), peer=Peer("ann", "user", ann.session)).ids == (600,)
+    core.dataflow.clear()
 
 
 # ------------------------------------------------------------------------ what became of a promise
@@ -152,7 +218,7 @@ def error_in(reply: Any) -> Exception:
 def test_who_awaits_a_promise_is_told_when_it_is_kept(core: WorkerCore) -> None:
     ann = Peer("ann")
     assert ask(core, Await(3, 500)) == Parked(3, (500,))
-    assert ask(core, Await(4, 500), peer=ann) == Parked(4, (500,))
+    assert ask(core, Await(4, 500), peer=ann) == Parked(4, (), True), "it is not hers"
     packer = Packer()
     value = pack(torch.ones(2), packer)
     told = sent(core, Put(5, 500, value), *packer.buffers)
@@ -190,5 +256,64 @@ def test_what_is_not_promised_can_be_asked_about_too(core: WorkerCore) -> None:
     assert type(error_in(ask(core, Await(4, 404)))) is ObjectNotFound
     ask(core, GiveUp(5, 500, "the sensor broke"))
     assert type(error_in(ask(core, Await(6, 500)))) is PromiseGivenUp
-    ask(core, Fetch(7, 2))
-    assert "fetched" in str(error_in(ask(core, Await(8, 2))))
+    ask(core, Drop(7, (501,)))
+    assert "dropped" in str(error_in(ask(core, Await(8, 501)))), "it never came"
+
+
+@pytest.mark.parametrize("taken", [Fetch(7, 500), FetchAll(7, (500,)), Drop(7, (500,))])
+@pytest.mark.parametrize("waiting", [False, True])
+def test_a_promise_that_was_kept_stays_so_when_its_object_is_gone(
+    core: WorkerCore, taken: Any, waiting: bool
+) -> None:
+    ask(core, Await(3, 500))
+    assert keep(core, 500)[0] == Done(3)
+    if not waiting:
+        for id in PROMISED[1:]:
+            keep(core, id)
+    ask(core, taken)
+    assert 500 not in core.store.objects and ask(core, Await(8, 500)) == Done(8)
+    ask(core, Promise(9, (500,)))
+    ask(core, GiveUp(10, 500, "the sensor broke"))
+    assert type(error_in(ask(core, Await(11, 500)))) is PromiseGivenUp, "that was another one"
+
+
+def test_what_is_cleared_away_is_not_what_was_promised(core: WorkerCore) -> None:
+    keep(core, 500)
+    core.clear("ann cleared the worker")
+    core.outgoing()
+    for id in (500, 501, 1):
+        assert "ann cleared" in str(error_in(ask(core, Await(3, id))))
+
+
+def test_who_no_longer_waits_for_a_promise_is_not_told(core: WorkerCore) -> None:
+    ann = Peer("ann")
+    for seq in (3, 4):
+        assert ask(core, Await(seq, 500)) == Parked(seq, (500,))
+    assert ask(core, Await(3, 500), peer=ann) == Parked(3, (), True)
+    assert ask(core, Cancel(5, 3)) == Done(5) and len(core.store.listeners) == 2
+    assert ask(core, Cancel(6, 99)) == Done(6) and len(core.store.listeners) == 2
+    packer = Packer()
+    value = pack(torch.ones(2), packer)
+    told = sent(core, Put(7, 500, value), *packer.buffers)
+    assert told == [(ME, Done(4)), (ann, Done(3)), (ME, Done(7))]
+    ask(core, Await(8, 501))
+    ask(core, Cancel(9, 8))
+    assert not core.store.listeners and 501 in core.store.promised
+
+
+def test_a_connection_asks_about_a_promise_a_few_times_only(core: WorkerCore) -> None:
+    """14 bytes each kept 744 at the worker, without any limit."""
+    for seq in range(MOST_LISTENERS):
+        assert type(ask(core, Await(seq, 500))) is Parked
+    error = error_in_failure(ask(core, Await(50, 500)))
+    assert type(error) is LimitExceeded and error.got == MOST_LISTENERS + 1
+    assert type(ask(core, Await(51, 501))) is Parked, "about another one it may"
+    assert type(ask(core, Await(50, 500), peer=Peer("ann"))) is Parked, "and so may others"
+    ask(core, Cancel(52, 0))
+    assert type(ask(core, Await(1, 501))) is Parked, "a number that is used again is the new one"
+    assert type(ask(core, Await(53, 500))) is Parked
+    told: list[Any] = keep(core, 500)
+    awaited = [*range(2, MOST_LISTENERS), 53, 50, 1400]
+    assert [(type(reply), reply.seq) for reply in told] == [(Done, seq) for seq in awaited]
+    assert len(core.store.listeners) == 2 and len(keep(core, 501)) == 3
+    assert not core.store.listeners

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import pytest
 
 from syft.exceptions import ObjectIdTaken, ObjectNotFound
@@ -75,3 +77,44 @@ def test_tombstones_are_bounded(store: ObjectStore) -> None:
     assert {store.why_missing(id) for id in range(4 * TOMBSTONES)} == {None}
     assert store.why_missing(-1) == "buried"
     assert len(store._gone) + len(store._gone_before) <= 2 * TOMBSTONES + 1
+
+
+class Owner:
+    """An object whose end is the end of others."""
+
+    def __init__(self, store: ObjectStore, ids: range) -> None:
+        self.store, self.ids = store, ids
+
+    def __del__(self) -> None:
+        self.store.drop_all(self.ids, "it went with its owner")
+
+
+def test_what_a_finalizer_drops_meanwhile_is_remembered(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def trimmed(items: object, count: int) -> object:
+        store.put(1, "a")
+        store.drop(1, "by a finalizer")
+        return islice(items, count)
+
+    monkeypatch.setattr("syft.workers.core.store.islice", trimmed)
+    for id in range(10, 11 + TOMBSTONES):
+        store.mark_gone(id, "earlier")
+    assert store.why_missing(1) == "by a finalizer"
+    assert store.why_missing(11) == store.why_missing(10 + TOMBSTONES) == "earlier"
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_what_is_dropped_may_drop_others(store: ObjectStore, together: bool) -> None:
+    others = range(1000, 1001 + TOMBSTONES)
+    store.put_all(dict.fromkeys(others, "a"))
+    store.put(1, Owner(store, others))
+    store.put(2, "b")
+    if together:
+        store.drop_all([1, 2], "dropped")
+    else:
+        for id in (1, 2):
+            store.drop(id, "dropped")
+    assert not store.objects
+    assert [store.why_missing(id) for id in (1, 2)] == ["dropped", "dropped"]
+    assert store.why_missing(others[-1]) == "it went with its owner"

@@ -18,6 +18,8 @@ from syft.exceptions import (
 )
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
+from syft.serde.tensors.bundle import Bundle
+from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.permissions import Guard, copy_of, guard_of, set_guard
 from syft.workers.wire.messages import (
@@ -32,11 +34,13 @@ from syft.workers.wire.messages import (
     Parked,
     Promise,
     Put,
+    PutAll,
     Relay,
     Search,
+    Stale,
 )
 from tests.shells.owner import inspect
-from tests.workers.core.peers import ask, error_in, put, said, value_in
+from tests.workers.core.peers import ask, error_in, put, said, sent, value_in
 
 pytestmark = pytest.mark.every_shell
 
@@ -279,3 +283,40 @@ def test_a_pointer_that_does_not_collect(worker: sy.VirtualWorker) -> None:
     assert list(inspect(worker).objects) == [id]
     worker.clear_objects()
     assert not inspect(worker).objects
+
+
+def stored_again(way: str) -> tuple[Any, list[torch.Tensor]]:
+    """A request that stores an object under 9, and its buffers."""
+    packer = Packer()
+    if way == "put":
+        return Put(20, 9, pack(torch.zeros(3), packer)), packer.buffers
+    if way == "put all":
+        return PutAll(20, 8, pack(Bundle([torch.ones(2), torch.zeros(3)]), packer)), packer.buffers
+    return Duplicate(20, 5, 9), []
+
+
+@pytest.mark.parametrize("way", ["put", "put all", "duplicate"])
+@pytest.mark.parametrize("waiting", [False, True])
+def test_who_knew_an_object_is_told_of_another_under_its_id(
+    core: WorkerCore, way: str, waiting: bool
+) -> None:
+    ann, eve = Peer("ann"), Peer("eve")
+    put(core, 9, torch.ones(2), peer=ann)
+    put(core, 100, torch.ones(2), peer=eve)
+    if waiting:
+        ask(core, Promise(2, (11,)))
+    message, buffers = stored_again(way)
+    ask(core, Drop(3, (9,)), peer=eve)
+    told = sent(core, message, *buffers, peer=eve)
+    assert told[-1] == (eve, Done(20))
+    assert (ann, Stale(False)) in told and (eve, Stale(False)) not in told
+    ask(core, Drop(4, (8, 9)), peer=ann)
+
+
+@pytest.mark.parametrize("way", ["put", "put all", "duplicate"])
+def test_nobody_is_told_of_an_object_under_a_new_id(core: WorkerCore, way: str) -> None:
+    ann = Peer("ann")
+    put(core, 100, torch.ones(2), peer=ann)
+    message, buffers = stored_again(way)
+    eve = Peer("eve")
+    assert core.watched and sent(core, message, *buffers, peer=eve) == [(eve, Done(20))]

@@ -10,7 +10,14 @@ import torch
 
 import syft as sy
 from syft.codes import CollectiveCode, TypeCode
-from syft.exceptions import ObjectNotFound, RemoteFailure, ResultMismatch
+from syft.exceptions import (
+    LimitExceeded,
+    MalformedMessage,
+    ObjectNotFound,
+    ProgramError,
+    RemoteFailure,
+    ResultMismatch,
+)
 from syft.ids import first_id
 from syft.ops.returns import ONE_TENSOR, Returns
 from syft.ops.table import BY_NAME
@@ -19,6 +26,7 @@ from syft.program.program import Action, Program, Slot
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.tensors.collective_call import run_collective
+from syft.workers.core.accepted_results import MOST_MARKED
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.permissions import Guard, protect
@@ -174,7 +182,55 @@ def test_a_collective_with_another_number_of_results_is_refused(
     assert bob.list_objects() == [x.id_at_location] and not bob.core.dataflow.active
 
 
+def test_a_run_that_nobody_can_count_marks_nothing(core: WorkerCore) -> None:
+    """27 bytes wrote 65,536 tombstones, which displaced those of everybody."""
+    ask(core, Promise(1, (9,)))
+    ask(core, Fetch(2, 5))
+    eve = Peer("eve")
+    for seq, number in ((3, 5), (4, -1), (5, 2**40)):
+        huge = Run(seq, number, [], 1, 2**62)
+        assert type(error_in(ask(core, huge, peer=eve))) in (ProgramError, LimitExceeded)
+    assert core.store.promised == {9}
+    assert [core.store.has_gone(id) for id in (5, 1, 70)] == [True, False, False]
+
+
+def test_a_known_number_marks_no_more_than_can_be_meant(core: WorkerCore) -> None:
+    ask(core, run(2, 70, 2))
+    for seq, count in ((3, 1 << 16), (4, 1 << 40)):
+        assert type(error_in(ask(core, run(seq, 80, count, define=False)))) is ResultMismatch
+    marked = [id for id in range(80, 80 + (1 << 16)) if core.store.has_gone(id)]
+    assert marked == list(range(80, 80 + MOST_MARKED))
+    for seq, first in ((5, -3), (6, 2**63 - 1), (7, 2**63)):
+        assert type(error_in(ask(core, run(seq, first, 2, define=False)))) is MalformedMessage
+        assert not core.store.has_gone(first)
+
+
 # --------------------------------------------------------------------------------------- commands
+
+
+@pytest.mark.parametrize(
+    ("out", "count", "marked"),
+    [
+        (80, 1, 1),
+        (80, 0, 1),
+        (80, 3, 3),
+        (80, 1 << 16, MOST_MARKED),
+        (80, (1 << 16) + 1, 0),
+        (80, 1 << 59, 0),
+        (80, -1, 0),
+        (2**63 - 1, 1, 1),
+        (2**63 - 1, 2, 0),
+        (2**63, 1, 0),
+        (-5, 1, 0),
+    ],
+)
+def test_a_command_marks_no_more_than_can_be_meant(
+    core: WorkerCore, out: int, count: int, marked: int
+) -> None:
+    fails = Command(2, BY_NAME["torch.Tensor.neg"], (ref(404),), out, count << COUNT_SHIFT)
+    error_in(ask(core, fails))
+    gone = [id for id in range(out, out + (1 << 16) + 1) if core.store.has_gone(id)]
+    assert gone == list(range(out, out + marked))
 
 
 @pytest.mark.parametrize(
@@ -232,6 +288,44 @@ def test_the_caller_of_a_command_has_the_error_and_no_objects(worker: Any) -> No
             connection.command(BY_NAME[name], args, None, out, [], expected)
             sy.synchronize()
         assert set(inspect(worker).objects) == {x.id_at_location}
+
+
+@pytest.mark.parametrize("waiting", [False, True])
+@pytest.mark.parametrize(
+    ("out", "flags", "path"),
+    [
+        (-5, 1 << COUNT_SHIFT, "$.out"),
+        (2**63, 1 << COUNT_SHIFT, "$.out"),
+        (2**63 + 5, 1 << COUNT_SHIFT | GRAD_MODE, "$.out"),
+        (2**64 - 1, GRAD_MODE, "$.out"),
+        (2**63 - 1, 2 << COUNT_SHIFT, "$.out"),
+        (70, -8, "$.flags"),
+        (70, -1, "$.flags"),
+        (0, -1, "$.flags"),
+    ],
+)
+def test_ids_and_flags_that_do_not_exist_are_refused(
+    core: WorkerCore, out: int, flags: int, path: str, waiting: bool
+) -> None:
+    if waiting:
+        ask(core, Promise(1, (9,)))
+    for name in ("torch.Tensor.neg", "torch.Tensor.neg_"):
+        error = error_in(ask(core, Command(2, BY_NAME[name], (ref(5),), out, flags)))
+        assert type(error) is MalformedMessage and error.path == path
+        assert set(core.store.objects) == {5} and not core.store.has_gone(out)
+    assert torch.equal(core.store.read(5), X)
+
+
+@pytest.mark.parametrize("waiting", [False, True])
+def test_the_last_ids_are_ids(core: WorkerCore, waiting: bool) -> None:
+    if waiting:
+        ask(core, Promise(1, (9,)))
+    two = 2 << COUNT_SHIFT | IN_CONTAINER
+    for name, count, flags in (("neg", 1, 1 << COUNT_SHIFT), ("neg", 1, 0), ("unbind", 2, two)):
+        last = Command(2, BY_NAME[f"torch.Tensor.{name}"], (ref(5),), 2**63 - count, flags)
+        assert ask(core, last) == Done(2)
+        assert set(core.store.objects) == {5, *range(2**63 - count, 2**63)}
+        core.store.drop_all(range(2**63 - count, 2**63), "the test is over")
 
 
 # ----------------------------------------------------------------------------- on private values
