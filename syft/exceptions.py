@@ -195,8 +195,8 @@ Keep the promise (send the tensor to the promised id) before asking for the resu
         self.worker, self.ids, self.more = worker, tuple(ids), more
 
     def __str__(self) -> str:
-        listed = ", ".join(map(str, self.ids)) + " and others" * self.more
-        named = f" (id {listed})" if self.ids else " (promised by others)" * self.more
+        listed = ", ".join(map(str, self.ids)) + (" and others" if self.more else "")
+        named = f" (id {listed})" if self.ids else " (promised by others)" if self.more else ""
         return (
             f"Worker {self.worker!r} still waits for a promised input{named}, and nothing under "
             "way can bring it. Keep the promise (send the tensor to the promised id) before asking "

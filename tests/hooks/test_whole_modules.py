@@ -362,24 +362,3 @@ def test_a_traced_module_is_as_before(worker: sy.VirtualWorker) -> None:
     assert list(traced.state_dict()) == ["weight", "bias"]
     traced.double().requires_grad_(False).zero_grad()
     assert traced.weight.dtype is torch.float64 and model.location.id == "worker"
-
-
-@pytest.mark.virtual_only("interrupts a worker of this process")
-def test_an_interrupt_leaves_no_group_open(
-    hook: sy.TorchHook, bob: sy.VirtualWorker, alice: sy.VirtualWorker, monkeypatch: Any
-) -> None:
-    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
-    model[0].send(bob)
-    model[1].send(alice)
-
-    def interrupted(*args: Any) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(bob.core, "respond", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            model.state_dict()
-    assert [hook.local_worker.connection_to(w).group for w in (bob, alice)] == [None, None]
-    del model
-    alice.clear_objects()
-    bob.clear_objects()

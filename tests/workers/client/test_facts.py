@@ -12,10 +12,9 @@ from torch import nn
 import syft as sy
 from syft.exceptions import CannotRecord, ObjectNotFound, ObjectNotReady, WorkerClosed
 from syft.ops.table import ALTERS, BY_NAME, FLAGS, FUNCTIONS, NAMES
-from syft.serde.frame import Frame
 from syft.workers.client import facts as facts_module
 from syft.workers.client.facts import FACTS, UNKNOWN, Facts
-from syft.workers.wire.messages import Command, Drop, Run, Stale, encode
+from syft.workers.wire.messages import Command, Drop, Run, Stale
 from syft.workers.wire.references import REF
 from tests.shells.child import make_worker
 from tests.shells.owner import inspect
@@ -306,29 +305,6 @@ def test_what_was_never_sent_has_changed_nothing(worker: Any) -> None:
     assert (x.dtype, x.shape) == (torch.float32, (2,))
     with pytest.raises(ObjectNotFound):
         z.shape  # noqa: B018
-
-
-@pytest.mark.virtual_only("hands over two replies at once")
-def test_an_answer_that_comes_with_a_notice_is_not_kept(
-    hook: sy.TorchHook, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    dan = sy.VirtualWorker(hook, id="dan", pipelined=True)
-    x, y = torch.ones(2, 3).send(dan) + 1, leaf(dan, 1.0)
-    transport = x.child.connection.transport
-    take = transport.take
-
-    def together(frame: Frame) -> None:
-        take(frame)
-        take(Frame(encode(Stale(False)), []))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(transport, "take", together)
-        assert (x.shape, y.grad) == ((2, 3), None)
-    dan.core.store.objects[x.id_at_location].resize_(7)
-    dan.core.store.objects[y.id_at_location].grad = torch.ones(1)
-    assert x.shape == (7,) and y.grad is not None
-    del x, y
-    dan.close()
 
 
 def test_zero_grad_leaves_nothing_at_the_worker(worker: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import syft as sy
 from syft.exceptions import (
@@ -18,7 +19,9 @@ from syft.exceptions import (
     WorkerClosed,
     WorkerIdTaken,
 )
+from syft.serde.frame import Frame
 from syft.serde.limits import Limits
+from syft.workers.wire.messages import Stale, encode
 from tests.shells.owner import inspect
 
 # ------------------------------------------------------------------------------- names and networks
@@ -308,3 +311,45 @@ def test_a_request_that_is_taken_back_in_the_middle_of_others(hook: sy.TorchHook
     eve.clear_objects()
     dan.close()
     eve.close()
+
+
+def test_an_answer_that_comes_with_a_notice_is_not_kept(
+    hook: sy.TorchHook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dan = sy.VirtualWorker(hook, id="dan", pipelined=True)
+    x, y = torch.ones(2, 3).send(dan) + 1, torch.ones(1, requires_grad=True).send(dan)
+    transport = x.child.connection.transport
+    take = transport.take
+
+    def together(frame: Frame) -> None:
+        take(frame)
+        take(Frame(encode(Stale(False)), []))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transport, "take", together)
+        assert (x.shape, y.grad) == ((2, 3), None)
+    dan.core.store.objects[x.id_at_location].resize_(7)
+    dan.core.store.objects[y.id_at_location].grad = torch.ones(1)
+    assert x.shape == (7,) and y.grad is not None
+    del x, y
+    dan.close()
+
+
+def test_an_interrupt_leaves_no_group_open(
+    hook: sy.TorchHook, bob: sy.VirtualWorker, alice: sy.VirtualWorker, monkeypatch: Any
+) -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    model[0].send(bob)
+    model[1].send(alice)
+
+    def interrupted(*args: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bob.core, "respond", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model.state_dict()
+    assert [hook.local_worker.connection_to(w).group for w in (bob, alice)] == [None, None]
+    del model
+    alice.clear_objects()
+    bob.clear_objects()
