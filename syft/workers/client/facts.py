@@ -315,6 +315,8 @@ class Facts:
         self.forget_gradients()
 
     def _forget_kinds(self) -> None:
+        if not (self._keys or self._sent or self.noted):  # as before each call of a plan
+            return
         self.noted.clear()
         self._sent.clear()
         self._keys.clear()

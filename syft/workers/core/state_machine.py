@@ -42,7 +42,7 @@ from syft.workers.core.access import READS, Access
 from syft.workers.core.dataflow import Dataflow
 from syft.workers.core.open_promises import named
 from syft.workers.core.outgoing import Outgoing
-from syft.workers.core.peer import EVERYTHING, GRADIENTS, Peer
+from syft.workers.core.peer import EVERYTHING, GRADIENTS, Peer, Session
 from syft.workers.core.stats import Stats
 from syft.workers.core.store import ObjectStore
 from syft.workers.execution.holders import Holder
@@ -125,6 +125,8 @@ class WorkerCore:
         self.watched = False
         """Whether a caller may keep answers about shapes and gradients: see :meth:`watch`."""
         self._watchers: WeakSet[Peer] = WeakSet()
+        self._only_session: Session | None = None
+        """That of all watchers, if they have one: nobody else is told of what it does."""
         self.peers: WeakSet[Peer] = WeakSet()
         """The peers that have used numbers: they are notified when the worker is cleared."""
         self.stats = Stats()
@@ -360,12 +362,18 @@ class WorkerCore:
         """Note that a caller sent a tensor, or was told of the shape or the gradient of one, and
         may keep that."""
         peer.knows |= knows
+        if not self.watched:
+            self._only_session = peer.session
+        elif peer.session is not self._only_session:
+            self._only_session = None
         self._watchers.add(peer)
         self.watched = True
 
     def altered(self, acting: Peer | None, gradients: bool) -> None:
         """Notify the callers that know of shapes, or of gradients, that somebody else may have
         changed; called if anything is :attr:`watched`."""
+        if acting is not None and acting.session is self._only_session:
+            return
         lost = GRADIENTS if gradients else EVERYTHING
         told = set()
         for peer in list(self._watchers):
@@ -377,6 +385,8 @@ class WorkerCore:
                     told.add(peer.session)
                     self.answer(peer, Stale(gradients))
         self.watched = bool(self._watchers)
+        sessions = {peer.session for peer in self._watchers}
+        self._only_session = sessions.pop() if len(sessions) == 1 else None
 
     def comes_back(self, ids: Iterable[int], acting: Peer) -> None:
         """Notify the other callers if an object is about to be stored where another one was: it may
