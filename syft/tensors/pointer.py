@@ -66,6 +66,8 @@ _ONE = ONE | TENSOR | ONE_UNLESS_INPLACE
 _NEW = ONE | BINARY
 """The operations that make one new tensor of pointers and numbers."""
 _WRITING = INPLACE | NOTHING | GRADIENT | ALTERS
+"""The operations that change something; those with no other of these flags than ``INPLACE`` write
+to the values of their first argument alone."""
 _MAKING: dict[Any, int] = {
     operation: number
     for operation, number in NUMBERS.items()
@@ -204,7 +206,7 @@ class PointerTensor(RemoteReference, BarePointer):
             return rule(*args, **kwargs)
         number = number_of(operation)  # raises for a refused or an unknown operation
         flags = FLAGS[number]
-        if flags & _WRITING == INPLACE and type(args[0]) is Wrapper:
+        if flags & _WRITING == INPLACE and args and type(args[0]) is Wrapper:
             return _write(number, args, kwargs)
         if flags & _ONE and not (flags & _WRITING or kwargs.get("inplace") or "out" in kwargs):
             return _make(number, args, kwargs)

@@ -543,3 +543,10 @@ def test_a_copy_of_a_part_of_a_remote_chain_is_a_copy_of_the_part(bob: sy.Virtua
     twin.add_(1)
     assert repr(twin.get()) == "tensor([2., 3.])"
     assert repr(x.get()) == "(Wrapper)>LoggingTensor>tensor([1., 2.])"
+
+
+def test_an_argument_that_is_written_to_may_be_named(bob: sy.VirtualWorker) -> None:
+    x = torch.tensor([0.0, 1.0]).send(bob)
+    y = torch.sigmoid_(input=x)
+    assert y is x
+    assert torch.equal(x.get(), torch.tensor([0.0, 1.0]).sigmoid_())
