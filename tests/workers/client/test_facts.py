@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -891,3 +892,22 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         facts.note(NEG, ((REF, 1),), None, 100 + id, one, None)
         assert facts.known(DIM, 100 + id) is UNKNOWN
         assert len(facts._keys) <= 10, "what is dropped without a word is forgotten"
+
+
+def test_what_is_made_like_what_was_sent_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts_module, "_MOST_SENT", 8)
+    facts, clone = Facts(), BY_NAME["torch.Tensor.clone"]
+    facts.sent_all((1,), (torch.ones(2, 3),))
+    assert facts.known(DIM, 1) == 2
+    for id in range(100, 150):
+        facts.note(clone, ((REF, 1),), None, id, facts_module.Returns(None, (True,)), None)
+        facts.known(DIM, id)
+        assert len(facts._sent) <= 8
+
+
+def test_a_nested_tensor_in_a_group_is_refused_as_elsewhere(worker: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    with pytest.raises(sy.exceptions.NotSendable), worker.group():
+        nested.send(worker)
