@@ -207,9 +207,9 @@ class PointerTensor(RemoteReference, BarePointer):
         number = number_of(operation)  # raises for a refused or an unknown operation
         flags = FLAGS[number]
         if flags & _WRITING == INPLACE and args and type(args[0]) is Wrapper:
-            return _write(number, args, kwargs)
+            return _send(number, args, kwargs, args[0])
         if flags & _ONE and not (flags & _WRITING or kwargs.get("inplace") or "out" in kwargs):
-            return _make(number, args, kwargs)
+            return _send(number, args, kwargs)
         return cls.forward(number, args, kwargs)
 
     @classmethod
@@ -229,29 +229,21 @@ class PointerTensor(RemoteReference, BarePointer):
 register_foreign(PointerTensor, lambda link: f"a pointer to worker {link.location.id!r}")
 
 
-def _write(number: int, args: Arguments, kwargs: Keywords) -> Any:
-    """Forward a call that writes to the values of its first argument, and returns that."""
+def _send(number: int, args: Arguments, kwargs: Keywords, target: Any = None) -> Any:
+    """Forward a call, with keywords perhaps, that writes to the values of ``target`` and returns
+    that; without one it makes one tensor or returns an argument."""
     connection = _connection_of(args, kwargs)
     operands = _flat(args, connection)
     keywords = _flat_keywords(kwargs, connection) if kwargs else None
     if operands is None or (kwargs and keywords is None):
         return _uncommon_call(connection, number, operands, args, kwargs)
-    value = connection.make(number, operands, 0, keywords)
-    if type(value) is Pending:
-        _make_wait(value, args[0])
-    return args[0]
-
-
-def _make(number: int, args: Arguments, kwargs: Keywords) -> Any:
-    """Forward a call, with keywords perhaps, that makes one tensor or returns an argument."""
-    connection = _connection_of(args, kwargs)
-    operands = _flat(args, connection)
-    keywords = _flat_keywords(kwargs, connection) if kwargs else None
-    if operands is None or (kwargs and keywords is None):
-        return _uncommon_call(connection, number, operands, args, kwargs)
-    out = new_id()
+    out = new_id() if target is None else 0
     value = connection.make(number, operands, out, keywords)
-    return connection.results(value, out, ONE_TENSOR, fresh=bool(FLAGS[number] & _NEW))
+    if target is None:
+        return connection.results(value, out, ONE_TENSOR, fresh=bool(FLAGS[number] & _NEW))
+    if type(value) is Pending:
+        _make_wait(value, target)
+    return target
 
 
 def _not_yet_stored(connection: Connection, out: int, value: Any) -> Any:

@@ -151,8 +151,12 @@ class RequestSender(ReplyReader):
         if answered and self.unseen:
             self.garbage.extend(drop)  # the frame will not be sent
             self.raise_unseen()
-        transport.deliver(frame)
         pending = self.pending[seq] = Pending(place_of_user(_CALL_DEPTH), key, made)
+        try:
+            transport.deliver(frame)
+        except WorkerClosed:
+            del self.pending[seq]
+            raise
         if transport.queued and not answered:
             return pending
         self._wait(pending, not answered, _BATCH)

@@ -369,7 +369,7 @@ class Gradients(Message, frozen=True, tag=int(MessageCode.GRADIENTS)):
     """Store the gradient of each leaf under ``out``, ``out + 1``, …, and reply with their kinds:
     ``NO_GRADIENT`` (nothing is stored), ``LIKE_LEAF`` or ``OTHER_KIND``.
 
-    If one of the leaves has none to show, none is stored.
+    If one of the leaves is missing, or may not be asked about, nothing is stored.
     """
 
     verb = "reading gradients at"
