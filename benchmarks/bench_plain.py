@@ -6,9 +6,11 @@ process, in turns: before each sample the hook is put in, or taken out, untimed.
 
 from __future__ import annotations
 
+import os
 import statistics
 import subprocess
 import sys
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -97,12 +99,15 @@ def bench_plain_training_step(ratio: Ratio, one_thread: None) -> None:
     )
 
 
-def bench_import(amount: Amount) -> None:
-    """What a program computes besides importing torch; a first run fills the caches."""
+def bench_import(amount: Amount, tmp_path: Path) -> None:
+    """What a program computes besides importing torch; a first run fills the caches, compiled
+    modules among them."""
+    environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(tmp_path)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     seconds = []
     for _ in range(10):
         command = [sys.executable, "-c", BEYOND_TORCH]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
         seconds.append(float(done.stdout))
     amount(
         "import syft + TorchHook, beyond import torch",

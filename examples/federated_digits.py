@@ -331,6 +331,7 @@ def _numbers_among(leaves: Iterable[Any]) -> Iterator[float]:
 DONE = "done"
 NOTHING = "no, or nothing"
 NAMES = "ids, shapes and tags"
+GRADIENTS = "which parameters have gradients"
 NUMBER = "one number: a loss, a count, a length"
 MODEL = "the parameters of the model"
 OTHER = "something else"
@@ -357,7 +358,7 @@ def examine(entries: Iterable[LoggedMessage], digits: Digits, model: nn.Module) 
     """Sort messages by what they carry, and look for the digits in every one of them."""
     finder = LeakFinder(digits.images)
     size = sum(parameter.nbytes for parameter in model.parameters())
-    kinds = (DONE, NOTHING, NAMES, NUMBER, MODEL, OTHER)
+    kinds = (DONE, NOTHING, NAMES, GRADIENTS, NUMBER, MODEL, OTHER)
     evidence = Evidence(dict.fromkeys(kinds, 0), dict.fromkeys(kinds, 0), [])
     for entry in entries:
         kind = _kind(entry, size)
@@ -385,6 +386,8 @@ def _kind_of_header(value: Any) -> str:
         return NOTHING
     if isinstance(value, (int, float)):
         return NUMBER
+    if isinstance(value, bytes):  # one for each parameter: none, of its kind, of another kind
+        return GRADIENTS if set(value) <= {0, 1, 2} else OTHER
     exact = all(leaf is None or isinstance(leaf, (int, str)) for leaf in _leaves(value))
     return NAMES if exact else OTHER
 

@@ -90,6 +90,7 @@ class TypeCode(WireCode):
     MULTI_POINTER = 66, "pointer, …"
     FIXED_PRECISION = 67, "base, digits, the integers"
     PROMISE = 68, "reserved: an object that is not there yet"
+    REFS = 69, "id, … — a list of tensors in the receiving worker's store"
 
 
 RESERVED: frozenset[TypeCode] = frozenset((TypeCode.PROMISE,))
@@ -380,6 +381,7 @@ class MessageCode(WireCode):
     GIVE_UP = 23, "give up a promise, with the reason"
     AWAIT = 24, "be told when a promise is kept or given up"
     GRADIENTS = 25, "store the gradients of leaves under ids of their own"
+    CLEAR_GRADIENTS = 26, "take the gradients of leaves away"
     DONE = 32, "success; a command made one tensor"
     VALUE = 33, "success with a value"
     FAILURE = 34, "the request raised"

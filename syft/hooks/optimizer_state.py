@@ -18,6 +18,7 @@ from torch.optim import Optimizer
 from syft.chain.wrapper import Wrapper, first_link
 from syft.hooks import sending, tensor_methods
 from syft.ops.nested import replace
+from syft.tensors.pointer import PointerTensor
 from syft.workers.client.transport import Location, Owner
 
 
@@ -41,7 +42,8 @@ class StateFollower:
             return
         for parameter, state in optimizer.state.items():
             for name, value in state.items():
-                state[name] = replace(value, functools.partial(self._beside, parameter))
+                if not _surely_beside(value, parameter):
+                    state[name] = replace(value, functools.partial(self._beside, parameter))
 
     def _beside(self, parameter: torch.Tensor, value: Any) -> Any:
         """The same value where the parameter is; numbers (of no dimension) may stay here."""
@@ -63,6 +65,16 @@ def _single_place(tensor: torch.Tensor) -> Location | None:
     """The one worker that holds the tensor; None if it is here, or at several."""
     link = first_link(tensor)
     return None if link.id_at_location is None else link.location
+
+
+def _surely_beside(value: Any, parameter: torch.Tensor) -> bool:
+    """Whether a value needs no closer look: nearly always, and it is looked for at each step."""
+    if type(value) is not Wrapper:
+        return type(value) is torch.Tensor and value.dim() == 0
+    link, other = value.child, first_link(parameter)
+    if type(link) is not PointerTensor or type(other) is not PointerTensor:
+        return False
+    return link.connection is other.connection
 
 
 def _any_away(optimizer: Optimizer) -> bool:

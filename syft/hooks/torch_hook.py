@@ -14,12 +14,16 @@ from typing import Any, ClassVar, Final
 
 import torch
 from torch import nn
-from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 
 from syft.chain.wrapper import first_link
 from syft.exceptions import HookError
 from syft.hooks import bulk, labels, module_methods, sending, tensor_methods
 from syft.hooks.ledger import Attribute, Ledger
+from syft.hooks.listed_steps import ListedSteps
 from syft.hooks.module_methods import ModuleAttribute
 from syft.hooks.optimizer_state import StateFollower
 from syft.hooks.sending import Id, Location
@@ -125,6 +129,9 @@ class TorchHook:
             self._add_methods()
             follower = StateFollower(self.local_worker)
             self._ledger.register(register_optimizer_step_pre_hook, follower.before_step)
+            lists = ListedSteps()
+            self._ledger.register(register_optimizer_step_pre_hook, lists.before_step)
+            self._ledger.register(register_optimizer_step_post_hook, lists.after_step)
         except BaseException:
             self._ledger.undo()
             if local_worker is None:

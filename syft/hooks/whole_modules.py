@@ -7,6 +7,8 @@ torch's own method does, and in which order, stays as it is.  An error of the wo
 the method ends, as if the user had opened a group around the call.  An error of the method itself
 does not take back what was done before it: that is sent, as torch would have done it.
 
+Gradients are taken away by a message of their own, before ``zero_grad``, which finds none then.
+
 Torch has no registration for these methods, so they are surrounded, by the ledger, when the first
 module is sent: a process without remote modules runs torch's methods.  In any other a plain module
 pays one look at its tables (0.5 to 1 µs a part).
@@ -22,12 +24,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, Final
 
+import torch
 from torch import nn
 from torch.optim import Optimizer
 
 from syft.chain.wrapper import Wrapper
 from syft.hooks.ledger import Ledger
 from syft.ops.control import RECORDING
+from syft.tensors.pointer import PointerTensor, own_leaf
 from syft.workers.client.connection import Connection
 from syft.workers.client.group import MessageGroup
 
@@ -59,16 +63,19 @@ def _parts_of(module: nn.Module) -> list[nn.Module]:
     return parts
 
 
-def _of_optimizer(optimizer: Optimizer) -> Iterator[Wrapper]:
-    """The parameters of an optimizer that are no plain tensors."""
-    for group in optimizer.param_groups:
-        yield from (parameter for parameter in group["params"] if type(parameter) is Wrapper)
+def _parameters_of(part: nn.Module | Optimizer) -> Iterator[torch.Tensor | None]:
+    """The parameters of an optimizer, or of a module and its parts (None for one left out)."""
+    if isinstance(part, nn.Module):
+        for module in _parts_of(part):
+            yield from (module.__dict__.get("_parameters") or {}).values()
+    else:
+        for group in part.param_groups:
+            yield from group["params"]
 
 
 @contextlib.contextmanager
-def one_message_each(tensors: Iterable[Wrapper], only_queued: bool = False) -> Iterator[None]:
-    """A context in which what is done with these tensors is one message to each of their workers,
-    or to the queued ones among them.
+def one_message_each(tensors: Iterable[Wrapper]) -> Iterator[None]:
+    """A context in which what is done with these tensors is one message to each of their workers.
 
     >>> x, y = torch.ones(2).send(bob), torch.zeros(2).send(bob)
     >>> before = bob.stats.messages_in
@@ -80,8 +87,7 @@ def one_message_each(tensors: Iterable[Wrapper], only_queued: bool = False) -> I
     groups: list[MessageGroup] = []
     try:
         for connection in _without_promises(tensors):
-            transport = connection.transport
-            if not transport.closed and (transport.exchange is None or not only_queued):
+            if not connection.transport.closed:
                 groups.append(connection.message_group())
                 groups[-1].begin()
                 connection.facts.begin()  # what comes of it is of a known kind
@@ -130,43 +136,63 @@ class WholeModules:
         """Surround them, unless that was done: called when a module is sent."""
         if not self._surrounded:
             self._surrounded = True
-            for target, name, tensors, only_queued in _METHODS:
-                self._ledger.surround(target, name, _together(tensors, only_queued))
+            for name in _METHODS:
+                self._ledger.surround(nn.Module, name, _together)
+            for target in (nn.Module, Optimizer):
+                self._ledger.surround(target, "zero_grad", _cleared_before)
 
 
-def _together(
-    tensors: Callable[[Any], Iterator[Wrapper]], only_queued: bool
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """What makes one message for each worker of what a method does with the ``tensors`` of an
-    object."""
+def _together(method: Callable[..., Any]) -> Callable[..., Any]:
+    """What makes one message for each worker of what a method does with a module."""
 
-    def around(method: Callable[..., Any]) -> Callable[..., Any]:
-        def surrounded(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if _INSIDE.get() or RECORDING.get() is not None:
+    def surrounded(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        if _INSIDE.get() or RECORDING.get() is not None:
+            return method(self, *args, **kwargs)
+        token = _INSIDE.set(True)
+        try:
+            found = list(remote_parameters(self))
+            if not found:
                 return method(self, *args, **kwargs)
-            token = _INSIDE.set(True)
-            try:
-                found = list(tensors(self))
-                if not found:
-                    return method(self, *args, **kwargs)
-                with one_message_each(found, only_queued):
-                    return method(self, *args, **kwargs)
-            finally:
-                _INSIDE.reset(token)
+            with one_message_each(found):
+                return method(self, *args, **kwargs)
+        finally:
+            _INSIDE.reset(token)
 
-        return surrounded
-
-    return around
+    return surrounded
 
 
-_METHODS: Final[tuple[tuple[type, str, Callable[[Any], Iterator[Wrapper]], bool], ...]] = (
-    (nn.Module, "state_dict", remote_parameters, False),
-    (nn.Module, "load_state_dict", remote_parameters, False),
-    (nn.Module, "zero_grad", remote_parameters, True),
-    (nn.Module, "requires_grad_", remote_parameters, False),
-    (nn.Module, "_apply", remote_parameters, False),
-    (Optimizer, "zero_grad", _of_optimizer, True),
-)
-"""The methods, what says which tensors each of them goes through, and whether it is called so often
-(in each step) that one message is worth its making to queued workers only: one that answers at once
-is told of twenty parameters one by one before a group of them is put together."""
+def _cleared_before(zero_grad: Callable[..., Any]) -> Callable[..., Any]:
+    """What takes the gradients at each worker away in one message; the method finds none then."""
+
+    def surrounded(self: nn.Module | Optimizer, set_to_none: bool = True) -> None:
+        if set_to_none and RECORDING.get() is None:
+            clear_gradients(_parameters_of(self))
+        zero_grad(self, set_to_none)
+
+    return surrounded
+
+
+def clear_gradients(parameters: Iterable[torch.Tensor | None]) -> None:
+    """Take the gradients away that remote leaves have, or may have, in a message to each worker.
+
+    Those are left alone whose gradient may be reached through another pointer.
+
+    >>> x = torch.ones(2).send(bob).requires_grad_()
+    >>> x.sum().backward()
+    >>> clear_gradients([x, torch.ones(2)])
+    >>> x.grad is None
+    True
+    """
+    found: dict[Connection, list[PointerTensor]] = {}
+    for parameter in parameters:
+        link = own_leaf(parameter)
+        if link is not None:
+            connection = link.connection
+            if connection.group is None and not connection.knows_no_gradient(link):
+                found.setdefault(connection, []).append(link)
+    for connection, links in found.items():
+        connection.clear_gradients(links)
+
+
+_METHODS: Final = ("state_dict", "load_state_dict", "requires_grad_", "_apply")
+"""The methods of a module that are one message to each worker."""

@@ -169,11 +169,10 @@ def gradient_kind(tensor: torch.Tensor) -> int:
     gradient = tensor.grad
     if gradient is None:
         return NO_GRADIENT
-    return LIKE_LEAF if _kind(gradient) == _kind(tensor) else OTHER_KIND
-
-
-def _kind(tensor: torch.Tensor) -> tuple[object, ...]:
-    return tensor.dtype, tensor.shape, tensor.layout, tensor.device
+    same = gradient.dtype is tensor.dtype and gradient.layout is tensor.layout
+    if same and gradient.shape == tensor.shape and gradient.device == tensor.device:
+        return LIKE_LEAF
+    return OTHER_KIND
 
 
 def _as_function(program: Runnable) -> Branch:

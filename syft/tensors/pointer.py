@@ -25,7 +25,7 @@ from syft.exceptions import (
 from syft.ids import first_id, new_id
 from syft.ops.calls import DECOMPOSITIONS, mutated_argument
 from syft.ops.nested import Arguments, Keywords, leaves
-from syft.ops.returns import ONE_TENSOR, returns
+from syft.ops.returns import MOST, ONE_TENSOR, returns
 from syft.ops.table import (
     ALTERS,
     BINARY,
@@ -58,9 +58,12 @@ from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.permissions import Guard, protect, travelling_guard_of
 from syft.workers.wire.messages import Done, Fetch, Relay
-from syft.workers.wire.references import REF
+from syft.workers.wire.references import REF, REFS
 
 _BARE = frozenset((float, bool, str, type(None)))
+_LIST = int(TypeCode.LIST)
+_WRITTEN = frozenset((Wrapper, list))
+_WRAPPERS, _FLOATS = frozenset((Wrapper,)), frozenset((float,))
 _ONE = ONE | TENSOR | ONE_UNLESS_INPLACE
 """The operations that return one tensor, new or an argument, whatever they are given."""
 _NEW = ONE | BINARY
@@ -206,7 +209,7 @@ class PointerTensor(RemoteReference, BarePointer):
             return rule(*args, **kwargs)
         number = number_of(operation)  # raises for a refused or an unknown operation
         flags = FLAGS[number]
-        if flags & _WRITING == INPLACE and args and type(args[0]) is Wrapper:
+        if flags & _WRITING == INPLACE and args and type(args[0]) in _WRITTEN:
             return _send(number, args, kwargs, args[0])
         if flags & _ONE and not (flags & _WRITING or kwargs.get("inplace") or "out" in kwargs):
             return _send(number, args, kwargs)
@@ -299,9 +302,28 @@ def _flat(values: Iterable[Any], connection: Connection) -> list[Any] | None:
             packed.append((REF, link.id_at_location))
         elif kind in _BARE or (kind is int and _MIN_INT <= value <= _MAX_INT):
             packed.append(value)
+        elif kind is list:
+            items = _flat_list(value, connection)
+            if items is None:
+                return None
+            packed.append(items)
         else:
             return None
     return packed
+
+
+def _flat_list(values: list[Any], connection: Connection) -> list[Any] | None:
+    """The same for a list of nothing but such pointers, or of floats, as one operand."""
+    kinds: set[Any] = set(map(type, values)) if len(values) < MOST else set()
+    if kinds == _WRAPPERS:
+        ids = [REFS]
+        for value in values:
+            link = value.child
+            if type(link) is not PointerTensor or link.depth or link.connection is not connection:
+                return None
+            ids.append(link.id_at_location)
+        return ids
+    return [_LIST, *values] if kinds == _FLOATS else None
 
 
 def _flat_keywords(kwargs: Keywords, connection: Connection) -> Keywords | None:
@@ -318,8 +340,11 @@ def _make_wait(pending: Pending, target: Any) -> None:
 
 def _connection_of(args: Arguments, kwargs: Keywords) -> Connection:
     """The connection of the first pointer in the arguments."""
-    if args and type(args[0]) is Wrapper and type(args[0].child) is PointerTensor:
-        return args[0].child.connection
+    first = args[0] if args else None
+    if type(first) is list and first:
+        first = first[0]
+    if type(first) is Wrapper and type(first.child) is PointerTensor:
+        return first.child.connection
     for leaf in leaves((args, kwargs)):
         if type(leaf) is Wrapper and type(leaf.child) is PointerTensor:
             return leaf.child.connection
@@ -340,7 +365,8 @@ def make_pointer(
     tensor([1., 2.])
     """
     link = PointerTensor(connection, id, garbage_collect_data, depth)
-    link._card = None if card is None else Card(*card)
+    if card is not None:
+        link._card = Card(*card)
     return wrap(link)
 
 
@@ -410,10 +436,16 @@ def _plain_link(args: Arguments, kwargs: Keywords) -> PointerTensor | None:
     return link if type(link) is PointerTensor and not link.depth else None
 
 
-def _leaf(args: Arguments, kwargs: Keywords) -> PointerTensor | None:
-    """The same, if no other pointer of this connection can be to the same tensor."""
-    link = _plain_link(args, kwargs)
-    if link is None or link.may_be_argument or not link.garbage_collect_data:
+def own_leaf(tensor: Any) -> PointerTensor | None:
+    """The pointer behind a tensor, if no other one of its connection can be to the same tensor.
+
+    >>> own_leaf(torch.ones(2).send(bob)), own_leaf(torch.ones(2))
+    ([PointerTensor | me:... -> bob:...], None)
+    """
+    link = tensor.child if type(tensor) is Wrapper else None
+    if type(link) is not PointerTensor or link.depth:
+        return None
+    if link.may_be_argument or not link.garbage_collect_data:
         return None
     return None if link.connection.owns(link.id_at_location) else link
 
@@ -454,7 +486,7 @@ _GET, _SET, _DELETE = (
 @PointerTensor.rule(function_of(_GET))
 def _gradient(*args: Any, **kwargs: Any) -> Any:
     """The gradient, asked for with those of all other leaves."""
-    link = _leaf(args, kwargs)
+    link = own_leaf(args[0]) if len(args) == 1 and not kwargs else None
     if link is None:
         return PointerTensor.forward(_GET, args, kwargs)
     return link.connection.gradient(link)
@@ -465,7 +497,7 @@ def _setting(number: int) -> Rule:
 
     def set_gradient(*args: Any, **kwargs: Any) -> None:
         PointerTensor.forward(number, args, kwargs)
-        leaf = _leaf(args[:1], {})
+        leaf = own_leaf(args[0]) if args else None
         if leaf is None:
             _connection_of(args, kwargs).facts.forget_gradients()
         else:

@@ -118,11 +118,63 @@ def test_the_gradients_of_an_optimizer(hook: sy.TorchHook, worker: sy.VirtualWor
     with hook.record() as log:
         optimizer.zero_grad()
         sy.synchronize()
-    removals = ["Command"] * len(list(model.parameters()))
-    within_the_call = hook.local_worker.connection_to(worker).transport.exchange is not None
-    assert work(log) == (["Gradients", *removals] if within_the_call else ["Run", "Run"])
+        assert all(parameter.grad is None for parameter in model.parameters())
+        optimizer.zero_grad()
+        model.zero_grad()
+    assert work(log) == ["ClearGradients"], "and it is known that there are none"
+    del log
+
+
+def test_gradients_that_are_kept_are_zeros(worker: sy.VirtualWorker) -> None:
+    model = make().send(worker)
+    model(torch.randn(4, 3).send(worker)).sum().backward()
+    for clear in (model.zero_grad, torch.optim.SGD(model.parameters(), lr=0.1).zero_grad):
+        clear(set_to_none=False)
+        assert model[0].weight.grad.copy().get().eq(0).all()
+
+
+def test_clearing_in_a_group_goes_with_the_group(
+    hook: sy.TorchHook, worker: sy.VirtualWorker
+) -> None:
+    model = make().send(worker)
+    model(torch.randn(4, 3).send(worker)).sum().backward()
+    sy.synchronize()
+    with hook.record() as log, worker.group():
+        model.zero_grad()
+        sy.synchronize()
+    assert set(work(log)) == {"Run"}
     assert all(parameter.grad is None for parameter in model.parameters())
     del log
+
+
+def test_the_gradient_behind_another_pointer_is_cleared_too(worker: sy.VirtualWorker) -> None:
+    model = nn.Linear(2, 1).send(worker)
+    model(torch.ones(1, 2).send(worker)).sum().backward()
+    alias = torch.atleast_2d(model.weight)  # the very same tensor
+    assert alias.grad.copy().get().tolist() == [[1, 1]]
+    model.zero_grad()
+    assert alias.grad is None and model.weight.grad is None
+
+
+def test_modules_at_two_workers_are_cleared_at_both(hook: sy.TorchHook) -> None:
+    workers = [sy.VirtualWorker(hook, id=name) for name in ("left", "right")]
+    parts = nn.ModuleList(nn.Linear(2, 2).send(worker) for worker in workers)
+    parts.append(nn.Linear(2, 2))
+    optimizer = torch.optim.SGD(parts.parameters(), lr=0.1)
+    for part, place in zip(parts, [*workers, None], strict=True):
+        x = torch.ones(1, 2)
+        part(x if place is None else x.send(place)).sum().backward()
+    optimizer.zero_grad()
+    assert all(parameter.grad is None for parameter in parts.parameters())
+
+
+def test_nothing_is_cleared_at_a_worker_that_was_closed(hook: sy.TorchHook) -> None:
+    worker = sy.VirtualWorker(hook, id="gone")
+    model = nn.Linear(2, 1).send(worker)
+    model(torch.ones(1, 2).send(worker)).sum().backward()
+    worker.close()
+    with pytest.raises(WorkerClosed):
+        model.zero_grad()
 
 
 def test_a_state_dict_shares_memory_with_the_parameters(worker: sy.VirtualWorker) -> None:

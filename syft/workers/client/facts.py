@@ -41,7 +41,7 @@ from syft.workers.client.descriptors import (
     id_of,
     is_plain,
 )
-from syft.workers.wire.references import REF
+from syft.workers.wire.references import REF, REFS
 
 UNKNOWN: Final = object()
 """The answer to a question that has to be asked."""
@@ -164,6 +164,15 @@ class Facts:
         False
         """
         return all(self._key(id) in self._examples for id in ids)
+
+    def all_of_dtypes(self, ids: Iterable[int], dtypes: Container[torch.dtype]) -> bool:
+        """Whether all of these are known to be strided tensors on the CPU, of one of these dtypes.
+
+        >>> Facts().all_of_dtypes([7], [torch.float32])
+        False
+        """
+        examples = map(self._examples.get, map(self._key, ids))
+        return all(example is not None and example.dtype in dtypes for example in examples)
 
     def learn(self, op: int, id: int, answer: Any) -> None:
         """Keep an answer, with which the worker has begun to tell of changes."""
@@ -332,6 +341,8 @@ class Facts:
         if kind is list or kind is tuple:
             if len(operand) == 2 and operand[0] == REF:
                 return (self._key(operand[1]),)
+            if operand and operand[0] == REFS:
+                return tuple((self._key(id),) for id in operand[1:])
             return tuple(map(self._kind, operand))
         raise TypeError
 

@@ -8,7 +8,7 @@ operations (:mod:`syft.ops.returns`), and much of what is asked is known from be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Hashable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -27,8 +27,8 @@ from syft.workers.client.caller_modes import autocast_state, mode_without_grad, 
 from syft.workers.client.facts import UNKNOWN
 from syft.workers.client.group import NOT_HELD, Held, MessageGroup
 from syft.workers.client.ownership import Ownership
-from syft.workers.client.replies import refusal_of
 from syft.workers.client.pending import STORED, Pending
+from syft.workers.client.replies import refusal_of
 from syft.workers.client.sent_calls import ranges
 from syft.workers.client.transport import Location, Owner, Transport
 from syft.workers.wire.definitions import Definition
@@ -37,6 +37,7 @@ from syft.workers.wire.messages import (
     GRAD_MODE,
     IN_CONTAINER,
     UNREADABLE,
+    ClearGradients,
     Command,
     Done,
     Gradients,
@@ -291,6 +292,11 @@ class OperationSender(Ownership):
         self._hear()
         return self.facts.all_strided(ids)
 
+    def are_of_dtypes(self, ids: Iterable[int], dtypes: Container[torch.dtype]) -> bool:
+        """Whether all of these are known to be such tensors, of one of these dtypes."""
+        self._hear()
+        return self.facts.all_of_dtypes(ids, dtypes)
+
     def gradient(self, link: Any) -> Any:
         """The gradient of the leaf behind a pointer: a pointer to it, or None.
 
@@ -332,12 +338,29 @@ class OperationSender(Ownership):
         drop = self._take_garbage() if self.garbage else ()
         message = Gradients(seq, tuple(ids), first, drop, self._failures)
         kinds = self._request(seq, Frame(encode(message), []), True, drop, None, made)
-        if type(kinds) is not list or len(kinds) != len(ids):
-            raise MalformedMessage("$.value", f"a list of {len(ids)} kinds", repr(kinds))
+        if type(kinds) is not bytes or len(kinds) != len(ids):
+            raise MalformedMessage("$.value", f"{len(ids)} kinds as bytes", repr(kinds))
         return [
             (kind, None if kind == NO_GRADIENT else self.resolve(id))
             for id, kind in zip(made, kinds, strict=True)
         ]
+
+    def knows_no_gradient(self, link: Any) -> bool:
+        """Whether the leaf behind a pointer is known to have no gradient."""
+        self._hear()
+        return self.facts.gradient(link) is None
+
+    def clear_gradients(self, links: Sequence[Any]) -> None:
+        """Take the gradients of these leaves away, in one message."""
+        self.check_open()
+        self._seq = seq = self._seq + 1
+        drop = self._take_garbage() if self.garbage else ()
+        message = ClearGradients(seq, tuple([link.id_at_location for link in links]), drop)
+        value = self._request(seq, Frame(encode(message), []), False, drop)
+        for link in links:
+            self.facts.set_gradient(link, None)
+            if type(value) is Pending:
+                link.pending, link.asked = value, None
 
     def _hear(self) -> None:
         """Take in what the other end has said without being asked; what it told one user is not for

@@ -17,7 +17,7 @@ from syft.serde.frame import Frame
 from syft.workers.client.replies import ReplyReader, refusal_of
 from syft.workers.client.pending import STORED as STORED
 from syft.workers.client.pending import Pending as Pending
-from syft.workers.client.transport import Location, Owner, Transport
+from syft.workers.client.transport import BATCH, Location, Owner, Transport
 from syft.workers.wire import messages
 from syft.workers.wire.messages import (
     Cancel,
@@ -37,9 +37,6 @@ _BEFORE = (
 
 _CALL_DEPTH = 3
 """How many frames above the one that carries it a request is made, at least."""
-
-_BATCH = 64
-"""How many messages a queued worker may handle at once on the way to the last one."""
 
 _ANSWERS = frozenset((Done, Value, Failure, Skipped))
 
@@ -159,7 +156,7 @@ class RequestSender(ReplyReader):
             raise
         if transport.queued and not answered:
             return pending
-        self._wait(pending, not answered, _BATCH)
+        self._wait(pending, not answered, BATCH)
         return self._outcome(seq, frame, pending, answered, drop)
 
     def _outcome(

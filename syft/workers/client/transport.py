@@ -36,6 +36,10 @@ from typing import Any, Protocol
 from syft.serde.frame import Frame
 from syft.workers.core.state_machine import WorkerCore
 
+BATCH = 64
+"""How many messages a queued worker may handle at once where nobody counts them: on the way to the
+last one of several."""
+
 
 class Location(Protocol):
     """The worker at the other end, as users name it."""

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor as _Tensor
 from torch import is_grad_enabled
 
+from syft.codes import TypeCode
 from syft.exceptions import MalformedMessage, PermissionDenied, ResultMismatch
 from syft.ops.nested import SCALAR_TYPES
 from syft.ops.returns import MOST
@@ -62,7 +63,7 @@ from syft.workers.wire.messages import (
     Run,
     Value,
 )
-from syft.workers.wire.references import REF, ids_in
+from syft.workers.wire.references import REF, REFS, ids_in
 
 _ONE = ONE | TENSOR | BINARY | ONE_UNLESS_INPLACE
 _MODES = GRAD_MODE | INFERENCE_MODE
@@ -86,6 +87,8 @@ _WRITING = {
 }
 """The operations that only write to the values of their first argument."""
 _OPERATIONS = len(RUNNABLE)
+_LIST = int(TypeCode.LIST)
+_FLOATS = frozenset((float,))
 
 
 class StoreView:
@@ -225,17 +228,30 @@ def _present(objects: dict[int, Any], operands: Iterable[Any]) -> list[Any] | No
     try:
         for operand in operands:
             if type(operand) is list:
-                code, id = operand
-                if code != REF:
-                    return None
-                values.append(objects[id])
+                if operand[0] == REF:
+                    _, id = operand
+                    values.append(objects[id])
+                else:
+                    values.append(_present_list(objects, operand))
             elif type(operand) in SCALAR_TYPES:
                 values.append(operand)
             else:
                 return None
-    except (KeyError, ValueError, TypeError):
+    except (KeyError, IndexError, ValueError, TypeError):
         return None  # the general path raises a precise error
     return values
+
+
+def _present_list(objects: dict[int, Any], operand: list[Any]) -> list[Any]:
+    """The same for an operand that is a list of references alone, or of floats; raises ValueError
+    for any other."""
+    code = operand[0]
+    if len(operand) <= MOST:
+        if code == REFS:
+            return [objects[id] for id in operand[1:]]
+        if code == _LIST and _FLOATS.issuperset(map(type, operand[1:])):
+            return operand[1:]
+    raise ValueError
 
 
 def _named(objects: dict[int, Any], keywords: dict[str, Any]) -> dict[str, Any] | None:

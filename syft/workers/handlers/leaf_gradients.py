@@ -1,6 +1,8 @@
-"""The handler of what optimizers ask after each backward pass: the gradients of all leaves at once.
+"""The handlers of what optimizers do with all leaves at once: read their gradients after each
+backward pass, and take them away before the next.
 
-It does what a read of ``.grad`` of each leaf does, for a fraction of the time.
+They do what a read of ``.grad`` of each leaf does, or ``leaf.grad = None``, for a fraction of the
+time.
 """
 
 from __future__ import annotations
@@ -14,13 +16,11 @@ from syft.ops.control import NO_GRADIENT, gradient_kind
 from syft.ops.returns import MOST
 from syft.ops.table import BY_NAME, FLAGS, function_of
 from syft.serde.frame import Frame
-from syft.serde.packer import Packer
-from syft.serde.registry import pack
 from syft.workers.core.access import Access
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import HeldInputs, WorkerCore
 from syft.workers.execution.operation import Function, guard_for, run_guarded
-from syft.workers.wire.messages import Gradients, Reply, Value
+from syft.workers.wire.messages import ClearGradients, Done, Gradients, Reply, Value
 
 _KIND = gradient_kind, FLAGS[BY_NAME["syft.ops.control.gradient_kind"]]
 _GET = BY_NAME["torch.Tensor.grad.__get__"]
@@ -30,35 +30,37 @@ _GRADIENT = function_of(_GET), FLAGS[_GET]
 @WorkerCore.handles(Gradients)
 def gradients(core: WorkerCore, message: Gradients, frame: Frame, peer: Peer) -> Any:
     """Store the gradients of leaves, and reply with their kinds."""
-    core.forget(message.drop, peer)
+    if message.drop:
+        core.forget(message.drop, peer)
     leaves, out = message.leaves, message.out
     if len(leaves) > MOST or not 0 < out < 2**63 - len(leaves):
         raise MalformedMessage("$.out", f"an id below 2**63, for at most {MOST} leaves", str(out))
-    outs = tuple(range(out, out + len(leaves)))
+    if not core.dataflow.active:
+        return _gradients(core, message, peer, None)
     return core.when_ready(
         message.seq,
         peer,
         lambda held: _gradients(core, message, peer, held),
         leaves,
-        outs,
+        tuple(range(out, out + len(leaves))),
         Access(reads_attributes=True, gives_gradient=True),
     )
 
 
-def _gradients(core: WorkerCore, message: Gradients, peer: Peer, held: HeldInputs) -> Reply:
-    kinds: list[int] = []
+def _gradients(core: WorkerCore, message: Gradients, peer: Peer, held: HeldInputs | None) -> Reply:
+    kinds = bytearray()
     found: dict[int, torch.Tensor] = {}
     for id, leaf in enumerate(message.leaves, message.out):
         tensor = core.resolve(leaf, 0, held)
-        kinds.append(_read(core, _KIND, tensor, peer))
-        if kinds[-1] != NO_GRADIENT:
+        kind = _read(core, _KIND, tensor, peer)
+        kinds.append(kind)
+        if kind != NO_GRADIENT:
             found[id] = _read(core, _GRADIENT, tensor, peer)
-    for id in found:
-        core.store.check_free(id)
+    core.store.check_all_free(found)
     for id, gradient in found.items():
         core.store.put(id, gradient)
     core.watch(peer)
-    return Value(message.seq, pack(kinds, Packer()))
+    return Value(message.seq, bytes(kinds))
 
 
 def _read(core: WorkerCore, read: tuple[Function, int], leaf: torch.Tensor, peer: Peer) -> Any:
@@ -73,3 +75,28 @@ def _read(core: WorkerCore, read: tuple[Function, int], leaf: torch.Tensor, peer
         return run_guarded(function, [leaf], {}, flags, guard, shown, core.name, peer.user)
     finally:
         core.acting_guard = acting
+
+
+@WorkerCore.handles(ClearGradients)
+def clear_gradients(core: WorkerCore, message: ClearGradients, frame: Frame, peer: Peer) -> Any:
+    """Take the gradients of leaves away."""
+    if message.drop:
+        core.forget(message.drop, peer)
+    if not core.dataflow.active:
+        return _clear(core, message, peer, None)
+    leaves = message.leaves
+    return core.when_ready(
+        message.seq,
+        peer,
+        lambda held: _clear(core, message, peer, held),
+        leaves,
+        access=Access(sets=leaves),
+    )
+
+
+def _clear(core: WorkerCore, message: ClearGradients, peer: Peer, held: HeldInputs | None) -> Reply:
+    for tensor in [core.resolve(leaf, 0, held) for leaf in message.leaves]:
+        tensor.grad = None
+    if core.watched:
+        core.altered(peer, gradients=True)
+    return Done(message.seq)

@@ -10,15 +10,12 @@ from typing import Any, Protocol
 from syft.exceptions import UnknownWorker, WorkerClosed
 from syft.serde.frame import Frame
 from syft.workers.client.connection import Connection
+from syft.workers.client.transport import BATCH
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import AddressedFrame, WorkerCore
 
 Observer = Callable[[str, str, Frame], None]
 """Called with the names of sender and receiver, and a frame."""
-
-
-BATCH = 64
-"""How many messages a queued worker handles at once where nobody counts them."""
 
 
 class Member(Protocol):

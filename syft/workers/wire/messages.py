@@ -366,8 +366,8 @@ class GiveUp(Message, frozen=True, tag=int(MessageCode.GIVE_UP)):
 
 
 class Gradients(Message, frozen=True, tag=int(MessageCode.GRADIENTS)):
-    """Store the gradient of each leaf under ``out``, ``out + 1``, …, and reply with their kinds:
-    ``NO_GRADIENT`` (nothing is stored), ``LIKE_LEAF`` or ``OTHER_KIND``.
+    """Store the gradient of each leaf under ``out``, ``out + 1``, …, and reply with their kinds,
+    a byte each: ``NO_GRADIENT`` (nothing is stored), ``LIKE_LEAF`` or ``OTHER_KIND``.
 
     If one of the leaves is missing, or may not be asked about, nothing is stored.
     """
@@ -379,6 +379,19 @@ class Gradients(Message, frozen=True, tag=int(MessageCode.GRADIENTS)):
     out: int
     drop: tuple[int, ...] = ()
     failures: int | None = None  # type: ignore[misc]
+
+
+class ClearGradients(Message, frozen=True, tag=int(MessageCode.CLEAR_GRADIENTS)):
+    """Have no gradient at each of these leaves, as ``leaf.grad = None`` would.
+
+    If one of them is missing, all keep theirs.
+    """
+
+    verb = "clearing gradients at"
+
+    seq: int
+    leaves: tuple[int, ...]
+    drop: tuple[int, ...] = ()
 
 
 class Await(Message, frozen=True, tag=int(MessageCode.AWAIT)):
@@ -486,6 +499,7 @@ Request = (
     | GiveUp
     | Await
     | Gradients
+    | ClearGradients
 )
 Reply = Done | Value | Failure | Parked | Skipped | Forgotten | Stale | Cancelled
 

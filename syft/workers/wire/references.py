@@ -2,19 +2,22 @@
 
 In a request, a reference stands for an object in the receiving worker's store.  In a reply, it
 stands for a result that was stored there, and becomes a pointer at the caller.  One type code,
-``REF``, serves both; the direction of the message determines the store.
+``REF``, serves both; the direction of the message determines the store.  A list of nothing else,
+as the ``_foreach_`` operations of optimizers take it, is written shorter: ``REFS`` and the ids.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from syft.codes import TypeCode
 from syft.exceptions import MalformedMessage
 from syft.serde.packer import Packer, Unpacker
-from syft.serde.registry import register
+from syft.serde.registry import register, register_code, unpack_items
 
 REF = int(TypeCode.REF)
+REFS = int(TypeCode.REFS)
 
 
 class Reference:
@@ -45,11 +48,22 @@ def _unpack(operand: Any, unpacker: Unpacker) -> Any:
 register(TypeCode.REF, Reference, _pack, _unpack)
 
 
+def _pack_list(references: Iterable[Reference], packer: Packer) -> list[int]:
+    return [REFS, *(reference.id for reference in references)]
+
+
+def _unpack_list(operand: Any, unpacker: Unpacker) -> Any:
+    return unpack_items([(REF, id) for id in operand[1:]], unpacker)
+
+
+register_code(TypeCode.REFS, _pack_list, _unpack_list)
+
+
 def ids_in(operand: Any) -> set[int]:
     """The ids of all references inside a packed operand.
 
-    >>> sorted(ids_in(((0, 5), [17, (0, 9, 1)], 3)))
-    [5, 9]
+    >>> sorted(ids_in(((0, 5), [17, (0, 9, 1)], 3, [69, 6, 7])))
+    [5, 6, 7, 9]
     """
     found: set[int] = set()
     stack = [operand]
@@ -58,8 +72,17 @@ def ids_in(operand: Any) -> set[int]:
         if isinstance(value, dict):
             stack.extend(value.values())
         elif isinstance(value, (list, tuple)):
-            if len(value) in (2, 3) and type(value[0]) is int and value[0] == REF:
-                if type(value[1]) is int:
-                    found.add(value[1])
+            found.update(_named_by(value))
             stack.extend(value)
     return found
+
+
+def _named_by(operand: Sequence[Any]) -> Iterable[int]:
+    """The ids in an operand itself, if it is a reference or a list of them."""
+    code = operand[0] if operand else None
+    if type(code) is not int or code not in (REF, REFS):
+        return ()
+    if code == REF and len(operand) > 3:
+        return ()
+    ids = operand[1:2] if code == REF else operand[1:]
+    return (id for id in ids if type(id) is int)

@@ -480,13 +480,14 @@ def waiting(kind: type[messages.Message]) -> Any:
         messages.GiveUp: (8, "the sensor broke"),
         messages.Await: (8,),
         messages.Gradients: ((8,), 40),
+        messages.ClearGradients: ((8,),),
     }
     return kind(30, *made[kind])
 
 
 PARKING = [
     *(Command, messages.Run, Fetch, messages.FetchAll, messages.Move, messages.Duplicate),
-    messages.Gradients,
+    *(messages.Gradients, messages.ClearGradients),
     *(messages.Convert, messages.Annotate, Describe, messages.Relay),
 ]
 NUMBERED = [kind for kind in get_args(messages.Request) if kind.__struct_fields__[0] == "seq"]

@@ -1,4 +1,5 @@
-"""Commands with keywords, as the frames ask for them: the short way and the general one agree."""
+"""Commands with keywords and lists, as the frames ask for them: the short way and the general one
+agree."""
 
 from __future__ import annotations
 
@@ -7,12 +8,23 @@ from typing import Any
 import pytest
 import torch
 
-from syft.exceptions import MalformedMessage, ObjectNotFound
+from syft.codes import TypeCode
+from syft.exceptions import LimitExceeded, MalformedMessage, ObjectNotFound
 from syft.ops.table import BY_NAME
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.wire.messages import COUNT_SHIFT, GRAD_MODE, Command, Done, Stale
-from syft.workers.wire.references import REF
+from syft.workers.execution.permissions import Guard, full_guard_of, set_guard
+from syft.workers.wire.messages import (
+    COUNT_SHIFT,
+    GRAD_MODE,
+    IN_CONTAINER,
+    Command,
+    Done,
+    Parked,
+    Promise,
+    Stale,
+)
+from syft.workers.wire.references import REF, REFS
 from tests.workers.core.peers import ME, ask, error_in, put, sent
 
 ONE = 1 << COUNT_SHIFT
@@ -54,3 +66,65 @@ def test_what_writes_to_out_is_told_to_those_who_know_its_shape(core: WorkerCore
     told = sent(core, command("add", out, {"out": (REF, 6)}, X), peer=ME)
     assert (other, Stale(False)) in told
     assert core.store.objects[6].tolist() == [2, 4]
+
+
+LIST = int(TypeCode.LIST)
+
+
+def listed(name: str, out: int, *args: Any, **kwargs: Any) -> Command:
+    """A command on lists, which makes two tensors or none."""
+    flags = GRAD_MODE | (2 << COUNT_SHIFT | IN_CONTAINER if out else 0)
+    return Command(1, BY_NAME[f"torch.{name}"], args, out, flags, (), kwargs or None)
+
+
+def test_lists_of_references_and_of_floats(core: WorkerCore) -> None:
+    put(core, 6, torch.ones(2))
+    both = (REFS, 5, 6)
+    assert ask(core, listed("_foreach_add_", 0, both, both, alpha=2.0)) == Done(1)
+    assert core.store.objects[5].tolist() == [3, 6] and core.store.objects[6].tolist() == [3, 3]
+    assert ask(core, listed("_foreach_mul_", 0, both, (LIST, 2.0, -1.0))) == Done(1)
+    assert core.store.objects[5].tolist() == [6, 12] and core.store.objects[6].tolist() == [-3, -3]
+    assert ask(core, listed("_foreach_neg", 20, both)) == Done(1)
+    assert core.store.objects[20].tolist() == [-6, -12] and core.store.objects[21].tolist() == [
+        3,
+        3,
+    ]
+    flags = GRAD_MODE | ONE
+    assert ask(core, Command(1, BY_NAME["torch.stack"], (both, 1), 30, flags)) == Done(1)
+    assert core.store.objects[30].tolist() == [[6, -3], [12, -3]]
+
+
+@pytest.mark.parametrize(
+    "operand, error",
+    [
+        ((REFS, 5, 404), ObjectNotFound),
+        ((REFS, 5, "6"), MalformedMessage),
+        ((REFS, 5, (REF, 5)), MalformedMessage),
+        ((), MalformedMessage),
+        ((LIST, (REF, 5), (REF, 404)), ObjectNotFound),
+        ((REFS, *[5] * (1 << 20), 5), LimitExceeded),
+    ],
+)
+def test_a_list_that_is_no_list_of_objects_is_refused(
+    core: WorkerCore, operand: Any, error: type[Exception]
+) -> None:
+    assert isinstance(error_in(ask(core, listed("_foreach_add_", 0, operand, 1.0))), error)
+    assert core.store.objects[5].tolist() == [1, 2]
+
+
+def test_a_list_waits_for_what_was_promised(core: WorkerCore) -> None:
+    ask(core, Promise(2, (8,)))
+    assert type(ask(core, listed("_foreach_add_", 0, (REFS, 5, 8), 1.0))) is Parked
+    assert core.store.objects[5].tolist() == [1, 2]
+    core.hold(8, torch.zeros(1))
+    assert core.store.objects[5].tolist() == [2, 3] and core.store.objects[8].tolist() == [1]
+
+
+def test_what_is_computed_from_a_list_with_a_private_tensor_is_private(core: WorkerCore) -> None:
+    secret = torch.ones(2)
+    set_guard(secret, Guard(frozenset(["ann"])))
+    core.guarded = True
+    core.store.put(6, secret)
+    ask(core, Command(1, BY_NAME["torch.stack"], ((REFS, 5, 6),), 30, GRAD_MODE | ONE))
+    guard = full_guard_of(core.store.objects[30])
+    assert guard is not None and guard.users == {"ann"}

@@ -14,7 +14,7 @@ from syft.ops.returns import MOST
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.permissions import Guard, full_guard_of, set_guard
-from syft.workers.wire.messages import Gradients, Value
+from syft.workers.wire.messages import ClearGradients, Done, Gradients, Parked, Promise, Value
 from tests.workers.core.peers import ask, error_in
 
 HELD = [5, 1, 2, 3]
@@ -32,9 +32,9 @@ def leaves(core: WorkerCore) -> list[torch.Tensor]:
 
 
 def values(reply: Any) -> list[int]:
-    """The kinds in a reply: a packed list starts with its code."""
+    """The kinds in a reply."""
     assert type(reply) is Value
-    return list(reply.value[1:])
+    return list(reply.value)
 
 
 def test_each_gradient_gets_an_id(core: WorkerCore) -> None:
@@ -88,6 +88,38 @@ def test_whether_a_gradient_has_the_hidden_shape_is_told_to_those_who_may_know_i
         assert list(core.store.objects) == HELD
 
 
+def test_the_gradients_of_several_leaves_are_cleared(core: WorkerCore) -> None:
+    tensors = leaves(core)
+    assert type(ask(core, ClearGradients(1, (1, 3), (5,)))) is Done
+    assert [tensor.grad is None for tensor in tensors] == [True, False, True]
+    assert list(core.store.objects) == HELD[1:], "what was dropped is gone"
+
+
+def test_if_one_is_missing_none_is_cleared(core: WorkerCore) -> None:
+    tensors = leaves(core)
+    assert isinstance(error_in(ask(core, ClearGradients(1, (2, 7)))), ObjectNotFound)
+    assert [tensor.grad is None for tensor in tensors] == [True, False, False]
+
+
+def test_clearing_waits_for_a_leaf_that_was_promised(core: WorkerCore) -> None:
+    ask(core, Promise(1, (9,)))
+    assert type(ask(core, ClearGradients(2, (9,)))) is Parked
+    leaf = torch.ones(2, requires_grad=True)
+    leaf.grad = torch.ones(2)
+    core.hold(9, leaf)
+    assert leaf.grad is None
+
+
+def test_others_who_know_a_gradient_are_told_that_it_was_cleared(core: WorkerCore) -> None:
+    leaves(core)
+    me, she = Peer("me", None), Peer("ann", None)
+    ask(core, Gradients(1, (2,), 10), peer=she)
+    told: list[Peer] = []
+    core.answer = lambda peer, reply: told.append(peer)  # type: ignore[method-assign]
+    ask(core, ClearGradients(1, (2,)), peer=me)
+    assert told == [she]
+
+
 def test_an_answer_that_is_no_list_of_kinds_is_malformed(
     hook: sy.TorchHook, bob: sy.VirtualWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,9 +127,9 @@ def test_an_answer_that_is_no_list_of_kinds_is_malformed(
     (x * 2).sum().backward()
     bob.collect()
     connection = hook.local_worker.connection_to(bob)
-    for answer in (7, [1, 1]):
+    for answer in (7, [1], b"\x01\x01"):
         monkeypatch.setattr(type(connection), "_request", lambda *args, wrong=answer: wrong)
-        with pytest.raises(MalformedMessage, match="a list of 1 kinds"):
+        with pytest.raises(MalformedMessage, match="1 kinds as bytes"):
             x.grad  # noqa: B018
     monkeypatch.undo()
     assert x.grad.copy().get().tolist() == [2, 2]

@@ -23,6 +23,7 @@ from syft.workers.wire.messages import (
     GRAD_MODE,
     Await,
     Cancel,
+    ClearGradients,
     Cancelled,
     Done,
     Failure,
@@ -88,6 +89,7 @@ GOLDEN = {
     "cancel": lambda: _bare(Cancel(10, 9)),
     "await": lambda: _bare(Await(11, 5)),
     "gradients": lambda: _bare(Gradients(12, (5,), 7, (), 0)),
+    "clear_gradients": lambda: _bare(ClearGradients(13, (5,), (7,))),
 }
 REPLIES: dict[str, Message] = {
     "done": Done(7),

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from syft.codes import TypeCode
-from syft.exceptions import MalformedMessage
+from syft.exceptions import LimitExceeded, MalformedMessage
+from syft.serde.limits import Limits
 from syft.serde.packer import Packer, Unpacker
-from syft.serde.registry import pack, unpack
-from syft.workers.wire.references import REF, Reference, ids_in
+from syft.serde.registry import _WRITES, pack, unpack
+from syft.workers.wire.references import REF, REFS, Reference, ids_in
 
 
 class Store:
@@ -32,6 +33,16 @@ def test_another_shape_of_reference_is_refused(operand: Any) -> None:
         unpack(operand, Unpacker([], worker=Store()))
 
 
+def test_a_list_of_references_is_its_ids() -> None:
+    assert _WRITES[REFS]([Reference(5), Reference(6)], Packer()) == [REFS, 5, 6]
+    assert unpack([REFS, 5, 6], Unpacker([], worker=Store())) == [(5,), (6,)]
+    assert unpack([REFS], Unpacker([], worker=Store())) == []
+    with pytest.raises(MalformedMessage, match=r"\$\[1\]: expected a reference"):
+        unpack([REFS, 5, "6"], Unpacker([], worker=Store()))
+    with pytest.raises(LimitExceeded):
+        unpack([REFS, 5, 6, 7], Unpacker([], Limits(max_items=2), worker=Store()))
+
+
 def test_a_value_that_stands_on_its_own_holds_no_reference() -> None:
     with pytest.raises(MalformedMessage, match="a value that stands on its own"):
         unpack([REF, 5], Unpacker([]))
@@ -47,5 +58,8 @@ def test_the_ids_inside_an_operand_are_found_wherever_they_are() -> None:
         [True, 9],
         [REF],
         [REF, "not an id"],
+        (REFS, 5, 6, "not an id"),
+        [int(TypeCode.TUPLE), [REFS], [REFS, 7]],
     )
-    assert ids_in(operand) == {1, 2, 3, 4}
+    assert ids_in(operand) == set(range(1, 8))
+    assert ids_in((REFS, (REF, 8))) == {8}, "a number that is an operand"
