@@ -62,8 +62,10 @@ class ListedSteps:
     def before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         """Choose lists where they are faster: torch calls this before a step."""
         self.after_step(optimizer, args, kwargs)  # if the last step failed
+        if not isinstance(optimizer, _SAME_ON_LISTS):
+            return
         chosen = [group for group in optimizer.param_groups if _worth_listing(group)]
-        if chosen and isinstance(optimizer, _SAME_ON_LISTS):
+        if chosen:
             self._chosen[optimizer] = chosen
             for group in chosen:
                 group["foreach"] = True
