@@ -187,3 +187,18 @@ def no_function_modes() -> Iterator[None]:
     finally:
         for mode in reversed(modes):
             torch._C._push_on_torch_function_stack(mode)
+
+
+def graph_start(tensor: torch.Tensor) -> Any:
+    """The node at which the graph of what is computed from a tensor ends: its own, or for a leaf
+    the one that accumulates its gradient.
+
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> graph_start(x) is (x * 2).grad_fn.next_functions[0][0]
+    True
+    """
+    if tensor.grad_fn is not None:
+        return tensor.grad_fn
+    with torch.enable_grad():
+        node: Any = tensor.view_as(tensor).grad_fn
+    return node.next_functions[0][0]

@@ -1,11 +1,16 @@
 """Running one operation for a caller: under the caller's modes and the guards of its inputs.
 
-Without private inputs an operation is a function call.  With private inputs it is the same call,
-and everything computed from a private value gets the guard of that value: results, gradients, and
-all tensors that the operation wrote.  A written tensor is found by its version counter.  The few
-operations that write without raising the counter have a flag in the op table, and their inputs are
-compared.  A backward pass writes to tensors that are not among its arguments, so the gradients it
-may leave are looked up in the graph before it runs.
+Without private inputs an operation is a function call.  With private inputs everything computed
+from a private value gets the guard of that value: results, gradients, and all tensors that the
+operation wrote.  A command of somebody who may not see the values does what its forecast says
+(:mod:`syft.workers.execution.foreseen`).
+
+Where there is no forecast (a backward pass, layouts other than strided, chains, shapes that are
+private themselves), and for those who may see the values, it is a function call, and a written
+tensor is found by its version counter.  The few operations that write without raising the counter
+have a flag in the op table, and their inputs are compared.  A backward pass writes to tensors that
+are not among its arguments, so the gradients it may leave are looked up in the graph before it
+runs.
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ import torch
 from syft.chain.wrapper import Wrapper
 from syft.exceptions import PermissionDenied
 from syft.ops.control import RECORDING
-from syft.ops.nested import leaves
+from syft.ops.nested import EXACT_TENSOR_TYPES, leaves
 from syft.ops.table import (
     BY_NAME,
     FACTORY,
@@ -38,6 +43,8 @@ from syft.torch_private import (
     no_function_modes,
     set_grad_enabled,
 )
+from syft.workers.execution.forecast import Forecast, Forecasts, Verdict
+from syft.workers.execution.foreseen import run_foreseen
 from syft.workers.execution.permissions import (
     Guard,
     combined,
@@ -158,8 +165,43 @@ def run_guarded(
     :class:`~syft.exceptions.PermissionDenied` when the operation would return a value to a ``user``
     who may not read it.
     """
-    if guard.shape_hidden and function in _COUNTED and not guard.admits(user):
-        raise PermissionDenied("an operation that tells its size", worker, user)
+    if guard.admits(user):
+        guard.check_open()
+    else:
+        forecast = _forecast_of(function, args, kwargs, op_flags, guard)
+        if forecast.verdict is Verdict.RUNS:
+            return run_foreseen(function, args, kwargs, forecast, guard)
+        _check_runs(forecast, worker, user)
+        if guard.shape_hidden and function in _COUNTED:
+            raise PermissionDenied("an operation that tells its size", worker, user)
+    result = _run_and_see(function, args, kwargs, op_flags, guard, shown)
+    if _shape_depends(function, op_flags, args, kwargs):
+        guard = changed(guard, shape_hidden=True)
+    _protect_results(result, op_flags, guard, worker, user)
+    return result
+
+
+def _forecast_of(
+    function: Function, args: list[Any], kwargs: dict[str, Any], op_flags: int, guard: Guard
+) -> Forecast:
+    """The forecast of a command, as far as there are forecasts: of ordinary tensors of known
+    shapes, and neither of metadata nor of backward passes, which have rules of their own."""
+    if guard.shape_hidden or op_flags & (METADATA | GRADIENT):
+        return _NO_FORECAST
+    if not _all_strided(_tensors_in(args, kwargs)):
+        return _NO_FORECAST
+    return _FORECASTS.of(function, args, kwargs, _is_public)
+
+
+def _run_and_see(
+    function: Function,
+    args: list[Any],
+    kwargs: dict[str, Any],
+    op_flags: int,
+    guard: Guard,
+    shown: Iterable[torch.Tensor],
+) -> Any:
+    """Call a function, and guard what it is found to have written."""
     inputs = _tensors_in(args, kwargs)
     before = [(tensor, _version(tensor), _contents(tensor, op_flags)) for tensor in inputs]
     if op_flags & GRADIENT:
@@ -167,15 +209,64 @@ def run_guarded(
     else:
         result = function(*args, **kwargs)
     _protect_written(before, guard)
-    if _shape_depends(function, op_flags, args, kwargs):
-        guard = changed(guard, shape_hidden=True)
+    return result
+
+
+def _protect_results(
+    result: Any, op_flags: int, guard: Guard, worker: str, user: str | None
+) -> None:
     admitted = guard.admits(user)
     for leaf in leaves(result):
         if isinstance(leaf, torch.Tensor):
             protect(leaf, guard)
         elif not (admitted or tells_nothing(leaf, op_flags, guard)):
             raise PermissionDenied("an operation that returns its value", worker, user)
-    return result
+
+
+def _check_runs(forecast: Forecast, worker: str, user: str | None) -> None:
+    """Raise what a forecast says that the command comes to, if that is known."""
+    if forecast.verdict is Verdict.FAILS:
+        raise foreseen_failure(*forecast.failure)
+    if forecast.verdict is Verdict.READS:
+        raise PermissionDenied("an operation that reads its value", worker, user)
+
+
+def foreseen_failure(kind: type[Exception], text: str) -> Exception:
+    """An error that a command raises whatever the values are, so that everybody may see it.
+
+    >>> is_foreseen(foreseen_failure(ValueError, "a wrong shape")), is_foreseen(ValueError())
+    (True, False)
+    """
+    error = kind(text)
+    error.__dict__["foreseen"] = True
+    return error
+
+
+def is_foreseen(error: Exception) -> bool:
+    """Whether an error was made by :func:`foreseen_failure`.
+
+    >>> is_foreseen(IndexError("1234 is out of range"))
+    False
+    """
+    return "foreseen" in error.__dict__
+
+
+def _is_public(tensor: torch.Tensor) -> bool:
+    return full_guard_of(tensor) is None
+
+
+_FORECASTS: Final = Forecasts()
+_NO_FORECAST: Final = Forecast(Verdict.UNKNOWN)
+
+
+def _all_strided(inputs: list[torch.Tensor]) -> bool:
+    """Whether all are ordinary tensors, which forecasts understand."""
+    return all(
+        type(tensor) in EXACT_TENSOR_TYPES
+        and tensor.layout is torch.strided
+        and not tensor.is_quantized
+        for tensor in inputs
+    )
 
 
 def _tensors_in(args: list[Any], kwargs: dict[str, Any]) -> list[torch.Tensor]:

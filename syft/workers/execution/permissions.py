@@ -7,14 +7,15 @@ memory, so that every other tensor over the same memory (a view, ``x.data``, the
 wraps) is as private, no matter how and when it is made.  Reading is denied by default: only the
 users in a guard may see values, value-dependent shapes and error texts.
 
-A guard does not hide shapes and dtypes that follow from the program alone, nor whether an operation
-failed.  These are visible to all callers.
+A guard does not hide shapes and dtypes that follow from the program alone.  If a command fails
+because of private values, that it failed is private too: its results exist nevertheless, and their
+guard is *sealed* with the error, which whoever may read the values gets in their place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import methodcaller
 from typing import Any, Final
@@ -30,7 +31,8 @@ _KEY = "_guard"
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """The users who may read a value, and whether its shape depends on private values.
+    """The users who may read a value, whether its shape depends on private values, and the error
+    that stands for the value, if a command failed to make it.
 
     >>> Guard(frozenset({"ann"})).admits("ann"), Guard(frozenset({"ann"})).admits(None)
     (True, False)
@@ -38,6 +40,7 @@ class Guard:
 
     users: frozenset[str]
     shape_hidden: bool = False
+    error: Exception | None = field(default=None, compare=False)
 
     def admits(self, user: str | None) -> bool:
         """Whether ``user`` may read the value; False for a caller without a user."""
@@ -47,9 +50,36 @@ class Guard:
         """The guard of a result computed from two guarded values: the users who may read both.
 
         >>> Guard(frozenset({"ann", "bea"})).meet(Guard(frozenset({"bea"}), True))
-        Guard(users=frozenset({'bea'}), shape_hidden=True)
+        Guard(users=frozenset({'bea'}), shape_hidden=True, error=None)
         """
-        return Guard(self.users & other.users, self.shape_hidden or other.shape_hidden)
+        if other is self:
+            return self
+        hidden = self.shape_hidden or other.shape_hidden
+        return Guard(self.users & other.users, hidden, self.error or other.error)
+
+    def sealed(self, error: Exception) -> Guard:
+        """The guard of what could not be computed because of this error.
+
+        >>> Guard(frozenset()).sealed(ValueError("7 is too large")).error
+        ValueError('7 is too large')
+        """
+        return Guard(self.users, self.shape_hidden, self.error or without_frames(error))
+
+    def check_open(self) -> None:
+        """Raise the error of what could not be computed, for a user whom the guard admits."""
+        if self.error is not None:
+            raise without_frames(self.error)
+
+
+def without_frames(error: Exception) -> Exception:
+    """The same error without its traceback and causes, whose frames would keep tensors alive.
+
+    >>> without_frames(IndexError("7 is out of range"))
+    IndexError('7 is out of range')
+    """
+    copy = type(error).__new__(type(error), *error.args)
+    copy.__dict__.update(error.__dict__)
+    return copy
 
 
 def guard_of(value: Any) -> Guard | None:
@@ -116,7 +146,32 @@ def protect(tensor: torch.Tensor | Holder, guard: Guard | None) -> None:
         return
     set_guard(tensor, guard)
     for storage in storages_of(tensor):
-        storage.__dict__[_KEY] = guard.meet(storage.__dict__.get(_KEY, guard))
+        storage.__dict__[_KEY] = meet_guards(storage.__dict__.get(_KEY), guard)
+
+
+def guard_of_memory(tensor: torch.Tensor) -> Guard | None:
+    """The guard of the memory of a strided tensor at a worker, where the guard of the tensor is
+    too; a fast path.
+
+    >>> x = torch.ones(2)
+    >>> protect(x, Guard(frozenset()))
+    >>> guard_of_memory(x[:1]) == full_guard_of(x)
+    True
+    """
+    guard: Guard | None = tensor.untyped_storage().__dict__.get(_KEY)
+    own = tensor.__dict__.get(_KEY)
+    return guard if own is None or own is guard else full_guard_of(tensor)
+
+
+def protect_memory(tensor: torch.Tensor, guard: Guard) -> None:
+    """Guard the memory of a strided tensor that nobody has guarded before; a fast path.
+
+    >>> x = torch.ones(2)
+    >>> protect_memory(x, Guard(frozenset()))
+    >>> full_guard_of(x)
+    Guard(users=frozenset(), shape_hidden=False, error=None)
+    """
+    tensor.untyped_storage().__dict__[_KEY] = guard
 
 
 def combined(values: Iterable[Any]) -> Guard | None:
@@ -131,7 +186,7 @@ def meet_guards(one: Guard | None, other: Guard | None) -> Guard | None:
     """The guard of a result computed from two values, each of which may have no guard.
 
     >>> meet_guards(None, Guard(frozenset({"ann"})))
-    Guard(users=frozenset({'ann'}), shape_hidden=False)
+    Guard(users=frozenset({'ann'}), shape_hidden=False, error=None)
     """
     if one is None or other is None:
         return one or other

@@ -45,12 +45,14 @@ from syft.workers.execution.operation import (
     Function,
     clearing,
     guard_for,
+    is_foreseen,
     run_backward,
     run_guarded,
     run_in_mode,
 )
 from syft.workers.execution.permissions import Guard
 from syft.workers.execution.precautions import RUNNABLE
+from syft.workers.execution.private_results import UNCLEAR, common_guard, private_result
 from syft.workers.handlers.accesses import command_access
 from syft.workers.wire.messages import (
     COUNT_SHIFT,
@@ -87,6 +89,7 @@ _WRITING = {
 }
 """The operations that only write to the values of their first argument."""
 _OPERATIONS = len(RUNNABLE)
+_NO_KEYWORDS: dict[str, Any] = {}
 _LIST = int(TypeCode.LIST)
 _FLOATS = frozenset((float,))
 
@@ -120,7 +123,8 @@ def handle(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Repl
             core.forget(command.drop, peer)
         else:
             store.drop_all(command.drop, peer.dropped)
-    if not waiting and not core.guarded and (_make if command.out else _write)(store, command):
+    run = _make if command.out else _write
+    if not waiting and run(store, command, core.guarded):
         return Done(command.seq)
     if waiting:
         return core.when_ready(
@@ -134,12 +138,12 @@ def handle(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Repl
     return _run(core, command, frame, peer, None)
 
 
-def _make(store: ObjectStore, command: Command) -> bool:
+def _make(store: ObjectStore, command: Command, guarded: bool) -> bool:
     """Run a command that makes one tensor, if it is a common one; the general path runs or refuses
     any other.
 
     A common one is given tensors that are there and plain numbers, in the modes of the worker.
-    Here nothing is private or promised.
+    Here nothing is promised, and ``guarded`` says that something at the worker is private.
     """
     function = _MAKING.get(command.op)
     flags = _EXPECTED_IN_GRAD_MODE if is_grad_enabled() else _EXPECTED
@@ -151,10 +155,14 @@ def _make(store: ObjectStore, command: Command) -> bool:
     values = _present(objects, command.args)
     if values is None:
         return False
-    if command.kwargs:
-        named = _named(objects, command.kwargs)
-        if named is None or "out" in named:
+    named = _named(objects, command.kwargs) if command.kwargs else _NO_KEYWORDS
+    if named is None or "out" in named:
+        return False
+    if guarded:
+        result = _computed(function, values, named)
+        if result is None:
             return False
+    elif named:
         result = function(*values, **named)
     else:
         result = function(*values)
@@ -166,8 +174,17 @@ def _make(store: ObjectStore, command: Command) -> bool:
     return True
 
 
-def _write(store: ObjectStore, command: Command) -> bool:
-    """The same for a command that writes to its first argument."""
+def _computed(function: Function, values: list[Any], named: dict[str, Any]) -> Any:
+    """What a function makes of values, some of which may be private; None if the general path has
+    to run it."""
+    guard = common_guard((*values, *named.values()))
+    if guard is None:
+        return function(*values, **named)
+    return None if named or guard is UNCLEAR else private_result(function, values, guard)
+
+
+def _write(store: ObjectStore, command: Command, guarded: bool) -> bool:
+    """The same for a command that writes to its first argument, if nothing in it is private."""
     function = _WRITING.get(command.op)
     flags = GRAD_MODE if is_grad_enabled() else 0
     if function is None or command.flags != flags or command.autocast:
@@ -175,11 +192,10 @@ def _write(store: ObjectStore, command: Command) -> bool:
     values = _present(store.objects, command.args)
     if values is None:
         return False
-    if not command.kwargs:
-        function(*values)
-        return True
-    named = _named(store.objects, command.kwargs)
+    named = _named(store.objects, command.kwargs) if command.kwargs else _NO_KEYWORDS
     if named is None or "out" in named:
+        return False
+    if guarded and common_guard((*values, *named.values())) is not None:
         return False
     function(*values, **named)
     return True
@@ -367,7 +383,8 @@ def _run_hidden(
         raise
     except Exception as error:  # its text may quote private values
         core.fail_results(outs)
-        return core.failure(command.seq, error, hidden=not guard.admits(peer.user))
+        hidden = not (guard.admits(peer.user) or is_foreseen(error))
+        return core.failure(command.seq, error, hidden=hidden)
     finally:
         core.acting_guard = acting
 

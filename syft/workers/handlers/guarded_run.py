@@ -24,7 +24,13 @@ from syft.ops.table import BY_NAME, FLAGS, GRADIENT, Function
 from syft.program.lowered import Lowered
 from syft.program.program import Action
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.execution.operation import guard_for, run_backward, run_guarded, tells_nothing
+from syft.workers.execution.operation import (
+    guard_for,
+    is_foreseen,
+    run_backward,
+    run_guarded,
+    tells_nothing,
+)
 from syft.workers.execution.permissions import Guard, full_guard_of, meet_guards, protect
 
 _COND = BY_NAME["syft.ops.control.cond"]
@@ -72,7 +78,7 @@ class GuardedRun:
         except (PermissionDenied, Concealed):
             raise
         except Exception as error:
-            if self.concealing:
+            if self.concealing and not is_foreseen(error):
                 raise Concealed(error) from None
             raise
 

@@ -117,8 +117,10 @@ def _check_admitted(
     core: WorkerCore, guard: Guard | None, message: Fetch | Move, peer: Peer, action: str
 ) -> None:
     user = message.user or peer.user
-    if guard is not None and not guard.admits(user):
-        raise PermissionDenied(action, core.name, user)
+    if guard is not None:
+        if not guard.admits(user):
+            raise PermissionDenied(action, core.name, user)
+        guard.check_open()
 
 
 @WorkerCore.handles(Drop)

@@ -109,5 +109,7 @@ def _check_admitted(
     """Raise :class:`~syft.exceptions.PermissionDenied`, which names the first private object."""
     for id in ids:
         guard = travelling_guard_of(core.resolve(id, 0, held))
-        if guard is not None and not guard.admits(user):
-            raise PermissionDenied(f"get_all of object {id}", core.name, user)
+        if guard is not None:
+            if not guard.admits(user):
+                raise PermissionDenied(f"get_all of object {id}", core.name, user)
+            guard.check_open()

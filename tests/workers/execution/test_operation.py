@@ -71,7 +71,7 @@ def test_results_of_every_shape_are_guarded() -> None:
 
 def test_a_plain_value_is_for_its_users_only() -> None:
     secret = private(1.0)
-    with pytest.raises(PermissionDenied, match="an operation that returns its value"):
+    with pytest.raises(PermissionDenied, match="an operation that re(turn|ad)s its value"):
         guarded("torch.Tensor.item", secret)
     assert guarded("torch.Tensor.item", secret, user="ann") == 1.0
     assert guarded("torch.Tensor.shape.__get__", secret) == (1,)
@@ -95,11 +95,29 @@ def test_what_is_written_is_guarded_and_what_is_only_read_is_not() -> None:
     assert full_guard_of(read) is None
 
 
-def test_an_inference_tensor_counts_as_written() -> None:
+def test_an_inference_tensor_is_guarded_when_it_is_written() -> None:
     with torch.inference_mode():
         target = torch.zeros(2)
     guarded("torch.Tensor.add", private(1.0, 2.0), target)
-    assert full_guard_of(target) == ANN
+    assert full_guard_of(target) is None
+    with torch.inference_mode():
+        guarded("torch.Tensor.add_", target, private(1.0, 2.0))
+    assert full_guard_of(target) == ANN and target.tolist() == [1, 2]
+
+
+def test_a_shape_that_its_users_choose_by_a_value_is_hidden_from_others() -> None:
+    number, values = torch.tensor(2), torch.arange(9.0)
+    protect(number, ANN)
+    mask = values > 3
+    protect(mask, ANN)
+    for index in (number, slice(number), (slice(None, number),), mask):
+        result = guarded("torch.Tensor.__getitem__", values, index, user="ann")
+        guard = full_guard_of(result)
+        assert guard is not None and guard.shape_hidden
+    made = full_guard_of(guarded("torch.zeros", number, user="ann"))
+    assert made is not None and made.shape_hidden
+    plain = full_guard_of(guarded("torch.add", torch.ones(2), number, user="ann"))
+    assert plain is not None and not plain.shape_hidden
 
 
 def test_running_statistics_are_found_by_their_values() -> None:

@@ -22,7 +22,6 @@ from torch.nn import functional as F
 import syft as sy
 from syft.exceptions import DataStaysPut, ObjectNotFound, PermissionDenied, SyftError
 from syft.ops.table import BY_NAME, FLAGS, FUNCTIONS, NAMES, OpFlag
-from syft.workers.wire.messages import Done
 from syft.workers.wire.references import REF
 from tests.chain.refusal import shown
 from tests.shells.child import make_worker
@@ -521,18 +520,7 @@ SHAPES: dict[str, Callable[[Scene], torch.Tensor]] = {
     "mask among indices": lambda s: at(s.bob).expand(2, 3)[:, s.secret > 0],
     "unique": lambda s: s.secret.unique(),
     "bincount": lambda s: s.secret[2:].long().bincount(),
-    "one_hot": lambda s: F.one_hot(s.secret[2:].long()),
     "repeat_interleave": lambda s: torch.repeat_interleave(s.secret[2:].long()),
-    "arange": lambda s: s.bob.torch.arange(s.secret[2]),
-    "slice": lambda s: at(s.bob)[: s.secret[2].long()],
-    "slice of a slice": lambda s: at(s.bob).expand(2, 3)[0, s.secret[2].long() - 2 :],
-    "zeros": lambda s: s.bob.torch.zeros(s.secret[2].long()),
-    "eye": lambda s: s.bob.torch.eye(s.secret[2].long()),
-    "a size in a tuple": lambda s: s.bob.torch.empty((2, s.secret[2].long())),
-    "one element": lambda s: at(s.bob, *range(9))[s.secret[2].long()].view(1),
-    "one row": lambda s: at(s.bob, *range(8)).view(4, 2)[s.secret[2].long(), :],
-    "expand": lambda s: at(s.bob, 1.0).expand(s.secret[2].long()),
-    "expand by name": lambda s: torch.broadcast_to(at(s.bob, 1.0), size=(s.secret[2].long(),)),
     "what comes of it": lambda s: s.secret[s.secret > 0] * 2,
     "what it was added to": lambda s: (at(s.bob, 0.5) * 2).add_(s.secret[s.secret > 5]),
     "after a move": lambda s: s.secret[s.secret > 0].move(s.alice, user="ann"),
@@ -563,6 +551,31 @@ def test_a_shape_that_follows_from_private_values_is_hidden(
     (found,) = hidden.location.search("#hidden")
     assert "Shape" not in repr(found) and "Shape" not in repr(hidden)
     assert isinstance(hidden.get(user="ann"), torch.Tensor)
+    assert scene.secret.get(user="ann").tolist() == SECRET
+
+
+NUMBERS_READ: dict[str, Callable[[Scene], Any]] = {
+    "one_hot": lambda s: F.one_hot(s.secret[2:].long()),
+    "arange": lambda s: s.bob.torch.arange(s.secret[2]),
+    "slice": lambda s: at(s.bob)[: s.secret[2].long()],
+    "slice of a slice": lambda s: at(s.bob).expand(2, 3)[0, s.secret[2].long() - 2 :],
+    "zeros": lambda s: s.bob.torch.zeros(s.secret[2].long()),
+    "eye": lambda s: s.bob.torch.eye(s.secret[2].long()),
+    "a size in a tuple": lambda s: s.bob.torch.empty((2, s.secret[2].long())),
+    "one element": lambda s: at(s.bob, *range(9))[s.secret[2].long()].view(1),
+    "one row": lambda s: at(s.bob, *range(8)).view(4, 2)[s.secret[2].long(), :],
+    "expand": lambda s: at(s.bob, 1.0).expand(s.secret[2].long()),
+    "expand by name": lambda s: torch.broadcast_to(at(s.bob, 1.0), size=(s.secret[2].long(),)),
+}
+
+
+@pytest.mark.parametrize("make", NUMBERS_READ.values(), ids=NUMBERS_READ.keys())
+def test_a_private_value_cannot_stand_where_torch_reads_a_number(
+    scene: Scene, make: Callable[[Scene], Any]
+) -> None:
+    with pytest.raises(PermissionDenied):
+        make(scene)
+        sy.synchronize()
     assert scene.secret.get(user="ann").tolist() == SECRET
 
 
@@ -599,10 +612,9 @@ def test_a_factory_does_not_tell_its_private_size(name: str) -> None:
         if shape is None or shape == _shape_for(name, arguments, 4):
             continue
         operands = (_filled(one, ref(5), lambda items: (2, *items)) for one in arguments)
-        assert type(ask(core, command(name, *operands, out=out))) is Done
-        assert core.store.objects[out].shape == shape
-        told = ask(core, command("torch.Tensor.size", ref(out)))
+        told = ask(core, command(name, *operands, out=out))
         assert isinstance(error_in(told), PermissionDenied), arguments
+        assert out not in core.store.objects
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -639,14 +651,65 @@ def test_a_repr_shows_no_value(scene: Scene) -> None:
 
 
 TEXTS: dict[str, Callable[[Scene], Any]] = {
-    "shapes": lambda s: s.secret.matmul(at(s.bob, 1.0, 2.0)),
-    "an index": lambda s: at(s.bob)[s.secret.long()],
-    "an index by name": lambda s: at(s.bob).index_select(0, index=s.secret.long()),
     "a fixed-point number": lambda s: (s.secret * 1e30).fix_precision(),
     "in fixed precision": lambda s: s.secret.fix_precision() * 1e30,
-    "a probability": lambda s: torch.bernoulli(s.secret),
-    "a class": lambda s: F.nll_loss(at(s.bob).expand(1, 3), s.secret[:1].long()),
 }
+
+SEALED: dict[str, tuple[Callable[[Scene], Any], tuple[int, ...], type[Exception]]] = {
+    "an index": (lambda s: at(s.bob)[s.secret.long()], (3,), IndexError),
+    "an index by name": (
+        lambda s: at(s.bob).index_select(0, index=s.secret.long()),
+        (3,),
+        IndexError,
+    ),
+    "a probability": (lambda s: torch.bernoulli(s.secret), (3,), RuntimeError),
+    "a class": (
+        lambda s: F.nll_loss(at(s.bob).expand(1, 3), s.secret[:1].long()),
+        (),
+        IndexError,
+    ),
+    "what comes of it": (lambda s: (at(s.bob)[s.secret.long()] * 2).sum(0), (), IndexError),
+    "what it is written to": (
+        lambda s: (at(s.bob) * 1).add_(at(s.bob)[s.secret.long()]),
+        (3,),
+        IndexError,
+    ),
+    "in a plan": (
+        lambda s: sy.func2plan(args_shape=[(3,)])(lambda x: x.new_ones(3)[x.long()]).send(s.bob)(
+            s.secret
+        ),
+        (3,),
+        IndexError,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SEALED)
+def test_a_failure_that_follows_from_private_values_is_seen_by_their_users_only(
+    scene: Scene, name: str
+) -> None:
+    make, shape, error = SEALED[name]
+    result = make(scene)
+    sy.synchronize()
+    assert result.shape == shape, "nobody is told that it failed"
+    with pytest.raises(PermissionDenied):
+        result.copy().get()
+    for _ in range(2):
+        with pytest.raises(error):
+            result.copy().get(user="ann")
+    with pytest.raises(error):
+        sy.get_all([result], user="ann", keep=True)
+    with pytest.raises(error):
+        result.move(scene.alice, user="ann")
+    assert scene.secret.get(user="ann").tolist() == SECRET
+
+
+def test_a_failure_that_follows_from_shapes_is_told_to_all(scene: Scene) -> None:
+    with pytest.raises(RuntimeError, match="size") as raised:
+        scene.secret.matmul(at(scene.bob, 1.0, 2.0)).shape
+    assert "1234" not in str(raised.value)
+    del raised
+    assert scene.secret.get(user="ann").tolist() == SECRET
 
 
 @pytest.mark.parametrize("attack", TEXTS.values(), ids=TEXTS.keys())

@@ -340,7 +340,7 @@ def test_all_results_of_what_fails_on_private_values_have_failed(
     two = 2 << COUNT_SHIFT | IN_CONTAINER
     given = tuple((int(TypeCode.TUPLE), *arg) if type(arg) is tuple else arg for arg in args)
     fails = Command(2, BY_NAME[f"torch.Tensor.{op}"], (ref(5), *given), 70, two)
-    assert "hidden" in str(error_in(ask(core, fails)))
+    assert type(error_in(ask(core, fails))) in (IndexError, RuntimeError), "it follows from shapes"
     for id in (70, 71):
         error = error_in(ask(core, command("torch.Tensor.neg", ref(id), out=80, seq=3)))
         assert type(error) is ObjectNotFound and "should have made it failed" in str(error)
@@ -363,5 +363,8 @@ def test_what_waits_for_the_second_result_of_what_fails_fails(
         reply.seq: reply for _, reply in sent(core, Put(4, 9, value, ("ann",)), *packer.buffers)
     }
     assert sorted(told) == [2, 3, 4] and told[4] == Done(4)
-    assert "hidden" in str(error_in(told[2])) and type(error_in(told[3])) is ObjectNotFound
+    assert (
+        type(error_in(told[2])) in (IndexError, RuntimeError)
+        and type(error_in(told[3])) is ObjectNotFound
+    )
     assert set(core.store.objects) == {5, 9} and not core.dataflow.active

@@ -1,0 +1,437 @@
+"""What a command will do, worked out on tensors without values before it runs.
+
+A *forecast* is the command run on fake tensors, which have shapes, dtypes and a place in a graph,
+but no values.  It can depend on nothing else, so everything that a forecast says of a command on
+private values is public: what it writes, whether it draws random numbers, what its results are, and
+which failures come of shapes and dtypes.  What the command does to the values can be kept from
+everybody, because nobody needs it to describe what happened.
+
+Fake tensors are torch's own (``FakeTensorMode``).  Their settings matter: no fallback to real
+kernels, and no cache of torch's, with which a forecast would depend on earlier ones.  They are kept
+by signature here: all that goes into one.
+
+Schemas mark what an operation writes, except those of a few batch normalizations; a test compares
+them with what the operations do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import functools
+import logging
+import re
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from syft.ops.nested import leaves, parts, replace
+from syft.torch_private import any_autocast_enabled, graph_start
+
+Function = Callable[..., Any]
+
+_MOST_KEPT: Final = 4096
+_ADDRESS: Final = re.compile("0x[0-9a-f]+")
+_MOST_TEXT: Final = 1000
+
+# Arguments that aten operations write although their schemas do not say so, by place; those that
+# have an argument for it write them in training only.
+_UNMARKED_WRITES: Final[dict[str, tuple[int, ...]]] = {
+    "aten::native_batch_norm": (3, 4),
+    "aten::_batch_norm_impl_index": (3, 4),
+    "aten::batch_norm_gather_stats": (3, 4),
+    "aten::batch_norm_gather_stats_with_counts": (3, 4),
+    "aten::cudnn_batch_norm": (3, 4),
+    "aten::miopen_batch_norm": (3, 4),
+    "aten::batch_norm_update_stats": (1, 2),
+}
+
+# In-place operations that may give what they write to another shape.
+_RESHAPING: Final = ("resize", "set_", "squeeze", "transpose", "t_", "swap", "as_strided")
+
+
+class Verdict(enum.Enum):
+    """What a forecast comes to."""
+
+    RUNS = "its results and writes are known"
+    FAILS = "it fails whatever the values are"
+    READS = "it would take a number from a value, to decide what it does or to return it"
+    RESIZES = "the shapes of its results follow from values"
+    UNKNOWN = "torch cannot tell without values"
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A new tensor among the results: all that can be known of it without values.
+
+    ``reaches`` are the inputs, by place, to which its graph leads; ``shares`` says that it lies in
+    the memory of an input.
+    """
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+    requires_grad: bool
+    reaches: tuple[int, ...]
+    shares: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A result that is an input, by place."""
+
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What a command will do.
+
+    ``result`` is nested as the result is, with :class:`Made`, :class:`Given` and None in it.
+    ``writes`` are the inputs, by place, whose memory or metadata it writes; ``changed`` is what
+    those are afterwards that are not as before.  ``failure`` is the class and the text of the error
+    of ``FAILS``.
+    """
+
+    verdict: Verdict
+    result: Any = None
+    writes: tuple[int, ...] = ()
+    changed: tuple[tuple[int, Made], ...] = ()
+    draws: bool = False
+    failure: tuple[type[Exception], str] = (RuntimeError, "")
+
+
+def tensors_in(args: Any, kwargs: Any) -> list[torch.Tensor]:
+    """The tensors among the arguments, each once, in their order.
+
+    >>> x = torch.ones(2)
+    >>> len(tensors_in((x, [x, torch.ones(1)]), {"out": None}))
+    2
+    """
+    found = {id(leaf): leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)}
+    return list(found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call to forecast; ``numbers`` are the values of some inputs, by place."""
+
+    function: Function
+    args: Sequence[Any]
+    kwargs: dict[str, Any]
+    inputs: Sequence[torch.Tensor]
+    numbers: dict[int, Any]
+
+
+class Forecasts:
+    """The forecasts of the commands seen so far; the latest 4,096 of them are kept.
+
+    >>> x = torch.ones(2, 3)
+    >>> forecast = Forecasts().of(torch.sum, (x, 1), {})
+    >>> forecast.verdict.name, forecast.result.shape, forecast.writes
+    ('RUNS', (2,), ())
+    >>> Forecasts().of(torch.Tensor.item, (x[:1, :1],), {}).verdict.name
+    'READS'
+    """
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Hashable, Forecast] = OrderedDict()
+
+    def of(
+        self,
+        function: Function,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        is_public: Callable[[torch.Tensor], bool] = lambda tensor: False,
+    ) -> Forecast:
+        """The forecast of a call with strided tensors among its arguments.
+
+        A number that the call takes from a tensor of one element is known if the tensor
+        ``is_public``.
+        """
+        call = _Call(function, args, kwargs, tensors_in(args, kwargs), {})
+        forecast = self._kept_or_made(call)
+        if forecast.verdict is Verdict.READS:
+            numbers = {
+                place: tensor.item()
+                for place, tensor in enumerate(call.inputs)
+                if tensor.numel() == 1 and is_public(tensor)
+            }
+            if numbers:
+                return self._kept_or_made(_Call(function, args, kwargs, call.inputs, numbers))
+        return forecast
+
+    def _kept_or_made(self, call: _Call) -> Forecast:
+        try:
+            key = _signature(call)
+        except TypeError:  # an argument that is no plain value: a generator, say
+            return _made_of(call)
+        forecast = self._kept.get(key)
+        if forecast is None:
+            forecast = self._kept[key] = _made_of(call)
+            if len(self._kept) > _MOST_KEPT:
+                self._kept.popitem(last=False)
+        else:
+            self._kept.move_to_end(key)
+        return forecast
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
+# -------------------------------------------------------------------------------------- signatures
+
+
+def _signature(call: _Call) -> Hashable:
+    """All that a forecast depends on; raises TypeError if that cannot be said."""
+    places = {id(tensor): place for place, tensor in enumerate(call.inputs)}
+    memories: dict[int, int] = {}
+    looks = tuple(_look(tensor, memories) for tensor in call.inputs)
+    given = _shape_of(call.args, places), _shape_of(call.kwargs, places)
+    numbers = _shape_of(call.numbers, places) if call.numbers else None
+    return (call.function, given, numbers, looks, *_modes())
+
+
+def _look(tensor: torch.Tensor, memories: dict[int, int]) -> Hashable:
+    storage = tensor.untyped_storage()
+    memory = memories.setdefault(storage._cdata, len(memories))
+    flags = tensor.requires_grad, tensor.is_leaf, tensor._is_view(), tensor.is_inference()
+    lazy = tensor.is_conj(), tensor.is_neg()
+    extent = tensor.shape, tensor.stride(), tensor.storage_offset(), storage.nbytes()
+    return type(tensor), tensor.dtype, tensor.device, extent, memory, flags, lazy
+
+
+def _modes() -> tuple[Hashable, ...]:
+    autocast: Hashable = None
+    if any_autocast_enabled():
+        autocast = tuple(
+            (device, torch.get_autocast_dtype(device))
+            for device in ("cpu", "cuda")
+            if torch.is_autocast_enabled(device)
+        )
+    inference = torch.is_inference_mode_enabled()
+    return torch.is_grad_enabled(), inference, autocast, torch.get_default_dtype()
+
+
+def _shape_of(value: Any, places: dict[int, int]) -> Hashable:
+    """An argument with the places of inputs in it; raises TypeError for what has no equality."""
+    inside = parts(value)
+    if inside is not None:
+        return type(value), tuple((key, _shape_of(item, places)) for key, item in inside)
+    if isinstance(value, torch.Tensor):
+        return torch.Tensor, places[id(value)]
+    if isinstance(value, (float, complex)):
+        return type(value), repr(value)  # -0.0 is not 0.0, and nan is nan
+    if isinstance(value, torch.Generator):
+        raise TypeError
+    hash(value)
+    return type(value), value
+
+
+# ---------------------------------------------------------------------------------------- forecasts
+
+
+@functools.cache
+def _fakes() -> Any:
+    """Torch's modules for fake tensors, which take a second to import."""
+    from torch._subclasses import fake_tensor
+    from torch.fx.experimental import symbolic_shapes
+
+    return fake_tensor, symbolic_shapes
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """A context in which torch does not log the calls that fail on fake tensors."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before
+
+
+class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes the memory that is written, and whether random numbers are drawn."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.written: set[int] = set()
+        self.draws = False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        named = kwargs or {}
+        self.draws |= torch.Tag.nondeterministic_seeded in func.tags
+        for value in _written_by(func._schema, args, named):
+            self.written.update(map(_memory, tensors_in(value, None)))
+        target = args[0] if args and isinstance(args[0], torch.Tensor) else None
+        shape = None if target is None else target.shape
+        result = func(*args, **named)
+        if target is not None and target.shape != shape and not _may_reshape(func._schema.name):
+            raise RuntimeError(  # as the real operation does, which some decompositions forget
+                f"output with shape {list(shape or ())} doesn't match the broadcast shape "
+                f"{list(target.shape)}"
+            )
+        return result
+
+
+def _written_by(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
+    """The arguments that an aten operation writes."""
+    unmarked = _UNMARKED_WRITES.get(schema.name, ())
+    values = {
+        argument.name: args[place] if place < len(args) else kwargs.get(argument.name)
+        for place, argument in enumerate(schema.arguments)
+    }
+    if not values.get("training", values.get("train", True)):
+        unmarked = ()
+    for place, argument in enumerate(schema.arguments):
+        marked = argument.alias_info is not None and argument.alias_info.is_write
+        if marked or place in unmarked:
+            yield values[argument.name]
+
+
+def _may_reshape(name: str) -> bool:
+    return not name.endswith("_") or any(word in name for word in _RESHAPING)
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    address: int = tensor.untyped_storage()._cdata
+    return address
+
+
+def _made_of(call: _Call) -> Forecast:
+    """Run a call on fake tensors."""
+    fake_tensor, symbolic_shapes = _fakes()
+    shapes = symbolic_shapes.ShapeEnv(
+        allow_scalar_outputs=False, allow_dynamic_output_shape_ops=True
+    )
+    mode = fake_tensor.FakeTensorMode(allow_fallback_kernels=False, shape_env=shapes)
+    mode.cache_enabled = False
+    watch = _Watch()
+    with warnings.catch_warnings(), _silent():
+        warnings.simplefilter("ignore")
+        try:
+            fakes = [mode.from_tensor(tensor, static_shapes=True) for tensor in call.inputs]
+        except Exception:  # a view of a sparse tensor
+            return Forecast(Verdict.UNKNOWN)
+        for place, number in call.numbers.items():
+            fakes[place].constant = torch.full_like(call.inputs[place].detach(), number)
+        place_of = {id(tensor): fake for tensor, fake in zip(call.inputs, fakes, strict=True)}
+        before = _Inputs(fakes)
+        try:
+            with mode, watch:
+                args, kwargs = replace(
+                    (call.args, call.kwargs), lambda leaf: place_of.get(id(leaf), leaf)
+                )
+                result = call.function(*args, **kwargs)
+        except Exception as error:
+            return _failure(error, fake_tensor)
+        return before.forecast(result, watch)
+
+
+def _failure(error: Exception, fake_tensor: Any) -> Forecast:
+    """What it means that a call on fake tensors raised."""
+    name, text = type(error).__name__, str(error)
+    reads = "GuardOnDataDep" in name or "data is not allocated" in text
+    if reads or isinstance(error, fake_tensor.DataDependentOutputException):
+        return Forecast(Verdict.READS)
+    if isinstance(error, fake_tensor.DynamicOutputShapeException) or "Unbacked" in text:
+        return Forecast(Verdict.RESIZES)
+    if isinstance(error, (fake_tensor.UnsupportedOperatorException, NotImplementedError)):
+        return Forecast(Verdict.UNKNOWN)
+    if "fake" in text.lower() or "meta" in text.lower():  # of the tool, and not of the call
+        return Forecast(Verdict.UNKNOWN)
+    text = _ADDRESS.sub("", text)[:_MOST_TEXT]
+    kind = type(error) if type(error) in _PUBLIC_ERRORS else RuntimeError
+    return Forecast(Verdict.FAILS, failure=(kind, text))
+
+
+_PUBLIC_ERRORS: Final = frozenset((RuntimeError, ValueError, TypeError, IndexError))
+
+
+class _Inputs:
+    """Fake inputs as they are before a call, to see what it changed."""
+
+    def __init__(self, fakes: Sequence[torch.Tensor]) -> None:
+        self._fakes = fakes
+        self._before = [_state(fake) for fake in fakes]
+        self._memory = [_memory(fake) for fake in fakes]
+        self._starts = {
+            graph_start(fake): place for place, fake in enumerate(fakes) if fake.requires_grad
+        }
+
+    def forecast(self, result: Any, watch: _Watch) -> Forecast:
+        """The forecast of a call that returned this."""
+        places = {id(fake): place for place, fake in enumerate(self._fakes)}
+        found = [leaf for leaf in leaves(result) if leaf is not None]
+        if not all(isinstance(leaf, torch.Tensor) for leaf in found):
+            return Forecast(Verdict.READS)
+        if any(leaf.layout is not torch.strided for leaf in found):
+            return Forecast(Verdict.UNKNOWN)
+        writes, changed = self._writes(watch.written)
+        made = replace(result, lambda leaf: self._made(leaf, places))
+        if not all(map(_is_known, (*leaves(made), *(after for _, after in changed)))):
+            return Forecast(Verdict.RESIZES)
+        return Forecast(Verdict.RUNS, made, writes, changed, watch.draws)
+
+    def _made(self, leaf: torch.Tensor | None, places: dict[int, int]) -> Made | Given | None:
+        if leaf is None:
+            return None
+        place = places.get(id(leaf))
+        return self._look(leaf) if place is None else Given(place)
+
+    def _look(self, tensor: torch.Tensor) -> Made:
+        return Made(
+            tuple(tensor.shape),
+            tuple(tensor.stride()),
+            tensor.dtype,
+            tensor.device,
+            tensor.requires_grad,
+            self._reached(tensor),
+            _memory(tensor) in self._memory,
+        )
+
+    def _writes(self, written: set[int]) -> tuple[tuple[int, ...], tuple[tuple[int, Made], ...]]:
+        """The inputs that are written, and those among them that are not as before."""
+        writes, changed = [], []
+        for place, fake in enumerate(self._fakes):
+            moved = _state(fake) != self._before[place] or _memory(fake) != self._memory[place]
+            if moved or self._memory[place] in written:
+                writes.append(place)
+            if moved:
+                changed.append((place, self._look(fake)))
+        return tuple(writes), tuple(changed)
+
+    def _reached(self, tensor: torch.Tensor) -> tuple[int, ...]:
+        """The inputs to which the graph of a tensor leads."""
+        found, seen, todo = set(), set(), [tensor.grad_fn]
+        while todo:
+            node = todo.pop()
+            if node is None or node in seen:
+                continue
+            seen.add(node)
+            if node in self._starts:
+                found.add(self._starts[node])
+            else:
+                todo.extend(parent for parent, _ in node.next_functions)
+        return tuple(sorted(found))
+
+
+def _state(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """What of a tensor a call may change besides its values."""
+    extent = tuple(tensor.shape), tuple(tensor.stride())
+    return (*extent, tensor.dtype, tensor.requires_grad, tensor.grad_fn)
+
+
+def _is_known(made: Made | Given | None) -> bool:
+    if type(made) is not Made:
+        return True
+    return all(type(size) is int for size in (*made.shape, *made.stride))

@@ -1,0 +1,220 @@
+"""Running a private command for a user who may not see its values, so that he sees its forecast.
+
+Whatever the values are, the user sees the same: the results have the shapes of the forecast, what
+is written becomes private before it is written, and a failure that comes of values is sealed: the
+results are zeros, and their guard holds the error for those who may read them.  Random numbers come
+from a seed of their own, so the stream that public commands draw from does not tell what a private
+one drew.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
+
+import torch
+
+from syft.ops.nested import container_class, leaves, replace
+from syft.workers.execution.forecast import Forecast, Given, Made, tensors_in
+from syft.workers.execution.permissions import (
+    Guard,
+    full_guard_of,
+    protect,
+    without_frames,
+)
+
+Function = Callable[..., Any]
+
+
+class Unforeseen(Exception):
+    """A result that is not as the forecast has it."""
+
+
+def run_foreseen(
+    function: Function,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    forecast: Forecast,
+    guard: Guard,
+) -> Any:
+    """Call ``function`` on strided tensors guarded by ``guard``; returns results of the forecast's
+    shapes, guarded and perhaps sealed.
+
+    >>> from syft.workers.execution.forecast import Forecasts
+    >>> x, index = torch.ones(2), torch.tensor([7])
+    >>> call = torch.take, (x, index), {}
+    >>> result = run_foreseen(*call, Forecasts().of(*call), Guard(frozenset()))
+    >>> result, type(full_guard_of(result).error)
+    (tensor([0.]), <class 'IndexError'>)
+    """
+    inputs = tensors_in(args, kwargs)
+    for place in forecast.writes:
+        protect(inputs[place], guard)
+    result, error = None, guard.error
+    if error is None:
+        run = _drawing if forecast.draws else _calling
+        try:
+            result = _fitted(run(function, args, kwargs), forecast, inputs)
+            _check_writes(forecast, inputs)
+        except Exception as failure:
+            error = without_frames(failure)
+    if error is not None:
+        guard = guard.sealed(error)
+        result = _stand_ins(forecast, inputs, guard)
+    return _guarded(result, inputs, guard)
+
+
+def _calling(function: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    return function(*args, **kwargs)
+
+
+def _drawing(function: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Call a function that draws random numbers, and leave the public stream as it was."""
+    indices = {tensor.device.index for tensor in tensors_in(args, kwargs) if tensor.is_cuda}
+    there = [torch.cuda.default_generators[index] for index in indices]
+    with torch.random.fork_rng(devices=list(indices)):
+        for generator in (torch.default_generator, *there):
+            generator.manual_seed(secrets.randbits(63))
+        return function(*args, **kwargs)
+
+
+# ------------------------------------------------------------------------------------------ results
+
+
+def _fitted(result: Any, forecast: Forecast, inputs: Sequence[torch.Tensor]) -> Any:
+    """The results, brought to the strides of the forecast; raises :class:`Unforeseen`."""
+    expected = list(leaves(forecast.result))
+    found = list(leaves(result))
+    if len(found) != len(expected) or _container(result) is not _container(forecast.result):
+        raise Unforeseen(f"{len(found)} results instead of {len(expected)}")
+    fitted = iter([_fit(*pair, inputs) for pair in zip(found, expected, strict=True)])
+    return replace(result, lambda leaf: next(fitted))
+
+
+def _container(result: Any) -> type | None:
+    return None if container_class(type(result)) is None else type(result)
+
+
+def _fit(found: Any, expected: Any, inputs: Sequence[torch.Tensor]) -> Any:
+    if type(expected) is Given:
+        if found is not inputs[expected.place]:
+            raise Unforeseen("another tensor instead of an input")
+    elif type(expected) is Made:
+        if not isinstance(found, torch.Tensor) or not _is_like(found, expected):
+            raise Unforeseen("a result of another shape, dtype or layout")
+        if found.stride() != expected.stride:
+            with torch.set_grad_enabled(found.requires_grad):
+                made = torch.empty_strided(
+                    expected.shape, expected.stride, dtype=found.dtype, device=found.device
+                )
+                return made.copy_(found)
+    elif found is not None:
+        raise Unforeseen("a result instead of None")
+    return found
+
+
+def _is_like(tensor: torch.Tensor, made: Made) -> bool:
+    same = tensor.shape == made.shape and tensor.dtype is made.dtype
+    return same and tensor.requires_grad is made.requires_grad and tensor.layout is torch.strided
+
+
+def _check_writes(forecast: Forecast, inputs: Sequence[torch.Tensor]) -> None:
+    for place, made in forecast.changed:
+        if not _is_like(inputs[place], made):
+            raise Unforeseen("what was written has another shape or dtype")
+
+
+def _guarded(result: Any, inputs: Sequence[torch.Tensor], guard: Guard) -> Any:
+    """Guard the results; one that lies in memory of a lower guard is copied first."""
+    lower = {tensor.untyped_storage()._cdata for tensor in inputs if full_guard_of(tensor) != guard}
+
+    def guarded(leaf: torch.Tensor | None) -> torch.Tensor | None:
+        if leaf is None:
+            return None
+        if leaf.untyped_storage()._cdata in lower:
+            leaf = leaf.clone()
+        protect(leaf, guard)
+        return leaf
+
+    return replace(result, guarded)
+
+
+# ---------------------------------------------------------------------------------------- stand-ins
+
+
+class _StandIn(torch.autograd.Function):
+    """Zeros with a graph that leads to some tensors."""
+
+    @staticmethod
+    def forward(ctx: Any, made: Made, *reached: torch.Tensor) -> torch.Tensor:
+        ctx.reached = [(tensor.shape, tensor.dtype, tensor.device) for tensor in reached]
+        return _zeros(made)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        return None, *(
+            torch.zeros(shape, dtype=dtype, device=device) for shape, dtype, device in ctx.reached
+        )
+
+
+class _Overwritten(torch.autograd.Function):
+    """A tensor as it is, with a graph that leads to some tensors."""
+
+    @staticmethod
+    def forward(ctx: Any, target: torch.Tensor, *reached: torch.Tensor) -> torch.Tensor:
+        ctx.mark_dirty(target)
+        ctx.reached = [(tensor.shape, tensor.dtype, tensor.device) for tensor in reached]
+        return target
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        return _StandIn.backward(ctx)
+
+
+def _stand_ins(forecast: Forecast, inputs: Sequence[torch.Tensor], guard: Guard) -> Any:
+    """What stands for results that could not be computed; what was to be written is sealed."""
+    for place, made in forecast.changed:
+        _bring(inputs[place], made, inputs)
+    for place in forecast.writes:
+        protect(inputs[place], guard)
+
+    def stand_in(expected: Made | Given | None) -> torch.Tensor | None:
+        if expected is None:
+            return None
+        if type(expected) is Given:
+            return inputs[expected.place]
+        made = cast(Made, expected)
+        return _with_graph(made, inputs) if made.requires_grad else _zeros(made)
+
+    return replace(forecast.result, stand_in)
+
+
+def _zeros(made: Made) -> torch.Tensor:
+    return torch.empty_strided(
+        made.shape, made.stride, dtype=made.dtype, device=made.device
+    ).zero_()
+
+
+def _with_graph(made: Made, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
+    with torch.enable_grad():
+        reached = list(_reached(made, inputs))
+        tensor = cast(torch.Tensor, _StandIn.apply(made, *reached))  # type: ignore[no-untyped-call]
+        return tensor if tensor.requires_grad else tensor.requires_grad_()
+
+
+def _reached(made: Made, inputs: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
+    return (inputs[place] for place in made.reaches if inputs[place].requires_grad)
+
+
+def _bring(tensor: torch.Tensor, made: Made, inputs: Sequence[torch.Tensor]) -> None:
+    """Give a tensor the shape and the graph that it would have if the command had succeeded."""
+    if tensor.shape != made.shape or tensor.dtype is not made.dtype:
+        tensor.data = _zeros(made)
+    if made.requires_grad and not tensor.requires_grad:
+        others = [other for other in _reached(made, inputs) if other is not tensor]
+        if others:
+            with torch.enable_grad():
+                _Overwritten.apply(tensor, *others)  # type: ignore[no-untyped-call]
+        else:
+            tensor.requires_grad_()

@@ -1,0 +1,101 @@
+"""What forecasts say of every operator of torch's own database is what the operator does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from syft.ops.nested import replace
+from syft.workers.execution.forecast import Forecast, Forecasts, Verdict, tensors_in
+from syft.workers.execution.foreseen import _check_writes, _fitted
+from tests.torch_suite.cases import GRADIENT_CASES, OP_CASES, Case, seed
+from tests.torch_suite.known_failures import parameters
+
+pytestmark = [
+    # Torch's cases call what is deprecated or slow on purpose, and torch says so, once a process.
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+
+SAMPLES = 6
+
+NOT_RUN: dict[Verdict, frozenset[str]] = {
+    Verdict.READS: frozenset(
+        """allclose corrcoef cov equal istft item narrow nn.functional.gaussian_nll_loss
+        nn.functional.one_hot tensor_split""".split()
+    ),
+    Verdict.RESIZES: frozenset(
+        """argwhere bincount combinations linalg.lstsq masked_select nn.functional.ctc_loss nonzero
+        repeat_interleave unique unique_consecutive""".split()
+    ),
+    Verdict.UNKNOWN: frozenset("geqrf histogram histogramdd to_sparse".split()),
+    Verdict.FAILS: frozenset(),
+}
+"""The operators of which some calls that succeed are forecast to do something else than to run."""
+
+FORWARD = [(case.name, case) for case in OP_CASES]
+BACKWARD = [(case.name, case) for case in GRADIENT_CASES]
+
+
+def own(tensor: Any) -> Any:
+    """A tensor of its own, as a worker holds it."""
+    if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
+        return tensor
+    return tensor.detach().clone().requires_grad_(tensor.requires_grad)
+
+
+def content(tensor: torch.Tensor) -> bytes:
+    """The bytes of its elements."""
+    plain = tensor.detach().resolve_conj().resolve_neg().contiguous().flatten()
+    return plain.view(torch.uint8).numpy().tobytes() if plain.numel() else b""
+
+
+def check(case: Case, requires_grad: bool) -> None:
+    forecasts = Forecasts()
+    for sample in case.samples("cpu", requires_grad=requires_grad, most=SAMPLES):
+        args, kwargs = replace(((sample.input, *sample.args), dict(sample.kwargs)), own)
+        inputs = tensors_in(args, kwargs)
+        strange = [x for x in inputs if x.layout is not torch.strided or x.is_quantized]
+        if strange or not inputs:
+            continue
+        before = [(tensor.shape, content(tensor)) for tensor in inputs]
+        forecast = forecasts.of(case.op.op, args, kwargs)
+        assert [(tensor.shape, content(tensor)) for tensor in inputs] == before
+        assert forecasts.of(case.op.op, args, kwargs).verdict is forecast.verdict
+        seed()
+        stream = torch.default_generator.get_state()
+        try:
+            result = case.op.op(*args, **kwargs)
+        except Exception:
+            continue  # with these values, or with any
+        if forecast.verdict is not Verdict.RUNS:
+            assert case.op.name in NOT_RUN[forecast.verdict]
+            continue
+        _fitted(result, forecast, inputs)
+        _check_writes(forecast, inputs)
+        now = [(tensor.shape, content(tensor)) for tensor in inputs]
+        written = {place for place, pair in enumerate(zip(before, now)) if pair[0] != pair[1]}
+        assert written <= set(forecast.writes)
+        assert forecast.draws or torch.equal(stream, torch.default_generator.get_state())
+
+
+@pytest.mark.parametrize("case", parameters("forecast", FORWARD))
+def test_a_forecast_is_what_happens(case: Case) -> None:
+    check(case, requires_grad=False)
+
+
+@pytest.mark.parametrize("case", parameters("forecast-gradient", BACKWARD))
+def test_a_forecast_with_gradients_is_what_happens(case: Case) -> None:
+    check(case, requires_grad=True)
+
+
+def test_what_is_checked_can_fail() -> None:
+    """A forecast of another call fits none of the results."""
+    x = torch.ones(2, 3)
+    forecast = Forecasts().of(torch.sum, (x, 0), {})
+    assert type(forecast) is Forecast
+    with pytest.raises(Exception, match="another shape"):
+        _fitted(torch.sum(x, 1), forecast, [x])

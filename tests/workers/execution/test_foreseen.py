@@ -1,0 +1,158 @@
+"""Private commands that run as their forecasts say, whatever the values are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from syft.workers.execution.forecast import Forecasts
+from syft.workers.execution.foreseen import run_foreseen
+from syft.workers.execution.permissions import Guard, full_guard_of, protect
+
+ANN = Guard(frozenset({"ann"}))
+
+
+def private(tensor: torch.Tensor) -> torch.Tensor:
+    protect(tensor, ANN)
+    return tensor
+
+
+def run(function: Any, *args: Any, like: Any = None, guard: Guard = ANN, **kwargs: Any) -> Any:
+    """Run a call by its forecast, or by that of ``like``."""
+    forecast = Forecasts().of(like or function, args, kwargs)
+    return run_foreseen(function, args, kwargs, forecast, guard)
+
+
+def error_of(tensor: torch.Tensor) -> Exception | None:
+    guard = full_guard_of(tensor)
+    assert guard is not None and guard.users == {"ann"}
+    return guard.error
+
+
+def test_a_result_is_private_and_its_inputs_are_as_they_were() -> None:
+    x, secret = torch.ones(2), private(torch.tensor([1.0, 2.0]))
+    result = run(torch.add, x, secret)
+    assert result.tolist() == [2, 3] and error_of(result) is None
+    assert full_guard_of(x) is None
+
+
+def test_what_is_written_is_private_even_if_the_call_fails_half_way() -> None:
+    index, out = private(torch.tensor([1, 7])), torch.zeros(2)
+    view = out[:1]
+    result = run(torch.take, torch.arange(4.0), index, out=out)
+    assert result is out and type(error_of(out)) is IndexError
+    assert type(error_of(view)) is IndexError, "its memory is as private"
+
+
+def test_a_result_in_public_memory_is_copied() -> None:
+    public, secret = torch.ones(3), private(torch.zeros(2, 3))
+    result = run(torch.Tensor.expand_as, public, secret)
+    assert result.shape == (2, 3) and error_of(result) is None and full_guard_of(public) is None
+    result.add_(1)
+    assert public.tolist() == [1, 1, 1]
+    same = run(torch.Tensor.type_as, public, secret)
+    assert same is not public and full_guard_of(public) is None
+
+
+def test_what_fails_leaves_zeros_as_they_were_forecast() -> None:
+    index = private(torch.tensor([5]))
+    table = torch.ones(3, 2, requires_grad=True)
+    result = run(torch.nn.functional.embedding, index, table)
+    assert result.tolist() == [[0, 0]] and result.requires_grad
+    assert type(error_of(result)) is IndexError
+    result.sum().backward()
+    assert table.grad is not None and table.grad.tolist() == [[0, 0]] * 3
+
+
+def test_what_comes_of_what_failed_has_failed() -> None:
+    sealed = ANN.sealed(ValueError("7"))
+    x = torch.zeros(2)
+    protect(x, sealed)
+    result = run(torch.add, x, 1, guard=sealed)
+    assert result.tolist() == [0, 0] and type(error_of(result)) is ValueError
+
+
+def test_several_results_fail_together() -> None:
+    def fails(x: torch.Tensor, dim: int) -> Any:
+        raise IndexError("1234")
+
+    x = private(torch.ones(2, 3))
+    values, indices = run(fails, x, 1, like=torch.max)
+    assert values.shape == indices.shape == (2,) and indices.dtype is torch.int64
+    assert type(error_of(values)) is type(error_of(indices)) is IndexError
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda x, dim: x,
+        lambda x, dim: (x.sum(dim), x),
+        lambda x, dim: None,
+        lambda x, dim: x.sum(dim).double(),
+        lambda x, dim: x.sum(dim).requires_grad_(),
+        lambda x, dim: [x.sum(dim)],
+        lambda x, dim: 3,
+    ],
+)
+def test_a_result_that_was_not_foreseen_is_none(wrong: Any) -> None:
+    result = run(wrong, private(torch.ones(2, 3)), 1, like=torch.sum)
+    assert result.tolist() == [0, 0] and type(error_of(result)).__name__ == "Unforeseen"
+
+
+def test_an_input_or_none_that_was_not_foreseen() -> None:
+    x = private(torch.ones(2))
+    result = run(lambda x: x.clone(), x, like=lambda x: x.requires_grad_(False))
+    assert result is x and type(error_of(x)).__name__ == "Unforeseen"
+    assert run(lambda x: x, private(torch.ones(2)), like=lambda x: None) is None
+
+
+def test_results_are_laid_out_as_foreseen() -> None:
+    x = private(torch.arange(6.0).view(2, 3))
+    result = run(lambda x: (x + 1).t().contiguous().t(), x, like=lambda x: x + 1)
+    assert result.stride() == (3, 1) and result.tolist() == [[1, 2, 3], [4, 5, 6]]
+
+
+def test_random_numbers_leave_the_public_stream_as_it_was() -> None:
+    torch.manual_seed(0)
+    before = torch.default_generator.get_state()
+    drawn = [run(torch.bernoulli, private(torch.full((50,), 0.5))) for _ in range(2)]
+    assert torch.equal(torch.default_generator.get_state(), before)
+    assert not torch.equal(*drawn)
+
+
+# ------------------------------------------------------------ writes that change more than values
+
+
+def fail(*args: Any) -> Any:
+    """A call that fails because of values."""
+    raise ValueError("1234")
+
+
+def test_what_would_have_got_a_graph_gets_one() -> None:
+    target, weight = torch.ones(2), torch.ones(2, requires_grad=True)
+    result = run(fail, target, weight, private(torch.ones(2)), like=_multiply)
+    assert result is target and target.requires_grad and target.grad_fn is not None
+    target.sum().backward()
+    assert weight.grad is not None and weight.grad.tolist() == [0, 0]
+    assert type(error_of(target)) is ValueError
+
+
+def _multiply(target: torch.Tensor, weight: torch.Tensor, secret: torch.Tensor) -> torch.Tensor:
+    return target.mul_(weight).mul_(secret)
+
+
+def test_what_would_have_got_another_shape_gets_it() -> None:
+    target = private(torch.ones(2, 3))
+    run(fail, target, like=torch.Tensor.t_)
+    assert target.shape == (3, 2) and target.tolist() == [[0, 0]] * 3
+    leaf = private(torch.ones(2))
+    run(fail, leaf, like=torch.Tensor.requires_grad_)
+    assert leaf.requires_grad and leaf.is_leaf
+
+
+def test_a_write_that_was_not_foreseen_is_a_failure() -> None:
+    target = private(torch.ones(2, 3))
+    run(lambda x: x, target, like=torch.Tensor.t_)
+    assert target.shape == (3, 2) and type(error_of(target)).__name__ == "Unforeseen"

@@ -1,0 +1,85 @@
+"""The fast way of private commands: as the general one, or not taken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from syft.workers.execution import private_results as module
+from syft.workers.execution.permissions import Guard, full_guard_of, guard_of_memory, protect
+from syft.workers.execution.private_results import UNCLEAR, common_guard, private_result
+
+ANN, BEA = Guard(frozenset({"ann"})), Guard(frozenset({"bea"}))
+
+
+def private(tensor: torch.Tensor, guard: Guard = ANN) -> torch.Tensor:
+    protect(tensor, guard)
+    return tensor
+
+
+def test_the_guard_of_values() -> None:
+    x = private(torch.ones(2))
+    assert common_guard([torch.ones(2), 3, None, "text"]) is None
+    assert common_guard([x, 3, torch.ones(1), x[:1]]) == ANN
+    assert common_guard([x, private(torch.ones(2))]) == ANN
+    strange = [private(torch.ones(2), BEA), [x], (1, 2), torch.eye(2).to_sparse(), torch.float32]
+    assert all(common_guard([x, other]) is UNCLEAR for other in strange)
+    for guard in (ANN.sealed(ValueError()), Guard(frozenset({"ann"}), shape_hidden=True)):
+        assert common_guard([private(torch.ones(2), guard)]) is UNCLEAR
+
+
+def test_a_guard_on_a_tensor_or_its_memory_is_found() -> None:
+    x = torch.ones(2)
+    view = private(x[:1])
+    assert guard_of_memory(x) == guard_of_memory(view) == ANN
+    protect(view, BEA)
+    assert guard_of_memory(x) == full_guard_of(x) == full_guard_of(view)
+
+
+def test_what_is_made_is_guarded_and_in_memory_of_its_own() -> None:
+    x, w = private(torch.ones(2)), torch.ones(2, requires_grad=True)
+    for _ in range(2):
+        result = private_result(torch.mul, (x, w), ANN)
+        assert result is not None and result.requires_grad and full_guard_of(result) == ANN
+    assert full_guard_of(w) is None
+
+
+@pytest.mark.parametrize(
+    ("function", "args"),
+    [
+        (torch.Tensor.add_, (torch.ones(2), 1)),
+        (torch.bernoulli, (torch.ones(2),)),
+        (torch.Tensor.view, (torch.ones(2), 1, 2)),
+        (torch.Tensor.contiguous, (torch.ones(2),)),
+        (torch.max, (torch.ones(2, 2), 0)),
+        (torch.nonzero, (torch.ones(2),)),
+        (torch.add, (torch.ones(2), torch.ones(3))),
+        (torch.take, (torch.ones(2), torch.tensor([7]))),
+        (torch.Tensor.item, (torch.ones(1),)),
+    ],
+)
+def test_other_commands_take_the_general_path(function: Any, args: Any) -> None:
+    private(args[0])
+    for _ in range(2):
+        assert private_result(function, args, ANN) is None
+
+
+def test_what_is_not_as_forecast_takes_the_general_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = private(torch.ones(2))
+    results = iter([x + 1, x.double(), torch.ones(3), None, (x + 1).requires_grad_()])
+
+    def made(x: torch.Tensor) -> Any:
+        return x + 1 if type(x) is not torch.Tensor else next(results)
+
+    found = [private_result(made, (x,), ANN) for _ in range(5)]
+    assert [result is None for result in found] == [False, True, True, True, True]
+
+
+def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_KEPT", 2)
+    x = private(torch.ones(2))
+    for number in range(9):
+        assert private_result(torch.add, (x, number), ANN) is not None
+        assert len(module._KEPT) <= 2
