@@ -1,0 +1,84 @@
+"""What every attack has in common: two new worlds, the attack, and a look at everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from tests.privacy.two_worlds.observer import Failed, Observer
+from tests.privacy.two_worlds.world import TwoWorlds, fixed
+
+ONE = torch.tensor([1234.5, -8765.25, 3.0])
+OTHER = torch.tensor([-77.0, 4096.5, 0.25])
+"""The secret of each world."""
+
+Attack = Callable[[Observer], Any]
+
+
+class Learned(AssertionError):
+    """The observer can tell the worlds apart."""
+
+
+def leaks(item: int) -> pytest.MarkDecorator:
+    """What is known to leak; the number is that of the finding in the issue."""
+    return pytest.mark.xfail(strict=True, raises=Learned, reason=f"issue item {item}")
+
+
+def learned(attack: Attack) -> str | None:
+    """What the observer learns by an attack and then by asking for everything; None if nothing."""
+    with fixed():
+        both = TwoWorlds()
+        try:
+            observer = Observer(both)
+            attack(observer)
+            if both.difference is None:
+                observer.look()
+            return None if both.difference is None else str(both.difference)
+        finally:
+            both.close()
+
+
+def check(attack: Attack) -> None:
+    """Raise :class:`Learned` if the observer learns anything by an attack."""
+    found = learned(attack)
+    if found is not None:
+        raise Learned(found)
+
+
+def check_all(attacks: dict[str, Attack]) -> None:
+    """The same for many attacks; the error names those that succeed."""
+    found = {name: text for name, attack in attacks.items() if (text := learned(attack))}
+    if found:
+        texts = [f"{name}: {text}" for name, text in [*found.items()][:20]]
+        raise Learned(f"{len(found)} of {len(attacks)}:\n" + "\n".join([*texts, " ".join(found)]))
+
+
+def secret(eve: Observer, *shape: int) -> Any:
+    """A private tensor at bob: three numbers, or as many as fill a shape."""
+    if not shape:
+        return eve.secret(ONE, OTHER)
+    return eve.secret(_filled(ONE, shape), _filled(OTHER, shape))
+
+
+def _filled(numbers: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+    count = torch.Size(shape).numel()
+    return numbers.repeat(count // 3 + 1)[:count].reshape(shape)
+
+
+def zeros(eve: Observer, *shape: int, grad: bool = False) -> Any:
+    """A public tensor of zeros at bob."""
+    return eve.public(torch.zeros(shape or (3,), requires_grad=grad))
+
+
+def ones(eve: Observer, *shape: int, grad: bool = False) -> Any:
+    """A public tensor of ones at bob."""
+    return eve.public(torch.ones(shape or (3,), requires_grad=grad))
+
+
+def succeeded(result: Any) -> Any:
+    """A result of a step on public data alone, without which the attack would be none."""
+    assert not isinstance(result, Failed), "a public step of the attack failed"
+    return result
