@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 import torch
 
+from syft.ops.table import BY_NAME
+from syft.program.program import Action
+from syft.workers.wire.references import Reference
 from tests.privacy.two_worlds.observer import Failed, Observer
 from tests.privacy.two_worlds.world import TwoWorlds, fixed
 
@@ -25,6 +28,14 @@ class Learned(AssertionError):
 def leaks(item: int) -> pytest.MarkDecorator:
     """What is known to leak; the number is that of the finding in the issue."""
     return pytest.mark.xfail(strict=True, raises=Learned, reason=f"issue item {item}")
+
+
+def cases(item: int, attacks: Sequence[Any], held: Sequence[Any] = ()) -> list[Any]:
+    """The attacks as parameters: all of them are known to succeed but for those that ``held``."""
+    return [
+        pytest.param(attack, id=attack.__name__, marks=[] if attack in held else leaks(item))
+        for attack in [*attacks, *(one for one in held if one not in attacks)]
+    ]
 
 
 def learned(attack: Attack) -> str | None:
@@ -82,3 +93,14 @@ def succeeded(result: Any) -> Any:
     """A result of a step on public data alone, without which the attack would be none."""
     assert not isinstance(result, Failed), "a public step of the attack failed"
     return result
+
+
+def action(name: str, *args: Any, out: Any = None, **kwargs: Any) -> Action:
+    """One action of a program, by the name of its operation."""
+    return Action(BY_NAME[name], args, kwargs, out)
+
+
+def data_of(eve: Observer, reference: Reference) -> Reference:
+    """The same memory without its graph and its version counter."""
+    found: Reference = eve.call("torch.Tensor.data.__get__", reference)
+    return found
