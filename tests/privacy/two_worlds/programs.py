@@ -11,13 +11,10 @@ from typing import Any
 
 import torch
 
-from syft.exceptions import NotSendable
-from syft.ops.nested import leaves, replace
+from syft.ops.nested import replace
 from syft.ops.table import BINARY, BY_NAME, FLAGS, INPLACE, ONE, TENSOR
 from syft.program.program import Action, Program, Slot
-from syft.serde.packer import Packer
-from syft.serde.registry import pack
-from tests.privacy.two_worlds.samples import Sample, Samples
+from tests.privacy.two_worlds.samples import Samples, can_travel
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +29,7 @@ class RandomGroup:
 def random_group(rng: random.Random, samples: Samples) -> RandomGroup | None:
     """A program of two to four operations; None if no message can carry one of them."""
     drawn = [samples.draw(rng) for _ in range(rng.randint(2, 4))]
-    calls = [sample for sample in drawn if sample is not None and _can_travel(sample)]
+    calls = [sample for sample in drawn if sample is not None and can_travel(sample)]
     if not calls:
         return None
     inputs: list[torch.Tensor] = []
@@ -70,15 +67,6 @@ def random_group(rng: random.Random, samples: Samples) -> RandomGroup | None:
 def gives_one(op: int) -> bool:
     """Whether an operation is certain to return one new tensor."""
     return bool(FLAGS[op] & (ONE | TENSOR | BINARY)) and not FLAGS[op] & INPLACE
-
-
-def _can_travel(sample: Sample) -> bool:
-    try:
-        for leaf in leaves((sample.args, sample.kwargs)):
-            pack(leaf, Packer())
-    except NotSendable:
-        return False
-    return True
 
 
 def _branch(condition: Slot, operand: Slot, following: int) -> list[Action]:

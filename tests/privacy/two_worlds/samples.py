@@ -14,8 +14,11 @@ from typing import Any
 import torch
 from torch.testing._internal.opinfo.core import OpInfo
 
+from syft.exceptions import NotSendable
 from syft.ops.nested import leaves
 from syft.ops.table import FUNCTIONS, NAMES, NUMBERS
+from syft.serde.packer import Packer
+from syft.serde.registry import pack
 from tests.torch_suite.cases import Case, OP_CASES
 
 MOST_ELEMENTS = 2000
@@ -65,7 +68,14 @@ class Sample:
                 yield str(place)
 
 
-Form = tuple[str, Callable[[torch.dtype, bool], list[Sample]]]
+def can_travel(sample: Sample) -> bool:
+    """Whether all arguments of a sample can be sent, and none is written to by keyword."""
+    try:
+        for leaf in leaves((sample.args, sample.kwargs)):
+            pack(leaf, Packer())
+    except NotSendable:
+        return False
+    return "out" not in sample.kwargs
 
 
 class Samples:
@@ -146,10 +156,16 @@ def _samples(name: str, op: OpInfo, dtype: torch.dtype, grad: bool) -> Iterator[
     except Exception:  # some generators refuse a dtype that the operator supports
         return
     for one in made:
-        sample = Sample(name, (one.input, *one.args), one.kwargs)
+        args = tuple(map(_as_tuple, (one.input, *one.args)))
+        sample = Sample(name, args, {key: _as_tuple(item) for key, item in one.kwargs.items()})
         tensors = sample.tensors()
         if tensors and all(tensor.numel() <= MOST_ELEMENTS for tensor in tensors):
             yield sample
+
+
+def _as_tuple(value: Any) -> Any:
+    """A size as a tuple, in which a tensor can stand for a number."""
+    return tuple(value) if isinstance(value, torch.Size) else value
 
 
 def foreach_samples(name: str) -> Iterator[Sample]:

@@ -12,11 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from syft.exceptions import NotSendable
 from syft.ops.nested import leaves, replace
 from syft.program.program import Program, Slot
-from syft.serde.packer import Packer
-from syft.serde.registry import pack
 from syft.workers.wire import messages
 from syft.workers.wire.references import Reference
 from tests.privacy.two_worlds.attacks import (
@@ -32,7 +29,7 @@ from tests.privacy.two_worlds.attacks import (
     zeros,
 )
 from tests.privacy.two_worlds.observer import Failed, Observer
-from tests.privacy.two_worlds.samples import Sample, Samples
+from tests.privacy.two_worlds.samples import Sample, Samples, can_travel
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch's samples use much that is deprecated
 
@@ -107,12 +104,7 @@ def fits(sample: Sample) -> bool:
     """Whether a sample has tensors to derive by, and can be sent."""
     if not any(tensor.requires_grad and tensor.numel() for tensor in sample.tensors()):
         return False
-    try:
-        for leaf in leaves((sample.args, sample.kwargs)):
-            pack(leaf, Packer())
-    except NotSendable:
-        return False
-    return "out" not in sample.kwargs
+    return can_travel(sample)
 
 
 def overwritten(sample: Sample, write: Write) -> Attack:
