@@ -13,6 +13,7 @@ from syft.program.program import Action
 from syft.workers.wire.references import Reference
 from tests.privacy.two_worlds.observer import Failed, Observer
 from tests.privacy.two_worlds.world import TwoWorlds, fixed
+from tests.sampling import rank
 
 ONE = torch.tensor([1234.5, -8765.25, 3.0])
 OTHER = torch.tensor([-77.0, 4096.5, 0.25])
@@ -38,12 +39,15 @@ def cases(item: int, attacks: Sequence[Any], held: Sequence[Any] = ()) -> list[A
     ]
 
 
-def learned(attack: Attack) -> str | None:
-    """What the observer learns by an attack and then by asking for everything; None if nothing."""
+def learned(attack: Attack, guarded: bool = True) -> str | None:
+    """What the observer learns by an attack and then by asking for everything; None if nothing.
+
+    Without guards an attack must succeed; if not, it was none.
+    """
     with fixed():
         both = TwoWorlds()
         try:
-            observer = Observer(both)
+            observer = Observer(both, guarded)
             attack(observer)
             if both.difference is None:
                 observer.look()
@@ -65,6 +69,24 @@ def check_all(attacks: dict[str, Attack]) -> None:
     if found:
         texts = [f"{name}: {text}" for name, text in [*found.items()][:20]]
         raise Learned(f"{len(found)} of {len(attacks)}:\n" + "\n".join([*texts, " ".join(found)]))
+
+
+SHARES = [pytest.param(1.0, id="all", marks=pytest.mark.soak), pytest.param(0.25, id="some")]
+"""How many of the operations of the table a test takes: a quarter, others each time, or all."""
+
+
+def drawn(attacks: dict[str, Attack], seed: int, share: float) -> dict[str, Attack]:
+    """That share of the attacks: the same ones for the same seed."""
+    return {
+        name: attack
+        for name, attack in attacks.items()
+        if int.from_bytes(rank(seed, name)[:4]) < share * 2**32
+    }
+
+
+def check_reaches(attack: Attack) -> None:
+    """Assert that an attack would succeed on data that is not private: if not, it is none."""
+    assert learned(attack, guarded=False) is not None, "the attack does not come to the secret"
 
 
 def secret(eve: Observer, *shape: int) -> Any:
@@ -104,3 +126,18 @@ def data_of(eve: Observer, reference: Reference) -> Reference:
     """The same memory without its graph and its version counter."""
     found: Reference = eve.call("torch.Tensor.data.__get__", reference)
     return found
+
+
+def whole(eve: Observer, one: int = 1, other: int = 2) -> Reference:
+    """A private integer."""
+    return eve.secret(torch.tensor(one), torch.tensor(other))
+
+
+def real(eve: Observer, one: float = 1.0, other: float = 2.0) -> Reference:
+    """A private number."""
+    return eve.secret(torch.tensor(one), torch.tensor(other))
+
+
+def flag(eve: Observer) -> Reference:
+    """A private truth."""
+    return eve.secret(torch.tensor(True), torch.tensor(False))

@@ -67,8 +67,10 @@ class _Named:
 class Observer:
     """Sends requests to two worlds, mostly as the observer, and sometimes as the owner."""
 
-    def __init__(self, both: TwoWorlds) -> None:
+    def __init__(self, both: TwoWorlds, guarded: bool = True) -> None:
         self.both = both
+        self.guarded = guarded
+        """Whether the owner says that her tensors are private."""
         self.seq = 0
         self.next_id = 1000
         self.known: dict[str, list[int]] = {}
@@ -147,12 +149,18 @@ class Observer:
         return Reference(id)
 
     def secret(self, one: torch.Tensor, other: torch.Tensor, worker: str = "bob") -> Reference:
-        """The owner stores a private tensor, which differs between the worlds in its values."""
+        """The owner stores a private tensor, which differs between the worlds in its values.
+
+        If she does not say that it is private, the observer does not ask for its value either.
+        """
         packer, second = Packer(), Packer()
         id = self.id(worker)
         self.private.add(id)
-        message = messages.Put(self.count(), id, pack(one, packer), (OWNER,))
-        again = messages.Put(self.seq, id, pack(other, second), (OWNER,))
+        if not self.guarded:
+            self.known[worker].remove(id)
+        users = (OWNER,) if self.guarded else None
+        message = messages.Put(self.count(), id, pack(one, packer), users)
+        again = messages.Put(self.seq, id, pack(other, second), users)
         if messages.encode(message) != messages.encode(again):
             raise ValueError("the two secrets differ in more than their values")
         self.request(

@@ -14,7 +14,7 @@ import torch
 from syft.ops.nested import replace
 from syft.ops.table import BINARY, BY_NAME, FLAGS, INPLACE, ONE, TENSOR
 from syft.program.program import Action, Program, Slot
-from tests.privacy.two_worlds.samples import Samples, can_travel
+from tests.privacy.two_worlds.samples import Samples, can_travel, is_repeatable
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,11 @@ class RandomGroup:
 def random_group(rng: random.Random, samples: Samples) -> RandomGroup | None:
     """A program of two to four operations; None if no message can carry one of them."""
     drawn = [samples.draw(rng) for _ in range(rng.randint(2, 4))]
-    calls = [sample for sample in drawn if sample is not None and can_travel(sample)]
+    calls = [
+        sample
+        for sample in drawn
+        if sample is not None and can_travel(sample) and is_repeatable(sample.name)
+    ]
     if not calls:
         return None
     inputs: list[torch.Tensor] = []

@@ -102,13 +102,14 @@ def run_apart(
     ``told`` is called with the sum so far after each child.
     """
     total = Report()
-    numbers = iter(range(0, -(-commands // COMMANDS), CHUNK))
+    programs = -(-commands // COMMANDS)
+    numbers = iter(range(0, programs, CHUNK))
     running: deque[Child] = deque()
 
     def start(count: int) -> None:
         shrinking = len(total.differences) < MOST_SHRUNK
         for first in islice(numbers, count):
-            seeds = [f"{seed}/{number}" for number in range(first, first + CHUNK)]
+            seeds = [f"{seed}/{number}" for number in range(first, min(first + CHUNK, programs))]
             running.append(Child(samples, seeds, alike, shrinking))
 
     start(jobs)

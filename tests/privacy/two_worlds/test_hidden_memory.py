@@ -16,6 +16,7 @@ from tests.privacy.two_worlds.attacks import (
     Attack,
     cases,
     check,
+    check_reaches,
     data_of,
     ones,
     secret,
@@ -314,3 +315,8 @@ HELD: tuple[Attack, ...] = (
 @pytest.mark.parametrize("attack", cases(3, LEAKING, held=HELD))
 def test_memory_nobody_looks_at(attack: Attack) -> None:
     check(attack)
+
+
+@pytest.mark.parametrize("attack", [one for one in (*LEAKING, *HELD) if one is not freed_memory])
+def test_the_memory_is_reached(attack: Attack) -> None:
+    check_reaches(attack)

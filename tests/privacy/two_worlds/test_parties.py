@@ -13,7 +13,15 @@ from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.workers.wire import messages
 from syft.workers.wire.references import Reference
-from tests.privacy.two_worlds.attacks import Attack, cases, check, ones, secret, succeeded
+from tests.privacy.two_worlds.attacks import (
+    Attack,
+    cases,
+    check,
+    check_reaches,
+    ones,
+    secret,
+    succeeded,
+)
 from tests.privacy.two_worlds.observer import Observer
 
 
@@ -176,7 +184,8 @@ def promise_filled_by_the_owner(eve: Observer) -> None:
     packer, other = Packer(), Packer()
     operand = pack(torch.tensor([1.0, 2.0, 3.0]), packer)
     pack(torch.tensor([5.0, -2.0, 0.0]), other)
-    put = messages.Put(eve.count(), promised, operand, ("ann",))
+    users = ("ann",) if eve.guarded else None
+    put = messages.Put(eve.count(), promised, operand, users)
     eve.request(put, packer, other.buffers, sender="ann")
 
 
@@ -210,3 +219,12 @@ HELD: tuple[Attack, ...] = (
 @pytest.mark.parametrize("attack", cases(4, LEAKING, held=HELD))
 def test_parties_of_the_strangers_choice(attack: Attack) -> None:
     check(attack)
+
+
+REFUSED = (written_through_a_pointer, computed_with_a_pointer)
+"""A worker computes with a pointer only what is at the other worker, so these reach nothing."""
+
+
+@pytest.mark.parametrize("attack", [one for one in (*LEAKING, *HELD) if one not in REFUSED])
+def test_the_parties_are_reached(attack: Attack) -> None:
+    check_reaches(attack)

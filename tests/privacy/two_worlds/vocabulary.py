@@ -8,13 +8,16 @@ from typing import Any
 import torch
 
 from syft.ops.table import BY_NAME, FLAGS, METADATA, NAMES
-from tests.privacy.two_worlds.samples import is_safe
+from tests.privacy.two_worlds.samples import is_repeatable, is_safe
 
 METADATA_NAMES = tuple(name for name in NAMES if FLAGS[BY_NAME[name]] & METADATA)
 SAFE_NAMES = tuple(
     name
     for name in NAMES
-    if is_safe(name) and not name.startswith("syft.") and "_foreach" not in name
+    if is_safe(name)
+    and is_repeatable(name)
+    and not name.startswith("syft.")
+    and "_foreach" not in name
 )
 VIEWS: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("torch.Tensor.data.__get__", ()),
