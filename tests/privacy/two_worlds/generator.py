@@ -147,7 +147,7 @@ class RandomProgram:
         change = self.rng.random()
         target = self.some()
         if change < 0.08 and target is not None and "out" not in kwargs:
-            kwargs["out"] = target
+            self._write_to(target, kwargs)
         elif change < 0.14 and target is not None:
             args[self.rng.randrange(len(args))] = target
         elif change < 0.16:
@@ -210,10 +210,19 @@ class RandomProgram:
         if not any(isinstance(leaf, Reference) for leaf in leaves(args)):
             return
         target = self.some() if self.rng.random() < 0.15 else None
-        if target is None:
-            self.call(name, *args)
-        else:
-            self.call(name, *args, out=target)
+        options: dict[str, Any] = {}
+        if target is not None:
+            self._write_to(target, options)
+        self.call(name, *args, **options)
+
+    def _write_to(self, target: Reference, options: dict[str, Any]) -> None:
+        """Have a call write its result to an object that is there.
+
+        Not so where the secrets are alike: a call that fails leaves the target enlarged, with
+        freed memory in it, which differs between the worlds without a secret.
+        """
+        if not self.both.alike:
+            options["out"] = target
 
     def _argument(self, depth: int = 0) -> Any:
         draw = self.rng.random()
