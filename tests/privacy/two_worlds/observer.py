@@ -1,0 +1,347 @@
+"""What an observer can do, one call a request: the vocabulary of attacks and of random programs.
+
+Every call builds one frame, which both worlds are sent.  Objects are named by
+:class:`~syft.workers.wire.references.Reference`, ids are counted, so the frames depend on nothing
+but the calls and what the observer was answered in the first world (which is the same in the
+second one, or there is a difference already).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from inspect import Parameter, Signature
+from typing import Any
+
+import torch
+
+from syft.codes import CollectiveCode
+from syft.ops.calls import mutated_argument
+from syft.ops.nested import leaves, replace
+from syft.ops.table import BY_NAME, FLAGS
+from syft.plans.building.interface import Blueprint, Interface
+from syft.plans.building.template import TENSOR
+from syft.plans.remote.plan_call import PlanCall
+from syft.plans.remote.stored_plan import StoredPlan
+from syft.program.program import Program, Slot
+from syft.serde.packer import Packer, Unpacker
+from syft.serde.registry import pack, unpack
+from syft.workers.wire import messages
+from syft.workers.wire.definitions import Definition, Group, InputKind
+from syft.workers.wire.messages import COUNT_SHIFT, GRAD_MODE, Message
+from syft.workers.wire.references import Reference
+from tests.privacy.two_worlds.world import OBSERVER, OWNER, REPLY, Note, Request, TwoWorlds
+
+FAR = 100
+"""The distance between the ids of two results: enough for those that follow the first one."""
+
+BASIC = (
+    "torch.Tensor.shape.__get__",
+    "torch.Tensor.dtype.__get__",
+    "torch.Tensor.requires_grad.__get__",
+    "torch.Tensor.is_leaf.__get__",
+    "torch.Tensor.stride",
+    "torch.Tensor.storage_offset",
+)
+"""What the observer asks of every object at the end."""
+
+
+DONE = object()
+"""The answer to a request that succeeded with nothing to add."""
+
+
+class Failed:
+    """The answer to a request that failed, with the number of the exception's class."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+
+class _Named:
+    """Leaves references in a reply as they are."""
+
+    @staticmethod
+    def resolve(id: int, depth: int = 0) -> Reference:
+        return Reference(id, depth)
+
+
+class Observer:
+    """Sends requests to two worlds, mostly as the observer, and sometimes as the owner."""
+
+    def __init__(self, both: TwoWorlds, guarded: bool = True) -> None:
+        self.both = both
+        self.guarded = guarded
+        """Whether the owner says that her tensors are private."""
+        self.seq = 0
+        self.next_id = 1000
+        self.known: dict[str, list[int]] = {}
+        """The ids that she can name, by worker."""
+        self.private: set[int] = set()
+        """Those among them that should be private; for reports, and to save questions."""
+        self.number = 0
+
+    # ------------------------------------------------------------------------------- requests
+
+    def id(self, worker: str = "bob") -> int:
+        """A fresh id."""
+        self.next_id += FAR
+        self.known.setdefault(worker, []).append(self.next_id)
+        return self.next_id
+
+    def request(
+        self,
+        message: Message,
+        packer: Packer | None = None,
+        others: Sequence[torch.Tensor] | None = None,
+        worker: str = "bob",
+        sender: str = OBSERVER,
+        **about: Any,
+    ) -> Any:
+        """Send one message; returns the value of the reply, or :class:`Failed`."""
+        buffers = () if packer is None else tuple(buffer.clone() for buffer in packer.buffers)
+        if "text" not in about:
+            about["text"] = str(message)[:200]
+        request = Request(
+            worker,
+            sender,
+            messages.encode(message),
+            buffers,
+            None if others is None else tuple(buffer.clone() for buffer in others),
+            **about,
+        )
+        received = self.both.send(request)
+        if sender == OWNER:
+            return None
+        return self._value(received, getattr(message, "seq", 0))
+
+    def _value(self, received: Iterable[Note], seq: int) -> Any:
+        replies = [messages.decode(note[1]) for note in received if note[0] is REPLY]
+        for reply in replies:
+            if getattr(reply, "seq", None) == seq:
+                if isinstance(reply, messages.Failure):
+                    return Failed(reply.error[1])
+                return self._unpacked(reply.value) if isinstance(reply, messages.Value) else DONE
+        return DONE
+
+    def _unpacked(self, operand: Any) -> Any:
+        try:
+            return unpack(operand, Unpacker([], worker=_Named))
+        except Exception:  # a value with buffers: she has its bytes in the transcript
+            return None
+
+    def count(self) -> int:
+        """The next sequence number."""
+        self.seq += 1
+        return self.seq
+
+    # -------------------------------------------------------------------------------- objects
+
+    def public(self, tensor: torch.Tensor, worker: str = "bob") -> Reference:
+        """The observer stores a tensor of hers."""
+        packer = Packer()
+        id = self.id(worker)
+        operand = pack(tensor, packer)
+        self.request(
+            messages.Put(self.count(), id, operand),
+            packer,
+            worker=worker,
+            text=f"{id} = {tensor.dtype} {tuple(tensor.shape)} (public)",
+        )
+        return Reference(id)
+
+    def secret(self, one: torch.Tensor, other: torch.Tensor, worker: str = "bob") -> Reference:
+        """The owner stores a private tensor, which differs between the worlds in its values.
+
+        If she does not say that it is private, the observer does not ask for its value either.
+        """
+        packer, second = Packer(), Packer()
+        id = self.id(worker)
+        self.private.add(id)
+        if not self.guarded:
+            self.known[worker].remove(id)
+        users = (OWNER,) if self.guarded else None
+        message = messages.Put(self.count(), id, pack(one, packer), users)
+        again = messages.Put(self.seq, id, pack(other, second), users)
+        if messages.encode(message) != messages.encode(again):
+            raise ValueError("the two secrets differ in more than their values")
+        self.request(
+            message,
+            packer,
+            second.buffers,
+            worker=worker,
+            sender=OWNER,
+            text=f"{id} = {one.dtype} {tuple(one.shape)} (private)",
+        )
+        return Reference(id)
+
+    def call(
+        self,
+        name: str,
+        *args: Any,
+        grad: bool = True,
+        count: int = 0,
+        in_container: bool = False,
+        worker: str = "bob",
+        sender: str = OBSERVER,
+        **kwargs: Any,
+    ) -> Any:
+        """Run an operation; returns its result, with references for tensors, or :class:`Failed`."""
+        op = BY_NAME[name]
+        packer = Packer()
+        operands = tuple(pack(arg, packer) for arg in args)
+        named = {key: pack(value, packer) for key, value in kwargs.items()} or None
+        written = mutated_argument(FLAGS[op], args, kwargs)
+        out = 0 if isinstance(written, Reference) or is_list(written) else self.id(worker)
+        flags = (GRAD_MODE if grad else 0) | (count << COUNT_SHIFT) | (4 if in_container else 0)
+        inputs = {leaf.id for leaf in leaves((args, kwargs)) if isinstance(leaf, Reference)}
+        private = not inputs.isdisjoint(self.private)
+        result = self.request(
+            messages.Command(self.count(), op, operands, out, flags, (), named),
+            packer,
+            worker=worker,
+            sender=sender,
+            text=f"{name}{shown(args)}{shown(kwargs) if kwargs else ''} -> {out}",
+            op=name,
+            positions=tuple(self._private_positions(args, kwargs)) if private else (),
+        )
+        if private:
+            self.private.update(
+                [out], *([i.id for i in leaves(written) if isinstance(i, Reference)],)
+            )
+        if isinstance(result, Failed):
+            return result
+        if not out:
+            return written
+        found = [leaf.id for leaf in leaves(result) if isinstance(leaf, Reference)]
+        self.known[worker].extend(id for id in found if id != out)
+        if private:
+            self.private.update(found)
+        return Reference(out) if result is DONE else result
+
+    def _private_positions(self, args: Any, kwargs: dict[str, Any]) -> Iterable[str]:
+        for place, value in [*enumerate(args), *kwargs.items()]:
+            if any(
+                isinstance(leaf, Reference) and leaf.id in self.private for leaf in leaves(value)
+            ):
+                yield str(place)
+
+    def group(self, program: Program, inputs: Sequence[Reference], results: int) -> Any:
+        """Run a program in one message; its results follow one another from the id returned."""
+        definition = Group((InputKind.REFERENCE,) * len(inputs), program)
+        return self._run("group", definition, program, inputs, results)
+
+    def plan(self, program: Program, inputs: Sequence[Reference], results: int) -> Any:
+        """The same with a plan, which is stored first."""
+        count, packer = len(inputs), Packer()
+        names = [f"x{index}" for index in range(count)]
+        interface = Interface(
+            "attack",
+            Signature([Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in names]),
+            {name: Slot(index) for index, name in enumerate(names)},
+            (TENSOR,) * count,
+            tuple(Slot(index) for index in range(results)),
+            (TENSOR,) * results,
+        )
+        stored = StoredPlan(Blueprint(interface, program), [], set(), None)
+        id = self.id()
+        operand = pack(stored, packer)
+        answer = self.request(
+            messages.Put(self.count(), id, operand), packer, text=f"{id} = a plan"
+        )
+        if isinstance(answer, Failed):
+            return answer
+        call = PlanCall(id, (InputKind.REFERENCE,) * count)
+        return self._run("plan", call, program, inputs, results)
+
+    def _run(
+        self,
+        kind: str,
+        definition: Definition,
+        program: Program,
+        inputs: Sequence[Reference],
+        results: int,
+    ) -> Any:
+        packer = Packer()
+        define = pack(definition, packer)
+        out = self.id()
+        self.known["bob"].extend(range(out + 1, out + results))
+        self.number += 1
+        private = any(reference.id in self.private for reference in inputs)
+        given = [reference.id for reference in inputs]
+        flags = GRAD_MODE | (results << COUNT_SHIFT)
+        answer = self.request(
+            messages.Run(self.count(), self.number, given, out, flags, (), define),
+            packer,
+            text=f"a {kind} of {[one.name for one in program.actions]} on {shown(inputs)} -> {out}",
+            op=kind,
+            positions=("inputs",) if private else (),
+        )
+        if private:
+            self.private.update(range(out, out + results))
+            self.private.update(given)
+        return (
+            answer if isinstance(answer, Failed) else [Reference(out + i) for i in range(results)]
+        )
+
+    def sum_private(self, inputs: dict[str, Reference], execution: int) -> list[int]:
+        """Start a collective sum at each worker named; returns the ids of the results."""
+        parties, outs = tuple(inputs), []
+        for rank, (worker, reference) in enumerate(inputs.items()):
+            out = self.id(worker)
+            outs.append(out)
+            operand = pack(reference, Packer())
+            message = messages.Start(
+                self.count(), int(CollectiveCode.SUM), execution, parties, rank, (operand,), (out,)
+            )
+            self.request(message, worker=worker, text=f"sum_private {parties} {reference.id}")
+        if any(reference.id in self.private for reference in inputs.values()):
+            self.private.update(outs)
+        return outs
+
+    # ------------------------------------------------------------------------------ questions
+
+    def fetch(self, id: int, worker: str = "bob", depth: int = 0) -> Any:
+        """Ask for a value, which stays where it is."""
+        return self.request(messages.Fetch(self.count(), id, depth, True), worker=worker)
+
+    def look(self) -> None:
+        """Ask for everything about every object that she can name: values, metadata, gradients."""
+        for worker, known in list(self.known.items()):
+            for id in dict.fromkeys(known):
+                if not isinstance(self.describe(id, worker), Failed):
+                    self.fetch(id, worker)
+                    for name in BASIC:
+                        self.call(name, Reference(id), worker=worker)
+                    self.gradient(id, worker)
+        self.request(messages.Search(self.count(), ()))
+
+    def describe(self, id: int, worker: str = "bob") -> Any:
+        """Ask for tags, description and shape."""
+        return self.request(messages.Describe(self.count(), id), worker=worker)
+
+    def gradient(self, id: int, worker: str = "bob") -> None:
+        """Ask for the gradient of a leaf, and look at it."""
+        out = id + FAR // 2
+        self.request(messages.Gradients(self.count(), (id,), out), worker=worker)
+        self.fetch(out, worker)
+        self.request(messages.Drop(0, (out,)), worker=worker)
+
+
+def is_list(value: Any) -> bool:
+    """Whether a value is a container of references."""
+    return isinstance(value, (list, tuple)) and any(
+        isinstance(leaf, Reference) for leaf in leaves(value)
+    )
+
+
+def shown(value: Any) -> str:
+    """Arguments as text, with ids for references."""
+    return str(replace(value, lambda leaf: Id(leaf.id) if isinstance(leaf, Reference) else leaf))[
+        :160
+    ]
+
+
+class Id(int):
+    """An id in a text."""
+
+    def __repr__(self) -> str:
+        return f"#{int(self)}"

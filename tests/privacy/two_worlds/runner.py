@@ -1,0 +1,175 @@
+"""Runs random programs in two worlds, and counts.
+
+In a test they run in this process.  From the command line each handful runs in a child process,
+so that an operation which ends the process, or never comes to an end, is a line of the report.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import islice
+from multiprocessing.connection import Connection
+
+from syft.serde.errors import unpack_error
+from syft.serde.packer import Unpacker
+from syft.serde.frame import Frame
+from syft.exceptions import NotSendable, ObjectNotFound, PermissionDenied
+from syft.workers.wire import messages
+from tests.privacy.two_worlds.generator import COMMANDS, RandomProgram
+from tests.privacy.two_worlds.report import Report
+from tests.privacy.two_worlds.samples import Samples
+from tests.privacy.two_worlds.world import OWNER, TwoWorlds, World, fixed, shrink
+
+CHUNK = 40
+"""The programs that a child process runs."""
+PATIENCE = 120
+"""The seconds that it may take for them."""
+MOST_SHRUNK = 20
+"""The differences of a run for which the shortest program is looked for."""
+
+
+def run_program(samples: Samples, seed: str, alike: bool = False, shrinking: bool = True) -> Report:
+    """One program, in this process."""
+    report = Report()
+    with fixed():
+        both = TwoWorlds(alike)
+        try:
+            program = RandomProgram(both, samples, seed)
+            program.run()
+            _count(report, program)
+            report.sealed = count_sealed(both.worlds[0], program.results)
+        finally:
+            requests, difference = both.requests, both.difference
+            both.close()
+    if difference is not None:
+        shortest = shrink(requests, alike) if shrinking else requests[-1:]
+        report.differences.append((seed, str(difference), [one.text for one in shortest]))
+    return report
+
+
+def _count(report: Report, program: RandomProgram) -> None:
+    for _, private, succeeded in program.outcomes:
+        report.commands += 1
+        report.private += private
+        report.succeeded += succeeded
+        report.failed_publicly += not succeeded
+    report.covered.update(program.covered)
+
+
+def count_sealed(world: World, results: list[tuple[str, int]]) -> int:
+    """The commands with a result that is there for everybody, but whose failure its owner is told.
+
+    The owner is admitted, so a result that she cannot read, although it is stored, is a failure
+    that the observer was not told of.
+    """
+    core, peer = world.workers["bob"].core, world.peers["bob", OWNER]
+    count = 0
+    for _, id in results:
+        if id in core.store.objects:
+            frame = Frame(messages.encode(messages.Fetch(0, id, 0, True)), [])
+            reply = core.respond(frame, peer)
+            message = None if reply is None else messages.decode(reply.header)
+            if isinstance(message, messages.Failure):
+                error, _ = unpack_error(message.error, Unpacker([]))
+                count += not isinstance(error, (ObjectNotFound, PermissionDenied, NotSendable))
+    return count
+
+
+def run_here(samples: Samples, seed: int, commands: int, alike: bool = False) -> Report:
+    """So many commands, or a few more, in this process."""
+    total, number = Report(), 0
+    while total.commands < commands:
+        total.add(run_program(samples, f"{seed}/{number}", alike))
+        number += 1
+    return total
+
+
+# --------------------------------------------------------------------------------- in children
+
+
+def run_apart(
+    samples: Samples,
+    seed: int,
+    commands: int,
+    jobs: int = 1,
+    alike: bool = False,
+    told: Callable[[Report], None] = lambda report: None,
+) -> Report:
+    """So many commands in child processes, ``jobs`` of them at a time.
+
+    ``told`` is called with the sum so far after each child.
+    """
+    total = Report()
+    programs = -(-commands // COMMANDS)
+    numbers = iter(range(0, programs, CHUNK))
+    running: deque[Child] = deque()
+
+    def start(count: int) -> None:
+        shrinking = len(total.differences) < MOST_SHRUNK
+        for first in islice(numbers, count):
+            seeds = [f"{seed}/{number}" for number in range(first, min(first + CHUNK, programs))]
+            running.append(Child(samples, seeds, alike, shrinking))
+
+    start(jobs)
+    while running:
+        total.add(running.popleft().finish())
+        told(total)
+        start(1)
+    return total
+
+
+class Child:
+    """A process that runs some programs, and reports each."""
+
+    def __init__(
+        self,
+        samples: Samples,
+        seeds: Sequence[str],
+        alike: bool,
+        shrinking: bool,
+        run: Callable[[Samples, str, bool, bool], Report] = run_program,
+    ) -> None:
+        self.seeds = seeds
+        self._given = alike, shrinking, run
+        self._samples = samples
+        context = multiprocessing.get_context("fork")  # it has the samples already
+        self._reader, writer = context.Pipe(duplex=False)
+        given = (samples, seeds, *self._given, writer)
+        self._process = context.Process(target=_serve, args=given)
+        self._process.start()
+        writer.close()
+
+    def finish(self) -> Report:
+        """The report; the programs after one that ended the process run in another one."""
+        total, done = Report(), 0
+        try:
+            while done < len(self.seeds) and self._reader.poll(PATIENCE):
+                total.add(self._reader.recv())
+                done += 1
+        except EOFError:
+            pass
+        self._process.join(1)
+        code = self._process.exitcode
+        self._process.kill()
+        self._process.join()
+        self._reader.close()
+        if done < len(self.seeds):
+            what = "did not come to an end" if code is None else f"ended the process with {code}"
+            total.ended.append(f"program {self.seeds[done]} {what}")
+            if rest := self.seeds[done + 1 :]:
+                total.add(Child(self._samples, rest, *self._given).finish())
+        return total
+
+
+def _serve(
+    samples: Samples,
+    seeds: Sequence[str],
+    alike: bool,
+    shrinking: bool,
+    run: Callable[[Samples, str, bool, bool], Report],
+    writer: Connection,
+) -> None:
+    for seed in seeds:
+        writer.send(run(samples, seed, alike, shrinking))

@@ -1,0 +1,302 @@
+"""The instrument itself: it finds what leaks, and nothing where nothing does."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from syft.exceptions import PermissionDenied
+from syft.serde.frame import Frame
+from syft.serde.packer import Packer
+from syft.serde.registry import pack
+from syft.workers.core.peer import Peer
+from syft.workers.core.state_machine import WorkerCore
+from syft.workers.handlers import commands
+from syft.workers.wire import messages
+from syft.workers.wire.messages import Describe, Fetch, Value
+from tests.privacy.two_worlds import __main__ as command_line
+from tests.privacy.two_worlds import runner
+from tests.privacy.two_worlds.attacks import check, check_all, Learned, learned, secret, zeros
+from tests.privacy.two_worlds.observer import Observer
+from tests.privacy.two_worlds.report import Report
+from tests.privacy.two_worlds.runner import Child, run_apart, run_here, run_program
+from tests.privacy.two_worlds.samples import Samples
+from tests.privacy.two_worlds.world import TwoWorlds, fixed, replay, shrink
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # torch's samples use much that is deprecated
+
+Leak = Callable[[WorkerCore, torch.Tensor, Peer], Any]
+
+
+@pytest.fixture(scope="module")
+def samples() -> Samples:
+    """One set of samples for all tests of this file."""
+    return Samples()
+
+
+def tells_sum(core: WorkerCore, tensor: torch.Tensor, peer: Peer) -> Any:
+    return float(tensor.sum())
+
+
+def quotes_value(core: WorkerCore, tensor: torch.Tensor, peer: Peer) -> Any:
+    raise ValueError(f"not with {tensor[0]}")
+
+
+def fails_by_value(core: WorkerCore, tensor: torch.Tensor, peer: Peer) -> Any:
+    return 1 if tensor[0] > 0 else [][1]
+
+
+def has_a_size(core: WorkerCore, tensor: torch.Tensor, peer: Peer) -> Any:
+    return [0] * int(tensor[0] > 0)
+
+
+def keeps_an_id(core: WorkerCore, tensor: torch.Tensor, peer: Peer) -> Any:
+    if tensor[0] > 0:
+        core.store.put(777, torch.zeros(1))
+
+
+def draws_by_value(core: WorkerCore, tensor: torch.Tensor, peer: Peer) -> Any:
+    torch.rand(1 + int(tensor[0] > 0))
+
+
+def says_another_thing(core: WorkerCore, tensor: torch.Tensor, peer: Peer) -> Any:
+    if tensor[0] > 0:
+        core.answer(peer, messages.Stale(True))
+
+
+def writes_to_all(core: WorkerCore, tensor: torch.Tensor, peer: Peer) -> Any:
+    for other in core.store.objects.values():
+        if other is not tensor:
+            other.data.fill_(float(tensor[0]))
+
+
+def sends_it_away(core: WorkerCore, tensor: torch.Tensor, peer: Peer) -> Any:
+    core.connect("eve").put(tensor.detach(), 5)
+
+
+def sends_it_to_a_friend(core: WorkerCore, tensor: torch.Tensor, peer: Peer) -> Any:
+    core.connect("alice").put(tensor.detach(), 5)
+
+
+def tells_shape(core: WorkerCore, tensor: torch.Tensor, peer: Peer) -> Any:
+    return tensor.numel()
+
+
+LEAKY: tuple[Leak, ...] = (
+    tells_sum,
+    quotes_value,
+    fails_by_value,
+    has_a_size,
+    keeps_an_id,
+    draws_by_value,
+    says_another_thing,
+    writes_to_all,
+    sends_it_away,
+)
+
+
+def serve_with(leak: Leak, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have workers answer a question for tags by something else."""
+
+    def handler(core: WorkerCore, message: Describe, frame: Frame, peer: Peer) -> Any:
+        answer = leak(core, core.store.read(message.id), peer)
+        return Value(message.seq, pack(answer, Packer()))
+
+    monkeypatch.setitem(WorkerCore.handlers, Describe, handler)
+
+
+def describe_secret(eve: Observer) -> None:
+    """Ask for the tags of a secret, then look at what anybody may look at."""
+    public, private = zeros(eve), secret(eve)
+    eve.describe(private.id)
+    drawn = eve.call("torch.rand", 2)
+    for id in (public.id, drawn.id, 777, 5):
+        eve.fetch(id)
+
+
+@pytest.mark.parametrize("leak", LEAKY)
+def test_a_leaky_worker_is_found(leak: Leak, monkeypatch: pytest.MonkeyPatch) -> None:
+    with fixed():
+        honest, both = TwoWorlds(), TwoWorlds()
+        describe_secret(Observer(honest))
+        assert honest.difference is None
+        serve_with(leak, monkeypatch)
+        describe_secret(Observer(both))
+        assert both.difference is not None
+        shortest = shrink(both.requests)
+        honest.close()
+        both.close()
+    assert 2 <= len(shortest) <= 4
+    assert any("private" in request.text for request in shortest)
+
+
+@pytest.mark.parametrize("leak", [tells_shape])
+def test_an_innocuous_worker_is_not_found(leak: Leak, monkeypatch: pytest.MonkeyPatch) -> None:
+    serve_with(leak, monkeypatch)
+    check(describe_secret)
+
+
+def test_what_honest_workers_tell_one_another_is_not_seen() -> None:
+    with fixed():
+        both = TwoWorlds()
+        eve = Observer(both)
+        private = secret(eve)
+        for world in both.worlds:
+            core = world.workers["bob"].core
+            sends_it_to_a_friend(core, core.store.read(private.id), world.peers["bob", "eve"])
+            assert not world.received
+        both.close()
+
+
+def test_a_worker_whose_secrets_are_alike_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    with fixed():
+        both = TwoWorlds()
+        serve_with(tells_sum, monkeypatch)
+        describe_secret(Observer(both))
+        assert replay(both.requests, alike=True) is None
+        assert shrink(both.requests, alike=True) == both.requests
+        both.close()
+
+
+def test_an_exception_that_gets_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(core: WorkerCore, tensor: torch.Tensor, peer: Peer) -> Any:
+        core.respond = lambda frame, peer: 1 / int(tensor[0] > 0)  # type: ignore[method-assign]
+
+    serve_with(broken, monkeypatch)
+    found = learned(describe_secret)
+    assert found is not None and "ZeroDivisionError" in found
+
+
+def test_secrets_may_differ_in_values_only() -> None:
+    with fixed():
+        both = TwoWorlds()
+        with pytest.raises(ValueError, match="more than their values"):
+            Observer(both).secret(torch.zeros(2), torch.zeros(3))
+        both.close()
+
+
+def test_the_process_is_left_as_it_was() -> None:
+    state = torch.get_rng_state()
+    check(lambda eve: eve.call("torch.rand", 3))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_attacks_that_succeed_are_named() -> None:
+    def attack(eve: Observer) -> None:
+        eve.request(messages.Fetch(1, secret(eve).id, 0, True, "ann"))
+
+    with pytest.raises(Learned, match="1 of 2:\n(.*\n)*read"):
+        check_all({"read": attack, "look": describe_secret})
+
+
+# ------------------------------------------------------------------------------ random programs
+
+
+def test_identical_secrets_give_identical_transcripts(
+    samples: Samples, request: pytest.FixtureRequest
+) -> None:
+    report = run_here(samples, request.config.option.seed, 1200, alike=True)
+    assert not report.differences, report
+    assert report.succeeded > report.commands / 2, "at least half of the commands succeed"
+    assert report.private > report.commands / 2
+    assert report.commands == report.succeeded + report.failed_publicly
+
+
+def test_a_program_is_the_same_each_time(samples: Samples) -> None:
+    one, two = (run_program(samples, "3/3", alike=True) for _ in range(2))
+    assert one == two and one != run_program(samples, "3/4", alike=True)
+
+
+def test_random_programs_find_a_leak(samples: Samples, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that does not look at the guards of some operations is found within a second."""
+    guarded = commands.guard_for
+
+    def forgetful(args: list[Any], kwargs: dict[str, Any]) -> Any:
+        return None if len(args) == 1 and not kwargs else guarded(args, kwargs)
+
+    monkeypatch.setattr(commands, "guard_for", forgetful)
+    found = [run_program(samples, f"1/{n}").differences for n in range(10)]
+    assert any("Fetch" in text for one in found for _, text, _ in one)
+
+
+def test_children_report_what_a_process_would(samples: Samples) -> None:
+    told: list[int] = []
+    apart = run_apart(samples, 5, 60, 2, True, lambda report: told.append(report.commands))
+    assert apart.commands >= 60 and told[-1] == apart.commands
+    assert not apart.differences and not apart.ended
+
+
+def test_the_command_line_reports(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    table = tmp_path / "table"
+    monkeypatch.setattr(Samples, "make_all", lambda self: None)
+    monkeypatch.setattr(Samples, "expected", lambda self: {("torch.add", "0"), ("torch.sub", "9")})
+    given = ["--seed", "4", "--commands", "24", "--alike", "--table", str(table)]
+    monkeypatch.setattr(sys, "argv", ["two_worlds", *given])
+    assert command_line.main() == 0
+    shown = capsys.readouterr()
+    assert "0 differences" in shown.out and "of 4 rows" in shown.out
+    assert "torch.sub" in table.read_text()
+    monkeypatch.setattr(sys, "argv", ["two_worlds", *given, "--whole-table"])
+    assert command_line.main() == 1
+
+
+def ends_badly(samples: Samples, seed: str, alike: bool, shrinking: bool) -> Report:
+    if seed == "crash":
+        os._exit(9)
+    if seed == "sleep":
+        time.sleep(60)
+    return Report(commands=1)
+
+
+def test_a_program_that_ends_the_process_is_reported(
+    samples: Samples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "PATIENCE", 1)
+    seeds = ["a", "crash", "b", "sleep", "c"]
+    report = Child(samples, seeds, False, False, ends_badly).finish()
+    assert report.commands == 3
+    assert report.ended == [
+        "program crash ended the process with 9",
+        "program sleep did not come to an end",
+    ]
+
+
+def test_what_only_the_owner_is_told_counts_as_sealed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sealed(core: WorkerCore, message: Fetch, frame: Frame, peer: Peer) -> Any:
+        raise IndexError("what went wrong") if peer.user == "ann" else PermissionDenied("", "", "")
+
+    with fixed():
+        both = TwoWorlds()
+        private = secret(Observer(both))
+        results = [("torch.add", private.id), ("torch.add", 1)]
+        assert runner.count_sealed(both.worlds[0], results) == 0
+        monkeypatch.setitem(WorkerCore.handlers, Fetch, sealed)
+        assert runner.count_sealed(both.worlds[0], results) == 1
+        both.close()
+
+
+def test_reports_add_up_and_name_what_is_missing() -> None:
+    one, other = Report(commands=2, sealed=1), Report(commands=3, differences=[("7", "x", ["y"])])
+    one.covered["torch.add", "0", True] += 1
+    one.add(other)
+    assert one.commands == 5 and one.sealed == 1
+    rows = {("torch.add", "0"), ("torch.add", "1")}
+    assert one.missing(rows) == [
+        ("torch.add", "0", False),
+        ("torch.add", "1", True),
+        ("torch.add", "1", False),
+    ]
+    assert [line.split() for line in one.table(rows).splitlines()] == [
+        ["torch.add", "0", "1", "0"],
+        ["torch.add", "1", "0", "0"],
+    ]
+    assert "program 7: x\n    y" in str(one)

@@ -1,0 +1,69 @@
+"""Another secret for the second world: like the first in everything but its values."""
+
+from __future__ import annotations
+
+import random
+
+import torch
+
+
+def other_than(tensor: torch.Tensor, rng: random.Random, numbers: torch.Generator) -> torch.Tensor:
+    """A tensor of the same shape, strides, dtype and layout, with other values.
+
+    They are of the kinds that make kernels behave differently: another order, zeros, huge and
+    negative numbers, NaN and infinity; integers also beyond the range of the first ones.
+    """
+    twin = tensor.detach().clone()
+    if twin.layout is not torch.strided:
+        return _other_values(twin, rng, numbers).requires_grad_(tensor.requires_grad)
+    with torch.no_grad():
+        if twin.is_quantized:
+            return twin if not twin.numel() else twin.flip(0) if twin.ndim else twin
+        twin.copy_(_values(twin, rng, numbers))
+    if isinstance(tensor, torch.nn.Parameter):
+        return torch.nn.Parameter(twin, tensor.requires_grad)
+    return twin.requires_grad_(tensor.requires_grad)
+
+
+def _other_values(twin: torch.Tensor, rng: random.Random, numbers: torch.Generator) -> torch.Tensor:
+    """The same indices and other values, for a sparse tensor; other layouts are left alone."""
+    if twin.layout is torch.sparse_coo:
+        values = twin._values()
+    elif twin.layout in (torch.jagged, torch.sparse_csr, torch.sparse_csc):
+        values = twin.values()
+    else:
+        return twin
+    with torch.no_grad():
+        values.copy_(_values(values, rng, numbers))
+    return twin
+
+
+def _values(like: torch.Tensor, rng: random.Random, numbers: torch.Generator) -> torch.Tensor:
+    if like.dtype is torch.bool:
+        return torch.randint(0, 2, like.shape, generator=numbers).bool()
+    if like.is_floating_point() or like.is_complex():
+        return _real(like, rng, numbers)
+    return _whole(like, rng, numbers)
+
+
+def _real(like: torch.Tensor, rng: random.Random, numbers: torch.Generator) -> torch.Tensor:
+    if rng.random() < 0.4:
+        order = torch.randperm(like.numel(), generator=numbers)
+        return like.reshape(-1)[order].reshape(like.shape)
+    made = torch.randn(like.shape, dtype=torch.float64, generator=numbers)
+    made *= rng.choice([0, 1, 1, 100, 1e30])
+    if rng.random() < 0.3 and made.numel():
+        made.view(-1)[0] = rng.choice([float("nan"), float("inf"), -1.0, 0.0])
+    return made
+
+
+def _whole(like: torch.Tensor, rng: random.Random, numbers: torch.Generator) -> torch.Tensor:
+    low, high = (int(like.min()), int(like.max())) if like.numel() else (0, 1)
+    if rng.random() < 0.3:
+        low, high = low - 3, high + 9
+    low, high = max(low, -100, _least(like)), min(high, 100)
+    return torch.randint(low, max(low, high) + 1, like.shape, generator=numbers)
+
+
+def _least(like: torch.Tensor) -> int:
+    return 0 if like.dtype in (torch.uint8, torch.uint16, torch.uint32, torch.uint64) else -100

@@ -1,0 +1,290 @@
+"""Two worlds that differ in the secret only, and what an observer receives in each.
+
+A *world* is a few workers in this process: ``bob`` and ``alice``, who are honest, and ``eve``, a
+worker that belongs to the observer.  ``ann`` owns private data at bob and at alice.  The observer
+is a user whom ann does not admit; she sends requests over two connections of hers (``eve`` and
+``eve2``).  The *transcript* is every byte that reaches her: all frames to her connections, in
+order, and all frames to her worker.
+
+Both worlds are sent the same frames.  Only the buffers of private tensors differ, which ann sends.
+Whatever else a worker could differ in is fixed: the ids that it draws, the masks of collective
+operations and torch's generator are the same function of the request's number in both worlds.  So
+any difference between the two transcripts follows from the secret.
+
+Torch's generator belongs to the process.  Each world has its own state of it, so a private value
+that decides how many numbers are drawn shows in what is drawn later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import random
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import torch
+
+from syft import ids
+from syft.exceptions import WorkerClosed
+from syft.serde.frame import Frame
+from syft.workers.core.peer import Peer
+from syft.workers.handlers import party_programs
+from syft.workers.shells.connection_table import Line
+from syft.workers.shells.virtual import VirtualWorker
+
+Note = tuple[bytes, ...]
+"""What the observer received at once: where it came from, a header, and the buffers."""
+
+WORKERS = ("bob", "alice", "eve")
+OBSERVER = "eve"
+OWNER = "ann"
+REPLY, ESCAPED = b"reply", b"escaped"
+SENDERS = {"eve": None, "eve2": None, "ann": "ann"}
+"""Who sends requests, and the user for whom."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One frame to one worker; in the second world its buffers are ``others``, if there are any.
+
+    What follows ``others`` is for reports: it is not sent.
+    """
+
+    worker: str
+    sender: str
+    header: bytes
+    buffers: tuple[torch.Tensor, ...] = ()
+    others: tuple[torch.Tensor, ...] | None = None
+    text: str = ""
+    op: str = ""
+    positions: tuple[str, ...] = ()
+    """The places of the private operands, for the table of coverage."""
+    stream: int = 0
+    """From what the ids and masks are drawn that a worker draws while it handles this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first request after which the transcripts differ, and what was received then."""
+
+    at: int
+    request: Request
+    received: tuple[list[Note], list[Note]] = field(repr=False)
+
+    def __str__(self) -> str:
+        one, other = self.received
+        if len(one) != len(other):
+            return f"{len(one)} frames against {len(other)} after {self.request.text}"
+        first, second = next((a, b) for a, b in zip(one, other, strict=True) if a != b)
+        a, b = b"|".join(first), b"|".join(second)
+        place = next(
+            (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b))
+        )
+        near = slice(max(0, place - 24), place + 40)
+        return f"{a[near]!r} against {b[near]!r} after {self.request.text}"
+
+
+class ObserverLine:
+    """The way back to a sender; what goes to the observer is noted down."""
+
+    def __init__(self, world: World, sender: str) -> None:
+        self.world = world
+        self.noted = sender != OWNER
+
+    @property
+    def caller(self) -> VirtualWorker:
+        """The worker to which requests in the other direction go: the observer's own."""
+        if not self.noted:
+            raise WorkerClosed(OWNER)
+        return self.world.workers[OBSERVER]
+
+    def take(self, frame: Frame) -> None:
+        """A frame for the sender."""
+        if self.noted:
+            self.world.note(REPLY, frame)
+
+
+class World:
+    """The workers of one world, and what the observer has received there since last asked."""
+
+    def __init__(self, random_state: torch.Tensor) -> None:
+        self.received: list[Note] = []
+        self.random_state = random_state
+        first = VirtualWorker(None, id=WORKERS[0])
+        hook = cast(Any, SimpleNamespace(local_worker=first))
+        self.workers = {first.id: first}
+        for name in WORKERS[1:]:
+            self.workers[name] = VirtualWorker(hook, id=name)
+        self.network = first.network
+        self.network.observers.append(self._observe)
+        self.peers: dict[tuple[str, str], Peer] = {}
+        for worker in self.workers.values():
+            for sender, user in SENDERS.items():
+                peer = self.peers[worker.id, sender] = Peer(sender, user)
+                worker.callers[peer] = cast(Line, ObserverLine(self, sender))
+
+    def _observe(self, sender: str, receiver: str, frame: Frame) -> None:
+        if receiver == OBSERVER != sender:
+            self.note(sender.encode(), frame)
+
+    def note(self, kind: bytes, frame: Frame) -> None:
+        """Write down a frame that reached the observer."""
+        buffers = (buffer.numpy().tobytes() for buffer in frame.buffers)
+        self.received.append((kind, frame.header, *buffers))
+
+    def handle(self, request: Request, buffers: Sequence[torch.Tensor]) -> list[Note]:
+        """Have the worker handle a request, and all that it causes; return what was received."""
+        worker = self.workers[request.worker]
+        peer = self.peers[request.worker, request.sender]
+        DRAWN.start(request.stream)
+        torch.set_rng_state(self.random_state)
+        try:
+            letters = worker.core.receive(Frame(request.header, list(buffers)), peer)
+            self.network.carry(letters, worker)
+        except Exception as error:  # a worker must not let one out; if it does, both must
+            self.received.append((ESCAPED, f"{type(error).__name__}: {error}".encode()))
+        self.random_state = torch.get_rng_state()
+        received, self.received = self.received, []
+        return received
+
+    def close(self) -> None:
+        """Drop everything; the cycle collector is not needed for what is left."""
+        self.network.observers.clear()
+        for worker in self.workers.values():
+            worker.core.clear("the world ends")
+            worker.callers.clear()
+        for worker in self.workers.values():
+            worker.close()
+        self.peers.clear()
+        self.workers.clear()
+
+
+class Drawn:
+    """What a worker draws while it handles a request: functions of the request's number."""
+
+    def __init__(self) -> None:
+        self.stream = 0
+        self.drawn = 0
+
+    def start(self, stream: int) -> None:
+        """Begin with the numbers of another request."""
+        self.stream, self.drawn = stream, 0
+
+    def pop(self) -> int:
+        """The next id, as the pool of :mod:`syft.ids` hands it out: shifted by a bit."""
+        self.drawn += 1
+        return (self.stream << 32) + self.drawn << 1
+
+    def token_bytes(self, count: int) -> bytes:
+        """The next mask, in the place of the function of the module ``secrets``."""
+        self.drawn += 1
+        return random.Random(self.pop()).randbytes(count)
+
+
+DRAWN = Drawn()
+
+
+@contextlib.contextmanager
+def fixed() -> Iterator[None]:
+    """A context in which worlds may run; what they change in the process is as before after it.
+
+    The cycle collector is off, because what it frees is noticed by other workers, at a time that
+    depends on everything in the process.
+    """
+    state, pool, level = torch.get_rng_state(), ids._pool, logging.root.manager.disable
+    collecting = gc.isenabled()
+    patched = cast(Any, party_programs)
+    secrets, patched.secrets = patched.secrets, DRAWN
+    cast(Any, ids)._pool = DRAWN
+    logging.disable(logging.CRITICAL)
+    gc.disable()
+    try:
+        with warnings.catch_warnings(), torch.enable_grad():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        if collecting:
+            gc.enable()
+        cast(Any, ids)._pool = pool
+        patched.secrets = secrets
+        torch.set_rng_state(state)
+        logging.disable(level)
+
+
+class TwoWorlds:
+    """Two worlds that are sent the same requests, until what is received differs.
+
+    With ``alike`` both are sent the same secrets too, so that a difference is the fault of the
+    instrument, or of something in a worker that is random.
+    """
+
+    def __init__(self, alike: bool = False) -> None:
+        state = torch.Generator().manual_seed(0).get_state()
+        self.worlds = (World(state), World(state))
+        self.requests: list[Request] = []
+        self.difference: Difference | None = None
+        self.alike = alike
+
+    def send(self, request: Request) -> list[Note]:
+        """Send a request to both worlds; returns what is received in the first one.
+
+        Once the transcripts differ, nothing is sent any more.
+        """
+        if self.difference is not None:
+            return []
+        request = replace(request, stream=request.stream or len(self.requests) + 1)
+        self.requests.append(request)
+        others = request.buffers if request.others is None or self.alike else request.others
+        one = self.worlds[0].handle(request, request.buffers)
+        other = self.worlds[1].handle(request, others)
+        if one != other:
+            self.difference = Difference(len(self.requests) - 1, request, (one, other))
+        return one
+
+    def close(self) -> None:
+        """Drop both worlds."""
+        for world in self.worlds:
+            world.close()
+
+
+def replay(requests: Sequence[Request], alike: bool = False) -> Difference | None:
+    """Send requests to two new worlds; returns the first difference, if there is one."""
+    with fixed():
+        both = TwoWorlds(alike)
+        try:
+            for request in requests:
+                both.send(request)
+                if both.difference is not None:
+                    return both.difference
+            return None
+        finally:
+            both.close()
+
+
+def shrink(requests: Sequence[Request], alike: bool = False) -> list[Request]:
+    """The requests without those that are not needed for a difference.
+
+    Halves, quarters and so on are left out as long as what is left differs, at last single ones.
+    Each keeps the stream of numbers that it had, so that nothing else changes.
+    """
+    kept = list(requests)
+    if replay(kept, alike) is None:  # then it does not follow from the requests alone
+        return kept
+    size = max(1, len(kept) // 2)
+    while True:
+        start = 0
+        while start < len(kept):
+            rest = kept[:start] + kept[start + size :]
+            found = replay(rest, alike)
+            if found is not None:
+                kept = rest[: found.at + 1]
+            else:
+                start += size
+        if size == 1:
+            return kept
+        size //= 2
