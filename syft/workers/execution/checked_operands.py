@@ -36,7 +36,7 @@ class CheckedFunction:
         self._names = names
         self._check = check
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         given = {**dict(zip(self._names, args, strict=False)), **kwargs}
         if "self" in given:
             given.setdefault(self._names[0], given["self"])
