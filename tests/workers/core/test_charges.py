@@ -95,7 +95,8 @@ def test_a_large_object_is_looked_at_at_once() -> None:
 def test_memory_that_grew_is_counted_anew() -> None:
     scene = Scene()
     small, large = torch.ones(2), torch.ones(SMALL + 1)
-    scene.store.put_new({1: small, 2: large})
+    scene.store.put(1, small)
+    scene.store.put(2, large)
     small.resize_(2 * SMALL)
     large.resize_(4 * SMALL)
     scene.store.charges.altered((1, 2, 99))
@@ -118,6 +119,7 @@ def test_tags_are_counted_by_who_put_them_there() -> None:
     with refused("tags_per_object"):
         charges.tag(1, 2, ("c", "d", "e"), 3)
     charges.tag(1, 2, ("c",), 1)
+    charges.tag(1, 3, ("short",), 0)  # a description
     scene.serving = None
     charges.tag(1, 3, ("of the owner",), 1)
     assert (scene.ann.account.tags, scene.eve.account.tags) == (2, 1)

@@ -90,6 +90,10 @@ def test_what_is_at_another_worker_is_checked_there(bob: sy.VirtualWorker) -> No
     for name in names:
         check = RUNNABLE[BY_NAME[name]]._check  # type: ignore[union-attr]
         check({"v": x, "g": x, "input": x, "LU_data": x, "LU_pivots": x})
+    optimizer = RUNNABLE[BY_NAME["torch._fused_sgd_"]]._check  # type: ignore[union-attr]
+    optimizer({"params": [x], "grads": [x]})
+    divide = RUNNABLE[BY_NAME["torch.div"]]._check  # type: ignore[union-attr]
+    divide({"input": torch.eye(2).long().to_sparse(), "other": -1, "rounding_mode": "trunc"})
     assert extent_of(BY_NAME["torch.Tensor.add"], torch.Tensor.add, [x, 2], {}).elements == 1
     assert COUNTED[BY_NAME["torch.unbind"]]((x,), {}) == 1
 

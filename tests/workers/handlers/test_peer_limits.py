@@ -11,8 +11,14 @@ import torch
 import syft as sy
 from syft.chain.wrapper import wrap
 from syft.exceptions import LimitExceeded, PromiseGivenUp
+from syft.ops.table import BY_NAME
+from syft.program.lowered import Lowered
+from syft.program.program import Action, Program, Slot
 from syft.tensors.pointer import PointerTensor
+from syft.workers.core.charges import Charges
+from syft.workers.core.peer import Session
 from syft.workers.core.peer_limits import PeerLimits
+from syft.workers.handlers import program_sizes
 from syft.workers.wire.messages import Promise
 
 
@@ -96,6 +102,20 @@ def test_a_program_whose_sizes_follow_from_values_is_looked_at_each_time(
             assert y.get() == 2 and largest == 3
         except LimitExceeded as error:
             assert largest == 10**9 and error.limit == "peer_limits.elements"
+
+
+def test_the_sizes_with_which_a_program_ran_are_not_kept_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(program_sizes, "_MOST_KNOWN", 2)
+    ann = Session().account
+    charges = Charges("bob", {}, PeerLimits(elements=1000), lambda: ann)
+    grow = Action(BY_NAME["torch.Tensor.mul"], (Slot(0), Slot(1)), {}, Slot(2))
+    program = Lowered(Program(2, (grow,), Slot(2)))
+    for factor in (2, 0.5, 5000.0, 0.25):
+        made = program_sizes.SizedProgram(program, charges).run([torch.ones(2), factor])
+        assert made.tolist() == [factor, factor]
+    assert 0 < len(program.known_sizes) <= 2
 
 
 def test_branches_and_private_values_are_under_limits_too(hook: sy.TorchHook) -> None:
