@@ -173,10 +173,8 @@ class ObjectIdTaken(StoreError):
         self.id, self.worker = id, worker
 
     def __str__(self) -> str:
-        return (
-            f"Worker {self.worker!r} holds an object {self.id} already; nothing was overwritten. "
-            "Choose a fresh id."
-        )
+        held = f"Worker {self.worker!r} holds an object {self.id} already"
+        return f"{held}; nothing was overwritten. Choose a fresh id."
 
 
 class ObjectNotReady(StoreError):
@@ -422,7 +420,7 @@ class MalformedMessage(WireError):
 
 
 class LimitExceeded(WireError):
-    """A message breaks a limit at the given path; nothing was allocated for it.
+    """A message breaks a limit at the given path, or its sender one of the worker named there.
 
     >>> print(LimitExceeded("$.args[0]", "max_dims", 64, 1000))
     Message over a limit at $.args[0]: max_dims is 64, got 1000. Send less at once, or raise the \
@@ -434,10 +432,12 @@ limit on both sides.
         self.path, self.limit, self.allowed, self.got = path, limit, allowed, got
 
     def __str__(self) -> str:
-        return (
-            f"Message over a limit at {self.path}: {self.limit} is {self.allowed}, got {self.got}. "
-            "Send less at once, or raise the limit on both sides."
-        )
+        text = f"{self.path}: {self.limit} is {self.allowed}, got {self.got}. "
+        if not self.path.startswith("worker "):
+            end = "Send less at once, or raise the limit on both sides."
+            return f"Message over a limit at {text}{end}"
+        end = "Drop what is not needed any more, ask for less at once, or ask the worker's owner"
+        return f"Over a limit of {text}{end} for more."
 
 
 class ProgramError(SyftError):

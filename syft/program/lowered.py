@@ -42,6 +42,7 @@ class Lowered:
     __slots__ = (
         "program",
         "steps",
+        "known_sizes",
         "branches",
         "_functions",
         "_instructions",
@@ -68,6 +69,8 @@ class Lowered:
         """Whether there are programs inside it."""
         self.steps = len(program.actions) + allocator.nested_steps
         """How many actions it has, including those of the programs inside it."""
+        self.known_sizes: set[Any] = set()
+        """The sizes of inputs with which it may run unseen, for whoever looks at its actions."""
 
     def _lower_nested(self, program: Program) -> Lowered:
         lowered = self._nested[id(program)] = Lowered(program, self._functions)

@@ -21,6 +21,7 @@ from syft.exceptions import ObjectIdTaken
 from syft.workers.core.access import READS, Access
 from syft.workers.core.footprint import Footprints
 from syft.workers.core.open_promises import open_promises
+from syft.workers.core.peer_limits import Account
 from syft.workers.core.scoreboard import Scoreboard
 from syft.workers.core.store import ObjectStore
 from syft.workers.core.task import Run, Task
@@ -68,10 +69,12 @@ class Dataflow:
         outs: tuple[int, ...],
         access: Access = READS,
         request: Hashable = None,
+        payer: Account | None = None,
     ) -> Task | None:
         """Park ``run`` if it has to wait; return None, storing nothing, if it may run now.
 
-        :meth:`cancel` finds the operation by ``request``.
+        :meth:`cancel` finds the operation by ``request``.  ``payer`` is the account of the caller.
+        Raises :class:`~syft.exceptions.LimitExceeded` if too many of its operations wait.
         """
         makers = self._footprints.makers
         for out in outs:
@@ -88,6 +91,7 @@ class Dataflow:
         task.blockers = self._board.blockers(footprint.reads, footprint.writes, footprint.wide)
         if task.ready:
             return None
+        self._charge(task, payer)
         self._board.enter(task, footprint.reads, footprint.writes, footprint.wide)
         self._park(task)
         return task
@@ -157,8 +161,19 @@ class Dataflow:
 
     def _unlist(self, task: Task) -> None:
         self.tasks.discard(task)
+        self._stop_charging(task)
         if self._requests.get(task.request) is task:
             del self._requests[task.request]
+
+    def _charge(self, task: Task, payer: Account | None) -> None:
+        if payer is not None:
+            self._store.charges.enter(payer, parked=1, promises=len(task.outs))
+            task.payer = payer
+
+    def _stop_charging(self, task: Task) -> None:
+        if task.payer is not None:
+            self._store.charges.leave(task.payer, parked=1, promises=len(task.outs))
+            task.payer = None
 
     def _finish(self, task: Task, ready: list[Task]) -> None:
         """Take a task that has run from the tables."""
@@ -245,6 +260,8 @@ class Dataflow:
 
     def clear(self) -> None:
         """Forget every parked operation."""
+        for task in self.tasks:
+            self._stop_charging(task)
         for table in (self.tasks, self._requests, self._waiting, self._takers, self._unwanted):
             table.clear()
         self._board.clear()

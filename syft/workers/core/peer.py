@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from syft.workers.core.peer_limits import Account
 from syft.workers.wire.numbering import Table
 
 KINDS: Final = 1
@@ -24,13 +25,15 @@ class Session:
     0
     """
 
-    __slots__ = ("failures", "numbers")
+    __slots__ = ("failures", "numbers", "account")
 
     def __init__(self) -> None:
         self.failures = 0
         """The number of failures sent over the connection."""
         self.numbers: Table | None = None
         """The definitions behind the numbers that the caller has used."""
+        self.account = Account()
+        """What the caller has at the worker, for the limits that it is under."""
 
 
 class Peer:

@@ -13,7 +13,7 @@ No request stops the worker or corrupts its store: an error becomes a ``Failure`
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, get_args
 from weakref import WeakSet
@@ -40,9 +40,11 @@ from syft.serde.registry import check_complete
 from syft.workers.core.accepted_results import accepted_results
 from syft.workers.core.access import READS, Access
 from syft.workers.core.dataflow import Dataflow
+from syft.workers.core.nesting import Nesting
 from syft.workers.core.open_promises import named
 from syft.workers.core.outgoing import Outgoing
 from syft.workers.core.peer import EVERYTHING, GRADIENTS, Peer, Session
+from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimits
 from syft.workers.core.stats import Stats
 from syft.workers.core.store import ObjectStore
 from syft.workers.execution.holders import Holder
@@ -105,6 +107,7 @@ class WorkerCore:
         connect: Callable[[str | Peer], Outgoing],
         limits: Limits | None = None,
         allow_plans: bool = False,
+        peer_limits: PeerLimits | None = None,
     ) -> None:
         missing = sorted(
             kind.__name__ for kind in get_args(messages.Request) if kind not in self.handlers
@@ -117,7 +120,7 @@ class WorkerCore:
         self.limits = limits or Limits()
         self.allow_plans = allow_plans
         """Whether callers may store plans at this worker, and run them."""
-        self.store = ObjectStore(name)
+        self.store = ObjectStore(name, peer_limits or DEFAULT_PEER_LIMITS, self._payer)
         self.dataflow = Dataflow(self.store)
         self.sessions: dict[int, Any] = {}
         self.ended: OrderedDict[int, None] = OrderedDict()
@@ -133,8 +136,13 @@ class WorkerCore:
         self.guarded = False
         self.acting_guard: Guard | None = None
         self.serving: Peer | None = None
+        self._nesting = Nesting(name)
         self.outbox: list[AddressedFrame] = []
         """Frames to send besides the reply: see :meth:`outgoing`."""
+
+    def _payer(self) -> Account | None:
+        """The account of the caller that is served; None for the owner's program."""
+        return None if self.serving is None else self.serving.session.account
 
     # --------------------------------------------------------------------------------- receiving
 
@@ -160,10 +168,14 @@ class WorkerCore:
             return self._counted(frame, Frame(encode(Skipped(message.seq)), []))
         outer, self.serving = self.serving, peer
         try:
+            if outer is not None:
+                self._nesting.enter()
             reply = _HANDLERS[type(message)](self, message, frame, peer)
         except Exception as error:  # no message may end the worker
             reply = self._failed(message, error, peer)
         finally:
+            if outer is not None:
+                self._nesting.leave()
             self.serving = outer
         if type(reply) is not Done:
             return self._counted(frame, None if reply is None else self.frame_of(reply, peer))
@@ -269,7 +281,8 @@ class WorkerCore:
             if reply is not None and type(reply) is not Parked:
                 self.answer(peer, reply)
 
-        task = self.dataflow.admit(run, inputs, outs, access, (peer.session, seq))
+        session = peer.session
+        task = self.dataflow.admit(run, inputs, outs, access, (session, seq), session.account)
         if task is not None:
             return Parked(seq, *named(task.awaits, self.store.promisers, peer.session))
         reply = act({})
@@ -282,6 +295,16 @@ class WorkerCore:
         self._give_up(outs, error)
         self._mark_missing(outs, FAILED)
         self.dataflow.settle(outs)
+
+    def give_up_all(self, sessions: Container[object], reason: str) -> None:
+        """Give up every promise of some callers, and end the collective operations they started."""
+        for id, session in list(self.store.promisers.items()):
+            if session in sessions and id in self.store.promised:
+                self.store.give_up(id, id, reason)
+                self.dataflow.settle((id,))
+        for execution, started in list(self.sessions.items()):
+            if started.payer.session in sessions:
+                started.abandon(self, execution, reason)
 
     def _mark_missing(self, outs: Iterable[int], reason: str) -> None:
         """Write tombstones for those results of an operation that it did not make."""
@@ -353,10 +376,13 @@ class WorkerCore:
             if not isinstance(leaf, torch.Tensor):
                 return leaf
             id = ids.pop() if ids else new_id()
-            self.store.put(id, leaf)
+            found[id] = leaf
             return Reference(id)
 
-        return replace(value, reference)
+        found: dict[int, torch.Tensor] = {}
+        shown = replace(value, reference)
+        self.store.put_new(found)
+        return shown
 
     def watch(self, peer: Peer, knows: int = EVERYTHING) -> None:
         """Note that a caller sent a tensor, or was told of the shape or the gradient of one, and

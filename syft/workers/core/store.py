@@ -10,14 +10,16 @@ grow with the number of pointers ever made.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any
 
 import torch
 
 from syft.exceptions import ObjectIdTaken, ObjectNotFound, PromiseGivenUp
+from syft.workers.core.charges import GIVEN_UP, Charges
 from syft.workers.core.listeners import Listeners
+from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimits
 from syft.workers.core.tag_index import TagIndex
 
 TOMBSTONES = 4096
@@ -51,6 +53,8 @@ class ObjectStore:
         "listeners",
         "given_up",
         "tags",
+        "charges",
+        "_bills",
         "_gone",
         "_gone_before",
         "_graphs",
@@ -58,15 +62,23 @@ class ObjectStore:
         "_all_shown",
     )
 
-    def __init__(self, worker: str) -> None:
+    def __init__(
+        self,
+        worker: str,
+        limits: PeerLimits = DEFAULT_PEER_LIMITS,
+        payer: Callable[[], Account | None] = lambda: None,
+    ) -> None:
         self.worker = worker
         self.objects: dict[int, Any] = {}
+        self.charges = Charges(worker, self.objects, limits, payer)
+        """What each caller has here."""
+        self._bills = self.charges.bills
         self.tags = TagIndex(self.objects)
         """The ids of tagged objects; :meth:`search` sees to those that the owner tags."""
         self.promised: set[int] = set()
         self.origins: dict[int, object] = {}
         """The session that brought an object, where needed; None if the owner holds it."""
-        self.promisers: dict[int, object] = {}
+        self.promisers: dict[int, Any] = {}
         """The session that made a promise, for promises from outside."""
         self._gone: dict[int, str] = {}
         self._gone_before: dict[int, str] = {}
@@ -116,6 +128,7 @@ class ObjectStore:
         syft.exceptions.PromiseGivenUp: The promise of object 5 at worker 'bob' was given up: ...
         """
         self.given_up[id] = (first, reason)
+        self.charges.flags |= GIVEN_UP
         self.kept(id)
         if len(self.given_up) > TOMBSTONES:
             self.given_up.popitem(last=False)
@@ -123,7 +136,9 @@ class ObjectStore:
     def kept(self, id: int) -> None:
         """End a promise: its object is there, or will never be."""
         self.promised.discard(id)
-        self.promisers.pop(id, None)
+        promiser = self.promisers.pop(id, None)
+        if promiser is not None:
+            self.charges.leave(promiser.account, promises=1)
         if self.listeners:
             self.listeners.call(id)
 
@@ -158,25 +173,39 @@ class ObjectStore:
                 self.check_free(id)
 
     def put(self, id: int, value: Any) -> None:
-        """Store ``value`` under a new or promised id."""
+        """Store ``value`` under a new or promised id, and charge the caller for it.
+
+        Raises :class:`~syft.exceptions.LimitExceeded` if the caller has too much.
+        """
         self.check_free(id)
+        self.charges.charge({id: value})
         self.objects[id] = value
         self.kept(id)
         if getattr(value, "_tags", None):
             self.tags.note(id)
 
     def put_all(self, values: Mapping[int, Any]) -> None:
-        """Store values under new ids; a fast path, for ids of which none is promised."""
+        """Store all values under new ids, or none; a fast path, for ids of which none is
+        promised."""
         self.check_all_free(values)
+        self.charges.charge(values)
         self.objects.update(values)
         for id, value in values.items():
             if getattr(value, "_tags", None):
                 self.tags.note(id)
 
+    def put_new(self, values: Mapping[int, Any]) -> None:
+        """Store all values under new or promised ids, or none of them."""
+        self.put_all(values)
+        if self.promised:
+            for id in values:
+                self.kept(id)
+
     def take(self, id: int, reason: str) -> Any:
         """Remove the object and return it; ``reason`` is the text of its tombstone."""
         value = self.read(id)
         del self.objects[id]
+        self.charges.release((id,))
         self.tags.forget((id,))
         self.origins.pop(id, None)
         self._bury(id, reason)
@@ -187,6 +216,7 @@ class ObjectStore:
         if self.keeps(id):
             return
         if self.objects.pop(id, None) is not None:
+            self.charges.release((id,))
             self.tags.forget((id,))
             self.origins.pop(id, None)
             self._bury(id, reason)
@@ -249,10 +279,14 @@ class ObjectStore:
                 self.drop(id, reason)
             elif objects.pop(id, None) is not None:
                 self._gone[id] = reason  # not a local name: what is dropped may drop others
-        if self.tags.watched:
-            self.tags.forget(id for id in ids if id not in objects)
+        if self._bills or self.tags.watched:
+            self._forget_all([id for id in ids if id not in objects])
         if len(self._gone) > TOMBSTONES:
             self._forget_oldest()
+
+    def _forget_all(self, ids: list[int]) -> None:
+        self.charges.release(ids)
+        self.tags.forget(ids)
 
     def mark_gone(self, id: int, reason: str) -> None:
         """Write a tombstone with the reason why an object is gone that was neither taken nor
@@ -276,12 +310,21 @@ class ObjectStore:
         self._gone_before = full
         self._gone_before = dict(islice(reversed(full.items()), TOMBSTONES))
 
-    def promise(self, id: int, by: object = None) -> None:
-        """Register the id of an object that will arrive later; ``by`` is whoever promises it."""
+    def promise(self, id: int, by: Any = None) -> None:
+        """Register the id of an object that will arrive later; ``by`` is the session of whoever
+        promises it.
+
+        Raises :class:`~syft.exceptions.LimitExceeded` if that one has promised too much.
+        """
         self.check_free(id)
-        self.promised.add(id)
         if by is not None:
-            self.promisers[id] = by
+            before = self.promisers.get(id)
+            if before is not by:
+                self.charges.enter(by.account, promises=1)
+                self.promisers[id] = by
+                if before is not None:
+                    self.charges.leave(before.account, promises=1)
+        self.promised.add(id)
 
     def why_missing(self, id: int) -> str | None:
         """The reason why an id is not present, if known."""
@@ -296,5 +339,7 @@ class ObjectStore:
             self.tags.forget((id,))
             self.objects.pop(id, None)
             self.mark_gone(id, reason)
+        self.charges.clear()
+        self.charges.flags &= ~GIVEN_UP
         self.origins.clear()
         self.given_up.clear()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from syft.workers.core.access import READS, Access
+from syft.workers.core.peer_limits import Account
 
 Run = Callable[[dict[int, Any] | None], None]
 
@@ -41,6 +42,7 @@ class Task:
         "blockers",
         "blocks",
         "usages",
+        "payer",
     )
 
     def __init__(
@@ -71,6 +73,8 @@ class Task:
         self.blocks: set[Task] = set()
         self.usages: set[Any] = set()
         """Where the scoreboard keeps it."""
+        self.payer: Account | None = None
+        """The account of the caller, while it is charged for this operation."""
 
     def __lt__(self, other: Task) -> bool:
         return self.number < other.number

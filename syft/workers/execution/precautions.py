@@ -7,14 +7,17 @@ removed when torch has fixed the crash.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import torch
 
 from syft.exceptions import OperationRefused
-from syft.ops.table import BY_NAME, FUNCTIONS, function_of
+from syft.ops.table import BY_NAME, FUNCTIONS, NAMES, function_of
+from syft.workers.execution import checked_operands as values
+from syft.workers.execution import checked_sizes as sizes
 from syft.workers.execution.permissions import innermost, storages_of
 from syft.workers.execution.recurrent import cell, layer, refused
 from syft.workers.execution.retained import retain_grad
@@ -220,6 +223,77 @@ for _precaution, _names in (
         for name in _names
         if name in BY_NAME
     )
+
+_ADAM: Final = ("params", "grads", "exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs", "state_steps")
+_NORM: Final = ("input", "weight", "bias", "running_mean", "running_var", "training")
+
+
+def _finite(*names: str) -> values.Check:
+    return lambda given: values.finite_checked(given, *names)
+
+
+_CHECKS: Final[tuple[tuple[str, tuple[str, ...], values.Check], ...]] = (
+    (r"div_?|divide_?", ("input", "other"), values.divisor_checked),
+    (r"lcm_?", ("input", "other"), values.multiples_checked),
+    (r"matrix_power", ("input", "n"), values.exponent_checked),
+    (r"\w+_polynomial_\w+", ("x", "n"), values.degree_checked),
+    (r"(_linalg_)?eigvals", ("A",), _finite("A")),
+    (r"binomial", ("count", "prob"), _finite("count", "prob")),
+    (
+        r"choose_qparams_optimized",
+        ("input", "numel", "n_bins", "ratio", "bit_width"),
+        values.qparams_checked,
+    ),
+    (r"_?upsample_\w+[1-3]d", ("input", "output_size"), values.scales_checked),
+    (r"_?upsample_\w+[1-3]d_aa", ("input", "output_size"), values.scales_checked),
+    (r"_weight_norm", ("v", "g", "dim"), sizes.weight_norm_checked),
+    (r"native_batch_norm|_native_batch_norm_legit", _NORM, sizes.batch_norm_checked),
+    (
+        r"_batch_norm_with_update",
+        _NORM[:-1],
+        partial(sizes.batch_norm_checked, statistics=True),
+    ),
+    (
+        r"batch_norm_update_stats",
+        ("input", "running_mean", "running_var"),
+        sizes.batch_norm_checked,
+    ),
+    (r"lu_unpack", ("LU_data", "LU_pivots"), sizes.pivots_checked),
+    (
+        r"fused_moving_avg_obs_fake_quant",
+        (
+            "input",
+            *sizes.QUANTIZER_STATISTICS,
+            "averaging_const",
+            "quant_min",
+            "quant_max",
+            "ch_axis",
+        )
+        + ("per_row_fake_quant", "symmetric_quant"),
+        sizes.quantizers_checked,
+    ),
+    (r"_chunk_cat", ("tensors", "dim", "num_chunks"), sizes.chunks_checked),
+    (r"_foreach_lerp_?", ("input", "tensors1", "weight"), sizes.lists_checked),
+    (
+        r"_fused_sgd_",
+        ("params", "grads", "momentum_buffer_list"),
+        partial(sizes.optimizer_checked, needed=sizes.sgd_lists),
+    ),
+    (r"_fused_adamw?_", _ADAM, partial(sizes.optimizer_checked, needed=sizes.adam_lists)),
+    (
+        r"_fused_adagrad_",
+        ("params", "grads", "state_sums", "state_steps"),
+        partial(sizes.optimizer_checked, needed=sizes.adagrad_lists),
+    ),
+)
+"""The last part of the names of operations, the names of their parameters by place, and what is
+checked."""
+
+for _number, _name in enumerate(NAMES):
+    _found = FUNCTIONS[_number]
+    for _pattern, _parameters, _check in _CHECKS:
+        if _found and re.fullmatch(_pattern, _name.rpartition(".")[2]):
+            _REPLACEMENTS[_number] = values.CheckedFunction(_found, _parameters, _check)
 
 RUNNABLE: list[Callable[..., Any] | None] = [
     _REPLACEMENTS.get(number, function) for number, function in enumerate(FUNCTIONS)

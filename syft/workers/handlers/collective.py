@@ -33,7 +33,7 @@ from syft.workers.handlers.party_programs import PROGRAMS, Party, PartyProgram, 
 from syft.workers.wire.messages import Abort, Done, Exchange, Parked, Start
 from syft.workers.wire.references import ids_in
 
-MAX_SESSIONS = 1024
+MAX_SESSIONS = 4096
 """The most executions a worker takes part in at once, including those not started here yet."""
 
 MAX_ROUNDS = 2**20
@@ -47,8 +47,8 @@ MAX_PARTY_MESSAGES = 1024
 class Execution:
     """One execution at one worker: its generator once started, and the messages received for it."""
 
-    opener: str
-    """The name of the worker that sent its first message."""
+    payer: Peer
+    """Who sent its first message, and is charged for it."""
     mailbox: dict[tuple[int, int], PartyMessage] = field(default_factory=dict)
     aborted_by: dict[str, str] = field(default_factory=dict)
     start: Start | None = None
@@ -88,12 +88,13 @@ def start(core: WorkerCore, message: Start, frame: Frame, peer: Peer) -> Any:
     core.forget(message.drop, peer)
     try:
         _check_start(core, message)
+        session = _session(core, message.execution, peer)
+        core.store.charges.enter(peer.session.account, promises=len(message.outs))
     except SyftError:
         if not _has_started(core, message.execution):
             _end(core, message.execution)
             _tell_others(core, message)
         raise
-    session = _session(core, message.execution, peer.name)
     session.start, session.starter = message, peer
     for out in message.outs:
         core.store.promise(out)
@@ -150,10 +151,14 @@ def _inputs(core: WorkerCore, message: Start, frame: Frame, held: HeldInputs) ->
     return inputs
 
 
-def _session(core: WorkerCore, execution: int, opener: str) -> Execution:
-    if execution not in core.sessions and len(core.sessions) >= MAX_SESSIONS:
-        _make_room(core)
-    session: Execution = core.sessions.setdefault(execution, Execution(opener))
+def _session(core: WorkerCore, execution: int, peer: Peer) -> Execution:
+    """The session of an execution; a new one counts for ``peer`` until it ends."""
+    session: Execution | None = core.sessions.get(execution)
+    if session is None:
+        core.store.charges.enter(peer.session.account, executions=1)
+        if len(core.sessions) >= MAX_SESSIONS:
+            _make_room(core)
+        session = core.sessions[execution] = Execution(peer)
     return session
 
 
@@ -165,12 +170,21 @@ def _make_room(core: WorkerCore) -> None:
     waiting = {key: session for key, session in core.sessions.items() if session.start is None}
     if not waiting:
         raise LimitExceeded("$.execution", "max_sessions", MAX_SESSIONS, len(core.sessions) + 1)
-    ((busiest, _),) = Counter(session.opener for session in waiting.values()).most_common(1)
-    del core.sessions[next(key for key, one in waiting.items() if one.opener == busiest)]
+    ((busiest, _),) = Counter(one.payer.name for one in waiting.values()).most_common(1)
+    _remove(core, next(key for key, one in waiting.items() if one.payer.name == busiest))
+
+
+def _remove(core: WorkerCore, execution: int) -> None:
+    session = core.sessions.pop(execution, None)
+    if session is not None:
+        core.store.charges.leave(session.payer.session.account, executions=1)
+        if session.start is not None and session.starter is not None:
+            account = session.starter.session.account
+            core.store.charges.leave(account, promises=len(session.start.outs))
 
 
 def _end(core: WorkerCore, execution: int) -> None:
-    core.sessions.pop(execution, None)
+    _remove(core, execution)
     core.ended[execution] = None
     if len(core.ended) > MAX_SESSIONS:
         core.ended.popitem(last=False)
@@ -196,7 +210,7 @@ def exchange(core: WorkerCore, message: Exchange, frame: Frame, peer: Peer) -> N
     guard = None
     if message.users is not None:
         guard = Guard(frozenset(message.users), message.shape_hidden)
-    session = _session(core, message.execution, peer.name)
+    session = _session(core, message.execution, peer)
     session.mailbox[place] = PartyMessage(peer.name, value, guard)
     if session.program is not None:
         _collect(core, message.execution, session)
@@ -302,7 +316,7 @@ def abort(core: WorkerCore, message: Abort, frame: Frame, peer: Peer) -> None:
     """Fail this worker's part because another party failed: now, or when the part is started."""
     if message.execution in core.ended:
         return
-    session = _session(core, message.execution, peer.name)
+    session = _session(core, message.execution, peer)
     if session.start is None:
         session.aborted_by[peer.name] = message.reason
     elif peer.name in session.start.parties:

@@ -37,6 +37,7 @@ from syft.ops.table import (
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack, unpack_at
+from syft.workers.core.charges import LOOK, SMALL
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
 from syft.workers.core.store import ObjectStore
@@ -53,6 +54,7 @@ from syft.workers.execution.operation import (
 from syft.workers.execution.permissions import Guard
 from syft.workers.execution.precautions import RUNNABLE
 from syft.workers.execution.private_results import UNCLEAR, common_guard, private_result
+from syft.workers.execution.size_rules import PLAIN
 from syft.workers.handlers.accesses import command_access
 from syft.workers.wire.messages import (
     COUNT_SHIFT,
@@ -76,12 +78,14 @@ _SEVERAL = _EXPECTED | IN_CONTAINER
 """The least flags of a caller that expects tensors in a container."""
 _MAX_ID = 2**63 - 1
 _UNCOMMON = UNINITIALIZED | MUTATES_OTHERS | ALTERS | GRADIENT
-_MAKING = {
+_MAKING_SIZES = {
     op: function
     for op, function in enumerate(RUNNABLE)
     if function and FLAGS[op] & _ONE and not FLAGS[op] & (_UNCOMMON | INPLACE)
 }
 """The operations that only make a tensor, by number."""
+_MAKING = {op: function for op, function in _MAKING_SIZES.items() if op in PLAIN}
+"""Those of them that make nothing large of small tensors."""
 _WRITING = {
     op: function
     for op, function in enumerate(RUNNABLE)
@@ -92,6 +96,8 @@ _OPERATIONS = len(RUNNABLE)
 _NO_KEYWORDS: dict[str, Any] = {}
 _LIST = int(TypeCode.LIST)
 _FLOATS = frozenset((float,))
+_size = _Tensor.numel
+_UNCOMMON_ONE = object()
 
 
 class StoreView:
@@ -145,42 +151,63 @@ def _make(store: ObjectStore, command: Command, guarded: bool) -> bool:
     A common one is given tensors that are there and plain numbers, in the modes of the worker.
     Here nothing is promised, and ``guarded`` says that something at the worker is private.
     """
+    charges = store.charges
+    look = charges.flags
     function = _MAKING.get(command.op)
+    if function is None:
+        function, look = _MAKING_SIZES.get(command.op), look | LOOK
     flags = _EXPECTED_IN_GRAD_MODE if is_grad_enabled() else _EXPECTED
     if function is None or command.flags != flags or command.autocast:
         return False
     objects, out = store.objects, command.out
-    if not 0 < out <= _MAX_ID or out in objects or store.given_up:
+    if not 0 < out <= _MAX_ID or out in objects or look > LOOK:
         return False
     values = _present(objects, command.args)
     if values is None:
         return False
-    named = _named(objects, command.kwargs) if command.kwargs else _NO_KEYWORDS
-    if named is None or "out" in named:
-        return False
-    if guarded:
-        result = _computed(function, values, named)
-        if result is None:
+    if look or guarded or command.kwargs:
+        result = _make_looking(store, command, function, values, look, guarded)
+        if result is _UNCOMMON_ONE:
             return False
-    elif named:
-        result = function(*values, **named)
     else:
         result = function(*values)
-    if type(result) is not _Tensor and not isinstance(result, _Tensor):
-        _tensors_expected(store.worker, command, result)  # raises
+    if type(result) is not _Tensor or _size(result) > SMALL:
+        _accept(store, command, result)  # may raise
     objects[out] = result
     if store.tags.watched:
         store.tags.note(out)
     return True
 
 
-def _computed(function: Function, values: list[Any], named: dict[str, Any]) -> Any:
-    """What a function makes of values, some of which may be private; None if the general path has
-    to run it."""
-    guard = common_guard((*values, *named.values()))
+def _make_looking(
+    store: ObjectStore,
+    command: Command,
+    function: Function,
+    values: list[Any],
+    look: int,
+    guarded: bool,
+) -> Any:
+    """The result of a command with keywords, of one whose sizes are to be looked at, or of one at a
+    worker that holds private values; ``_UNCOMMON_ONE`` if the general path has to run it."""
+    named = _named(store.objects, command.kwargs) if command.kwargs else _NO_KEYWORDS
+    if named is None or "out" in named:
+        return _UNCOMMON_ONE
+    guard = common_guard((*values, *named.values())) if guarded else None
+    if guard is not None and (named or guard is UNCLEAR):
+        return _UNCOMMON_ONE
+    if look:
+        store.charges.check(command.op, function, values, named)
     if guard is None:
         return function(*values, **named)
-    return None if named or guard is UNCLEAR else private_result(function, values, guard)
+    result = private_result(function, values, guard)
+    return _UNCOMMON_ONE if result is None else result
+
+
+def _accept(store: ObjectStore, command: Command, result: Any) -> None:
+    """Charge the caller for a result; raises if it is not one tensor, or too large."""
+    if not isinstance(result, torch.Tensor):
+        _tensors_expected(store.worker, command, result)  # raises
+    store.charges.charge({command.out: result})
 
 
 def _write(store: ObjectStore, command: Command, guarded: bool) -> bool:
@@ -192,22 +219,16 @@ def _write(store: ObjectStore, command: Command, guarded: bool) -> bool:
     values = _present(store.objects, command.args)
     if values is None:
         return False
-    named = _named(store.objects, command.kwargs) if command.kwargs else _NO_KEYWORDS
-    if named is None or "out" in named:
-        return False
-    if guarded and common_guard((*values, *named.values())) is not None:
-        return False
-    function(*values, **named)
-    return True
+    look = store.charges.flags or command.op not in PLAIN
+    made = _make_looking(store, command, function, values, look, guarded)
+    return made is not _UNCOMMON_ONE
 
 
 def _run(
     core: WorkerCore, command: Command, frame: Frame, peer: Peer, held: HeldInputs | None
 ) -> Reply:
     op, flags = command.op, command.flags
-    function = RUNNABLE[op] if 0 <= op < _OPERATIONS else None
-    if function is None:
-        function = function_of(op)  # raises, with the reason
+    function = (RUNNABLE[op] if 0 <= op < _OPERATIONS else None) or function_of(op)  # or raises
     objects = core.store.objects
     out = command.out
     usual = 0 <= flags < _SEVERAL and 0 <= out <= _MAX_ID and out not in objects
@@ -215,6 +236,7 @@ def _run(
         for id in _ids_of_results(command):
             core.store.check_free(id)
     args, kwargs = _operands(core, command, frame, held)
+    core.store.charges.check(op, function, args, kwargs)
     if FLAGS[op] & UNINITIALIZED:
         function = clearing(function)
     if core.watched:
@@ -230,7 +252,14 @@ def _run(
         result = function(*args, **kwargs)
     else:
         result = run_in_mode(function, args, kwargs, flags, autocast_of(core, command, frame))
+    _count_altered(core, command)
     return _reply(core, command, result, peer)
+
+
+def _count_altered(core: WorkerCore, command: Command) -> None:
+    """Count the memory of the arguments anew if a command may have given them more of it."""
+    if FLAGS[command.op] & ALTERS or (command.kwargs and "out" in command.kwargs):
+        core.store.charges.altered(ids_in((command.args, command.kwargs or {})))
 
 
 def _run_backward(core: WorkerCore, function: Function, *args: Any, **kwargs: Any) -> Any:
@@ -290,6 +319,7 @@ def _reply(core: WorkerCore, command: Command, result: Any, peer: Peer) -> Reply
     if not out:  # the result is an argument, to which the caller has a pointer
         return Done(command.seq)
     if isinstance(result, torch.Tensor) and command.flags < _SEVERAL:
+        core.store.charges.charge({out: result})
         core.store.objects[out] = result
         if core.store.tags.watched:
             core.store.tags.note(out)
@@ -299,8 +329,8 @@ def _reply(core: WorkerCore, command: Command, result: Any, peer: Peer) -> Reply
     if command.flags < _EXPECTED:
         core.watch(peer)
         return Value(command.seq, pack(core.store_tensors(result, out), Packer()))
-    for id, tensor in enumerate(_tensors_expected(core.name, command, result), out):
-        core.store.put(id, tensor)
+    tensors = _tensors_expected(core.name, command, result)
+    core.store.put_new(dict(enumerate(tensors, out)))
     return Done(command.seq)
 
 

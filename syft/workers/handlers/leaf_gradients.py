@@ -56,9 +56,7 @@ def _gradients(core: WorkerCore, message: Gradients, peer: Peer, held: HeldInput
         kinds.append(kind)
         if kind != NO_GRADIENT:
             found[id] = _read(core, _GRADIENT, tensor, peer)
-    core.store.check_all_free(found)
-    for id, gradient in found.items():
-        core.store.put(id, gradient)
+    core.store.put_new(found)
     core.watch(peer)
     return Value(message.seq, bytes(kinds))
 

@@ -191,8 +191,12 @@ def annotate(
 
     def act(held: HeldInputs) -> Reply:
         attributes = core.resolve(message.id, 0, held).__dict__
+        present = attributes.get("_tags", set())
+        tags = present | set(message.tags)
+        texts = (*message.tags, message.description or "")
+        core.store.charges.tag(message.id, len(present), texts, len(tags) - len(present))
         if message.tags:
-            attributes["_tags"] = attributes.get("_tags", set()) | set(message.tags)
+            attributes["_tags"] = tags
             core.store.tags.note(message.id)
         if message.description is not None:
             attributes["_description"] = message.description

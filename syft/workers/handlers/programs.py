@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from syft.exceptions import HookError
 from syft.ops.control import limited
@@ -31,6 +31,7 @@ from syft.workers.execution.operation import clearing
 from syft.workers.execution.precautions import RUNNABLE
 from syft.workers.handlers.accesses import Effects, effects_of
 from syft.workers.handlers.guarded_run import GuardedRun
+from syft.workers.handlers.program_sizes import SizedProgram
 from syft.workers.wire.definitions import Definition, Group, InputKind
 
 
@@ -150,19 +151,20 @@ def run_program(core: WorkerCore, program: Lowered, values: Sequence[Any], peer:
     are guarded, an action that would reveal a value raises
     :class:`~syft.exceptions.PermissionDenied`, and other errors are raised as
     :class:`~syft.workers.handlers.guarded_run.Concealed`.  Loops may take ``max_steps`` steps, a
-    limit of the worker.
+    limit of the worker, and each action may use what the limits of the caller allow.
 
     >>> from syft.program.program import Slot
     >>> core = WorkerCore("bob", connect=print)
     >>> run_program(core, lowered(Program(1, (), Slot(0))), [3], Peer("me"))
     3
     """
+    sized = SizedProgram(program, core.store.charges)
     if not core.guarded and not program.branches:
-        return program.run(values)
+        return sized.run(values)
     with limited(core.limits.max_steps):
         if not core.guarded:
-            return program.run(values)
-        return GuardedRun(core, peer.user).run(program, values)
+            return sized.run(values)
+        return GuardedRun(core, peer.user).run(cast(Lowered, sized), values)
 
 
 def may_alter(program: Program) -> bool:

@@ -183,7 +183,7 @@ def _unpacker(core: WorkerCore, frame: Frame) -> Unpacker:
 
 def _entered(core: WorkerCore, table: Table, run: Run, unpacker: Unpacker | None) -> NumberedCall:
     """Register the definition of a number from the message."""
-    check_number(run.number)
+    check_number(run.number, core.store.charges.limits.numbers)
     if run.define is None or unpacker is None:
         what = f"worker {core.name!r} does not know what number {run.number} stands for"
         raise ProgramError(f"{what}; it may have been cleared: send the definition again")
@@ -339,11 +339,16 @@ def _stored(core: WorkerCore, run: Run, results: Sequence[Any], peer: Peer) -> R
     store = core.store
     _check_count(core, run, len(results))
     if len(results) == 1 and isinstance(results[0], torch.Tensor) and not store.promised:
+        store.charges.charge({run.out: results[0]})
         store.objects[run.out] = results[0]
         if getattr(results[0], "_tags", None):
             store.tags.note(run.out)
         return Done(run.seq)
     _check_results(results)
+    made = {
+        out: value for out, value in enumerate(results, run.out) if isinstance(value, torch.Tensor)
+    }
+    store.charges.charge(made)
     for out, value in enumerate(results, run.out):
         if isinstance(value, torch.Tensor):
             store.objects[out] = value

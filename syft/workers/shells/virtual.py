@@ -21,6 +21,7 @@ from syft.serde.limits import Limits
 from syft.workers.client.connection import Connection
 from syft.workers.client.transport import Location, Owner, Transport
 from syft.workers.core.peer import Peer, Session
+from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.core.state_machine import AddressedFrame, WorkerCore
 from syft.workers.core.stats import Stats
 from syft.workers.execution.operation import neutral_mode
@@ -150,7 +151,8 @@ class VirtualWorker(Worker):
     ``hook`` gives the network the worker joins (without one it starts its own). ``data`` are
     tensors it holds from the start.  ``pipelined`` makes it a queued worker.  ``user`` is the
     user on whose behalf this worker requests private values of others.  ``allow_plans`` says
-    whether others may store plans here and run them.
+    whether others may store plans here and run them.  ``peer_limits`` bounds what each caller may
+    have and ask for here; the owner's own program has no limits.
 
     Raises :class:`~syft.exceptions.WorkerIdTaken`.
 
@@ -171,12 +173,13 @@ class VirtualWorker(Worker):
         user: str | None = None,
         limits: Limits | None = None,
         allow_plans: bool = True,
+        peer_limits: PeerLimits | None = None,
     ) -> None:
         self.id = id
         self.network = Network() if hook is None else hook.local_worker.network
         if id in self.network.workers:
             raise WorkerIdTaken(id)
-        self.core: WorkerCore = WorkerCore(id, self._connect, limits, allow_plans)
+        self.core: WorkerCore = WorkerCore(id, self._connect, limits, allow_plans, peer_limits)
         self.pipelined = pipelined
         self.is_client_worker = is_client_worker
         self.user = user
@@ -427,6 +430,26 @@ class VirtualWorker(Worker):
         self.collect()
         self._clear(f"worker {self.id} was cleared with clear_objects()")
         return self if return_self else None
+
+    def give_up_promises_of(self, caller: str, reason: str) -> None:
+        """Give up every promise of the callers of that name, and what they wait for together.
+
+        A promise that nobody keeps holds back what waits for it, also requests of others that touch
+        the same tensors.  Everything that waits for it fails with
+        :class:`~syft.exceptions.PromiseGivenUp`.
+
+        >>> x = bob.promise()
+        >>> y = x + 1
+        >>> bob.give_up_promises_of("me", "it took too long")
+        >>> y.get()
+        Traceback (most recent call last):
+        ...
+        syft.exceptions.PromiseGivenUp: ... was given up: it took too long. ...
+        """
+        self.collect()
+        sessions = {peer.session for peer in self.callers if peer.name == caller}
+        self.core.give_up_all(sessions, reason)
+        self.network.carry(self.core.outgoing(), self)
 
     def request_search(self, query: str | Iterable[str], location: str | Worker) -> list[Any]:
         """Search another worker; as :meth:`search`, with this worker as the pointers' owner.

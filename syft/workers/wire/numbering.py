@@ -134,8 +134,9 @@ class Table:
         return iter(self.entries.values())
 
 
-def check_number(number: int) -> None:
-    """Raise :class:`~syft.exceptions.LimitExceeded` for a number out of range.
+def check_number(number: int, most: int = NUMBERS) -> None:
+    """Raise :class:`~syft.exceptions.LimitExceeded` for a number out of range; a worker may allow
+    fewer than there are.
 
     >>> check_number(2000)
     Traceback (most recent call last):
@@ -143,8 +144,8 @@ def check_number(number: int) -> None:
     syft.exceptions.LimitExceeded: Message over a limit at $.number: NUMBERS is 1024, got 2000. \
 Send less at once, or raise the limit on both sides.
     """
-    if not 0 <= number < NUMBERS:
-        raise LimitExceeded("$.number", "NUMBERS", NUMBERS, number)
+    if not 0 <= number < min(most, NUMBERS):
+        raise LimitExceeded("$.number", "NUMBERS", min(most, NUMBERS), number)
 
 
 def weight_of(value: Any) -> int:

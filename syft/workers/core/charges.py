@@ -1,0 +1,286 @@
+"""What each caller has at a worker, counted in one place.
+
+To count every object of every caller costs more than a tenth of the time of a small operation.  So
+objects are counted *lazily*.  While a store holds few objects, those of up to ``SMALL`` elements
+are not looked at: all of them together are a small share of what one caller may have.  Counting
+starts when the store holds more, or when a large object comes.  What was not counted is taken off
+the limit of every caller.  So a limit is never exceeded, and may be reached a sixteenth early.
+
+Memory is counted by storage: views of one tensor count once, for whoever had it counted first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import torch
+
+from syft.exceptions import LimitExceeded
+from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimits
+from syft.workers.execution.permissions import innermost, storages_of
+from syft.workers.execution.allowance import FREE, Allowance, is_harmless
+
+SMALL: Final = 1 << 12
+"""Elements of an object that is not counted while the store holds few objects."""
+_MOST_BYTES: Final = 16 * SMALL
+_MOST_UNCOUNTED: Final = 1 << 14
+
+LOOK: Final = 1
+"""Flag: operations may meet large objects, so their sizes are to be looked at."""
+COUNT: Final = 2
+"""Flag: every object is counted."""
+GIVEN_UP: Final = 4
+"""Flag: there are ids under which nothing may come any more."""
+
+
+class _Bill:
+    """Who is charged for one object, its storages and its tags."""
+
+    __slots__ = ("account", "storages", "tags")
+
+    def __init__(self, account: Account, storages: dict[int, int]) -> None:
+        self.account = account
+        self.storages = storages
+        self.tags: dict[Account, int] = {}
+
+
+class _Memory:
+    """A storage that is counted: who is charged for it, and how many objects use it."""
+
+    __slots__ = ("account", "bytes", "uses")
+
+    def __init__(self, account: Account, bytes: int) -> None:
+        self.account = account
+        self.bytes = bytes
+        self.uses = 0
+
+
+class Charges:
+    """The accounts of the callers of one worker, and who is charged for which object.
+
+    ``payer`` returns the account of the caller that is served, or None for the owner's program.
+
+    >>> ann, objects = Account(), {}
+    >>> charges = Charges("bob", objects, PeerLimits(objects=1), lambda: ann)
+    >>> charges.charge({5: torch.ones(2)}); objects[5] = "present"; ann.objects, ann.bytes
+    (1, 8)
+    >>> charges.charge({6: torch.ones(2)})
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.LimitExceeded: Over a limit of worker 'bob': peer_limits.objects is 1, got 2. \
+Drop what is not needed any more, ask for less at once, or ask the worker's owner for more.
+    >>> charges.release([5]); ann.objects, ann.bytes
+    (0, 0)
+    """
+
+    __slots__ = (
+        "limits",
+        "flags",
+        "bills",
+        "_worker",
+        "_objects",
+        "_payer",
+        "_owner",
+        "_uncounted",
+        "_always",
+        "_free",
+        "_large",
+        "_memory",
+    )
+
+    def __init__(
+        self,
+        worker: str,
+        objects: Mapping[int, Any],
+        limits: PeerLimits = DEFAULT_PEER_LIMITS,
+        payer: Callable[[], Account | None] = lambda: None,
+    ) -> None:
+        self.limits = limits
+        self.bills: dict[int, _Bill] = {}
+        """The objects that are counted, by id."""
+        self._worker = worker
+        self._objects = objects
+        self._payer = payer
+        self._owner = Account()
+        self._uncounted = min(
+            _MOST_UNCOUNTED, limits.objects // 16, limits.bytes // 16 // _MOST_BYTES
+        )
+        strict = limits.elements < SMALL**2 or limits.bytes < 256 * SMALL**2
+        self._always = LOOK if strict else 0
+        self._free = 0 if strict else FREE
+        self.flags = self._always
+        """``LOOK``, ``COUNT`` and ``GIVEN_UP``: 0 in the usual case."""
+        self._large: set[int] = set()
+        self._memory: dict[int, _Memory] = {}
+
+    # ------------------------------------------------------------------------------------ objects
+
+    def charge(self, values: Mapping[int, Any]) -> None:
+        """Charge the caller for objects that are about to be stored.
+
+        Raises :class:`~syft.exceptions.LimitExceeded`, and charges for none, if that is too much.
+        """
+        many = len(self._objects) + len(values) > self._uncounted
+        if many:
+            self.flags |= COUNT
+        large = [id for id, value in values.items() if is_large(value)]
+        if not (many or large):
+            return
+        account = self._payer() or self._owner
+        bills = {id: _Bill(account, _storages(value)) for id, value in values.items()}
+        self._check("objects", account, len(bills), self._uncounted)
+        self._check("bytes", account, self._new_memory(bills), self._uncounted * _MOST_BYTES)
+        account.objects += len(bills)
+        for id, bill in bills.items():
+            self._enter(id, bill)
+        if large:
+            self._large.update(large)
+            self.flags |= LOOK
+
+    def _new_memory(self, bills: Mapping[int, _Bill]) -> int:
+        """The bytes of the storages that are not counted yet."""
+        new: dict[int, int] = {}
+        for bill in bills.values():
+            new.update(bill.storages)
+        return sum(size for place, size in new.items() if place not in self._memory)
+
+    def _enter(self, id: int, bill: _Bill) -> None:
+        self.bills[id] = bill
+        for place, size in bill.storages.items():
+            memory = self._memory.get(place)
+            if memory is None:
+                memory = self._memory[place] = _Memory(bill.account, size)
+                bill.account.bytes += size
+            memory.uses += 1
+
+    def release(self, ids: Iterable[int]) -> None:
+        """Stop charging for objects that were removed."""
+        for id in ids:
+            bill = self.bills.pop(id, None)
+            if bill is None:
+                continue
+            bill.account.objects -= 1
+            for account, tags in bill.tags.items():
+                account.tags -= tags
+            for place in bill.storages:
+                self._leave(place)
+            self._large.discard(id)
+        if not self._large:
+            self.flags &= ~LOOK | self._always
+        if self.flags & COUNT and len(self._objects) <= self._uncounted // 2:
+            self.flags &= ~COUNT
+
+    def _leave(self, place: int) -> None:
+        memory = self._memory[place]
+        memory.uses -= 1
+        if not memory.uses:
+            memory.account.bytes -= memory.bytes
+            del self._memory[place]
+
+    def altered(self, ids: Iterable[int]) -> None:
+        """Count objects anew to which an operation may have given other memory, or more of it."""
+        for id in ids:
+            value, bill = self._objects.get(id), self.bills.get(id)
+            if value is None or (bill is None and not is_large(value)):
+                continue
+            if bill is None:
+                bill = _Bill(self._payer() or self._owner, {})
+                bill.account.objects += 1
+            for place in bill.storages:
+                self._leave(place)
+            bill.storages = _storages(value)
+            self._enter(id, bill)
+            if is_large(value):
+                self._large.add(id)
+                self.flags |= LOOK
+
+    def clear(self) -> None:
+        """Stop charging for every object."""
+        self.release(list(self.bills))
+
+    def _check(self, limit: str, account: Account, more: int, uncounted: int = 0) -> None:
+        """Raise if the caller would have more than a limit, of which ``uncounted`` may be there."""
+        got = getattr(account, limit) + more
+        allowed = getattr(self.limits, limit)
+        if more and account is not self._owner and got > allowed - uncounted:
+            raise self.exceeded(limit, got)
+
+    def exceeded(self, limit: str, got: int) -> LimitExceeded:
+        """The error of a caller that exceeds a limit."""
+        allowed = getattr(self.limits, limit)
+        return LimitExceeded(f"worker {self._worker!r}", f"peer_limits.{limit}", allowed, got)
+
+    def check(self, op: int, function: Any, args: Any, kwargs: dict[str, Any]) -> None:
+        """Raise :class:`~syft.exceptions.LimitExceeded` if an operation would use too much."""
+        account = self._payer()
+        if account is None or is_harmless(op, args, kwargs, self._free):
+            return
+        limits = self.limits
+        left = limits.bytes - account.bytes
+        Allowance(limits.elements, left, limits.results, self.exceeded).check(
+            op, function, args, kwargs
+        )
+
+    # --------------------------------------------------------------------------------------- tags
+
+    def tag(self, id: int, present: int, tags: Iterable[str], more: int) -> None:
+        """Charge the caller for ``more`` tags of an object that has ``present``; ``tags`` are all
+        texts that it sent.
+
+        Raises :class:`~syft.exceptions.LimitExceeded`, and charges for none, if that is too much.
+        """
+        account = self._payer() or self._owner
+        longest = max(map(len, tags), default=0)
+        if account is not self._owner:
+            if longest > self.limits.text:
+                raise self.exceeded("text", longest)
+            if more and present + more > self.limits.tags_per_object:
+                raise self.exceeded("tags_per_object", present + more)
+        self._check("tags", account, more)
+        if not more:
+            return
+        account.tags += more
+        bill = self.bills.get(id)
+        if bill is None:
+            self._owner.objects += 1
+            bill = self.bills[id] = _Bill(self._owner, {})
+        bill.tags[account] = bill.tags.get(account, 0) + more
+
+    # --------------------------------------------------------------------------------- what waits
+
+    def enter(self, account: Account, **more: int) -> None:
+        """Charge a caller for ``promises``, ``parked`` operations or ``executions``: for all of
+        these, or for none of them if it raises :class:`~syft.exceptions.LimitExceeded`.
+
+        >>> ann = Account()
+        >>> Charges("bob", {}, PeerLimits(promises=2)).enter(ann, parked=1, promises=2)
+        >>> ann.parked, ann.promises
+        (1, 2)
+        """
+        for limit, count in more.items():
+            self._check(limit, account, count)
+        for limit, count in more.items():
+            setattr(account, limit, getattr(account, limit) + count)
+
+    def leave(self, account: Account, **less: int) -> None:
+        """Stop charging a caller for what has ended."""
+        for limit, count in less.items():
+            setattr(account, limit, getattr(account, limit) - count)
+
+
+def is_large(value: Any) -> bool:
+    """Whether an object has more than ``SMALL`` elements, or is more than one tensor.
+
+    >>> is_large(torch.ones(2)), is_large(torch.ones(1).expand(10**6)), is_large("no tensor")
+    (False, True, True)
+    """
+    tensor = innermost(value)
+    if tensor is None:
+        return not isinstance(value, torch.Tensor)  # a pointer is small
+    return torch.Tensor.numel(tensor) > SMALL
+
+
+def _storages(value: Any) -> dict[int, int]:
+    """The bytes of each storage of an object, by the address of the storage itself."""
+    return {storage._cdata: storage.nbytes() for storage in storages_of(value)}

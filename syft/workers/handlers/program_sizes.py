@@ -1,0 +1,112 @@
+"""The sizes of what a program makes, looked at when it runs on operands of these sizes first.
+
+A program runs as a loop that looks at nothing.  The sizes of what it makes follow from the sizes of
+its inputs and from the numbers among them.  So a worker runs it action by action the first time,
+with the limits of its caller before each action, and remembers the sizes of the inputs.  Later runs
+on such inputs are the loop.  A program of which the sizes depend on values, or that has branches,
+is looked at in every run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import torch
+
+from syft.ops.nested import leaves
+from syft.ops.table import BY_NAME, FLAGS, PROGRAM_FUNCTIONS, SHAPE_FROM_VALUES
+from syft.program.lowered import Call, Lowered
+from syft.program.program import Action, slots_in
+from syft.workers.core.charges import Charges
+from syft.workers.execution.permissions import innermost
+from syft.workers.execution.size_rules import BY_VALUES, PLAIN, is_size
+
+_GETITEM: Final = BY_NAME["torch.Tensor.__getitem__"]
+_MOST_KNOWN: Final = 256
+_LARGE: Final = 1 << 12
+
+Run = Callable[[Any], Any]
+
+
+class SizedProgram:
+    """A program that a caller runs within its limits.
+
+    ``run_with`` and ``run`` are those of :class:`~syft.program.lowered.Lowered`.  They raise
+    :class:`~syft.exceptions.LimitExceeded` before an action that would use too much.
+
+    >>> from syft.program.program import Program, Slot
+    >>> from syft.workers.core.peer_limits import Account, PeerLimits
+    >>> double = Action(BY_NAME["torch.Tensor.repeat"], (Slot(0), 10**6), {}, Slot(1))
+    >>> ann = Account()
+    >>> charges = Charges("bob", {}, PeerLimits(elements=1000), lambda: ann)
+    >>> SizedProgram(Lowered(Program(1, (double,), Slot(1))), charges).run([torch.ones(2)])
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.LimitExceeded: Over a limit of worker 'bob': peer_limits.elements is 1000, ...
+    """
+
+    __slots__ = ("_program", "_charges", "_steady")
+
+    def __init__(self, program: Lowered, charges: Charges) -> None:
+        self._program = program
+        self._charges = charges
+        self._steady = True
+
+    def run(self, values: Sequence[Any]) -> Any:
+        """Run the program on its inputs and state, in that order."""
+        program = self._program
+        signature = tuple(map(_size_of, values))
+        if signature in program.known_sizes:
+            return program.run(values)
+        result = self.run_with(values, _plainly)
+        if self._steady and _is_steady(program):
+            if len(program.known_sizes) >= _MOST_KNOWN:
+                program.known_sizes.clear()
+            program.known_sizes.add(signature)
+        return result
+
+    def run_with(self, values: Sequence[Any], call: Call) -> Any:
+        """Run the program with ``call`` for each action that the limits allow."""
+
+        def look(
+            action: Action, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        ) -> Any:
+            op = action.op
+            if op not in PROGRAM_FUNCTIONS:
+                self._charges.check(op, function, args, kwargs)
+                if op not in PLAIN and any(map(_may_be_size, leaves((args, kwargs)))):
+                    self._steady = False
+            return call(action, function, args, kwargs)
+
+        return self._program.run_with(values, look)
+
+
+def _plainly(action: Action, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return function(*args, **kwargs)
+
+
+def _may_be_size(leaf: Any) -> bool:
+    inside = innermost(leaf)
+    return inside is not None and is_size(inside)
+
+
+def _size_of(value: Any) -> Any:
+    """What of an input the sizes of results depend on."""
+    if isinstance(value, torch.Tensor):
+        inside = innermost(value)
+        return None if inside is None else (inside.shape, inside.dtype)
+    if type(value) is float:
+        return None if -_LARGE < value < _LARGE else value
+    return value if type(value) is int else type(value)
+
+
+def _is_steady(program: Lowered) -> bool:
+    """Whether the sizes of what a program makes follow from those of its inputs."""
+    return not program.branches and not any(map(_by_value, program.program.actions))
+
+
+def _by_value(action: Action) -> bool:
+    if action.op == _GETITEM:
+        return any(True for _ in slots_in(action.args[1:]))
+    return bool(FLAGS[action.op] & SHAPE_FROM_VALUES) or action.op in BY_VALUES

@@ -1,0 +1,164 @@
+"""What a caller has is counted, and goes down again; nobody exceeds a limit or feels another's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from syft.exceptions import LimitExceeded
+from syft.workers.core.charges import COUNT, LOOK, SMALL, Charges, is_large
+from syft.workers.core.nesting import MAX_INSIDE, Nesting
+from syft.workers.core.peer import Session
+from syft.workers.core.peer_limits import Account, PeerLimits
+from syft.workers.core.store import ObjectStore
+
+
+class Scene:
+    """A store with two callers, one of which is served."""
+
+    def __init__(self, **limits: int) -> None:
+        self.ann, self.eve = Session(), Session()
+        self.serving: Session | None = self.ann
+        payer = lambda: None if self.serving is None else self.serving.account  # noqa: E731
+        self.store = ObjectStore("bob", PeerLimits(**limits), payer)
+
+
+def refused(limit: str) -> Any:
+    return pytest.raises(LimitExceeded, match=f"worker 'bob': peer_limits.{limit} is")
+
+
+def test_objects_are_counted_by_caller() -> None:
+    scene = Scene(objects=3)
+    store = scene.store
+    for id in (1, 2, 3):
+        store.put(id, torch.ones(2))
+    with refused("objects"):
+        store.put(4, torch.ones(2))
+    assert 4 not in store.objects and scene.ann.account.objects == 3
+    scene.serving = scene.eve
+    store.put(5, torch.ones(2))
+    scene.serving = None  # the owner's program has no limits
+    store.put_all({id: torch.ones(2) for id in range(10, 30)})
+    scene.serving = scene.ann
+    store.drop(1, "dropped")
+    store.take(2, "taken")
+    store.drop_all([3, 5], "dropped")
+    assert scene.ann.account.objects == scene.eve.account.objects == 0
+    with refused("objects"):
+        store.put_new({6: torch.ones(2), 7: torch.ones(2), 8: torch.ones(2), 9: torch.ones(2)})
+    assert not {6, 7, 8, 9} & store.objects.keys(), "all of them or none"
+    store.put_new({6: torch.ones(2), 7: torch.ones(2)})
+    store.clear("cleared")
+    assert scene.ann.account.objects == scene.ann.account.bytes == 0 and not store.charges.bills
+
+
+def test_shared_memory_is_counted_once() -> None:
+    scene = Scene(bytes=1000)
+    base = torch.ones(100)
+    scene.store.put(1, base)
+    scene.store.put(2, base[:50])
+    assert scene.ann.account.bytes == 400
+    with refused("bytes"):
+        scene.store.put_new({3: torch.ones(100), 4: torch.ones(100)})
+    scene.store.drop(1, "dropped")
+    assert scene.ann.account.bytes == 400, "the view still holds it"
+    scene.store.drop(2, "dropped")
+    assert scene.ann.account.bytes == 0
+
+
+def test_few_small_objects_are_not_looked_at_and_the_limit_still_holds() -> None:
+    scene = Scene(objects=320)
+    store = scene.store
+    kept = 0
+    with refused("objects"):
+        for kept in range(1000):
+            store.put(kept, torch.ones(2))
+    assert 300 <= kept <= 320 and scene.ann.account.objects == kept - 20
+    assert store.charges.flags == COUNT
+    store.drop_all(range(kept), "dropped")
+    assert scene.ann.account.objects == 0 and store.charges.flags == 0
+
+
+def test_a_large_object_is_looked_at_at_once() -> None:
+    scene = Scene()
+    scene.store.put(1, torch.ones(2))
+    assert not scene.store.charges.bills and scene.store.charges.flags == 0
+    scene.store.put(2, torch.ones(SMALL + 1))
+    assert scene.ann.account.bytes == 4 * (SMALL + 1) and scene.store.charges.flags == LOOK
+    scene.store.drop(2, "dropped")
+    assert scene.store.charges.flags == 0
+    assert is_large("no tensor") and not is_large(torch.ones(SMALL))
+
+
+def test_memory_that_grew_is_counted_anew() -> None:
+    scene = Scene()
+    small, large = torch.ones(2), torch.ones(SMALL + 1)
+    scene.store.put(1, small)
+    scene.store.put(2, large)
+    small.resize_(2 * SMALL)
+    large.resize_(4 * SMALL)
+    scene.store.charges.altered((1, 2, 99))
+    assert scene.ann.account.bytes == 4 * 6 * SMALL and scene.ann.account.objects == 2
+    scene.store.charges.altered((1,))
+    scene.store.drop_all((1, 2), "dropped")
+    assert scene.ann.account.bytes == scene.ann.account.objects == 0
+
+
+def test_tags_are_counted_by_who_put_them_there() -> None:
+    scene = Scene(tags=3, tags_per_object=4, text=5)
+    charges = scene.store.charges
+    scene.store.put(1, torch.ones(2))
+    charges.tag(1, 0, ("a", "b"), 2)
+    with refused("tags"):
+        charges.tag(1, 2, ("c", "d"), 2)
+    with refused("text"):
+        charges.tag(1, 2, ("long text",), 0)
+    scene.serving = scene.eve
+    with refused("tags_per_object"):
+        charges.tag(1, 2, ("c", "d", "e"), 3)
+    charges.tag(1, 2, ("c",), 1)
+    charges.tag(1, 3, ("short",), 0)  # a description
+    scene.serving = None
+    charges.tag(1, 3, ("of the owner",), 1)
+    assert (scene.ann.account.tags, scene.eve.account.tags) == (2, 1)
+    scene.store.drop(1, "dropped")
+    assert (scene.ann.account.tags, scene.eve.account.tags) == (0, 0)
+
+
+def test_promises_are_counted_until_they_are_kept() -> None:
+    scene = Scene(promises=2)
+    store = scene.store
+    store.promise(1, by=scene.ann)
+    store.promise(1, by=scene.ann)  # the same one again
+    store.promise(2, by=scene.ann)
+    with refused("promises"):
+        store.promise(3, by=scene.ann)
+    assert 3 not in store.promised
+    store.promise(1, by=scene.eve)  # who promises it now
+    assert (scene.ann.account.promises, scene.eve.account.promises) == (1, 1)
+    store.put(1, torch.ones(2))
+    store.give_up(2, 2, "given up")
+    assert (scene.ann.account.promises, scene.eve.account.promises) == (0, 0)
+
+
+def test_either_all_or_nothing_is_charged() -> None:
+    ann = Account()
+    charges = Charges("bob", {}, PeerLimits(parked=5, promises=1))
+    with refused("promises"):
+        charges.enter(ann, parked=1, promises=2)
+    assert ann.parked == 0
+
+
+def test_requests_inside_others_are_bounded_in_number_too() -> None:
+    nesting = Nesting("bob")
+    nesting.enter()
+    with pytest.raises(LimitExceeded, match="MAX_INSIDE"):
+        for _ in range(MAX_INSIDE + 2):
+            nesting.enter()
+            nesting.leave()
+    nesting.leave()
+    nesting.leave()
+    nesting.enter()  # counted anew
+    nesting.enter()

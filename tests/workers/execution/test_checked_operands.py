@@ -1,0 +1,125 @@
+"""What fits runs as torch runs it; what does not is refused before a kernel sees it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import syft as sy
+from syft.ops.table import BY_NAME, FUNCTIONS
+from syft.workers.execution import forecasts
+from syft.workers.execution.forecasts import extent_of
+from syft.workers.execution.precautions import RUNNABLE
+from syft.workers.execution.size_rules import BY_VALUES, COUNTED
+
+ONE, TWO, THREE = torch.ones(1), torch.ones(2), torch.ones(3)
+LEAST = torch.tensor([-(2**63)])
+
+
+def both(name: str) -> tuple[Any, Any]:
+    number = BY_NAME[name]
+    return RUNNABLE[number], FUNCTIONS[number]
+
+
+REFUSED: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    ("torch.div", (LEAST, -1), {"rounding_mode": "trunc"}),
+    ("torch.Tensor.div_", (LEAST.clone(), torch.tensor(-1)), {"rounding_mode": "trunc"}),
+    ("torch.lcm", (LEAST, THREE.long()), {}),
+    ("torch.matrix_power", (torch.eye(2), -(2**63)), {}),
+    ("torch.special.laguerre_polynomial_l", (ONE, torch.tensor([2**30])), {}),
+    ("torch.linalg.eigvals", (torch.full((2, 2), float("nan")),), {}),
+    ("torch._weight_norm", (torch.ones(40), torch.ones(5)), {}),
+    ("torch._weight_norm", (torch.ones(2, 2), torch.tensor(1.0), -1), {"dim": 5}),
+    ("torch.native_batch_norm", (THREE, None, None, None, None, True, 0.1, 1e-5), {}),
+    ("torch.native_batch_norm", (torch.ones(2, 3), TWO, None, None, None, True, 0.1, 1e-5), {}),
+    ("torch.native_batch_norm", (torch.ones(2, 3), None, THREE.long(), None, None, True, 0.1, 0.1))
+    + ({},),
+    ("torch._native_batch_norm_legit", (torch.ones(2, 3), None, None, False, 0.1, 1e-5), {}),
+    ("torch.lu_unpack", (torch.eye(3), torch.ones(2, dtype=torch.int32)), {}),
+    ("torch._chunk_cat", ([torch.tensor(1.0)], -1, 3), {}),
+    ("torch._foreach_lerp_", ([TWO], [TWO], []), {}),
+    ("torch.fused_moving_avg_obs_fake_quant", (TWO, ONE, ONE, ONE, ONE, ONE, ONE, 0.1, 0, 255, 9))
+    + ({},),
+    ("torch._fused_sgd_", ([TWO], [THREE], []), {"lr": 0.1, "momentum": 0.0}),
+    ("torch._fused_sgd_", ([TWO], [TWO], []), {"lr": 0.1, "momentum": 0.9}),
+    ("torch._fused_adam_", ([TWO], [TWO], [TWO], [TWO], [], [TWO]), {"lr": 0.1}),
+]
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: str(case[0]))
+def test_what_does_not_fit_is_refused(case: Any) -> None:
+    name, args, kwargs = case
+    function, bare = both(name)
+    assert function is not bare and function == bare and hash(function) == hash(bare)
+    with pytest.raises(RuntimeError):
+        function(*args, **kwargs)
+
+
+ALLOWED: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    ("torch.div", (torch.tensor([7, -7]), torch.tensor(-1)), {"rounding_mode": "trunc"}),
+    ("torch.div", (TWO, -1), {"rounding_mode": "trunc"}),
+    ("torch.div", (TWO, torch.eye(2).to_sparse().sum()), {}),
+    ("torch.special.hermite_polynomial_h", (ONE, torch.ones(0)), {}),
+    ("torch.lcm", (torch.tensor([4]), torch.tensor([6])), {}),
+    ("torch._weight_norm", (torch.ones(3, 2), torch.ones(3, 1)), {}),
+    ("torch.native_batch_norm", (torch.ones(2, 3), THREE, THREE, THREE, THREE, False, 0.1, 1e-5))
+    + ({},),
+    ("torch._native_batch_norm_legit", (torch.ones(2, 3), None, None, True, 0.1, 1e-5), {}),
+    ("torch.lu_unpack", tuple(torch.linalg.lu_factor(torch.eye(3))), {}),
+    ("torch._foreach_lerp_", ([torch.ones(2)], [torch.zeros(2)], 0.5), {}),
+]
+
+
+@pytest.mark.parametrize("case", ALLOWED, ids=lambda case: str(case[0]))
+def test_what_fits_runs_as_in_torch(case: Any) -> None:
+    name, args, kwargs = case
+    function, bare = both(name)
+    torch.testing.assert_close(function(*args, **kwargs), bare(*args, **kwargs))
+
+
+def test_a_named_operand_is_found() -> None:
+    with pytest.raises(RuntimeError, match="integer overflow"):
+        both("torch.matrix_power")[0](self=torch.eye(2), n=-(2**63))
+
+
+def test_what_is_at_another_worker_is_checked_there(bob: sy.VirtualWorker) -> None:
+    x = torch.ones(2, 3).send(bob)
+    names = ("torch._weight_norm", "torch.native_batch_norm", "torch.lu_unpack")
+    for name in names:
+        check = RUNNABLE[BY_NAME[name]]._check  # type: ignore[union-attr]
+        check({"v": x, "g": x, "input": x, "LU_data": x, "LU_pivots": x})
+    optimizer = RUNNABLE[BY_NAME["torch._fused_sgd_"]]._check  # type: ignore[union-attr]
+    optimizer({"params": [x], "grads": [x]})
+    divide = RUNNABLE[BY_NAME["torch.div"]]._check  # type: ignore[union-attr]
+    divide({"input": torch.eye(2).long().to_sparse(), "other": -1, "rounding_mode": "trunc"})
+    assert extent_of(BY_NAME["torch.Tensor.add"], torch.Tensor.add, [x, 2], {}).elements == 1
+    assert COUNTED[BY_NAME["torch.unbind"]]((x,), {}) == 1
+
+
+def test_forecasts_of_operands_without_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forecasts, "_MOST_KEPT", 1)
+    monkeypatch.setattr(forecasts, "_FORECASTS", forecasts._Forecasts())
+    zeros = BY_NAME["torch.zeros"]
+    for size in (10, 20):
+        cpu = {"device": torch.device("cpu")}
+        assert extent_of(zeros, torch.zeros, [size], cpu).elements == size
+    assert len(forecasts._FORECASTS) == 1
+    sparse = torch.eye(3).to_sparse()
+    assert extent_of(BY_NAME["torch.Tensor.sum"], torch.Tensor.sum, [sparse], {}).elements == 9
+    assert extent_of(zeros, torch.zeros, [{1}], {}).elements == 1  # a set has no hash
+
+
+def test_sizes_from_values_by_hand() -> None:
+    sections, repeats = (
+        COUNTED[BY_NAME["torch.tensor_split"]],
+        BY_VALUES[BY_NAME["torch.repeat_interleave"]],
+    )
+    x = torch.ones(4)
+    assert sections((x, torch.tensor(3)), {}) == 3 and sections((x,), {}) == 1
+    assert sections((x, torch.tensor([1, 2])), {}) == 3
+    assert sections((x,), {"sections": 2}) == 2
+    assert repeats((x, torch.ones(4)), {}, [x]) == 4
+    assert repeats((x, 3), {}, [x]) == 12
+    assert BY_VALUES[BY_NAME["torch.bincount"]]((torch.ones(0).long(),), {}, [torch.ones(0)]) == 1

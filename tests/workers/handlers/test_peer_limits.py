@@ -1,0 +1,270 @@
+"""A caller that asks for too much is refused, and the worker goes on for all others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import syft as sy
+from syft.chain.wrapper import wrap
+from syft.exceptions import LimitExceeded, PromiseGivenUp
+from syft.ops.table import BY_NAME
+from syft.program.lowered import Lowered
+from syft.program.program import Action, Program, Slot
+from syft.tensors.pointer import PointerTensor
+from syft.workers.core.charges import Charges
+from syft.workers.core.peer import Session
+from syft.workers.core.peer_limits import PeerLimits
+from syft.workers.handlers import program_sizes
+from syft.workers.wire.messages import Promise
+
+
+def strict(hook: sy.TorchHook, **limits: int) -> sy.VirtualWorker:
+    return sy.VirtualWorker(hook, id="strict", peer_limits=PeerLimits(**limits))
+
+
+def refused(limit: str) -> Any:
+    return pytest.raises(LimitExceeded, match=f"Over a limit of worker '.*': peer_limits.{limit} ")
+
+
+EXPENSIVE: dict[str, Callable[[Any, Any], Any]] = {
+    "expand": lambda bob, x: x.expand(2**50, 3).sum(),
+    "zeros": lambda bob, x: bob.torch.zeros(10**12),
+    "full": lambda bob, x: bob.torch.full((10**6, 10**6), 1.0),
+    "eye": lambda bob, x: bob.torch.eye(10**6),
+    "arange": lambda bob, x: bob.torch.arange(0.0, 1e12),
+    "repeat": lambda bob, x: x.repeat(2**40),
+    "a size in a tensor": lambda bob, x: x.repeat(torch.tensor(2**40).send(bob)),
+    "new_zeros": lambda bob, x: x.new_zeros(2**40),
+    "resize": lambda bob, x: x.resize_(2**40),
+    "pad": lambda bob, x: torch.nn.functional.pad(x, (2**40, 0)),
+    "interpolate": lambda bob, x: torch.nn.functional.interpolate(x.view(1, 1, 3), size=2**40),
+    "one_hot": lambda bob, x: torch.nn.functional.one_hot((x * 2**40).long()),
+    "one_hot of classes": lambda bob, x: torch.nn.functional.one_hot(x.long(), 2**50),
+    "bincount": lambda bob, x: torch.bincount((x * 2**40).long()),
+    "minlength": lambda bob, x: torch.bincount(x.long(), minlength=2**40),
+    "repeat_interleave": lambda bob, x: torch.repeat_interleave(x, 2**40),
+    "repeats": lambda bob, x: torch.repeat_interleave((x * 2**40).long()),
+    "combinations": lambda bob, x: torch.combinations(x.expand(100, 3).reshape(-1), r=9),
+    "outer products": lambda bob, x: torch.outer(x.repeat(10**6), x.repeat(10**6)),
+    "sums": lambda bob, x: x.repeat(10**6)[:, None] + x.repeat(10**6),
+    "cartesian": lambda bob, x: torch.cartesian_prod(*[x.repeat(10**4)] * 4),
+    "diag_embed": lambda bob, x: x.repeat(10**6).diag_embed(),
+    "stft": lambda bob, x: torch.fft.fft(x, n=2**40),
+}
+
+
+@pytest.mark.parametrize("name", EXPENSIVE)
+def test_what_would_take_years_or_all_memory_is_refused(name: str, bob: sy.VirtualWorker) -> None:
+    x = torch.ones(3).send(bob)
+    with pytest.raises(LimitExceeded, match="peer_limits.(elements|bytes) is"):
+        EXPENSIVE[name](bob, x)
+    assert (x + 1).get().tolist() == [2, 2, 2], "the worker goes on"
+
+
+@pytest.mark.parametrize("name", ["expand", "sums", "repeat", "one_hot"])
+def test_programs_are_under_the_same_limits(name: str, bob: sy.VirtualWorker) -> None:
+    x = torch.ones(3).send(bob)
+    with pytest.raises(LimitExceeded, match="peer_limits.(elements|bytes) is"):
+        with bob.group():
+            EXPENSIVE[name](bob, x)
+    with bob.group():
+        y = x + 1
+    assert y.get().tolist() == [2, 2, 2]
+
+
+def test_a_program_is_looked_at_again_for_inputs_of_other_sizes(hook: sy.TorchHook) -> None:
+    bob = strict(hook, elements=1000)
+    for size in (3, 3, 5, 40):
+        x = torch.ones(size).send(bob)
+        y = None
+        try:
+            with bob.group():
+                y = (x[:, None] * x).sum() + 1
+            assert y.get() == size**2 + 1 and size < 40
+        except LimitExceeded as error:
+            assert size == 40 and error.limit == "peer_limits.elements"
+
+
+def test_a_program_whose_sizes_follow_from_values_is_looked_at_each_time(
+    hook: sy.TorchHook,
+) -> None:
+    bob = strict(hook, elements=1000)
+    for largest in (3, 3, 10**9):
+        x = torch.tensor([largest]).send(bob)
+        y = None
+        try:
+            with bob.group():
+                y = torch.bincount(x)[-1] + 1
+            assert y.get() == 2 and largest == 3
+        except LimitExceeded as error:
+            assert largest == 10**9 and error.limit == "peer_limits.elements"
+
+
+def test_the_sizes_with_which_a_program_ran_are_not_kept_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(program_sizes, "_MOST_KNOWN", 2)
+    ann = Session().account
+    charges = Charges("bob", {}, PeerLimits(elements=1000), lambda: ann)
+    grow = Action(BY_NAME["torch.Tensor.mul"], (Slot(0), Slot(1)), {}, Slot(2))
+    program = Lowered(Program(2, (grow,), Slot(2)))
+    for factor in (2, 0.5, 5000.0, 0.25):
+        made = program_sizes.SizedProgram(program, charges).run([torch.ones(2), factor])
+        assert made.tolist() == [factor, factor]
+    assert 0 < len(program.known_sizes) <= 2
+
+
+def test_branches_and_private_values_are_under_limits_too(hook: sy.TorchHook) -> None:
+    bob = strict(hook, elements=1000)
+
+    @sy.func2plan(args_shape=[(2,)])
+    def grow(x: torch.Tensor) -> torch.Tensor:
+        grown: torch.Tensor = sy.cond(x.sum() > 1, lambda y: y.repeat(2000), lambda y: y, x)
+        return grown
+
+    there = grow.send(bob)
+    public = torch.ones(2).send(bob)
+    with refused("elements"):
+        there(public)
+    private = torch.ones(2).private_tensor(allowed_users=["ann"]).send(bob, user="ann")
+    with pytest.raises(LimitExceeded):
+        private.repeat(2000)
+    del there, public, private
+
+
+PIECES: dict[str, Callable[[Any], Any]] = {
+    "split": lambda x: x.split(1),
+    "split_with_sizes": lambda x: x.split([1] * 100),
+    "chunk": lambda x: x.chunk(10**9),
+    "unbind": lambda x: x.unbind(),
+    "unbind of a dimension": lambda x: x[None].unbind(dim=1),
+    "tensor_split": lambda x: x.tensor_split(10**9),
+    "tensor_split at indices": lambda x: x.tensor_split(list(range(100))),
+    "hsplit": lambda x: torch.hsplit(x, 100),
+}
+
+
+@pytest.mark.parametrize("name", PIECES)
+def test_the_number_of_results_is_bounded(name: str, hook: sy.TorchHook) -> None:
+    bob = strict(hook, results=50)
+    x = torch.ones(100).send(bob)
+    with refused("results"):
+        PIECES[name](x)
+    assert len(x.split(2)) == len(x.chunk(50)) == len(x.tensor_split(50)) == 50
+    assert len(x[:50].unbind()) == 50 and len(x.tensor_split([50])) == 2
+
+
+def test_the_limits_of_one_are_not_those_of_another(hook: sy.TorchHook) -> None:
+    bob = strict(hook, objects=2, bytes=10**6)
+    eve = sy.VirtualWorker(hook, id="eve")
+    mine = [torch.ones(2).send(bob), torch.ones(2).send(bob)]
+    with refused("objects"):
+        torch.ones(2).send(bob)
+    with refused("objects"):
+        mine[0] + 1
+    with refused("objects"):
+        mine[0].max(dim=0)
+    with refused("objects"):
+        mine[0].copy()
+    kept = []
+    with refused("objects"), bob.group():
+        kept.append(mine[0] + mine[1])
+    kept.clear()
+    theirs = eve.connection_to(bob).put(torch.ones(2), None)
+    assert bob.core.store.objects[theirs].tolist() == [1, 1]
+    eve.connection_to(bob).garbage.append(theirs)
+    eve.connection_to(bob).flush()
+    del mine
+    x = torch.ones(2).send(bob)
+    assert (x + 1).get().tolist() == [2, 2]
+
+
+def test_memory_is_bounded_and_given_back(hook: sy.TorchHook) -> None:
+    bob = strict(hook, bytes=10**6)
+    x = torch.ones(100_000).send(bob)
+    with refused("bytes"):
+        torch.ones(200_000).send(bob)
+    with refused("bytes"):
+        x.double()
+    assert (x.expand(2, 100_000)[0, 0]).get() == 1, "a view needs no memory"
+    x.resize_(150_000)
+    with refused("bytes"):
+        bob.torch.zeros(120_000)
+    del x
+    assert bob.torch.zeros(200_000).sum().get() == 0
+
+
+def test_a_pointer_that_leads_back_ends_soon(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker, me: sy.VirtualWorker
+) -> None:
+    """From two messages it took 38 seconds, and ended where the stack did."""
+    y = torch.ones(2).send(bob)
+    for to, back in ((bob, bob), (bob, alice)):
+        pointers = [wrap(PointerTensor(me.connection_to(back.id), 77, False)).send(to, id=77)]
+        if back is alice:
+            home = wrap(PointerTensor(me.connection_to("bob"), 77, False))
+            pointers.append(home.send(alice, id=77))
+        for ask in (pointers[0].sum, pointers[0].size):
+            with pytest.raises(LimitExceeded, match="a chain of pointers leads back to it"):
+                ask()
+        assert (y + 1).get().tolist() == [2, 2]
+        del ask
+        pointers.clear()
+
+
+def test_a_tag_more_than_there_may_be_is_refused(hook: sy.TorchHook) -> None:
+    bob = strict(hook, tags=10, tags_per_object=6, text=20)
+    (id,) = bob.hold(torch.ones(2).tag("#owner"))
+    (x,) = bob.search("#owner")
+    x.tag(*(f"#{number}" for number in range(5)))
+    with refused("tags_per_object"):
+        x.tag("#another")
+    with refused("text"):
+        x.describe("far too long a text for this worker")
+    y = torch.ones(2).send(bob)
+    y.tag(*(f"#{number}" for number in range(5)))
+    with refused("tags"):
+        y.tag("#another")
+    assert x.tags == {"#owner", "#0", "#1", "#2", "#3", "#4"}
+    del y
+    torch.ones(2).send(bob).tag("#one", "#two")
+    bob.clear_objects()
+    assert id
+
+
+def test_promises_and_what_waits_are_bounded(hook: sy.TorchHook) -> None:
+    bob = strict(hook, promises=8, parked=3)
+    promise = bob.promise()
+    waiting = [promise + 1, promise + 2, promise + 3]
+    with refused("parked"):
+        promise + 4
+    connection = hook.local_worker.connection_to(bob)
+    with refused("promises"):
+        connection.ask(Promise, tuple(range(100, 200)))
+    promise.child.connection.location.give_up(promise, "enough")
+    for result in waiting:
+        with pytest.raises(PromiseGivenUp):
+            result.get()
+    again = bob.promise()
+    assert torch.ones(2).send(bob, id=again.child.id_at_location) is not None
+    bob.clear_objects()
+
+
+def test_the_owner_ends_what_waits_for_one_caller(
+    hook: sy.TorchHook, bob: sy.VirtualWorker
+) -> None:
+    """A write that waits holds back the reads of others."""
+    x = torch.ones(2).send(bob)
+    promise = bob.promise()
+    x.add_(promise)
+    bob.give_up_promises_of("nobody", "enough")
+    assert bob.core.store.promised
+    bob.give_up_promises_of("me", "enough")
+    assert not bob.core.store.promised and not bob.core.dataflow.tasks
+    with pytest.raises(PromiseGivenUp):  # of the write, which nobody waited for
+        x.copy().get()
+    assert x.get().tolist() == [1, 1]
