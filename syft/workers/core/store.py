@@ -18,6 +18,7 @@ import torch
 
 from syft.exceptions import ObjectIdTaken, ObjectNotFound, PromiseGivenUp
 from syft.workers.core.listeners import Listeners
+from syft.workers.core.claim import Claim
 from syft.workers.core.tag_index import TagIndex
 
 TOMBSTONES = 4096
@@ -64,8 +65,9 @@ class ObjectStore:
         self.tags = TagIndex(self.objects)
         """The ids of tagged objects; :meth:`search` sees to those that the owner tags."""
         self.promised: set[int] = set()
-        self.origins: dict[int, object] = {}
-        """The session that brought an object, where needed; None if the owner holds it."""
+        self.origins: dict[int, Claim] = {}
+        """Where an object, or a promise, comes from, if that is needed: see
+        :mod:`~syft.workers.core.owners`."""
         self.promisers: dict[int, object] = {}
         """The session that made a promise, for promises from outside."""
         self._gone: dict[int, str] = {}
@@ -116,6 +118,7 @@ class ObjectStore:
         syft.exceptions.PromiseGivenUp: The promise of object 5 at worker 'bob' was given up: ...
         """
         self.given_up[id] = (first, reason)
+        self.origins.pop(id, None)
         self.kept(id)
         if len(self.given_up) > TOMBSTONES:
             self.given_up.popitem(last=False)
@@ -178,7 +181,6 @@ class ObjectStore:
         value = self.read(id)
         del self.objects[id]
         self.tags.forget((id,))
-        self.origins.pop(id, None)
         self._bury(id, reason)
         return value
 
@@ -188,12 +190,12 @@ class ObjectStore:
             return
         if self.objects.pop(id, None) is not None:
             self.tags.forget((id,))
-            self.origins.pop(id, None)
             self._bury(id, reason)
 
     def keeps(self, id: int) -> bool:
         """Whether the data owner holds this object; it then outlives its pointers."""
-        return self.origins.get(id, "") is None
+        origin = self.origins.get(id)
+        return origin is not None and origin.held
 
     def search(self, words: set[str]) -> list[int]:
         """The ids of the objects that carry every one of ``words`` as a tag, or as their id.
@@ -203,7 +205,7 @@ class ObjectStore:
         ([6], [])
         """
         if self._stale:
-            held = (id for id, origin in self.origins.items() if origin is None)
+            held = (id for id, origin in self.origins.items() if origin.held)
             for id in list(self.objects) if self._all_shown else list(held):
                 self.tags.note(id)
             self._stale = False
@@ -261,6 +263,7 @@ class ObjectStore:
 
     def _bury(self, id: int, reason: str) -> None:
         self._gone[id] = reason
+        self.origins.pop(id, None)
         if self.promised:
             self.kept(id)
         if len(self._gone) > TOMBSTONES:
