@@ -48,6 +48,8 @@ None of these is a ``TypeError``: torch's binary operators turn a ``TypeError`` 
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class SyftError(Exception):
     """The base class of every error that syft raises.
@@ -79,10 +81,8 @@ add_worker().
 
     def __str__(self) -> str:
         known = ", ".join(self.known) or "nobody else"
-        return (
-            f"{self.asked!r} knows no worker {self.name!r} (it knows {known}). "
-            "Create it, or introduce it with add_worker()."
-        )
+        text = f"{self.asked!r} knows no worker {self.name!r} (it knows {known})."
+        return f"{text} Create it, or introduce it with add_worker()."
 
 
 class WorkerIdTaken(WorkerError):
@@ -242,10 +242,8 @@ Write it in terms of torch operations.
         self.op = op
 
     def __str__(self) -> str:
-        return (
-            f"{self.op!r} is not in the op table, so it cannot run on another worker. "
-            "Write it in terms of torch operations."
-        )
+        text = f"{self.op!r} is not in the op table, so it cannot run on another worker."
+        return f"{text} Write it in terms of torch operations."
 
 
 class OperationRefused(OperationError):
@@ -291,10 +289,8 @@ class LocationMismatch(OperationError):
         self.op, self.places = op, tuple(places)
 
     def __str__(self) -> str:
-        return (
-            f"{self.op}: the operands lie at {' and '.join(self.places)}. Bring them together "
-            "first: .send(), .move() or .get()."
-        )
+        text = f"{self.op}: the operands lie at {' and '.join(self.places)}."
+        return f"{text} Bring them together first: .send(), .move() or .get()."
 
 
 class DataStaysPut(OperationError):
@@ -310,10 +306,8 @@ Bring it here first with .get() (or .float_prec()), if you may.
         self.action, self.tensor = action, tensor
 
     def __str__(self) -> str:
-        return (
-            f"{self.action} would read data that is not here: {self.tensor}. "
-            "Bring it here first with .get() (or .float_prec()), if you may."
-        )
+        text = f"{self.action} would read data that is not here: {self.tensor}."
+        return f"{text} Bring it here first with .get() (or .float_prec()), if you may."
 
 
 class ResultMismatch(OperationError):
@@ -390,10 +384,8 @@ class NothingToGet(SendError):
         self.call = call
 
     def __str__(self) -> str:
-        return (
-            f"{self.call}(): this tensor is here already (it was never sent, or has been fetched). "
-            "Use it as it is."
-        )
+        text = "this tensor is here already (it was never sent, or has been fetched)"
+        return f"{self.call}(): {text}. Use it as it is."
 
 
 class WireError(SyftError):
@@ -546,23 +538,33 @@ class FrozenPath(UserWarning):
 
 
 class PermissionDenied(SyftError):
-    """The value is private, and the user who asked may not read it.
+    """The value is private, and the user who asked may not read it.  Or object ``id`` belongs to
+    ``owner`` (None: the worker's), or lies in memory that does, and the caller may not change it.
 
     >>> print(PermissionDenied("get", "bob", "mallory"))
     get: this value on 'bob' is private, and user 'mallory' may not read it.
     >>> print(PermissionDenied("get", "bob", None))
     get: this value on 'bob' is private, and no user was named. Pass user=...
+    >>> print(PermissionDenied("torch.Tensor.add_", "bob", "me", 7, "ann"))
+    torch.Tensor.add_: object 7 on 'bob' holds what belongs to 'ann', and 'me' may not change it. \
+Change a copy (x.copy()), or be named in allow_writes=.
     """
 
-    def __init__(self, action: str, worker: str, user: str | None) -> None:
-        super().__init__(action, worker, user)
-        self.action, self.worker, self.user = action, worker, user
+    def __init__(
+        self, action: str, worker: str, user: str | None, id: int | None = None, owner: Any = None
+    ) -> None:
+        super().__init__(action, worker, user, id, owner)
+        self.action, self.worker, self.user, self.id, self.owner = action, worker, user, id, owner
 
     def __str__(self) -> str:
+        if self.id is not None:
+            whose = "the owner of the worker" if self.owner is None else repr(self.owner)
+            held = f"object {self.id} on {self.worker!r} holds what belongs to {whose}, and"
+            instead = "Change a copy (x.copy()), or be named in allow_writes=."
+            return f"{self.action}: {held} {self.user!r} may not change it. {instead}"
+        asked = f"user {self.user!r} may not read it."
         if self.user is None:
             asked = "no user was named. Pass user=..."
-        else:
-            asked = f"user {self.user!r} may not read it."
         return f"{self.action}: this value on {self.worker!r} is private, and {asked}"
 
 
@@ -579,10 +581,8 @@ fractional digits.
         self.value, self.range, self.instead = value, range, instead
 
     def __str__(self) -> str:
-        return (
-            f"Cannot encode {self.value} in fixed precision: the range is {self.range}. "
-            f"Instead, {self.instead}."
-        )
+        text = f"Cannot encode {self.value} in fixed precision: the range is {self.range}."
+        return f"{text} Instead, {self.instead}."
 
 
 class HookError(SyftError):

@@ -100,6 +100,7 @@ def offer(tensor: torch.Tensor, owner: Owner) -> None:
         store.tags.note(number)
     else:
         owner.core.hold(number, tensor)
+        owner.core.own(number)
         store.show_to_owner((number,))
 
 

@@ -20,6 +20,7 @@ from syft.workers.client.connection import Connection
 from syft.workers.client.contents import put_once
 from syft.workers.client.transport import Location as Worker
 from syft.workers.client.transport import Owner
+from syft.workers.core.claim import set_writers, writers_of
 from syft.workers.execution.permissions import Guard, guard_of, set_guard
 from syft.workers.wire.messages import Put
 
@@ -39,6 +40,7 @@ class SentCopy:
     garbage_collect_data: bool
     id: Id
     user: str | None
+    writers: frozenset[str] = frozenset()
 
     def put(self, tensor: torch.Tensor, sender: Owner | None = None) -> Wrapper:
         """Put a copy of ``tensor`` at the location, and return the pointer to it.
@@ -60,13 +62,13 @@ class SentCopy:
 
     def _put(self, tensor: torch.Tensor, connection: Connection) -> Wrapper:
         guard = guard_to_send(tensor, self.owner, self.user)
-        id = self.id
+        id, writers = self.id, self.writers | writers_of(tensor)
         if callable(id):
-            shared = put_once(connection, tensor, id)
+            shared = None if writers else put_once(connection, tensor, id)
             if shared is not None:
                 return make_pointer(connection, shared, self.garbage_collect_data)
             id = None
-        id = connection.put(tensor, id, guard=guard)
+        id = connection.put(tensor, id, guard, writers)
         if self.garbage_collect_data:
             connection.add_owner(id)
         pointer = make_pointer(connection, id, self.garbage_collect_data, card=card_of(tensor))
@@ -118,6 +120,7 @@ def send(
     garbage_collect_data: bool = True,
     id: Id = None,
     user: str | None = None,
+    allow_writes: Iterable[str] = (),
 ) -> torch.Tensor:
     """Put a copy of the tensor at a worker and return a pointer to it.
 
@@ -125,7 +128,8 @@ def send(
     that is sent becomes a pointer to a pointer.  ``id`` is the id of the object there: by default
     a fresh one, or one that was promised.  With ``id=sy.ids.content`` a constant that this worker
     sent there before, and that is still there unchanged, is not sent again.  ``user`` names the
-    user who sends, which private tensors check.
+    user who sends, which private tensors check.  ``allow_writes`` names those who may change the
+    object there too, and take it away: users, or callers that act for no user.
 
     Raises :class:`~syft.exceptions.NotALeaf` for the result of a recorded computation,
     :class:`~syft.exceptions.NotSendable` for an ``id`` outside 0 to ``2**63 - 1``,
@@ -138,9 +142,9 @@ def send(
     places = [owner.get_worker(place) for place in locations]  # before anything is sent
     if not places:
         raise NotSendable("a tensor to nobody", "name at least one worker: x.send(bob)")
-    link = first_link(tensor)
+    link, writers = first_link(tensor), frozenset(allow_writes)
     pointers = [
-        link.deliver(tensor, SentCopy(place, owner, garbage_collect_data, id, user))
+        link.deliver(tensor, SentCopy(place, owner, garbage_collect_data, id, user, writers))
         for place in places
     ]
     return pointers[0] if len(pointers) == 1 else combine(pointers)
@@ -153,11 +157,14 @@ def _check_id(id: Id) -> None:
     raise NotSendable(f"a tensor under {shown}", "an id is an int from 0 to 2**63 - 1")
 
 
-def private_tensor(tensor: torch.Tensor, allowed_users: Iterable[str]) -> torch.Tensor:
+def private_tensor(
+    tensor: torch.Tensor, allowed_users: Iterable[str], allow_writes: Iterable[str] = ()
+) -> torch.Tensor:
     """The same data as a tensor that, once sent, only ``allowed_users`` may read.
 
-    The same holds for everything that the worker computes from it.  Returns a new tensor that
-    shares the data.
+    The same holds for everything that the worker computes from it.  ``allow_writes`` names those
+    who may change it there besides whoever sends it: users, or callers that act for no user.
+    Returns a new tensor that shares the data.
 
     >>> x = torch.ones(2).private_tensor(allowed_users=["ann"]).send(bob, user="ann")
     >>> (x + x).get(user="ann")
@@ -173,4 +180,5 @@ def private_tensor(tensor: torch.Tensor, allowed_users: Iterable[str]) -> torch.
             private.__dict__[name] = tensor.__dict__[name]
     set_guard(private, guard_of(tensor))
     set_guard(private, Guard(frozenset(allowed_users)))
+    set_writers(private, {*writers_of(tensor), *allow_writes})
     return private

@@ -212,6 +212,7 @@ def _tensor_methods_of(local: VirtualWorker) -> dict[str, Callable[..., Any]]:
         garbage_collect_data: bool = True,
         id: Id = None,
         user: str | None = None,
+        allow_writes: Iterable[str] = (),
     ) -> torch.Tensor:
         return sending.send(
             tensor,
@@ -220,6 +221,7 @@ def _tensor_methods_of(local: VirtualWorker) -> dict[str, Callable[..., Any]]:
             garbage_collect_data=garbage_collect_data,
             id=id,
             user=user,
+            allow_writes=allow_writes,
         )
 
     def tag(tensor: torch.Tensor, *tags: str) -> torch.Tensor:

@@ -89,13 +89,14 @@ holds itself.
         self.buffers.append(buffer)
         return len(self.buffers) - 1
 
-    def sent(self) -> None:
-        """Call ``leave()`` on everything in ``leaving``, once the message is sent.
+    def sent(self, to: str = "") -> None:
+        """Call ``leave(to)`` on everything in ``leaving``, once the message is sent; ``to`` is the
+        name of the receiver.
 
-        >>> Packer().sent()
+        >>> Packer().sent("bob")
         """
         for link in self.leaving:
-            link.leave()
+            link.leave(to)
 
 
 class Unpacker:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -93,7 +94,10 @@ def convert_object(core: WorkerCore, message: Convert, frame: Frame, peer: Peer)
 
     def act(held: HeldInputs) -> Reply:
         args = unpack_at(message.args, unpacker_for(core, frame, held), ".args")
-        value = core.resolve(message.id, 0, held)
+        lookup = partial(core.resolve, held=held)
+        value = lookup(message.id)
+        if permit is not None:
+            permit.check_memory(lookup)
         guard = full_guard_of(value)
         try:
             result = conversion(value, *args)
@@ -102,9 +106,11 @@ def convert_object(core: WorkerCore, message: Convert, frame: Frame, peer: Peer)
             return core.failure(message.seq, error, hidden=hidden)
         protect(result, guard)
         core.store.put(message.out, result)
+        core.note_made((message.out,), None if permit is None else permit.behind(lookup))
         return Done(message.seq)
 
     access = Access(reads_attributes=True, recorded=True)
+    permit = core.permit(peer, (message.id,), access, conversion.name)
     return core.when_ready(message.seq, peer, act, (message.id,), (message.out,), access)
 
 

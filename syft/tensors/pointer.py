@@ -522,6 +522,7 @@ def relay(core: WorkerCore, message: Relay, frame: Frame, peer: Peer) -> Any:
     """Send an object on and keep a pointer to it, or replace a pointer by what it points to."""
     core.forget(message.drop, peer)
     access = Access(writes=(message.id,), reads_attributes=True, takes=(message.id,))
+    core.permit(peer, (message.id,), access, "remote_send or remote_get")
     return core.when_ready(
         message.seq, peer, lambda held: _relay(core, message, peer), (message.id,), access=access
     )
@@ -538,7 +539,7 @@ def _relay(core: WorkerCore, message: Relay, peer: Peer) -> Done:
     if message.to is not None:
         connection = core.connect(message.to)
         id = new_id()
-        connection.put(value, id, guard=guard)
+        connection.put(value, id, guard=guard, writers=core.owners.names(peer, message.id))
         kept: torch.Tensor = make_pointer(cast(Connection, connection), id)
     elif type(value) is Wrapper and isinstance(value.child, PointerTensor):
         link = value.child

@@ -38,6 +38,7 @@ from syft.workers.wire.messages import (
     GiveUp,
     Move,
     Relay,
+    Share,
 )
 
 
@@ -257,9 +258,12 @@ class RemoteLink(Link):
         self.connection.stop_owning(self.id_at_location)
         self.connection.facts.drop((self.id_at_location,))  # it may come back as it is not now
 
-    def leave(self) -> None:
-        """Hand the duty to collect over to the twin of this link that went to another worker."""
+    def leave(self, to: str) -> None:
+        """Hand the duty to collect over to the twin of this link that went to worker ``to``, which
+        may change the object from now on."""
         self.garbage_collect_data = False
+        if to != self.location.id:
+            self.connection.tell(Share(self.id_at_location, (to,)))
 
     def take_duty_of(self, other: RemoteLink) -> None:
         """Take the duty to collect over from another link to the same object, if that has it."""

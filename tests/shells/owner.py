@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +11,7 @@ import torch
 
 import syft as sy
 from syft.chain.wrapper import Wrapper
+from syft.workers.core.claim import set_writers, writers_of
 from syft.workers.core.stats import Stats
 from syft.workers.execution.permissions import Guard, full_guard_of, guard_of, set_guard
 
@@ -97,11 +98,12 @@ class OwnersSide:
         worker: Any = self
         return worker.hub.call(worker.link, action, worker.id, value)
 
-    def hold(self, *tensors: torch.Tensor) -> list[int]:
+    def hold(self, *tensors: torch.Tensor, allow_writes: Iterable[str] = ()) -> list[int]:
         """Put tensors of the data owner into the store, with their guards."""
         guards = [guard_of(tensor) for tensor in tensors]
         users = [None if guard is None else sorted(guard.users) for guard in guards]
-        ids: list[int] = self.act("hold", [*zip(tensors, users, strict=True)])
+        writers = [sorted({*allow_writes, *writers_of(tensor)}) for tensor in tensors]
+        ids: list[int] = self.act("hold", [*zip(tensors, users, writers, strict=True)])
         return ids
 
     def collect(self) -> None:
@@ -141,9 +143,10 @@ def _open(hub: Any, link: Any, target: str, _: Any) -> None:
 
 
 def _hold(hub: Any, link: Any, target: str, values: list[Any]) -> list[int]:
-    for tensor, users in values:
+    for tensor, users, writers in values:
         set_guard(tensor, None if users is None else Guard(frozenset(users)))
-    ids: list[int] = hub.hosts[target].hold(*(tensor for tensor, _ in values))
+        set_writers(tensor, writers)
+    ids: list[int] = hub.hosts[target].hold(*(tensor for tensor, _, _ in values))
     return ids
 
 

@@ -37,7 +37,7 @@ from syft.workers.core.access import READS, Access
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.permissions import combined
-from syft.workers.handlers.accesses import effects_of
+from syft.workers.handlers.accesses import Effects, effects_of
 from syft.workers.handlers.guarded_run import Concealed
 from syft.workers.handlers.programs import (
     Prepared,
@@ -73,6 +73,7 @@ class PreparedPlanCall(Prepared):
         self.objects = (call.id,)
         self.call = call
         self._plan = weakref.ref(plan)
+        self._effects: Effects | None = None
         self.results = len(program.outputs) - call.targets
         if call.asks_state:
             self.results = program.state
@@ -82,7 +83,9 @@ class PreparedPlanCall(Prepared):
         plan = self._plan()
         if plan is None or self.call.asks_state:
             return READS
-        effects = effects_of(plan.blueprint.program)
+        if self._effects is None:
+            self._effects = effects_of(plan.blueprint.program)
+        effects = self._effects
         count = len(inputs) - self.call.targets
         access = effects.access(inputs[:count], self.objects)
         if not self.call.targets:

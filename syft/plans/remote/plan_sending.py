@@ -84,7 +84,7 @@ class LocalPlanSender(PlanSender):
         if record.number in store.objects:
             store.take(record.number, "the plan was built or tagged again")
         owner.core.hold(record.number, stored_plan(record, built))
-        store.origins[record.number] = None  # it belongs to the owner: no pointer can drop it
+        owner.core.own(record.number)
 
 
 def stored_plan(record: PlanRecord, built: BuiltPlan) -> StoredPlan:

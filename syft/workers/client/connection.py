@@ -12,7 +12,7 @@ whole objects and promises.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -30,6 +30,7 @@ from syft.workers.client.pending import STORED as STORED
 from syft.workers.client.pending import OpenPromise
 from syft.workers.client.pending import Pending as Pending
 from syft.workers.client.transport import Location, Owner, Transport
+from syft.workers.core.claim import writers_of
 from syft.workers.execution.holders import Holder
 from syft.workers.execution.permissions import Guard
 from syft.workers.wire import messages
@@ -144,16 +145,23 @@ class Connection(OperationSender):
         if self.unseen:
             self.raise_unseen()
 
-    def put(self, value: torch.Tensor | Holder, id: int | None, guard: Guard | None = None) -> int:
+    def put(
+        self,
+        value: torch.Tensor | Holder,
+        id: int | None,
+        guard: Guard | None = None,
+        writers: Iterable[str] = (),
+    ) -> int:
         """Store a copy of ``value`` at the other worker under ``id`` (drawn here if None), and
-        return the id.
+        return the id; ``writers`` may change it too.
 
         To a queued worker this returns at once; the data is copied first.
         """
         self.check_not_recording(Put.verb)
         drawn = id is None
         if self.group is not None:
-            held = self.group.hold_value(value, modes()) if id is None and not guard else None
+            plain = id is None and not guard and not writers
+            held = self.group.hold_value(value, modes()) if plain else None
             if held is not None:
                 self.facts.sent_all((held,), (value,))
                 return held
@@ -174,10 +182,11 @@ class Connection(OperationSender):
         drop = self._take_garbage()
         hidden = guard is not None and guard.shape_hidden
         failures = self._failures if waits else None
-        message = Put(seq, id, operand, users, hidden, drop, failures)
+        named = tuple(sorted(writers))
+        message = Put(seq, id, operand, users, hidden, named, drop, failures)
         frame = Frame(messages.encode(message), packer.buffers)
         self._request(seq, frame, waits, drop, None, (id,))
-        packer.sent()
+        packer.sent(self.location.id)
         return id
 
     def follow_last(self, link: Any) -> None:
@@ -199,7 +208,11 @@ class Connection(OperationSender):
         self.check_not_recording(PutAll.verb)
         guards = guards or {}
         if self.group is not None:
-            return [self.put(value, None, guards.get(at)) for at, value in enumerate(values)], None
+            put = self.put
+            return [
+                put(value, None, guards.get(at), writers_of(value))
+                for at, value in enumerate(values)
+            ], None
         waits = not self.transport.queued
         if waits:
             self._catch_up()
@@ -214,10 +227,13 @@ class Connection(OperationSender):
         self._seq = seq = self._seq + 1
         drop = self._take_garbage()
         failures = self._failures if waits else None
-        message = PutAll(seq, first, operand, named, drop, failures)
+        writers = tuple(
+            (at, tuple(sorted(names))) for at, names in enumerate(map(writers_of, values)) if names
+        )
+        message = PutAll(seq, first, operand, named, writers, drop, failures)
         frame = Frame(messages.encode(message), packer.buffers)
         answer = self._request(seq, frame, waits, drop, None, ids)
-        packer.sent()
+        packer.sent(self.location.id)
         return ids, answer if type(answer) is Pending else None
 
     def start(self, message: Message, made: Collection[int] = ()) -> Pending:

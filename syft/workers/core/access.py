@@ -35,6 +35,11 @@ class Access:
     a result may otherwise be a view of each.  ``gives_gradient``: the result is the gradient.
     ``recorded`` says that autograd may record it.  ``joins``: the inputs may share memory after it.
     ``takes`` are the ids of the inputs that it takes out of the store.
+
+    Three fields matter for who may do it, and not for the order.  ``only_object``: what it writes
+    is the tensor object (its shape, whether it requires grad), not its memory.  ``roots``: a
+    backward pass adds to the gradients of the leaves behind these inputs.  ``accumulates``: it adds
+    to the gradients of these inputs themselves.
     """
 
     writes: Collection[int] = ()
@@ -46,6 +51,9 @@ class Access:
     recorded: bool = False
     joins: bool = False
     takes: Collection[int] = ()
+    only_object: bool = False
+    roots: Collection[int] = ()
+    accumulates: Collection[int] = ()
 
     @property
     def changes(self) -> bool:

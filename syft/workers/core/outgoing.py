@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -19,8 +19,15 @@ class Outgoing(Protocol):
     garbage: list[int]
     """Ids of objects at the other worker whose last pointer at this worker is gone."""
 
-    def put(self, value: torch.Tensor | Holder, id: int | None, guard: Guard | None = None) -> int:
-        """Store a copy of ``value`` at the other worker, and return its id."""
+    def put(
+        self,
+        value: torch.Tensor | Holder,
+        id: int | None,
+        guard: Guard | None = None,
+        writers: Iterable[str] = (),
+    ) -> int:
+        """Store a copy of ``value`` at the other worker, which ``writers`` may change too, and
+        return its id."""
 
     def ask(self, kind: type[Message], *fields: Any, **named: Any) -> Any:
         """Make a request and return the value of its reply."""

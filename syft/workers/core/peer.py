@@ -40,18 +40,38 @@ class Peer:
     """A caller on one connection: its name, and the user on whose behalf it sends requests.
 
     The shell has verified both.  Peers of one connection that act for different users share its
-    ``session``.
+    ``session``.  ``is_owner`` says that the worker asks itself: its owner does.
 
     >>> ann = Peer("me", "ann")
     >>> ann.dropped
     'me dropped its last pointer to it'
     """
 
-    __slots__ = ("name", "user", "session", "dropped", "fetched", "knows", "__weakref__")
+    __slots__ = (
+        "name",
+        "user",
+        "session",
+        "identity",
+        "who",
+        "dropped",
+        "fetched",
+        "knows",
+        "__weakref__",
+    )
 
-    def __init__(self, name: str, user: str | None = None, session: Session | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        user: str | None = None,
+        session: Session | None = None,
+        is_owner: bool = False,
+    ) -> None:
         self.name = name
         self.user = user
+        self.identity: str | None = None if is_owner else user or name
+        """To whom belongs what this caller makes; None is the owner of the worker."""
+        self.who = self.identity, name
+        """The identity and the name, as one object."""
         self.session = Session() if session is None else session
         self.dropped = f"{name} dropped its last pointer to it"
         """The tombstone text of an object whose last pointer this peer dropped."""
@@ -59,3 +79,12 @@ class Peer:
         """The tombstone text of an object that this peer fetched."""
         self.knows = 0
         """What this caller is told of when somebody else changes it: KINDS, GRADIENTS, or both."""
+
+    @property
+    def names(self) -> set[str]:
+        """The names by which others may have named this caller, or the user for whom it acts.
+
+        >>> sorted(Peer("me", "ann").names), Peer("bob", is_owner=True).names
+        (['ann', 'me'], {'bob'})
+        """
+        return {self.name} if self.identity is None else {self.name, self.identity}

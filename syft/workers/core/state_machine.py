@@ -39,10 +39,12 @@ from syft.serde.packer import Packer
 from syft.serde.registry import check_complete
 from syft.workers.core.accepted_results import accepted_results
 from syft.workers.core.access import READS, Access
+from syft.workers.core.claim import Claim
 from syft.workers.core.dataflow import Dataflow
 from syft.workers.core.nesting import Nesting
 from syft.workers.core.open_promises import named
 from syft.workers.core.outgoing import Outgoing
+from syft.workers.core.owners import Owners, Permit
 from syft.workers.core.peer import EVERYTHING, GRADIENTS, Peer, Session
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimits
 from syft.workers.core.stats import Stats
@@ -121,6 +123,11 @@ class WorkerCore:
         self.allow_plans = allow_plans
         """Whether callers may store plans at this worker, and run them."""
         self.store = ObjectStore(name, peer_limits or DEFAULT_PEER_LIMITS, self._payer)
+        self.owners = Owners(self.store)
+        self.contested = False
+        """Whether objects here belong to more than one, so that their owners are looked up."""
+        self._latest: tuple[str | None, str] | None = None
+        """Who made the latest request."""
         self.dataflow = Dataflow(self.store)
         self.sessions: dict[int, Any] = {}
         self.ended: OrderedDict[int, None] = OrderedDict()
@@ -166,6 +173,9 @@ class WorkerCore:
         seen = message.failures
         if seen is not None and seen != peer.session.failures:
             return self._counted(frame, Frame(encode(Skipped(message.seq)), []))
+        if peer.who is not self._latest:
+            self._latest = peer.who
+            self.contested |= self.owners.meet(peer)
         outer, self.serving = self.serving, peer
         try:
             if outer is not None:
@@ -284,6 +294,8 @@ class WorkerCore:
         session = peer.session
         task = self.dataflow.admit(run, inputs, outs, access, (session, seq), session.account)
         if task is not None:
+            if self.contested:
+                self.owners.made(peer, outs)
             return Parked(seq, *named(task.awaits, self.store.promisers, peer.session))
         reply = act({})
         self._mark_missing(outs, FAILED if type(reply) is Failure else NOT_MADE)
@@ -345,7 +357,9 @@ class WorkerCore:
         return inner
 
     def forget(self, ids: Sequence[int], peer: Peer) -> None:
-        """Drop objects whose last pointers are gone."""
+        """Drop objects whose last pointers are gone; those of others stay."""
+        if self.contested:
+            ids = [id for id in ids if self.owners.may_drop(peer, id)]
         if not (self.store.promised or self.dataflow.tasks):
             self.store.drop_all(ids, peer.dropped)
             return
@@ -382,7 +396,22 @@ class WorkerCore:
         found: dict[int, torch.Tensor] = {}
         shown = replace(value, reference)
         self.store.put_new(found)
+        self.note_made(found)
         return shown
+
+    def own(self, id: int, writers: Iterable[str] = ()) -> None:
+        """Note that the owner's program holds an object: it outlives its pointers."""
+        self.store.origins[id] = Claim(None, self.name, writers, held=True)
+        self.contested = True
+
+    def permit(self, peer: Peer, ids: Iterable[int], access: Access, action: str) -> Permit | None:
+        """What a request may do where objects belong to several; see :meth:`Owners.permit`."""
+        return self.owners.permit(peer, ids, access, action) if self.contested else None
+
+    def note_made(self, ids: Iterable[int], behind: Claim | None = None) -> None:
+        """Note that the request which is being served made these objects."""
+        if self.contested and self.serving is not None:
+            self.owners.made(self.serving, ids, behind)
 
     def watch(self, peer: Peer, knows: int = EVERYTHING) -> None:
         """Note that a caller sent a tensor, or was told of the shape or the gradient of one, and
@@ -437,6 +466,8 @@ class WorkerCore:
             session.abandon(self, execution)
         self.sessions.clear()
         self.store.clear(reason)
+        self.owners.forget()
+        self.contested, self._latest = False, None
 
 
 def descend(value: Any, depth: int) -> Any:

@@ -18,6 +18,7 @@ import torch
 
 from syft.exceptions import ObjectIdTaken, ObjectNotFound, PromiseGivenUp
 from syft.workers.core.charges import GIVEN_UP, Charges
+from syft.workers.core.claim import Claim
 from syft.workers.core.listeners import Listeners
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimits
 from syft.workers.core.tag_index import TagIndex
@@ -76,8 +77,9 @@ class ObjectStore:
         self.tags = TagIndex(self.objects)
         """The ids of tagged objects; :meth:`search` sees to those that the owner tags."""
         self.promised: set[int] = set()
-        self.origins: dict[int, object] = {}
-        """The session that brought an object, where needed; None if the owner holds it."""
+        self.origins: dict[int, Claim] = {}
+        """Where an object, or a promise, comes from, if that is needed: see
+        :mod:`~syft.workers.core.owners`."""
         self.promisers: dict[int, Any] = {}
         """The session that made a promise, for promises from outside."""
         self._gone: dict[int, str] = {}
@@ -129,6 +131,7 @@ class ObjectStore:
         """
         self.given_up[id] = (first, reason)
         self.charges.flags |= GIVEN_UP
+        self.origins.pop(id, None)
         self.kept(id)
         if len(self.given_up) > TOMBSTONES:
             self.given_up.popitem(last=False)
@@ -207,7 +210,6 @@ class ObjectStore:
         del self.objects[id]
         self.charges.release((id,))
         self.tags.forget((id,))
-        self.origins.pop(id, None)
         self._bury(id, reason)
         return value
 
@@ -218,12 +220,12 @@ class ObjectStore:
         if self.objects.pop(id, None) is not None:
             self.charges.release((id,))
             self.tags.forget((id,))
-            self.origins.pop(id, None)
             self._bury(id, reason)
 
     def keeps(self, id: int) -> bool:
         """Whether the data owner holds this object; it then outlives its pointers."""
-        return self.origins.get(id, "") is None
+        origin = self.origins.get(id)
+        return origin is not None and origin.held
 
     def search(self, words: set[str]) -> list[int]:
         """The ids of the objects that carry every one of ``words`` as a tag, or as their id.
@@ -233,7 +235,7 @@ class ObjectStore:
         ([6], [])
         """
         if self._stale:
-            held = (id for id, origin in self.origins.items() if origin is None)
+            held = (id for id, origin in self.origins.items() if origin.held)
             for id in list(self.objects) if self._all_shown else list(held):
                 self.tags.note(id)
             self._stale = False
@@ -295,6 +297,7 @@ class ObjectStore:
 
     def _bury(self, id: int, reason: str) -> None:
         self._gone[id] = reason
+        self.origins.pop(id, None)
         if self.promised:
             self.kept(id)
         if len(self._gone) > TOMBSTONES:

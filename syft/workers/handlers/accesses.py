@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from inspect import signature
 from typing import Any, Final
 
 from syft.ops.nested import leaves
@@ -15,6 +17,8 @@ from syft.ops.table import (
     INPLACE,
     INPLACE_OPTION,
     MUTATES_OTHERS,
+    SETS_GRADIENT,
+    function_of,
 )
 from syft.program.program import Action, Program, slots_in
 from syft.workers.core.access import Access
@@ -41,10 +45,44 @@ _STATISTICS: Final = {
         ("torch.nn.functional.instance_norm", (1, 2)),
         ("torch.batch_norm", (3, 4)),
         ("torch.instance_norm", (3, 4)),
+        ("torch.native_batch_norm", (3, 4)),
+        ("torch._native_batch_norm_legit", (3, 4)),
+        ("torch.cudnn_batch_norm", (3, 4)),
+        ("torch.miopen_batch_norm", (3, 4)),
+        ("torch.batch_norm_update_stats", (1, 2)),
+        ("torch.batch_norm_gather_stats", (3, 4)),
+        ("torch.batch_norm_gather_stats_with_counts", (3, 4)),
+        ("torch.ops.aten._batch_norm_with_update", (3, 4)),
     )
     if name in BY_NAME
 }
 """The places of the running statistics, which are all that these operations write."""
+_LOOKUPS: Final = _numbers("torch.embedding", "torch.embedding_bag")
+"""Operations that could write to their first argument, and are never told to."""
+_BRANCHING: Final = _numbers("syft.ops.control.cond", "syft.ops.control.while_loop")
+"""Operations that write nothing besides what the programs among their arguments write."""
+_RENORMALIZING: Final = _numbers(
+    "torch.nn.functional.embedding", "torch.nn.functional.embedding_bag"
+)
+"""Those that write to a table of vectors if their fourth argument, ``max_norm``, is a number."""
+_ONLY_OBJECT: Final = SETS_GRADIENT | _numbers(
+    *(
+        f"torch.Tensor.{name}"
+        for name in (
+            *("requires_grad_", "requires_grad.__set__", "retain_grad", "detach_", "data.__set__"),
+            *("set_", "t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_"),
+            *("as_strided_", "rename_", "names.__set__"),
+        )
+    )
+)
+"""The operations that change a tensor object and leave the memory as it is."""
+_PLACE_OF_INPUTS: Final = {
+    BY_NAME["torch.Tensor.backward"]: 4,
+    BY_NAME["torch.autograd.backward"]: 5,
+}
+"""Where the argument ``inputs`` is of the operations that add to gradients."""
+_ADDING_GRADIENTS: Final = _PLACE_OF_INPUTS.keys()
+_RUNNING_BACKWARD: Final = frozenset(op for op, flags in enumerate(FLAGS) if flags & GRADIENT)
 _STATISTICS_NAMES: Final = ("running_mean", "running_var")
 _UNKNOWN: Final = 0
 
@@ -61,7 +99,13 @@ def command_access(command: Command) -> Access:
     flags = FLAGS[op] if 0 <= op < len(FLAGS) else _UNKNOWN
     recorded = bool(command.flags & GRAD_MODE)
     if flags & GRADIENT:
-        return Access(backward=True, recorded=recorded and bool(kwargs.get("create_graph")))
+        roots, named = _roots(op, args, kwargs)
+        return Access(
+            backward=True,
+            recorded=recorded and bool(kwargs.get("create_graph")),
+            roots=ids_in(roots),
+            accumulates=ids_in(named),
+        )
     if op in _ATTRIBUTE_WRITERS:
         return Access(sets=ids_in(args[:1]), joins=op in _JOINING)
     written = ids_in(_written(op, flags, args, kwargs))
@@ -72,24 +116,53 @@ def command_access(command: Command) -> Access:
         gives_gradient=op in GRADIENT_READERS,
         recorded=recorded,
         joins=op in _JOINING,
+        only_object=op in _ONLY_OBJECT and "out" not in kwargs,
     )
+
+
+def _roots(op: int, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    """The operands behind which a call adds to the gradients of all leaves, and those to whose
+    gradients it adds instead."""
+    if op not in _ADDING_GRADIENTS:
+        return (), ()
+    place = _PLACE_OF_INPUTS[op]
+    named = args[place] if place < len(args) else kwargs.get("inputs")
+    if named is not None:
+        return (), (named,)
+    return (*args[:1], kwargs.get("tensors")), ()
 
 
 def _written(op: int, flags: int, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     """The operands to which a call may write."""
     written: list[Any] = [kwargs.get("out")]
+    if _writes_nothing_else(op, args, kwargs):
+        return tuple(written)
     if op in _STATISTICS:
         written += (args[place] for place in _STATISTICS[op] if place < len(args))
         written += (kwargs.get(name) for name in _STATISTICS_NAMES)
     elif flags & MUTATES_OTHERS and not flags & GRADIENT:
         written += (args, kwargs)
-    elif flags & INPLACE or (flags & INPLACE_OPTION and _may_be_in_place(args, kwargs)):
+    elif flags & INPLACE or (flags & INPLACE_OPTION and _may_be_in_place(op, args, kwargs)):
         written += args[:1] or (kwargs,)
     return tuple(written)
 
 
-def _may_be_in_place(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-    return bool(kwargs.get("inplace")) or any(arg is True for arg in args)
+def _writes_nothing_else(op: int, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """Whether a call writes to no operand but ``out``, though its operation can."""
+    if op in _RENORMALIZING:
+        return (args[3] if len(args) > 3 else kwargs.get("max_norm")) is None
+    return op in _LOOKUPS or op in _BRANCHING
+
+
+def _may_be_in_place(op: int, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    place = _place_of_inplace(op)
+    return bool(kwargs.get("inplace")) or (place < len(args) and bool(args[place]))
+
+
+@cache
+def _place_of_inplace(op: int) -> int:
+    """The place of the argument ``inplace`` of an operation."""
+    return list(signature(function_of(op)).parameters).index("inplace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +170,7 @@ class Effects:
     """What a program does to its inputs and its state, apart from reading them.
 
     ``writes`` are the places of inputs and state whose values it may write; ``ops`` its operations.
+    A backward pass may reach every input that requires grad, whatever a program does before it.
     """
 
     writes: frozenset[int]
@@ -110,6 +184,7 @@ class Effects:
         """
         others = frozenset(state)
         named = others | {id for id in inputs if id is not None}
+
         writes = {id for place, id in enumerate(inputs) if place in self.writes and id is not None}
         if any(place >= len(inputs) for place in self.writes):
             writes |= others
@@ -117,9 +192,10 @@ class Effects:
             writes=writes,
             sets=named if self.ops & _ATTRIBUTE_WRITERS else (),
             reads_attributes=bool(self.ops & GRADIENT_READERS),
-            backward=any(FLAGS[op] & GRADIENT for op in self.ops),
+            backward=bool(self.ops & _RUNNING_BACKWARD),
             recorded=True,
             joins=bool(self.ops & _JOINING),
+            roots=named if self.ops & _ADDING_GRADIENTS else (),
         )
 
 
@@ -131,25 +207,47 @@ def effects_of(program: Program) -> Effects:
     >>> effects_of(Program(2, (add,), ())).writes
     frozenset({1})
     """
-    views = {place: frozenset((place,)) for place in range(program.inputs + program.state)}
-    writes: set[int] = set()
-    ops: set[int] = set()
-
-    def behind(operand: Any) -> frozenset[int]:
-        found = (views.get(slot.index, frozenset()) for slot in slots_in(operand))
-        return frozenset().union(*found)
-
+    flow = _Flow(program.inputs + program.state)
     for action in program.actions:
+        flow.follow(action)
+    return Effects(frozenset(flow.writes), frozenset(flow.ops))
+
+
+class _Flow:
+    """What the actions of a program so far may do to its inputs and state, by their places."""
+
+    def __init__(self, places: int) -> None:
+        self.writes: set[int] = set()
+        self.ops: set[int] = set()
+        self._views = {place: frozenset((place,)) for place in range(places)}
+        """For each slot, the places of which it may be a view."""
+        self._joined: list[frozenset[int]] = []
+        """Places that may share memory, since an action let one take over that of another."""
+
+    def follow(self, action: Action) -> None:
+        """Add what one action does."""
         inner = [action for part in leaves(action.args) for action in _actions_inside(part)]
-        ops.update(one.op for one in (action, *inner))
-        whole = behind((action.args, action.kwargs))
-        if inner and any(_written_by(one) for one in inner):
-            writes |= whole
-        writes |= behind(_written_by(action))
+        ops = {action.op, *(step.op for step in inner)}
+        self.ops |= ops
+        whole = self._behind((action.args, action.kwargs))
+        if ops & _JOINING:
+            self._joined.append(whole)
+        if any(map(_written_by, inner)):
+            self.writes |= whole
+        self.writes |= self._behind(_written_by(action))
+        if ops & _ADDING_GRADIENTS:
+            # A gradient that was set is added to in place, and is the memory of something else.
+            self.writes |= frozenset().union(*self._joined)
         fresh = action.op in FRESH and not _returns_argument(action)
         for slot in slots_in(action.out):
-            views[slot.index] = frozenset() if fresh else whole
-    return Effects(frozenset(writes), frozenset(ops))
+            self._views[slot.index] = frozenset() if fresh else whole
+
+    def _behind(self, operand: Any) -> frozenset[int]:
+        found = (self._views.get(slot.index, frozenset()) for slot in slots_in(operand))
+        places = frozenset[int]().union(*found)
+        for joined in self._joined * len(self._joined):
+            places = places | joined if places & joined else places
+        return places
 
 
 def _actions_inside(part: Any) -> Iterator[Action]:

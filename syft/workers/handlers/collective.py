@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -25,6 +26,8 @@ from syft.exceptions import (
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack, unpack_at
+from syft.workers.core.access import READS
+from syft.workers.core.owners import Permit
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import HeldInputs, WorkerCore
 from syft.workers.execution.permissions import Guard, combined, protect
@@ -98,10 +101,13 @@ def start(core: WorkerCore, message: Start, frame: Frame, peer: Peer) -> Any:
     session.start, session.starter = message, peer
     for out in message.outs:
         core.store.promise(out)
+    core.note_made(message.outs)
+    ids = ids_in(message.args)
+    permit = core.permit(peer, ids, READS, "a collective operation")
 
     def act(held: HeldInputs) -> Parked | None:
         try:
-            inputs = _inputs(core, message, frame, held)
+            inputs = _inputs(core, message, frame, held, permit)
             session.guard = combined(inputs)
             party = Party(message.rank, len(message.parties))
             session.program = PROGRAMS[message.program](party, *inputs)
@@ -115,7 +121,7 @@ def start(core: WorkerCore, message: Start, frame: Frame, peer: Peer) -> Any:
         if name in message.parties:
             _fail(core, message.execution, session, RemoteFailure("collective", reason), False)
             return None
-    return core.when_ready(message.seq, peer, act, ids_in(message.args))
+    return core.when_ready(message.seq, peer, act, ids)
 
 
 def _check_start(core: WorkerCore, message: Start) -> None:
@@ -142,7 +148,11 @@ def _has_started(core: WorkerCore, execution: int) -> bool:
     return execution in core.ended or (session is not None and session.start is not None)
 
 
-def _inputs(core: WorkerCore, message: Start, frame: Frame, held: HeldInputs) -> list[torch.Tensor]:
+def _inputs(
+    core: WorkerCore, message: Start, frame: Frame, held: HeldInputs, permit: Permit | None
+) -> list[torch.Tensor]:
+    if permit is not None:
+        permit.check_memory(partial(core.resolve, held=held))
     unpacker = unpacker_for(core, frame, held)
     inputs = [unpack_at(arg, unpacker, f".args[{index}]") for index, arg in enumerate(message.args)]
     for index, value in enumerate(inputs):

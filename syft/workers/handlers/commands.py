@@ -37,7 +37,9 @@ from syft.ops.table import (
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack, unpack_at
+from syft.workers.core.access import READS
 from syft.workers.core.charges import LOOK, SMALL
+from syft.workers.core.owners import Permit
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
 from syft.workers.core.store import ObjectStore
@@ -125,10 +127,12 @@ def handle(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Repl
     store = core.store
     waiting = store.promised or core.dataflow.tasks
     if command.drop:
-        if waiting:
+        if waiting or core.contested:
             core.forget(command.drop, peer)
         else:
             store.drop_all(command.drop, peer.dropped)
+    if core.contested:
+        return _handle_contested(core, command, frame, peer)
     run = _make if command.out else _write
     if not waiting and run(store, command, core.guarded):
         return Done(command.seq)
@@ -142,6 +146,59 @@ def handle(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Repl
             command_access(command),
         )
     return _run(core, command, frame, peer, None)
+
+
+def _handle_contested(
+    core: WorkerCore, command: Command, frame: Frame, peer: Peer
+) -> Reply | Answer | None:
+    """Run one operation where objects belong to several: it may write to its caller's only."""
+    op = command.op
+    ids = ids_in((command.args, command.kwargs or {}))
+    making = op in _MAKING and "out" not in (command.kwargs or {})
+    access = READS if making else command_access(command)
+    action = NAMES[op] if 0 <= op < _OPERATIONS else "a command"
+    permit = core.permit(peer, ids, access, action)
+    if core.dataflow.active:
+        return core.when_ready(
+            command.seq,
+            peer,
+            lambda held: _run_permitted(core, command, frame, peer, held, permit),
+            ids,
+            tuple(_ids_of_results(command)),
+            command_access(command) if making else access,
+        )
+    if permit is None and making:
+        return _make_or_run(core, command, frame, peer)
+    return _run_permitted(core, command, frame, peer, None, permit)
+
+
+def _make_or_run(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Reply:
+    """Run a command that names nothing but what is its caller's, and changes nothing."""
+    if not _make(core.store, command, core.guarded):
+        return _run(core, command, frame, peer, None)
+    core.note_made((command.out,))
+    return Done(command.seq)
+
+
+def _run_permitted(
+    core: WorkerCore,
+    command: Command,
+    frame: Frame,
+    peer: Peer,
+    held: HeldInputs | None,
+    permit: Permit | None,
+) -> Reply:
+    """Run a command whose caller may change the objects that it changes, if their memory is the
+    caller's too."""
+    if permit is None:
+        return _run(core, command, frame, peer, held)
+    view = StoreView(core, held or {})
+    permit.check_memory(view.resolve)
+    behind = permit.behind(view.resolve)
+    reply = _run(core, command, frame, peer, held)
+    if behind is not None:
+        core.note_made(_ids_of_results(command), behind)
+    return reply
 
 
 def _make(store: ObjectStore, command: Command, guarded: bool) -> bool:
@@ -321,6 +378,7 @@ def _reply(core: WorkerCore, command: Command, result: Any, peer: Peer) -> Reply
     if isinstance(result, torch.Tensor) and command.flags < _SEVERAL:
         core.store.charges.charge({out: result})
         core.store.objects[out] = result
+        core.note_made((out,))
         if core.store.tags.watched:
             core.store.tags.note(out)
         if core.store.promised:
@@ -331,6 +389,7 @@ def _reply(core: WorkerCore, command: Command, result: Any, peer: Peer) -> Reply
         return Value(command.seq, pack(core.store_tensors(result, out), Packer()))
     tensors = _tensors_expected(core.name, command, result)
     core.store.put_new(dict(enumerate(tensors, out)))
+    core.note_made(_ids_of_results(command))
     return Done(command.seq)
 
 

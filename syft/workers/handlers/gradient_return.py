@@ -14,6 +14,7 @@ from syft.exceptions import PermissionDenied, SyftError
 from syft.ids import new_id
 from syft.ops.table import BY_NAME
 from syft.serde.frame import Frame
+from syft.workers.core.claim import Claim
 from syft.workers.core.outgoing import Outgoing
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
@@ -24,12 +25,13 @@ _BACKWARD = BY_NAME["torch.Tensor.backward"]
 
 
 def return_gradients(
-    core: WorkerCore, connection: Outgoing, moved: int, source: torch.Tensor
+    core: WorkerCore, connection: Outgoing, moved: int, source: torch.Tensor, origin: Claim
 ) -> None:
     """Keep ``source`` here, and make the other worker return the gradients of the leaf ``moved``
-    to it."""
+    to it; ``origin`` names that worker, which runs a backward pass over what is kept."""
     hidden = new_id()
     core.store.put(hidden, source)
+    core.store.origins[hidden] = origin
     try:
         connection.ask(Follow, moved, hidden)
     except Exception:
@@ -77,7 +79,8 @@ def attach(core: WorkerCore, message: Follow, frame: Frame, peer: Peer) -> Done:
     """
     core.forget(message.drop, peer)
     leaf = core.store.read(message.id)
-    if core.store.origins.get(message.id) is not peer.session:
+    origin = core.store.origins.get(message.id)
+    if origin is None or origin.session is not peer.session:
         raise PermissionDenied("follow gradients", core.name, peer.user)
     leaf.register_hook(GradientHook(core, core.connect(peer), message.source))
     return Done(message.seq)

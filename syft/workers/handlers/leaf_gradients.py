@@ -17,6 +17,8 @@ from syft.ops.returns import MOST
 from syft.ops.table import BY_NAME, FLAGS, function_of
 from syft.serde.frame import Frame
 from syft.workers.core.access import Access
+from syft.workers.core.claim import Claim
+from syft.workers.core.owners import Permit
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import HeldInputs, WorkerCore
 from syft.workers.execution.operation import Function, guard_for, run_guarded
@@ -35,19 +37,28 @@ def gradients(core: WorkerCore, message: Gradients, frame: Frame, peer: Peer) ->
     leaves, out = message.leaves, message.out
     if len(leaves) > MOST or not 0 < out < 2**63 - len(leaves):
         raise MalformedMessage("$.out", f"an id below 2**63, for at most {MOST} leaves", str(out))
+    access = Access(reads_attributes=True, gives_gradient=True)
+    permit = core.permit(peer, leaves, access, "grad")
     if not core.dataflow.active:
-        return _gradients(core, message, peer, None)
+        return _gradients(core, message, peer, None, permit)
     return core.when_ready(
         message.seq,
         peer,
-        lambda held: _gradients(core, message, peer, held),
+        lambda held: _gradients(core, message, peer, held, permit),
         leaves,
         tuple(range(out, out + len(leaves))),
-        Access(reads_attributes=True, gives_gradient=True),
+        access,
     )
 
 
-def _gradients(core: WorkerCore, message: Gradients, peer: Peer, held: HeldInputs | None) -> Reply:
+def _gradients(
+    core: WorkerCore,
+    message: Gradients,
+    peer: Peer,
+    held: HeldInputs | None,
+    permit: Permit | None,
+) -> Reply:
+    behind = None if permit is None else _checked(core, permit, held)
     kinds = bytearray()
     found: dict[int, torch.Tensor] = {}
     for id, leaf in enumerate(message.leaves, message.out):
@@ -57,8 +68,19 @@ def _gradients(core: WorkerCore, message: Gradients, peer: Peer, held: HeldInput
         if kind != NO_GRADIENT:
             found[id] = _read(core, _GRADIENT, tensor, peer)
     core.store.put_new(found)
+    core.note_made(found, behind)
     core.watch(peer)
     return Value(message.seq, bytes(kinds))
+
+
+def _checked(core: WorkerCore, permit: Permit, held: HeldInputs | None) -> Claim | None:
+    """Check the memory of leaves; returns where their gradients come from, if that is not seen."""
+
+    def leaf(id: int) -> Any:
+        return core.resolve(id, 0, held)
+
+    permit.check_memory(leaf)
+    return permit.behind(leaf)
 
 
 def _read(core: WorkerCore, read: tuple[Function, int], leaf: torch.Tensor, peer: Peer) -> Any:
@@ -80,19 +102,28 @@ def clear_gradients(core: WorkerCore, message: ClearGradients, frame: Frame, pee
     """Take the gradients of leaves away."""
     if message.drop:
         core.forget(message.drop, peer)
-    if not core.dataflow.active:
-        return _clear(core, message, peer, None)
     leaves = message.leaves
+    permit = core.permit(peer, leaves, Access(sets=leaves), "grad = None")
+    if not core.dataflow.active:
+        return _clear(core, message, peer, None, permit)
     return core.when_ready(
         message.seq,
         peer,
-        lambda held: _clear(core, message, peer, held),
+        lambda held: _clear(core, message, peer, held, permit),
         leaves,
         access=Access(sets=leaves),
     )
 
 
-def _clear(core: WorkerCore, message: ClearGradients, peer: Peer, held: HeldInputs | None) -> Reply:
+def _clear(
+    core: WorkerCore,
+    message: ClearGradients,
+    peer: Peer,
+    held: HeldInputs | None,
+    permit: Permit | None,
+) -> Reply:
+    if permit is not None:
+        _checked(core, permit, held)
     for tensor in [core.resolve(leaf, 0, held) for leaf in message.leaves]:
         tensor.grad = None
     if core.watched:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from syft.serde.frame import Frame
 from syft.serde.packer import Packer
 from syft.serde.registry import pack, unpack_at
 from syft.workers.core.access import Access
+from syft.workers.core.claim import Claim
 from syft.workers.core.peer import EVERYTHING, Peer
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
 from syft.workers.execution.holders import Holder
@@ -43,6 +45,7 @@ from syft.workers.wire.messages import (
     Put,
     Reply,
     Search,
+    Share,
     Value,
 )
 
@@ -65,16 +68,13 @@ def put(core: WorkerCore, message: Put, frame: Frame, peer: Peer) -> Reply:
             raise MalformedMessage("$.users", "nil for a plan without any tensor", "names")
         set_guard(value, Guard(frozenset(message.users), message.shape_hidden))
     core.comes_back((message.id,), peer)
-    core.hold(message.id, value)
-    if peer.knows != EVERYTHING:
-        core.watch(peer)
     may_be_leaf = isinstance(value, Wrapper) or (
         isinstance(value, torch.Tensor) and value.requires_grad
     )
-    if may_be_leaf and message.id in core.store.objects:
-        core.store.origins[message.id] = (
-            peer.session
-        )  # only this connection may ask for its gradients
+    core.owners.put(peer, message.id, message.writers, may_be_leaf)
+    core.hold(message.id, value)
+    if peer.knows != EVERYTHING:
+        core.watch(peer)
     return Done(message.seq)
 
 
@@ -83,18 +83,22 @@ def fetch(core: WorkerCore, message: Fetch, frame: Frame, peer: Peer) -> Reply |
     """Reply with an object, if the user may read it."""
     if message.drop:
         core.forget(message.drop, peer)
+    # What is not the caller's can be read, and stays.
+    keep = message.keep or (core.contested and not core.owners.may_take(peer, message.id))
     if not core.dataflow.active:
-        return _fetch_now(core, message, peer, None)
+        return _fetch_now(core, message, peer, None, keep)
     return core.when_ready(
         message.seq,
         peer,
-        lambda held: _fetch_now(core, message, peer, held),
+        lambda held: _fetch_now(core, message, peer, held, keep),
         (message.id,),
-        access=Access(reads_attributes=True) if message.keep else _taking(message.id),
+        access=Access(reads_attributes=True) if keep else _taking(message.id),
     )
 
 
-def _fetch_now(core: WorkerCore, message: Fetch, peer: Peer, held: HeldInputs | None) -> Answer:
+def _fetch_now(
+    core: WorkerCore, message: Fetch, peer: Peer, held: HeldInputs | None, keep: bool
+) -> Answer:
     value = whole = (
         core.store.read(message.id) if held is None else core.resolve(message.id, 0, held)
     )
@@ -102,14 +106,14 @@ def _fetch_now(core: WorkerCore, message: Fetch, peer: Peer, held: HeldInputs | 
         value = core.resolve(message.id, message.depth, held)
     guard = travelling_guard_of(whole) if core.guarded else None
     _check_admitted(core, guard, message, peer, "get")
-    packer = Packer(worker=core, stays=message.keep)
+    packer = Packer(worker=core, stays=keep)
     payload: Any = value
     if message.guarded:
         payload = (value, guard and sorted(guard.users), bool(guard and guard.shape_hidden))
     operand = pack(payload, packer)
-    if not message.keep:
+    if not keep:
         core.store.take(message.id, peer.fetched)
-    packer.sent()
+    packer.sent(peer.name)
     return Answer(Value(message.seq, operand), packer.buffers)
 
 
@@ -139,14 +143,17 @@ def duplicate(
     core.store.check_free(message.out)
 
     def act(held: HeldInputs) -> Reply:
-        value = core.resolve(message.id, 0, held)
+        lookup = partial(core.resolve, held=held)
+        value = lookup(message.id)
         twin = value.duplicate() if isinstance(value, Holder) else copy_of(value)
         protect(twin, full_guard_of(value))
         core.comes_back((message.out,), peer)
         core.store.put(message.out, twin)
+        core.note_made((message.out,), None if permit is None else permit.behind(lookup))
         return Done(message.seq)
 
     access = Access(reads_attributes=True, fresh=True)
+    permit = core.permit(peer, (message.id,), access, "copy")
     return core.when_ready(message.seq, peer, act, (message.id,), (message.out,), access)
 
 
@@ -190,6 +197,8 @@ def annotate(
     core.forget(message.drop, peer)
 
     def act(held: HeldInputs) -> Reply:
+        if permit is not None:
+            permit.check_memory(partial(core.resolve, held=held))
         attributes = core.resolve(message.id, 0, held).__dict__
         present = attributes.get("_tags", set())
         tags = present | set(message.tags)
@@ -202,7 +211,15 @@ def annotate(
             attributes["_description"] = message.description
         return Done(message.seq)
 
-    return core.when_ready(message.seq, peer, act, (message.id,), access=Access(sets=(message.id,)))
+    access = Access(sets=(message.id,))
+    permit = core.permit(peer, (message.id,), access, "tag")
+    return core.when_ready(message.seq, peer, act, (message.id,), access=access)
+
+
+@WorkerCore.handles(Share)
+def share(core: WorkerCore, message: Share, frame: Frame, peer: Peer) -> None:
+    """Name others who may change an object; of one that is not the caller's nothing happens."""
+    core.owners.share(peer, message.id, message.writers)
 
 
 @WorkerCore.handles(Describe)
@@ -225,6 +242,7 @@ def promise(core: WorkerCore, message: Promise, frame: Frame, peer: Peer) -> Rep
     core.forget(message.drop, peer)
     for id in message.ids:
         core.store.promise(id, by=peer.session)
+    core.note_made(message.ids)
     return Done(message.seq)
 
 
@@ -284,13 +302,17 @@ def move(core: WorkerCore, message: Move, frame: Frame, peer: Peer) -> Reply | A
         guard = travelling_guard_of(value)
         _check_admitted(core, guard, message, peer, "move")
         connection = core.connect(message.to)
-        connection.put(travelling, message.id, guard=guard)
+        connection.put(travelling, message.id, guard=guard, writers=origin.names())
         core.store.take(message.id, f"{peer.name} moved it to {message.to}")
         if message.requires_grad and value.requires_grad:
-            return_gradients(core, connection, message.id, value)
+            source = Claim(origin.owner, origin.name, {*origin.writers, message.to})
+            return_gradients(core, connection, message.id, value, source)
         return Done(message.seq)
 
-    return core.when_ready(message.seq, peer, act, (message.id,), access=_taking(message.id))
+    access = _taking(message.id)
+    core.permit(peer, (message.id,), access, "move")
+    origin = core.owners.of(message.id) or Claim(peer.identity, peer.name)
+    return core.when_ready(message.seq, peer, act, (message.id,), access=access)
 
 
 def _taking(id: int) -> Access:

@@ -47,6 +47,11 @@ def put_all(core: WorkerCore, message: PutAll, frame: Frame, peer: Peer) -> Repl
             raise MalformedMessage("$.guards", f"places below {len(values)}", str(place))
         set_guard(values[place], Guard(frozenset(users), hidden))
     core.comes_back(ids, peer)
+    named = dict(message.writers)
+    for place, (id, value) in enumerate(zip(ids, values, strict=True)):
+        may_be_leaf = value.requires_grad or type(value) is Wrapper
+        if may_be_leaf or core.contested or place in named:
+            core.owners.put(peer, id, named.get(place, ()), may_be_leaf)
     _store(core, dict(zip(ids, values, strict=True)), peer, plain=not message.guards)
     if peer.knows != EVERYTHING:
         core.watch(peer)
@@ -61,10 +66,6 @@ def _store(core: WorkerCore, values: dict[int, torch.Tensor], peer: Peer, plain:
     else:
         for id, value in values.items():
             core.hold(id, value)
-    objects, origins = core.store.objects, core.store.origins
-    for id, value in values.items():
-        if (value.requires_grad or type(value) is Wrapper) and id in objects:
-            origins[id] = peer.session  # only this connection may ask for its gradients
 
 
 @WorkerCore.handles(FetchAll)
@@ -75,14 +76,22 @@ def fetch_all(core: WorkerCore, message: FetchAll, frame: Frame, peer: Peer) -> 
     if len(set(places)) < len(places):  # a few bytes would ask for any amount of data
         raise MalformedMessage("$.ids", "each object once", "one of them again")
     ids = [id for id, _ in places]
-    taken = [] if message.keep else [id for id, depth in places if not depth]
+    taken = _taken(core, message, places, peer)
     return core.when_ready(
         message.seq,
         peer,
-        lambda held: _fetch_now(core, message, places, peer, held),
+        lambda held: _fetch_now(core, message, places, peer, held, taken),
         ids,
         access=Access(writes=taken, reads_attributes=True, takes=taken),
     )
+
+
+def _taken(
+    core: WorkerCore, message: FetchAll, places: list[tuple[int, int]], peer: Peer
+) -> list[int]:
+    """The ids of the objects that are removed: what is not the caller's stays."""
+    taken = [] if message.keep else [id for id, depth in places if not depth]
+    return [id for id in taken if core.owners.may_take(peer, id)] if core.contested else taken
 
 
 def _fetch_now(
@@ -91,6 +100,7 @@ def _fetch_now(
     places: list[tuple[int, int]],
     peer: Peer,
     held: HeldInputs,
+    taken: list[int],
 ) -> Answer:
     values = Bundle(core.resolve(id, depth, held) for id, depth in places)
     if core.guarded:
@@ -98,8 +108,8 @@ def _fetch_now(
     packer = Packer(worker=core)
     operand = pack(values, packer)
     if not message.keep:
-        core.store.drop_all([id for id, depth in places if not depth], peer.fetched)
-    packer.sent()
+        core.store.drop_all(taken, peer.fetched)
+    packer.sent(peer.name)
     return Answer(Value(message.seq, operand), packer.buffers)
 
 

@@ -18,6 +18,7 @@ from syft.serde.expect import describe
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack, unpack_at
+from syft.workers.core.owners import Permit
 from syft.workers.core.peer import EVERYTHING, Peer
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
 from syft.workers.execution.operation import run_in_mode
@@ -67,7 +68,9 @@ def handle(core: WorkerCore, run: Run, frame: Frame, peer: Peer) -> Reply | Answ
     entry = table.use(run.number) if run.define is None else None
     if entry is not None:
         core.stats.cache_hits += 1
-        if entry.bare and not (frame.buffers or run.autocast or core.dataflow.active):
+        if entry.bare and not (
+            frame.buffers or run.autocast or core.dataflow.active or core.contested
+        ):
             values = _fast_path_inputs(core, run, entry)
             if values is not None:
                 _tell_watchers(core, entry.what, peer)
@@ -76,9 +79,23 @@ def handle(core: WorkerCore, run: Run, frame: Frame, peer: Peer) -> Reply | Answ
     _check_count(core, run, entry.what.results)
     if not (entry.bare or peer.knows == EVERYTHING):
         core.watch(peer)  # the results may be values that it sent
+    permit = _permit(core, entry, given, peer) if core.contested else None
     if not core.dataflow.active:
-        return _perform(core, run, frame, entry, given, peer, None)
-    return _perform_when_ready(core, run, frame, entry, given, peer)
+        return _perform(core, run, frame, entry, given, peer, None, permit)
+    return _perform_when_ready(core, run, frame, entry, given, peer, permit)
+
+
+def _permit(core: WorkerCore, entry: NumberedCall, given: list[Any], peer: Peer) -> Permit | None:
+    """What a run may do where objects belong to several."""
+    prepared: Prepared = entry.what
+    ids = _ids_given(entry, given)
+    named = [*prepared.objects, *(id for id in ids if id is not None)]
+    return core.permit(peer, named, prepared.access(ids), "a program")
+
+
+def _ids_given(entry: NumberedCall, given: list[Any]) -> list[int | None]:
+    """The ids among the inputs, and None for values."""
+    return [id if kind == _REFERENCE else None for id, kind in zip(given, entry.kinds, strict=True)]
 
 
 def _check_count(core: WorkerCore, run: Run, results: int) -> None:
@@ -91,14 +108,20 @@ def _check_count(core: WorkerCore, run: Run, results: int) -> None:
 
 
 def _perform_when_ready(
-    core: WorkerCore, run: Run, frame: Frame, entry: NumberedCall, given: list[Any], peer: Peer
+    core: WorkerCore,
+    run: Run,
+    frame: Frame,
+    entry: NumberedCall,
+    given: list[Any],
+    peer: Peer,
+    permit: Permit | None,
 ) -> Reply | Answer | None:
     prepared: Prepared = entry.what
-    ids = [id if kind == _REFERENCE else None for id, kind in zip(given, entry.kinds, strict=True)]
+    ids = _ids_given(entry, given)
     return core.when_ready(
         run.seq,
         peer,
-        lambda held: _perform(core, run, frame, entry, given, peer, held),
+        lambda held: _perform(core, run, frame, entry, given, peer, held, permit),
         [*prepared.objects, *(id for id in ids if id is not None)],
         tuple(prepared.outs(run.out)),
         prepared.access(ids),
@@ -274,6 +297,7 @@ def _perform(
     given: list[Any],
     peer: Peer,
     held: HeldInputs | None,
+    permit: Permit | None,
 ) -> Reply:
     first, flags = run.out, run.flags
     prepared: Prepared = entry.what
@@ -282,13 +306,18 @@ def _perform(
     try:
         _tell_watchers(core, prepared, peer)
         values = _resolved(core, entry.kinds, given, held)
+        view = StoreView(core, held or {})
+        if permit is not None:
+            permit.check_memory(view.resolve)
         mode = GRAD_MODE if torch.is_grad_enabled() else 0
         if flags & _MODES == mode and not run.autocast:
             results = prepared.perform(core, values, peer)
         else:
             autocast = autocast_of(core, run, frame)
             results = run_in_mode(prepared.perform, (core, values, peer), {}, flags, autocast)
-        return _stored(core, run, results, peer)
+        reply = _stored(core, run, results, peer)
+        core.note_made(outs, None if permit is None else permit.behind(view.resolve))
+        return reply
     except Concealed as concealed:
         core.fail_results(outs)
         return core.failure(run.seq, concealed.error, hidden=True)

@@ -20,6 +20,7 @@ from syft.serde.frame import Frame
 from syft.serde.limits import Limits
 from syft.workers.client.connection import Connection
 from syft.workers.client.transport import Location, Owner, Transport
+from syft.workers.core.claim import writers_of
 from syft.workers.core.peer import Peer, Session
 from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.core.state_machine import AddressedFrame, WorkerCore
@@ -64,7 +65,8 @@ class VirtualTransport(Transport):
         """Send the following requests on behalf of ``user``, which is not verified here."""
         peer = self._peers.get(user)
         if peer is None:
-            peer = self._peers[user] = Peer(self.caller.id, user, self._session)
+            is_owner = self.caller is self._worker
+            peer = self._peers[user] = Peer(self.caller.id, user, self._session, is_owner)
             self._worker.callers[peer] = self
         self._peer = peer
 
@@ -353,11 +355,13 @@ class VirtualWorker(Worker):
 
     # ------------------------------------------------------------------------------ what it holds
 
-    def hold(self, *tensors: torch.Tensor) -> list[int]:
+    def hold(self, *tensors: torch.Tensor, allow_writes: Iterable[str] = ()) -> list[int]:
         """Put tensors of the data owner into the store; returns their ids.
 
         No copy is made, unless torch did not allocate the memory (``torch.from_numpy``): what
-        callers may do to a tensor is not safe there.
+        callers may do to a tensor is not safe there.  Callers may read them, as far as they are not
+        private.  Only those named by ``allow_writes``, users or callers without a user, may change
+        them or take them away.
 
         >>> alice = VirtualWorker(None, id="alice")
         >>> len(alice.hold(torch.ones(2)))
@@ -370,7 +374,7 @@ class VirtualWorker(Worker):
             id = new_id()
             own_memory(tensor)
             self.core.hold(id, tensor)
-            self.core.store.origins[id] = None
+            self.core.own(id, {*allow_writes, *writers_of(tensor)})
             ids.append(id)
         self.core.store.show_to_owner(ids)
         return ids

@@ -96,7 +96,8 @@ class Run(Message, frozen=True, tag=int(MessageCode.RUN)):
 class Put(Message, frozen=True, tag=int(MessageCode.PUT)):
     """Store ``value`` under ``id``. ``users`` are the users who may read it (None: everyone).
 
-    ``shape_hidden`` says that even its shape follows from private values.
+    ``shape_hidden`` says that even its shape follows from private values.  ``writers`` are those
+    who may change it besides the caller.
     """
 
     verb = "send() to"
@@ -106,6 +107,7 @@ class Put(Message, frozen=True, tag=int(MessageCode.PUT)):
     value: Any
     users: tuple[str, ...] | None = None
     shape_hidden: bool = False
+    writers: tuple[str, ...] = ()
     drop: tuple[int, ...] = ()
     failures: int | None = None  # type: ignore[misc]
 
@@ -135,7 +137,8 @@ class PutAll(Message, frozen=True, tag=int(MessageCode.PUT_ALL)):
     them, or none.
 
     ``guards`` lists the private ones: the place in the bundle, the users who may read it, and
-    whether even its shape follows from private values.
+    whether even its shape follows from private values.  ``writers`` lists places and those who may
+    change what is there besides the caller.
     """
 
     verb = "send() to"
@@ -144,6 +147,7 @@ class PutAll(Message, frozen=True, tag=int(MessageCode.PUT_ALL)):
     first: int
     value: Any
     guards: tuple[tuple[int, tuple[str, ...], bool], ...] = ()
+    writers: tuple[tuple[int, tuple[str, ...]], ...] = ()
     drop: tuple[int, ...] = ()
     failures: int | None = None  # type: ignore[misc]
 
@@ -224,6 +228,16 @@ class Annotate(Message, frozen=True, tag=int(MessageCode.ANNOTATE)):
     description: str | None = None
     drop: tuple[int, ...] = ()
     failures: int | None = None  # type: ignore[misc]
+
+
+class Share(Message, frozen=True, tag=int(MessageCode.SHARE)):
+    """Let ``writers`` change object ``id`` too, because a pointer to it went to them.
+
+    It has no reply.  It changes nothing if the object is not there or the caller may not change it.
+    """
+
+    id: int
+    writers: tuple[str, ...]
 
 
 class Describe(Message, frozen=True, tag=int(MessageCode.DESCRIBE)):
@@ -486,6 +500,7 @@ Request = (
     | Duplicate
     | Search
     | Annotate
+    | Share
     | Describe
     | Promise
     | Start

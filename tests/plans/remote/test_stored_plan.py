@@ -73,9 +73,9 @@ def open_core() -> WorkerCore:
     return core
 
 
-def put(core: WorkerCore, stored: StoredPlan, id: int = 5) -> Any:
+def put(core: WorkerCore, stored: StoredPlan, id: int = 5, **fields: Any) -> Any:
     operand, buffers = packed(stored)
-    return ask(core, Put(1, id, tuple(operand)), *buffers)
+    return ask(core, Put(1, id, tuple(operand), **fields), *buffers)
 
 
 def test_a_plan_arrives_as_it_was(stored: StoredPlan) -> None:
@@ -390,8 +390,8 @@ def test_random_operands_are_refused_or_plans(a: Any, b: Any, c: Any, d: Any, e:
 @pytest.mark.parametrize("name", ["me", "dan"])
 def test_the_peer_is_named_who_took_a_plan_away(stored: StoredPlan, name: str) -> None:
     core, peer = open_core(), Peer(name)
-    put(core, stored, id=5)
-    put(core, stored, id=6)
+    put(core, stored, id=5, writers=(name,))
+    put(core, stored, id=6, writers=(name,))
     core.hold(7, torch.randn(4, 2))
     assert isinstance(value_in(core, Fetch(1, 5), peer), StoredPlan)
     assert ask(core, Drop(1, (6,)), peer=peer) == Done(1)

@@ -15,7 +15,7 @@ from syft.exceptions import CannotRecord, ObjectNotFound, ObjectNotReady, Worker
 from syft.ops.table import ALTERS, BY_NAME, FLAGS, FUNCTIONS, NAMES
 from syft.workers.client import facts as facts_module
 from syft.workers.client.facts import FACTS, UNKNOWN, Facts
-from syft.workers.wire.messages import Command, Drop, Run, Stale
+from syft.workers.wire.messages import Command, Drop, Run, Share, Stale
 from syft.workers.wire.references import REF
 from tests.shells.child import make_worker
 from tests.shells.owner import inspect
@@ -379,10 +379,17 @@ def test_intermediate_results_have_gradients_too(worker: Any) -> None:
 
 @pytest.fixture
 def other(hook: sy.TorchHook, worker: Any) -> Iterator[Callable[[torch.Tensor], torch.Tensor]]:
-    """A second client of dan: it gives pointers of its own to objects there."""
+    """A second client of dan: it gives pointers of its own to objects there, which it may change
+    too."""
     eve = sy.VirtualWorker(hook, id="eve")
     connection = eve.connection_to(worker)
-    yield lambda x: connection.pointer(x.id_at_location, garbage_collect_data=False)
+
+    def pointer(x: Any) -> torch.Tensor:
+        sy.synchronize()
+        x.child.connection.tell(Share(x.id_at_location, ("eve",)))
+        return connection.pointer(x.id_at_location, garbage_collect_data=False)
+
+    yield pointer
     eve.close()
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import syft as sy
+from syft.workers.core.claim import Claim
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.core.store import ObjectStore
 from syft.workers.core.tag_index import TagIndex, tags_of
@@ -55,7 +56,8 @@ def test_whatever_happens_to_objects(seed: int) -> None:
         elif action == 3 and here:
             assert ask(core, Annotate(1, id, tuple(tags))) == Done(1)
         elif action == 4:
-            store.origins.update({id: None} if here and draw.random() < 0.2 else {})
+            held = Claim(None, "bob", held=True)
+            store.origins.update({id: held} if here and draw.random() < 0.2 else {})
             draw.choice([store.drop, lambda id, why: store.drop_all([id], why)])(id, "dropped")
         elif action == 5 and here:
             store.take(id, "taken")

@@ -24,7 +24,8 @@ def test_what_the_owner_holds_can_be_resized(bob: sy.VirtualWorker) -> None:
     )
     own = torch.ones(2)
     address = own.data_ptr()
-    bob.hold(*(tensor.tag("#a") for tensor in tensors), seen, sparse, own)
+    tagged = [tensor.tag("#a") for tensor in tensors]
+    bob.hold(*tagged, seen, sparse, own, allow_writes=("me",))
     for pointer, tensor in zip(bob.search("#a"), tensors, strict=True):
         assert pointer.requires_grad is tensor.requires_grad and pointer.detach().sum() == 3
         larger = pointer.detach()

@@ -43,7 +43,7 @@ def test_it_is_forgotten_with_the_tensor() -> None:
 def test_a_tensor_in_no_store_is_found() -> None:
     core = lonely()
     put(core, 1, torch.tensor([3.25, -1.0]), users=("ann",))
-    core.hold(2, torch.ones(2, requires_grad=True))
+    put(core, 2, torch.ones(2, requires_grad=True), peer=EVE)
     for message in (
         command("torch.Tensor.mul", ref(2), 1.0, out=10),
         command("torch.Tensor.retain_grad", ref(10)),
@@ -64,7 +64,7 @@ def test_a_tensor_in_no_store_is_found() -> None:
 def held(bob: sy.VirtualWorker) -> torch.Tensor:
     """A result that the owner computed and holds."""
     y = torch.ones(2, requires_grad=True) * 2
-    bob.hold(y)
+    bob.hold(y, allow_writes=("me",))
     return y
 
 
@@ -73,7 +73,7 @@ def looked_at(bob: sy.VirtualWorker) -> torch.Tensor:
     leaf: Any = torch.ones(2, requires_grad=True)
     kept = leaf.send(bob) * 2
     (found,) = (value for value in bob._objects.values() if value.grad_fn is not None)
-    bob.core.store.origins[kept.id_at_location] = None  # it stays
+    bob.core.own(kept.id_at_location, ("me",))  # it stays
     return found
 
 

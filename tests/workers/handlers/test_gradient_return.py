@@ -7,6 +7,7 @@ import torch
 
 import syft as sy
 from syft.ids import new_id
+from syft.workers.core.claim import Claim
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.handlers import gradient_return as gradients
 from syft.workers.wire.messages import Follow, Move
@@ -69,7 +70,8 @@ def test_a_move_that_cannot_be_followed_leaves_no_hidden_source(
 ) -> None:
     connection = bob.connection_to(alice)
     with pytest.raises(sy.exceptions.ObjectNotFound):
-        gradients.return_gradients(bob.core, connection, new_id(), torch.ones(1))
+        source, origin = torch.ones(1), Claim("me", "me")
+        gradients.return_gradients(bob.core, connection, new_id(), source, origin)
     assert not inspect(bob).objects
 
 

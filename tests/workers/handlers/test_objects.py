@@ -198,10 +198,13 @@ def test_what_the_data_owner_holds_is_not_dropped_by_others(hook: sy.TorchHook) 
     assert list(bob.core.store.objects) == [held]
     (found,) = bob.search([])
     assert found.get().tolist() == [1, 1]
-    assert not bob.core.store.origins, "it is forgotten with the object"
-    bob.hold(torch.ones(1))
+    assert list(bob.core.store.objects) == [held], "it is read, and not taken away"
     bob.clear_objects()
     assert not bob.core.store.origins
+    bob.hold(torch.ones(1), allow_writes=("me",))
+    (found,) = bob.search([])
+    assert found.get().tolist() == [1]
+    assert not bob.core.store.origins, "it is forgotten with the object"
 
 
 def test_nobody_lists_or_removes_everything(core: WorkerCore) -> None:
@@ -301,7 +304,7 @@ def test_who_knew_an_object_is_told_of_another_under_its_id(
     core: WorkerCore, way: str, waiting: bool
 ) -> None:
     ann, eve = Peer("ann"), Peer("eve")
-    put(core, 9, torch.ones(2), peer=ann)
+    put(core, 9, torch.ones(2), peer=ann, writers=("eve",))
     put(core, 100, torch.ones(2), peer=eve)
     if waiting:
         ask(core, Promise(2, (11,)))

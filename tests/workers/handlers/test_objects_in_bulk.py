@@ -37,7 +37,7 @@ def test_all_are_stored_under_ids_that_follow(core: WorkerCore) -> None:
     assert list(core.store.objects) == [5, 100, 101, 102]
     assert core.store.read(101).tolist() == [0, 0, 0]
     assert list(core.store.origins) == [102], "only a leaf has gradients that somebody may ask for"
-    assert core.store.origins[102] is ME.session
+    assert core.store.origins[102].session is ME.session
     assert put_all(core, 200) == Done(1)
 
 
@@ -96,7 +96,7 @@ def test_all_are_handed_over_in_order(core: WorkerCore) -> None:
 
 def test_what_the_owner_holds_stays(core: WorkerCore) -> None:
     core.hold(7, torch.ones(1))
-    core.store.origins[7] = None
+    core.own(7)
     assert len(value_in(core, FetchAll(1, (5, 7)))) == 2
     assert list(core.store.objects) == [7]
 
@@ -110,7 +110,8 @@ def test_what_is_inside_a_chain_is_named_by_its_depth(core: WorkerCore) -> None:
 
 
 def test_none_is_taken_where_one_cannot_be_read(core: WorkerCore) -> None:
-    put_all(core, 10, *torch.ones(3, 2), guards=((1, ("ann",), False), (2, ("bea",), False)))
+    guards = ((1, ("ann",), False), (2, ("bea",), False))
+    put_all(core, 10, *torch.ones(3, 2), guards=guards, writers=((1, ("ann",)),))
     for ids, number in (((5, 10, 11, 12), 11), ((12, 11), 12)):
         error = error_in(ask(core, FetchAll(1, ids)))
         assert type(error) is PermissionDenied
@@ -121,8 +122,9 @@ def test_none_is_taken_where_one_cannot_be_read(core: WorkerCore) -> None:
     )
     assert list(core.store.objects) == [5, 10, 11, 12]
     assert len(value_in(core, FetchAll(1, (5, 11)), peer=ANN)) == 2
-    assert len(value_in(core, FetchAll(1, (12,), user="bea"), peer=ANN)) == 1
-    assert list(core.store.objects) == [10]
+    assert list(core.store.objects) == [5, 10, 12], "ann was named for object 11"
+    assert len(value_in(core, FetchAll(1, (12,), user="bea"))) == 1
+    assert list(core.store.objects) == [5, 10]
 
 
 def test_a_private_gradient_keeps_its_leaf_here(core: WorkerCore) -> None:

@@ -84,7 +84,7 @@ ITEM = group((R,), action("torch.Tensor.item", _X, out=_Y), outputs=(_Y,))
 def core() -> WorkerCore:
     core = lonely()
     ANN.session, EVE.session = Session(), Session()
-    put(core, 5, torch.tensor([1.0, 2.0]))
+    put(core, 5, torch.tensor([1.0, 2.0]), writers=("ann", "eve"))
     return core
 
 
@@ -339,7 +339,7 @@ def test_a_result_that_is_no_tensor_or_number_is_refused(core: WorkerCore) -> No
 @pytest.fixture
 def private(core: WorkerCore) -> WorkerCore:
     """A core where object 6 is for ann only."""
-    put(core, 6, torch.tensor([3.0, -4.0]), users=("ann",))
+    put(core, 6, torch.tensor([3.0, -4.0]), users=("ann",), writers=("ann", "eve"))
     return core
 
 
@@ -528,7 +528,7 @@ def test_gradients_of_private_losses_are_private(private: WorkerCore) -> None:
         outputs=(Slot(4),),
     )
     for id, other, secret in ((20, 6, True), (21, 5, False)):
-        private.hold(id, torch.ones(2, requires_grad=True))
+        put(private, id, torch.ones(2, requires_grad=True), peer=EVE)
         assert ask(private, run(0, (id, other), 200 + id, step), peer=EVE) == Done(9)
         reply = ask(private, Fetch(1, 200 + id, keep=True), peer=EVE)
         assert (type(reply) is Failure) == secret
@@ -548,7 +548,7 @@ def test_a_gradient_retained_inside_a_program_is_as_private(
         action("torch.Tensor.grad.__get__", _Z, out=Slot(5)),
         outputs=(Slot(5),),
     )
-    private.hold(20, torch.ones(2, requires_grad=True))
+    put(private, 20, torch.ones(2, requires_grad=True), peer=EVE)
     assert ask(private, run(0, (20, other), 100, step), peer=EVE) == Done(9)
     reply = ask(private, Fetch(1, 100, keep=True), peer=EVE)
     assert (type(reply) is Failure) == (other == 6)

@@ -1,0 +1,91 @@
+"""Where an object of a worker comes from: whose it is, and over which connection it came."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from syft.workers.core.peer import Peer
+
+_WRITERS = "_writers"
+
+
+def set_writers(tensor: torch.Tensor, names: Iterable[str]) -> None:
+    """Name those who may change a tensor, for the workers to which it will be sent."""
+    writers = frozenset(names)
+    if writers:
+        tensor.__dict__[_WRITERS] = writers_of(tensor) | writers
+
+
+def writers_of(value: object) -> frozenset[str]:
+    """Those whom :func:`set_writers` has named.
+
+    >>> x = torch.ones(2); set_writers(x, ["ann"]); writers_of(x), writers_of(torch.ones(2))
+    (frozenset({'ann'}), frozenset())
+    """
+    named: frozenset[str] = getattr(value, _WRITERS, frozenset())
+    return named
+
+
+class Claim:
+    """Where one object comes from; it never changes.
+
+    ``owner`` is the user whose it is, or the name of a caller without a user; None stands for the
+    owner of the worker.  ``name`` is that of the caller that brought it.  ``writers`` are the
+    others who may change it.  Only the connection ``session`` may ask for its gradients.  An object
+    that is ``held`` outlives its pointers.  ``behind`` is the origin of what it stands for, if that
+    lies where this worker cannot see whether it is the same memory.
+
+    >>> origin = Claim("ann", "me", ("bea",))
+    >>> [origin.admits(Peer("me", user)) for user in ("ann", "bea", "eve", None)]
+    [True, True, False, False]
+    """
+
+    __slots__ = ("owner", "name", "writers", "session", "held", "behind")
+
+    def __init__(
+        self,
+        owner: str | None,
+        name: str,
+        writers: Iterable[str] = (),
+        session: object = None,
+        held: bool = False,
+        behind: Claim | None = None,
+    ) -> None:
+        self.owner, self.name = owner, name
+        self.writers = frozenset(writers)
+        self.session, self.held, self.behind = session, held, behind
+
+    def admits(self, peer: Peer) -> bool:
+        """Whether a caller may change the object."""
+        return self.admits_identity(peer.identity)
+
+    def admits_identity(self, identity: str | None) -> bool:
+        """Whether a user, or a caller without one, may change the object; None is the owner of the
+        worker.
+
+        >>> Claim("ann", "me").admits_identity(None), Claim(None, "bob").admits_identity("ann")
+        (True, False)
+        """
+        return identity is None or identity == self.owner or identity in self.writers
+
+    def names(self) -> list[str]:
+        """Those who may change it, for a worker to which it is moved.
+
+        >>> Claim("ann", "me", ("bea",)).names(), Claim(None, "bob").names()
+        (['ann', 'bea', 'me'], ['bob'])
+        """
+        names = {self.name, *self.writers}
+        if self.owner is not None:
+            names.add(self.owner)
+        return sorted(names)
+
+    def with_writers(self, names: Iterable[str]) -> Claim:
+        """The same with more who may change the object.
+
+        >>> Claim("ann", "me").with_writers(["bea"]).admits(Peer("me", "bea"))
+        True
+        """
+        writers = self.writers.union(names)
+        return Claim(self.owner, self.name, writers, self.session, self.held, self.behind)

@@ -1,0 +1,165 @@
+"""Whose the memory is in which an object lies, and the leaves that its graph reaches.
+
+An operation on somebody else's tensor may return that very tensor, or a view of it.  So before it
+runs, the tensor, its storages and its gradient are marked with where they come from, and so are the
+leaves of its graph.  What nobody has marked was reached through the caller's own objects alone, and
+is the caller's.
+
+A storage remembers its mark as long as any tensor uses it, as it does a guard
+(:mod:`syft.workers.execution.permissions`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from syft.workers.core.claim import Claim
+from syft.workers.execution.holders import Holder
+from syft.workers.execution.permissions import storages_of
+from syft.workers.execution.retained import recorded_of, retaining
+
+_KEY = "_origin"
+_REACHED = "_origin_of_graph"
+"""On a leaf: whose result it was behind, and who was named for that result."""
+_GRAPH = "_marked_graph"
+
+
+def mark(value: Any, origin: Claim) -> None:
+    """Mark an object, its memory, its gradient and the leaves of its graph, unless they have a mark
+    of another owner.
+
+    >>> x = torch.ones(2); y = x.view(-1)
+    >>> mark(x, Claim("ann", "me"))
+    >>> [mine.owner for mine in memory_owners(y)], list(tensor_owners(y))
+    (['ann'], [])
+    """
+    for tensor in _tensors(value):
+        recorded = recorded_of(tensor)
+        _mark_whole(tensor, origin)
+        if recorded is None:
+            continue
+        _mark(recorded.__dict__, origin)
+        if not recorded.is_leaf:
+            _mark_graph(recorded, origin)
+        elif recorded.grad is not None:
+            _mark_whole(recorded.grad, origin)
+
+
+def _mark_whole(tensor: torch.Tensor, origin: Claim) -> None:
+    """Mark a tensor and its memory."""
+    _mark(tensor.__dict__, origin)
+    for storage in storages_of(tensor):
+        _mark(storage.__dict__, origin)
+
+
+def _mark(attributes: dict[str, Any], origin: Claim) -> None:
+    present = attributes.get(_KEY)
+    if present is None or (present is not origin and present.owner == origin.owner):
+        attributes[_KEY] = origin
+
+
+def _mark_graph(recorded: torch.Tensor, origin: Claim) -> None:
+    """Mark the leaves behind a result, and the results among them that retain gradients."""
+    marked = recorded.grad_fn, origin.writers
+    if recorded.__dict__.get(_GRAPH) == marked:
+        return
+    recorded.__dict__[_GRAPH] = marked
+    owner = Claim(origin.owner, origin.name)
+    for tensor in _receivers(recorded):
+        known = tensor.__dict__.setdefault(_REACHED, origin)
+        if known.owner == origin.owner:
+            tensor.__dict__[_REACHED] = known.with_writers(origin.writers)
+        if tensor.is_leaf and tensor.grad is not None:
+            _mark_whole(tensor.grad, owner)
+
+
+def tensor_owners(value: Any) -> Iterator[Claim]:
+    """Where the tensor objects of an object come from, as far as they were marked."""
+    for tensor in _tensors(value):
+        yield from _marks(tensor)
+        recorded = recorded_of(tensor)
+        if recorded is not None and recorded is not tensor:
+            yield from _marks(recorded)
+
+
+def memory_owners(value: Any) -> Iterator[Claim]:
+    """Where the memory of an object comes from, as far as it was marked."""
+    for tensor in _tensors(value):
+        for storage in storages_of(tensor):
+            yield from _marks(storage)
+
+
+def leaf_owners(value: Any, beyond: bool) -> Iterator[Claim]:
+    """Where those tensors come from in which a backward pass adds to a gradient, and the memory of
+    the gradients that it adds to.
+
+    These are the tensors of ``value``, and ``beyond`` them the leaves of their graphs and the
+    results that retain their gradient.
+
+    >>> w = torch.ones(2, requires_grad=True); mark(w, Claim("ann", "me"))
+    >>> [owner.owner for owner in leaf_owners((w * 2).sum(), beyond=True)]
+    ['ann']
+    """
+    for tensor in _tensors(value):
+        recorded = recorded_of(tensor)
+        if recorded is None:
+            continue
+        for receiver in _receivers(recorded) if beyond else (recorded,):
+            whose = [*_owner_of_gradient(receiver)]
+            yield from whose
+            if receiver.is_leaf and receiver.grad is not None:
+                known = {claim.owner for claim in whose}  # the leaf says who may add to its own
+                memory = memory_owners(receiver.grad)
+                yield from (claim for claim in memory if claim.owner not in known)
+
+
+def out_of_sight(value: Any) -> bool:
+    """Whether the memory of an object cannot be told: it is at another worker, or of a layout
+    without storages.
+
+    >>> out_of_sight(torch.ones(2)), out_of_sight(torch.ones(2).to_mkldnn())
+    (False, True)
+    """
+    return any(not storages_of(tensor) for tensor in _tensors(value))
+
+
+def _tensors(value: Any) -> Any:
+    return value.tensors() if isinstance(value, Holder) else (value,)
+
+
+def _marks(marked: Any) -> Iterator[Claim]:
+    origin = marked.__dict__.get(_KEY)
+    if origin is not None:
+        yield origin
+
+
+def _owner_of_gradient(leaf: torch.Tensor) -> Iterator[Claim]:
+    """Whose a leaf is, and who may run a backward pass into it: also who was named for a result."""
+    marks = [leaf.__dict__[key] for key in (_KEY, _REACHED) if key in leaf.__dict__]
+    if marks:
+        first, last = marks[0], marks[-1]
+        yield first.with_writers(last.writers) if first.owner == last.owner else first
+
+
+def _receivers(recorded: torch.Tensor) -> list[torch.Tensor]:
+    """The tensors in which a backward pass over a tensor leaves gradients: leaves, and results of
+    the graph for which ``retain_grad`` was called."""
+    if recorded.grad_fn is None:
+        return [recorded] if recorded.requires_grad else []
+    found: list[torch.Tensor] = []
+    seen: set[Any] = {None}
+    stack: list[Any] = [recorded.grad_fn]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        leaf = getattr(node, "variable", None)  # only AccumulateGrad nodes have one
+        if leaf is not None:
+            found.append(leaf)
+        stack.extend(parent for parent, _ in node.next_functions)
+    found += [result for result in retaining() if result.grad_fn in seen]
+    return found

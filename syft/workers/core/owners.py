@@ -1,0 +1,248 @@
+"""Whose the objects of a worker are, and who may change them: one check for every kind of message.
+
+What the worker's owner holds is the owner's.  Anything else belongs to the caller that sent it, or
+whose request made it.  The owner of an object may write to it, change its attributes, take it away
+and drop it, and so may those whom the owner names (``allow_writes=``).  The owner of the worker may
+do so with every object.  All others may only read, as far as its guard lets them.  A caller is
+known by its user, or by its name if it acts for none.
+
+A view that somebody makes of another's tensor is an object of whoever made it, and lies in memory
+that is not.  So memory has an owner too: see :mod:`~syft.workers.core.memory_owners`.
+
+Most workers serve one caller and hold nothing of their own.  They keep no account of owners: an
+object without a record belongs to the first caller.  ``WorkerCore.contested`` is false until there
+is somebody else.
+
+What was refused: a right that comes with knowing an id.  Ids are found by a search for tags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
+
+from syft.exceptions import PermissionDenied
+from syft.workers.core.access import Access
+from syft.workers.core.memory_owners import (
+    leaf_owners,
+    mark,
+    memory_owners,
+    out_of_sight,
+    tensor_owners,
+)
+from syft.workers.core.claim import Claim
+from syft.workers.core.peer import Peer
+from syft.workers.core.store import ObjectStore
+
+Lookup = Callable[[int], Any]
+"""The object of an id, also if it was dropped while a request waited that names it."""
+
+
+class Owners:
+    """The owners of the objects of one worker.
+
+    >>> store, ann, eve = ObjectStore("bob"), Peer("me", "ann"), Peer("laptop", "eve")
+    >>> owners = Owners(store)
+    >>> owners.meet(ann), owners.meet(eve)
+    (False, True)
+    >>> store.put(5, torch.ones(2)); store.put(7, torch.ones(2)); owners.made(eve, (7,))
+    >>> owners.may_take(ann, 5), owners.may_take(eve, 5), owners.may_take(eve, 7)
+    (True, False, True)
+    """
+
+    __slots__ = ("_store", "_origins", "_first")
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._origins = store.origins
+        self._first: Claim | None = None
+        """Where an object comes from that has no record."""
+
+    def meet(self, peer: Peer) -> bool:
+        """Note that a caller makes a request; whether it is another one than the first."""
+        if self._first is None:
+            self._first = Claim(peer.identity, peer.name)
+        return not self._is_first(peer)
+
+    def forget(self) -> None:
+        """Know of no caller any more: the worker was cleared."""
+        self._first = None
+
+    def _is_first(self, peer: Peer) -> bool:
+        first = self._first
+        return first is None or (first.owner == peer.identity and first.name == peer.name)
+
+    def of(self, id: int) -> Claim | None:
+        """Where an object, or a promise, comes from; None if there is neither of that id.
+
+        >>> store = ObjectStore("bob"); store.origins[5] = Claim(None, "bob", held=True)
+        >>> Owners(store).of(5).held, Owners(store).of(7)
+        (True, None)
+        """
+        return self._origins.get(id) or (self._first if self._is_here(id) else None)
+
+    def _is_here(self, id: int) -> bool:
+        return id in self._store.objects or id in self._store.promised
+
+    # ------------------------------------------------------------------------------- new objects
+
+    def made(self, peer: Peer, ids: Iterable[int], behind: Claim | None = None) -> None:
+        """Record the objects that a request of ``peer`` has made, or promised.
+
+        ``behind`` is the origin of what they stand for, if that is out of this worker's sight.
+        """
+        if behind is None and self._is_first(peer):
+            return
+        origin = Claim(peer.identity, peer.name, behind=behind)
+        self._origins.update((id, origin) for id in ids if self._is_here(id))
+
+    def put(self, peer: Peer, id: int, writers: Collection[str], may_be_leaf: bool) -> None:
+        """Record an object that ``peer`` sends, before it is stored.
+
+        A promised object belongs to whoever promised it, and the sender may change it too.  Only
+        the connection over which a leaf came may ask for its gradients.
+        """
+        promiser = self.of(id)
+        if promiser is None or promiser.owner == peer.identity:
+            promiser = Claim(peer.identity, peer.name)
+        else:
+            writers = {*promiser.writers, *writers, *peer.names}
+        session = peer.session if may_be_leaf else None
+        if session is not None or writers or not self._is_first(peer):
+            self._origins[id] = Claim(promiser.owner, promiser.name, writers, session)
+
+    def share(self, peer: Peer, id: int, names: Collection[str]) -> None:
+        """Name others who may change an object; nothing happens unless ``peer`` may do so."""
+        origin = self.of(id)
+        if origin is not None and origin.admits(peer):
+            self._origins[id] = widened = origin.with_writers(names)
+            if id in self._store.objects:
+                mark(self._store.objects[id], widened)
+
+    # -------------------------------------------------------------------------------- the check
+
+    def may_take(self, peer: Peer, id: int) -> bool:
+        """Whether ``peer`` may take an object away."""
+        origin = self.of(id)
+        return origin is None or origin.admits(peer)
+
+    def may_drop(self, peer: Peer, id: int) -> bool:
+        """Whether ``peer`` may drop an object: one that it may take away, or that came over a
+        connection from the same place, whoever it acts for now."""
+        origin = self.of(id)
+        return origin is None or origin.admits(peer) or origin.name == peer.name
+
+    def permit(self, peer: Peer, ids: Iterable[int], access: Access, action: str) -> Permit | None:
+        """What a request of ``peer`` may do that names ``ids``; None if it does nothing to be
+        checked when it runs.
+
+        Called when the request arrives, before it does anything.  Raises
+        :class:`~syft.exceptions.PermissionDenied`, which names the first object that it would
+        change and whose that is.
+        """
+        strange = self._strange(peer, ids)
+        if not (strange or access.changes or access.takes):
+            return None
+        permit = Permit(self, peer, action, strange, access)
+        permit.check_objects()
+        return permit
+
+    def _strange(self, peer: Peer, ids: Iterable[int]) -> list[tuple[int, Claim]]:
+        """Those of the objects that are not of ``peer``, or stand for what is not."""
+        origins, mine = self._origins, peer.identity
+        rest = None if self._is_first(peer) else self._first
+        strange = []
+        for id in ids:
+            origin = origins.get(id)
+            if origin is None and rest is not None and self._is_here(id):
+                origin = rest
+            if origin is not None and (origin.owner != mine or origin.behind is not None):
+                strange.append((id, origin))
+        return strange
+
+    def names(self, peer: Peer, id: int) -> list[str]:
+        """Those who may change an object that ``peer`` has sent on to another worker."""
+        return (self.of(id) or Claim(peer.identity, peer.name)).names()
+
+    def refusal(self, peer: Peer, action: str, id: int, owner: str | None) -> PermissionDenied:
+        """The error for a change of an object that is not, or does not lie in what is, the
+        caller's."""
+        return PermissionDenied(action, self._store.worker, peer.identity, id, owner)
+
+
+class Permit:
+    """What one request may do: checked when it arrives (objects), and when it runs (memory).
+
+    ``strange`` are the objects it names that are not its caller's, with where they come from.
+    """
+
+    __slots__ = ("owners", "peer", "action", "strange", "access")
+
+    def __init__(
+        self,
+        owners: Owners,
+        peer: Peer,
+        action: str,
+        strange: Sequence[tuple[int, Claim]],
+        access: Access,
+    ) -> None:
+        self.owners, self.peer, self.action = owners, peer, action
+        self.strange, self.access = strange, access
+
+    def check_objects(self) -> None:
+        """Raise :class:`~syft.exceptions.PermissionDenied` if an object that the request changes
+        is not the caller's."""
+        access = self.access
+        changed = {*access.writes, *access.sets, *access.takes, *access.accumulates}
+        for id, origin in self.strange:
+            if id in changed:
+                self._check((origin,), id)
+                if id not in access.takes and origin.behind is not None:
+                    self._check((origin.behind,), id)
+            if id in access.roots and origin.behind is not None:
+                self._check((origin.behind,), id)
+
+    def check_memory(self, lookup: Lookup) -> None:
+        """Raise :class:`~syft.exceptions.PermissionDenied` if the request would change memory that
+        is not the caller's; mark the memory of what is not, for later requests.
+
+        Called just before the request runs: nothing has changed then.
+        """
+        for id, origin in self.strange:
+            mark(lookup(id), origin)
+        access = self.access
+        for id in access.writes:
+            if id not in access.takes:
+                owners_of = tensor_owners if access.only_object else memory_owners
+                self._check(owners_of(lookup(id)), id)
+        for id in access.sets:
+            self._check(tensor_owners(lookup(id)), id)
+        self._check_gradients(lookup)
+
+    def _check_gradients(self, lookup: Lookup) -> None:
+        """The same for the gradients that a backward pass would add to."""
+        access = self.access
+        for id in access.accumulates:
+            self._check(leaf_owners(lookup(id), beyond=False), id)
+        known = dict(self.strange)
+        for id in access.roots:
+            root = known.get(id)
+            owners = leaf_owners(lookup(id), beyond=True)
+            if root is not None and root.admits(self.peer):
+                # Whoever was named for a result sends gradients on behalf of the result's owner.
+                owner = root.owner
+                owners = (leaf for leaf in owners if not leaf.admits_identity(owner))
+            self._check(owners, id)
+
+    def _check(self, owners: Iterable[Claim], id: int) -> None:
+        for origin in owners:
+            if not origin.admits(self.peer):
+                raise self.owners.refusal(self.peer, self.action, id, origin.owner)
+
+    def behind(self, lookup: Lookup) -> Claim | None:
+        """Where that comes from for which the results of the request may stand, if this worker
+        does not see their memory: data at another worker, and layouts without storages."""
+        for id, origin in self.strange:
+            if origin.behind is not None or out_of_sight(lookup(id)):
+                return origin.behind or origin
+        return None
