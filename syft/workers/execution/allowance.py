@@ -19,7 +19,7 @@ from typing import Any, Final
 import torch
 
 from syft.ops.nested import leaves
-from syft.workers.execution.forecasts import extent_of
+from syft.workers.execution.extents import extent_of
 from syft.workers.execution.permissions import innermost
 from syft.workers.execution.size_rules import BY_VALUES, COUNTED, CROSSING, PLAIN, SQUARING
 from syft.workers.execution.size_rules import is_size, whole

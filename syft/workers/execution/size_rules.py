@@ -1,6 +1,6 @@
 """What is known of the sizes of operations without running them: tables, and rows by hand.
 
-Most operations need no row: :mod:`~syft.workers.execution.forecasts` runs them on tensors without
+Most operations need no row: :mod:`~syft.workers.execution.extents` runs them on tensors without
 memory.  The rows say which operations cannot make anything large, which have a larger result than
 the product of what they are given, which cut a tensor into pieces (a forecast would make all of
 these), and which have sizes that follow from values (a forecast has none).

@@ -31,6 +31,11 @@ def leaks(item: int) -> pytest.MarkDecorator:
     return pytest.mark.xfail(strict=True, raises=Learned, reason=f"issue item {item}")
 
 
+def may_leak(item: int) -> pytest.MarkDecorator:
+    """The same for what draws some of many attacks, which may all have been held off."""
+    return pytest.mark.xfail(strict=False, raises=Learned, reason=f"issue item {item}")
+
+
 def cases(item: int, attacks: Sequence[Any], held: Sequence[Any] = ()) -> list[Any]:
     """The attacks as parameters: all of them are known to succeed but for those that ``held``."""
     return [

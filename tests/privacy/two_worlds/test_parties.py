@@ -221,8 +221,9 @@ def test_parties_of_the_strangers_choice(attack: Attack) -> None:
     check(attack)
 
 
-REFUSED = (written_through_a_pointer, computed_with_a_pointer)
-"""A worker computes with a pointer only what is at the other worker, so these reach nothing."""
+REFUSED = (written_through_a_pointer, computed_with_a_pointer, move, relay)
+"""A worker computes with a pointer only what is at the other worker, and a stranger moves nothing
+of the owner's, so these reach nothing."""
 
 
 @pytest.mark.parametrize("attack", [one for one in (*LEAKING, *HELD) if one not in REFUSED])

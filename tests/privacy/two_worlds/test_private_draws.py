@@ -107,17 +107,17 @@ def geometric(eve: Observer) -> None:
 
 
 LEAKING: tuple[Attack, ...] = (
+    random_of_a_private_size,
+    dropout_of_a_private_size,
+    beta,
+)
+HELD: tuple[Attack, ...] = (
+    binomial,
+    gamma,
     dropout,
     permutation,
     random_size,
     poisson,
-    binomial,
-    random_of_a_private_size,
-    dropout_of_a_private_size,
-    beta,
-    gamma,
-)
-HELD: tuple[Attack, ...] = (
     bernoulli,
     multinomial,
     normal,

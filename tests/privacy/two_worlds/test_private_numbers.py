@@ -70,8 +70,10 @@ def unbind_a_private_dimension(eve: Observer) -> None:
 
 
 def list_of_private_length(eve: Observer) -> None:
-    eve.call("torch.meshgrid", [eve.call("torch.arange", whole(eve))])
-    eve.call("torch.Tensor.tolist", eve.call("torch.arange", whole(eve)))
+    numbers = eve.call("torch.arange", whole(eve))
+    if isinstance(numbers, Reference):  # and it was not refused
+        eve.call("torch.meshgrid", [numbers])
+        eve.call("torch.Tensor.tolist", numbers)
 
 
 # ----------------------------------------------------------------------------------------- sizes
@@ -251,6 +253,10 @@ def return_counts(eve: Observer) -> None:
 
 
 LEAKING: tuple[Attack, ...] = (
+    retain_graph,
+    allow_unused,
+)
+HELD: tuple[Attack, ...] = (
     split,
     split_method,
     chunk,
@@ -261,13 +267,9 @@ LEAKING: tuple[Attack, ...] = (
     adaptive_pool_to_a_vector,
     adaptive_max_pool_to_a_vector,
     fractional_pool,
-    retain_graph,
     inplace,
     inplace_dropout,
-    allow_unused,
     return_indices,
-)
-HELD: tuple[Attack, ...] = (
     split_by_sizes,
     tensor_split_at,
     unbind_of_private_size,

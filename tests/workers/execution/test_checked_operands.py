@@ -10,7 +10,7 @@ import torch
 import syft as sy
 from syft.ops.table import BY_NAME, FUNCTIONS
 from syft.workers.execution import forecasts
-from syft.workers.execution.forecasts import extent_of
+from syft.workers.execution.extents import extent_of
 from syft.workers.execution.precautions import RUNNABLE
 from syft.workers.execution.size_rules import BY_VALUES, COUNTED
 

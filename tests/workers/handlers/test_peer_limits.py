@@ -218,7 +218,7 @@ def test_a_pointer_that_leads_back_ends_soon(
 
 def test_a_tag_more_than_there_may_be_is_refused(hook: sy.TorchHook) -> None:
     bob = strict(hook, tags=10, tags_per_object=6, text=20)
-    (id,) = bob.hold(torch.ones(2).tag("#owner"))
+    (id,) = bob.hold(torch.ones(2).tag("#owner"), allow_writes=("me",))
     (x,) = bob.search("#owner")
     x.tag(*(f"#{number}" for number in range(5)))
     with refused("tags_per_object"):
