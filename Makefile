@@ -14,8 +14,9 @@ TYPED := syft tools examples benchmarks docs/conf.py
 WORKERS := 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=10
 
-# The cases of torch's databases.  To list them takes seconds, so what runs none leaves the folder out.
-DATABASES := tests/torch_suite
+# The cases of torch's databases, and the attacks in two worlds, which call its operations too.  They
+# are many, so they run without coverage; to list them takes seconds.
+DATABASES := tests/torch_suite tests/privacy/two_worlds
 
 # The share of their cases that `make test` runs, others each time.
 SAMPLE := 0.25
@@ -59,7 +60,7 @@ docs: $(DEV) ## sphinx-build; a warning is an error; the pages are in docs/_buil
 tests: covered sample ## pytest: both of these
 
 covered: $(DEV) ## pytest with doctests, without the databases; every line of syft/ must run
-	$(PYTEST) -m "not soak" --ignore=$(DATABASES) --cov
+	$(PYTEST) -m "not soak" $(DATABASES:%=--ignore=%) --cov
 
 sample: $(DEV) ## pytest on a sample of torch's databases, another one each time
 	$(PYTEST) -m "not soak" --sample=$(SAMPLE) $(DATABASES)

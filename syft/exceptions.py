@@ -48,8 +48,6 @@ None of these is a ``TypeError``: torch's binary operators turn a ``TypeError`` 
 
 from __future__ import annotations
 
-from typing import Any
-
 
 class SyftError(Exception):
     """The base class of every error that syft raises.
@@ -551,7 +549,12 @@ Change a copy (x.copy()), or be named in allow_writes=.
     """
 
     def __init__(
-        self, action: str, worker: str, user: str | None, id: int | None = None, owner: Any = None
+        self,
+        action: str,
+        worker: str,
+        user: str | None,
+        id: int | None = None,
+        owner: object = None,
     ) -> None:
         super().__init__(action, worker, user, id, owner)
         self.action, self.worker, self.user, self.id, self.owner = action, worker, user, id, owner

@@ -9,7 +9,7 @@ import torch
 
 import syft as sy
 from syft.ops.table import BY_NAME, FUNCTIONS
-from syft.workers.execution import forecasts
+from syft.workers.execution import extents
 from syft.workers.execution.extents import extent_of
 from syft.workers.execution.precautions import RUNNABLE
 from syft.workers.execution.size_rules import BY_VALUES, COUNTED
@@ -99,13 +99,13 @@ def test_what_is_at_another_worker_is_checked_there(bob: sy.VirtualWorker) -> No
 
 
 def test_forecasts_of_operands_without_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forecasts, "_MOST_KEPT", 1)
-    monkeypatch.setattr(forecasts, "_FORECASTS", forecasts._Forecasts())
+    monkeypatch.setattr(extents, "_MOST_KEPT", 1)
+    monkeypatch.setattr(extents, "_FORECASTS", extents._Forecasts())
     zeros = BY_NAME["torch.zeros"]
     for size in (10, 20):
         cpu = {"device": torch.device("cpu")}
         assert extent_of(zeros, torch.zeros, [size], cpu).elements == size
-    assert len(forecasts._FORECASTS) == 1
+    assert len(extents._FORECASTS) == 1
     sparse = torch.eye(3).to_sparse()
     assert extent_of(BY_NAME["torch.Tensor.sum"], torch.Tensor.sum, [sparse], {}).elements == 9
     assert extent_of(zeros, torch.zeros, [{1}], {}).elements == 1  # a set has no hash

@@ -110,7 +110,9 @@ def test_a_shape_that_its_users_choose_by_a_value_is_hidden_from_others() -> Non
     protect(number, ANN)
     mask = values > 3
     protect(mask, ANN)
-    for index in (number, slice(number), (slice(None, number),), mask):
+    row = torch.tensor([2])
+    protect(row, ANN)
+    for index in (number, slice(number), (slice(None, number),), slice(row), mask):
         result = guarded("torch.Tensor.__getitem__", values, index, user="ann")
         guard = full_guard_of(result)
         assert guard is not None and guard.shape_hidden

@@ -16,7 +16,7 @@ from syft.workers.execution.permissions import full_guard_of
 from syft.workers.execution.precautions import RUNNABLE
 from syft.workers.execution.retained import recorded_of, retain_grad, retaining
 from syft.workers.wire.messages import Done, Drop, Fetch
-from tests.workers.core.peers import ask, command, error_in, lonely, put, ref
+from tests.workers.core.peers import ask, command, error_in, lonely, put, ref, sent
 
 EVE = Peer("eve", "eve")
 
@@ -53,7 +53,7 @@ def test_a_tensor_in_no_store_is_found() -> None:
         assert ask(core, message, peer=EVE) == Done(1)
     kept = core.store.read(10)
     ask(core, Drop(1, (10,)), peer=EVE)
-    ask(core, command("torch.Tensor.backward", ref(12)), peer=EVE)
+    sent(core, command("torch.Tensor.backward", ref(12)), peer=EVE)  # a notice to others, too
     assert kept.grad.tolist() == [3.25, -1.0]
     assert full_guard_of(kept.grad) == full_guard_of(core.store.read(1))
     core.hold(20, kept)

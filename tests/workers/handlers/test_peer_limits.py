@@ -10,7 +10,7 @@ import torch
 
 import syft as sy
 from syft.chain.wrapper import wrap
-from syft.exceptions import LimitExceeded, PromiseGivenUp
+from syft.exceptions import LimitExceeded, PromiseGivenUp, RemoteFailure
 from syft.ops.table import BY_NAME
 from syft.program.lowered import Lowered
 from syft.program.program import Action, Program, Slot
@@ -268,3 +268,16 @@ def test_the_owner_ends_what_waits_for_one_caller(
     with pytest.raises(PromiseGivenUp):  # of the write, which nobody waited for
         x.copy().get()
     assert x.get().tolist() == [1, 1]
+
+
+def test_the_owner_ends_the_collectives_of_one_caller(
+    hook: sy.TorchHook, bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    """Also those whose inputs are here and which wait for another party."""
+    totals = sy.sum_private(torch.ones(2).send(bob), alice.promise())
+    assert bob.core.sessions
+    bob.give_up_promises_of("me", "enough")
+    assert not bob.core.sessions
+    with pytest.raises(RemoteFailure, match="enough"):
+        totals[0].get()
+    alice.clear_objects()
