@@ -213,10 +213,8 @@ any more; make another promise.
         self.id, self.worker, self.reason = id, worker, reason
 
     def __str__(self) -> str:
-        return (
-            f"The promise of object {self.id} at worker {self.worker!r} was given up: "
-            f"{self.reason}. Nothing can keep it any more; make another promise."
-        )
+        text = f"The promise of object {self.id} at worker {self.worker!r} was given up"
+        return f"{text}: {self.reason}. Nothing can keep it any more; make another promise."
 
 
 class OperationError(SyftError):
@@ -565,9 +563,8 @@ Change a copy (x.copy()), or be named in allow_writes=.
             held = f"object {self.id} on {self.worker!r} holds what belongs to {whose}, and"
             instead = "Change a copy (x.copy()), or be named in allow_writes=."
             return f"{self.action}: {held} {self.user!r} may not change it. {instead}"
-        asked = f"user {self.user!r} may not read it."
-        if self.user is None:
-            asked = "no user was named. Pass user=..."
+        refused = f"user {self.user!r} may not read it."
+        asked = "no user was named. Pass user=..." if self.user is None else refused
         return f"{self.action}: this value on {self.worker!r} is private, and {asked}"
 
 

@@ -78,16 +78,20 @@ def pytest_arguments(command: str) -> list[str]:
 
 
 DATABASES = "tests/torch_suite"
+TWO_WORLDS = "tests/privacy/two_worlds"
+"""Attacks that call the operations of the databases: they run without coverage, as those do."""
 
 
 def test_make_test_leaves_out_only_cases_of_the_databases() -> None:
     covered, sample = map(pytest_arguments, recipe("test")[-2:])
-    ignored = f"--ignore={DATABASES}"
-    assert ignored in covered and DATABASES in sample, "what one leaves out the other runs"
+    folders = [DATABASES, TWO_WORLDS]
+    ignored = [f"--ignore={folder}" for folder in folders]
+    for folder, option in zip(folders, ignored, strict=True):
+        assert option in covered and folder in sample, "what one leaves out the other runs"
     narrowing = {"-k", "--deselect", "--ignore", "--ignore-glob", "--lf", "--sw", "-x"}
     for arguments in (covered, sample):
         assert arguments[arguments.index("-m") + 1] == "not soak"
-        others = [word for word in arguments if word not in (ignored, DATABASES)]
+        others = [word for word in arguments if word not in (*ignored, *folders)]
         assert not narrowing & {word.partition("=")[0] for word in others}
         assert not [word for word in others if (ROOT / word).exists()], "every other folder"
         assert "--durations=10" in arguments
