@@ -145,7 +145,7 @@ def chunks_checked(given: Given) -> None:
     """
     dim = given.get("dim", 0)
     for tensor in _inside(given.get("tensors")):
-        if not isinstance(dim, int) or not 0 <= dim < tensor.ndim:
+        if not isinstance(dim, int) or not -tensor.ndim <= dim < tensor.ndim:
             raise RuntimeError(f"_chunk_cat: expected tensors that have dimension {dim}")
 
 
