@@ -18,12 +18,14 @@ import torch
 
 from syft.exceptions import LimitExceeded
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimits
+from syft.workers.execution.allowance import FREE, Allowance
 from syft.workers.execution.permissions import innermost, storages_of
-from syft.workers.execution.allowance import FREE, Allowance, is_harmless
+from syft.workers.execution.size_bounds import is_harmless
 
 SMALL: Final = 1 << 12
 """Elements of an object that is not counted while the store holds few objects."""
 _MOST_BYTES: Final = 16 * SMALL
+_numel = torch.Tensor.numel
 _MOST_UNCOUNTED: Final = 1 << 14
 
 LOOK: Final = 1
@@ -35,14 +37,14 @@ GIVEN_UP: Final = 4
 
 
 class _Bill:
-    """Who is charged for one object, its storages and its tags."""
+    """Who is charged for one object, the addresses of its storages, and its tags."""
 
     __slots__ = ("account", "storages", "tags")
 
-    def __init__(self, account: Account, storages: dict[int, int]) -> None:
+    def __init__(self, account: Account, storages: Iterable[int]) -> None:
         self.account = account
         self.storages = storages
-        self.tags: dict[Account, int] = {}
+        self.tags: dict[Account, int] | None = None
 
 
 class _Memory:
@@ -54,6 +56,7 @@ class _Memory:
         self.account = account
         self.bytes = bytes
         self.uses = 0
+        account.bytes += bytes
 
 
 class Charges:
@@ -84,6 +87,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         "_owner",
         "_uncounted",
         "_always",
+        "_most_bytes",
         "_free",
         "_large",
         "_memory",
@@ -106,6 +110,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         self._uncounted = min(
             _MOST_UNCOUNTED, limits.objects // 16, limits.bytes // 16 // _MOST_BYTES
         )
+        self._most_bytes = limits.bytes - self._uncounted * _MOST_BYTES
         strict = limits.elements < SMALL**2 or limits.bytes < 256 * SMALL**2
         self._always = LOOK if strict else 0
         self._free = 0 if strict else FREE
@@ -128,30 +133,55 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         if not (many or large):
             return
         account = self._payer() or self._owner
-        bills = {id: _Bill(account, _storages(value)) for id, value in values.items()}
-        self._check("objects", account, len(bills), self._uncounted)
-        self._check("bytes", account, self._new_memory(bills), self._uncounted * _MOST_BYTES)
-        account.objects += len(bills)
-        for id, bill in bills.items():
-            self._enter(id, bill)
+        storages = {id: _storages(value) for id, value in values.items()}
+        self._check("objects", account, len(values), self._uncounted)
+        self._check("bytes", account, self._new_memory(storages), self._uncounted * _MOST_BYTES)
+        account.objects += len(values)
+        for id, sizes in storages.items():
+            self._enter(id, _Bill(account, sizes), sizes)
         if large:
             self._large.update(large)
             self.flags |= LOOK
 
-    def _new_memory(self, bills: Mapping[int, _Bill]) -> int:
+    def charge_one(self, id: int, value: Any) -> None:
+        """The same for one object; a fast path, for a large tensor.
+
+        >>> ann = Account(); charges = Charges("bob", {}, payer=lambda: ann)
+        >>> charges.charge_one(5, torch.ones(5000)); ann.objects, ann.bytes
+        (1, 20000)
+        """
+        if type(value) is not torch.Tensor or value.layout is not torch.strided:
+            return self.charge({id: value})
+        if _numel(value) <= SMALL or len(self._objects) >= self._uncounted:
+            return self.charge({id: value})
+        account = self._payer() or self._owner  # has few objects: there are few
+        storage = value.untyped_storage()
+        place: int = storage._cdata
+        memory = self._memory.get(place)
+        if memory is None:
+            size = storage.nbytes()
+            if account.bytes + size > self._most_bytes:
+                return self.charge({id: value})
+            memory = self._memory[place] = _Memory(account, size)
+        memory.uses += 1
+        account.objects += 1
+        self.bills[id] = _Bill(account, (place,))
+        self._large.add(id)
+        self.flags |= LOOK
+
+    def _new_memory(self, storages: Mapping[int, Mapping[int, int]]) -> int:
         """The bytes of the storages that are not counted yet."""
         new: dict[int, int] = {}
-        for bill in bills.values():
-            new.update(bill.storages)
+        for sizes in storages.values():
+            new.update(sizes)
         return sum(size for place, size in new.items() if place not in self._memory)
 
-    def _enter(self, id: int, bill: _Bill) -> None:
+    def _enter(self, id: int, bill: _Bill, sizes: Mapping[int, int]) -> None:
         self.bills[id] = bill
-        for place, size in bill.storages.items():
+        for place, size in sizes.items():
             memory = self._memory.get(place)
             if memory is None:
                 memory = self._memory[place] = _Memory(bill.account, size)
-                bill.account.bytes += size
             memory.uses += 1
 
     def release(self, ids: Iterable[int]) -> None:
@@ -161,8 +191,9 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             if bill is None:
                 continue
             bill.account.objects -= 1
-            for account, tags in bill.tags.items():
-                account.tags -= tags
+            if bill.tags:
+                for account, tags in bill.tags.items():
+                    account.tags -= tags
             for place in bill.storages:
                 self._leave(place)
             self._large.discard(id)
@@ -185,12 +216,12 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             if value is None or (bill is None and not is_large(value)):
                 continue
             if bill is None:
-                bill = _Bill(self._payer() or self._owner, {})
+                bill = _Bill(self._payer() or self._owner, ())
                 bill.account.objects += 1
             for place in bill.storages:
                 self._leave(place)
-            bill.storages = _storages(value)
-            self._enter(id, bill)
+            bill.storages = sizes = _storages(value)
+            self._enter(id, bill, sizes)
             if is_large(value):
                 self._large.add(id)
                 self.flags |= LOOK
@@ -213,8 +244,10 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
 
     def check(self, op: int, function: Any, args: Any, kwargs: dict[str, Any]) -> None:
         """Raise :class:`~syft.exceptions.LimitExceeded` if an operation would use too much."""
+        if is_harmless(op, args, kwargs, self._free):
+            return
         account = self._payer()
-        if account is None or is_harmless(op, args, kwargs, self._free):
+        if account is None:
             return
         limits = self.limits
         left = limits.bytes - account.bytes
@@ -244,7 +277,9 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         bill = self.bills.get(id)
         if bill is None:
             self._owner.objects += 1
-            bill = self.bills[id] = _Bill(self._owner, {})
+            bill = self.bills[id] = _Bill(self._owner, ())
+        if bill.tags is None:
+            bill.tags = {}
         bill.tags[account] = bill.tags.get(account, 0) + more
 
     # --------------------------------------------------------------------------------- what waits
@@ -278,7 +313,7 @@ def is_large(value: Any) -> bool:
     tensor = innermost(value)
     if tensor is None:
         return not isinstance(value, torch.Tensor)  # a pointer is small
-    return torch.Tensor.numel(tensor) > SMALL
+    return _numel(tensor) > SMALL
 
 
 def _storages(value: Any) -> dict[int, int]:

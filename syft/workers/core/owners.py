@@ -24,8 +24,10 @@ from typing import Any
 from syft.exceptions import PermissionDenied
 from syft.workers.core.access import Access
 from syft.workers.core.memory_owners import (
+    is_marked,
     leaf_owners,
     mark,
+    may_write,
     memory_owners,
     out_of_sight,
     tensor_owners,
@@ -50,27 +52,30 @@ class Owners:
     (True, False, True)
     """
 
-    __slots__ = ("_store", "_origins", "_first")
+    __slots__ = ("_store", "_origins", "_first", "_first_who", "_results")
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._origins = store.origins
         self._first: Claim | None = None
         """Where an object comes from that has no record."""
+        self._first_who: tuple[str | None, str] | None = None
+        self._results: dict[tuple[str | None, str], Claim] = {}
+        """Where the results of a caller's requests come from, by its identity and name."""
 
     def meet(self, peer: Peer) -> bool:
         """Note that a caller makes a request; whether it is another one than the first."""
         if self._first is None:
-            self._first = Claim(peer.identity, peer.name)
+            self._first, self._first_who = Claim(peer.identity, peer.name), peer.who
         return not self._is_first(peer)
 
     def forget(self) -> None:
         """Know of no caller any more: the worker was cleared."""
         self._first = None
+        self._results.clear()
 
     def _is_first(self, peer: Peer) -> bool:
-        first = self._first
-        return first is None or (first.owner == peer.identity and first.name == peer.name)
+        return self._first is None or self._first_who == peer.who
 
     def of(self, id: int) -> Claim | None:
         """Where an object, or a promise, comes from; None if there is neither of that id.
@@ -93,8 +98,14 @@ class Owners:
         """
         if behind is None and self._is_first(peer):
             return
-        origin = Claim(peer.identity, peer.name, behind=behind)
-        self._origins.update((id, origin) for id in ids if self._is_here(id))
+        origin = self._results.get(peer.who)
+        if behind is not None or origin is None:
+            origin = Claim(peer.identity, peer.name, behind=behind)
+            if behind is None:
+                self._results[peer.who] = origin
+        for id in ids:
+            if self._is_here(id):
+                self._origins[id] = origin
 
     def put(self, peer: Peer, id: int, writers: Collection[str], may_be_leaf: bool) -> None:
         """Record an object that ``peer`` sends, before it is stored.
@@ -132,6 +143,12 @@ class Owners:
         origin = self.of(id)
         return origin is None or origin.admits(peer) or origin.name == peer.name
 
+    def droppable(self, peer: Peer, ids: Sequence[int]) -> Sequence[int]:
+        """Those of the objects that ``peer`` may drop."""
+        if self._is_first(peer) and self._origins.keys().isdisjoint(ids):
+            return ids
+        return [id for id in ids if self.may_drop(peer, id)]
+
     def permit(self, peer: Peer, ids: Iterable[int], access: Access, action: str) -> Permit | None:
         """What a request of ``peer`` may do that names ``ids``; None if it does nothing to be
         checked when it runs.
@@ -146,6 +163,48 @@ class Owners:
         permit = Permit(self, peer, action, strange, access)
         permit.check_objects()
         return permit
+
+    def are_clear(self, peer: Peer, ids: Iterable[int]) -> bool:
+        """Whether it is certain, without a closer look, that a request of ``peer`` may read these
+        objects, and leaves its marks on them; a fast path of :meth:`permit`.
+
+        They are strided tensors, its own or marked already.
+
+        >>> store, ann, eve = ObjectStore("bob"), Peer("me", "ann"), Peer("laptop", "eve")
+        >>> owners = Owners(store); owners.meet(ann), owners.meet(eve)
+        (False, True)
+        >>> store.put(5, torch.ones(2))
+        >>> owners.are_clear(ann, [5]), owners.are_clear(eve, [5])
+        (True, False)
+        >>> owners.permit(eve, [5], Access(), "torch.add").check_memory(store.objects.get)
+        >>> owners.are_clear(eve, [5]), owners.is_own(eve, [5])
+        (True, False)
+        """
+        origins, mine = self._origins, peer.identity
+        rest = None
+        if not self._is_first(peer):
+            rest = self._first
+        elif origins.keys().isdisjoint(ids):
+            return True
+        for id in ids:
+            origin = origins.get(id, rest)
+            if origin is None or (origin.owner == mine and origin.behind is None):
+                continue
+            if origin.behind is not None or not is_marked(self._store.objects.get(id), origin):
+                return False
+        return True
+
+    def is_own(self, peer: Peer, ids: Sequence[int]) -> bool:
+        """Whether it is certain, without a closer look, that ``peer`` may write to these objects:
+        they are its own, and nobody has marked their memory as another's."""
+        rest = None if self._is_first(peer) else self._first
+        for id in ids:
+            origin = self._origins.get(id, rest)
+            if origin is not None and (origin.owner != peer.identity or origin.behind is not None):
+                return False
+            if not may_write(self._store.objects.get(id), peer):
+                return False
+        return bool(ids)
 
     def _strange(self, peer: Peer, ids: Iterable[int]) -> list[tuple[int, Claim]]:
         """Those of the objects that are not of ``peer``, or stand for what is not."""

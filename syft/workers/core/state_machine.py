@@ -359,7 +359,7 @@ class WorkerCore:
     def forget(self, ids: Sequence[int], peer: Peer) -> None:
         """Drop objects whose last pointers are gone; those of others stay."""
         if self.contested:
-            ids = [id for id in ids if self.owners.may_drop(peer, id)]
+            ids = self.owners.droppable(peer, ids)
         if not (self.store.promised or self.dataflow.tasks):
             self.store.drop_all(ids, peer.dropped)
             return

@@ -181,7 +181,7 @@ class ObjectStore:
         Raises :class:`~syft.exceptions.LimitExceeded` if the caller has too much.
         """
         self.check_free(id)
-        self.charges.charge({id: value})
+        self.charges.charge_one(id, value)
         self.objects[id] = value
         self.kept(id)
         if getattr(value, "_tags", None):
@@ -282,13 +282,17 @@ class ObjectStore:
             elif objects.pop(id, None) is not None:
                 self._gone[id] = reason  # not a local name: what is dropped may drop others
         if self._bills or self.tags.watched:
-            self._forget_all([id for id in ids if id not in objects])
+            self._forget_all(ids)
         if len(self._gone) > TOMBSTONES:
             self._forget_oldest()
 
-    def _forget_all(self, ids: list[int]) -> None:
-        self.charges.release(ids)
-        self.tags.forget(ids)
+    def _forget_all(self, ids: Iterable[int]) -> None:
+        objects, bills = self.objects, self._bills
+        if self.tags.watched:
+            self.tags.forget([id for id in ids if id not in objects])
+        for id in ids:
+            if id in bills and id not in objects:
+                self.charges.release((id,))
 
     def mark_gone(self, id: int, reason: str) -> None:
         """Write a tombstone with the reason why an object is gone that was neither taken nor

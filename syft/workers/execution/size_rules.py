@@ -60,6 +60,11 @@ trunc logical_and logical_or logical_not logical_xor bitwise_and bitwise_or bitw
 bitwise_not exp2 expm1 log1p log2 log10 erf erfc clamp_min clamp_max fill zero copy gelu silu
 isnan isinf isfinite subtract multiply divide negative absolute detach
 """.split()
+_OF_THREE: Final = "addcmul addcdiv lerp clamp clamp_max clamp_min".split()
+_OF_ONE: Final = """
+dropout alpha_dropout feature_dropout feature_alpha_dropout leaky_relu elu selu celu hardtanh relu6
+hardswish hardsigmoid mish softplus logsigmoid threshold softsign softshrink nan_to_num
+""".split()
 _REDUCING: Final = """
 sum mean max min argmax argmin prod std var amax amin all any norm softmax log_softmax matmul mm
 t transpose permute view reshape squeeze unsqueeze flatten mv dot bmm contiguous view_as linear
@@ -78,6 +83,28 @@ PLAIN: Final = _numbers(
 )
 """The operations of at most two tensors whose results are no larger than the product of their
 sizes, whatever numbers they are given: arithmetic, products, reductions, other shapes."""
+
+ELEMENTWISE: Final = _numbers(
+    " ".join(_ELEMENTWISE),
+    " ".join(f"__{name}__" for name in _DUNDERS if "matmul" not in name),
+    " ".join(f"_foreach_{name}" for name in (*_ELEMENTWISE, *_OF_THREE)),
+    " ".join(_OF_THREE),
+)
+"""The operations whose result has the shape of their tensors, if these have one shape."""
+
+SUMMED: Final = _numbers(
+    " ".join(f"{name}_" for name in (*_ELEMENTWISE, *_OF_THREE, *_OF_ONE)),
+    " ".join(f"_foreach_{name}_" for name in (*_ELEMENTWISE, *_OF_THREE)),
+    " ".join(_OF_ONE),
+    """__iadd__ __isub__ __imul__ __idiv__ __ifloordiv__ __imod__ __ipow__
+    cross_entropy nll_loss batch_norm instance_norm layer_norm group_norm rms_norm
+    softmax log_softmax softmin sum mean""",
+)
+"""The operations whose results are together no larger than all that they are given: writes into the
+first operand, losses, normalizations, and functions of each element of one tensor."""
+
+MATRIX_PRODUCTS: Final = _numbers("matmul __matmul__ mm mv linear")
+"""The products of two matrices over the last dimension of the first."""
 
 CROSSING: Final = _numbers(
     "cartesian_prod meshgrid broadcast_tensors einsum block_diag chain_matmul multi_dot _trilinear"

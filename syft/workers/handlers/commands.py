@@ -25,6 +25,7 @@ from syft.ops.table import (
     FLAGS,
     GRADIENT,
     INPLACE,
+    INPLACE_OPTION,
     MUTATES_OTHERS,
     NAMES,
     ONE,
@@ -98,6 +99,8 @@ _OPERATIONS = len(RUNNABLE)
 _NO_KEYWORDS: dict[str, Any] = {}
 _LIST = int(TypeCode.LIST)
 _FLOATS = frozenset((float,))
+_WRITTEN = frozenset(("out", "inplace"))
+"""The keywords of what an operation writes."""
 _size = _Tensor.numel
 _UNCOMMON_ONE = object()
 
@@ -152,9 +155,11 @@ def _handle_contested(
     core: WorkerCore, command: Command, frame: Frame, peer: Peer
 ) -> Reply | Answer | None:
     """Run one operation where objects belong to several: it may write to its caller's only."""
+    if not core.dataflow.active and not command.kwargs and _run_own(core, command, peer):
+        return Done(command.seq)
     op = command.op
-    ids = ids_in((command.args, command.kwargs or {}))
-    making = op in _MAKING and "out" not in (command.kwargs or {})
+    ids = ids_in((command.args, command.kwargs))
+    making = _only_makes(command)
     access = READS if making else command_access(command)
     action = NAMES[op] if 0 <= op < _OPERATIONS else "a command"
     permit = core.permit(peer, ids, access, action)
@@ -167,17 +172,50 @@ def _handle_contested(
             tuple(_ids_of_results(command)),
             command_access(command) if making else access,
         )
-    if permit is None and making:
-        return _make_or_run(core, command, frame, peer)
     return _run_permitted(core, command, frame, peer, None, permit)
 
 
-def _make_or_run(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Reply:
-    """Run a command that names nothing but what is its caller's, and changes nothing."""
-    if not _make(core.store, command, core.guarded):
-        return _run(core, command, frame, peer, None)
-    core.note_made((command.out,))
-    return Done(command.seq)
+def _run_own(core: WorkerCore, command: Command, peer: Peer) -> bool:
+    """Run a common command that changes nothing but what is certainly its caller's, if it is
+    one."""
+    owners, out = core.owners, command.out
+    try:
+        if not owners.are_clear(peer, _ids_if_flat(command.args)):
+            return False
+        if not out:
+            written = command.args[0][1:]  # a reference, or a list of these
+            return owners.is_own(peer, written) and _write(core.store, command, core.guarded)
+    except (TypeError, IndexError, ValueError):
+        return False  # the general path raises a precise error
+    if _only_makes(command) and _make(core.store, command, core.guarded):
+        owners.made(peer, (out,))
+        return True
+    return False
+
+
+def _ids_if_flat(operands: Iterable[Any]) -> list[int]:
+    """The ids of all references among operands that are references, lists of these, and scalars;
+    raises ValueError if there is anything else."""
+    ids: list[int] = []
+    for operand in operands:
+        if type(operand) is list:
+            code = operand[0]
+            if code == REF:
+                ids.append(operand[1])
+            elif code == REFS:
+                ids += operand[1:]
+            else:
+                raise ValueError
+        elif type(operand) not in SCALAR_TYPES:
+            raise ValueError
+    return ids
+
+
+def _only_makes(command: Command) -> bool:
+    """Whether it is certain that a command writes to none of its arguments."""
+    if command.op not in _MAKING or (command.kwargs and not _WRITTEN.isdisjoint(command.kwargs)):
+        return False
+    return not FLAGS[command.op] & INPLACE_OPTION or len(command.args) == 1
 
 
 def _run_permitted(
@@ -264,7 +302,7 @@ def _accept(store: ObjectStore, command: Command, result: Any) -> None:
     """Charge the caller for a result; raises if it is not one tensor, or too large."""
     if not isinstance(result, torch.Tensor):
         _tensors_expected(store.worker, command, result)  # raises
-    store.charges.charge({command.out: result})
+    store.charges.charge_one(command.out, result)
 
 
 def _write(store: ObjectStore, command: Command, guarded: bool) -> bool:
@@ -376,7 +414,7 @@ def _reply(core: WorkerCore, command: Command, result: Any, peer: Peer) -> Reply
     if not out:  # the result is an argument, to which the caller has a pointer
         return Done(command.seq)
     if isinstance(result, torch.Tensor) and command.flags < _SEVERAL:
-        core.store.charges.charge({out: result})
+        core.store.charges.charge_one(out, result)
         core.store.objects[out] = result
         core.note_made((out,))
         if core.store.tags.watched:

@@ -368,7 +368,7 @@ def _stored(core: WorkerCore, run: Run, results: Sequence[Any], peer: Peer) -> R
     store = core.store
     _check_count(core, run, len(results))
     if len(results) == 1 and isinstance(results[0], torch.Tensor) and not store.promised:
-        store.charges.charge({run.out: results[0]})
+        store.charges.charge_one(run.out, results[0])
         store.objects[run.out] = results[0]
         if getattr(results[0], "_tags", None):
             store.tags.note(run.out)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from syft.exceptions import LimitExceeded
+from syft.ops.table import BY_NAME
 from syft.workers.core.charges import COUNT, LOOK, SMALL, Charges, is_large
 from syft.workers.core.nesting import MAX_INSIDE, Nesting
 from syft.workers.core.peer import Session
@@ -90,6 +91,29 @@ def test_a_large_object_is_looked_at_at_once() -> None:
     scene.store.drop(2, "dropped")
     assert scene.store.charges.flags == 0
     assert is_large("no tensor") and not is_large(torch.ones(SMALL))
+
+
+def test_large_objects_are_refused_one_by_one() -> None:
+    scene = Scene(bytes=1 << 21)
+    large = torch.ones(1 << 18)
+    scene.store.put(1, large)
+    with refused("bytes"):
+        scene.store.put(2, torch.ones(1 << 18))
+    assert scene.ann.account.bytes == 1 << 20 and 2 not in scene.store.objects
+    scene.store.put(2, large[SMALL:])
+    scene.store.drop(1, "dropped")
+    assert scene.ann.account.bytes == 1 << 20, "the view still holds it"
+    scene.store.drop_all((2,), "dropped")
+    assert scene.ann.account.bytes == scene.ann.account.objects == 0
+
+
+def test_the_owner_may_do_what_callers_may_not() -> None:
+    scene = Scene(elements=100)
+    large = BY_NAME["torch.ones"], torch.ones, [1000], {}
+    with refused("elements"):
+        scene.store.charges.check(*large)
+    scene.serving = None
+    scene.store.charges.check(*large)
 
 
 def test_memory_that_grew_is_counted_anew() -> None:

@@ -135,6 +135,16 @@ ROWS: list[tuple[Callable[[], Message], str]] = [
     (lambda: command("torch.Tensor.requires_grad_", ref(X), False), CHANGING),
     (lambda: command("torch.Tensor.copy_", ref(X), ref(OTHER), flags=0), CHANGING),
     (lambda: command("torch._foreach_zero_", [69, X, OTHER], flags=0), CHANGING),
+    (lambda: command("torch._foreach_zero_", [69, OTHER, X], flags=0), CHANGING),
+    (lambda: command("torch.nn.functional.relu", ref(X), True, out=OUT, flags=8), CHANGING),
+    (
+        lambda: command(
+            "torch.nn.functional.relu", ref(X), out=OUT, flags=8, kwargs={"inplace": True}
+        ),
+        CHANGING,
+    ),
+    (lambda: command("torch.nn.functional.relu", ref(X), out=OUT, flags=8), ANYBODY),
+    (lambda: command("torch.Tensor.add_", ref(OTHER), ref(X), flags=0), ANYBODY),
     (lambda: command("torch.Tensor.add", ref(X), 1.0, out=OUT, flags=9), ANYBODY),
     (a_write, CHANGING),
     (lambda: ClearGradients(1, (OTHER, X)), CHANGING),

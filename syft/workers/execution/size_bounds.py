@@ -1,0 +1,178 @@
+"""Bounds of what an operation reads and makes, from the sizes of its operands alone.
+
+This is asked of every operation on large objects, so it has to cost less than the operation.  The
+bound of most is the product of the sizes of the operands and of the integers among the arguments.
+That is far more than most use: arithmetic on two tensors of one shape makes a third.  So there are
+closer rules for what programs do most.
+
+- *Writing elements*: an operand that is written keeps its size, and no other may be larger
+  (``add_``, ``addcmul_``, ``_foreach_mul_``).  Losses and normalizations make no more than they
+  read either.  The bound is the sum of the sizes.
+- *Elements side by side*: where all tensors have one shape, so has the result (``add``,
+  ``_foreach_div``).  The bound is the sum; where shapes differ, the product.
+- *Products of matrices*: the dimension in the middle does not count twice.
+
+A bound is of the order of what is used, and not exact: the result itself is not added.  What has no
+small bound is looked at more closely (:mod:`~syft.workers.execution.extents`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from math import prod
+from typing import Any, Final
+
+import torch
+
+from syft.ops.nested import EXACT_TENSOR_TYPES, SCALAR_TYPES, leaves
+from syft.workers.execution.permissions import innermost
+from syft.workers.execution.size_rules import (
+    BY_VALUES,
+    COUNTED,
+    CROSSING,
+    ELEMENTWISE,
+    MATRIX_PRODUCTS,
+    PLAIN,
+    SQUARING,
+    SUMMED,
+    is_size,
+    whole,
+)
+
+Bound = Callable[[int, Any, dict[str, Any]], int]
+
+_numel = torch.Tensor.numel
+
+
+def is_harmless(op: int, args: Any, kwargs: dict[str, Any], free: int) -> bool:
+    """Whether it is certain, without a closer look, that an operation uses little: its bound is at
+    most ``free`` elements.
+
+    >>> from syft.ops.table import BY_NAME
+    >>> is_harmless(BY_NAME["torch.zeros"], [100], {}, 10**6)
+    True
+    >>> is_harmless(BY_NAME["torch.zeros"], [2**50], {}, 10**6)
+    False
+    """
+    if op in PLAIN and not kwargs:
+        elements = 1
+        for operand in args:
+            if type(operand) in EXACT_TENSOR_TYPES:
+                elements *= _numel(operand) or 1
+            elif type(operand) not in SCALAR_TYPES:
+                break
+        else:
+            if elements <= free:
+                return True
+    return not (op in BY_VALUES or op in COUNTED) and bound(op, args, kwargs) <= free
+
+
+def bound(op: int, args: Any, kwargs: dict[str, Any]) -> int:
+    """About as many elements as an operation reads and makes at most.
+
+    >>> from syft.ops.table import BY_NAME
+    >>> x, column = torch.ones(3), torch.ones(3, 1)
+    >>> add = BY_NAME["torch.Tensor.add"]
+    >>> bound(add, [x, x], {}), bound(add, [x, column], {}), bound(BY_NAME["torch.zeros"], [10], {})
+    (6, 9, 1000)
+    """
+    return _CLOSER.get(op, _product)(op, args, kwargs)
+
+
+def _sum(op: int, args: Any, kwargs: dict[str, Any]) -> int:
+    elements = 0
+    for operand in (*args, *kwargs.values()) if kwargs else args:
+        if type(operand) in EXACT_TENSOR_TYPES:
+            elements += _numel(operand)
+        elif type(operand) not in SCALAR_TYPES:
+            elements += _sum_of_items(operand)
+    return elements
+
+
+def _sum_of_items(items: Any) -> int:
+    if type(items) is list and EXACT_TENSOR_TYPES.issuperset(map(type, items)):
+        return sum(map(_numel, items))
+    return sum(_size_of(item, False) for item in leaves(items))
+
+
+def _sum_if_alike(op: int, args: Any, kwargs: dict[str, Any]) -> int:
+    elements, shape = 0, None
+    for operand in (*args, *kwargs.values()) if kwargs else args:
+        if type(operand) in EXACT_TENSOR_TYPES:
+            if shape is not None and operand.shape != shape:
+                return _product(op, args, kwargs)
+            shape = operand.shape
+            elements += _numel(operand)
+        elif type(operand) not in SCALAR_TYPES:
+            return _sum_if_lists_are_alike(op, args, kwargs)
+    return elements
+
+
+def _sum_if_lists_are_alike(op: int, args: Any, kwargs: dict[str, Any]) -> int:
+    """The sum for lists of tensors that have the same shapes, and numbers."""
+    shapes = None
+    for operand in (*args, *kwargs.values()):
+        if type(operand) is list and EXACT_TENSOR_TYPES.issuperset(map(type, operand)):
+            found = [item.shape for item in operand]
+            if shapes is not None and found != shapes:
+                return _product(op, args, kwargs)
+            shapes = found
+        elif type(operand) is not list or not SCALAR_TYPES.issuperset(map(type, operand)):
+            if type(operand) not in SCALAR_TYPES:
+                return _product(op, args, kwargs)
+    return _sum(op, args, kwargs)
+
+
+def _matrix(op: int, args: Any, kwargs: dict[str, Any]) -> int:
+    """Of ``(*, m, k)`` and ``(k, n)``, or of ``(*, k)`` and ``(n, k)``: the operands and
+    ``* m n``."""
+    if len(args) < 2 or not EXACT_TENSOR_TYPES.issuperset(map(type, args[:2])):
+        return _product(op, args, kwargs)
+    one, other = args[0], args[1]
+    middle = one.shape[-1] if one.ndim else 1
+    if not middle or min(one.ndim, other.ndim) > 2:
+        return _product(op, args, kwargs)
+    ones, others = _numel(one), _numel(other)
+    return (ones // middle + 1) * (others // middle + 1) + _sum(op, args, kwargs)
+
+
+def _product(op: int, args: Any, kwargs: dict[str, Any]) -> int:
+    result = 1
+    crossing = op in CROSSING
+    counted = op not in PLAIN
+    for operand in (*args, *kwargs.values()):
+        if isinstance(operand, torch.Tensor):
+            result *= _size_of(operand, counted)
+        elif counted and type(operand) in (int, float):
+            result *= whole(operand) ** 3  # one number may stand for every dimension
+        elif isinstance(operand, (list, tuple)):
+            result *= _size_of_items(operand, crossing, counted)
+    return result**2 if op in SQUARING else result
+
+
+_CLOSER: Final[dict[int, Bound]] = {
+    **dict.fromkeys(ELEMENTWISE, _sum_if_alike),
+    **dict.fromkeys(MATRIX_PRODUCTS, _matrix),
+    **dict.fromkeys(SUMMED, _sum),
+}
+
+
+def _size_of(value: Any, counted: bool) -> int:
+    inside = innermost(value)
+    if inside is None:
+        return 1
+    elements = _numel(inside)
+    if elements == 1 and counted and is_size(inside):
+        return whole(inside.item()) ** 3
+    return elements or 1
+
+
+def _size_of_items(items: Iterable[Any], crossing: bool, counted: bool) -> int:
+    """The bound of a container: tensors in it add up, unless the operation crosses them."""
+    tensors, result = [1], 1
+    for item in leaves(items):
+        if isinstance(item, torch.Tensor):
+            tensors.append(_size_of(item, counted))
+        elif counted and type(item) in (int, float):
+            result *= whole(item)
+    return result * (prod(tensors) if crossing else sum(tensors))
