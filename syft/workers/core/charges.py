@@ -144,7 +144,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             self.flags |= LOOK
 
     def charge_one(self, id: int, value: Any) -> None:
-        """The same for one object; a fast path, for a large tensor.
+        """The same for one object; a fast path, for tensors where objects are few.
 
         >>> ann = Account(); charges = Charges("bob", {}, payer=lambda: ann)
         >>> charges.charge_one(5, torch.ones(5000)); ann.objects, ann.bytes
@@ -152,8 +152,10 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         """
         if type(value) is not torch.Tensor or value.layout is not torch.strided:
             return self.charge({id: value})
-        if _numel(value) <= SMALL or len(self._objects) >= self._uncounted:
+        if len(self._objects) >= self._uncounted:
             return self.charge({id: value})
+        if _numel(value) <= SMALL:
+            return
         account = self._payer() or self._owner  # has few objects: there are few
         storage = value.untyped_storage()
         place: int = storage._cdata

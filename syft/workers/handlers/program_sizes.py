@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import torch
 
-from syft.ops.nested import leaves
+from syft.ops.nested import EXACT_TENSOR_TYPES, leaves
 from syft.ops.table import BY_NAME, FLAGS, PROGRAM_FUNCTIONS, SHAPE_FROM_VALUES
 from syft.program.lowered import Call, Lowered
 from syft.program.program import Action, slots_in
@@ -56,9 +56,9 @@ class SizedProgram:
     def run(self, values: Sequence[Any]) -> Any:
         """Run the program on its inputs and state, in that order."""
         program = self._program
-        signature = tuple(map(_size_of, values))
-        if signature in program.known_sizes:
+        if has_known_sizes(program, values):
             return program.run(values)
+        signature = _signature(values)
         result = self.run_with(values, _plainly)
         if self._steady and _is_steady(program):
             if len(program.known_sizes) >= _MOST_KNOWN:
@@ -80,6 +80,25 @@ class SizedProgram:
             return call(action, function, args, kwargs)
 
         return self._program.run_with(values, look)
+
+
+def has_known_sizes(program: Lowered, values: Sequence[Any]) -> bool:
+    """Whether a program has run within limits on inputs of these sizes.
+
+    >>> from syft.program.program import Program, Slot
+    >>> has_known_sizes(Lowered(Program(1, (), Slot(0))), [torch.ones(2)])
+    False
+    """
+    return _signature(values) in program.known_sizes
+
+
+def _signature(values: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(
+        [
+            (value.shape, value.dtype) if type(value) in EXACT_TENSOR_TYPES else _size_of(value)
+            for value in values
+        ]
+    )
 
 
 def _plainly(action: Action, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -31,7 +31,7 @@ from syft.workers.execution.operation import clearing
 from syft.workers.execution.precautions import RUNNABLE
 from syft.workers.handlers.accesses import Effects, effects_of
 from syft.workers.handlers.guarded_run import GuardedRun
-from syft.workers.handlers.program_sizes import SizedProgram
+from syft.workers.handlers.program_sizes import SizedProgram, has_known_sizes
 from syft.workers.wire.definitions import Definition, Group, InputKind
 
 
@@ -59,6 +59,8 @@ class Prepared(ABC):
     objects: tuple[int, ...] = ()
     alters: bool = True
     """Whether it may change the shape, the dtype or the gradient of a tensor that is there."""
+    only_reads: bool = False
+    """Whether it is known to change nothing."""
 
     @abstractmethod
     def perform(self, core: WorkerCore, inputs: list[Any], peer: Peer) -> Sequence[Any]:
@@ -158,6 +160,8 @@ def run_program(core: WorkerCore, program: Lowered, values: Sequence[Any], peer:
     >>> run_program(core, lowered(Program(1, (), Slot(0))), [3], Peer("me"))
     3
     """
+    if not core.guarded and not program.branches and has_known_sizes(program, values):
+        return program.run(values)
     sized = SizedProgram(program, core.store.charges)
     if not core.guarded and not program.branches:
         return sized.run(values)

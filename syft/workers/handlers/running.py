@@ -68,13 +68,17 @@ def handle(core: WorkerCore, run: Run, frame: Frame, peer: Peer) -> Reply | Answ
     entry = table.use(run.number) if run.define is None else None
     if entry is not None:
         core.stats.cache_hits += 1
-        if entry.bare and not (
-            frame.buffers or run.autocast or core.dataflow.active or core.contested
-        ):
+        if entry.bare and not (frame.buffers or run.autocast or core.dataflow.active):
             values = _fast_path_inputs(core, run, entry)
-            if values is not None:
+            contested = core.contested
+            if values is not None and not (contested and _may_change(core, entry, peer)):
                 _tell_watchers(core, entry.what, peer)
-                return _stored(core, run, entry.what.perform(core, values, peer), peer)
+                results = entry.what.perform(core, values, peer)
+                if contested:
+                    entry.what.only_reads = True  # it has run: it is what it will be
+                reply = _stored(core, run, results, peer)
+                core.note_made((run.out,))
+                return reply
     entry, given = _read(core, table, entry, run, frame)
     _check_count(core, run, entry.what.results)
     if not (entry.bare or peer.knows == EVERYTHING):
@@ -83,6 +87,18 @@ def handle(core: WorkerCore, run: Run, frame: Frame, peer: Peer) -> Reply | Answ
     if not core.dataflow.active:
         return _perform(core, run, frame, entry, given, peer, None, permit)
     return _perform_when_ready(core, run, frame, entry, given, peer, permit)
+
+
+def _may_change(core: WorkerCore, entry: NumberedCall, peer: Peer) -> bool:
+    """Whether a run on the inputs of the last one may change, or has to mark, what is another's."""
+    prepared: Prepared = entry.what
+    ids = _ids_given(entry, entry.last)
+    if not prepared.only_reads:
+        access = prepared.access(ids)
+        if access.changes or access.takes:
+            return True
+    named = [*prepared.objects, *(id for id in ids if id is not None)]
+    return not core.owners.are_clear(peer, named)
 
 
 def _permit(core: WorkerCore, entry: NumberedCall, given: list[Any], peer: Peer) -> Permit | None:

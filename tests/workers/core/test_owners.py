@@ -7,9 +7,9 @@ from typing import Any, get_args
 
 import pytest
 import torch
+from msgspec import structs
 
 import syft as sy
-
 from syft.exceptions import PermissionDenied
 from syft.ops.table import BY_NAME
 from syft.program.program import Action, Program, Slot
@@ -336,6 +336,31 @@ def test_what_lies_in_others_memory_is_not_written(way: str, held: bool, waiting
     assert value.tolist() == [1, 2] and value.grad.tolist() == [5, 6]
     assert value_in(core, Fetch(1, OUT), peer=EVE) is not None, "the object itself is eve's"
     assert OUT not in core.store.objects
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["made", "held"])
+def test_a_number_that_was_run_before_is_under_the_same_rules(held: bool) -> None:
+    core = worker(held)
+    core.store.objects[X].requires_grad_(False)
+    core.store.objects[X].grad = None
+    put(core, OTHER, torch.ones(2), peer=EVE)
+    view = SAME_MEMORY["a group"](OTHER, OUT)
+    mode = GRAD_MODE if torch.is_grad_enabled() else 0
+    flags = (1 << COUNT_SHIFT) | mode
+    assert type(ask(core, structs.replace(view, flags=flags), peer=EVE)) is Done
+    for out, id in ((101, OTHER), (102, OTHER), (103, X), (104, X)):
+        again = Run(1, 3, [id], out, flags)
+        assert type(ask(core, again, peer=EVE)) is Done
+        assert core.owners.of(out).owner == "eve"
+        answer = ask(core, command("torch.Tensor.zero_", ref(out), flags=mode), peer=EVE)
+        assert (type(answer) is Failure) is (id == X)
+    assert core.store.objects[X].tolist() == [1, 2]
+    assert core.store.objects[OTHER].tolist() == [0, 0]
+    assert type(ask(core, structs.replace(a_write(), inputs=[OTHER]), peer=EVE)) is Done
+    for id in (OTHER, X, X):
+        answer = ask(core, Run(1, 0, [id], OUT, 0), peer=EVE)
+        assert (type(answer) is Failure) is (id == X)
+    assert core.store.objects[X].tolist() == [1, 2]
 
 
 def test_a_tensor_object_is_not_changed_through_another_id() -> None:
