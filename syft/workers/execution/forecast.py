@@ -347,6 +347,8 @@ def _failure(error: Exception, fake_tensor: Any) -> Forecast:
         return Forecast(Verdict.RESIZES)
     if isinstance(error, (fake_tensor.UnsupportedOperatorException, NotImplementedError)):
         return Forecast(Verdict.UNKNOWN)
+    if type(error) is TypeError:  # of arguments, whose types it lists
+        text = text.replace("FakeTensor", "Tensor")
     if "fake" in text.lower() or "meta" in text.lower():  # of the tool, and not of the call
         return Forecast(Verdict.UNKNOWN)
     text = _ADDRESS.sub("", text)[:_MOST_TEXT]
