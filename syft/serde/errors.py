@@ -7,11 +7,15 @@ constructors of the classes in the table below, with arguments that were packed 
 
 ``hidden`` is for errors about private data: texts, arguments and tracebacks can contain values, so
 only the class is sent.
+
+Addresses of Python objects, which some texts quote, are never sent: they tell what else a process
+does, and differ between processes that do the same.
 """
 
 from __future__ import annotations
 
 import builtins
+import re
 from collections.abc import Sequence
 from traceback import TracebackException
 from typing import Any
@@ -28,6 +32,9 @@ from syft.serde.torch_types import lookup
 
 HIDDEN_TEXT = "the details are hidden, because the data is private"
 """What is sent of an error about private data, besides its class."""
+
+_ADDRESS = re.compile("0x[0-9a-f]{6,16}")
+_NO_ADDRESS = "0x..."
 
 _TORCH_ERRORS: tuple[type, ...] = (
     torch.OutOfMemoryError,
@@ -68,13 +75,15 @@ def pack_error(
         cls = RemoteFailure
     head = (int(TypeCode.EXCEPTION), _NUMBERS[cls])
     if hidden:
-        text = (_name(type(error)), HIDDEN_TEXT) if foreign else (HIDDEN_TEXT,)
-        return (*head, text, None, ())
+        hint = (_name(type(error)), HIDDEN_TEXT) if foreign else (HIDDEN_TEXT,)
+        return (*head, hint, None, ())
     whole = TracebackException.from_exception(error)
+    text = _without_addresses(str(whole))
     if foreign:
-        arguments: tuple[Operand, ...] = (_name(type(error)), pack(str(whole), packer))
+        arguments: tuple[Operand, ...] = (_name(type(error)), pack(text, packer))
     else:
-        arguments = _pack_arguments(_arguments(error, cls, str(whole)), str(whole), packer)
+        given = tuple(map(_without_addresses, _arguments(error, cls, text)))
+        arguments = _pack_arguments(given, text, packer)
     if trace is None and error.__traceback__ is not None:
         trace = "".join(whole.format())
     return (*head, arguments, *_pack_texts(trace, _notes(error), packer))
@@ -83,8 +92,13 @@ def pack_error(
 def _pack_texts(trace: str | None, notes: Sequence[Any], packer: Packer) -> tuple[Operand, Operand]:
     """The traceback (its end, where the error is) and the notes, cut to the limit for texts."""
     most = packer.limits.max_text
-    sent = None if trace is None else pack(trace[-most:], packer)
-    return sent, tuple(pack(str(note)[:most], packer) for note in notes)
+    sent = None if trace is None else pack(_without_addresses(trace)[-most:], packer)
+    texts = (_without_addresses(str(note))[:most] for note in notes)
+    return sent, tuple(pack(text, packer) for text in texts)
+
+
+def _without_addresses(value: Any) -> Any:
+    return _ADDRESS.sub(_NO_ADDRESS, value) if isinstance(value, str) else value
 
 
 def _name(cls: type) -> str:

@@ -155,7 +155,8 @@ def test_a_class_with_nothing_in_common_becomes_a_remote_failure() -> None:
 @pytest.mark.parametrize("argument", [torch.ones(2), object(), [torch.ones(1)], lambda: None])
 def test_arguments_that_cannot_travel_become_text(argument: Any) -> None:
     again = crossed(ValueError("bad", argument))
-    assert again.args == (str(ValueError("bad", argument)),)
+    text = str(ValueError("bad", argument))
+    assert again.args == (text.replace(f"{id(argument):#x}", "0x..."),)
 
 
 def test_strings_that_are_no_unicode_survive() -> None:
@@ -224,3 +225,34 @@ def test_long_texts_are_refused() -> None:
     for operand in ([29, 1, [], "xxxx", []], [29, 1, [], None, ["xxxx"]]):
         with pytest.raises(LimitExceeded, match="max_text is 3, got 4"):
             unpack_error(operand, Unpacker([], Limits(max_text=3)))
+
+
+class Unnamed:
+    """An object whose text is its address."""
+
+
+class Foreign(Exception):
+    """An error of no class that can travel."""
+
+
+@pytest.mark.parametrize("cls", [ValueError, KeyError, Foreign])
+def test_addresses_are_not_sent(cls: type[Exception]) -> None:
+    thing = Unnamed()
+    address = f"{id(thing):x}"
+    try:
+        raise cls(f"not with {thing!r}")
+    except cls as error:
+        error.add_note(repr(thing))
+        assert address in repr(error)
+        again, trace = traced(error)
+        whole, _ = traced(error, trace=repr(thing))
+    assert "0x..." in str(again) and trace is not None and "0x..." in trace
+    shown = [str(again), trace, *again.__notes__, *whole.__notes__]
+    assert not any(address in text for text in shown)
+
+
+def test_small_hexadecimal_numbers_are_sent() -> None:
+    assert crossed(ValueError("flags are 0x1f", 0x7F0000000000)).args == (
+        "flags are 0x1f",
+        0x7F0000000000,
+    )

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import torch
 
+from syft.ops.nested import EXACT_TENSOR_TYPES
 from syft.workers.execution.permissions import innermost
 
 Function = Callable[..., Any]
@@ -59,6 +60,17 @@ def tensor_of(given: Given, name: str) -> torch.Tensor | None:
     return innermost(given.get(name))
 
 
+def values_of(value: Any) -> torch.Tensor | None:
+    """The same of an operand if it has values, which those of a forecast do not: a private command
+    is forecast as if its values were good, and checked when it runs.
+
+    >>> values_of(torch.ones(2)), values_of(3)
+    (tensor([1., 1.]), None)
+    """
+    inside = innermost(value)
+    return inside if type(inside) in EXACT_TENSOR_TYPES else None
+
+
 # ------------------------------------------------------------------------------------- integers
 
 
@@ -84,7 +96,7 @@ def _integers(value: Any) -> torch.Tensor | None:
     """An operand as a tensor of integers; None if it is of other numbers, or not here."""
     if type(value) is int:
         return torch.tensor(value)
-    inside = innermost(value)
+    inside = values_of(value)
     if inside is None or inside.layout is not torch.strided or inside.is_quantized:
         return None
     integer = not (inside.is_floating_point() or inside.is_complex())
@@ -132,7 +144,7 @@ def degree_checked(given: Given) -> None:
     RuntimeError: a polynomial of a degree over 65536
     """
     degree = given.get("n")
-    inside = innermost(degree)
+    inside = values_of(degree)
     highest = degree
     if inside is not None:
         highest = inside.max().item() if inside.numel() else 0
@@ -152,9 +164,24 @@ def finite_checked(given: Given, *names: str) -> None:
     RuntimeError: the input tensor A should not contain infs or NaNs.
     """
     for name in names:
-        inside = tensor_of(given, name)
+        inside = values_of(given.get(name))
         if inside is not None and not bool(torch.isfinite(inside).all()):
             raise RuntimeError(f"the input tensor {name} should not contain infs or NaNs.")
+
+
+def grid_checked(given: Given) -> None:
+    """Refuse infinity and NaN as places of a grid that is clipped or reflected: the backward pass
+    would read and write outside of memory (torch 2.13).
+
+    >>> nan = torch.full((1, 1, 1, 2), float("nan"))
+    >>> grid_checked({"grid": nan, "padding_mode": "zeros"})
+    >>> grid_checked({"grid": nan, "padding_mode": "border"})
+    Traceback (most recent call last):
+    ...
+    RuntimeError: the input tensor grid should not contain infs or NaNs.
+    """
+    if given.get("padding_mode", 0) not in (0, "zeros"):
+        finite_checked(given, "grid")
 
 
 def qparams_checked(given: Given) -> None:

@@ -339,7 +339,7 @@ def _made_of(call: _Call) -> Forecast:
 
 def _failure(error: Exception, fake_tensor: Any) -> Forecast:
     """What it means that a call on fake tensors raised."""
-    name, text = type(error).__name__, str(error)
+    name, text = type(error).__name__, _text_of(error)
     reads = "GuardOnDataDep" in name or "data is not allocated" in text
     if reads or isinstance(error, fake_tensor.DataDependentOutputException):
         return Forecast(Verdict.READS)
@@ -352,6 +352,12 @@ def _failure(error: Exception, fake_tensor: Any) -> Forecast:
     text = _ADDRESS.sub("", text)[:_MOST_TEXT]
     kind = type(error) if type(error) in _PUBLIC_ERRORS else RuntimeError
     return Forecast(Verdict.FAILS, failure=(kind, text))
+
+
+def _text_of(error: Exception) -> str:
+    """The text of an error; one about wrong arguments lists their types, which are real ones."""
+    wrong = type(error) is TypeError
+    return str(error).replace("FakeTensor", "Tensor") if wrong else str(error)
 
 
 _PUBLIC_ERRORS: Final = frozenset((RuntimeError, ValueError, TypeError, IndexError))

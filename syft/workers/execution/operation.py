@@ -53,6 +53,7 @@ from syft.workers.execution.permissions import (
     protect,
     storages_of,
 )
+from syft.workers.execution.public_facts import asks_only, is_told
 from syft.workers.execution.retained import recorded_of, retaining
 from syft.workers.wire.messages import GRAD_MODE, INFERENCE_MODE
 
@@ -168,6 +169,10 @@ def run_guarded(
     if guard.admits(user):
         guard.check_open()
     else:
+        if op_flags & METADATA and not (
+            is_told(function, guard) and asks_only(function, args, kwargs)
+        ):
+            raise PermissionDenied("a question without a public answer", worker, user)
         forecast = _forecast_of(function, args, kwargs, op_flags, guard)
         if forecast.verdict is Verdict.RUNS:
             return run_foreseen(function, args, kwargs, forecast, guard)
@@ -177,7 +182,7 @@ def run_guarded(
     result = _run_and_see(function, args, kwargs, op_flags, guard, shown)
     if _shape_depends(function, op_flags, args, kwargs):
         guard = changed(guard, shape_hidden=True)
-    _protect_results(result, op_flags, guard, worker, user)
+    _protect_results(result, function, guard, worker, user)
     return result
 
 
@@ -213,13 +218,13 @@ def _run_and_see(
 
 
 def _protect_results(
-    result: Any, op_flags: int, guard: Guard, worker: str, user: str | None
+    result: Any, function: Function, guard: Guard, worker: str, user: str | None
 ) -> None:
     admitted = guard.admits(user)
     for leaf in leaves(result):
         if isinstance(leaf, torch.Tensor):
             protect(leaf, guard)
-        elif not (admitted or tells_nothing(leaf, op_flags, guard)):
+        elif not (admitted or tells_nothing(leaf, function, guard)):
             raise PermissionDenied("an operation that returns its value", worker, user)
 
 
@@ -356,17 +361,16 @@ def guard_for(args: list[Any], kwargs: dict[str, Any]) -> Guard | None:
     return combined(leaves((args, kwargs)))
 
 
-def tells_nothing(value: Any, op_flags: int, guard: Guard) -> bool:
-    """Whether a result that is no tensor reveals only what the program reveals.
+def tells_nothing(value: Any, function: Function, guard: Guard) -> bool:
+    """Whether a result of a function that is no tensor reveals only what the program reveals.
 
-    >>> tells_nothing(None, 0, Guard(frozenset())), tells_nothing(3, 0, Guard(frozenset()))
-    (True, False)
+    >>> private = Guard(frozenset())
+    >>> tells_nothing(None, torch.Tensor.backward, private)
+    True
+    >>> tells_nothing(3, torch.Tensor.item, private), tells_nothing(3, torch.Tensor.dim, private)
+    (False, True)
     """
-    if value is None:
-        return True
-    if not op_flags & METADATA:
-        return False
-    return not guard.shape_hidden or isinstance(value, (torch.dtype, torch.device, torch.layout))
+    return value is None or is_told(function, guard)
 
 
 def _shape_depends(

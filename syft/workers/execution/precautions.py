@@ -240,6 +240,11 @@ _CHECKS: Final[tuple[tuple[str, tuple[str, ...], values.Check], ...]] = (
     (r"(_linalg_)?eigvals", ("A",), _finite("A")),
     (r"binomial", ("count", "prob"), _finite("count", "prob")),
     (
+        r"grid_sampler(_2d|_3d)?|grid_sample",
+        ("input", "grid", "mode", "padding_mode"),
+        values.grid_checked,
+    ),
+    (
         r"choose_qparams_optimized",
         ("input", "numel", "n_bins", "ratio", "bit_width"),
         values.qparams_checked,

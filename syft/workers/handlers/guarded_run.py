@@ -106,13 +106,13 @@ class GuardedRun:
         finally:
             core.acting_guard = acting
         if not all(map(_is_tensor_or_none, leaves(result))):
-            self._revealed(result, flags, guard)
+            self._revealed(result, function, guard)
         return result
 
-    def _revealed(self, result: Any, flags: int, guard: Guard) -> None:
+    def _revealed(self, result: Any, function: Function, guard: Guard) -> None:
         """Make later results as private as the value from which a number was taken."""
         numbers = [leaf for leaf in leaves(result) if not isinstance(leaf, torch.Tensor)]
-        if not all(tells_nothing(number, flags, guard) for number in numbers):
+        if not all(tells_nothing(number, function, guard) for number in numbers):
             self.taint = meet_guards(self.taint, changed(guard, shape_hidden=True))
 
     def decided_by(self, value: Any) -> Guard | None:

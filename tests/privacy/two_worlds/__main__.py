@@ -17,6 +17,7 @@ import torch
 from tests.privacy.two_worlds.report import Report
 from tests.privacy.two_worlds.runner import run_apart
 from tests.privacy.two_worlds.samples import Samples
+from tests.privacy.two_worlds.table_programs import why_never
 
 
 def main() -> int:
@@ -39,12 +40,18 @@ def main() -> int:
         text = f"{report.commands} commands, {len(report.differences)} differences, {speed:.0f}/s"
         print(f"\r{text}", end="", file=sys.stderr, flush=True)
 
-    report = run_apart(samples, given.seed, given.commands, given.jobs, given.alike, told)
+    report = run_apart(
+        samples, given.seed, given.commands, given.jobs, given.alike, told, given.whole_table
+    )
     print(file=sys.stderr)
     expected = samples.expected()
     missing = report.missing(expected)
     print(f"seed {given.seed}: {report}")
     print(f"{2 * len(expected) - len(missing)} of {2 * len(expected)} rows of the table reached")
+    missing = [row for row in missing if why_never(row) is None]
+    if given.whole_table:
+        for row in missing:
+            print("not reached:", *row[:2], "in success" if row[2] else "in failure")
     if given.table is not None:
         given.table.write_text(report.table(expected) + "\n", encoding="utf-8")
     wanting = given.whole_table and missing

@@ -23,15 +23,18 @@ from syft.workers.wire.references import Reference
 from tests.privacy.two_worlds.observer import Failed, Observer
 from tests.privacy.two_worlds.programs import random_group
 from tests.privacy.two_worlds.samples import MOST_ELEMENTS, Sample, Samples, is_repeatable
-from tests.privacy.two_worlds.values import other_than
+from tests.privacy.two_worlds.values import failing_values, other_than
 from tests.privacy.two_worlds.vocabulary import (
     BASICS,
+    FAILING,
+    KINDS,
     METADATA_NAMES,
     SAFE_NAMES,
     TOUCHES,
     VIEWS,
     WRITES,
 )
+from tests.privacy.two_worlds.whole_objects import whole_object_message
 from tests.privacy.two_worlds.world import TwoWorlds
 
 COMMANDS = 24
@@ -45,12 +48,15 @@ class RandomProgram:
         self.both = both
         self.samples = samples
         self.rng = random.Random(seed)
+        self.pool = samples.pool(seed)
         self.numbers = torch.Generator().manual_seed(self.rng.randrange(2**63))
         self.observer = Observer(both)
         self.outcomes: list[tuple[str, bool, bool]] = []
         """Of each command: its name, whether an operand was private, and whether it succeeded."""
         self.covered: list[tuple[str, str, bool]] = []
         """Of each private operand: the operation, its place, and whether the command succeeded."""
+        self.kinds: set[tuple[str, str]] = set()
+        """The layouts and dtypes of private objects, and the kinds of messages sent."""
         self.results: list[tuple[str, int]] = []
         """The private results, with the command that made each."""
 
@@ -74,19 +80,38 @@ class RandomProgram:
                 return Reference(id)
         return None
 
-    def put(self, tensor: torch.Tensor, private: bool, worker: str = "bob") -> Reference:
-        """Store a copy of a tensor, with another value in the second world if it is private."""
+    def put(
+        self, tensor: torch.Tensor, private: bool, worker: str = "bob", bad: float = 0.15
+    ) -> Reference:
+        """Store a copy of a tensor, with another value in the second world if it is private.
+
+        ``bad`` is the chance that the value of one world makes many operations fail.
+        """
         if not private:
             return self.observer.public(tensor, worker)
+        self.kinds |= {("layout", str(tensor.layout)), ("dtype", str(tensor.dtype))}
         other = other_than(tensor, self.rng, self.numbers)
+        if self.rng.random() < bad:
+            worlds = [tensor, failing_values(tensor)]
+            self.rng.shuffle(worlds)
+            tensor, other = worlds
         return self.observer.secret(tensor, other, worker)
+
+    def own(self, reference: Reference) -> Reference:
+        """A copy of an object that belongs to the observer, and is as private."""
+        if reference.id not in self.observer.private:
+            return reference
+        copy = self.observer.call("torch.Tensor.clone", reference, count=1)
+        return copy if isinstance(copy, Reference) else reference
 
     def put_basics(self) -> None:
         """Objects of the usual kinds, public and private."""
         for private in (False, True):
             for make in BASICS:
-                if self.rng.random() < 0.5:
+                if self.rng.random() < 0.4:
                     self.put(make(), private)
+        for make in self.rng.sample(KINDS, 4):
+            self.put(make(), self.rng.random() < 0.8)
 
     # ------------------------------------------------------------------------------- commands
 
@@ -100,6 +125,12 @@ class RandomProgram:
             except (NotSendable, ValueError, SyftError):  # a sample that no message can carry
                 self.outcomes.append(("", False, False))
         self.look()
+        self.note_messages()
+
+    def note_messages(self) -> None:
+        """Write down the kinds of the messages that were sent."""
+        for request in self.both.requests:
+            self.kinds.add(("message", type(messages.decode(request.header)).__name__))
 
     def call(self, name: str, *args: Any, **options: Any) -> Any:
         """Run an operation and write down what became of it."""
@@ -117,28 +148,48 @@ class RandomProgram:
             ]
         return result
 
-    def laid_out(self, sample: Sample) -> Sample:
-        """The sample with stored objects for its tensors, at least one of them private."""
+    def laid_out(
+        self, sample: Sample, place: str | None = None, owned: bool | None = None
+    ) -> Sample:
+        """The sample with stored objects for its tensors, at least one of them private: the first
+        one in this place, if one is given."""
         tensors = sample.tensors()
         share = self.rng.choice((0.2, 0.5, 1.0)) if is_repeatable(sample.name) else 1.0
         sure = self.rng.randrange(len(tensors)) if self.rng.random() < 0.9 else -1
+        if place is not None:
+            sure = sample.first_in(place)
+        # She may write to no private object but her own.
+        if owned is None:
+            owned = self.rng.random() < (0.8 if sample.name.endswith("_") else 0.15)
         index = -1
 
-        def stored(leaf: Any) -> Any:
+        def placed(leaf: Any) -> Any:
             nonlocal index
             if not isinstance(leaf, torch.Tensor):
                 return leaf
             index += 1
-            return self.put(leaf, index == sure or self.rng.random() < share)
+            stored = self.put(leaf, index == sure or self.rng.random() < share)
+            return self.own(stored) if owned else stored
 
-        args, kwargs = replace((sample.args, sample.kwargs), stored)
+        args, kwargs = replace((sample.args, sample.kwargs), placed)
         return Sample(sample.name, args, kwargs)
+
+    def failing(self) -> None:
+        """A call that fails in one of the worlds for the values that it is given."""
+        name = self.rng.choice([name for name in FAILING if name in self.samples.forms])
+        sample = self.samples.draw(self.rng, name)
+        if sample is not None:
+            args, kwargs = replace(
+                (sample.args, sample.kwargs),
+                lambda leaf: (
+                    self.put(leaf, True, bad=0.7) if isinstance(leaf, torch.Tensor) else leaf
+                ),
+            )
+            self.call(name, *args, **kwargs)
 
     def from_samples(self) -> None:
         """A call of torch's samples, sometimes changed so that it fails or writes elsewhere."""
-        sample = self.samples.draw(self.rng)
-        if sample is None:
-            return
+        sample = self.rng.choice(self.pool)
         for leaf in leaves((sample.args, sample.kwargs)):
             if not isinstance(leaf, torch.Tensor):
                 pack(leaf, Packer())  # raises for what cannot travel, before anything is stored
@@ -184,6 +235,7 @@ class RandomProgram:
             for id in self.observer.known["bob"]
             if (tensor := self.here(id)) is not None
             and tensor.requires_grad
+            and not tensor.is_nested  # ones of its shape have none
             and (tensor.is_floating_point() or tensor.is_complex())
         ]
         if not roots:
@@ -240,7 +292,7 @@ class RandomProgram:
 
     def group(self) -> None:
         """Several operations in one message, or as a plan, perhaps with a branch."""
-        made = random_group(self.rng, self.samples)
+        made = random_group(self.rng, self.pool)
         if made is None:
             return
         inputs = [self.put(tensor, self.rng.random() < 0.4) for tensor in made.inputs]
@@ -259,31 +311,13 @@ class RandomProgram:
         target = self.some()
         if target is None:
             return
-        observer, rng = self.observer, self.rng
-        seq, out = observer.count(), observer.id()
-        message = rng.choice(
-            (
-                messages.Move(seq, target.id, rng.choice(("alice", "eve")), rng.random() < 0.5),
-                messages.Duplicate(seq, target.id, out),
-                messages.Fetch(seq, target.id),
-                messages.Relay(seq, target.id, rng.choice(("alice", "eve", None))),
-                messages.Convert(seq, target.id, rng.randint(0, 3), (), out),
-                messages.Annotate(seq, target.id, ("#a",), "described"),
-                messages.Gradients(seq, (target.id,), out),
-                messages.ClearGradients(seq, (target.id,)),
-                messages.Drop(seq, (target.id,)),
-                messages.Holds(seq, target.id, b"0" * 32),
-                messages.Follow(seq, target.id, 1),
-                messages.FetchAll(seq, (target.id, (self.some() or target).id), True),
-            )
-        )
+        observer = self.observer
+        other = (self.some() or target).id
+        message, packer = whole_object_message(observer, self.rng, target.id, other)
         private = target.id in observer.private
-        answer = observer.request(message, op=type(message).__name__)
-        self.outcomes.append((type(message).__name__, private, not isinstance(answer, Failed)))
-        if isinstance(message, messages.Move):
-            observer.known.setdefault(message.to, []).append(target.id)
-        if private and isinstance(message, messages.Duplicate | messages.Gradients):
-            observer.private.add(out)
+        kind = type(message).__name__
+        answer = observer.request(message, packer, op=kind)
+        self.outcomes.append((kind, private, not isinstance(answer, Failed)))
 
     def collective(self) -> None:
         """A sum with another worker, who may be the observer's own."""
@@ -324,11 +358,8 @@ class RandomProgram:
         self.look([id for id in known if self.rng.random() < 0.05])
 
     def look(self, among: Iterable[int] | None = None) -> None:
-        """Questions about the public objects, and about some of the private ones.
-
-        What is not there, and what is private, makes an error with a traceback, so that is asked
-        for less often.
-        """
+        """Questions about the public objects, and about some of the private ones: what is private
+        or not there makes an error with a traceback, so that is asked for less often."""
         observer, rng = self.observer, self.rng
         for worker, known in list(observer.known.items()):
             for id in dict.fromkeys(known) if among is None else among:
@@ -352,6 +383,7 @@ class RandomProgram:
 
 ACTIONS: tuple[Callable[[RandomProgram], None], ...] = (
     RandomProgram.from_samples,
+    RandomProgram.failing,
     RandomProgram.backward,
     RandomProgram.view,
     RandomProgram.write,
@@ -364,4 +396,4 @@ ACTIONS: tuple[Callable[[RandomProgram], None], ...] = (
     RandomProgram.promised,
     RandomProgram.ask,
 )
-WEIGHTS = (60, 10, 7, 7, 5, 6, 2, 4, 3, 1, 1, 1)
+WEIGHTS = (48, 13, 10, 7, 7, 5, 6, 2, 4, 3, 1, 1, 1)

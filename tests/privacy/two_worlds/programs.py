@@ -6,6 +6,7 @@ Results of an action are handed on to later ones, where one tensor is certain to
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 from syft.ops.nested import replace
 from syft.ops.table import BINARY, BY_NAME, FLAGS, INPLACE, ONE, TENSOR
 from syft.program.program import Action, Program, Slot
-from tests.privacy.two_worlds.samples import Samples, can_travel, is_repeatable
+from tests.privacy.two_worlds.samples import Sample, can_travel, is_repeatable
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +27,10 @@ class RandomGroup:
     results: int
 
 
-def random_group(rng: random.Random, samples: Samples) -> RandomGroup | None:
+def random_group(rng: random.Random, samples: Sequence[Sample]) -> RandomGroup | None:
     """A program of two to four operations; None if no message can carry one of them."""
-    drawn = [samples.draw(rng) for _ in range(rng.randint(2, 4))]
-    calls = [
-        sample
-        for sample in drawn
-        if sample is not None and can_travel(sample) and is_repeatable(sample.name)
-    ]
+    drawn = [rng.choice(samples) for _ in range(rng.randint(2, 4))]
+    calls = [sample for sample in drawn if can_travel(sample) and is_repeatable(sample.name)]
     if not calls:
         return None
     inputs: list[torch.Tensor] = []

@@ -21,6 +21,8 @@ class Report:
     sealed: int = 0
     covered: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
     """How often an operation had a private operand in a place, and whether it succeeded."""
+    kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """In how many programs a kind of message was sent, and a dtype or a layout was private."""
     differences: list[tuple[str, str, list[str]]] = field(default_factory=list)
     """The seed of a program, the difference, and the shortest program that shows one."""
     ended: list[str] = field(default_factory=list)
@@ -34,6 +36,7 @@ class Report:
         self.failed_publicly += other.failed_publicly
         self.sealed += other.sealed
         self.covered.update(other.covered)
+        self.kinds.update(other.kinds)
         self.differences += other.differences
         self.ended += other.ended
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from multiprocessing.connection import Connection
 
@@ -20,26 +20,34 @@ from syft.workers.wire import messages
 from tests.privacy.two_worlds.generator import COMMANDS, RandomProgram
 from tests.privacy.two_worlds.report import Report
 from tests.privacy.two_worlds.samples import Samples
+from tests.privacy.two_worlds.table_programs import ROWS, run_rows
 from tests.privacy.two_worlds.world import OWNER, TwoWorlds, World, fixed, shrink
 
-CHUNK = 40
-"""The programs that a child process runs."""
+CHUNK = 400
+"""The programs that a child process runs; forecasts are kept from one to the next."""
 PATIENCE = 120
-"""The seconds that it may take for them."""
+"""The seconds that it may take for one."""
+TABLE = "/table/"
+"""What the seed of a program contains that goes through the table."""
 MOST_SHRUNK = 20
 """The differences of a run for which the shortest program is looked for."""
 
 
 def run_program(samples: Samples, seed: str, alike: bool = False, shrinking: bool = True) -> Report:
-    """One program, in this process."""
+    """One program, in this process: a random one, or, with ``TABLE`` in its seed, one that goes
+    through rows of the table."""
     report = Report()
     with fixed():
         both = TwoWorlds(alike)
         try:
             program = RandomProgram(both, samples, seed)
-            program.run()
+            if TABLE in seed:
+                first = int(seed.rpartition("/")[2]) * ROWS
+                run_rows(program, sorted(samples.expected())[first : first + ROWS])
+            else:
+                program.run()
             _count(report, program)
-            report.sealed = count_sealed(both.worlds[0], program.results)
+            report.sealed = count_sealed(both.worlds, program.results)
         finally:
             requests, difference = both.requests, both.difference
             both.close()
@@ -56,25 +64,30 @@ def _count(report: Report, program: RandomProgram) -> None:
         report.succeeded += succeeded
         report.failed_publicly += not succeeded
     report.covered.update(program.covered)
+    report.kinds.update(program.kinds)
 
 
-def count_sealed(world: World, results: list[tuple[str, int]]) -> int:
-    """The commands with a result that is there for everybody, but whose failure its owner is told.
+def count_sealed(worlds: Sequence[World], results: Iterable[tuple[str, int]]) -> int:
+    """The commands with a result that is there for everybody, but whose failure its owner is told
+    in one of the worlds.
 
     The owner is admitted, so a result that she cannot read, although it is stored, is a failure
     that the observer was not told of.
     """
+    return sum(any(is_sealed(world, id) for world in worlds) for _, id in results)
+
+
+def is_sealed(world: World, id: int) -> bool:
+    """Whether the owner is told of a failure when she asks for an object that is there."""
     core, peer = world.workers["bob"].core, world.peers["bob", OWNER]
-    count = 0
-    for _, id in results:
-        if id in core.store.objects:
-            frame = Frame(messages.encode(messages.Fetch(0, id, 0, True)), [])
-            reply = core.respond(frame, peer)
-            message = None if reply is None else messages.decode(reply.header)
-            if isinstance(message, messages.Failure):
-                error, _ = unpack_error(message.error, Unpacker([]))
-                count += not isinstance(error, (ObjectNotFound, PermissionDenied, NotSendable))
-    return count
+    if id not in core.store.objects:
+        return False
+    reply = core.respond(Frame(messages.encode(messages.Fetch(0, id, 0, True)), []), peer)
+    message = None if reply is None else messages.decode(reply.header)
+    if not isinstance(message, messages.Failure):
+        return False
+    error, _ = unpack_error(message.error, Unpacker([]))
+    return not isinstance(error, (ObjectNotFound, PermissionDenied, NotSendable))
 
 
 def run_here(samples: Samples, seed: int, commands: int, alike: bool = False) -> Report:
@@ -96,20 +109,24 @@ def run_apart(
     jobs: int = 1,
     alike: bool = False,
     told: Callable[[Report], None] = lambda report: None,
+    whole_table: bool = False,
 ) -> Report:
     """So many commands in child processes, ``jobs`` of them at a time.
 
-    ``told`` is called with the sum so far after each child.
+    ``told`` is called with the sum so far after each child.  With ``whole_table`` the programs that
+    go through the table come first.
     """
     total = Report()
-    programs = -(-commands // COMMANDS)
-    numbers = iter(range(0, programs, CHUNK))
+    names = [f"{seed}/{number}" for number in range(-(-commands // COMMANDS))]
+    if whole_table:
+        names = [f"{seed}{TABLE}{at}" for at in range(-(-len(samples.expected()) // ROWS))] + names
+    size = min(CHUNK, max(1, -(-len(names) // jobs)))
+    chunks = iter([names[first : first + size] for first in range(0, len(names), size)])
     running: deque[Child] = deque()
 
     def start(count: int) -> None:
         shrinking = len(total.differences) < MOST_SHRUNK
-        for first in islice(numbers, count):
-            seeds = [f"{seed}/{number}" for number in range(first, min(first + CHUNK, programs))]
+        for seeds in islice(chunks, count):
             running.append(Child(samples, seeds, alike, shrinking))
 
     start(jobs)

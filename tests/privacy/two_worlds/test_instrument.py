@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +20,15 @@ from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
+from syft.workers.execution import forecast
+from syft.workers.execution.forecast import Forecast, Verdict
 from syft.workers.handlers import commands
 from syft.workers.wire import messages
 from syft.workers.wire.messages import Describe, Fetch, Value
 from tests.privacy.two_worlds import __main__ as command_line
-from tests.privacy.two_worlds import runner
+from tests.privacy.two_worlds import runner, world
 from tests.privacy.two_worlds.attacks import check, check_all, Learned, learned, secret, zeros
+from tests.privacy.two_worlds.forecast_caches import ForecastCaches
 from tests.privacy.two_worlds.observer import Observer
 from tests.privacy.two_worlds.report import Report
 from tests.privacy.two_worlds.runner import Child, run_apart, run_here, run_program
@@ -148,10 +153,10 @@ def test_what_honest_workers_tell_one_another_is_not_seen() -> None:
         both = TwoWorlds()
         eve = Observer(both)
         private = secret(eve)
-        for world in both.worlds:
-            core = world.workers["bob"].core
-            sends_it_to_a_friend(core, core.store.read(private.id), world.peers["bob", "eve"])
-            assert not world.received
+        for one in both.worlds:
+            core = one.workers["bob"].core
+            sends_it_to_a_friend(core, core.store.read(private.id), one.peers["bob", "eve"])
+            assert not one.received
         both.close()
 
 
@@ -194,6 +199,56 @@ def test_attacks_that_succeed_are_named() -> None:
 
     with pytest.raises(Learned, match="1 of 2:\n(.*\n)*read"):
         check_all({"read": attack, "look": describe_secret})
+
+
+def sums_up(eve: Observer) -> None:
+    eve.call("torch.sum", secret(eve, 2, 3), dim=0)
+
+
+def fails_for_some(call: Any) -> Forecast:
+    """A forecast that looks at a value, as none may."""
+    found = made_of(call)
+    positive = bool(call.inputs[0].flatten()[0] > 0)
+    return replace(found, verdict=Verdict.FAILS) if positive else found
+
+
+made_of = forecast._made_of
+
+
+def test_a_forecast_that_depends_on_a_value_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If both worlds used one table of forecasts, the second would find that of the first."""
+    monkeypatch.setattr(forecast, "_made_of", fails_for_some)
+    own = ForecastCaches(), ForecastCaches()
+    monkeypatch.setattr(world, "OF_WORLDS", own)
+    assert learned(sums_up) is not None
+    monkeypatch.setattr(world, "OF_WORLDS", (own[0], own[0]))
+    assert learned(sums_up) is None
+
+
+def test_workers_have_their_own_forecasts_afterwards() -> None:
+    before = vars(ForecastCaches.present())
+    check(sums_up)
+    after = vars(ForecastCaches.present())
+    assert before.keys() == after.keys()
+    assert all(after[name] is value for name, value in before.items())
+
+
+def test_several_processes_send_the_same_bytes() -> None:
+    """No address, no order of a set and no id of a process is in anything that is sent."""
+    programs = [f"7/{number}" for number in range(6)]
+    command = [sys.executable, "-m", "tests.privacy.two_worlds.transcript", *programs]
+    shown = {
+        subprocess.run(
+            command,
+            env={**os.environ, "PYTHONHASHSEED": number},
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout
+        for number in ("1", "2")
+    }
+    (text,) = shown
+    assert len({*text.split()}) == 2 * len(programs)
 
 
 # ------------------------------------------------------------------------------ random programs
@@ -278,9 +333,9 @@ def test_what_only_the_owner_is_told_counts_as_sealed(monkeypatch: pytest.Monkey
         both = TwoWorlds()
         private = secret(Observer(both))
         results = [("torch.add", private.id), ("torch.add", 1)]
-        assert runner.count_sealed(both.worlds[0], results) == 0
+        assert runner.count_sealed(both.worlds[:1], results) == 0
         monkeypatch.setitem(WorkerCore.handlers, Fetch, sealed)
-        assert runner.count_sealed(both.worlds[0], results) == 1
+        assert runner.count_sealed(both.worlds[:1], results) == 1
         both.close()
 
 

@@ -25,6 +25,20 @@ def other_than(tensor: torch.Tensor, rng: random.Random, numbers: torch.Generato
     return twin.requires_grad_(tensor.requires_grad)
 
 
+def failing_values(tensor: torch.Tensor) -> torch.Tensor:
+    """The same with values for which many operations fail: indices out of range, matrices without
+    an inverse, probabilities that are none."""
+    twin = tensor.detach().clone()
+    if twin.layout is torch.strided and not twin.is_quantized and twin.dtype is not torch.bool:
+        whole = not (twin.is_floating_point() or twin.is_complex())
+        with torch.no_grad():
+            value = min(10**6, torch.iinfo(twin.dtype).max) if whole else -7.0
+            twin.copy_(torch.full(twin.shape, value, dtype=torch.int64 if whole else torch.float64))
+    if isinstance(tensor, torch.nn.Parameter):
+        return torch.nn.Parameter(twin, tensor.requires_grad)
+    return twin.requires_grad_(tensor.requires_grad)
+
+
 def _other_values(twin: torch.Tensor, rng: random.Random, numbers: torch.Generator) -> torch.Tensor:
     """The same indices and other values, for a sparse tensor; other layouts are left alone."""
     if twin.layout is torch.sparse_coo:
@@ -49,7 +63,8 @@ def _values(like: torch.Tensor, rng: random.Random, numbers: torch.Generator) ->
 def _real(like: torch.Tensor, rng: random.Random, numbers: torch.Generator) -> torch.Tensor:
     if rng.random() < 0.4:
         order = torch.randperm(like.numel(), generator=numbers)
-        return like.reshape(-1)[order].reshape(like.shape)
+        wide = like.to(torch.complex128 if like.is_complex() else torch.float64)
+        return wide.reshape(-1)[order].reshape(like.shape)
     made = torch.randn(like.shape, dtype=torch.float64, generator=numbers)
     made *= rng.choice([0, 1, 1, 100, 1e30])
     if rng.random() < 0.3 and made.numel():
@@ -58,7 +73,8 @@ def _real(like: torch.Tensor, rng: random.Random, numbers: torch.Generator) -> t
 
 
 def _whole(like: torch.Tensor, rng: random.Random, numbers: torch.Generator) -> torch.Tensor:
-    low, high = (int(like.min()), int(like.max())) if like.numel() else (0, 1)
+    whole = like.long()
+    low, high = (int(whole.min()), int(whole.max())) if like.numel() else (0, 1)
     if rng.random() < 0.3:
         low, high = low - 3, high + 9
     low, high = max(low, -100, _least(like)), min(high, 100)

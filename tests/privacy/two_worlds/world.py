@@ -36,6 +36,7 @@ from syft.workers.core.peer import Peer
 from syft.workers.handlers import party_programs
 from syft.workers.shells.connection_table import Line
 from syft.workers.shells.virtual import VirtualWorker
+from tests.privacy.two_worlds.forecast_caches import OF_WORLDS, ForecastCaches
 
 Note = tuple[bytes, ...]
 """What the observer received at once: where it came from, a header, and the buffers."""
@@ -112,7 +113,8 @@ class ObserverLine:
 class World:
     """The workers of one world, and what the observer has received there since last asked."""
 
-    def __init__(self, random_state: torch.Tensor) -> None:
+    def __init__(self, random_state: torch.Tensor, caches: ForecastCaches) -> None:
+        self.caches = caches
         self.received: list[Note] = []
         self.random_state = random_state
         first = VirtualWorker(None, id=WORKERS[0])
@@ -142,6 +144,7 @@ class World:
         worker = self.workers[request.worker]
         peer = self.peers[request.worker, request.sender]
         DRAWN.start(request.stream)
+        self.caches.use()
         torch.set_rng_state(self.random_state)
         try:
             letters = worker.core.receive(Frame(request.header, list(buffers)), peer)
@@ -201,6 +204,7 @@ def fixed() -> Iterator[None]:
     patched = cast(Any, party_programs)
     secrets, patched.secrets = patched.secrets, DRAWN
     cast(Any, ids)._pool = DRAWN
+    caches = ForecastCaches.present()
     logging.disable(logging.CRITICAL)
     gc.disable()
     try:
@@ -210,6 +214,7 @@ def fixed() -> Iterator[None]:
     finally:
         if collecting:
             gc.enable()
+        caches.use()
         cast(Any, ids)._pool = pool
         patched.secrets = secrets
         torch.set_rng_state(state)
@@ -225,7 +230,7 @@ class TwoWorlds:
 
     def __init__(self, alike: bool = False) -> None:
         state = torch.Generator().manual_seed(0).get_state()
-        self.worlds = (World(state), World(state))
+        self.worlds = World(state, OF_WORLDS[0]), World(state, OF_WORLDS[1])
         self.requests: list[Request] = []
         self.difference: Difference | None = None
         self.alike = alike

@@ -245,3 +245,10 @@ def test_the_latest_forecasts_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_tensors_are_listed_once_in_their_order() -> None:
     x, y = torch.ones(2), torch.zeros(2)
     assert [id(t) for t in tensors_in((y, [x, y]), {"a": (x, 3)})] == [id(y), id(x)]
+
+
+def test_wrong_arguments_fail_whatever_the_values_are() -> None:
+    x = torch.ones(2)
+    found = Forecasts().of(torch.special.chebyshev_polynomial_v, (x, x, x), {})
+    assert found.verdict is Verdict.FAILS and found.failure[0] is TypeError
+    assert "fake" not in found.failure[1].lower()

@@ -1,0 +1,50 @@
+"""Forecasts of one world that the other one does not see.
+
+Workers keep forecasts by process.  If both worlds used the same ones, a forecast that depended on a
+secret would be made in the first world and found in the second one, and the difference would not
+show.  So each world has its own, kept from one program to the next.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Any, cast
+
+from syft.workers.execution import forecast, operation, private_results
+
+_MODULES = cast(Any, operation), cast(Any, private_results)
+_LIMITED = cast(Any, forecast), cast(Any, private_results)
+MOST_KEPT = 40_000
+"""The forecasts that a world keeps: more than a worker, since it goes through the whole table."""
+
+
+class ForecastCaches:
+    """What workers have kept: forecasts, and what the fast way knows of commands."""
+
+    def __init__(self) -> None:
+        self.forecasts: OrderedDict[Hashable, Any] = OrderedDict()
+        self.of_fast_way: OrderedDict[Hashable, Any] = OrderedDict()
+        self.made: dict[Hashable, Any] = {}
+        self.most = MOST_KEPT
+
+    @classmethod
+    def present(cls) -> ForecastCaches:
+        """Those that workers use now."""
+        found = cls()
+        general, fast = _MODULES
+        found.forecasts, found.of_fast_way = general._FORECASTS._kept, fast._FORECASTS._kept
+        found.made, found.most = fast._KEPT, fast._MOST_KEPT
+        return found
+
+    def use(self) -> None:
+        """Have workers use these."""
+        general, fast = _MODULES
+        general._FORECASTS._kept, fast._FORECASTS._kept = self.forecasts, self.of_fast_way
+        fast._KEPT = self.made
+        for module in _LIMITED:
+            module._MOST_KEPT = self.most
+
+
+OF_WORLDS = ForecastCaches(), ForecastCaches()
+"""Those of the first and of the second world of every program of this process."""
