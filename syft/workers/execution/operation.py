@@ -45,6 +45,7 @@ from syft.torch_private import (
 )
 from syft.workers.execution.forecast import Forecast, Forecasts, Verdict
 from syft.workers.execution.foreseen import run_foreseen
+from syft.workers.execution.leaving import check_gradients_leave
 from syft.workers.execution.permissions import (
     Guard,
     combined,
@@ -168,6 +169,8 @@ def run_guarded(
     if guard.admits(user):
         guard.check_open()
     else:
+        if op_flags & GRADIENT:
+            check_gradients_leave(function, args, kwargs, guard, worker, user)
         forecast = _forecast_of(function, args, kwargs, op_flags, guard)
         if forecast.verdict is Verdict.RUNS:
             return run_foreseen(function, args, kwargs, forecast, guard)
