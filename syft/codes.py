@@ -383,6 +383,7 @@ class MessageCode(WireCode):
     GRADIENTS = 25, "store the gradients of leaves under ids of their own"
     CLEAR_GRADIENTS = 26, "take the gradients of leaves away"
     SHARE = 27, "let others change an object to which they have a pointer"
+    ALLOW = 28, "store a copy of a private object that more users may read"
     DONE = 32, "success; a command made one tensor"
     VALUE = 33, "success with a value"
     FAILURE = 34, "the request raised"

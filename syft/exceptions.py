@@ -41,7 +41,7 @@ None of these is a ``TypeError``: torch's binary operators turn a ``TypeError`` 
     │   ├── WrongArguments           arguments of another number or kind than the plan takes
     │   ├── StateMismatch            a state tensor was replaced by one that does not fit
     │   └── PlansNotAllowed          the owner of the worker lets nobody run plans there
-    ├── PermissionDenied             the value is private to other users
+    ├── PermissionDenied             private to other users, or not the caller's to change or send
     ├── EncodingError                a number that the fixed-point grid cannot hold
     └── HookError                    torch is not hooked, or hooked with other arguments
 """
@@ -96,11 +96,8 @@ class WorkerIdTaken(WorkerError):
         self.name = name
 
     def __str__(self) -> str:
-        return (
-            f"There is a worker {self.name!r} already. Use it "
-            f"(hook.local_worker.get_worker({self.name!r})), close it first (.close()), "
-            "or choose another id."
-        )
+        use = f"There is a worker {self.name!r} already. Use it (hook.local_worker.get_worker("
+        return f"{use}{self.name!r})), close it first (.close()), or choose another id."
 
 
 class WorkerClosed(WorkerError):
@@ -193,11 +190,9 @@ Keep the promise (send the tensor to the promised id) before asking for the resu
     def __str__(self) -> str:
         listed = ", ".join(map(str, self.ids)) + (" and others" if self.more else "")
         named = f" (id {listed})" if self.ids else " (promised by others)" if self.more else ""
-        return (
-            f"Worker {self.worker!r} still waits for a promised input{named}, and nothing under "
-            "way can bring it. Keep the promise (send the tensor to the promised id) before asking "
-            "for the result."
-        )
+        text = f"Worker {self.worker!r} still waits for a promised input{named}, and nothing under"
+        keep = "Keep the promise (send the tensor to the promised id) before asking for the result."
+        return f"{text} way can bring it. {keep}"
 
 
 class PromiseGivenUp(StoreError):
@@ -319,11 +314,9 @@ stored. The two ends run different versions of torch or syft.
         self.op, self.worker, self.expected, self.got = op, worker, expected, got
 
     def __str__(self) -> str:
-        return (
-            f"{self.op} gives {self.got} at worker {self.worker!r} where its caller expected "
-            f"{self.expected}; none was stored. The two ends run different versions of torch or "
-            "syft."
-        )
+        text = f"{self.op} gives {self.got} at worker {self.worker!r} where its caller expected"
+        other = "none was stored. The two ends run different versions of torch or syft."
+        return f"{text} {self.expected}; {other}"
 
 
 class SendError(SyftError):
@@ -536,14 +529,10 @@ class FrozenPath(UserWarning):
 class PermissionDenied(SyftError):
     """The value is private, and the user who asked may not read it.  Or object ``id`` belongs to
     ``owner`` (None: the worker's), or lies in memory that does, and the caller may not change it.
+    Or it is private and may not go ``to`` another worker, or was promised to come from ``sender``.
 
     >>> print(PermissionDenied("get", "bob", "mallory"))
     get: this value on 'bob' is private, and user 'mallory' may not read it.
-    >>> print(PermissionDenied("get", "bob", None))
-    get: this value on 'bob' is private, and no user was named. Pass user=...
-    >>> print(PermissionDenied("torch.Tensor.add_", "bob", "me", 7, "ann"))
-    torch.Tensor.add_: object 7 on 'bob' holds what belongs to 'ann', and 'me' may not change it. \
-Change a copy (x.copy()), or be named in allow_writes=.
     """
 
     def __init__(
@@ -553,19 +542,30 @@ Change a copy (x.copy()), or be named in allow_writes=.
         user: str | None,
         id: int | None = None,
         owner: object = None,
+        to: str | None = None,
+        sender: str | None = None,
     ) -> None:
-        super().__init__(action, worker, user, id, owner)
+        super().__init__(action, worker, user, id, owner, to, sender)
         self.action, self.worker, self.user, self.id, self.owner = action, worker, user, id, owner
+        self.to, self.sender = to, sender
 
     def __str__(self) -> str:
-        if self.id is not None:
-            whose = "the owner of the worker" if self.owner is None else repr(self.owner)
-            held = f"object {self.id} on {self.worker!r} holds what belongs to {whose}, and"
-            instead = "Change a copy (x.copy()), or be named in allow_writes=."
-            return f"{self.action}: {held} {self.user!r} may not change it. {instead}"
-        refused = f"user {self.user!r} may not read it."
-        asked = "no user was named. Pass user=..." if self.user is None else refused
-        return f"{self.action}: this value on {self.worker!r} is private, and {asked}"
+        denied = "no user was named" if self.user is None else f"user {self.user!r} may not read it"
+        ask = " Pass user=..." if self.user is None else ""
+        value = "this value" if self.id is None else f"object {self.id}"
+        if self.to is not None:
+            why = f"{denied}, and {self.to!r} is not among its allow_destinations=.{ask}"
+            return f"{self.action}: {value} on {self.worker!r} may not go to {self.to!r}: {why}"
+        if self.sender is not None:
+            from_whom = f"from {self.sender!r}, not from {self.user!r}. Choose a fresh id."
+            return f"{self.action}: {value} on {self.worker!r} is promised to come {from_whom}"
+        if self.id is None:
+            return f"{self.action}: {value} on {self.worker!r} is private, and {denied}.{ask}"
+        whose = "the owner of the worker" if self.owner is None else repr(self.owner)
+        held = f"{value} on {self.worker!r} holds what belongs to {whose}, and"
+        instead = "Change a copy (x.copy()), or be named in allow_writes=."
+        instead = "Ask the owner to." if self.action == "allow" else instead
+        return f"{self.action}: {held} {self.user!r} may not change it. {instead}"
 
 
 class EncodingError(SyftError):

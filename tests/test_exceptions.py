@@ -143,6 +143,36 @@ TEXTS = [
         "get: this value on 'bob' is private, and no user was named. Pass user=...",
     ),
     (
+        e.PermissionDenied("torch.Tensor.add_", "bob", "me", 7, "ann"),
+        "torch.Tensor.add_: object 7 on 'bob' holds what belongs to 'ann', and 'me' may not change "
+        "it. Change a copy (x.copy()), or be named in allow_writes=.",
+    ),
+    (
+        e.PermissionDenied("allow", "bob", "me", 7, "ann"),
+        "allow: object 7 on 'bob' holds what belongs to 'ann', and 'me' may not change it. Ask the "
+        "owner to.",
+    ),
+    (
+        e.PermissionDenied("tag", "bob", "me", 7),
+        "tag: object 7 on 'bob' holds what belongs to the owner of the worker, and 'me' may not "
+        "change it. Change a copy (x.copy()), or be named in allow_writes=.",
+    ),
+    (
+        e.PermissionDenied("move", "bob", "mallory", 7, to="eve"),
+        "move: object 7 on 'bob' may not go to 'eve': user 'mallory' may not read it, and 'eve' is "
+        "not among its allow_destinations=.",
+    ),
+    (
+        e.PermissionDenied("backward", "bob", None, to="eve"),
+        "backward: this value on 'bob' may not go to 'eve': no user was named, and 'eve' is not "
+        "among its allow_destinations=. Pass user=...",
+    ),
+    (
+        e.PermissionDenied("send() to a promise", "bob", "mallory", 7, sender="ann"),
+        "send() to a promise: object 7 on 'bob' is promised to come from 'ann', not from 'mallory'."
+        " Choose a fresh id.",
+    ),
+    (
         e.EncodingError("1e+30", "-1.4e+14 to 1.4e+14", "use fewer fractional digits"),
         "Cannot encode 1e+30 in fixed precision: the range is -1.4e+14 to 1.4e+14. Instead, use "
         "fewer fractional digits.",

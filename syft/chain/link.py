@@ -241,6 +241,10 @@ or has been fetched). Use it as it is.
         """
         raise UnsupportedOperation("copy.deepcopy", type(self).__name__, "send or compute a copy")
 
+    def allow(self, users: tuple[str, ...], destinations: tuple[str, ...] = ()) -> torch.Tensor:
+        """A copy where the data is that more users may read: what ``x.allow("ann")`` does."""
+        raise NothingToGet("allow")
+
     def remote_get(self, user: str | None = None) -> torch.Tensor:
         """Have the worker that holds a pointer fetch the data: what ``x.remote_get()`` does."""
         raise NothingToGet("remote_get")

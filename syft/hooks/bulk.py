@@ -92,12 +92,12 @@ class BulkDelivery:
         if sender is not None and sender is not self._owner:
             connection = sender.connection_to(self._location)
             parcel = self._parcels.setdefault(connection, Parcel(connection))
-        return parcel.add(tensor, guard_to_send(tensor, self._owner, self._user))
+        return parcel.add(tensor, guard_to_send(tensor, self._location, self._owner, self._user))
 
     def put_leaf(self, tensor: torch.Tensor) -> Wrapper:
         """The same, but raise :class:`~syft.exceptions.NotALeaf` for a tensor with a graph."""
         check_leaf(tensor)
-        return self._own.add(tensor, guard_to_send(tensor, self._owner, self._user))
+        return self._own.add(tensor, guard_to_send(tensor, self._location, self._owner, self._user))
 
     def send(self, garbage_collect_data: bool) -> None:
         """Send everything, or leave everything as it was."""

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from syft.chain.wrapper import Wrapper, first_link
-from syft.exceptions import NotALeaf, NotSendable, PermissionDenied
+from syft.exceptions import NotALeaf, NotSendable
 from syft.tensors.multi_pointer import combine
 from syft.tensors.pointer import make_pointer
 from syft.workers.client.connection import Connection
@@ -21,7 +21,8 @@ from syft.workers.client.contents import put_once
 from syft.workers.client.transport import Location as Worker
 from syft.workers.client.transport import Owner
 from syft.workers.core.claim import set_writers, writers_of
-from syft.workers.execution.permissions import Guard, guard_of, set_guard
+from syft.workers.execution.leaving import check_leaving
+from syft.workers.execution.permissions import Guard, guard_of, meet_guards, set_guard
 from syft.workers.wire.messages import Put
 
 Location = Worker | str
@@ -61,7 +62,7 @@ class SentCopy:
         return connection
 
     def _put(self, tensor: torch.Tensor, connection: Connection) -> Wrapper:
-        guard = guard_to_send(tensor, self.owner, self.user)
+        guard = guard_to_send(tensor, self.location, self.owner, self.user)
         id, writers = self.id, self.writers | writers_of(tensor)
         if callable(id):
             shared = None if writers else put_once(connection, tensor, id)
@@ -87,16 +88,19 @@ def check_leaf(tensor: torch.Tensor) -> None:
         raise NotALeaf(type(tensor.grad_fn).__name__)
 
 
-def guard_to_send(tensor: torch.Tensor, owner: Owner, user: str | None) -> Guard | None:
-    """The guard with which a tensor travels, if ``user`` (by default that of ``owner``) may read
-    it; raises :class:`~syft.exceptions.PermissionDenied` otherwise.
+def guard_to_send(
+    tensor: torch.Tensor, location: Worker, owner: Owner, user: str | None
+) -> Guard | None:
+    """The guard with which a tensor travels, if it may go to ``location`` on behalf of ``user`` (by
+    default that of ``owner``); raises :class:`~syft.exceptions.PermissionDenied` otherwise.
 
-    >>> guard_to_send(torch.ones(2), hook.local_worker, None) is None
+    >>> guard_to_send(torch.ones(2), bob, hook.local_worker, None) is None
     True
     """
     guard = guard_of(tensor)
-    if guard is not None and not guard.admits(user or owner.user):
-        raise PermissionDenied("send", owner.id, user or owner.user)
+    if type(tensor) is not Wrapper and tensor.is_leaf and tensor.grad is not None:
+        guard = meet_guards(guard, guard_of(tensor.grad))
+    check_leaving(guard, location.id, user or owner.user, "send", owner.id)
     return guard
 
 
@@ -157,14 +161,28 @@ def _check_id(id: Id) -> None:
     raise NotSendable(f"a tensor under {shown}", "an id is an int from 0 to 2**63 - 1")
 
 
+def names_of(places: Iterable[Location]) -> tuple[str, ...]:
+    """The names of workers, given by name or as they are.
+
+    >>> names_of(["alice", bob])
+    ('alice', 'bob')
+    """
+    return tuple(place if isinstance(place, str) else place.id for place in places)
+
+
 def private_tensor(
-    tensor: torch.Tensor, allowed_users: Iterable[str], allow_writes: Iterable[str] = ()
+    tensor: torch.Tensor,
+    allowed_users: Iterable[str],
+    allow_destinations: Iterable[Location] = (),
+    allow_writes: Iterable[str] = (),
 ) -> torch.Tensor:
     """The same data as a tensor that, once sent, only ``allowed_users`` may read.
 
-    The same holds for everything that the worker computes from it.  ``allow_writes`` names those
-    who may change it there besides whoever sends it: users, or callers that act for no user.
-    Returns a new tensor that shares the data.
+    The same holds for everything that the worker computes from it.  Neither may go on to another
+    worker on behalf of anybody but these users, unless ``allow_destinations`` names that worker:
+    its owner has the data in memory then.  ``allow_writes`` names those who may change it there
+    besides whoever sends it: users, or callers that act for no user.  Returns a new tensor that
+    shares the data.
 
     >>> x = torch.ones(2).private_tensor(allowed_users=["ann"]).send(bob, user="ann")
     >>> (x + x).get(user="ann")
@@ -173,12 +191,17 @@ def private_tensor(
     Traceback (most recent call last):
     ...
     syft.exceptions.PermissionDenied: ...
+    >>> x.move(alice)
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.PermissionDenied: move: object ... on 'bob' may not go to 'alice': ...
     """
     private = tensor.detach().requires_grad_(tensor.requires_grad)
     for name in ("_tags", "_description"):
         if name in tensor.__dict__:
             private.__dict__[name] = tensor.__dict__[name]
     set_guard(private, guard_of(tensor))
-    set_guard(private, Guard(frozenset(allowed_users)))
+    places = frozenset(names_of(allow_destinations))
+    set_guard(private, Guard(frozenset(allowed_users), destinations=places))
     set_writers(private, {*writers_of(tensor), *allow_writes})
     return private

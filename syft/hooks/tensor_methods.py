@@ -7,13 +7,14 @@ by :data:`~syft.chain.link.PLAIN`.
 from __future__ import annotations
 
 import copy as copying
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 
 from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import NothingToGet, UnsupportedOperation
-from syft.hooks.sending import Location
+from syft.hooks.sending import Location, names_of
 from syft.workers.execution.permissions import copy_of
 
 
@@ -90,6 +91,29 @@ def copy(tensor: torch.Tensor) -> torch.Tensor:
     if type(tensor) is Wrapper:
         return copying.deepcopy(tensor)
     return copy_of(tensor)
+
+
+def allow(tensor: torch.Tensor, *users: str, destinations: Iterable[Location] = ()) -> torch.Tensor:
+    """A pointer to a copy of a private remote tensor that ``users`` may read too, and that may go
+    to the workers ``destinations`` on behalf of anybody.
+
+    Only those to whom the data belongs may do that: whoever sent it or, for a result, whoever sent
+    all private tensors from which it was computed.  The tensor itself, and what was computed from
+    it before, stays as private as it was.  The copy has no gradient and no graph.
+
+    Raises :class:`~syft.exceptions.PermissionDenied` for others, and
+    :class:`~syft.exceptions.NothingToGet` for a tensor that is here.
+
+    >>> x = torch.ones(2).private_tensor(allowed_users=["ann"]).send(bob, user="ann")
+    >>> total = (x + x).allow("bea")
+    >>> total.get(user="bea")
+    tensor([2., 2.])
+    >>> x.get(user="bea")
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.PermissionDenied: ...
+    """
+    return first_link(tensor).allow(users, names_of(destinations))
 
 
 def remote_get(tensor: torch.Tensor, user: str | None = None) -> torch.Tensor:

@@ -41,6 +41,7 @@ TENSOR_METHODS: Final[dict[str, Callable[..., Any]]] = {
     "get": tensor_methods.get,
     "move": tensor_methods.move,
     "copy": tensor_methods.copy,
+    "allow": tensor_methods.allow,
     "remote_get": tensor_methods.remote_get,
     "remote_send": tensor_methods.remote_send,
     "begin_msg_group": tensor_methods.begin_msg_group,

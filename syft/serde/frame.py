@@ -60,6 +60,8 @@ class Frame(msgspec.Struct, gc=False):
     buffers: list[torch.Tensor]
     exclusive: bool = False
     """Whether the receiver owns the buffers, so that tensors may use their memory."""
+    private: bool = False
+    """Whether a value in it is private: then it is not compressed, since its size would tell."""
 
     @property
     def nbytes(self) -> int:
@@ -75,7 +77,7 @@ class Frame(msgspec.Struct, gc=False):
         >>> Frame(b"\\xc0", [torch.zeros(2, dtype=torch.uint8)]).owned().buffers
         [tensor([0, 0], dtype=torch.uint8)]
         """
-        return Frame(self.header, [*map(copy_buffer, self.buffers)], exclusive=True)
+        return Frame(self.header, [*map(copy_buffer, self.buffers)], True, self.private)
 
 
 # ------------------------------------------------------------------------------------- the header
@@ -112,7 +114,8 @@ def decode_header(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Any:
 def to_parts(frame: Frame, compressed: bool = True) -> list[bytes | bytearray | memoryview]:
     """Return the pieces whose concatenation is the frame, without joining them.
 
-    The pieces of uncompressed buffers are the memory of the tensors themselves.
+    The pieces of uncompressed buffers are the memory of the tensors themselves.  Nothing of a
+    private frame is compressed, whatever ``compressed`` says.
 
     >>> [len(part) for part in to_parts(Frame(b"\\xc0", []))]
     [17]
@@ -124,6 +127,7 @@ def to_parts(frame: Frame, compressed: bool = True) -> list[bytes | bytearray | 
     table: list[bytes] = [prefix]
     parts: list[bytes | bytearray | memoryview] = [b""]
     end = _PREFIX.size + count * _ENTRY.size + len(frame.header)
+    compressed = compressed and not frame.private
     for buffer in frame.buffers:
         raw = memoryview(buffer.cpu().numpy())  # type: ignore[arg-type]
         packed = compress(raw) if compressed else None

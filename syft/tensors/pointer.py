@@ -19,7 +19,6 @@ from syft.exceptions import (
     LocationMismatch,
     MalformedMessage,
     NothingToGet,
-    PermissionDenied,
     UnsupportedOperation,
 )
 from syft.ids import first_id, new_id
@@ -55,8 +54,10 @@ from syft.workers.client.operands import Operands
 from syft.workers.client.remote_reference import RemoteReference
 from syft.workers.core.access import Access
 from syft.workers.core.peer import Peer
+from syft.workers.core.sent_labels import guard_from_fields
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.execution.permissions import Guard, protect, travelling_guard_of
+from syft.workers.execution.leaving import check_leaving
+from syft.workers.execution.permissions import meet_guards, protect, travelling_guard_of
 from syft.workers.wire.messages import Done, Fetch, Relay
 from syft.workers.wire.references import REF, REFS
 
@@ -534,9 +535,8 @@ def _relay(core: WorkerCore, message: Relay, peer: Peer) -> Done:
         raise UnsupportedOperation("remote_send", type(value).__name__, "move it")
     guard = travelling_guard_of(value)
     user = message.user or peer.user
-    if guard is not None and not guard.admits(user):
-        raise PermissionDenied("remote_send", core.name, user)
     if message.to is not None:
+        check_leaving(guard, message.to, user, "remote_send", core.name, message.id)
         connection = core.connect(message.to)
         id = new_id()
         connection.put(value, id, guard=guard, writers=core.owners.names(peer, message.id))
@@ -544,13 +544,12 @@ def _relay(core: WorkerCore, message: Relay, peer: Peer) -> Done:
     elif type(value) is Wrapper and isinstance(value.child, PointerTensor):
         link = value.child
         id, depth = link.id_at_location, link.depth
-        kept, users, hidden = link.connection.ask(
+        kept, *about = link.connection.ask(
             Fetch, id, depth, keep=depth > 0, user=user, guarded=True
         )
         link.garbage_collect_data = False
-        if users is not None:
-            protect(kept, Guard(frozenset(users), hidden))
-            core.guarded = True
+        protect(kept, meet_guards(guard, guard_from_fields(about)))
+        core.guarded |= travelling_guard_of(kept) is not None
     else:
         raise NothingToGet("remote_get")
     core.store.objects[message.id] = kept

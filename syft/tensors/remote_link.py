@@ -30,6 +30,7 @@ from syft.workers.client.contents import is_shared
 from syft.workers.client.handles import FetchHandle
 from syft.workers.client.pending import Pending
 from syft.workers.wire.messages import (
+    Allow,
     Annotate,
     Convert,
     Describe,
@@ -168,7 +169,7 @@ class RemoteLink(Link):
         connection = self.owner.connection_to(destination)
         connection.crossed |= requires_grad
         if pending is not None:
-            connection.expect(id)
+            connection.expect(id, self.location.id)
             failed = partial(_not_moved, connection, id, self.location.id, pending)
             self.connection.when_settled(pending, failed)
         moved: Any = self._twin(connection, id, collects, pending)
@@ -188,6 +189,20 @@ class RemoteLink(Link):
             return part.detach().clone().requires_grad_(part.requires_grad)
         out = new_id()
         pending = self.connection.order(Duplicate, self.id_at_location, out, made=(out,))
+        return self._twin(self.connection, out, True, pending)
+
+    def allow(self, users: tuple[str, ...], destinations: tuple[str, ...] = ()) -> torch.Tensor:
+        """A copy at the same worker that ``users`` may read too, and that may go to the workers
+        ``destinations``; returns a pointer to it.
+
+        >>> x = torch.ones(2).private_tensor(["ann"]).send(bob, user="ann")
+        >>> x.child.allow(("bea",)).get(user="bea")
+        tensor([1., 1.])
+        """
+        self._check_whole("allow", "copy the part and allow that")
+        out = new_id()
+        request = (self.id_at_location, users, out, destinations)
+        pending = self.connection.order(Allow, *request, made=(out,))
         return self._twin(self.connection, out, True, pending)
 
     def _twin(

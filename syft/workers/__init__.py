@@ -3,6 +3,7 @@
 Importing the package fills the core's table of message handlers (:mod:`syft.workers.handlers`).
 """
 
+from syft.workers.handlers import allowing as allowing
 from syft.workers.handlers import collective as collective
 from syft.workers.handlers import commands as commands
 from syft.workers.handlers import gradient_return as gradient_return

@@ -27,8 +27,8 @@ def test_private_tensors_keep_tags_and_share_data(hook: sy.TorchHook) -> None:
 def test_only_an_allowed_user_sends_and_reads(bob: sy.VirtualWorker) -> None:
     private = torch.ones(2).private_tensor(["ann"])
     assert refusal(lambda: private.send(bob)) == (
-        "PermissionDenied: send: this value on 'me' is private, and no user was named. Pass "
-        "user=..."
+        "PermissionDenied: send: this value on 'me' may not go to 'bob': no user was named, and "
+        "'bob' is not among its allow_destinations=. Pass user=..."
     )
     assert inspect(bob).objects == {}
     pointer = private.send(bob, user="ann")
@@ -47,7 +47,7 @@ def test_remote_get_of_private_data(bob: sy.VirtualWorker, alice: sy.VirtualWork
 def test_remote_get_keeps_the_guard(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:
     private = torch.ones(2).private_tensor(["ann"])
     pointer = private.send(bob, user="ann").send(alice)
-    assert refusal(pointer.remote_get).startswith("PermissionDenied: get")
+    assert refusal(pointer.remote_get).startswith("PermissionDenied: remote_get")
     assert pointer.remote_get(user="ann") is pointer
     assert inspect(bob).objects == {}
     assert refusal((pointer + 1).get).startswith("PermissionDenied: get")
@@ -95,15 +95,17 @@ def test_tags_and_descriptions_are_strings(hook: sy.TorchHook, bob: sy.VirtualWo
 
 def test_remote_send_for_a_user(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:
     pointer = torch.ones(2).private_tensor(["ann"]).send(bob, user="ann")
+    id = pointer.id_at_location
     assert refusal(lambda: pointer.remote_send(alice, user="bea")) == (
-        "PermissionDenied: remote_send: this value on 'bob' is private, and user 'bea' may not "
-        "read it."
+        f"PermissionDenied: remote_send: object {id} on 'bob' may not go to 'alice': user 'bea' "
+        "may not read it, and 'alice' is not among its allow_destinations=."
     )
     assert inspect(alice).objects == {}
     assert pointer.remote_send(alice, user="ann") is pointer
     assert len(inspect(alice)) == 1
-    assert refusal(pointer.remote_get).startswith("PermissionDenied: get")
-    assert pointer.remote_get(user="ann").get(user="ann").tolist() == [1.0, 1.0]
+    assert pointer.remote_get() is pointer, "where it was before it may always be"
+    assert refusal(pointer.get).startswith("PermissionDenied: get")
+    assert pointer.get(user="ann").tolist() == [1.0, 1.0]
 
 
 def test_what_is_promised_is_tagged_and_sent_on_when_it_has_come(

@@ -31,10 +31,12 @@ from syft.workers.client.pending import OpenPromise
 from syft.workers.client.pending import Pending as Pending
 from syft.workers.client.transport import Location, Owner, Transport
 from syft.workers.core.claim import writers_of
+from syft.workers.core.sent_labels import terms_of, users_of
 from syft.workers.execution.holders import Holder
 from syft.workers.execution.permissions import Guard
 from syft.workers.wire import messages
 from syft.workers.wire.messages import Message, Put, PutAll
+from syft.workers.wire.terms import Terms
 
 
 class Connection(OperationSender):
@@ -177,14 +179,14 @@ class Connection(OperationSender):
         operand = pack(value, packer)
         if not guard and (drawn or self.facts.active):
             self.facts.sent(id, operand)
-        users = None if guard is None else tuple(sorted(guard.users))
         self._seq = seq = self._seq + 1
         drop = self._take_garbage()
         hidden = guard is not None and guard.shape_hidden
         failures = self._failures if waits else None
         named = tuple(sorted(writers))
-        message = Put(seq, id, operand, users, hidden, named, drop, failures)
-        frame = Frame(messages.encode(message), packer.buffers)
+        terms = self._terms(guard)
+        message = Put(seq, id, operand, users_of(guard), hidden, named, terms, drop, failures)
+        frame = Frame(messages.encode(message), packer.buffers, private=guard is not None)
         self._request(seq, frame, waits, drop, None, (id,))
         packer.sent(self.location.id)
         return id
@@ -219,7 +221,8 @@ class Connection(OperationSender):
         packer = Packer(worker=self._core)
         operand = pack(Bundle(values), packer)
         named = tuple(
-            (at, tuple(sorted(guard.users)), guard.shape_hidden) for at, guard in guards.items()
+            (at, tuple(sorted(guard.users)), guard.shape_hidden, self._terms(guard))
+            for at, guard in guards.items()
         )
         first = first_id(len(values))
         ids = range(first, first + len(values))
@@ -231,10 +234,14 @@ class Connection(OperationSender):
             (at, tuple(sorted(names))) for at, names in enumerate(map(writers_of, values)) if names
         )
         message = PutAll(seq, first, operand, named, writers, drop, failures)
-        frame = Frame(messages.encode(message), packer.buffers)
+        frame = Frame(messages.encode(message), packer.buffers, private=bool(guards))
         answer = self._request(seq, frame, waits, drop, None, ids)
         packer.sent(self.location.id)
         return ids, answer if type(answer) is Pending else None
+
+    def _terms(self, guard: Guard | None) -> Terms | None:
+        """What a message says of a guard besides the users."""
+        return terms_of(guard, self.owner.id, self._core.serving is not None)
 
     def start(self, message: Message, made: Collection[int] = ()) -> Pending:
         """Send a request whose reply nobody waits for at this line, and that is to make these
@@ -246,10 +253,10 @@ class Connection(OperationSender):
         self.tell(message)
         return pending
 
-    def promise(self, id: int) -> Any:
-        """Announce an object that will come; returns a pointer to it, which may not be the only
-        one."""
-        self.ask(messages.Promise, (id,))
+    def promise(self, id: int, sender: str | None = None) -> Any:
+        """Announce an object that will come from ``sender`` (None: from here); returns a pointer to
+        it, which may not be the only one."""
+        self.ask(messages.Promise, (id,), sender)
         self.facts.drop((id,))
         self.start_owning(id)
         pointer = self.pointer(id)
@@ -266,10 +273,11 @@ class Connection(OperationSender):
         self.pending[seq] = promise
         promise.asked = True
 
-    def expect(self, id: int) -> None:
-        """Announce an object that another worker is to bring, unless it has brought it already."""
+    def expect(self, id: int, sender: str) -> None:
+        """Announce an object that worker ``sender`` is to bring, unless it has brought it
+        already."""
         with contextlib.suppress(ObjectIdTaken):
-            self.ask(messages.Promise, (id,))
+            self.ask(messages.Promise, (id,), sender)
 
     def flush(self) -> None:
         """Send the ids of dropped pointers now instead of with the next request.

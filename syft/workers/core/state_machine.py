@@ -27,6 +27,7 @@ from syft.exceptions import (
     MalformedMessage,
     ObjectIdTaken,
     ObjectNotReady,
+    PermissionDenied,
     PromiseGivenUp,
     WireError,
 )
@@ -82,10 +83,11 @@ NOT_MADE = "the operation that should have made it returned something else"
 
 @dataclass(slots=True)
 class Answer:
-    """A reply with tensor data."""
+    """A reply with tensor data; it is not compressed if that is private."""
 
     message: messages.Reply
     buffers: list[torch.Tensor]
+    private: bool = False
 
 
 _HANDLERS: dict[type[messages.Message], Handler] = {}
@@ -204,7 +206,10 @@ class WorkerCore:
     def _failed(self, message: messages.Request, error: Exception, peer: Peer) -> Failure:
         """The reply to a request whose handler raised; its results are marked as failed."""
         if not isinstance(error, ObjectIdTaken):
-            self.fail_results(accepted_results(message, peer.session.numbers), error)
+            outs: Sequence[int] = accepted_results(message, peer.session.numbers)
+            if self.store.promised:
+                outs = [out for out in outs if self.store.may_keep(out, peer.names)]
+            self.fail_results(outs, error)
         return self.failure(getattr(message, "seq", 0), error)
 
     def _unreadable(self, frame: Frame, peer: Peer) -> Frame:
@@ -230,10 +235,17 @@ class WorkerCore:
         return enter
 
     def post(
-        self, to: str, message: messages.Message, buffers: Sequence[torch.Tensor] = ()
+        self,
+        to: str,
+        message: messages.Message,
+        buffers: Sequence[torch.Tensor] = (),
+        private: bool = False,
     ) -> None:
-        """Queue a message for another worker; ``receive`` returns it with its frames."""
-        self.outbox.append((to, Frame(encode(message), list(buffers))))
+        """Queue a message for another worker; ``receive`` returns it with its frames.
+
+        ``private`` says that a value in it is.
+        """
+        self.outbox.append((to, Frame(encode(message), list(buffers), private=private)))
 
     def answer(self, peer: Peer, reply: messages.Reply | Answer) -> None:
         """Queue a reply to an earlier request of ``peer``."""
@@ -250,7 +262,7 @@ class WorkerCore:
     def frame_of(self, reply: messages.Reply | Answer, peer: Peer) -> Frame:
         """The frame of a reply to ``peer``, with its buffers if it has any."""
         if type(reply) is Answer:
-            return Frame(encode(reply.message), reply.buffers)
+            return Frame(encode(reply.message), reply.buffers, private=reply.private)
         if type(reply) is Failure:
             peer.session.failures += 1
         return Frame(encode(reply), [])
@@ -277,6 +289,7 @@ class WorkerCore:
         """
         if not self.dataflow.active:
             return act({})
+        self.check_keeps(outs, peer)
 
         def run(held: HeldInputs | None) -> None:
             outer, self.serving = self.serving, peer
@@ -332,6 +345,18 @@ class WorkerCore:
                     self.store.give_up(out, error.id, error.reason)
 
     # ----------------------------------------------------------------------------------- objects
+
+    def check_keeps(self, ids: Iterable[int], peer: Peer) -> None:
+        """Raise :class:`~syft.exceptions.PermissionDenied` if one of these objects was promised to
+        come from somebody else than ``peer``, and :class:`~syft.exceptions.ObjectIdTaken` if an
+        operation here is to make it."""
+        store = self.store
+        for id in ids if store.promised else ():
+            if not store.may_keep(id, peer.names):
+                for sender in store.senders.get(id, ()):
+                    who = peer.identity or peer.name
+                    raise PermissionDenied("keep a promise", self.name, who, id, sender=sender)
+                raise ObjectIdTaken(id, self.name)
 
     def present(self, id: int) -> Any:
         """The object of an id; raises :class:`~syft.exceptions.ObjectNotReady` if it is only

@@ -51,6 +51,7 @@ class ObjectStore:
         "promised",
         "origins",
         "promisers",
+        "senders",
         "listeners",
         "given_up",
         "tags",
@@ -82,6 +83,8 @@ class ObjectStore:
         :mod:`~syft.workers.core.owners`."""
         self.promisers: dict[int, Any] = {}
         """The session that made a promise, for promises from outside."""
+        self.senders: dict[int, frozenset[str]] = {}
+        """From whom the object of a promise is to come; operations here keep all others."""
         self._gone: dict[int, str] = {}
         self._gone_before: dict[int, str] = {}
         self.listeners = Listeners()
@@ -140,6 +143,7 @@ class ObjectStore:
         """End a promise: its object is there, or will never be."""
         self.promised.discard(id)
         promiser = self.promisers.pop(id, None)
+        self.senders.pop(id, None)
         if promiser is not None:
             self.charges.leave(promiser.account, promises=1)
         if self.listeners:
@@ -317,9 +321,9 @@ class ObjectStore:
         self._gone_before = full
         self._gone_before = dict(islice(reversed(full.items()), TOMBSTONES))
 
-    def promise(self, id: int, by: Any = None) -> None:
+    def promise(self, id: int, by: Any = None, senders: Iterable[str] = ()) -> None:
         """Register the id of an object that will arrive later; ``by`` is the session of whoever
-        promises it.
+        promises it, and ``senders`` are those from whom it is to come.
 
         Raises :class:`~syft.exceptions.LimitExceeded` if that one has promised too much.
         """
@@ -331,7 +335,18 @@ class ObjectStore:
                 self.promisers[id] = by
                 if before is not None:
                     self.charges.leave(before.account, promises=1)
+        if senders:
+            self.senders[id] = frozenset(senders)
         self.promised.add(id)
+
+    def may_keep(self, id: int, names: Iterable[str]) -> bool:
+        """Whether somebody of these names may store an object under an id: one that is not
+        promised, or is promised to come from them.
+
+        >>> store = ObjectStore("bob"); store.promise(5); store.may_keep(5, ["ann"])
+        False
+        """
+        return id not in self.promised or not self.senders.get(id, frozenset()).isdisjoint(names)
 
     def why_missing(self, id: int) -> str | None:
         """The reason why an id is not present, if known."""

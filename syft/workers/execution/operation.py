@@ -45,6 +45,7 @@ from syft.torch_private import (
 )
 from syft.workers.execution.forecast import Forecast, Forecasts, Verdict
 from syft.workers.execution.foreseen import run_foreseen
+from syft.workers.execution.leaving import check_gradients_leave
 from syft.workers.execution.permissions import (
     Guard,
     combined,
@@ -173,6 +174,8 @@ def run_guarded(
             is_told(function, guard) and asks_only(function, args, kwargs)
         ):
             raise PermissionDenied("a question without a public answer", worker, user)
+        if op_flags & GRADIENT:
+            check_gradients_leave(function, args, kwargs, guard, worker, user)
         forecast = _forecast_of(function, args, kwargs, op_flags, guard)
         if forecast.verdict is Verdict.RUNS:
             return run_foreseen(function, args, kwargs, forecast, guard)

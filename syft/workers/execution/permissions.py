@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from dataclasses import replace as changed
 from functools import reduce
 from operator import methodcaller
 from typing import Any, Final
@@ -27,12 +28,17 @@ from syft.ops.nested import EXACT_TENSOR_TYPES
 from syft.workers.execution.holders import Holder
 
 _KEY = "_guard"
+_NOBODY: Final[frozenset[str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
     """The users who may read a value, whether its shape depends on private values, and the error
     that stands for the value, if a command failed to make it.
+
+    ``destinations`` are the workers to which it may go on behalf of anybody.  ``owners`` are those
+    who may let others read it: of a value that was computed, those to whom all inputs belong.  None
+    stands for whoever sends it first, or the owner of the worker that holds it.
 
     >>> Guard(frozenset({"ann"})).admits("ann"), Guard(frozenset({"ann"})).admits(None)
     (True, False)
@@ -41,6 +47,8 @@ class Guard:
     users: frozenset[str]
     shape_hidden: bool = False
     error: Exception | None = field(default=None, compare=False)
+    destinations: frozenset[str] = frozenset()
+    owners: frozenset[str] | None = None
 
     def admits(self, user: str | None) -> bool:
         """Whether ``user`` may read the value; False for a caller without a user."""
@@ -50,12 +58,17 @@ class Guard:
         """The guard of a result computed from two guarded values: the users who may read both.
 
         >>> Guard(frozenset({"ann", "bea"})).meet(Guard(frozenset({"bea"}), True))
-        Guard(users=frozenset({'bea'}), shape_hidden=True, error=None)
+        Guard(users=frozenset({'bea'}), shape_hidden=True, ...)
         """
         if other is self:
             return self
         hidden = self.shape_hidden or other.shape_hidden
-        return Guard(self.users & other.users, hidden, self.error or other.error)
+        owners = self.owners
+        if owners != other.owners:
+            owners = (owners or _NOBODY) & (other.owners or _NOBODY)
+        destinations = self.destinations & other.destinations
+        error = self.error or other.error
+        return Guard(self.users & other.users, hidden, error, destinations, owners)
 
     def sealed(self, error: Exception) -> Guard:
         """The guard of what could not be computed because of this error.
@@ -63,7 +76,7 @@ class Guard:
         >>> Guard(frozenset()).sealed(ValueError("7 is too large")).error
         ValueError('7 is too large')
         """
-        return Guard(self.users, self.shape_hidden, self.error or without_frames(error))
+        return changed(self, error=self.error or without_frames(error))
 
     def check_open(self) -> None:
         """Raise the error of what could not be computed, for a user whom the guard admits."""
@@ -169,7 +182,7 @@ def protect_memory(tensor: torch.Tensor, guard: Guard) -> None:
     >>> x = torch.ones(2)
     >>> protect_memory(x, Guard(frozenset()))
     >>> full_guard_of(x)
-    Guard(users=frozenset(), shape_hidden=False, error=None)
+    Guard(users=frozenset(), shape_hidden=False, ...)
     """
     tensor.untyped_storage().__dict__[_KEY] = guard
 
@@ -186,7 +199,7 @@ def meet_guards(one: Guard | None, other: Guard | None) -> Guard | None:
     """The guard of a result computed from two values, each of which may have no guard.
 
     >>> meet_guards(None, Guard(frozenset({"ann"})))
-    Guard(users=frozenset({'ann'}), shape_hidden=False, error=None)
+    Guard(users=frozenset({'ann'}), shape_hidden=False, ...)
     """
     if one is None or other is None:
         return one or other
@@ -254,6 +267,20 @@ def copy_of(tensor: torch.Tensor) -> torch.Tensor:
     >>> twin = copy_of(torch.ones(2, requires_grad=True)); twin.requires_grad, twin.is_leaf
     (True, True)
     """
+    twin = bare_copy_of(tensor)
+    if tensor.is_leaf and tensor.grad is not None:
+        twin.grad = tensor.grad.detach().clone()
+        set_guard(twin.grad, guard_of(tensor.grad))
+    set_guard(twin, guard_of(tensor))
+    return twin
+
+
+def bare_copy_of(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy of a tensor without gradient and graph, that nothing guards: values, class and tags.
+
+    >>> x = torch.ones(2); set_guard(x, Guard(frozenset())); guard_of(bare_copy_of(x)) is None
+    True
+    """
     twin = tensor.detach().clone()
     if tensor.requires_grad:
         twin.requires_grad_()
@@ -262,11 +289,7 @@ def copy_of(tensor: torch.Tensor) -> torch.Tensor:
             twin = torch.nn.Parameter(twin.detach(), requires_grad=tensor.requires_grad)
         else:
             twin._is_param = True
-    if tensor.is_leaf and tensor.grad is not None:
-        twin.grad = tensor.grad.detach().clone()
-        set_guard(twin.grad, guard_of(tensor.grad))
     for name in ("_tags", "_description"):
         if name in tensor.__dict__:
             twin.__dict__[name] = tensor.__dict__[name]
-    set_guard(twin, guard_of(tensor))
     return twin

@@ -9,6 +9,7 @@ fails notifies the other parties, and their results fail too.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
@@ -19,6 +20,7 @@ from syft.exceptions import (
     LimitExceeded,
     MalformedMessage,
     ObjectIdTaken,
+    PermissionDenied,
     RemoteFailure,
     ResultMismatch,
     SyftError,
@@ -30,7 +32,9 @@ from syft.workers.core.access import READS
 from syft.workers.core.owners import Permit
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import HeldInputs, WorkerCore
-from syft.workers.execution.permissions import Guard, combined, protect
+from syft.workers.core.sent_labels import received_guard, terms_of, users_of
+from syft.workers.execution.leaving import check_leaving
+from syft.workers.execution.permissions import Guard, combined, full_guard_of, protect
 from syft.workers.handlers.commands import counted, unpacker_for
 from syft.workers.handlers.party_programs import PROGRAMS, Party, PartyProgram, Received
 from syft.workers.wire.messages import Abort, Done, Exchange, Parked, Start
@@ -44,6 +48,8 @@ MAX_ROUNDS = 2**20
 
 MAX_PARTY_MESSAGES = 1024
 """The most messages of one execution that a worker keeps until its program waits for them."""
+
+_ACTION = "a collective operation"
 
 
 @dataclass(slots=True)
@@ -60,6 +66,7 @@ class Execution:
     round: int = 0
     expect: frozenset[int] = frozenset()
     guard: Guard | None = None
+    """The guard of what this party has computed: that of its inputs and of what it received."""
 
     def abandon(self, core: WorkerCore, execution: int, why: str = "was cleared") -> None:
         """End the execution with a failure: the worker was cleared, or the start cancelled."""
@@ -103,14 +110,11 @@ def start(core: WorkerCore, message: Start, frame: Frame, peer: Peer) -> Any:
         core.store.promise(out)
     core.note_made(message.outs)
     ids = ids_in(message.args)
-    permit = core.permit(peer, ids, READS, "a collective operation")
+    permit = core.permit(peer, ids, READS, _ACTION)
 
     def act(held: HeldInputs) -> Parked | None:
         try:
-            inputs = _inputs(core, message, frame, held, permit)
-            session.guard = combined(inputs)
-            party = Party(message.rank, len(message.parties))
-            session.program = PROGRAMS[message.program](party, *inputs)
+            _begin(core, session, message, peer, _inputs(core, message, frame, held, permit))
         except Exception as error:  # the other parties must not wait for this one
             _fail(core, message.execution, session, error)
             return None
@@ -159,6 +163,56 @@ def _inputs(
         if not isinstance(value, torch.Tensor):
             raise MalformedMessage(f"$.args[{index}]", "a tensor", type(value).__name__)
     return inputs
+
+
+def _begin(
+    core: WorkerCore, session: Execution, message: Start, peer: Peer, inputs: list[torch.Tensor]
+) -> None:
+    """Make the program of an execution, if its inputs may go to all parties."""
+    guard = combined(inputs)
+    _check_parties(core, message, inputs, guard, peer)
+    if guard is not None and not guard.admits(peer.user):
+        inputs, guard = _inputs_that_run(message, inputs, guard)
+    session.guard, session.program = guard, _program(message, inputs)
+
+
+def _check_parties(
+    core: WorkerCore,
+    message: Start,
+    inputs: Sequence[torch.Tensor],
+    guard: Guard | None,
+    peer: Peer,
+) -> None:
+    """Raise :class:`~syft.exceptions.PermissionDenied` if an input, or what is computed from all of
+    them, may not go to every other party."""
+    others = [name for name in message.parties if name != core.name]
+    asked = [*zip(map(full_guard_of, inputs), message.args, strict=True), (guard, ())]
+    for mine, operand in asked:
+        for name in others:
+            id = next(iter(ids_in(operand)), None)
+            check_leaving(mine, name, peer.user, _ACTION, core.name, id)
+
+
+def _inputs_that_run(
+    message: Start, inputs: list[torch.Tensor], guard: Guard
+) -> tuple[list[torch.Tensor], Guard]:
+    """The inputs; or zeros, with the error sealed in the guard, if the program fails on them.
+
+    Whoever may not read the inputs does not learn that it fails.  If it fails on zeros too, that
+    follows from shapes and dtypes.
+    """
+    trial = _program(message, inputs)
+    try:
+        next(trial, None)
+    except Exception as error:
+        return [torch.zeros_like(value) for value in inputs], guard.sealed(error)
+    finally:
+        trial.close()
+    return inputs, guard
+
+
+def _program(message: Start, inputs: Sequence[torch.Tensor]) -> PartyProgram:
+    return PROGRAMS[message.program](Party(message.rank, len(message.parties)), *inputs)
 
 
 def _session(core: WorkerCore, execution: int, peer: Peer) -> Execution:
@@ -217,9 +271,8 @@ def exchange(core: WorkerCore, message: Exchange, frame: Frame, peer: Peer) -> N
         raise MalformedMessage("$", "one tensor from each party in a round", "another one")
     if not 0 <= message.round < MAX_ROUNDS:
         raise LimitExceeded("$.round", "max_rounds", MAX_ROUNDS, message.round)
-    guard = None
-    if message.users is not None:
-        guard = Guard(frozenset(message.users), message.shape_hidden)
+    about = message.users, message.shape_hidden, message.terms
+    guard = received_guard(*about, core.limits, peer.identity)
     session = _session(core, message.execution, peer)
     session.mailbox[place] = PartyMessage(peer.name, value, guard)
     if session.program is not None:
@@ -263,16 +316,38 @@ def _resume(
         _fail(core, execution, session, error)
         return
     session.expect = step.expect
-    guard = session.guard
-    users = None if guard is None else tuple(sorted(guard.users))
-    hidden = guard is not None and guard.shape_hidden
-    for rank, value in step.send.items():
+    try:
+        _send(core, execution, session, message, step.send)
+    except Exception as error:  # a party without permission, or what another party could not do
+        _fail(core, execution, session, error)
+        return
+    _collect(core, execution, session)
+
+
+def _send(
+    core: WorkerCore,
+    execution: int,
+    session: Execution,
+    message: Start,
+    tensors: Mapping[int, torch.Tensor],
+) -> None:
+    """Send the tensors of a round, by rank, if all of them may go there.
+
+    They are as private as what came in the rounds before, which another party may have started for
+    other parties.
+    """
+    guard, user = session.guard, cast(Peer, session.starter).user
+    for rank in tensors:
+        check_leaving(guard, message.parties[rank], user, _ACTION, core.name)
+    hidden, terms = guard is not None and guard.shape_hidden, terms_of(guard, core.name, True)
+    for rank, value in tensors.items():
         packer = Packer()
         operand = pack(value.contiguous(), packer)
-        sent = Exchange(execution, session.round, message.rank, operand, users, hidden)
-        core.post(message.parties[rank], sent, [buffer.clone() for buffer in packer.buffers])
+        place = execution, session.round, message.rank
+        sent = Exchange(*place, operand, users_of(guard), hidden, terms)
+        copies = [buffer.clone() for buffer in packer.buffers]
+        core.post(message.parties[rank], sent, copies, private=guard is not None)
         packer.sent()
-    _collect(core, execution, session)
 
 
 def _finish(
@@ -304,7 +379,8 @@ def _fail(
     _end(core, execution)
     if message is None:
         return
-    hidden = session.guard is not None and not isinstance(error, RemoteFailure)
+    told = isinstance(error, RemoteFailure | PermissionDenied)
+    hidden = session.guard is not None and not told
     core.answer(cast(Peer, session.starter), core.failure(message.seq, error, hidden=hidden))
     if tell:
         _tell_others(core, message)

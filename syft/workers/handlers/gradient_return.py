@@ -18,6 +18,8 @@ from syft.workers.core.claim import Claim
 from syft.workers.core.outgoing import Outgoing
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
+from syft.workers.execution.leaving import follow, may_leave
+from syft.workers.execution.permissions import full_guard_of, meet_guards
 from syft.workers.wire.messages import Done, Follow
 from syft.workers.wire.references import REF
 
@@ -40,19 +42,30 @@ def return_gradients(
 
 
 class GradientHook:
-    """The hook on a moved leaf: it sends each gradient over ``connection`` to object ``source``."""
+    """The hook on a moved leaf: it sends each gradient over ``connection`` to object ``source`` at
+    worker ``place``.
 
-    __slots__ = ("core", "connection", "source")
+    A backward pass that would send one where it may not go was refused before it started
+    (:func:`~syft.workers.execution.leaving.check_gradients_leave`).  The hook sends none in any
+    case.
+    """
 
-    def __init__(self, core: WorkerCore, connection: Outgoing, source: int) -> None:
+    __slots__ = ("core", "connection", "source", "place")
+
+    def __init__(self, core: WorkerCore, connection: Outgoing, source: int, place: str) -> None:
         self.core = core
         self.connection = connection
         self.source = source
+        self.place = place
 
     def __call__(self, gradient: torch.Tensor) -> None:
+        guard = meet_guards(self.core.acting_guard, full_guard_of(gradient))
+        serving = self.core.serving
+        if not may_leave(guard, self.place, None if serving is None else serving.user):
+            return
         id = new_id()
         try:
-            self.connection.put(gradient.detach(), id, guard=self.core.acting_guard)
+            self.connection.put(gradient.detach(), id, guard=guard)
         except SyftError:  # the other worker is gone or refuses; its graph cannot be reached
             return  # the backward pass goes on for all other leaves
         # Several backward passes may reach the leaf; the source's graph is freed with the leaf.
@@ -82,5 +95,6 @@ def attach(core: WorkerCore, message: Follow, frame: Frame, peer: Peer) -> Done:
     origin = core.store.origins.get(message.id)
     if origin is None or origin.session is not peer.session:
         raise PermissionDenied("follow gradients", core.name, peer.user)
-    leaf.register_hook(GradientHook(core, core.connect(peer), message.source))
+    leaf.register_hook(GradientHook(core, core.connect(peer), message.source, peer.name))
+    follow(leaf, peer.name)
     return Done(message.seq)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from syft.chain.wrapper import Wrapper
-from syft.exceptions import MalformedMessage, PermissionDenied, StoreError
+from syft.exceptions import MalformedMessage, ObjectIdTaken, PermissionDenied, StoreError
 from syft.ids import digest, has_content
 from syft.serde.errors import pack_error
 from syft.serde.frame import Frame
@@ -17,10 +17,11 @@ from syft.serde.registry import pack, unpack_at
 from syft.workers.core.access import Access
 from syft.workers.core.claim import Claim
 from syft.workers.core.peer import EVERYTHING, Peer
+from syft.workers.core.sent_labels import guard_fields, received_guard
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
 from syft.workers.execution.holders import Holder
+from syft.workers.execution.leaving import check_leaving
 from syft.workers.execution.permissions import (
-    Guard,
     copy_of,
     full_guard_of,
     protect,
@@ -55,6 +56,7 @@ def put(core: WorkerCore, message: Put, frame: Frame, peer: Peer) -> Reply:
     """Store a value, and run the parked operations that waited for it."""
     core.forget(message.drop, peer)
     core.store.check_free(message.id)
+    core.check_keeps((message.id,), peer)
     unpacker = unpacker_for(core, frame, None)
     value = unpack_at(message.value, unpacker, ".value")
     unpacker.finish()
@@ -66,7 +68,8 @@ def put(core: WorkerCore, message: Put, frame: Frame, peer: Peer) -> Reply:
         if isinstance(value, Holder) and not value.tensors():
             # A guard is stored on tensors, so it would be lost.
             raise MalformedMessage("$.users", "nil for a plan without any tensor", "names")
-        set_guard(value, Guard(frozenset(message.users), message.shape_hidden))
+        about = message.users, message.shape_hidden, message.terms
+        set_guard(value, received_guard(*about, core.limits, peer.identity))
     core.comes_back((message.id,), peer)
     may_be_leaf = isinstance(value, Wrapper) or (
         isinstance(value, torch.Tensor) and value.requires_grad
@@ -105,26 +108,20 @@ def _fetch_now(
     if message.depth:
         value = core.resolve(message.id, message.depth, held)
     guard = travelling_guard_of(whole) if core.guarded else None
-    _check_admitted(core, guard, message, peer, "get")
+    user = message.user or peer.user
+    if message.guarded:  # another worker fetches it for its store
+        check_leaving(guard, peer.name, user, "remote_get", core.name, message.id)
+    elif guard is not None:
+        if not guard.admits(user):
+            raise PermissionDenied("get", core.name, user)
+        guard.check_open()
     packer = Packer(worker=core, stays=keep)
-    payload: Any = value
-    if message.guarded:
-        payload = (value, guard and sorted(guard.users), bool(guard and guard.shape_hidden))
+    payload = (value, *guard_fields(guard, core.name)) if message.guarded else value
     operand = pack(payload, packer)
     if not keep:
         core.store.take(message.id, peer.fetched)
     packer.sent(peer.name)
-    return Answer(Value(message.seq, operand), packer.buffers)
-
-
-def _check_admitted(
-    core: WorkerCore, guard: Guard | None, message: Fetch | Move, peer: Peer, action: str
-) -> None:
-    user = message.user or peer.user
-    if guard is not None:
-        if not guard.admits(user):
-            raise PermissionDenied(action, core.name, user)
-        guard.check_open()
+    return Answer(Value(message.seq, operand), packer.buffers, private=guard is not None)
 
 
 @WorkerCore.handles(Drop)
@@ -238,10 +235,19 @@ def describe(
 
 @WorkerCore.handles(Promise)
 def promise(core: WorkerCore, message: Promise, frame: Frame, peer: Peer) -> Reply:
-    """Register ids whose objects will arrive later."""
+    """Register ids whose objects will arrive later.
+
+    Raises :class:`~syft.exceptions.ObjectIdTaken` for one that somebody else has promised, or that
+    an operation here is to make.
+    """
     core.forget(message.drop, peer)
+    store = core.store
     for id in message.ids:
-        core.store.promise(id, by=peer.session)
+        if id in store.promised and store.promisers.get(id) is not peer.session:
+            raise ObjectIdTaken(id, core.name)
+    sender = message.sender or peer.identity or peer.name
+    for id in message.ids:
+        store.promise(id, by=peer.session, senders=(sender,))
     core.note_made(message.ids)
     return Done(message.seq)
 
@@ -300,7 +306,7 @@ def move(core: WorkerCore, message: Move, frame: Frame, peer: Peer) -> Reply | A
             raise MalformedMessage("$.requires_grad", "false for a plan", "true")
         travelling = value.detach().requires_grad_() if message.requires_grad else value
         guard = travelling_guard_of(value)
-        _check_admitted(core, guard, message, peer, "move")
+        check_leaving(guard, message.to, message.user or peer.user, "move", core.name, message.id)
         connection = core.connect(message.to)
         connection.put(travelling, message.id, guard=guard, writers=origin.names())
         core.store.take(message.id, f"{peer.name} moved it to {message.to}")

@@ -16,8 +16,9 @@ from syft.serde.registry import pack, unpack_at
 from syft.serde.tensors.bundle import Bundle
 from syft.workers.core.access import Access
 from syft.workers.core.peer import EVERYTHING, Peer
+from syft.workers.core.sent_labels import received_guard
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
-from syft.workers.execution.permissions import Guard, set_guard, travelling_guard_of
+from syft.workers.execution.permissions import set_guard, travelling_guard_of
 from syft.workers.handlers.commands import unpacker_for
 from syft.workers.wire.messages import Done, FetchAll, PutAll, Reply, Value
 
@@ -42,10 +43,11 @@ def put_all(core: WorkerCore, message: PutAll, frame: Frame, peer: Peer) -> Repl
         raise MalformedMessage("$.first", expected, str(message.first))
     ids = range(message.first, message.first + len(values))
     core.store.check_all_free(ids)
-    for place, users, hidden in message.guards:
+    core.check_keeps(ids, peer)
+    for place, users, hidden, terms in message.guards:
         if not 0 <= place < len(values):
             raise MalformedMessage("$.guards", f"places below {len(values)}", str(place))
-        set_guard(values[place], Guard(frozenset(users), hidden))
+        set_guard(values[place], received_guard(users, hidden, terms, core.limits, peer.identity))
     core.comes_back(ids, peer)
     named = dict(message.writers)
     for place, (id, value) in enumerate(zip(ids, values, strict=True)):
@@ -103,23 +105,28 @@ def _fetch_now(
     taken: list[int],
 ) -> Answer:
     values = Bundle(core.resolve(id, depth, held) for id, depth in places)
-    if core.guarded:
-        _check_admitted(core, [id for id, _ in places], held, message.user or peer.user)
+    private = core.guarded and _check_admitted(
+        core, [id for id, _ in places], held, message.user or peer.user
+    )
     packer = Packer(worker=core)
     operand = pack(values, packer)
     if not message.keep:
         core.store.drop_all(taken, peer.fetched)
     packer.sent(peer.name)
-    return Answer(Value(message.seq, operand), packer.buffers)
+    return Answer(Value(message.seq, operand), packer.buffers, private)
 
 
 def _check_admitted(
     core: WorkerCore, ids: Iterable[int], held: HeldInputs, user: str | None
-) -> None:
-    """Raise :class:`~syft.exceptions.PermissionDenied`, which names the first private object."""
+) -> bool:
+    """Raise :class:`~syft.exceptions.PermissionDenied`, which names the first private object that
+    the user may not read; returns whether any of them is private."""
+    private = False
     for id in ids:
         guard = travelling_guard_of(core.resolve(id, 0, held))
         if guard is not None:
             if not guard.admits(user):
                 raise PermissionDenied(f"get_all of object {id}", core.name, user)
             guard.check_open()
+            private = True
+    return private

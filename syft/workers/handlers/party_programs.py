@@ -9,6 +9,9 @@ handles no messages, so it reads like the protocol in a paper::
         received = yield party.round({...})     # rank -> tensor, to each other party
         return ...
 
+Whether a program fails must not tell of private values.  On values that it cannot compute with it
+fails before its first round; later it fails for reasons that follow from shapes and dtypes alone.
+
 :mod:`syft.workers.handlers.collective` drives them.
 """
 

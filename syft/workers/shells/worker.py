@@ -72,10 +72,13 @@ class Worker(ABC):
         """
         return found_by(self.connection(), query)
 
-    def promise(self) -> torch.Tensor:
+    def promise(self, sender: str | None = None) -> torch.Tensor:
         """A pointer to an object that will arrive later: operations on it wait until it is present.
 
-        Provide the object with ``x.send(worker, id=promise.child.id_at_location)``.
+        Provide the object with ``x.send(worker, id=promise.child.id_at_location)``.  It is taken
+        from ``sender`` alone, a user, or a caller (a worker that sends, say) that acts for no user;
+        by default from whoever promises it.  From anybody else it is refused with
+        :class:`~syft.exceptions.PermissionDenied`.
 
         >>> x = bob.promise()
         >>> y = x + 1  # waits at bob
@@ -83,7 +86,7 @@ class Worker(ABC):
         >>> y.get()
         tensor([2., 2.])
         """
-        pointer: torch.Tensor = self.connection().promise(new_id())
+        pointer: torch.Tensor = self.connection().promise(new_id(), sender)
         return pointer
 
     def give_up(self, promise: torch.Tensor, reason: str) -> None:

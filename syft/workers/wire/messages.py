@@ -18,6 +18,7 @@ import msgspec
 
 from syft.codes import MessageCode
 from syft.exceptions import LimitExceeded, MalformedMessage
+from syft.workers.wire.terms import Terms
 
 GRAD_MODE = 1
 """Command flag: autograd records the operation."""
@@ -96,8 +97,8 @@ class Run(Message, frozen=True, tag=int(MessageCode.RUN)):
 class Put(Message, frozen=True, tag=int(MessageCode.PUT)):
     """Store ``value`` under ``id``. ``users`` are the users who may read it (None: everyone).
 
-    ``shape_hidden`` says that even its shape follows from private values.  ``writers`` are those
-    who may change it besides the caller.
+    ``shape_hidden`` says that even its shape follows from private values, and ``terms`` the rest of
+    what guards it.  ``writers`` are those who may change it besides the caller.
     """
 
     verb = "send() to"
@@ -108,6 +109,7 @@ class Put(Message, frozen=True, tag=int(MessageCode.PUT)):
     users: tuple[str, ...] | None = None
     shape_hidden: bool = False
     writers: tuple[str, ...] = ()
+    terms: Terms | None = None
     drop: tuple[int, ...] = ()
     failures: int | None = None  # type: ignore[misc]
 
@@ -117,7 +119,8 @@ class Fetch(Message, frozen=True, tag=int(MessageCode.FETCH)):
     steps.
 
     With ``guarded`` the reply is (value, users who may read it or None, whether its shape is
-    hidden).  A worker that fetches on behalf of another caller sets it.
+    hidden, destinations, owners, error).  A worker that fetches for its store on behalf of a caller
+    sets it.
     """
 
     verb = "get() from"
@@ -136,9 +139,9 @@ class PutAll(Message, frozen=True, tag=int(MessageCode.PUT_ALL)):
     """Store the tensors of the bundle ``value`` under the ids ``first``, ``first + 1``, …: all of
     them, or none.
 
-    ``guards`` lists the private ones: the place in the bundle, the users who may read it, and
-    whether even its shape follows from private values.  ``writers`` lists places and those who may
-    change what is there besides the caller.
+    ``guards`` lists the private ones: the place in the bundle, the users who may read it, whether
+    even its shape follows from private values, and the rest of what guards it.  ``writers`` lists
+    places and those who may change what is there besides the caller.
     """
 
     verb = "send() to"
@@ -146,7 +149,7 @@ class PutAll(Message, frozen=True, tag=int(MessageCode.PUT_ALL)):
     seq: int
     first: int
     value: Any
-    guards: tuple[tuple[int, tuple[str, ...], bool], ...] = ()
+    guards: tuple[tuple[int, tuple[str, ...], bool, Terms | None], ...] = ()
     writers: tuple[tuple[int, tuple[str, ...]], ...] = ()
     drop: tuple[int, ...] = ()
     failures: int | None = None  # type: ignore[misc]
@@ -240,6 +243,24 @@ class Share(Message, frozen=True, tag=int(MessageCode.SHARE)):
     writers: tuple[str, ...]
 
 
+class Allow(Message, frozen=True, tag=int(MessageCode.ALLOW)):
+    """Store a copy of object ``id`` under ``out`` that ``users`` may read too, and that may go to
+    the workers ``destinations``.
+
+    Only the owners of what guards the object may do that, and the owner of the worker.
+    """
+
+    verb = "allow() at"
+
+    seq: int
+    id: int
+    users: tuple[str, ...]
+    out: int
+    destinations: tuple[str, ...] = ()
+    drop: tuple[int, ...] = ()
+    failures: int | None = None  # type: ignore[misc]
+
+
 class Describe(Message, frozen=True, tag=int(MessageCode.DESCRIBE)):
     """Ask for an object's tags, description and shape."""
 
@@ -252,12 +273,17 @@ class Describe(Message, frozen=True, tag=int(MessageCode.DESCRIBE)):
 
 
 class Promise(Message, frozen=True, tag=int(MessageCode.PROMISE)):
-    """Announce objects that will arrive later: operations on them wait instead of failing."""
+    """Announce objects that will arrive later: operations on them wait instead of failing.
+
+    They come from ``sender``, a user or a caller that acts for none (nil: the caller's own user, or
+    the caller), and are taken from nobody else.
+    """
 
     verb = "promise() of"
 
     seq: int
     ids: tuple[int, ...]
+    sender: str | None = None
     drop: tuple[int, ...] = ()
     failures: int | None = None  # type: ignore[misc]
 
@@ -284,7 +310,8 @@ class Start(Message, frozen=True, tag=int(MessageCode.START)):
 class Exchange(Message, frozen=True, tag=int(MessageCode.EXCHANGE)):
     """A tensor that one party of a collective sends another in one round. It has no reply.
 
-    ``users`` are the users who may read results computed from it (None: everyone).
+    ``users`` are the users who may read results computed from it (None: everyone), and ``terms``
+    the rest of what guards them.
     """
 
     execution: int
@@ -293,6 +320,7 @@ class Exchange(Message, frozen=True, tag=int(MessageCode.EXCHANGE)):
     value: Any
     users: tuple[str, ...] | None = None
     shape_hidden: bool = False
+    terms: Terms | None = None
 
 
 class Abort(Message, frozen=True, tag=int(MessageCode.ABORT)):
@@ -501,6 +529,7 @@ Request = (
     | Search
     | Annotate
     | Share
+    | Allow
     | Describe
     | Promise
     | Start

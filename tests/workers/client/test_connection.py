@@ -34,6 +34,7 @@ from syft.workers.handlers import commands
 from syft.workers.wire import messages
 from syft.workers.wire.definitions import Group, InputKind
 from syft.workers.wire.messages import (
+    Allow,
     Annotate,
     Command,
     Convert,
@@ -513,6 +514,7 @@ def asked(kind: type[Message], id: int) -> tuple[Any, ...]:
         FetchAll: ((id,),),
         Move: (id, "alice"),
         Duplicate: (id, new_id()),
+        Allow: (id, ("bea",), new_id()),
         Search: ((),),
         Annotate: (id, ("#a",)),
         Describe: (id,),

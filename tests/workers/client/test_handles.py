@@ -209,7 +209,7 @@ def test_waiting_for_one_lets_the_other_work_if_it_is_needed(
 def test_waiting_for_a_promise_lets_those_work_who_may_keep_it(
     dan: sy.VirtualWorker, eve: sy.VirtualWorker
 ) -> None:
-    promise = dan.promise()
+    promise = dan.promise(sender="eve")
     later = promise + 1
     there = torch.ones(1).send(eve)
     connection = there.child.connection

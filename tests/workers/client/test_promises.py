@@ -141,7 +141,7 @@ async def awaited(handle: Any) -> Any:
 
 def test_a_promise_kept_by_somebody_else_is_done(hook: sy.TorchHook, worker: Any) -> None:
     eve = make_worker(hook, "eve", pipelined=True)
-    promise = worker.promise()
+    promise = worker.promise(sender="eve")
     handle = promise.child.handle
     assert not handle.done()
     if not isinstance(eve, sy.VirtualWorker):

@@ -179,7 +179,7 @@ def test_any_program_with_backward_passes_gives_what_it_gives_in_order(seed: int
         oracle, late = Replies(), Replies()
         for id in LATE:
             oracle.keep(id)
-            late.core.store.promise(id)
+            late.core.store.promise(id, senders=("me",))
         for message in requests.messages:
             oracle.ask(message)
         missing = list(LATE)
@@ -207,7 +207,7 @@ def late() -> Replies:
     """A worker that holds 1, 2 and 3, of which 1 and 2 are leaves, and expects 8 and 9."""
     replies = Replies()
     for id in LATE:
-        replies.core.store.promise(id)
+        replies.core.store.promise(id, senders=("me",))
     return replies
 
 

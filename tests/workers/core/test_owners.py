@@ -10,7 +10,7 @@ import torch
 from msgspec import structs
 
 import syft as sy
-from syft.exceptions import PermissionDenied
+from syft.exceptions import ObjectIdTaken, PermissionDenied
 from syft.ops.table import BY_NAME
 from syft.program.program import Action, Program, Slot
 from syft.serde.packer import Packer
@@ -25,6 +25,7 @@ from syft.workers.wire.messages import (
     COUNT_SHIFT,
     GRAD_MODE,
     Abort,
+    Allow,
     Annotate,
     Await,
     Cancel,
@@ -171,6 +172,7 @@ ROWS_ELSEWHERE = {
     Put: "test_an_object_that_is_there_is_not_replaced",
     PutAll: "test_an_object_that_is_there_is_not_replaced",
     Drop: "test_who_may_take_an_object_away",
+    Allow: "test_who_may_let_others_read",
     Share: "test_rights_are_passed_on_by_those_who_have_them",
     Start: "test_a_collective_operation_reads_its_inputs",
     Exchange: "test_a_collective_operation_reads_its_inputs",
@@ -546,7 +548,7 @@ def test_one_caller_is_not_asked() -> None:
 
 def test_what_is_promised_has_an_owner() -> None:
     core = worker(held=False)
-    ask(core, Promise(1, (40,)), peer=MAKER)
+    ask(core, Promise(1, (40,), "named"), peer=MAKER)
     ask(core, Drop(1, (40,)), peer=EVE)
     assert 40 in core.store.promised, "eve drops nothing of the maker's"
     doubled = command("torch.Tensor.mul", ref(40), 2.0, out=41, flags=8)
@@ -559,6 +561,91 @@ def test_what_is_promised_has_an_owner() -> None:
     zero = command("torch.Tensor.zero_", ref(40), flags=0)
     assert type(error_in(ask(core, zero, peer=EVE))) is PermissionDenied
     assert ask(core, zero, peer=MAKER) == Done(1) and ask(core, zero, peer=NAMED) == Done(1)
+
+
+def test_a_promise_is_kept_by_whom_it_was_promised_of() -> None:
+    core = worker(held=False)
+    for id, sender in ((40, None), (41, "named"), (42, "laptop")):
+        ask(core, Promise(1, (id,), sender), peer=MAKER)
+    doubled = command("torch.Tensor.mul", ref(40), 2.0, out=43, flags=8)
+    assert type(ask(core, doubled, peer=MAKER)) is Parked
+    before = set(core.store.promised)
+    allowed = {40: (MAKER,), 41: (NAMED,), 42: (NAMED,), 43: ()}
+    for id, whose in allowed.items():
+        for peer in (MAKER, NAMED, EVE, BOSS):
+            if peer in whose:
+                continue
+            for message, buffers in keeping(id):
+                (letter,) = sent(core, message, *buffers, peer=peer)
+                error = error_in(letter[1])
+                if id == 43:
+                    assert type(error) is ObjectIdTaken and error.id == id
+                else:
+                    assert type(error) is PermissionDenied and error.id == id
+                    assert error.sender == (whose[0].name if id != 41 else "named")
+                    assert error.user == (peer.identity or "bob")
+                assert core.store.promised == before, "nothing has changed"
+    for id, (peer,) in list(allowed.items())[:3]:
+        letters = sent(core, *put_message(id, torch.ones(2)), peer=peer)
+        assert {type(reply) for _, reply in letters} == {Done}
+    assert core.store.objects[43].tolist() == [2, 2]
+    assert not core.store.promised and not core.store.senders
+
+
+def keeping(id: int) -> list[tuple[Message, tuple[torch.Tensor, ...]]]:
+    """Every kind of request that stores an object under an id that it names."""
+    put_one, *buffer = put_message(id, torch.ones(2))
+    packer = Packer()
+    bundle = PutAll(1, id, pack(Bundle([torch.ones(2)]), packer))
+    made: list[tuple[Message, tuple[torch.Tensor, ...]]] = [
+        (put_one, tuple(buffer)),
+        (bundle, tuple(packer.buffers)),
+    ]
+    copying = Action(BY_NAME["torch.clone"], (Slot(0),), {}, Slot(1))
+    definition = pack(Group((InputKind.REFERENCE,), Program(1, (copying,), (Slot(1),))), Packer())
+    others = (
+        command("torch.Tensor.add", ref(20), 1.0, out=id, flags=8),
+        Duplicate(1, 20, id),
+        Convert(1, 20, 1, (2,), id),
+        Allow(1, 20, ("bea",), id),
+        Gradients(1, (20,), id),
+        Run(1, 5, [20], id, 1 << COUNT_SHIFT, define=definition),
+    )
+    return made + [(message, ()) for message in others]
+
+
+def test_a_promise_is_not_taken_over() -> None:
+    core = worker(held=False)
+    ask(core, Promise(1, (40,)), peer=MAKER)
+    assert type(ask(core, command("torch.Tensor.mul", ref(40), 2.0, out=41, flags=8))) is Parked
+    for id in (40, 41):
+        error = error_in(ask(core, Promise(1, (60, id), "eve"), peer=EVE))
+        assert type(error) is ObjectIdTaken and 60 not in core.store.promised
+        assert type(error_in(ask(core, GiveUp(1, id, "no more"), peer=EVE))) is PermissionDenied
+    assert ask(core, Promise(1, (40,), "eve"), peer=MAKER) == Done(1), "it may be changed"
+    letters = sent(core, *put_message(40, torch.ones(2)), peer=EVE)
+    assert [type(reply) for _, reply in letters] == [Done, Done]
+
+
+def test_who_may_let_others_read() -> None:
+    for peer, may in ((MAKER, True), (NAMED, False), (EVE, False), (BOSS, True)):
+        core = worker(held=False)
+        put(core, 50, torch.tensor([7.0, 8.0]), peer=MAKER, users=("ann",))
+        put(core, 51, torch.tensor([1.0, 1.0]), peer=EVE, users=("ann", "eve"))
+        for name, operands, out in (("mul", (50, 20), 60), ("add", (50, 51), 61)):
+            made = command(f"torch.Tensor.{name}", *map(ref, operands), out=out, flags=8)
+            assert ask(core, made, peer=EVE) == Done(1)
+        for id, permitted in ((50, may), (60, may), (61, peer is BOSS)):
+            reply = ask(core, Allow(1, id, ("eve",), 70 + id, ("alice",)), peer=peer)
+            if permitted:
+                guard = full_guard_of(core.store.objects[70 + id])
+                assert reply == Done(1) and guard.admits("eve") and guard.admits("ann")
+                assert guard.destinations == {"alice"}
+                continue
+            error = error_in(reply)
+            assert type(error) is PermissionDenied and error.id == id and error.action == "allow"
+            assert error.owner == (None if id == 61 else "maker")
+            assert 70 + id not in core.store.objects
 
 
 def put_message(id: int, value: torch.Tensor) -> tuple[Any, ...]:

@@ -470,6 +470,7 @@ def waiting(kind: type[messages.Message]) -> Any:
         messages.Put: (7, pack(torch.empty(0, device="meta"), Packer())),
         Drop: ((8,),),
         messages.Search: ((),),
+        messages.Allow: (8, ("bea",), 40),
         messages.Annotate: (8, ("#a",)),
         Describe: (8,),
         messages.Promise: ((40,),),
@@ -487,7 +488,7 @@ def waiting(kind: type[messages.Message]) -> Any:
 
 PARKING = [
     *(Command, messages.Run, Fetch, messages.FetchAll, messages.Move, messages.Duplicate),
-    *(messages.Gradients, messages.ClearGradients),
+    *(messages.Gradients, messages.ClearGradients, messages.Allow),
     *(messages.Convert, messages.Annotate, Describe, messages.Relay),
 ]
 NUMBERED = [kind for kind in get_args(messages.Request) if kind.__struct_fields__[0] == "seq"]

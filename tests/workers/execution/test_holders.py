@@ -106,7 +106,8 @@ def test_the_owner_lets_it_in_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not core.store.objects
     core.allow_plans = True
     assert ask(core, Put(1, 5, None, ("bea",))) == Done(1)
-    assert core.store.read(5) is arriving and guard_of(arriving.parts[0]) == BEA
+    assert core.store.read(5) is arriving
+    assert guard_of(arriving.parts[0]) == Guard(BEA.users, owners=frozenset({"me"}))
     assert value_in(core, Describe(1, 5)) == (["#pair"], "two", None, "a pair")
     arriving = Pair()
     error = error_in(ask(core, Put(1, 6, None, ("bea",))))

@@ -23,7 +23,7 @@ import syft as sy
 from syft.exceptions import DataStaysPut, ObjectNotFound, PermissionDenied, SyftError
 from syft.ops.table import BY_NAME, FLAGS, FUNCTIONS, NAMES, OpFlag
 from syft.workers.wire.references import REF
-from tests.chain.refusal import shown
+from tests.chain.refusal import refusal, shown
 from tests.shells.child import make_worker
 from tests.shells.owner import inspect
 from tests.workers.core.peers import ask, command, error_in, lonely, put, ref
@@ -353,11 +353,29 @@ def stepped(optimizer: type[torch.optim.Optimizer]) -> Callable[[Scene], torch.T
 def gradient_across_a_move(s: Scene) -> torch.Tensor:
     weight = at(s.alice, 1.0, 1.0, 1.0, grad=True)
     moved = (weight * 1).move(s.bob, requires_grad=True)
-    (moved * s.secret).sum().backward()
+    (moved * for_alice(s)).sum().backward()
     return weight.grad
 
 
 # --------------------------------------------------------------------------- other ways and workers
+
+
+def for_alice(s: Scene) -> torch.Tensor:
+    """The private data, which its owner lets go to alice."""
+    private = torch.tensor(SECRET).private_tensor(["ann"], allow_destinations=["alice"])
+    return private.send(s.bob, user="ann")
+
+
+def moved_where_it_may_go(s: Scene) -> torch.Tensor:
+    return (for_alice(s) * 1).move(s.alice)
+
+
+def moved_and_back(s: Scene) -> torch.Tensor:
+    return (for_alice(s) * 1).move(s.alice).move(s.bob)
+
+
+def relayed_where_it_may_go(s: Scene) -> torch.Tensor:
+    return (for_alice(s) * 1).remote_send(s.alice).remote_get()
 
 
 def moved_by_its_user(s: Scene) -> torch.Tensor:
@@ -392,7 +410,10 @@ def view_relayed(s: Scene) -> torch.Tensor:
 
 
 def view_summed(s: Scene) -> torch.Tensor:
-    return sy.sum_private(view_of_what_was_written(s), at(s.alice))[1]
+    public = at(s.bob)
+    view = public.view(3)
+    public.copy_(for_alice(s))
+    return sy.sum_private(view, at(s.alice))[1]
 
 
 def copied_with_gradient(s: Scene) -> torch.Tensor:
@@ -430,11 +451,11 @@ def parked(s: Scene) -> torch.Tensor:
 
 
 def summed(s: Scene) -> torch.Tensor:
-    return sy.sum_private(s.secret, at(s.alice))[0]
+    return sy.sum_private(for_alice(s), at(s.alice))[0]
 
 
 def summed_elsewhere(s: Scene) -> torch.Tensor:
-    return sy.sum_private(s.secret, at(s.alice))[1]
+    return sy.sum_private(for_alice(s), at(s.alice))[1]
 
 
 def relayed_home(s: Scene) -> torch.Tensor:
@@ -479,6 +500,9 @@ LAUNDRY: list[Callable[[Scene], torch.Tensor]] = [
     stepped(torch.optim.Adam),
     gradient_across_a_move,
     moved_by_its_user,
+    moved_where_it_may_go,
+    moved_and_back,
+    relayed_where_it_may_go,
     copied,
     copied_with_gradient,
     view_copied,
@@ -525,9 +549,6 @@ SHAPES: dict[str, Callable[[Scene], torch.Tensor]] = {
     "what it was added to": lambda s: (at(s.bob, 0.5) * 2).add_(s.secret[s.secret > 5]),
     "after a move": lambda s: s.secret[s.secret > 0].move(s.alice, user="ann"),
     "a copy": lambda s: s.secret[s.secret > 0].copy(),
-    "over a collective": lambda s: sy.sum_private(
-        s.secret[s.secret > 0], torch.zeros(2).send(s.alice)
-    )[1],
 }
 
 
@@ -551,6 +572,27 @@ def test_a_shape_that_follows_from_private_values_is_hidden(
     (found,) = hidden.location.search("#hidden")
     assert "Shape" not in repr(found) and "Shape" not in repr(hidden)
     assert isinstance(hidden.get(user="ann"), torch.Tensor)
+    assert scene.secret.get(user="ann").tolist() == SECRET
+
+
+OPERANDS: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
+    "a number": lambda there, private: there * private.sum(),
+    "a number written": lambda there, private: there.add_(private.sum()),
+    "the source of a copy": lambda there, private: there.copy_(private),
+}
+
+
+@pytest.mark.parametrize("call", OPERANDS.values(), ids=OPERANDS.keys())
+def test_no_private_operand_goes_along_to_where_a_pointer_leads(
+    scene: Scene, call: Callable[[torch.Tensor, torch.Tensor], Any]
+) -> None:
+    """A result of the fast path is private by its memory alone; here by a guard on the tensor."""
+    for private in (scene.secret * 2, scene.secret * 2 * 2):
+        there = at(scene.bob).remote_send(scene.alice)
+        refused = refusal(lambda x=there, y=private: [call(x, y), sy.synchronize()])
+        assert "LocationMismatch" in refused
+        assert len(inspect(scene.alice)) == 1
+        assert there.remote_get().get().tolist() == [0, 0, 0]
     assert scene.secret.get(user="ann").tolist() == SECRET
 
 

@@ -151,7 +151,8 @@ def test_several_at_once_do_not_mix(hook: sy.TorchHook) -> None:
 
 
 def test_guards_of_all_inputs_hold_for_all_results(parties: list[sy.VirtualWorker]) -> None:
-    private = torch.tensor([5.0]).private_tensor(["ann"]).send(parties[0], user="ann")
+    private = torch.tensor([5.0]).private_tensor(["ann"], allow_destinations=NAMES)
+    private = private.send(parties[0], user="ann")
     public = sent(parties[1:], [1.0], [2.0])
     for total in sy.sum_private(private, *public):
         with pytest.raises(sy.exceptions.PermissionDenied):
@@ -292,15 +293,101 @@ def test_an_input_that_never_comes_aborts_all(parties: list[sy.VirtualWorker]) -
     assert [first.get().tolist(), second.get().tolist()] == [[1], [2]]
 
 
-def test_the_reason_is_hidden_when_the_input_is_private(hook: sy.TorchHook) -> None:
+def test_that_it_fails_is_hidden_when_the_input_is_private(
+    parties: list[sy.VirtualWorker],
+) -> None:
+    private = torch.tensor([float("nan")]).private_tensor(["ann"], allow_destinations=NAMES)
+    private = private.send(parties[0], user="ann")
+    totals = sy.sum_private(private, *sent(parties[1:], [1.0], [2.0]))
+    for total in totals:
+        total.child.handle.wait()
+        with pytest.raises(sy.exceptions.PermissionDenied):
+            total.get()
+        with pytest.raises(UnsupportedOperation, match="NaN") as caught:
+            total.get(user="ann")
+        del caught
+    assert private.get(user="ann").isnan().all()
+    check_idle(parties)
+
+
+def test_a_failure_that_follows_from_shapes_and_dtypes_is_told(hook: sy.TorchHook) -> None:
     bob = make_worker(hook, id="bob")
-    private = torch.tensor([float("nan")]).private_tensor(["ann"]).send(bob, user="ann")
+    private = torch.tensor([1j]).private_tensor(["ann"]).send(bob, user="ann")
     (total,) = sy.sum_private(private)
     with pytest.raises(RemoteFailure, match="UnsupportedOperation") as caught:
         total.child.handle.wait()
     assert "the details are hidden" in str(caught.value)
     del caught
-    assert private.get(user="ann").isnan().all()
+
+
+def test_whoever_may_read_a_failure_has_the_sum_fail(hook: sy.TorchHook) -> None:
+    """A stranger starts the part that fails, and whoever may read its values the other one."""
+    me, ann = hook.local_worker, sy.VirtualWorker(hook, id="laptop", user="ann")
+    parties = [make_worker(hook, id=name) for name in NAMES[:2]]
+    if not isinstance(parties[0], sy.VirtualWorker):
+        pytest.skip("asks from two workers of this process")
+    private = torch.tensor([float("nan")]).private_tensor(["ann"], allow_destinations=["bob"])
+    inputs = [private.send(parties[0], user="ann"), torch.ones(1).send(parties[1])]
+    execution, started, outs = new_id(), [], []
+    for rank, (asking, pointer) in enumerate(zip((me, ann), inputs, strict=True)):
+        connection = asking.connection_to(parties[rank])
+        out, seq = new_id(), connection.next_seq()
+        operand = (0, pointer.id_at_location)
+        start = Start(seq, int(CollectiveCode.SUM), execution, NAMES[:2], rank, (operand,), (out,))
+        started.append((connection, connection.start(start, made=(out,))))
+        outs.append(out)
+    for connection, pending in reversed(started):
+        with pytest.raises((RemoteFailure, ObjectNotFound)):
+            connection.wait(pending)
+    check_idle(parties)
+    ann.close()
+
+
+def test_a_private_input_goes_to_named_parties_only(parties: list[sy.VirtualWorker]) -> None:
+    for places in ((), ("bob",), ("carl",)):
+        private = torch.tensor([5.0]).private_tensor(["ann"], allow_destinations=places)
+        private = private.send(parties[0], user="ann")
+        totals = sy.sum_private(private, *sent(parties[1:], [1.0], [2.0]))
+        with pytest.raises(sy.exceptions.PermissionDenied) as caught:
+            totals[0].child.handle.wait()
+        assert caught.value.id == private.id_at_location
+        assert caught.value.to == ("carl" if "bob" in places else "bob")
+        del caught
+        for total in totals[1:]:
+            with pytest.raises((RemoteFailure, ObjectNotFound)):
+                total.get()
+        check_idle(parties)
+        del totals
+
+
+def test_what_a_party_received_goes_where_it_may_go(parties: list[sy.VirtualWorker]) -> None:
+    """Alice's data may go to bob; the same execution is started at bob with carl besides."""
+    private = torch.tensor([5.0]).private_tensor(["ann"], allow_destinations=["bob"])
+    private = private.send(parties[0], user="ann")
+    there = sent(parties[1:], [1.0], [2.0])
+    outs, started = [], []
+    execution = new_id()
+    for pointer, names in (
+        (private, NAMES[:2]),
+        (there[0], NAMES),
+        (there[1], NAMES),
+    ):
+        connection = pointer.child.connection
+        out, seq = new_id(), connection.next_seq()
+        rank = names.index(connection.location.id)
+        operand = pointer.child.reference(connection)
+        start = Start(seq, int(CollectiveCode.SUM), execution, names, rank, (operand,), (out,))
+        started.append((connection, connection.start(start, made=(out,))))
+        outs.append(out)
+    connection, pending = started[1]
+    with pytest.raises(sy.exceptions.PermissionDenied) as caught:
+        connection.wait(pending)
+    assert caught.value.to == "carl" and caught.value.worker == "bob"
+    del caught
+    for connection, pending in (started[0], started[2]):
+        with pytest.raises((RemoteFailure, ObjectNotFound)):
+            connection.wait(pending)
+    check_idle(parties)
 
 
 def test_clearing_or_closing_a_party_aborts_the_others(hook: sy.TorchHook) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 
@@ -112,16 +115,80 @@ def test_a_gradient_nobody_takes_does_not_end_the_pass(
     assert weight.grad.get().tolist() == [6, 6]
 
 
+def private_at(
+    worker: sy.VirtualWorker, *users: str, destinations: tuple[str, ...] = ()
+) -> torch.Tensor:
+    """Private data at a worker, sent by its first user."""
+    private = torch.tensor([7.0, 8.0]).private_tensor(users, allow_destinations=destinations)
+    return private.send(worker, user=users[0])
+
+
 def test_the_gradient_of_a_private_loss_arrives_private(
     bob: sy.VirtualWorker, alice: sy.VirtualWorker
 ) -> None:
-    secret = torch.tensor([7.0, 8.0]).private_tensor(["ann"]).send(bob, user="ann")
+    secret = private_at(bob, "ann", destinations=("alice",))
     source = torch.ones(2, requires_grad=True).send(alice)
     moved = (source * 2).move(bob, requires_grad=True)
     (moved * secret).sum().backward()
     assert "PermissionDenied" in refusal(lambda: source.grad.get())
     assert "PermissionDenied" in refusal(lambda: source.grad.get(user="eve"))
     assert source.grad.get(user="ann").tolist() == [14, 16]
+
+
+BACKWARD: dict[str, Callable[[torch.Tensor, torch.Tensor, torch.Tensor], Any]] = {
+    "backward": lambda loss, moved, other: loss.backward(),
+    "autograd.backward": lambda loss, moved, other: torch.autograd.backward([loss]),
+    "grad": lambda loss, moved, other: torch.autograd.grad(loss, [moved]),
+    "inputs": lambda loss, moved, other: loss.backward(inputs=[moved]),
+    "two inputs": lambda loss, moved, other: torch.autograd.grad(loss, [other, moved]),
+}
+
+
+@pytest.mark.parametrize("backward", BACKWARD.values(), ids=BACKWARD)
+def test_a_private_gradient_stays_unless_it_may_go(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker, backward: Callable[..., Any]
+) -> None:
+    secret = private_at(bob, "ann", destinations=("carl",))
+    source = torch.ones(2, requires_grad=True).send(alice)
+    moved = (source * 2).move(bob, requires_grad=True)
+    other = torch.ones(2, requires_grad=True).send(bob)
+    loss = (moved * other * secret).sum()
+    assert refusal(lambda: backward(loss, moved, other)).startswith(
+        "PermissionDenied: backward: this value on 'bob' may not go to 'alice': no user was named"
+    )
+    assert source.grad is moved.grad is other.grad is None, "nothing has changed"
+
+
+def test_gradients_of_other_leaves_are_no_concern(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    secret = private_at(bob, "ann")
+    source = torch.ones(2, requires_grad=True).send(alice)
+    moved = (source * 2).move(bob, requires_grad=True)
+    other = torch.ones(2, requires_grad=True).send(bob)
+    loss = (moved * other * secret).sum()
+    (gradient,) = torch.autograd.grad(loss, [other], retain_graph=True)
+    assert gradient.get(user="ann").tolist() == [14, 16]
+    loss.backward(inputs=[other])
+    assert other.grad.get(user="ann").tolist() == [14, 16]
+    assert source.grad is None
+    (moved * 3).sum().backward()
+    assert source.grad.get().tolist() == [6, 6], "a public loss gives it a public gradient"
+
+
+def test_whoever_may_read_a_gradient_may_have_it_sent(
+    me: sy.VirtualWorker,
+    bob: sy.VirtualWorker,
+    alice: sy.VirtualWorker,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(me, "user", "ann")
+    secret = private_at(bob, "ann")
+    source = torch.ones(2, requires_grad=True).send(alice)
+    moved = (source * 2).move(bob, requires_grad=True)
+    (moved * secret).sum().backward()
+    assert source.grad.get().tolist() == [14, 16]
+    del secret, source, moved
 
 
 def test_integers_cannot_require_a_gradient(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:

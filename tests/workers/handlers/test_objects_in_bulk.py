@@ -47,8 +47,8 @@ def test_none_is_stored_where_one_cannot_be(core: WorkerCore) -> None:
         (put_all(core, 2**63 - 1, *torch.ones(2, 2)), MalformedMessage),
         (put_all(core, -1, *torch.ones(2, 2)), MalformedMessage),
         (put_all(core, 9, torch.ones(2), "text"), MalformedMessage),
-        (put_all(core, 9, torch.ones(2), guards=((1, ("ann",), False),)), MalformedMessage),
-        (put_all(core, 9, torch.ones(2), guards=((-1, ("ann",), False),)), MalformedMessage),
+        (put_all(core, 9, torch.ones(2), guards=((1, ("ann",), False, None),)), MalformedMessage),
+        (put_all(core, 9, torch.ones(2), guards=((-1, ("ann",), False, None),)), MalformedMessage),
         (ask(core, PutAll(1, 9, (3, 5))), MalformedMessage),
         (ask(core, PutAll(1, 9, (38, None, (), ())), torch.ones(1).byte()), MalformedMessage),
     ):
@@ -57,7 +57,7 @@ def test_none_is_stored_where_one_cannot_be(core: WorkerCore) -> None:
 
 
 def test_what_is_private_is_so_from_the_start(core: WorkerCore) -> None:
-    assert put_all(core, 10, *torch.ones(3, 2), guards=((1, ("ann",), True),)) == Done(1)
+    assert put_all(core, 10, *torch.ones(3, 2), guards=((1, ("ann",), True, None),)) == Done(1)
     guards = [full_guard_of(core.store.read(id)) for id in (10, 11, 12)]
     assert guards[0] is None and guards[2] is None
     assert guards[1] is not None and guards[1].admits("ann") and guards[1].shape_hidden
@@ -110,7 +110,7 @@ def test_what_is_inside_a_chain_is_named_by_its_depth(core: WorkerCore) -> None:
 
 
 def test_none_is_taken_where_one_cannot_be_read(core: WorkerCore) -> None:
-    guards = ((1, ("ann",), False), (2, ("bea",), False))
+    guards = ((1, ("ann",), False, None), (2, ("bea",), False, None))
     put_all(core, 10, *torch.ones(3, 2), guards=guards, writers=((1, ("ann",)),))
     for ids, number in (((5, 10, 11, 12), 11), ((12, 11), 12)):
         error = error_in(ask(core, FetchAll(1, ids)))
@@ -129,7 +129,7 @@ def test_none_is_taken_where_one_cannot_be_read(core: WorkerCore) -> None:
 
 def test_a_private_gradient_keeps_its_leaf_here(core: WorkerCore) -> None:
     leaf = torch.ones(2, requires_grad=True)
-    put_all(core, 10, leaf, torch.ones(2), guards=((1, ("ann",), False),))
+    put_all(core, 10, leaf, torch.ones(2), guards=((1, ("ann",), False, None),))
     assert ask(core, command("torch.Tensor.dot", ref(10), ref(11), out=12)) == Done(1)
     assert ask(core, command("torch.Tensor.backward", ref(12))) == Done(1)
     error = error_in(ask(core, FetchAll(1, (5, 10))))

@@ -251,7 +251,7 @@ def test_memory_is_bounded(core: WorkerCore, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_promised_input_parks_it(core: WorkerCore) -> None:
-    core.store.promise(6, by=ME.session)
+    core.store.promise(6, by=ME.session, senders=("me",))
     three = group(
         (R, N),
         action("torch.mul", _X, _Y, out=_Z),
@@ -266,7 +266,7 @@ def test_a_promised_input_parks_it(core: WorkerCore) -> None:
     replies = sent(core, kept, *packer.buffers)
     assert replies == [(ME, Value(9, [2, [0, 100], None, 4.0])), (ME, Done(8))]
     assert core.store.promised == set() and core.store.read(100).tolist() == [2, 2]
-    core.store.promise(7, by=ME.session)
+    core.store.promise(7, by=ME.session, senders=("me",))
     assert ask(core, run(0, (7, 2.0), 110, results=3)) == Parked(9, (7,))
     assert ask(core, Cancel(10, 9)) == Done(10)
     assert core.store.promised == {7} and not core.dataflow.tasks

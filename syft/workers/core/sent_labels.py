@@ -1,0 +1,119 @@
+"""Guards as fields of messages, and back: what one worker tells another about who may read a value.
+
+A guard travels with the value, whole: the users, the destinations, who may let others read it, and
+the error that stands for a value that could not be computed.
+
+A worker that sends a value on behalf of a caller adds two things.  It is itself one of the
+destinations at the next worker, since the value was there already.  And it says whose the guard is,
+or the caller would own it at the next worker.  A program that sends its own data says neither: the
+guard is the sender's, and whoever shares the program may not have the data brought back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from syft.exceptions import MalformedMessage
+from syft.serde.errors import pack_error, unpack_error
+from syft.serde.limits import Limits
+from syft.serde.packer import Packer, Unpacker
+from syft.workers.execution.permissions import Guard
+from syft.workers.wire.terms import Terms
+
+_Fields = tuple[tuple[str, ...] | None, bool, tuple[str, ...], tuple[str, ...]]
+
+
+def users_of(guard: Guard | None) -> tuple[str, ...] | None:
+    """The users who may read a value, as a message lists them; None for everybody.
+
+    >>> users_of(Guard(frozenset({"bea", "ann"}))), users_of(None)
+    (('ann', 'bea'), None)
+    """
+    return None if guard is None else tuple(sorted(guard.users))
+
+
+def terms_of(guard: Guard | None, sender: str, for_caller: bool) -> Terms | None:
+    """What else a guard says, for a message of worker ``sender``; None if there is nothing to say.
+
+    ``for_caller`` says that it is sent on behalf of somebody whom the worker serves, and not by the
+    program of its owner.
+
+    >>> guard = Guard(frozenset({"ann"}), destinations=frozenset({"alice"}))
+    >>> terms_of(guard, "bob", for_caller=True)
+    Terms(destinations=('alice', 'bob'), owners=(), error=None)
+    >>> terms_of(Guard(frozenset({"ann"})), "me", for_caller=False)
+    Terms(destinations=(), owners=None, error=None)
+    """
+    if guard is None:
+        return None
+    owners, destinations = guard.owners, guard.destinations
+    if for_caller:
+        owners, destinations = owners or frozenset(), destinations | {sender}
+    return Terms(
+        tuple(sorted(destinations)),
+        None if owners is None else tuple(sorted(owners)),
+        None if guard.error is None else pack_error(guard.error, Packer()),
+    )
+
+
+def received_guard(
+    users: Iterable[str] | None,
+    shape_hidden: bool,
+    terms: Terms | None,
+    limits: Limits,
+    sender: str | None,
+) -> Guard | None:
+    """The guard in a message; None if everybody may read the value.
+
+    ``sender`` owns it if the message names no owners; None stands for the owner of this worker.
+    Raises :class:`~syft.exceptions.MalformedMessage` for an error that is none.
+
+    >>> received_guard(("ann",), False, None, Limits(), "me").owners
+    frozenset({'me'})
+    """
+    if users is None:
+        return None
+    terms = terms or Terms()
+    owners: frozenset[str] | None = None if sender is None else frozenset((sender,))
+    if terms.owners is not None:
+        owners = frozenset(terms.owners)
+    error: Exception | None = None
+    if terms.error is not None:
+        error, _ = unpack_error(terms.error, Unpacker([], limits))
+    return Guard(frozenset(users), shape_hidden, error, frozenset(terms.destinations), owners)
+
+
+def guard_fields(guard: Guard | None, sender: str) -> tuple[Any, ...]:
+    """The guard of a value in a reply to another worker, as a value: the users, whether the shape
+    is hidden, destinations, owners, error.
+
+    >>> guard_fields(Guard(frozenset({"ann"})), "bob")
+    (('ann',), False, ('bob',), (), None)
+    """
+    terms = terms_of(guard, sender, for_caller=True)
+    if guard is None or terms is None:
+        return None, False, (), (), None
+    return users_of(guard), guard.shape_hidden, terms.destinations, terms.owners, guard.error
+
+
+def guard_from_fields(fields: Sequence[Any]) -> Guard | None:
+    """The guard that :func:`guard_fields` describes.
+
+    Raises :class:`~syft.exceptions.MalformedMessage` for anything else.
+
+    >>> guard_from_fields(guard_fields(Guard(frozenset({"ann"})), "bob")).destinations
+    frozenset({'bob'})
+    """
+    *fields, error = fields or (None,)
+    try:
+        users, hidden, destinations, owners = msgspec.convert(fields, _Fields)
+    except msgspec.ValidationError as wrong:
+        raise MalformedMessage("$.guard", "users, destinations and owners", str(wrong)) from None
+    if error is not None and not isinstance(error, Exception):
+        raise MalformedMessage("$.guard", "an error or nil", type(error).__name__)
+    if users is None:
+        return None
+    return Guard(frozenset(users), hidden, error, frozenset(destinations), frozenset(owners))

@@ -1,0 +1,135 @@
+"""Whether a private value may leave for another worker: the one check for every kind of request.
+
+A worker cannot know what the owner of another worker does with a value, whatever guard goes along
+with it: that one's memory is theirs.  So a value that is private may leave on behalf of a user who
+may read it, and could fetch and send it as well.  On behalf of anybody else it may leave for those
+workers alone that its owner named (``allow_destinations=``).  By default it names none.
+
+The promise: on behalf of somebody who may not read a private value, neither the value nor anything
+computed from it reaches a worker that the owner of each private input has not named.  Destinations
+of inputs meet as users do.  A value takes its guard along, so the same holds at the next worker.
+There the worker from which it came counts as named: the value was there already.
+
+The check looks at guards, which are public, and at nothing else.  So that a value was refused tells
+nothing about it.  It comes before anything has changed.  A value whose shape is private leaves on
+behalf of those who may read it only: how much arrives would tell.
+
+What was refused: to let the guard travel and trust the receiver.  Whoever chooses the receiver then
+chooses who holds the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import torch
+
+from syft.exceptions import PermissionDenied
+from syft.ops.nested import leaves
+from syft.workers.execution.graphs import reach_of
+from syft.workers.execution.permissions import Guard
+
+_FOLLOWERS: Final = "_gradient_goes_to"
+
+
+def may_leave(guard: Guard | None, to: str, user: str | None) -> bool:
+    """Whether a value with this guard may go to worker ``to`` on behalf of ``user``.
+
+    >>> guard = Guard(frozenset({"ann"}), destinations=frozenset({"alice"}))
+    >>> may_leave(guard, "alice", None), may_leave(guard, "eve", None)
+    (True, False)
+    >>> may_leave(guard, "eve", "ann"), may_leave(None, "eve", None)
+    (True, True)
+    """
+    if guard is None or guard.admits(user):
+        return True
+    return to in guard.destinations and not guard.shape_hidden
+
+
+def check_leaving(
+    guard: Guard | None, to: str, user: str | None, action: str, worker: str, id: int | None = None
+) -> None:
+    """Raise :class:`~syft.exceptions.PermissionDenied` if a value at ``worker`` may not leave.
+
+    Whoever may read the value gets the error that stands for it, if it could not be computed.
+
+    >>> check_leaving(Guard(frozenset({"ann"})), "eve", None, "move", "bob", 7)
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.PermissionDenied: move: object 7 on 'bob' may not go to 'eve': ...
+    """
+    if not may_leave(guard, to, user):
+        raise PermissionDenied(action, worker, user, id, to=to)
+    if guard is not None and guard.admits(user):
+        guard.check_open()
+
+
+# ------------------------------------------------------------------- gradients that follow a move
+
+
+def follow(leaf: torch.Tensor, worker: str) -> None:
+    """Note that a hook on ``leaf`` sends each of its gradients to ``worker``.
+
+    >>> x = torch.ones(2, requires_grad=True); follow(x, "alice"); followers(x)
+    frozenset({'alice'})
+    """
+    leaf.__dict__[_FOLLOWERS] = followers(leaf) | {worker}
+
+
+def followers(leaf: torch.Tensor) -> frozenset[str]:
+    """The workers to which the gradients of a leaf go.
+
+    >>> followers(torch.ones(2))
+    frozenset()
+    """
+    known: frozenset[str] = leaf.__dict__.get(_FOLLOWERS, frozenset())
+    return known
+
+
+def check_gradients_leave(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    guard: Guard,
+    worker: str,
+    user: str | None,
+) -> None:
+    """Raise :class:`~syft.exceptions.PermissionDenied` if a backward pass would send a gradient
+    with this guard to a worker where it may not go.
+
+    >>> x = torch.ones(2, requires_grad=True); follow(x, "eve")
+    >>> call = torch.Tensor.backward, [(x * 2).sum()], {}
+    >>> check_gradients_leave(*call, Guard(frozenset()), "bob", None)
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.PermissionDenied: backward: this value on 'bob' may not go to 'eve': ...
+    """
+    for leaf in _receivers(function, args, kwargs):
+        for place in sorted(followers(leaf)):
+            check_leaving(guard, place, user, "backward", worker)
+
+
+_PLACE_OF_INPUTS: Final[dict[Callable[..., Any], int]] = {
+    torch.Tensor.backward: 4,
+    torch.autograd.backward: 5,
+    torch.autograd.grad: 1,
+}
+"""Where the argument is by which a caller names the tensors that get a gradient."""
+
+
+def _receivers(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> list[torch.Tensor]:
+    """The leaves whose hooks a backward pass calls: those that are named, or all within reach."""
+    inputs = kwargs.get("inputs")
+    place = _PLACE_OF_INPUTS.get(function, len(args))
+    if inputs is None and place < len(args):
+        inputs = args[place]
+    if inputs is not None:
+        return _tensors(inputs)
+    return reach_of(_tensors((args, dict(kwargs)))).leaves
+
+
+def _tensors(values: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in leaves(values) if isinstance(leaf, torch.Tensor)]

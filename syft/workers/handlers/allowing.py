@@ -1,0 +1,89 @@
+"""The handler of ``Allow``: the owner of private data lets more users read it.
+
+A guard never widens: what a graph saved, and what was computed before, keeps the one it had.  So
+there is a new object, in new memory, with a wider guard.  The old one stays as it is.
+
+Who may do that is said by the guard, not by whose the object is: a result that somebody computed
+from private data is an object of theirs, and they may not release it.  The owners of the guard of a
+result are those to whom all private inputs belong.  If there is nobody, only the owner of the
+worker may release it, who has the memory in any case.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace as changed
+from functools import partial
+from typing import Any
+
+import torch
+
+from syft.exceptions import PermissionDenied, UnsupportedOperation
+from syft.serde.frame import Frame
+from syft.workers.core.access import Access
+from syft.workers.core.peer import Peer
+from syft.workers.core.state_machine import HeldInputs, WorkerCore
+from syft.workers.execution.holders import Holder
+from syft.workers.execution.permissions import (
+    Guard,
+    bare_copy_of,
+    full_guard_of,
+    protect,
+)
+from syft.workers.execution.retained import recorded_of
+from syft.workers.wire.messages import Allow, Done, Reply
+
+_ACTION = "allow"
+
+
+@WorkerCore.handles(Allow)
+def allow(core: WorkerCore, message: Allow, frame: Frame, peer: Peer) -> Any:
+    """Store a copy of an object (values and tags; no gradient, no graph) that more users may read,
+    and that may go to more workers.
+
+    Raises :class:`~syft.exceptions.PermissionDenied` for anybody but the owners of its guard and
+    the owner of the worker, and :class:`~syft.exceptions.UnsupportedOperation` for a plan and for
+    data at another worker.
+    """
+    core.forget(message.drop, peer)
+    core.store.check_free(message.out)
+
+    def act(held: HeldInputs) -> Reply:
+        lookup = partial(core.resolve, held=held)
+        value = _checked(lookup(message.id))
+        guard = _widened(core, message, full_guard_of(value), peer)
+        twin = bare_copy_of(value)
+        protect(twin, guard)
+        core.comes_back((message.out,), peer)
+        core.store.put(message.out, twin)
+        core.note_made((message.out,), None if permit is None else permit.behind(lookup))
+        return Done(message.seq)
+
+    access = Access(fresh=True)
+    permit = core.permit(peer, (message.id,), access, _ACTION)
+    return core.when_ready(message.seq, peer, act, (message.id,), (message.out,), access)
+
+
+def _checked(value: Any) -> torch.Tensor:
+    """The tensor of an object; raises :class:`~syft.exceptions.UnsupportedOperation` for others."""
+    if isinstance(value, Holder):
+        raise UnsupportedOperation(_ACTION, "a plan", "send it again with a state of wider guards")
+    if recorded_of(value) is None:
+        instead = "call allow() where the data is, on what get() gives"
+        raise UnsupportedOperation(_ACTION, "a pointer to a pointer", instead)
+    tensor: torch.Tensor = value
+    return tensor
+
+
+def _widened(core: WorkerCore, message: Allow, guard: Guard | None, peer: Peer) -> Guard | None:
+    """The guard of the copy; None if everybody may read the object."""
+    if guard is None:
+        return None
+    owners = guard.owners or frozenset()
+    if peer.identity is not None and peer.identity not in owners:
+        (whose,) = owners if len(owners) == 1 else (None,)
+        raise PermissionDenied(_ACTION, core.name, peer.identity, message.id, whose)
+    return changed(
+        guard,
+        users=guard.users.union(message.users),
+        destinations=guard.destinations.union(message.destinations),
+    )

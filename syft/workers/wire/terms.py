@@ -1,0 +1,24 @@
+"""What guards a private value in a message, as data that both ends know.
+
+The users who may read a value, and whether its shape is private, are fields of the messages that
+carry it.  The rest is here, in one record: most private values have none of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Terms(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """What a message says of a private value besides who may read it.
+
+    ``destinations`` are the workers to which it may go on behalf of anybody.  ``owners`` may let
+    others read it (None: the sender).  ``error`` is the exception, as an operand, that stands for a
+    value which could not be computed.
+    """
+
+    destinations: tuple[str, ...] = ()
+    owners: tuple[str, ...] | None = None
+    error: Any = None
