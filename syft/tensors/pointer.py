@@ -63,7 +63,11 @@ from syft.workers.wire.references import REF, REFS
 
 _BARE = frozenset((float, bool, str, type(None)))
 _LIST = int(TypeCode.LIST)
-_WRITTEN = frozenset((Wrapper, list))
+_WRITTEN = frozenset((Wrapper, list, tuple))
+_ON_LISTS = frozenset(
+    number for name, number in BY_NAME.items() if name.startswith("torch._foreach_")
+)
+"""The operations on lists of tensors, for which a tuple is a list."""
 _WRAPPERS, _FLOATS = frozenset((Wrapper,)), frozenset((float,))
 _ONE = ONE | TENSOR | ONE_UNLESS_INPLACE
 """The operations that return one tensor, new or an argument, whatever they are given."""
@@ -210,8 +214,11 @@ class PointerTensor(RemoteReference, BarePointer):
             return rule(*args, **kwargs)
         number = number_of(operation)  # raises for a refused or an unknown operation
         flags = FLAGS[number]
-        if flags & _WRITING == INPLACE and args and type(args[0]) in _WRITTEN:
-            return _send(number, args, kwargs, args[0])
+        target = args[0] if args else None
+        if number in _ON_LISTS:
+            args = tuple([list(value) if type(value) is tuple else value for value in args])
+        if flags & _WRITING == INPLACE and type(target) in _WRITTEN:
+            return _send(number, args, kwargs, target)
         if flags & _ONE and not (flags & _WRITING or kwargs.get("inplace") or "out" in kwargs):
             return _send(number, args, kwargs)
         return cls.forward(number, args, kwargs)

@@ -141,6 +141,20 @@ def test_bfloat16_is_rounded_as_in_a_loop(hook: sy.TorchHook, worker: sy.Virtual
         assert torch.equal(mine, theirs.copy().get())
 
 
+def test_a_tuple_is_a_list_to_operations_on_lists(worker: sy.VirtualWorker) -> None:
+    here = (torch.tensor([1.0, 4.0]), torch.tensor([9.0]))
+    there = tuple(tensor.clone().send(worker) for tensor in here)
+    roots = torch._foreach_sqrt(there)
+    assert type(roots) is tuple
+    assert torch._foreach_add_(roots, 1.0) is roots
+    torch._foreach_addcdiv_(list(there), roots, roots, [2.0, 3.0])
+    expected = torch._foreach_sqrt(here)
+    torch._foreach_add_(expected, 1.0)
+    torch._foreach_addcdiv_(list(here), expected, expected, [2.0, 3.0])
+    for link, tensor in zip((*roots, *there), (*expected, *here)):
+        assert torch.equal(link.get(), tensor)
+
+
 def test_a_parameter_that_waits_holds_back_no_other(worker: sy.VirtualWorker) -> None:
     model = make().send(worker)
     optimizer = CASES["SGD"](model.parameters())

@@ -133,10 +133,10 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         if not (many or large):
             return
         account = self._payer() or self._owner
-        storages = {id: _storages(value) for id, value in values.items()}
-        self._check("objects", account, len(values), self._uncounted)
+        storages = {id: _storages(values[id]) for id in (values if many else large)}
+        self._check("objects", account, len(storages), self._uncounted)
         self._check("bytes", account, self._new_memory(storages), self._uncounted * _MOST_BYTES)
-        account.objects += len(values)
+        account.objects += len(storages)
         for id, sizes in storages.items():
             self._enter(id, _Bill(account, sizes), sizes)
         if large:
