@@ -132,16 +132,19 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         large = [id for id, value in values.items() if is_large(value)]
         if not (many or large):
             return
+        self._charge({id: _storages(values[id]) for id in (values if many else large)})
+        if large:
+            self._large.update(large)
+            self.flags |= LOOK
+
+    def _charge(self, storages: Mapping[int, Mapping[int, int]]) -> None:
+        """Charge the caller for objects, all of them or none."""
         account = self._payer() or self._owner
-        storages = {id: _storages(values[id]) for id in (values if many else large)}
         self._check("objects", account, len(storages), self._uncounted)
         self._check("bytes", account, self._new_memory(storages), self._uncounted * _MOST_BYTES)
         account.objects += len(storages)
         for id, sizes in storages.items():
             self._enter(id, _Bill(account, sizes), sizes)
-        if large:
-            self._large.update(large)
-            self.flags |= LOOK
 
     def charge_one(self, id: int, value: Any) -> None:
         """The same for one object; a fast path, for tensors where objects are few.

@@ -394,14 +394,14 @@ def _stored(core: WorkerCore, run: Run, results: Sequence[Any], peer: Peer) -> R
         out: value for out, value in enumerate(results, run.out) if isinstance(value, torch.Tensor)
     }
     store.charges.charge(made)
-    for out, value in enumerate(results, run.out):
-        if isinstance(value, torch.Tensor):
-            store.objects[out] = value
-            store.kept(out)
-            if getattr(value, "_tags", None):
-                store.tags.note(out)
-        elif value is not None and store.promised:
-            core.fail_results((out,))
+    for out, value in made.items():
+        store.objects[out] = value
+        store.kept(out)
+        if getattr(value, "_tags", None):
+            store.tags.note(out)
+    if store.promised:
+        numbers = [out for out, value in enumerate(results, run.out) if value is not None]
+        core.fail_results([out for out in numbers if out not in made])
     return _reply(core, run, results, peer)
 
 
