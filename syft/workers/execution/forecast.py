@@ -23,7 +23,7 @@ import logging
 import re
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -65,12 +65,16 @@ class Verdict(enum.Enum):
     UNKNOWN = "torch cannot tell without values"
 
 
+ANY: Final = -1
+"""A size that follows from values."""
+
+
 @dataclass(frozen=True, slots=True)
 class Made:
     """A new tensor among the results: all that can be known of it without values.
 
-    ``reaches`` are the inputs, by place, to which its graph leads; ``shares`` says that it lies in
-    the memory of an input.
+    A size or stride of ``ANY`` follows from values.  ``reaches`` are the inputs, by place, to which
+    its graph leads; ``shares`` says that it lies in the memory of an input.
     """
 
     shape: tuple[int, ...]
@@ -105,6 +109,17 @@ class Forecast:
     changed: tuple[tuple[int, Made], ...] = ()
     draws: bool = False
     failure: tuple[type[Exception], str] = (RuntimeError, "")
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it says all that a caller who may not see the values gets to know.
+
+        >>> Forecast(Verdict.RUNS).is_complete, Forecast(Verdict.RESIZES).is_complete
+        (True, False)
+        """
+        if self.verdict is Verdict.RESIZES:
+            return self.result is not None or bool(self.writes)
+        return self.verdict is Verdict.RUNS
 
 
 def tensors_in(args: Any, kwargs: Any) -> list[torch.Tensor]:
@@ -371,16 +386,15 @@ class _Inputs:
     def forecast(self, result: Any, watch: _Watch) -> Forecast:
         """The forecast of a call that returned this."""
         places = {id(fake): place for place, fake in enumerate(self._fakes)}
-        found = [leaf for leaf in leaves(result) if leaf is not None]
-        if not all(isinstance(leaf, torch.Tensor) for leaf in found):
-            return Forecast(Verdict.READS)
-        if any(leaf.layout is not torch.strided for leaf in found):
-            return Forecast(Verdict.UNKNOWN)
+        verdict = _unfit(result)
+        if verdict is not None:
+            return Forecast(verdict)
         writes, changed = self._writes(watch.written)
         made = replace(result, lambda leaf: self._made(leaf, places))
-        if not all(map(_is_known, (*leaves(made), *(after for _, after in changed)))):
+        if not _are_known(after for _, after in changed):
             return Forecast(Verdict.RESIZES)
-        return Forecast(Verdict.RUNS, made, writes, changed, watch.draws)
+        verdict = Verdict.RUNS if _are_known(leaves(made)) else Verdict.RESIZES
+        return Forecast(verdict, made, writes, changed, watch.draws)
 
     def _made(self, leaf: torch.Tensor | None, places: dict[int, int]) -> Made | Given | None:
         if leaf is None:
@@ -390,8 +404,8 @@ class _Inputs:
 
     def _look(self, tensor: torch.Tensor) -> Made:
         return Made(
-            tuple(tensor.shape),
-            tuple(tensor.stride()),
+            _numbers(tensor.shape),
+            _numbers(tensor.stride()),
             tensor.dtype,
             tensor.device,
             tensor.requires_grad,
@@ -431,7 +445,19 @@ def _state(tensor: torch.Tensor) -> tuple[Any, ...]:
     return (*extent, tensor.dtype, tensor.requires_grad, tensor.grad_fn)
 
 
-def _is_known(made: Made | Given | None) -> bool:
-    if type(made) is not Made:
-        return True
-    return all(type(size) is int for size in (*made.shape, *made.stride))
+def _unfit(result: Any) -> Verdict | None:
+    """What a call comes to that returns other things than strided tensors."""
+    found = [leaf for leaf in leaves(result) if leaf is not None]
+    if not all(isinstance(leaf, torch.Tensor) for leaf in found):
+        return Verdict.READS
+    return None if all(leaf.layout is torch.strided for leaf in found) else Verdict.UNKNOWN
+
+
+def _numbers(sizes: Sequence[Any]) -> tuple[int, ...]:
+    """Sizes or strides; torch has symbols for those that follow from values."""
+    return tuple(size if type(size) is int else ANY for size in sizes)
+
+
+def _are_known(found: Iterable[Made | Given | None]) -> bool:
+    """Whether none of the sizes among results follows from values."""
+    return all(type(made) is not Made or ANY not in (*made.shape, *made.stride) for made in found)

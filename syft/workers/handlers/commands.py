@@ -44,12 +44,12 @@ from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
 from syft.workers.core.store import ObjectStore
 from syft.workers.core.tag_index import tags_of
+from syft.workers.execution.backward_passes import run_public_pass
+from syft.workers.execution.foreseen_failures import is_foreseen
 from syft.workers.execution.operation import (
     Function,
     clearing,
     guard_for,
-    is_foreseen,
-    run_backward,
     run_guarded,
     run_in_mode,
 )
@@ -303,7 +303,7 @@ def _run(
         if guard is not None:
             return _run_hidden(core, command, frame, function, args, kwargs, guard, peer)
         if FLAGS[op] & GRADIENT:
-            function = partial(_run_backward, core, function)
+            function = partial(_run_public_pass, core, function)
     mode = GRAD_MODE if torch.is_grad_enabled() else 0
     if flags & _MODES == mode and not command.autocast:
         result = function(*args, **kwargs)
@@ -319,9 +319,9 @@ def _count_altered(core: WorkerCore, command: Command) -> None:
         core.store.charges.altered(ids_in((command.args, command.kwargs or {})))
 
 
-def _run_backward(core: WorkerCore, function: Function, *args: Any, **kwargs: Any) -> Any:
+def _run_public_pass(core: WorkerCore, function: Function, *args: Any, **kwargs: Any) -> Any:
     """Run a backward pass over public inputs; a private gradient that it adds to stays private."""
-    return run_backward(function, list(args), kwargs, None, core.store.graphs_of_owner())
+    return run_public_pass(function, args, kwargs, core.holdings)
 
 
 def _present(objects: dict[int, Any], operands: Iterable[Any]) -> list[Any] | None:
@@ -457,7 +457,7 @@ def _run_hidden(
             kwargs,
             FLAGS[command.op],
             guard,
-            core.store.graphs_of_owner(),
+            core.holdings,
             core.name,
             peer.user,
         )

@@ -11,10 +11,11 @@ import torch
 import syft as sy
 from syft.exceptions import PermissionDenied
 from syft.ops.table import BY_NAME, FLAGS, FUNCTIONS, NAMES, OpFlag
+from syft.workers.execution.backward_passes import run_public_pass
+from syft.workers.execution.moved_memory import Moves, NoHoldings
 from syft.workers.execution.operation import (
     clearing,
     guard_for,
-    run_backward,
     run_guarded,
     run_in_mode,
 )
@@ -24,12 +25,31 @@ from syft.workers.wire.messages import GRAD_MODE, INFERENCE_MODE
 ANN = Guard(frozenset({"ann"}))
 
 
+class Arguments(NoHoldings):
+    """What holds tensors here: nothing; the latest moves are kept."""
+
+    latest = Moves()
+
+    def moved(self, moves: Moves) -> None:
+        self.latest = moves
+
+    def now(self, tensor: torch.Tensor) -> torch.Tensor:
+        """What a tensor was moved to by the latest operation that moved any."""
+        found: torch.Tensor = self.latest.of(tensor)
+        return found
+
+
+HOLDINGS = Arguments()
+
+
 def guarded(name: str, *args: Any, user: str | None = None, **kwargs: Any) -> Any:
     """Run an operation of the table on guarded arguments."""
     number = BY_NAME[name]
     guard = guard_for(list(args), kwargs)
     assert guard is not None
-    return run_guarded(FUNCTIONS[number], list(args), kwargs, FLAGS[number], guard, (), "bob", user)
+    return run_guarded(
+        FUNCTIONS[number], list(args), kwargs, FLAGS[number], guard, HOLDINGS, "bob", user
+    )
 
 
 def private(*values: float) -> torch.Tensor:
@@ -91,8 +111,9 @@ def test_what_is_written_is_guarded_and_what_is_only_read_is_not() -> None:
     secret, target, read = private(1.0, 2.0), torch.zeros(2), torch.ones(2)
     alias = target.view(2, 1)
     guarded("torch.addcmul", target, secret, read, out=target)
-    assert full_guard_of(target) == full_guard_of(alias) == ANN
-    assert full_guard_of(read) is None
+    assert full_guard_of(HOLDINGS.now(target)) == ANN
+    assert full_guard_of(read) is full_guard_of(target) is full_guard_of(alias) is None
+    assert target.tolist() == [0, 0], "what a graph saved is as it was"
 
 
 def test_an_inference_tensor_is_guarded_when_it_is_written() -> None:
@@ -102,7 +123,9 @@ def test_an_inference_tensor_is_guarded_when_it_is_written() -> None:
     assert full_guard_of(target) is None
     with torch.inference_mode():
         guarded("torch.Tensor.add_", target, private(1.0, 2.0))
-    assert full_guard_of(target) == ANN and target.tolist() == [1, 2]
+    moved = HOLDINGS.now(target)
+    assert full_guard_of(moved) == ANN and moved.tolist() == [1, 2] and moved.is_inference()
+    assert full_guard_of(target) is None and target.tolist() == [0, 0]
 
 
 def test_a_shape_that_its_users_choose_by_a_value_is_hidden_from_others() -> None:
@@ -130,7 +153,8 @@ def test_running_statistics_are_found_by_their_values() -> None:
     guarded("torch.nn.functional.batch_norm", *arguments, training=False)
     assert [full_guard_of(tensor) for tensor in arguments[1:]] == [None] * 3
     guarded("torch.nn.functional.batch_norm", *arguments, training=True)
-    assert [full_guard_of(tensor) for tensor in arguments[1:]] == [ANN, ANN, None]
+    now = [full_guard_of(HOLDINGS.now(tensor)) for tensor in arguments[1:]]
+    assert now == [ANN, ANN, None] and mean.item() == 0, "the old ones keep their values"
 
 
 def test_gradients_are_guarded_by_what_they_were_added_to() -> None:
@@ -141,10 +165,11 @@ def test_gradients_are_guarded_by_what_they_were_added_to() -> None:
     guarded("torch.Tensor.backward", loss)
     assert full_guard_of(weight.grad) == ANN and full_guard_of(untouched.grad) is None
     public = (weight * 2).sum() + untouched.sum()
-    run_backward(torch.Tensor.backward, [public], {}, None, ())
+    run_public_pass(torch.Tensor.backward, [public], {}, HOLDINGS)
     assert full_guard_of(weight.grad) == ANN and full_guard_of(untouched.grad) is None
     logged = sy.LoggingTensor().on((untouched * 2).sum())
-    run_backward(torch.Tensor.backward, [logged], {}, ANN, ())
+    protect(logged, ANN)
+    guarded("torch.Tensor.backward", logged)
     assert full_guard_of(untouched.grad) == ANN
 
 
