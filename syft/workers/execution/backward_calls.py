@@ -33,6 +33,10 @@ _NAMES: Final[dict[Any, _Names]] = {
     torch.autograd.grad: _Names("outputs", "grad_outputs"),
 }
 _SIGNATURES: Final = {function: signature(function) for function in _NAMES}
+_DEFAULTS: Final = {
+    function: {name: parameter.default for name, parameter in found.parameters.items()}
+    for function, found in _SIGNATURES.items()
+}
 _OTHER_STARTS: Final = "grad_variables"
 """The name that ``grad_tensors`` once had."""
 
@@ -81,6 +85,8 @@ class BackwardCall:
 
     def with_tensors(self, starts: Sequence[Any], inputs: Sequence[Any] | None) -> BackwardCall:
         """The same call with other gradients of the roots, and other inputs."""
+        if inputs is None and all(start is None for start in starts):
+            return self
         names = _NAMES[self.function]
         given = {**self.arguments, names.starts: _like(self.arguments[names.starts], starts)}
         given.pop(_OTHER_STARTS, None)
@@ -129,9 +135,7 @@ def backward_call(
     ...
     TypeError: got an unexpected keyword argument 'graph'
     """
-    bound = _SIGNATURES[function].bind(*args, **kwargs)
-    bound.apply_defaults()
-    given, names = bound.arguments, _NAMES[function]
+    given, names = _given(function, args, kwargs), _NAMES[function]
     roots = _several(given[names.roots])
     starts = given[names.starts]
     if starts is None:
@@ -144,6 +148,17 @@ def backward_call(
         (None,) * len(roots) if starts is None else _several(starts),
         None if inputs is None else _several(inputs),
     )
+
+
+def _given(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+) -> dict[str, Any]:
+    """The arguments by name, with the defaults of those that are not given."""
+    if kwargs or len(args) != 1 or function is torch.autograd.grad:
+        bound = _SIGNATURES[function].bind(*args, **kwargs)
+        bound.apply_defaults()
+        return dict(bound.arguments)
+    return {**_DEFAULTS[function], _NAMES[function].roots: args[0]}  # nearly always
 
 
 def _several(value: Any) -> tuple[Any, ...]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
 from typing import Any, Final
 
 import torch
@@ -30,6 +29,7 @@ from syft.workers.execution.moved_memory import Holdings, move_written
 from syft.workers.execution.permissions import (
     Guard,
     full_guard_of,
+    guard_of_memory,
     meet_guards,
     protect,
     without_frames,
@@ -183,12 +183,19 @@ class _PrivatePass:
         gradient = _gradient_of(receiver)
         if gradient is None or type(gradient) is Wrapper:
             return gradient
+        if gradient.layout is torch.strided and guard_of_memory(gradient) == self.guard:
+            return gradient
         guard = self.guard.meet(full_guard_of(gradient) or self.guard)
         if gradient.layout is not torch.strided:
             gradient = gradient.detach().to_dense()
             protect(gradient, guard)
         receiver.grad = move_written([gradient], guard, self._holdings).of(gradient)
         return receiver.grad
+
+    @property
+    def _changes_guards(self) -> bool:
+        """Whether gradients that were private before it are not as they should be after it."""
+        return self.call.creates or self.guard.error is not None
 
     def _returned(self, gradients: Sequence[Any]) -> Any:
         """The gradients that a function returns, of the shapes that follow from its inputs."""
@@ -210,15 +217,14 @@ class _PrivatePass:
 
         ``before`` is what was there, whose guard it keeps.
         """
+        if gradient is not None and gradient is before and not self._changes_guards:
+            return gradient
         guard = meet_guards(self.guard, full_guard_of(before))
         if gradient is None:
             gradient = torch.zeros_like(like.detach())
         if type(gradient) is not Wrapper and gradient is not before:
-            if gradient.layout is not torch.strided:
-                gradient = gradient.to_dense()
             strides = _strides_of_gradient(like) if before is None else before.stride()
-            if gradient.stride() != strides or not is_only_user(gradient):
-                gradient = _laid_out(gradient, strides)
+            gradient = _laid_out(gradient, strides)
         if self.call.creates:
             gradient = _with_edges(gradient, self.graph.leaves)
         protect(gradient, guard)
@@ -236,12 +242,10 @@ def _in_graph(inputs: Sequence[Any] | None, graph: ReachedGraph) -> list[torch.T
 
 
 def _gradient_of(tensor: torch.Tensor) -> torch.Tensor | None:
-    with _silent():  # torch warns that a non-leaf tensor has no gradient
+    if tensor.is_leaf or tensor.retains_grad:
         return tensor.grad
-
-
-def _silent() -> AbstractContextManager[Any]:
-    return warnings.catch_warnings(action="ignore")
+    with warnings.catch_warnings(action="ignore"):  # a non-leaf tensor usually has no gradient
+        return tensor.grad
 
 
 def _private_copy(start: torch.Tensor | None, guard: Guard) -> torch.Tensor | None:
@@ -261,7 +265,11 @@ def _strides_of_gradient(tensor: torch.Tensor) -> tuple[int, ...]:
 
 
 def _laid_out(gradient: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
-    """A copy of a gradient, with these strides."""
+    """A gradient in dense memory of its own, with these strides."""
+    if gradient.layout is not torch.strided:
+        gradient = gradient.to_dense()
+    if gradient.stride() == strides and is_only_user(gradient):
+        return gradient
     with torch.set_grad_enabled(gradient.requires_grad):
         made = torch.empty_strided(
             gradient.shape, strides, dtype=gradient.dtype, device=gradient.device

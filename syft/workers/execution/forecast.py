@@ -55,6 +55,30 @@ _UNMARKED_WRITES: Final[dict[str, tuple[int, ...]]] = {
 _RESHAPING: Final = ("resize", "set_", "squeeze", "transpose", "t_", "swap", "as_strided")
 
 
+# In these operations a float multiplies, adds or bounds values, and decides nothing else.
+# Optimizers call them with other floats at each step.
+_ARITHMETIC: Final = (
+    *("add", "sub", "mul", "div", "true_divide", "addcmul", "addcdiv", "lerp", "clamp"),
+    *("clamp_min", "clamp_max", "maximum", "minimum", "rsub", "subtract", "multiply", "divide"),
+)
+_IGNORING_VALUES: Final = frozenset(
+    getattr(space, name)
+    for space in (torch, torch.Tensor)
+    for stem in _ARITHMETIC
+    for name in (stem, f"{stem}_", f"_foreach_{stem}", f"_foreach_{stem}_", f"__r{stem}__")
+    if hasattr(space, name)
+)
+
+
+def ignores_values(function: Any) -> bool:
+    """Whether the forecasts of a function are the same for all floats among its arguments.
+
+    >>> ignores_values(torch._foreach_addcdiv_), ignores_values(torch.arange)
+    (True, False)
+    """
+    return function in _IGNORING_VALUES
+
+
 class Verdict(enum.Enum):
     """What a forecast comes to."""
 
@@ -208,7 +232,8 @@ def _signature(call: _Call) -> Hashable:
     places = {id(tensor): place for place, tensor in enumerate(call.inputs)}
     memories: dict[int, int] = {}
     looks = tuple(_look(tensor, memories) for tensor in call.inputs)
-    given = _shape_of(call.args, places), _shape_of(call.kwargs, places)
+    by_type = ignores_values(call.function)
+    given = _shape_of(call.args, places, by_type), _shape_of(call.kwargs, places, by_type)
     numbers = _shape_of(call.numbers, places) if call.numbers else None
     return (call.function, given, numbers, looks, *_modes())
 
@@ -234,14 +259,17 @@ def _modes() -> tuple[Hashable, ...]:
     return torch.is_grad_enabled(), inference, autocast, torch.get_default_dtype()
 
 
-def _shape_of(value: Any, places: dict[int, int]) -> Hashable:
-    """An argument with the places of inputs in it; raises TypeError for what has no equality."""
+def _shape_of(value: Any, places: dict[int, int], by_type: bool = False) -> Hashable:
+    """An argument with the places of inputs in it, and of floats only that they are some if
+    ``by_type``; raises TypeError for what has no equality."""
     inside = parts(value)
     if inside is not None:
-        return type(value), tuple((key, _shape_of(item, places)) for key, item in inside)
+        return type(value), tuple((key, _shape_of(item, places, by_type)) for key, item in inside)
     if isinstance(value, torch.Tensor):
         return torch.Tensor, places[id(value)]
     if isinstance(value, (float, complex)):
+        if by_type:
+            return (type(value),)
         return type(value), repr(value)  # -0.0 is not 0.0, and nan is nan
     if isinstance(value, torch.Generator):
         raise TypeError
@@ -441,7 +469,7 @@ class _Inputs:
 
 def _state(tensor: torch.Tensor) -> tuple[Any, ...]:
     """What of a tensor a call may change besides its values."""
-    extent = tuple(tensor.shape), tuple(tensor.stride())
+    extent = _numbers(tensor.shape), _numbers(tensor.stride())
     return (*extent, tensor.dtype, tensor.requires_grad, tensor.grad_fn)
 
 

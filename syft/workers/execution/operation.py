@@ -16,6 +16,7 @@ runs.
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace as changed
@@ -57,6 +58,7 @@ from syft.workers.execution.permissions import (
     protect,
     storages_of,
 )
+from syft.workers.execution.private_results import NOTHING, UNCLEAR, common_guard, private_result
 from syft.workers.wire.messages import GRAD_MODE, INFERENCE_MODE
 
 Function = Callable[..., Any]
@@ -120,6 +122,7 @@ def neutral_mode() -> contextlib.AbstractContextManager[Any]:
     return modes
 
 
+@functools.cache
 def clearing(function: Function) -> Function:
     """The same function, with zeros in all memory that it allocates and does not write.
 
@@ -172,6 +175,9 @@ def run_guarded(
         return run_private_pass(function, args, kwargs, guard, holdings, worker, user)
     if function in _GRADIENT_READERS and type(args[0]) is not Wrapper:
         return function(*args, **kwargs)  # a gradient is as private as its own memory
+    result = _quick_result(function, args, kwargs, guard)
+    if result is not NOTHING:
+        return result
     admitted = guard.admits(user)
     forecast = _forecast_of(function, args, kwargs, op_flags, guard)
     try:
@@ -187,6 +193,14 @@ def run_guarded(
     except Immovable:
         raise PermissionDenied(_SHARED, worker, user) from None
     return _run_and_see(function, args, kwargs, op_flags, guard, worker, user)
+
+
+def _quick_result(function: Function, args: list[Any], kwargs: dict[str, Any], guard: Guard) -> Any:
+    """What a command makes or writes that is for the fast way; ``NOTHING`` if it is not."""
+    found = common_guard((*args, *kwargs.values()))
+    if found is UNCLEAR or found != guard or guard.error is not None:
+        return NOTHING
+    return private_result(function, args, kwargs, guard)
 
 
 def _moved(
@@ -213,9 +227,9 @@ def _run_and_see(
 ) -> Any:
     """Call a function, and guard what it is found to have written and what it returns."""
     inputs = _tensors_in(args, kwargs)
-    before = [(tensor, _version(tensor), _contents(tensor, op_flags)) for tensor in inputs]
+    before = [(tensor, _version(tensor)) for tensor in inputs]
     result = function(*args, **kwargs)
-    _protect_written(before, guard)
+    _protect_written(before, op_flags, guard)
     if _shape_depends(function, op_flags, args, kwargs):
         guard = changed(guard, shape_hidden=True)
     _protect_results(result, op_flags, guard, worker, user)
@@ -331,26 +345,14 @@ def _tensors_in(args: list[Any], kwargs: dict[str, Any]) -> list[torch.Tensor]:
 
 
 def _protect_written(
-    before: list[tuple[torch.Tensor, object, torch.Tensor | None]], guard: Guard
+    before: list[tuple[torch.Tensor, object]], op_flags: int, guard: Guard
 ) -> None:
-    """Guard the inputs whose version counter or contents differ from those before the call."""
-    for tensor, version, values in before:
-        if _version(tensor) != version or not _unchanged(tensor, values):
+    """Guard the inputs whose version counter differs from that before the call, and the chains that
+    the operation may have written without raising it (the statistics of a normalization)."""
+    for tensor, version in before:
+        unmarked = op_flags & MUTATES_OTHERS and type(tensor) is Wrapper
+        if unmarked or _version(tensor) != version:
             protect(tensor, guard)
-
-
-def _contents(tensor: torch.Tensor, op_flags: int) -> torch.Tensor | None:
-    """A copy of an input that the operation might change without raising its version counter
-    (the running statistics of a normalization)."""
-    plain = innermost(tensor)
-    if plain is None or not op_flags & MUTATES_OTHERS or full_guard_of(tensor) is not None:
-        return None
-    return plain.detach().clone()
-
-
-def _unchanged(tensor: torch.Tensor, values: torch.Tensor | None) -> bool:
-    plain = innermost(tensor)
-    return values is None or plain is None or torch.equal(plain, values)
 
 
 def guard_for(args: list[Any], kwargs: dict[str, Any]) -> Guard | None:

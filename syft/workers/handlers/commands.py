@@ -55,7 +55,7 @@ from syft.workers.execution.operation import (
 )
 from syft.workers.execution.permissions import Guard
 from syft.workers.execution.precautions import RUNNABLE
-from syft.workers.execution.private_results import UNCLEAR, common_guard, private_result
+from syft.workers.execution.private_results import NOTHING, UNCLEAR, common_guard, private_result
 from syft.workers.execution.size_rules import PLAIN
 from syft.workers.handlers.accesses import command_access
 from syft.workers.wire.messages import (
@@ -250,14 +250,14 @@ def _make_looking(
     if named is None or "out" in named:
         return _UNCOMMON_ONE
     guard = common_guard((*values, *named.values())) if guarded else None
-    if guard is not None and (named or guard is UNCLEAR):
+    if guard is UNCLEAR:
         return _UNCOMMON_ONE
     if look:
         store.charges.check(command.op, function, values, named)
     if guard is None:
         return function(*values, **named)
-    result = private_result(function, values, guard)
-    return _UNCOMMON_ONE if result is None else result
+    result = private_result(function, values, named, guard)
+    return _UNCOMMON_ONE if result is NOTHING else result
 
 
 def _accept(store: ObjectStore, command: Command, result: Any) -> None:

@@ -212,13 +212,15 @@ def _decided(watch: GuardedRun, function: Function, args: tuple[Any, ...]) -> An
     """
     result = watch.registers.moves.within(function(*args))
     taint = watch.taint
-    return result if taint is None else replace(result, lambda leaf: _tainted(leaf, taint))
+    if taint is None:
+        return result
+    return replace(
+        result, lambda leaf: _tainted(leaf, taint) if isinstance(leaf, torch.Tensor) else leaf
+    )
 
 
-def _tainted(leaf: Any, taint: Guard) -> Any:
+def _tainted(leaf: torch.Tensor, taint: Guard) -> torch.Tensor:
     """A result that was chosen by a private decision: a copy, if it was there before."""
-    if not isinstance(leaf, torch.Tensor):
-        return leaf
     guard = full_guard_of(leaf)
     if guard is None or guard.meet(taint) != guard:
         leaf = leaf.clone()

@@ -91,7 +91,7 @@ def test_moved_memory_is_counted(store: ObjectStore, stored: StoredTensors) -> N
     assert after == store.objects[5].untyped_storage()._cdata != before
 
 
-# --------------------------------------------------------------------------------------- at a worker
+# -------------------------------------------------------------------------------------- at a worker
 
 
 def test_a_step_on_private_data_moves_the_parameters_once(

@@ -119,6 +119,12 @@ def test_the_memory_of_a_public_start_is_not_taken_over() -> None:
     assert start.tolist() == [1, 1] and full_guard_of(start) is None
 
 
+def test_a_root_may_be_a_leaf() -> None:
+    w = leaf()
+    run(torch.Tensor.backward, w, private(torch.ones(2)))
+    assert w.grad is not None and w.grad.tolist() == [1, 1] and error_of(w.grad) is None
+
+
 def test_two_gradients_never_share_memory() -> None:
     w, v = leaf(), leaf()
     made = w.view(2) + v.view(2)
