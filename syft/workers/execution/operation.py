@@ -27,7 +27,7 @@ import torch
 from syft.chain.wrapper import Wrapper
 from syft.exceptions import PermissionDenied
 from syft.ops.control import RECORDING
-from syft.ops.nested import EXACT_TENSOR_TYPES, leaves
+from syft.ops.nested import EXACT_TENSOR_TYPES, leaves, replace
 from syft.ops.table import (
     BY_NAME,
     FACTORY,
@@ -212,7 +212,9 @@ def _moved(
         written += (args, kwargs)
     elif op_flags & INPLACE:
         written += args[:1]
-    targets = [tensor for tensor in _tensors_in(written, {}) if _all_strided([tensor])]
+    targets = [each for each in _tensors_in(written, {}) if full_guard_of(each) != guard]
+    if not _all_strided(targets):
+        raise Immovable
     return move_written(targets, guard, holdings).within((args, kwargs))
 
 
@@ -229,7 +231,8 @@ def _run_and_see(
     inputs = _tensors_in(args, kwargs)
     before = [(tensor, _version(tensor)) for tensor in inputs]
     result = function(*args, **kwargs)
-    _protect_written(before, op_flags, guard)
+    _protect_written(before, guard)
+    result = _apart(result, inputs, guard)
     if _shape_depends(function, op_flags, args, kwargs):
         guard = changed(guard, shape_hidden=True)
     _protect_results(result, op_flags, guard, worker, user)
@@ -344,15 +347,23 @@ def _tensors_in(args: list[Any], kwargs: dict[str, Any]) -> list[torch.Tensor]:
     return [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
 
 
-def _protect_written(
-    before: list[tuple[torch.Tensor, object]], op_flags: int, guard: Guard
-) -> None:
-    """Guard the inputs whose version counter differs from that before the call, and the chains that
-    the operation may have written without raising it (the statistics of a normalization)."""
+def _protect_written(before: list[tuple[torch.Tensor, object]], guard: Guard) -> None:
+    """Guard the inputs whose version counter differs from that before the call."""
     for tensor, version in before:
-        unmarked = op_flags & MUTATES_OTHERS and type(tensor) is Wrapper
-        if unmarked or _version(tensor) != version:
+        if _version(tensor) != version:
             protect(tensor, guard)
+
+
+def _apart(result: Any, inputs: list[torch.Tensor], guard: Guard) -> Any:
+    """The results, with copies of those that lie in memory of another guard."""
+    lower = [tensor for tensor in inputs if full_guard_of(tensor) != guard]
+    places = {storage._cdata for tensor in lower for storage in storages_of(tensor)}
+
+    def apart(leaf: Any) -> Any:
+        shares = any(storage._cdata in places for storage in storages_of(leaf))
+        return leaf.clone() if shares else leaf
+
+    return replace(result, apart) if places else result
 
 
 def guard_for(args: list[Any], kwargs: dict[str, Any]) -> Guard | None:

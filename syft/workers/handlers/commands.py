@@ -249,7 +249,7 @@ def _make_looking(
     named = _named(store.objects, command.kwargs) if command.kwargs else _NO_KEYWORDS
     if named is None or "out" in named:
         return _UNCOMMON_ONE
-    guard = common_guard((*values, *named.values())) if guarded else None
+    guard = common_guard((*values, *named.values()) if named else values) if guarded else None
     if guard is UNCLEAR:
         return _UNCOMMON_ONE
     if look:

@@ -124,13 +124,26 @@ def test_what_has_no_forecast_moves_what_it_may_write_for_those_who_may_see_the_
     assert made is HOLDINGS.now(target) and full_guard_of(made) == ANN
     assert full_guard_of(target) is None and not target.any()
     logged = sy.LoggingTensor().on(private(1.0, 2.0).view(2, 1))
-    mean, variance = sy.LoggingTensor().on(torch.zeros(1)), torch.ones(1)
+    mean, variance = torch.zeros(1), torch.ones(1)
     statistics = logged, mean, variance
     guarded("torch.nn.functional.batch_norm", *statistics, training=True, user="ann")
-    assert full_guard_of(mean) == full_guard_of(HOLDINGS.now(variance)) == ANN
+    assert full_guard_of(HOLDINGS.now(mean)) == full_guard_of(HOLDINGS.now(variance)) == ANN
     assert full_guard_of(variance) is None and variance.item() == 1
     with pytest.raises(PermissionDenied, match="writes private values to a chain"):
         guarded("torch.nn.functional.batch_norm", *statistics, training=True)
+    public = sy.LoggingTensor().on(torch.zeros(2))
+    with pytest.raises(PermissionDenied, match="^a write to memory that a chain"):
+        guarded("torch.Tensor.add_", public, private(1.0, 2.0), user="ann")
+    own = sy.LoggingTensor().on(private(1.0, 2.0))
+    guarded("torch.Tensor.add_", own, 1)
+    assert full_guard_of(own) == ANN and full_guard_of(public) is None
+
+
+def test_a_result_of_a_chain_in_public_memory_is_copied() -> None:
+    inner = torch.ones(2)
+    public = sy.LoggingTensor().on(inner)
+    made = guarded("torch.Tensor.expand_as", public, private(1.0, 2.0))
+    assert full_guard_of(made) == ANN and full_guard_of(inner) is None
 
 
 def test_what_shares_the_memory_of_a_chain_is_not_moved() -> None:
