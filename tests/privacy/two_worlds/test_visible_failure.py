@@ -23,7 +23,6 @@ from tests.privacy.two_worlds.attacks import (
     check_all,
     check_reaches,
     drawn,
-    may_leak,
     ones,
     secret,
     zeros,
@@ -319,7 +318,6 @@ def samples() -> Samples:
     return Samples()
 
 
-@may_leak(5)
 @pytest.mark.parametrize("kind", HOSTILE)
 @pytest.mark.parametrize("share", SHARES)
 def test_every_operation_in_each_place(
