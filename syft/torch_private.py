@@ -189,6 +189,18 @@ def no_function_modes() -> Iterator[None]:
             torch._C._push_on_torch_function_stack(mode)
 
 
+def is_only_user(tensor: torch.Tensor) -> bool:
+    """Whether no other tensor lies in the memory of a tensor.
+
+    >>> x = torch.ones(2); is_only_user(x)
+    True
+    >>> y = x.view(2); is_only_user(x)
+    False
+    """
+    storage = tensor.untyped_storage()
+    return bool(torch._C._storage_Use_Count(storage._cdata) == 2)  # the tensor's, and this name
+
+
 def graph_start(tensor: torch.Tensor) -> Any:
     """The node at which the graph of what is computed from a tensor ends: its own, or for a leaf
     the one that accumulates its gradient.

@@ -14,11 +14,18 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard
 
+import torch
 
 from syft.codes import TypeCode
-from syft.exceptions import MalformedMessage, PlansNotAllowed, ProgramError, WrongArguments
+from syft.exceptions import (
+    MalformedMessage,
+    PermissionDenied,
+    PlansNotAllowed,
+    ProgramError,
+    WrongArguments,
+)
 from syft.plans.building.input_properties import check_fixed
 from syft.plans.building.out_argument import (
     CLONE,
@@ -36,7 +43,8 @@ from syft.serde.registry import Operand, register
 from syft.workers.core.access import READS, Access
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.execution.permissions import combined
+from syft.workers.execution.permissions import Guard, combined, full_guard_of
+from syft.workers.execution.successors import successor_of
 from syft.workers.handlers.accesses import Effects, effects_of
 from syft.workers.handlers.guarded_run import Concealed
 from syft.workers.handlers.programs import (
@@ -168,15 +176,35 @@ def write_results_for(
     tensor([1., 1.])
     """
     check_writable(plan, results, targets)
+    _check_shapes(core, plan, results, targets, peer)
+
+    def run(op: int, *args: torch.Tensor) -> Any:
+        # What was resized may have been moved to private memory.
+        return run_program(core, _STEPS[op], [*map(successor_of, args)], peer)
+
+    write_results(results, targets, run)
+
+
+def _check_shapes(
+    core: WorkerCore, plan: str, results: Sequence[Any], targets: Sequence[Any], peer: Peer
+) -> None:
+    """Raise if a result does not fit its target; one of a private shape fits an empty one only."""
     for index, (result, target) in enumerate(zip(results, targets, strict=True)):
+        guard = combined((result, target))
+        if _is_hidden(guard) and not guard.admits(peer.user):
+            if _is_hidden(full_guard_of(target)) or target.numel():
+                raise PermissionDenied("out= for a result of a private shape", core.name, peer.user)
+            continue
         try:
             check_fits(plan, index, result, target)
         except WrongArguments as error:  # it tells shapes
-            guard = combined((result, target))
             if guard is None or guard.admits(peer.user):
                 raise
             raise Concealed(error.with_traceback(None)) from None
-    write_results(results, targets, lambda op, *args: run_program(core, _STEPS[op], [*args], peer))
+
+
+def _is_hidden(guard: Guard | None) -> TypeGuard[Guard]:
+    return guard is not None and guard.shape_hidden
 
 
 # ------------------------------------------------------------------------------------------ codec

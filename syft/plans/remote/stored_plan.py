@@ -13,7 +13,7 @@ along.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import torch
@@ -70,6 +70,15 @@ class StoredPlan(Holder):
     def tensors(self) -> Sequence[torch.Tensor]:
         """The state and the constants."""
         return [*self.state, *self.blueprint.program.constants]
+
+    def exchange(self, successor: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        """Put the successor of each tensor in its place."""
+        self.state = list(map(successor, self.state))
+        constants = self.blueprint.program.constants
+        successors = tuple(map(successor, constants))
+        if any(old is not new for old, new in zip(constants, successors, strict=True)):
+            self.blueprint = self.blueprint.with_constants(successors)
+            self._lowered = None
 
     def duplicate(self) -> StoredPlan:
         """The same plan with copies of its state and of its constants: it may write to both."""

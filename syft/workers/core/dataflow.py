@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Any
 
 from syft.exceptions import ObjectIdTaken
-from syft.workers.core.access import READS, Access
+from syft.workers.core.access import READS, Access, keys_of
 from syft.workers.core.footprint import Footprints
 from syft.workers.core.open_promises import open_promises
 from syft.workers.core.peer_limits import Account
@@ -204,6 +205,22 @@ class Dataflow:
     def _queue_if_ready(self, task: Task, ready: list[Task]) -> None:
         if task.ready and task in self.tasks:
             heapq.heappush(ready, task)
+
+    def held(self) -> Iterator[Any]:
+        """What the parked operations hold, which may have been dropped from the store."""
+        for task in self.tasks:
+            yield from task.held.values()
+
+    def moved(self, old: Any, new: Any) -> None:
+        """Let the parked operations use another object in the place of one that they hold.
+
+        Both are the same memory from now on, as far as the order of operations goes.
+        """
+        for task in self.tasks:
+            for id, value in task.held.items():
+                if value is old:
+                    task.held[id] = new
+        self._board.merge(keys_of(old) | keys_of(new))
 
     def forget(self, id: int, reason: str) -> None:
         """Drop a promised object: at once if no task waits for it, otherwise when it has arrived.

@@ -50,8 +50,15 @@ from syft.workers.core.peer import EVERYTHING, GRADIENTS, Peer, Session
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimits
 from syft.workers.core.stats import Stats
 from syft.workers.core.store import ObjectStore
+from syft.workers.core.stored_tensors import StoredTensors
 from syft.workers.execution.holders import Holder
-from syft.workers.execution.permissions import Guard, full_guard_of, protect, travelling_guard_of
+from syft.workers.execution.permissions import (
+    Guard,
+    full_guard_of,
+    gradients_behind,
+    protect,
+    travelling_guard_of,
+)
 from syft.workers.wire import messages
 from syft.workers.wire.messages import (
     Cancelled,
@@ -131,6 +138,8 @@ class WorkerCore:
         self._latest: tuple[str | None, str] | None = None
         """Who made the latest request."""
         self.dataflow = Dataflow(self.store)
+        self.holdings = StoredTensors(self.store, self.dataflow)
+        """What is told of tensors that are moved to private memory."""
         self.sessions: dict[int, Any] = {}
         self.ended: OrderedDict[int, None] = OrderedDict()
         """Collective operations that have ended here: later messages for them are ignored."""
@@ -400,6 +409,8 @@ class WorkerCore:
         if guard is not None:
             self.guarded = True
             protect(tensor, guard)
+            for gradient in gradients_behind(tensor):
+                protect(gradient, guard)
         self.store.put(id, tensor)
         if self.dataflow.active:
             self.dataflow.settle((id,))

@@ -23,7 +23,7 @@ import logging
 import re
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -55,6 +55,30 @@ _UNMARKED_WRITES: Final[dict[str, tuple[int, ...]]] = {
 _RESHAPING: Final = ("resize", "set_", "squeeze", "transpose", "t_", "swap", "as_strided")
 
 
+# In these operations a float multiplies, adds or bounds values, and decides nothing else.
+# Optimizers call them with other floats at each step.
+_ARITHMETIC: Final = (
+    *("add", "sub", "mul", "div", "true_divide", "addcmul", "addcdiv", "lerp", "clamp"),
+    *("clamp_min", "clamp_max", "maximum", "minimum", "rsub", "subtract", "multiply", "divide"),
+)
+_IGNORING_VALUES: Final = frozenset(
+    getattr(space, name)
+    for space in (torch, torch.Tensor)
+    for stem in _ARITHMETIC
+    for name in (stem, f"{stem}_", f"_foreach_{stem}", f"_foreach_{stem}_", f"__r{stem}__")
+    if hasattr(space, name)
+)
+
+
+def ignores_values(function: Any) -> bool:
+    """Whether the forecasts of a function are the same for all floats among its arguments.
+
+    >>> ignores_values(torch._foreach_addcdiv_), ignores_values(torch.arange)
+    (True, False)
+    """
+    return function in _IGNORING_VALUES
+
+
 class Verdict(enum.Enum):
     """What a forecast comes to."""
 
@@ -65,12 +89,16 @@ class Verdict(enum.Enum):
     UNKNOWN = "torch cannot tell without values"
 
 
+ANY: Final = -1
+"""A size that follows from values."""
+
+
 @dataclass(frozen=True, slots=True)
 class Made:
     """A new tensor among the results: all that can be known of it without values.
 
-    ``reaches`` are the inputs, by place, to which its graph leads; ``shares`` says that it lies in
-    the memory of an input.
+    A size or stride of ``ANY`` follows from values.  ``reaches`` are the inputs, by place, to which
+    its graph leads; ``shares`` says that it lies in the memory of an input.
     """
 
     shape: tuple[int, ...]
@@ -105,6 +133,17 @@ class Forecast:
     changed: tuple[tuple[int, Made], ...] = ()
     draws: bool = False
     failure: tuple[type[Exception], str] = (RuntimeError, "")
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it says all that a caller who may not see the values gets to know.
+
+        >>> Forecast(Verdict.RUNS).is_complete, Forecast(Verdict.RESIZES).is_complete
+        (True, False)
+        """
+        if self.verdict is Verdict.RESIZES:
+            return self.result is not None or bool(self.writes)
+        return self.verdict is Verdict.RUNS
 
 
 def tensors_in(args: Any, kwargs: Any) -> list[torch.Tensor]:
@@ -193,7 +232,8 @@ def _signature(call: _Call) -> Hashable:
     places = {id(tensor): place for place, tensor in enumerate(call.inputs)}
     memories: dict[int, int] = {}
     looks = tuple(_look(tensor, memories) for tensor in call.inputs)
-    given = _shape_of(call.args, places), _shape_of(call.kwargs, places)
+    by_type = ignores_values(call.function)
+    given = _shape_of(call.args, places, by_type), _shape_of(call.kwargs, places, by_type)
     numbers = _shape_of(call.numbers, places) if call.numbers else None
     return (call.function, given, numbers, looks, *_modes())
 
@@ -219,14 +259,17 @@ def _modes() -> tuple[Hashable, ...]:
     return torch.is_grad_enabled(), inference, autocast, torch.get_default_dtype()
 
 
-def _shape_of(value: Any, places: dict[int, int]) -> Hashable:
-    """An argument with the places of inputs in it; raises TypeError for what has no equality."""
+def _shape_of(value: Any, places: dict[int, int], by_type: bool = False) -> Hashable:
+    """An argument with the places of inputs in it, and of floats only that they are some if
+    ``by_type``; raises TypeError for what has no equality."""
     inside = parts(value)
     if inside is not None:
-        return type(value), tuple((key, _shape_of(item, places)) for key, item in inside)
+        return type(value), tuple((key, _shape_of(item, places, by_type)) for key, item in inside)
     if isinstance(value, torch.Tensor):
         return torch.Tensor, places[id(value)]
     if isinstance(value, (float, complex)):
+        if by_type:
+            return (type(value),)
         return type(value), repr(value)  # -0.0 is not 0.0, and nan is nan
     if isinstance(value, torch.Generator):
         raise TypeError
@@ -377,16 +420,15 @@ class _Inputs:
     def forecast(self, result: Any, watch: _Watch) -> Forecast:
         """The forecast of a call that returned this."""
         places = {id(fake): place for place, fake in enumerate(self._fakes)}
-        found = [leaf for leaf in leaves(result) if leaf is not None]
-        if not all(isinstance(leaf, torch.Tensor) for leaf in found):
-            return Forecast(Verdict.READS)
-        if any(leaf.layout is not torch.strided for leaf in found):
-            return Forecast(Verdict.UNKNOWN)
+        verdict = _unfit(result)
+        if verdict is not None:
+            return Forecast(verdict)
         writes, changed = self._writes(watch.written)
         made = replace(result, lambda leaf: self._made(leaf, places))
-        if not all(map(_is_known, (*leaves(made), *(after for _, after in changed)))):
+        if not _are_known(after for _, after in changed):
             return Forecast(Verdict.RESIZES)
-        return Forecast(Verdict.RUNS, made, writes, changed, watch.draws)
+        verdict = Verdict.RUNS if _are_known(leaves(made)) else Verdict.RESIZES
+        return Forecast(verdict, made, writes, changed, watch.draws)
 
     def _made(self, leaf: torch.Tensor | None, places: dict[int, int]) -> Made | Given | None:
         if leaf is None:
@@ -396,8 +438,8 @@ class _Inputs:
 
     def _look(self, tensor: torch.Tensor) -> Made:
         return Made(
-            tuple(tensor.shape),
-            tuple(tensor.stride()),
+            _numbers(tensor.shape),
+            _numbers(tensor.stride()),
             tensor.dtype,
             tensor.device,
             tensor.requires_grad,
@@ -433,11 +475,23 @@ class _Inputs:
 
 def _state(tensor: torch.Tensor) -> tuple[Any, ...]:
     """What of a tensor a call may change besides its values."""
-    extent = tuple(tensor.shape), tuple(tensor.stride())
+    extent = _numbers(tensor.shape), _numbers(tensor.stride())
     return (*extent, tensor.dtype, tensor.requires_grad, tensor.grad_fn)
 
 
-def _is_known(made: Made | Given | None) -> bool:
-    if type(made) is not Made:
-        return True
-    return all(type(size) is int for size in (*made.shape, *made.stride))
+def _unfit(result: Any) -> Verdict | None:
+    """What a call comes to that returns other things than strided tensors."""
+    found = [leaf for leaf in leaves(result) if leaf is not None]
+    if not all(isinstance(leaf, torch.Tensor) for leaf in found):
+        return Verdict.READS
+    return None if all(leaf.layout is torch.strided for leaf in found) else Verdict.UNKNOWN
+
+
+def _numbers(sizes: Sequence[Any]) -> tuple[int, ...]:
+    """Sizes or strides; torch has symbols for those that follow from values."""
+    return tuple(size if type(size) is int else ANY for size in sizes)
+
+
+def _are_known(found: Iterable[Made | Given | None]) -> bool:
+    """Whether none of the sizes among results follows from values."""
+    return all(type(made) is not Made or ANY not in (*made.shape, *made.stride) for made in found)

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import torch
 
 from syft.ops.nested import container_class, leaves, replace
-from syft.workers.execution.forecast import Forecast, Given, Made, tensors_in
+from syft.workers.execution.forecast import ANY, Forecast, Given, Made, tensors_in
+from syft.workers.execution.moved_memory import Holdings, NoHoldings, move_written
 from syft.workers.execution.permissions import (
     Guard,
     full_guard_of,
@@ -37,32 +38,58 @@ def run_foreseen(
     kwargs: dict[str, Any],
     forecast: Forecast,
     guard: Guard,
+    holdings: Holdings,
+    admitted: bool = False,
 ) -> Any:
     """Call ``function`` on strided tensors guarded by ``guard``; returns results of the forecast's
     shapes, guarded and perhaps sealed.
 
+    What is written is moved to private memory first, if it is not there: ``holdings`` are told.  A
+    failure is raised if the caller is ``admitted`` to the values.  Raises
+    :class:`~syft.workers.execution.moved_memory.Immovable` if something cannot be moved.
+
     >>> from syft.workers.execution.forecast import Forecasts
+    >>> from syft.workers.execution.moved_memory import NoHoldings
     >>> x, index = torch.ones(2), torch.tensor([7])
     >>> call = torch.take, (x, index), {}
-    >>> result = run_foreseen(*call, Forecasts().of(*call), Guard(frozenset()))
+    >>> result = run_foreseen(*call, Forecasts().of(*call), Guard(frozenset()), NoHoldings())
     >>> result, type(full_guard_of(result).error)
     (tensor([0.]), <class 'IndexError'>)
     """
     inputs = tensors_in(args, kwargs)
-    for place in forecast.writes:
-        protect(inputs[place], guard)
+    if forecast.writes:
+        moves = move_written([inputs[place] for place in forecast.writes], guard, holdings)
+        args, kwargs = moves.within((args, kwargs))
+        if function in _JOINING:
+            args = _apart(args, guard)
+        inputs = tensors_in(args, kwargs)
+    if admitted:
+        guard.check_open()
     result, error = None, guard.error
-    if error is None:
-        run = _drawing if forecast.draws else _calling
-        try:
-            result = _fitted(run(function, args, kwargs), forecast, inputs)
-            _check_writes(forecast, inputs)
-        except Exception as failure:
-            error = without_frames(failure)
-    if error is not None:
+    run = _drawing if forecast.draws else _calling
+    try:
+        result = _fitted(run(function, args, kwargs), forecast, inputs)
+        _check_writes(forecast, inputs)
+    except Exception as failure:
+        if admitted:
+            raise
+        error = error or without_frames(failure)
         guard = guard.sealed(error)
         result = _stand_ins(forecast, inputs, guard)
     return _guarded(result, inputs, guard)
+
+
+_SET_DATA: Any = torch.Tensor.data
+_JOINING: Final = frozenset((torch.Tensor.set_, _SET_DATA.__set__))
+"""The functions after which their first argument lies in the memory of another one."""
+
+
+def _apart(args: Sequence[Any], guard: Guard) -> Sequence[Any]:
+    """The arguments of a joining function, with copies of those that lie in memory of another
+    guard: two tensors in one memory have one guard."""
+    others = [leaf for leaf in leaves(args[1:]) if isinstance(leaf, torch.Tensor)]
+    copies = move_written(others, guard, NoHoldings())
+    return args[0], *copies.within(tuple(args[1:]))
 
 
 def _calling(function: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -103,7 +130,7 @@ def _fit(found: Any, expected: Any, inputs: Sequence[torch.Tensor]) -> Any:
     elif type(expected) is Made:
         if not isinstance(found, torch.Tensor) or not _is_like(found, expected):
             raise Unforeseen("a result of another shape, dtype or layout")
-        if found.stride() != expected.stride:
+        if found.stride() != expected.stride and ANY not in expected.stride:
             with torch.set_grad_enabled(found.requires_grad):
                 made = torch.empty_strided(
                     expected.shape, expected.stride, dtype=found.dtype, device=found.device
@@ -115,8 +142,21 @@ def _fit(found: Any, expected: Any, inputs: Sequence[torch.Tensor]) -> Any:
 
 
 def _is_like(tensor: torch.Tensor, made: Made) -> bool:
-    same = tensor.shape == made.shape and tensor.dtype is made.dtype
+    same = has_shape(tensor, made) and tensor.dtype is made.dtype
     return same and tensor.requires_grad is made.requires_grad and tensor.layout is torch.strided
+
+
+def has_shape(tensor: torch.Tensor, made: Made) -> bool:
+    """Whether a tensor has the shape of a forecast, as far as that is known.
+
+    >>> made = Made((-1, 3), (3, 1), torch.float32, torch.device("cpu"), False, (), False)
+    >>> has_shape(torch.ones(2, 3), made), has_shape(torch.ones(3), made)
+    (True, False)
+    """
+    if tensor.shape == made.shape:
+        return True
+    pairs = zip(tensor.shape, made.shape, strict=False)
+    return tensor.ndim == len(made.shape) and all(two in (one, ANY) for one, two in pairs)
 
 
 def _check_writes(forecast: Forecast, inputs: Sequence[torch.Tensor]) -> None:
@@ -191,9 +231,10 @@ def _stand_ins(forecast: Forecast, inputs: Sequence[torch.Tensor], guard: Guard)
 
 
 def _zeros(made: Made) -> torch.Tensor:
-    return torch.empty_strided(
-        made.shape, made.stride, dtype=made.dtype, device=made.device
-    ).zero_()
+    kind: Any = {"dtype": made.dtype, "device": made.device}
+    if ANY in (*made.shape, *made.stride):
+        return torch.zeros([max(size, 0) for size in made.shape], **kind)
+    return torch.empty_strided(made.shape, made.stride, **kind).zero_()
 
 
 def _with_graph(made: Made, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -209,7 +250,7 @@ def _reached(made: Made, inputs: Sequence[torch.Tensor]) -> Iterator[torch.Tenso
 
 def _bring(tensor: torch.Tensor, made: Made, inputs: Sequence[torch.Tensor]) -> None:
     """Give a tensor the shape and the graph that it would have if the command had succeeded."""
-    if tensor.shape != made.shape or tensor.dtype is not made.dtype:
+    if not has_shape(tensor, made) or tensor.dtype is not made.dtype:
         tensor.data = _zeros(made)
     if made.requires_grad and not tensor.requires_grad:
         others = [other for other in _reached(made, inputs) if other is not tensor]

@@ -7,7 +7,7 @@ private as the tensors they contain.  No torch operation accepts them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ class Holder(ABC):
     A search reads ``tags`` and ``description``.
 
     >>> sorted(Holder.__abstractmethods__)
-    ['admit', 'card', 'duplicate', 'tensors']
+    ['admit', 'card', 'duplicate', 'exchange', 'tensors']
     """
 
     def __init__(self, tags: set[str], description: str | None) -> None:
@@ -41,6 +41,10 @@ class Holder(ABC):
     @abstractmethod
     def tensors(self) -> Sequence[torch.Tensor]:
         """Every tensor inside: their guards are the guards of the object."""
+
+    @abstractmethod
+    def exchange(self, successor: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        """Put the successor of each tensor in its place."""
 
     @abstractmethod
     def duplicate(self) -> Holder:

@@ -16,8 +16,8 @@ runs.
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import replace as changed
 from typing import Any, Final
@@ -27,12 +27,13 @@ import torch
 from syft.chain.wrapper import Wrapper
 from syft.exceptions import PermissionDenied
 from syft.ops.control import RECORDING
-from syft.ops.nested import EXACT_TENSOR_TYPES, leaves
+from syft.ops.nested import EXACT_TENSOR_TYPES, leaves, replace
 from syft.ops.table import (
     BY_NAME,
     FACTORY,
     FUNCTIONS,
     GRADIENT,
+    INPLACE,
     METADATA,
     MUTATES_OTHERS,
     SHAPE_FROM_VALUES,
@@ -43,9 +44,13 @@ from syft.torch_private import (
     no_function_modes,
     set_grad_enabled,
 )
+from syft.workers.execution.backward_passes import run_private_pass
 from syft.workers.execution.forecast import Forecast, Forecasts, Verdict
 from syft.workers.execution.foreseen import run_foreseen
+from syft.workers.execution.foreseen_failures import foreseen_failure
+from syft.workers.execution.hidden_shapes import NO_FORECAST, hidden_forecast
 from syft.workers.execution.leaving import check_gradients_leave
+from syft.workers.execution.moved_memory import Holdings, Immovable, move_written
 from syft.workers.execution.permissions import (
     Guard,
     combined,
@@ -54,8 +59,8 @@ from syft.workers.execution.permissions import (
     protect,
     storages_of,
 )
+from syft.workers.execution.private_results import NOTHING, UNCLEAR, common_guard, private_result
 from syft.workers.execution.public_facts import asks_only, is_told
-from syft.workers.execution.retained import recorded_of, retaining
 from syft.workers.wire.messages import GRAD_MODE, INFERENCE_MODE
 
 Function = Callable[..., Any]
@@ -119,6 +124,7 @@ def neutral_mode() -> contextlib.AbstractContextManager[Any]:
     return modes
 
 
+@functools.cache
 def clearing(function: Function) -> Function:
     """The same function, with zeros in all memory that it allocates and does not write.
 
@@ -157,32 +163,97 @@ def run_guarded(
     kwargs: dict[str, Any],
     op_flags: int,
     guard: Guard,
-    shown: Iterable[torch.Tensor],
+    holdings: Holdings,
     worker: str,
     user: str | None,
 ) -> Any:
     """Call ``function`` on inputs guarded by ``guard``, and guard its results and effects.
 
-    ``shown`` are results in which the owner's program may keep gradients. Raises
+    ``holdings`` are told of tensors that the call moves to new memory.  Raises
     :class:`~syft.exceptions.PermissionDenied` when the operation would return a value to a ``user``
     who may not read it.
     """
-    if guard.admits(user):
-        guard.check_open()
-    else:
-        if op_flags & METADATA and not (
-            is_told(function, guard) and asks_only(function, args, kwargs)
-        ):
-            raise PermissionDenied("a question without a public answer", worker, user)
-        if op_flags & GRADIENT:
-            check_gradients_leave(function, args, kwargs, guard, worker, user)
-        forecast = _forecast_of(function, args, kwargs, op_flags, guard)
-        if forecast.verdict is Verdict.RUNS:
-            return run_foreseen(function, args, kwargs, forecast, guard)
-        _check_runs(forecast, worker, user)
-        if guard.shape_hidden and function in _COUNTED:
-            raise PermissionDenied("an operation that tells its size", worker, user)
-    result = _run_and_see(function, args, kwargs, op_flags, guard, shown)
+    admitted = guard.admits(user)
+    if not admitted:
+        _check_may_ask(function, args, kwargs, op_flags, guard, worker, user)
+    if op_flags & GRADIENT:
+        return run_private_pass(function, args, kwargs, guard, holdings, worker, user)
+    if function in _GRADIENT_READERS and type(args[0]) is not Wrapper:
+        return function(*args, **kwargs)  # a gradient is as private as its own memory
+    result = _quick_result(function, args, kwargs, guard)
+    if result is not NOTHING:
+        return result
+    forecast = _forecast_of(function, args, kwargs, op_flags, guard)
+    try:
+        if forecast.is_complete:
+            if forecast.verdict is Verdict.RESIZES:
+                guard = changed(guard, shape_hidden=True)
+            return run_foreseen(function, args, kwargs, forecast, guard, holdings, admitted)
+        if admitted:
+            guard.check_open()
+            args, kwargs = _moved(args, kwargs, op_flags, guard, holdings)
+        else:
+            _check_may_be_seen(function, args, kwargs, op_flags, forecast, guard, worker, user)
+    except Immovable:
+        raise PermissionDenied(_SHARED, worker, user) from None
+    return _run_and_see(function, args, kwargs, op_flags, guard, worker, user)
+
+
+def _check_may_ask(
+    function: Function,
+    args: list[Any],
+    kwargs: dict[str, Any],
+    op_flags: int,
+    guard: Guard,
+    worker: str,
+    user: str | None,
+) -> None:
+    """Raise if a command asks what is not told of private tensors, or sends their gradients where
+    they may not go."""
+    if op_flags & METADATA and not (is_told(function, guard) and asks_only(function, args, kwargs)):
+        raise PermissionDenied("a question without a public answer", worker, user)
+    if op_flags & GRADIENT:
+        check_gradients_leave(function, args, kwargs, guard, worker, user)
+
+
+def _quick_result(function: Function, args: list[Any], kwargs: dict[str, Any], guard: Guard) -> Any:
+    """What a command makes or writes that is for the fast way; ``NOTHING`` if it is not."""
+    found = common_guard((*args, *kwargs.values()))
+    if found is UNCLEAR or found != guard or guard.error is not None:
+        return NOTHING
+    return private_result(function, args, kwargs, guard)
+
+
+def _moved(
+    args: list[Any], kwargs: dict[str, Any], op_flags: int, guard: Guard, holdings: Holdings
+) -> Any:
+    """The arguments after what an operation without a forecast may write was moved."""
+    written: list[Any] = [kwargs.get("out")]
+    if op_flags & MUTATES_OTHERS:
+        written += (args, kwargs)
+    elif op_flags & INPLACE:
+        written += args[:1]
+    targets = [each for each in _tensors_in(written, {}) if full_guard_of(each) != guard]
+    if not _all_strided(targets):
+        raise Immovable
+    return move_written(targets, guard, holdings).within((args, kwargs))
+
+
+def _run_and_see(
+    function: Function,
+    args: list[Any],
+    kwargs: dict[str, Any],
+    op_flags: int,
+    guard: Guard,
+    worker: str,
+    user: str | None,
+) -> Any:
+    """Call a function, and guard what it is found to have written and what it returns."""
+    inputs = _tensors_in(args, kwargs)
+    before = [(tensor, _version(tensor)) for tensor in inputs]
+    result = function(*args, **kwargs)
+    _protect_written(before, guard)
+    result = _apart(result, inputs, guard)
     if _shape_depends(function, op_flags, args, kwargs):
         guard = changed(guard, shape_hidden=True)
     _protect_results(result, function, guard, worker, user)
@@ -192,32 +263,17 @@ def run_guarded(
 def _forecast_of(
     function: Function, args: list[Any], kwargs: dict[str, Any], op_flags: int, guard: Guard
 ) -> Forecast:
-    """The forecast of a command, as far as there are forecasts: of ordinary tensors of known
-    shapes, and neither of metadata nor of backward passes, which have rules of their own."""
-    if guard.shape_hidden or op_flags & (METADATA | GRADIENT):
-        return _NO_FORECAST
-    if not _all_strided(_tensors_in(args, kwargs)):
-        return _NO_FORECAST
+    """The forecast of a command, as far as there are forecasts: of ordinary tensors, and not of
+    what tells metadata, which has rules of its own."""
+    if op_flags & METADATA or not _all_strided(_tensors_in(args, kwargs)):
+        return NO_FORECAST
+    if guard.shape_hidden:
+        return (
+            NO_FORECAST
+            if function in _COUNTED
+            else hidden_forecast(_FORECASTS, function, args, kwargs)
+        )
     return _FORECASTS.of(function, args, kwargs, _is_public)
-
-
-def _run_and_see(
-    function: Function,
-    args: list[Any],
-    kwargs: dict[str, Any],
-    op_flags: int,
-    guard: Guard,
-    shown: Iterable[torch.Tensor],
-) -> Any:
-    """Call a function, and guard what it is found to have written."""
-    inputs = _tensors_in(args, kwargs)
-    before = [(tensor, _version(tensor), _contents(tensor, op_flags)) for tensor in inputs]
-    if op_flags & GRADIENT:
-        result = run_backward(function, args, kwargs, guard, shown)
-    else:
-        result = function(*args, **kwargs)
-    _protect_written(before, guard)
-    return result
 
 
 def _protect_results(
@@ -231,40 +287,66 @@ def _protect_results(
             raise PermissionDenied("an operation that returns its value", worker, user)
 
 
-def _check_runs(forecast: Forecast, worker: str, user: str | None) -> None:
-    """Raise what a forecast says that the command comes to, if that is known."""
+def _check_may_be_seen(
+    function: Function,
+    args: list[Any],
+    kwargs: dict[str, Any],
+    op_flags: int,
+    forecast: Forecast,
+    guard: Guard,
+    worker: str,
+    user: str | None,
+) -> None:
+    """Raise what a command comes to that has no complete forecast: what it does would be seen.
+
+    What tells metadata may run, and so may what computes with chains.
+    """
     if forecast.verdict is Verdict.FAILS:
         raise foreseen_failure(*forecast.failure)
+    if op_flags & METADATA:
+        return
+    refused = _refusal(function, args, kwargs, op_flags, forecast, guard)
+    if refused is not None:
+        raise PermissionDenied(refused, worker, user)
+
+
+def _refusal(
+    function: Function,
+    args: list[Any],
+    kwargs: dict[str, Any],
+    op_flags: int,
+    forecast: Forecast,
+    guard: Guard,
+) -> str | None:
+    """What a command is that may not run because what it does would be seen; None if it may."""
     if forecast.verdict is Verdict.READS:
-        raise PermissionDenied("an operation that reads its value", worker, user)
+        return "an operation that reads its value"
+    if guard.shape_hidden and function in _COUNTED:
+        return "an operation that tells its size"
+    inputs = _tensors_in(args, kwargs)
+    if any(map(_is_of_other_layout, inputs)):
+        return "an operation on a tensor of another layout"
+    if not any(type(tensor) is Wrapper for tensor in inputs):
+        return "an operation whose effects cannot be told without the values"
+    if _writes(op_flags, kwargs) and any(full_guard_of(tensor) != guard for tensor in inputs):
+        return "an operation that writes private values to a chain of public ones"
+    return None
 
 
-def foreseen_failure(kind: type[Exception], text: str) -> Exception:
-    """An error that a command raises whatever the values are, so that everybody may see it.
-
-    >>> is_foreseen(foreseen_failure(ValueError, "a wrong shape")), is_foreseen(ValueError())
-    (True, False)
-    """
-    error = kind(text)
-    error.__dict__["foreseen"] = True
-    return error
-
-
-def is_foreseen(error: Exception) -> bool:
-    """Whether an error was made by :func:`foreseen_failure`.
-
-    >>> is_foreseen(IndexError("1234 is out of range"))
-    False
-    """
-    return "foreseen" in error.__dict__
+def _writes(op_flags: int, kwargs: dict[str, Any]) -> bool:
+    return bool(op_flags & (INPLACE | MUTATES_OTHERS) or "out" in kwargs)
 
 
 def _is_public(tensor: torch.Tensor) -> bool:
     return full_guard_of(tensor) is None
 
 
+_SHARED: Final = "a write to memory that a chain or a tensor of another kind shares"
+_GRADIENT_READERS: Final = frozenset(
+    FUNCTIONS[BY_NAME[f"torch.Tensor.{name}.__get__"]] for name in ("grad", "_grad")
+)
+
 _FORECASTS: Final = Forecasts()
-_NO_FORECAST: Final = Forecast(Verdict.UNKNOWN)
 
 
 def _all_strided(inputs: list[torch.Tensor]) -> bool:
@@ -277,86 +359,32 @@ def _all_strided(inputs: list[torch.Tensor]) -> bool:
     )
 
 
+def _is_of_other_layout(tensor: torch.Tensor) -> bool:
+    """Whether the elements of a tensor are not all there is to it, as in one array of numbers."""
+    return type(tensor) is not Wrapper and not _all_strided([tensor])
+
+
 def _tensors_in(args: list[Any], kwargs: dict[str, Any]) -> list[torch.Tensor]:
     return [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
 
 
-def _protect_written(
-    before: list[tuple[torch.Tensor, object, torch.Tensor | None]], guard: Guard
-) -> None:
-    """Guard the inputs whose version counter or contents differ from those before the call."""
-    for tensor, version, values in before:
-        if _version(tensor) != version or not _unchanged(tensor, values):
+def _protect_written(before: list[tuple[torch.Tensor, object]], guard: Guard) -> None:
+    """Guard the inputs whose version counter differs from that before the call."""
+    for tensor, version in before:
+        if _version(tensor) != version:
             protect(tensor, guard)
 
 
-def _contents(tensor: torch.Tensor, op_flags: int) -> torch.Tensor | None:
-    """A copy of an input that the operation might change without raising its version counter
-    (the running statistics of a normalization)."""
-    plain = innermost(tensor)
-    if plain is None or not op_flags & MUTATES_OTHERS or full_guard_of(tensor) is not None:
-        return None
-    return plain.detach().clone()
+def _apart(result: Any, inputs: list[torch.Tensor], guard: Guard) -> Any:
+    """The results, with copies of those that lie in memory of another guard."""
+    lower = [tensor for tensor in inputs if full_guard_of(tensor) != guard]
+    places = {storage._cdata for tensor in lower for storage in storages_of(tensor)}
 
+    def apart(leaf: Any) -> Any:
+        shares = any(storage._cdata in places for storage in storages_of(leaf))
+        return leaf.clone() if shares else leaf
 
-def _unchanged(tensor: torch.Tensor, values: torch.Tensor | None) -> bool:
-    plain = innermost(tensor)
-    return values is None or plain is None or torch.equal(plain, values)
-
-
-def run_backward(
-    function: Function,
-    args: list[Any],
-    kwargs: dict[str, Any],
-    guard: Guard | None,
-    shown: Iterable[torch.Tensor],
-) -> Any:
-    """Call a function that runs backward, and guard every gradient it leaves.
-
-    A gradient is guarded by ``guard`` (of the loss) and by what guarded the gradient to which it
-    was added, which torch may have replaced.
-
-    Gradients are left in the arguments, in the leaves of their graph wherever these are stored, and
-    in results that retain them: those whose ``retain_grad`` was called through the worker, and
-    those of ``shown``, on which the owner's program may have called it.  The other objects of the
-    worker are not looked at.
-    """
-    retained = [tensor for tensor in shown if tensor.retains_grad]
-    before = [
-        (tensor, gradient := _gradient_of(tensor), _version(gradient), full_guard_of(gradient))
-        for tensor in _reached_by(_tensors_in(args, kwargs)) + retained + retaining()
-    ]
-    result = function(*args, **kwargs)
-    for tensor, gradient, version, present in before:
-        now = _gradient_of(tensor)
-        if now is not None and (now is not gradient or _version(now) != version):
-            protect(now, guard)
-            protect(now, present)
-    return result
-
-
-def _gradient_of(tensor: torch.Tensor) -> torch.Tensor | None:
-    with warnings.catch_warnings():  # torch warns that a non-leaf tensor has no gradient
-        warnings.simplefilter("ignore")
-        return tensor.grad
-
-
-def _reached_by(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-    """The tensors in which a backward pass over these inputs may leave a gradient."""
-    tensors = [recorded_of(tensor) for tensor in inputs]
-    found = [tensor for tensor in tensors if tensor is not None]
-    seen: set[Any] = set()
-    stack = [tensor.grad_fn for tensor in found]
-    while stack:
-        node = stack.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        leaf = getattr(node, "variable", None)  # only AccumulateGrad nodes have one
-        if leaf is not None:
-            found.append(leaf)
-        stack.extend(parent for parent, _ in node.next_functions)
-    return found
+    return replace(result, apart) if places else result
 
 
 def guard_for(args: list[Any], kwargs: dict[str, Any]) -> Guard | None:

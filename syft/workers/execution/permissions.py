@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
-from functools import reduce
 from operator import methodcaller
 from typing import Any, Final
 
@@ -138,15 +137,30 @@ def full_guard_of(value: Any) -> Guard | None:
 
 
 def travelling_guard_of(tensor: torch.Tensor | Holder) -> Guard | None:
-    """The guard of a tensor together with its gradient, which is sent along with it."""
-    if isinstance(tensor, Holder):
-        guards = map(travelling_guard_of, tensor.tensors())
-        return reduce(meet_guards, guards, None)
-    guard = full_guard_of(tensor)
-    if type(tensor) is Wrapper and tensor.child.at_function_level:
-        behind = tensor.child.tensor_behind()
-        return guard if behind is None else meet_guards(guard, travelling_guard_of(behind))
-    return meet_guards(guard, full_guard_of(tensor.grad)) if tensor.is_leaf else guard
+    """The guard of a tensor together with its gradients, which are sent along with it."""
+    return combined((tensor, *gradients_behind(tensor)))
+
+
+def gradients_behind(tensor: torch.Tensor | Holder) -> list[torch.Tensor]:
+    """The gradient of a tensor, that of the gradient, and so on; those of all that is in a holder.
+
+    >>> x = torch.ones(2, requires_grad=True); x.grad = torch.ones(2, requires_grad=True)
+    >>> x.grad.grad = torch.zeros(2); [gradient.sum().item() for gradient in gradients_behind(x)]
+    [2.0, 0.0]
+    """
+    todo = list(tensor.tensors()) if isinstance(tensor, Holder) else [tensor]
+    found: dict[int, torch.Tensor] = {}
+    while todo:
+        recorded: torch.Tensor | None = todo.pop()
+        while type(recorded) is Wrapper and recorded.child.at_function_level:
+            recorded = recorded.child.tensor_behind()
+        if recorded is None or not recorded.is_leaf:
+            continue
+        gradient = recorded.grad
+        if gradient is not None and id(gradient) not in found:
+            found[id(gradient)] = gradient
+            todo.append(gradient)
+    return list(found.values())
 
 
 def protect(tensor: torch.Tensor | Holder, guard: Guard | None) -> None:

@@ -1,32 +1,56 @@
-"""The fast way of private commands that only make one tensor: most of them.
+"""The fast way of private commands that make one tensor, or write in place: most of them.
 
 If all private operands have one guard, and the forecast says that the result is a new tensor in
 memory of its own, there is nothing to write, to draw or to join.  Such a command is a function
-call, a comparison of the result with what was forecast, and a guard.  Whatever is unlike that, a
-failure too, is left to :mod:`syft.workers.execution.operation`, which runs the command again.
+call, a comparison of the result with what was forecast, and a guard.  A command that only writes
+to memory of that very guard needs no more than the call.  Whatever is unlike that, a failure too,
+is left to :mod:`syft.workers.execution.operation`, which runs the command again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
 
 from syft.ops.nested import EXACT_TENSOR_TYPES, SCALAR_TYPES
-from syft.workers.execution.forecast import Forecasts, Made, Verdict
+from syft.torch_private import any_autocast_enabled
+from syft.workers.execution.forecast import (
+    Forecast,
+    Forecasts,
+    Given,
+    Made,
+    Verdict,
+    ignores_values,
+    tensors_in,
+)
 from syft.workers.execution.permissions import Guard, guard_of_memory, protect_memory
 
 UNCLEAR: Final = Guard(frozenset())
 """What :func:`common_guard` returns if the general path has to look."""
 
+NOTHING: Final = object()
+"""What :func:`private_result` returns if the general path has to run a command."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Writing:
+    """A command that writes to these inputs, by place, and returns some of its inputs, nested as in
+    ``result``."""
+
+    places: tuple[int, ...]
+    result: Any
+
+
 _MOST_KEPT: Final = 4096
-_KEPT: Final[dict[Hashable, Made | None]] = {}
-"""What commands make, by all that it depends on; None for those that are not for this path."""
+_KEPT: Final[dict[Hashable, Made | _Writing | None]] = {}
+"""What commands do, by all that it depends on; None for those that are not for this path."""
 _FORECASTS: Final = Forecasts()
 
 
-def common_guard(values: Sequence[Any]) -> Guard | None:
+def common_guard(values: Iterable[Any]) -> Guard | None:
     """The one guard of the private ones among strided tensors and numbers; None if all are public.
 
     ``UNCLEAR`` if guards differ, an earlier command failed, a shape is hidden, or there is anything
@@ -40,67 +64,139 @@ def common_guard(values: Sequence[Any]) -> Guard | None:
         kind = type(value)
         if kind in EXACT_TENSOR_TYPES and value.layout is torch.strided:
             guard = guard_of_memory(value)
-            if guard is not None and guard is not found:
-                if _is_strange(guard) or (found is not None and guard != found):
-                    return UNCLEAR
-                found = guard
-        elif kind not in SCALAR_TYPES:
-            return UNCLEAR
+        else:
+            guard = _guard_inside(value, kind)
+        if guard is not None and guard is not found:
+            if _is_strange(guard) or guard != (found or guard):
+                return UNCLEAR
+            found = guard
     return found
 
 
+def _guard_inside(value: Any, kind: type) -> Guard | None:
+    if kind in SCALAR_TYPES:
+        return None
+    return common_guard(value) if kind is list else UNCLEAR
+
+
 def _is_strange(guard: Guard) -> bool:
-    return guard.error is not None or guard.shape_hidden
+    return guard is UNCLEAR or guard.error is not None or guard.shape_hidden
 
 
 def private_result(
-    function: Callable[..., torch.Tensor], values: Sequence[Any], guard: Guard
-) -> torch.Tensor | None:
-    """What a function makes of these values, guarded; None if this path is not for them.
+    function: Callable[..., Any], values: Sequence[Any], named: dict[str, Any], guard: Guard
+) -> Any:
+    """What a function makes of these values, guarded, or what it has written; ``NOTHING`` if this
+    path is not for them.
 
     The private ones among the values have this guard; see :func:`common_guard`.
 
-    >>> x = torch.ones(2)
-    >>> private_result(torch.add, (x, 1), Guard(frozenset()))
+    >>> x, guard = torch.ones(2), Guard(frozenset())
+    >>> private_result(torch.add, (x, 1), {}, guard)
     tensor([2., 2.])
-    >>> private_result(torch.Tensor.add_, (x, 1), Guard(frozenset())) is None
+    >>> private_result(torch.Tensor.add_, (x, 1), {}, guard) is NOTHING
     True
+    >>> protect_memory(x, guard); private_result(torch.Tensor.add_, (x, 1), {}, guard)
+    tensor([2., 2.])
     """
-    key = _key(function, values)
-    made = _KEPT[key] if key in _KEPT else _learned(key, function, values)
+    if any_autocast_enabled():
+        return NOTHING
+    key = _key(function, values, named)
+    made = _KEPT[key] if key in _KEPT else _learned(key, function, values, named)
     if made is None:
-        return None
+        return NOTHING
+    if isinstance(made, _Writing):
+        return _written(function, values, named, guard, made)
     try:
-        result = function(*values)
+        result = function(*values, **named)
     except Exception:
-        return None
+        return NOTHING
     if type(result) is not torch.Tensor or not _is_as_forecast(result, made):
-        return None
+        return NOTHING
     protect_memory(result, guard)
     return result
 
 
-def _key(function: Any, values: Sequence[Any]) -> Hashable:
+def _written(
+    function: Callable[..., Any],
+    values: Sequence[Any],
+    named: dict[str, Any],
+    guard: Guard,
+    writing: _Writing,
+) -> Any:
+    """Write in place, if that is memory of this very guard."""
+    inputs = tensors_in(values, named)
+    for place in writing.places:
+        if guard_of_memory(inputs[place]) != guard:
+            return NOTHING
+    try:
+        result = function(*values, **named)
+    except Exception:
+        return NOTHING
+    return result if _is_given(result, writing.result, inputs) else NOTHING
+
+
+def _is_given(result: Any, expected: Any, inputs: Sequence[torch.Tensor]) -> bool:
+    """Whether a result is the inputs that were expected."""
+    if type(expected) is Given:
+        return result is inputs[expected.place]
+    if expected is None:
+        return result is None
+    same = type(result) is type(expected) and len(result) == len(expected)
+    return same and all(
+        one is inputs[other.place] for one, other in zip(result, expected, strict=True)
+    )
+
+
+def _key(function: Any, values: Sequence[Any], named: dict[str, Any]) -> Hashable:
     key = [function, torch.is_grad_enabled(), torch.get_default_dtype()]
+    key.append(torch.is_inference_mode_enabled())
+    by_type = ignores_values(function)
+    _add_looks(key, values, by_type)
+    for name, value in named.items():
+        key.append(name)
+        _add_looks(key, (value,), by_type)
+    return tuple(key)
+
+
+def _add_looks(key: list[Any], values: Iterable[Any], by_type: bool) -> None:
     for value in values:
         if isinstance(value, torch.Tensor):
             key += (value.shape, value.stride(), value.dtype, value.device, value.requires_grad)
             key += (value.is_inference(), value.is_conj(), value.is_neg())
+        elif type(value) is list:
+            key += (list, len(value))
+            _add_looks(key, value, by_type)
+        elif type(value) is float and by_type:
+            key.append(float)
         else:
             key += (type(value), value)
-    return tuple(key)
 
 
-def _learned(key: Hashable, function: Any, values: Sequence[Any]) -> Made | None:
+def _learned(
+    key: Hashable, function: Any, values: Sequence[Any], named: dict[str, Any]
+) -> Made | _Writing | None:
     """Forecast a command for the first time."""
-    forecast = _FORECASTS.of(function, tuple(values), {})
-    alone = forecast.verdict is Verdict.RUNS and not (forecast.writes or forecast.draws)
-    result = forecast.result
-    made = result if alone and type(result) is Made and not result.shares else None
+    made = _kind_of(_FORECASTS.of(function, tuple(values), named))
     if len(_KEPT) >= _MOST_KEPT:
         _KEPT.clear()
     _KEPT[key] = made
     return made
+
+
+def _kind_of(forecast: Forecast) -> Made | _Writing | None:
+    """What of a forecast this path needs; None if it is not for it."""
+    result = forecast.result
+    if forecast.verdict is not Verdict.RUNS or forecast.draws or forecast.changed:
+        return None
+    if not forecast.writes:
+        return result if type(result) is Made and not result.shares else None
+    several = result if type(result) in (list, tuple) else () if result is None else (result,)
+    return _Writing(forecast.writes, result) if _are_given(several) else None
+
+
+def _are_given(results: Iterable[Any]) -> bool:
+    return all(type(result) is Given for result in results)
 
 
 def _is_as_forecast(result: torch.Tensor, made: Made) -> bool:

@@ -45,18 +45,18 @@ from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
 from syft.workers.core.store import ObjectStore
 from syft.workers.core.tag_index import tags_of
+from syft.workers.execution.backward_passes import run_public_pass
+from syft.workers.execution.foreseen_failures import is_foreseen
 from syft.workers.execution.operation import (
     Function,
     clearing,
     guard_for,
-    is_foreseen,
-    run_backward,
     run_guarded,
     run_in_mode,
 )
 from syft.workers.execution.permissions import Guard
 from syft.workers.execution.precautions import RUNNABLE
-from syft.workers.execution.private_results import UNCLEAR, common_guard, private_result
+from syft.workers.execution.private_results import NOTHING, UNCLEAR, common_guard, private_result
 from syft.workers.execution.size_rules import PLAIN
 from syft.workers.handlers.accesses import command_access
 from syft.workers.wire.messages import (
@@ -287,15 +287,15 @@ def _make_looking(
     named = _named(store.objects, command.kwargs) if command.kwargs else _NO_KEYWORDS
     if named is None or "out" in named:
         return _UNCOMMON_ONE
-    guard = common_guard((*values, *named.values())) if guarded else None
-    if guard is not None and (named or guard is UNCLEAR):
+    guard = common_guard((*values, *named.values()) if named else values) if guarded else None
+    if guard is UNCLEAR:
         return _UNCOMMON_ONE
     if look:
         store.charges.check(command.op, function, values, named)
     if guard is None:
         return function(*values, **named)
-    result = private_result(function, values, guard)
-    return _UNCOMMON_ONE if result is None else result
+    result = private_result(function, values, named, guard)
+    return _UNCOMMON_ONE if result is NOTHING else result
 
 
 def _accept(store: ObjectStore, command: Command, result: Any) -> None:
@@ -341,7 +341,7 @@ def _run(
         if guard is not None:
             return _run_hidden(core, command, frame, function, args, kwargs, guard, peer)
         if FLAGS[op] & GRADIENT:
-            function = partial(_run_backward, core, function)
+            function = partial(_run_public_pass, core, function)
     mode = GRAD_MODE if torch.is_grad_enabled() else 0
     if flags & _MODES == mode and not command.autocast:
         result = function(*args, **kwargs)
@@ -357,9 +357,9 @@ def _count_altered(core: WorkerCore, command: Command) -> None:
         core.store.charges.altered(ids_in((command.args, command.kwargs or {})))
 
 
-def _run_backward(core: WorkerCore, function: Function, *args: Any, **kwargs: Any) -> Any:
+def _run_public_pass(core: WorkerCore, function: Function, *args: Any, **kwargs: Any) -> Any:
     """Run a backward pass over public inputs; a private gradient that it adds to stays private."""
-    return run_backward(function, list(args), kwargs, None, core.store.graphs_of_owner())
+    return run_public_pass(function, args, kwargs, core.holdings)
 
 
 def _present(objects: dict[int, Any], operands: Iterable[Any]) -> list[Any] | None:
@@ -495,7 +495,7 @@ def _run_hidden(
             kwargs,
             FLAGS[command.op],
             guard,
-            core.store.graphs_of_owner(),
+            core.holdings,
             core.name,
             peer.user,
         )

@@ -12,26 +12,34 @@ and writes are as private as its inputs.  A program needs three rules beyond tho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace as changed
 from typing import Any
+from weakref import ReferenceType, ref
 
 import torch
 
 from syft.exceptions import PermissionDenied, ProgramError
-from syft.ops.nested import leaves
+from syft.ops.nested import leaves, replace
 from syft.ops.table import BY_NAME, FLAGS, GRADIENT, Function
 from syft.program.lowered import Lowered
 from syft.program.program import Action
 from syft.workers.core.state_machine import WorkerCore
+from syft.workers.execution.backward_passes import run_public_pass
+from syft.workers.execution.foreseen_failures import is_foreseen
+from syft.workers.execution.moved_memory import Holdings, Moves, Places
 from syft.workers.execution.operation import (
     guard_for,
-    is_foreseen,
-    run_backward,
     run_guarded,
     tells_nothing,
 )
-from syft.workers.execution.permissions import Guard, full_guard_of, meet_guards, protect
+from syft.workers.execution.permissions import (
+    Guard,
+    full_guard_of,
+    meet_guards,
+    protect,
+    storages_of,
+)
 
 _COND = BY_NAME["syft.ops.control.cond"]
 _WHILE = BY_NAME["syft.ops.control.while_loop"]
@@ -50,6 +58,40 @@ class Concealed(Exception):
         self.error = error
 
 
+class _Registers(Holdings):
+    """What a worker holds while it runs a program: the values of the program are there too."""
+
+    __slots__ = ("moves", "_stored", "_seen")
+
+    def __init__(self, stored: Holdings) -> None:
+        self.moves = Moves()
+        """The tensors that actions have moved, which are in registers still."""
+        self._stored = stored
+        self._seen: list[ReferenceType[torch.Tensor]] = []
+
+    def noted(self, values: Any) -> Any:
+        """The same values, which are in registers from now on."""
+        self._seen += (ref(leaf) for leaf in leaves(values) if isinstance(leaf, torch.Tensor))
+        return values
+
+    def sharing(self, places: Places) -> Iterator[torch.Tensor]:
+        """The tensors that lie in this memory: objects, their gradients, and in registers."""
+        yield from self._stored.sharing(places)
+        alive = (self.moves.of(reference()) for reference in self._seen)
+        for tensor in alive:
+            if any(storage._cdata in places for storage in storages_of(tensor)):
+                yield tensor
+
+    def moved(self, moves: Moves) -> None:
+        """Put the successors where the moved tensors were."""
+        self._stored.moved(moves)
+        self.moves.update(moves)
+
+    def shown(self) -> Iterable[torch.Tensor]:
+        """Results in which the owner's program may keep gradients."""
+        return self._stored.shown()
+
+
 class GuardedRun:
     """One run of a program on behalf of ``user``, at a worker that holds private values.
 
@@ -59,13 +101,14 @@ class GuardedRun:
     3
     """
 
-    __slots__ = ("core", "user", "taint", "concealing")
+    __slots__ = ("core", "user", "taint", "concealing", "registers")
 
     def __init__(self, core: WorkerCore, user: str | None) -> None:
         self.core = core
         self.user = user
         self.taint: Guard | None = None
         self.concealing = False
+        self.registers = _Registers(core.holdings)
 
     def run(self, program: Lowered, values: Sequence[Any]) -> Any:
         """The outputs of the program.
@@ -74,7 +117,8 @@ class GuardedRun:
         private values.
         """
         try:
-            return program.run_with(values, self.call)
+            result = program.run_with(self.registers.noted(values), self.call)
+            return self.registers.moves.within(result)
         except (PermissionDenied, Concealed):
             raise
         except Exception as error:
@@ -86,25 +130,26 @@ class GuardedRun:
         self, action: Action, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Run one action of the program."""
+        args, kwargs = self.registers.moves.within((args, kwargs))
         special = _CONTROL.get(action.op)
         if special is not None:
             return special(self, function, args)
         flags = FLAGS[action.op]
         guard = meet_guards(guard_for(list(args), kwargs), self.taint)
         core = self.core
-        stored = core.store.graphs_of_owner()
         if guard is None:
             if flags & GRADIENT:
-                return run_backward(function, list(args), kwargs, None, stored)
-            return function(*args, **kwargs)
+                return run_public_pass(function, args, kwargs, self.registers)
+            return self.registers.noted(function(*args, **kwargs))
         self.concealing |= not guard.admits(self.user)
         acting, core.acting_guard = core.acting_guard, guard
         try:
             result = run_guarded(
-                function, list(args), kwargs, flags, guard, stored, core.name, self.user
+                function, list(args), kwargs, flags, guard, self.registers, core.name, self.user
             )
         finally:
             core.acting_guard = acting
+        self.registers.noted(result)
         if not all(map(_is_tensor_or_none, leaves(result))):
             self._revealed(result, function, guard)
         return result
@@ -161,13 +206,26 @@ def _while_loop(watch: GuardedRun, function: Function, args: tuple[Any, ...]) ->
 
 
 def _decided(watch: GuardedRun, function: Function, args: tuple[Any, ...]) -> Any:
-    """Run a branch or loop; after a private decision, guard all it may have written or returned."""
-    result = function(*args)
-    if watch.taint is not None:
-        for leaf in leaves((args, result)):
-            if isinstance(leaf, torch.Tensor):
-                protect(leaf, watch.taint)
-    return result
+    """Run a branch or loop; after a private decision, guard all that it returns.
+
+    What it writes the actions inside it have guarded.
+    """
+    result = watch.registers.moves.within(function(*args))
+    taint = watch.taint
+    if taint is None:
+        return result
+    return replace(
+        result, lambda leaf: _tainted(leaf, taint) if isinstance(leaf, torch.Tensor) else leaf
+    )
+
+
+def _tainted(leaf: torch.Tensor, taint: Guard) -> torch.Tensor:
+    """A result that was chosen by a private decision: a copy, if it was there before."""
+    guard = full_guard_of(leaf)
+    if guard is None or guard.meet(taint) != guard:
+        leaf = leaf.clone()
+    protect(leaf, taint)
+    return leaf
 
 
 _CONTROL: dict[int, Callable[[GuardedRun, Function, tuple[Any, ...]], Any]] = {

@@ -84,15 +84,15 @@ def _checked(core: WorkerCore, permit: Permit, held: HeldInputs | None) -> Claim
 
 
 def _read(core: WorkerCore, read: tuple[Function, int], leaf: torch.Tensor, peer: Peer) -> Any:
-    """What an operation tells of a leaf, which is as private as the leaf."""
+    """What an operation tells of a leaf, which is as private as the leaf or its gradient."""
     function, flags = read
     guard = guard_for([leaf], {}) if core.guarded else None
     if guard is None:
         return function(leaf)
     acting, core.acting_guard = core.acting_guard, guard
     try:
-        shown = core.store.graphs_of_owner()
-        return run_guarded(function, [leaf], {}, flags, guard, shown, core.name, peer.user)
+        holdings = core.holdings
+        return run_guarded(function, [leaf], {}, flags, guard, holdings, core.name, peer.user)
     finally:
         core.acting_guard = acting
 

@@ -215,8 +215,12 @@ def test_a_hidden_shape_stays_hidden(worker: sy.VirtualWorker) -> None:
     assert out.get(user="ann").tolist() == [1.0]
     error = refusal(lambda: pointer(secret, out=torch.zeros(3).send(worker)).get())
     assert "(1,)" not in error and "(3,)" not in error
-    again = refusal(lambda: pointer(secret, out=torch.zeros(1).send(worker)).shape)
-    assert "PermissionDenied" in again
+    again = refusal(lambda: pointer(secret, out=torch.zeros(1).send(worker)).get())
+    assert "PermissionDenied" in again and "(1,)" not in again, "whether it fits is private"
+    out = torch.zeros(0).send(worker)
+    pointer(secret, out=out)
+    again = refusal(lambda: pointer(secret, out=out).get())
+    assert "PermissionDenied" in again, "so is whether a target of a private shape is empty"
 
 
 # ---------------------------------------------------------------------------------- by messages

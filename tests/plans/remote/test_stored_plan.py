@@ -252,6 +252,20 @@ def test_a_plan_is_no_input_of_a_program(stored: StoredPlan, private: bool) -> N
         assert isinstance(error, MalformedMessage) and "a StoredPlan" in str(error)
 
 
+def test_state_and_constants_that_were_moved_are_exchanged() -> None:
+    state, constant = torch.zeros(2), torch.ones(2)
+    add = Action(BY_NAME["torch.add"], (Slot(0), Slot(1)), {}, Slot(2))
+    program = Program(0, (add,), (Slot(2),), state=1, constants=(constant,))
+    interface = sy.func2plan(args_shape=[(1,)])(lambda x: x * 1)._built("sent").blueprint.interface
+    blueprint = Blueprint(interface, program)
+    plan = StoredPlan(blueprint, [state], set(), None)
+    assert plan.lowered.run(plan.state)[0].tolist() == [1, 1]
+    plan.exchange(lambda tensor: tensor + 1 if tensor is state else tensor)
+    assert plan.blueprint is blueprint and plan.lowered.run(plan.state)[0].tolist() == [2, 2]
+    plan.exchange(lambda tensor: tensor * 10)
+    assert plan.lowered.run(plan.state)[0].tolist() == [20, 20]
+
+
 def test_constants_and_actions_are_limited(stored: StoredPlan) -> None:
     operand, buffers = packed(stored)
     with pytest.raises(LimitExceeded):

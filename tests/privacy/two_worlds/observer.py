@@ -185,6 +185,9 @@ class Observer:
         **kwargs: Any,
     ) -> Any:
         """Run an operation; returns its result, with references for tensors, or :class:`Failed`."""
+        failed = next((leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, Failed)), None)
+        if failed is not None:
+            return failed  # as a pointer to what failed would tell its user
         op = BY_NAME[name]
         packer = Packer()
         operands = tuple(pack(arg, packer) for arg in args)

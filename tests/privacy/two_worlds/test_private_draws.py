@@ -10,7 +10,6 @@ import torch
 
 from tests.privacy.two_worlds.attacks import (
     Attack,
-    cases,
     check,
     check_reaches,
     ones,
@@ -106,12 +105,7 @@ def geometric(eve: Observer) -> None:
     drawn_after(eve)
 
 
-LEAKING: tuple[Attack, ...] = (
-    random_of_a_private_size,
-    dropout_of_a_private_size,
-    beta,
-)
-HELD: tuple[Attack, ...] = (
+ATTACKS: tuple[Attack, ...] = (
     binomial,
     gamma,
     dropout,
@@ -123,14 +117,17 @@ HELD: tuple[Attack, ...] = (
     normal,
     leaky_slopes,
     geometric,
+    random_of_a_private_size,
+    dropout_of_a_private_size,
+    beta,
 )
 
 
-@pytest.mark.parametrize("attack", cases(6, LEAKING, held=HELD))
+@pytest.mark.parametrize("attack", ATTACKS)
 def test_what_is_drawn_later_tells_nothing(attack: Attack) -> None:
     check(attack)
 
 
-@pytest.mark.parametrize("attack", [*LEAKING, *HELD])
+@pytest.mark.parametrize("attack", ATTACKS)
 def test_what_is_drawn_later_tells_nothing_although_they_are_read(attack: Attack) -> None:
     check_reaches(attack)

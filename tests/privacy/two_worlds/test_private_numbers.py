@@ -12,7 +12,6 @@ import torch
 from syft.workers.wire.references import Reference
 from tests.privacy.two_worlds.attacks import (
     Attack,
-    cases,
     check,
     check_reaches,
     flag,
@@ -252,11 +251,7 @@ def return_counts(eve: Observer) -> None:
     eve.call("torch.unique", ones(eve), return_counts=flag(eve))
 
 
-LEAKING: tuple[Attack, ...] = (
-    retain_graph,
-    allow_unused,
-)
-HELD: tuple[Attack, ...] = (
+ATTACKS: tuple[Attack, ...] = (
     split,
     split_method,
     chunk,
@@ -302,14 +297,16 @@ HELD: tuple[Attack, ...] = (
     dtype_promoted,
     create_graph,
     return_counts,
+    retain_graph,
+    allow_unused,
 )
 
 
-@pytest.mark.parametrize("attack", cases(6, LEAKING, held=HELD))
+@pytest.mark.parametrize("attack", ATTACKS)
 def test_private_numbers_decide_nothing_public(attack: Attack) -> None:
     check(attack)
 
 
-@pytest.mark.parametrize("attack", [*LEAKING, *HELD])
+@pytest.mark.parametrize("attack", ATTACKS)
 def test_private_numbers_decide_nothing_public_although_they_are_read(attack: Attack) -> None:
     check_reaches(attack)

@@ -20,7 +20,6 @@ from tests.privacy.two_worlds.attacks import (
     SHARES,
     Attack,
     action,
-    cases,
     check,
     check_all,
     check_reaches,
@@ -75,15 +74,18 @@ def by_list(eve: Observer, target: Reference, private: Reference) -> None:
     eve.call("torch._foreach_copy_", [view], [private], grad=False)
 
 
-WRITES = (through_data, set_data, as_out, by_index, by_list)
+WRITES = (
+    *(through_data, set_data, as_out, by_index, by_list),
+    *(through_detach, set_memory, in_place),
+)
 
 
-@pytest.mark.parametrize("write", cases(1, WRITES, held=(through_detach, set_memory, in_place)))
+@pytest.mark.parametrize("write", WRITES)
 def test_a_product_saves_its_factor(write: Write) -> None:
     check(product_with(write))
 
 
-@pytest.mark.parametrize("write", (*WRITES, through_detach, set_memory, in_place))
+@pytest.mark.parametrize("write", WRITES)
 def test_the_factor_is_overwritten(write: Write) -> None:
     check_reaches(product_with(write))
 
@@ -166,7 +168,7 @@ def samples() -> Samples:
     return Samples()
 
 
-@pytest.mark.parametrize("write", cases(1, (through_data, set_data), held=(set_memory,)))
+@pytest.mark.parametrize("write", (through_data, set_data, set_memory))
 @pytest.mark.parametrize("share", SHARES)
 def test_every_operation_that_saves_its_input(
     samples: Samples, write: Write, share: float, request: pytest.FixtureRequest
@@ -244,17 +246,14 @@ def running_statistics(eve: Observer) -> None:
 
 @pytest.mark.parametrize(
     "attack",
-    cases(
-        1,
-        (
-            saved_by_a_view,
-            saved_in_a_group,
-            saved_in_a_plan,
-            saved_for_a_second_derivative,
-            saved_and_asked_for_as_a_result,
-            saved_by_a_graph_at_another_worker,
-            running_statistics,
-        ),
+    (
+        saved_by_a_view,
+        saved_in_a_group,
+        saved_in_a_plan,
+        saved_for_a_second_derivative,
+        saved_and_asked_for_as_a_result,
+        saved_by_a_graph_at_another_worker,
+        running_statistics,
     ),
 )
 def test_what_a_graph_saved_stays_public(attack: Attack) -> None:

@@ -154,6 +154,18 @@ def test_shapes_that_follow_from_values(function: Any) -> None:
     assert of(function, torch.ones(3)).verdict is Verdict.RESIZES
 
 
+def _shrink(x: torch.Tensor) -> None:
+    x.data = x[x > 0]
+
+
+def test_a_shape_that_follows_from_values_has_a_number_of_dimensions() -> None:
+    forecast = of(torch.nonzero, torch.ones(3))
+    assert forecast.result.shape == (-1, 1) and forecast.result.dtype is torch.int64
+    assert forecast.is_complete and not of(_least_squares, torch.ones(3)).is_complete
+    shrunk = of(_shrink, torch.ones(3))
+    assert shrunk.verdict is Verdict.RESIZES and not shrunk.is_complete
+
+
 def test_what_torch_cannot_tell() -> None:
     assert of(torch.geqrf, torch.ones(2, 2)).verdict is Verdict.UNKNOWN
     assert of(torch.Tensor.to_sparse, torch.ones(2)).verdict is Verdict.UNKNOWN
@@ -200,8 +212,8 @@ def test_equal_calls_share_a_forecast_and_others_do_not(monkeypatch: pytest.Monk
     same = [
         (torch.add, (x, 2), {}),
         (torch.add, (x, 1.0), {}),
-        (torch.add, (x, 0.0), {}),
-        (torch.add, (x, -0.0), {}),
+        (torch.pow, (x, 0.0), {}),
+        (torch.pow, (x, -0.0), {}),
         (torch.add, (x, True), {}),
         (torch.add, (x, x), {}),
         (torch.add, (x, x.clone()), {}),

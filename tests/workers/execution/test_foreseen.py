@@ -9,6 +9,7 @@ import torch
 
 from syft.workers.execution.forecast import Forecasts
 from syft.workers.execution.foreseen import run_foreseen
+from syft.workers.execution.moved_memory import NoHoldings
 from syft.workers.execution.permissions import Guard, full_guard_of, protect
 
 ANN = Guard(frozenset({"ann"}))
@@ -22,7 +23,7 @@ def private(tensor: torch.Tensor) -> torch.Tensor:
 def run(function: Any, *args: Any, like: Any = None, guard: Guard = ANN, **kwargs: Any) -> Any:
     """Run a call by its forecast, or by that of ``like``."""
     forecast = Forecasts().of(like or function, args, kwargs)
-    return run_foreseen(function, args, kwargs, forecast, guard)
+    return run_foreseen(function, args, kwargs, forecast, guard, NoHoldings())
 
 
 def error_of(tensor: torch.Tensor) -> Exception | None:
@@ -42,8 +43,9 @@ def test_what_is_written_is_private_even_if_the_call_fails_half_way() -> None:
     index, out = private(torch.tensor([1, 7])), torch.zeros(2)
     view = out[:1]
     result = run(torch.take, torch.arange(4.0), index, out=out)
-    assert result is out and type(error_of(out)) is IndexError
-    assert type(error_of(view)) is IndexError, "its memory is as private"
+    assert type(error_of(result)) is IndexError
+    assert type(error_of(result[:1])) is IndexError, "its memory is as private"
+    assert out.tolist() == [0, 0] and full_guard_of(out) is full_guard_of(view) is None
 
 
 def test_a_result_in_public_memory_is_copied() -> None:
@@ -71,7 +73,9 @@ def test_what_comes_of_what_failed_has_failed() -> None:
     x = torch.zeros(2)
     protect(x, sealed)
     result = run(torch.add, x, 1, guard=sealed)
-    assert result.tolist() == [0, 0] and type(error_of(result)) is ValueError
+    assert result.shape == (2,) and type(error_of(result)) is ValueError
+    made = run(fail, x, like=torch.exp, guard=sealed)
+    assert made.shape == (2,) and str(error_of(made)) == "7", "the first failure counts"
 
 
 def test_several_results_fail_together() -> None:
@@ -133,10 +137,10 @@ def fail(*args: Any) -> Any:
 def test_what_would_have_got_a_graph_gets_one() -> None:
     target, weight = torch.ones(2), torch.ones(2, requires_grad=True)
     result = run(fail, target, weight, private(torch.ones(2)), like=_multiply)
-    assert result is target and target.requires_grad and target.grad_fn is not None
-    target.sum().backward()
+    assert result.requires_grad and result.grad_fn is not None and not target.requires_grad
+    result.sum().backward()
     assert weight.grad is not None and weight.grad.tolist() == [0, 0]
-    assert type(error_of(target)) is ValueError
+    assert type(error_of(result)) is ValueError and full_guard_of(target) is None
 
 
 def _multiply(target: torch.Tensor, weight: torch.Tensor, secret: torch.Tensor) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -51,6 +52,9 @@ class Pair(Holder):
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
         return self.parts
+
+    def exchange(self, successor: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        self.parts = tuple(map(successor, self.parts))
 
     def duplicate(self) -> Pair:
         return Pair(*(part.clone() for part in self.parts))

@@ -9,9 +9,17 @@ import torch
 
 from syft.workers.execution import private_results as module
 from syft.workers.execution.permissions import Guard, full_guard_of, guard_of_memory, protect
-from syft.workers.execution.private_results import UNCLEAR, common_guard, private_result
+from syft.workers.execution.private_results import (
+    NOTHING,
+    UNCLEAR,
+    common_guard,
+)
 
 ANN, BEA = Guard(frozenset({"ann"})), Guard(frozenset({"bea"}))
+
+
+def private_result(function: Any, values: Any, guard: Guard, **named: Any) -> Any:
+    return module.private_result(function, values, named, guard)
 
 
 def private(tensor: torch.Tensor, guard: Guard = ANN) -> torch.Tensor:
@@ -24,7 +32,9 @@ def test_the_guard_of_values() -> None:
     assert common_guard([torch.ones(2), 3, None, "text"]) is None
     assert common_guard([x, 3, torch.ones(1), x[:1]]) == ANN
     assert common_guard([x, private(torch.ones(2))]) == ANN
-    strange = [private(torch.ones(2), BEA), [x], (1, 2), torch.eye(2).to_sparse(), torch.float32]
+    assert common_guard([1, [x, torch.ones(1)]]) == ANN
+    other = private(torch.ones(2), BEA)
+    strange = [other, [other], [(1, 2)], (1, 2), torch.eye(2).to_sparse(), torch.float32]
     assert all(common_guard([x, other]) is UNCLEAR for other in strange)
     for guard in (ANN.sealed(ValueError()), Guard(frozenset({"ann"}), shape_hidden=True)):
         assert common_guard([private(torch.ones(2), guard)]) is UNCLEAR
@@ -42,14 +52,14 @@ def test_what_is_made_is_guarded_and_in_memory_of_its_own() -> None:
     x, w = private(torch.ones(2)), torch.ones(2, requires_grad=True)
     for _ in range(2):
         result = private_result(torch.mul, (x, w), ANN)
-        assert result is not None and result.requires_grad and full_guard_of(result) == ANN
+        assert result is not NOTHING and result.requires_grad and full_guard_of(result) == ANN
     assert full_guard_of(w) is None
 
 
 @pytest.mark.parametrize(
     ("function", "args"),
     [
-        (torch.Tensor.add_, (torch.ones(2), 1)),
+        (torch.Tensor.t_, (torch.ones(2, 3),)),
         (torch.bernoulli, (torch.ones(2),)),
         (torch.Tensor.view, (torch.ones(2), 1, 2)),
         (torch.Tensor.contiguous, (torch.ones(2),)),
@@ -63,7 +73,7 @@ def test_what_is_made_is_guarded_and_in_memory_of_its_own() -> None:
 def test_other_commands_take_the_general_path(function: Any, args: Any) -> None:
     private(args[0])
     for _ in range(2):
-        assert private_result(function, args, ANN) is None
+        assert private_result(function, args, ANN) is NOTHING
 
 
 def test_what_is_not_as_forecast_takes_the_general_path(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,12 +84,47 @@ def test_what_is_not_as_forecast_takes_the_general_path(monkeypatch: pytest.Monk
         return x + 1 if type(x) is not torch.Tensor else next(results)
 
     found = [private_result(made, (x,), ANN) for _ in range(5)]
-    assert [result is None for result in found] == [False, True, True, True, True]
+    assert [result is NOTHING for result in found] == [False, True, True, True, True]
+
+
+def test_what_writes_to_memory_of_its_guard_runs_in_place() -> None:
+    x, y, public = private(torch.ones(2)), private(torch.ones(2)), torch.ones(2)
+    assert private_result(torch.Tensor.add_, (x, public), ANN, alpha=2) is x
+    assert x.tolist() == [3, 3] and guard_of_memory(public) is None
+    for scale in (0.5, 0.25):
+        private_result(torch._foreach_mul_, ([x, y], scale), ANN)
+    assert x.tolist() == [0.375] * 2 and y.tolist() == [0.125] * 2
+    assert private_result(torch.Tensor.__setitem__, (x, 0, 7.0), ANN) is None
+    assert x.tolist() == [7, 0.375]
+
+
+@pytest.mark.parametrize("other", [torch.ones(2), private(torch.ones(2), BEA)])
+def test_what_would_write_to_other_memory_takes_the_general_path(other: torch.Tensor) -> None:
+    x = private(torch.ones(2))
+    assert private_result(torch.Tensor.add_, (other, x), ANN) is NOTHING
+    assert private_result(torch._foreach_mul_, ([x, other], 2.0), ANN) is NOTHING
+    assert other.tolist() == x.tolist() == [1, 1]
+
+
+def test_a_write_that_fails_takes_the_general_path() -> None:
+    x, index = private(torch.ones(2)), private(torch.tensor([7]))
+    assert private_result(torch.Tensor.put_, (x, index, x[:1]), ANN) is NOTHING
+    with torch.autocast("cpu"):
+        assert private_result(torch.Tensor.add_, (x, 1), ANN) is NOTHING
+
+
+def test_floats_that_only_scale_share_a_forecast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_KEPT", {})
+    x = private(torch.ones(2))
+    for number in (0.1, 0.2, 3):
+        private_result(torch.mul, (x, number), ANN)
+        private_result(torch.Tensor.fill_, (x, number), ANN)
+    assert len(module._KEPT) == 2 + 3
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST_KEPT", 2)
     x = private(torch.ones(2))
     for number in range(9):
-        assert private_result(torch.add, (x, number), ANN) is not None
+        assert private_result(torch.add, (x, number), ANN) is not NOTHING
         assert len(module._KEPT) <= 2

@@ -13,7 +13,7 @@ from syft.ops.control import LIKE_LEAF, NO_GRADIENT, OTHER_KIND
 from syft.ops.returns import MOST
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.execution.permissions import Guard, full_guard_of, set_guard
+from syft.workers.execution.permissions import Guard, full_guard_of, protect, set_guard
 from syft.workers.wire.messages import ClearGradients, Done, Gradients, Parked, Promise, Value
 from tests.workers.core.peers import ask, error_in
 
@@ -63,9 +63,11 @@ def test_if_one_cannot_be_stored_none_is(
     assert list(core.store.objects) == HELD
 
 
-def test_the_gradient_of_a_private_leaf_is_private(core: WorkerCore) -> None:
+def test_a_gradient_is_as_private_as_its_own_memory(core: WorkerCore) -> None:
     tensors = leaves(core)
-    set_guard(tensors[1], Guard(frozenset(["ann"])))
+    assert tensors[1].grad is not None
+    protect(tensors[1].grad, Guard(frozenset(["ann"])))
+    set_guard(tensors[2], Guard(frozenset(["ann"])))
     core.guarded = True
     assert values(ask(core, Gradients(1, (1, 2, 3), 10))) == KINDS
     assert core.store.objects[11] is tensors[1].grad

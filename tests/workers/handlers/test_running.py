@@ -462,8 +462,13 @@ def test_branches_do_not_decide_by_private_values(private: WorkerCore) -> None:
     assert ask(private, run(0, (8, 5), 102, _branch()), peer=EVE) == Done(9)
     assert value_in(private, Fetch(1, 102, keep=True), peer=EVE).tolist() == [1, 2]
     assert ask(private, run(0, (7, 5), 103, _branch()), peer=ANN) == Done(9)
-    for id in (103, 5):  # what came of it, and what it chose among
-        assert isinstance(error_in(ask(private, Fetch(1, id), peer=EVE)), PermissionDenied)
+    chosen = error_in(ask(private, Fetch(1, 103), peer=EVE))
+    assert isinstance(chosen, PermissionDenied), "which one it is follows from a private value"
+    assert value_in(private, Fetch(1, 5, keep=True), peer=EVE).tolist() == [1, 2]
+    put(private, 9, torch.tensor(False), users=("ann",))
+    assert ask(private, run(0, (9, 5), 104, _branch()), peer=ANN) == Done(9)
+    assert private.store.objects[104] is not private.store.objects[5], "chosen as it was"
+    assert isinstance(error_in(ask(private, Fetch(1, 104), peer=EVE)), PermissionDenied)
     assert value_in(private, Fetch(1, 103), peer=ANN).tolist() == [-1, -2]
 
 

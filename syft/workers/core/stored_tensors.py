@@ -1,0 +1,87 @@
+"""All that holds tensors at a worker, for those that are moved to new memory.
+
+Those are the objects in the store, the gradients of leaves among them, and what parked operations
+hold.  See :mod:`syft.workers.execution.moved_memory`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+
+from syft.workers.core.dataflow import Dataflow
+from syft.workers.core.store import ObjectStore
+from syft.workers.execution.holders import Holder
+from syft.workers.execution.moved_memory import Holdings, Moves, Places
+from syft.workers.execution.permissions import storages_of
+from syft.workers.execution.retained import recorded_of
+
+
+class StoredTensors(Holdings):
+    """The tensors in a store and in the parked operations of one worker.
+
+    >>> store = ObjectStore("bob"); x = torch.ones(2); store.put(5, x[:1])
+    >>> stored, memory = StoredTensors(store, Dataflow(store)), x.untyped_storage()
+    >>> [found.shape for found in stored.sharing({memory._cdata: memory})]
+    [torch.Size([1])]
+    """
+
+    __slots__ = ("_store", "_dataflow")
+
+    def __init__(self, store: ObjectStore, dataflow: Dataflow) -> None:
+        self._store = store
+        self._dataflow = dataflow
+
+    def sharing(self, places: Places) -> Iterator[torch.Tensor]:
+        """The tensors that lie in this memory, gradients among them."""
+        for tensor in self._tensors():
+            if _lies_in(tensor, places):
+                yield tensor
+            gradient = _gradient_of(tensor)
+            if gradient is not None and _lies_in(gradient, places):
+                yield gradient
+
+    def moved(self, moves: Moves) -> None:
+        """Put the successors where the moved tensors were, and count their memory anew."""
+        changed = [id for id in self._store.objects if self._exchange(id, moves)]
+        for tensor in self._tensors():
+            gradient = _gradient_of(tensor)
+            if gradient is not None and moves.of(gradient) is not gradient:
+                tensor.grad = moves.of(gradient)
+        for value in [*self._dataflow.held()]:
+            if moves.of(value) is not value:
+                self._dataflow.moved(value, moves.of(value))
+        self._store.charges.altered(changed)
+
+    def _exchange(self, id: int, moves: Moves) -> bool:
+        """Put successors into one object, or in its place; whether there are any."""
+        objects = self._store.objects
+        value = objects[id]
+        if not isinstance(value, Holder):
+            objects[id] = moves.of(value)
+            return objects[id] is not value
+        if all(moves.of(tensor) is tensor for tensor in value.tensors()):
+            return False
+        value.exchange(moves.of)
+        return True
+
+    def shown(self) -> Iterable[torch.Tensor]:
+        """Results in which the owner's program may keep gradients."""
+        return self._store.graphs_of_owner()
+
+    def _tensors(self) -> Iterator[torch.Tensor]:
+        for value in (*self._store.objects.values(), *self._dataflow.held()):
+            for tensor in value.tensors() if isinstance(value, Holder) else (value,):
+                if isinstance(tensor, torch.Tensor):
+                    yield tensor
+
+
+def _lies_in(tensor: torch.Tensor, places: Places) -> bool:
+    return any(storage._cdata in places for storage in storages_of(tensor))
+
+
+def _gradient_of(tensor: Any) -> torch.Tensor | None:
+    recorded = recorded_of(tensor)
+    return recorded.grad if recorded is not None and recorded.is_leaf else None

@@ -1,0 +1,300 @@
+"""Backward passes at a worker that holds private values: what they leave is known before they run.
+
+A pass writes to the gradients of tensors that are not among its arguments.  Which ones these are
+follows from the graph, and so from the requests made, not from values.  So before a pass over
+private values, the gradients that are there already are moved to private memory
+(:mod:`~syft.workers.execution.moved_memory`).  After it, every tensor that the pass reaches has a
+private gradient of its own, of zeros if none came.  Both are so whether the pass succeeds or not.
+That it failed is sealed, as the failure of any command is; what does not fit together is found
+beforehand and told to everybody.
+
+A pass over public values may add to private gradients, which stay private.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import torch
+
+from syft.chain.wrapper import Wrapper
+from syft.exceptions import PermissionDenied
+from syft.ops.nested import leaves
+from syft.torch_private import is_only_user
+from syft.workers.execution.backward_calls import BackwardCall, backward_call
+from syft.workers.execution.foreseen_failures import foreseen_failure
+from syft.workers.execution.moved_memory import Holdings, move_written
+from syft.workers.execution.permissions import (
+    Guard,
+    full_guard_of,
+    guard_of_memory,
+    meet_guards,
+    protect,
+    without_frames,
+)
+from syft.workers.execution.reached_graph import AGAIN, ReachedGraph, reached_graph
+from syft.workers.execution.retained import recorded_of
+from syft.workers.execution.successors import (
+    in_graph,
+    lend_gradients,
+    receiver_of,
+    take_back_gradients,
+)
+
+Function = Callable[..., Any]
+
+_UNUSED: Final = (
+    "One of the differentiated Tensors appears to not have been used in the graph. "
+    "Set allow_unused=True if this is the desired behavior."
+)
+
+
+def run_public_pass(
+    function: Function, args: Sequence[Any], kwargs: dict[str, Any], holdings: Holdings
+) -> Any:
+    """Call a function that runs a backward pass over public values.
+
+    A private gradient to which it adds stays private.  Raises RuntimeError if an earlier pass over
+    private values has used the graph up.
+    """
+    try:
+        call = backward_call(function, args, kwargs)
+    except TypeError:
+        return function(*args, **kwargs)  # which says what is wrong with its arguments
+    graph = reached_graph(_recorded(call.roots))
+    inputs = _in_graph(call.inputs, graph)
+    if graph.is_spent():
+        raise RuntimeError(AGAIN)
+    lent = lend_gradients(graph.leaves)
+    receivers = [*map(receiver_of, graph.leaves), *graph.keeping(holdings.shown())]
+    private = [
+        (tensor, guard)
+        for tensor in receivers
+        if (guard := full_guard_of(_gradient_of(tensor))) is not None
+    ]
+    try:
+        return call.with_tensors(call.starts, inputs).run()
+    finally:
+        take_back_gradients(lent)
+        for tensor, guard in private:
+            gradient = _gradient_of(tensor)
+            if gradient is not None:
+                protect(gradient, guard)
+
+
+def run_private_pass(
+    function: Function,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    guard: Guard,
+    holdings: Holdings,
+    worker: str,
+    user: str | None,
+) -> Any:
+    """Call a function that runs a backward pass over values guarded by ``guard``.
+
+    Raises :class:`~syft.exceptions.PermissionDenied` if a flag is private, and what does not fit
+    together as torch does.  Any other failure is sealed; one who may see the values gets it.
+    """
+    try:
+        call = backward_call(function, args, kwargs)
+    except TypeError as error:
+        raise foreseen_failure(TypeError, str(error)) from None
+    admitted = guard.admits(user)
+    _check_flags(call, admitted, worker, user)
+    misfit = call.misfit()
+    if misfit is not None:
+        raise foreseen_failure(RuntimeError, misfit)
+    a_pass = _PrivatePass(call, guard, holdings)
+    result = a_pass.run()
+    if admitted:
+        a_pass.guard.check_open()
+    return result
+
+
+def _check_flags(call: BackwardCall, admitted: bool, worker: str, user: str | None) -> None:
+    """Raise if a private value decides what a pass leaves, or if that cannot be told."""
+    for name, value in call.flags.items():
+        private = any(full_guard_of(leaf) is not None for leaf in leaves(value))
+        if private and not admitted:
+            raise PermissionDenied(f"a backward pass with a private {name}", worker, user)
+    elsewhere = any(recorded_of(root) is None for root in call.roots)
+    if not admitted and (elsewhere or call.flags.get("is_grads_batched")):
+        kind = "of another worker's tensor" if elsewhere else "with is_grads_batched"
+        raise PermissionDenied(f"a backward pass {kind}", worker, user)
+
+
+class _PrivatePass:
+    """One pass over private values."""
+
+    def __init__(self, call: BackwardCall, guard: Guard, holdings: Holdings) -> None:
+        self.guard = guard
+        self.call = call
+        self.graph = reached_graph(_recorded(call.roots))
+        self.inputs = _in_graph(call.inputs, self.graph)
+        self._holdings = holdings
+        if call.returns:
+            self._check_used()
+
+    def _check_used(self) -> None:
+        """Raise if a gradient is wanted of what the graph does not reach, as torch does."""
+        flags = self.call.flags
+        if flags["materialize_grads"]:
+            if flags["allow_unused"] is False:
+                text = "Expected allow_unused to be True or not passed when materialize_grads=True"
+                raise foreseen_failure(ValueError, f"{text}, but got: allow_unused=False.")
+        elif not flags["allow_unused"] and not all(map(self.graph.reaches, self.inputs or ())):
+            raise foreseen_failure(RuntimeError, _UNUSED)
+
+    def run(self) -> Any:
+        """Run the pass; returns the gradients if its function does, and seals a failure."""
+        receivers = self._receivers()
+        before = [self._made_private(receiver) for receiver in receivers]
+        lent = lend_gradients(self.graph.leaves)
+        starts = [_private_copy(start, self.guard) for start in self.call.starts]
+        call = self.call.with_tensors(starts, self.inputs)
+        if call.returns:
+            call.arguments.update(allow_unused=True, materialize_grads=False)
+        gradients: Sequence[Any] = ()
+        try:
+            gradients = call.run() or ()
+        except Exception as error:
+            self.guard = self.guard.sealed(without_frames(error))
+        if not call.retains:
+            self.graph.spend(self.inputs)
+        take_back_gradients(lent)
+        for receiver, there in zip(receivers, before, strict=True):
+            receiver.grad = self._finished(_gradient_of(receiver), receiver, there)
+        return self._returned(gradients) if call.returns else None
+
+    def _receivers(self) -> list[torch.Tensor]:
+        """The tensors in which the pass leaves gradients."""
+        chosen: Sequence[torch.Tensor] = ()
+        if not self.call.returns:
+            chosen = self.graph.leaves if self.inputs is None else self.inputs
+        kept = self.graph.keeping(self._holdings.shown())
+        reached = filter(self.graph.reaches, (*chosen, *kept))
+        return list({id(each): each for each in map(receiver_of, reached)}.values())
+
+    def _made_private(self, receiver: torch.Tensor) -> torch.Tensor | None:
+        """The gradient that is there, moved to private memory."""
+        gradient = _gradient_of(receiver)
+        if gradient is None or type(gradient) is Wrapper:
+            return gradient
+        if gradient.layout is torch.strided and guard_of_memory(gradient) == self.guard:
+            return gradient
+        guard = self.guard.meet(full_guard_of(gradient) or self.guard)
+        if gradient.layout is not torch.strided:
+            gradient = gradient.detach().to_dense()
+            protect(gradient, guard)
+        receiver.grad = move_written([gradient], guard, self._holdings).of(gradient)
+        return receiver.grad
+
+    @property
+    def _changes_guards(self) -> bool:
+        """Whether gradients that were private before it are not as they should be after it."""
+        return self.call.creates or self.guard.error is not None
+
+    def _returned(self, gradients: Sequence[Any]) -> Any:
+        """The gradients that a function returns, of the shapes that follow from its inputs."""
+        inputs = self.inputs or ()
+        values = gradients.values() if isinstance(gradients, dict) else gradients
+        found = list(values) or [None] * len(inputs)
+        made: list[torch.Tensor | None] = []
+        for gradient, wanted in zip(found, inputs, strict=True):
+            if self.call.flags["materialize_grads"] or self.graph.reaches(wanted):
+                made.append(self._finished(gradient, wanted, None))
+            else:
+                made.append(None)
+        return self.call.shaped(made)
+
+    def _finished(
+        self, gradient: torch.Tensor | None, like: torch.Tensor, before: torch.Tensor | None
+    ) -> torch.Tensor:
+        """A guarded gradient, in memory of its own and of known strides; zeros if none came.
+
+        ``before`` is what was there, whose guard it keeps.
+        """
+        if gradient is not None and gradient is before and not self._changes_guards:
+            return gradient
+        guard = meet_guards(self.guard, full_guard_of(before))
+        if gradient is None:
+            gradient = torch.zeros_like(like.detach())
+        if type(gradient) is not Wrapper and gradient is not before:
+            strides = _strides_of_gradient(like) if before is None else before.stride()
+            gradient = _laid_out(gradient, strides)
+        if self.call.creates:
+            gradient = _with_edges(gradient, self.graph.leaves)
+        protect(gradient, guard)
+        return gradient
+
+
+def _recorded(roots: Iterable[Any]) -> list[torch.Tensor]:
+    tensors = (recorded_of(root) for root in roots if isinstance(root, torch.Tensor))
+    return [tensor for tensor in tensors if tensor is not None]
+
+
+def _in_graph(inputs: Sequence[Any] | None, graph: ReachedGraph) -> list[torch.Tensor] | None:
+    """The tensors of a graph that stand for those to which a pass is limited."""
+    return None if inputs is None else [in_graph(one, graph.leaves) for one in inputs]
+
+
+def _gradient_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    if tensor.is_leaf or tensor.retains_grad:
+        return tensor.grad
+    with warnings.catch_warnings(action="ignore"):  # a non-leaf tensor usually has no gradient
+        return tensor.grad
+
+
+def _private_copy(start: torch.Tensor | None, guard: Guard) -> torch.Tensor | None:
+    """A first gradient in private memory: torch may make its memory that of another gradient."""
+    if start is None or type(start) is Wrapper or full_guard_of(start) == guard:
+        return start
+    copy = start.clone()
+    protect(copy, guard)
+    return copy
+
+
+def _strides_of_gradient(tensor: torch.Tensor) -> tuple[int, ...]:
+    """The strides that torch gives to the gradient of a tensor: its own if it is dense."""
+    if tensor.is_contiguous():
+        return tensor.stride()
+    return torch.empty_like(tensor.detach(), device="meta").stride()
+
+
+def _laid_out(gradient: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
+    """A gradient in dense memory of its own, with these strides."""
+    if gradient.layout is not torch.strided:
+        gradient = gradient.to_dense()
+    if gradient.stride() == strides and is_only_user(gradient):
+        return gradient
+    with torch.set_grad_enabled(gradient.requires_grad):
+        made = torch.empty_strided(
+            gradient.shape, strides, dtype=gradient.dtype, device=gradient.device
+        )
+        return made.copy_(gradient)
+
+
+class _Edges(torch.autograd.Function):
+    """A copy of a tensor, with a graph that leads to others too."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, *reached: torch.Tensor) -> torch.Tensor:
+        ctx.reached = len(reached)
+        return tensor.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        return *gradients, *(None for _ in range(ctx.reached))
+
+
+def _with_edges(gradient: torch.Tensor, reached: Sequence[torch.Tensor]) -> torch.Tensor:
+    """A gradient whose graph leads to all that its pass reached, whatever its values are.
+
+    Whether a gradient has a graph follows from formulas; that of a sealed result has none.
+    """
+    with torch.enable_grad():
+        made: torch.Tensor = _Edges.apply(gradient, *reached)  # type: ignore[no-untyped-call]
+        return made

@@ -1,0 +1,176 @@
+"""What is about to be written with private values gets new memory, and graphs keep the old."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import syft as sy
+from syft.workers.execution.moved_memory import Immovable, Moves, NoHoldings, move_written
+from syft.workers.execution.permissions import Guard, full_guard_of, protect
+from syft.workers.execution.retained import retaining
+from syft.workers.execution.successors import successor_of
+
+ANN = Guard(frozenset({"ann"}))
+
+
+class Others(NoHoldings):
+    """Some tensors that are held besides those that are written."""
+
+    def __init__(self, *tensors: torch.Tensor) -> None:
+        self.tensors = tensors
+
+    def sharing(self, places: Any) -> tuple[torch.Tensor, ...]:
+        return self.tensors
+
+
+def move(*written: torch.Tensor, others: tuple[torch.Tensor, ...] = ()) -> list[torch.Tensor]:
+    """The successors of what is written, and of the others."""
+    moves = move_written(written, ANN, Others(*others))
+    return [moves.of(tensor) for tensor in (*written, *others)]
+
+
+def lies_with(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.untyped_storage()._cdata == other.untyped_storage()._cdata
+
+
+def test_memory_of_the_same_guard_stays() -> None:
+    x = torch.ones(2)
+    protect(x, ANN)
+    assert not len(move_written([x], ANN, NoHoldings()))
+    assert len(move_written([x], Guard(frozenset()), NoHoldings())) == 1
+
+
+def test_what_is_moved_has_the_same_extent_and_values_in_other_memory() -> None:
+    base = torch.arange(12.0).view(3, 4)
+    view = base.t()[1:, ::2]
+    new, same = move(view, others=(base,))
+    assert new.shape == view.shape and new.stride() == view.stride()
+    assert new.storage_offset() == view.storage_offset() and torch.equal(new, view)
+    assert lies_with(new, same) and not lies_with(new, base)
+    assert full_guard_of(new) == full_guard_of(same) == ANN and full_guard_of(base) is None
+
+
+def test_something_else_that_is_held_is_left_alone() -> None:
+    x, other = torch.ones(2), torch.ones(2)
+    assert move(x, others=(other,))[1] is other
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.ones(2, dtype=torch.complex64).conj(),
+        torch.ones(2, dtype=torch.complex64).conj().imag,
+        torch.ones(4).view(torch.uint8),
+    ],
+    ids=["conj", "neg", "octets"],
+)
+def test_numbers_of_every_kind_are_moved(tensor: torch.Tensor) -> None:
+    (new,) = move(tensor)
+    assert torch.equal(new, tensor) and new.dtype is tensor.dtype
+    assert new.is_conj() == tensor.is_conj() and new.is_neg() == tensor.is_neg()
+
+
+def test_an_inference_tensor_stays_one() -> None:
+    with torch.inference_mode():
+        x = torch.ones(2)
+    assert move(x)[0].is_inference()
+
+
+def test_a_leaf_stays_a_leaf_of_its_class_with_its_gradient_hooks_and_attributes() -> None:
+    weight = nn.Parameter(torch.ones(2))
+    weight.grad = torch.ones(2)
+    weight._tags = {"#w"}  # type: ignore[attr-defined]
+    seen = []
+    weight.register_hook(seen.append)  # type: ignore[no-untyped-call]
+    (new,) = move(weight)
+    assert type(new) is nn.Parameter and new.requires_grad and new.is_leaf
+    assert new.grad is weight.grad and new._tags == {"#w"}  # type: ignore[attr-defined]
+    assert successor_of(weight) is new
+    (new * 2).sum().backward()
+    assert len(seen) == 1
+    plain = torch.ones(2, requires_grad=True)
+    assert type(move(plain)[0]) is torch.Tensor and move(plain)[0].requires_grad
+    frozen = torch.ones(2, requires_grad=True)
+    frozen.register_hook(seen.append)  # type: ignore[no-untyped-call]
+    frozen.requires_grad_(False)
+    assert not move(frozen)[0].requires_grad
+
+
+def test_a_graph_leads_on_through_a_moved_result_and_saved_the_old_one() -> None:
+    leaf = torch.ones(2, requires_grad=True)
+    made = leaf * 3
+    product = (made * made).sum()
+    (new,) = move(made)
+    with torch.no_grad():
+        new.mul_(100)
+    product.backward(retain_graph=True)
+    assert leaf.grad is not None and leaf.grad.tolist() == [18, 18]
+    leaf.grad = None
+    new.sum().backward()
+    assert leaf.grad is not None and leaf.grad.tolist() == [3, 3]  # type: ignore[unreachable]
+
+
+def test_views_with_a_graph_are_views_of_what_was_moved() -> None:
+    leaf = torch.ones(2, 3, requires_grad=True)
+    made = leaf * 2
+    row = made[1]
+    new_row, new = move(row, others=(made,))
+    new_row.mul_(5)
+    assert new.tolist() == [[2, 2, 2], [10, 10, 10]] and made.tolist() == [[2, 2, 2]] * 2
+    new.sum().backward()
+    assert leaf.grad is not None and leaf.grad.tolist() == [[2] * 3, [10] * 3]
+
+
+def test_the_base_of_a_view_is_moved_though_nobody_holds_it() -> None:
+    leaf = torch.ones(2, 3, requires_grad=True)
+    view = (leaf * 2).t()
+    (new,) = move(view)
+    assert torch.equal(new, view) and new.stride() == view.stride()
+    new.sum().backward()
+    assert leaf.grad is not None and leaf.grad.tolist() == [[2] * 3] * 2
+
+
+def test_a_view_whose_memory_was_replaced_is_none_of_its_base() -> None:
+    base = torch.ones(4, requires_grad=True) * 2
+    view = base[:2]
+    view.data = torch.zeros(2)
+    (new,) = move(view)
+    assert new.tolist() == [0, 0] and new.requires_grad
+
+
+def test_what_keeps_its_gradient_goes_on_doing_so() -> None:
+    leaf = torch.ones(2, requires_grad=True)
+    made = leaf * 2
+    made.retain_grad()
+    (new,) = move(made)
+    assert new.retains_grad and any(tensor is new for tensor in retaining())
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: sy.LoggingTensor().on(x),
+        lambda x: torch.view_as_real((x.requires_grad_() * 1j) * 1),
+        lambda x: torch.quantize_per_tensor(x, 0.5, 0, torch.qint8),
+        lambda x: torch.sparse_coo_tensor(torch.tensor([[0, 1]]), x, (2,)),
+    ],
+    ids=["chain", "other numbers", "quantized", "sparse"],
+)
+@pytest.mark.filterwarnings("ignore")  # quantized tensors are deprecated
+def test_what_cannot_be_moved_is_refused(make: Any) -> None:
+    with pytest.raises(Immovable):
+        move(make(torch.ones(2)))
+
+
+def test_successors_in_nested_arguments() -> None:
+    moves, one, two = Moves(), torch.ones(1), torch.zeros(1)
+    moves.add(one, two)
+    more = Moves()
+    more.update(moves)
+    args, kwargs = more.within(([one, 3], {"out": one}))
+    assert args[0] is two and args[1] == 3 and kwargs["out"] is two
+    assert tuple(NoHoldings().shown()) == ()
