@@ -194,7 +194,7 @@ class Forecasts:
         A number that the call takes from a tensor of one element is known if the tensor
         ``is_public``.
         """
-        call = _Call(function, args, kwargs, tensors_in(args, kwargs), {})
+        call = _Call(function, tuple(args), kwargs, tensors_in(args, kwargs), {})
         forecast = self._kept_or_made(call)
         if forecast.verdict is Verdict.READS:
             numbers = {
@@ -203,7 +203,7 @@ class Forecasts:
                 if tensor.numel() == 1 and is_public(tensor)
             }
             if numbers:
-                return self._kept_or_made(_Call(function, args, kwargs, call.inputs, numbers))
+                return self._kept_or_made(_Call(function, call.args, kwargs, call.inputs, numbers))
         return forecast
 
     def _kept_or_made(self, call: _Call) -> Forecast:

@@ -45,7 +45,7 @@ from syft.torch_private import (
     set_grad_enabled,
 )
 from syft.workers.execution.backward_passes import run_private_pass
-from syft.workers.execution.forecast import Forecast, Forecasts, Verdict
+from syft.workers.execution.forecast import Forecast, Verdict
 from syft.workers.execution.foreseen import run_foreseen
 from syft.workers.execution.foreseen_failures import foreseen_failure
 from syft.workers.execution.hidden_shapes import NO_FORECAST, hidden_forecast
@@ -59,7 +59,13 @@ from syft.workers.execution.permissions import (
     protect,
     storages_of,
 )
-from syft.workers.execution.private_results import NOTHING, UNCLEAR, common_guard, private_result
+from syft.workers.execution.private_results import (
+    FORECASTS,
+    NOTHING,
+    UNCLEAR,
+    common_guard,
+    private_result,
+)
 from syft.workers.execution.public_facts import asks_only, is_told
 from syft.workers.wire.messages import GRAD_MODE, INFERENCE_MODE
 
@@ -271,9 +277,9 @@ def _forecast_of(
         return (
             NO_FORECAST
             if function in _COUNTED
-            else hidden_forecast(_FORECASTS, function, args, kwargs)
+            else hidden_forecast(FORECASTS, function, args, kwargs)
         )
-    return _FORECASTS.of(function, args, kwargs, _is_public)
+    return FORECASTS.of(function, args, kwargs, _is_public)
 
 
 def _protect_results(
@@ -345,8 +351,6 @@ _SHARED: Final = "a write to memory that a chain or a tensor of another kind sha
 _GRADIENT_READERS: Final = frozenset(
     FUNCTIONS[BY_NAME[f"torch.Tensor.{name}.__get__"]] for name in ("grad", "_grad")
 )
-
-_FORECASTS: Final = Forecasts()
 
 
 def _all_strided(inputs: list[torch.Tensor]) -> bool:

@@ -47,7 +47,8 @@ class _Writing:
 _MOST_KEPT: Final = 4096
 _KEPT: Final[dict[Hashable, Made | _Writing | None]] = {}
 """What commands do, by all that it depends on; None for those that are not for this path."""
-_FORECASTS: Final = Forecasts()
+FORECASTS: Final = Forecasts()
+"""The forecasts of the private commands of this process."""
 
 
 def common_guard(values: Iterable[Any]) -> Guard | None:
@@ -177,7 +178,7 @@ def _learned(
     key: Hashable, function: Any, values: Sequence[Any], named: dict[str, Any]
 ) -> Made | _Writing | None:
     """Forecast a command for the first time."""
-    made = _kind_of(_FORECASTS.of(function, tuple(values), named))
+    made = _kind_of(FORECASTS.of(function, tuple(values), named))
     if len(_KEPT) >= _MOST_KEPT:
         _KEPT.clear()
     _KEPT[key] = made

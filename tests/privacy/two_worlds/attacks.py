@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,24 +24,6 @@ Attack = Callable[[Observer], Any]
 
 class Learned(AssertionError):
     """The observer can tell the worlds apart."""
-
-
-def leaks(item: int) -> pytest.MarkDecorator:
-    """What is known to leak; the number is that of the finding in the issue."""
-    return pytest.mark.xfail(strict=True, raises=Learned, reason=f"issue item {item}")
-
-
-def may_leak(item: int) -> pytest.MarkDecorator:
-    """The same for what draws some of many attacks, which may all have been held off."""
-    return pytest.mark.xfail(strict=False, raises=Learned, reason=f"issue item {item}")
-
-
-def cases(item: int, attacks: Sequence[Any], held: Sequence[Any] = ()) -> list[Any]:
-    """The attacks as parameters: all of them are known to succeed but for those that ``held``."""
-    return [
-        pytest.param(attack, id=attack.__name__, marks=[] if attack in held else leaks(item))
-        for attack in [*attacks, *(one for one in held if one not in attacks)]
-    ]
 
 
 def learned(attack: Attack, guarded: bool = True) -> str | None:

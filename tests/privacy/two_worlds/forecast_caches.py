@@ -11,10 +11,10 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Any, cast
 
-from syft.workers.execution import forecast, operation, private_results
+from syft.workers.execution import forecast, private_results
 
-_MODULES = cast(Any, operation), cast(Any, private_results)
-_LIMITED = cast(Any, forecast), cast(Any, private_results)
+_FAST = cast(Any, private_results)
+_LIMITED = cast(Any, forecast), _FAST
 MOST_KEPT = 40_000
 """The forecasts that a world keeps: more than a worker, since it goes through the whole table."""
 
@@ -24,7 +24,6 @@ class ForecastCaches:
 
     def __init__(self) -> None:
         self.forecasts: OrderedDict[Hashable, Any] = OrderedDict()
-        self.of_fast_way: OrderedDict[Hashable, Any] = OrderedDict()
         self.made: dict[Hashable, Any] = {}
         self.most = MOST_KEPT
 
@@ -32,16 +31,13 @@ class ForecastCaches:
     def present(cls) -> ForecastCaches:
         """Those that workers use now."""
         found = cls()
-        general, fast = _MODULES
-        found.forecasts, found.of_fast_way = general._FORECASTS._kept, fast._FORECASTS._kept
-        found.made, found.most = fast._KEPT, fast._MOST_KEPT
+        found.forecasts, found.made = _FAST.FORECASTS._kept, _FAST._KEPT
+        found.most = _FAST._MOST_KEPT
         return found
 
     def use(self) -> None:
         """Have workers use these."""
-        general, fast = _MODULES
-        general._FORECASTS._kept, fast._FORECASTS._kept = self.forecasts, self.of_fast_way
-        fast._KEPT = self.made
+        _FAST.FORECASTS._kept, _FAST._KEPT = self.forecasts, self.made
         for module in _LIMITED:
             module._MOST_KEPT = self.most
 

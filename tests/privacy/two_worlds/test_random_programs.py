@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.privacy.two_worlds.attacks import Learned, leaks
+from tests.privacy.two_worlds.attacks import Learned
 from tests.privacy.two_worlds.report import Report
 from tests.privacy.two_worlds.runner import run_apart, run_program
 from tests.privacy.two_worlds.samples import Samples
@@ -31,7 +31,6 @@ def check(report: Report) -> None:
     assert report.sealed > report.private / 20, "at least a twentieth end sealed"
 
 
-@leaks(5)
 def test_a_stranger_sees_the_same_in_both_worlds(request: pytest.FixtureRequest) -> None:
     samples, total, number = Samples(), Report(), 0
     while total.commands < COMMANDS and not total.differences:
@@ -40,7 +39,6 @@ def test_a_stranger_sees_the_same_in_both_worlds(request: pytest.FixtureRequest)
     check(total)
 
 
-@leaks(5)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_stranger_sees_the_same_in_many_commands(
     part: int, request: pytest.FixtureRequest
@@ -51,7 +49,6 @@ def test_a_stranger_sees_the_same_in_many_commands(
     check(run_apart(Samples(), seed, MANY // PARTS))
 
 
-@leaks(5)
 def test_every_operation_is_tried_in_every_place(request: pytest.FixtureRequest) -> None:
     """The table of coverage, printed: each operation, with a private operand in each place, once in
     success and once in failure."""

@@ -64,6 +64,9 @@ MAKERS: dict[type[Message], Callable[[Choice], Message]] = {
     messages.Drop: lambda c: messages.Drop(c.seq, (c.target,)),
     messages.Holds: lambda c: messages.Holds(c.seq, c.target, b"0" * 32),
     messages.Follow: lambda c: messages.Follow(c.seq, c.target, 1),
+    messages.Allow: lambda c: messages.Allow(
+        c.seq, c.target, c.rng.choice((("eve",), ("bea",))), c.out, c.rng.choice(((), ("eve",)))
+    ),
     messages.Share: lambda c: messages.Share(c.target, ("eve", "bea")),
     messages.Promise: lambda c: messages.Promise(c.seq, (c.out,)),
     messages.Await: lambda c: messages.Await(c.seq, c.target),
@@ -75,7 +78,7 @@ MAKERS: dict[type[Message], Callable[[Choice], Message]] = {
         c.seq,
         c.out,
         pack(Bundle([torch.ones(2), torch.ones(2, 3)]), c.packer),
-        c.rng.choice(((), ((0, ("ann",), False),))),
+        c.rng.choice(((), ((0, ("ann",), False, None),))),
     ),
 }
 
@@ -99,7 +102,7 @@ def whole_object_message(
         observer.known.setdefault(message.to, []).append(target)
     if isinstance(message, messages.PutAll):
         observer.known["bob"].append(choice.out + 1)
-    made = (messages.Duplicate, messages.Gradients, messages.Convert)
+    made = (messages.Duplicate, messages.Gradients, messages.Convert, messages.Allow)
     if target in observer.private and isinstance(message, made):
         observer.private.add(choice.out)
     return message, choice.packer
