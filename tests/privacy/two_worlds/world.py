@@ -28,6 +28,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import torch
+from torch.nested._internal import nested_tensor
 
 from syft import ids
 from syft.exceptions import WorkerClosed
@@ -37,6 +38,8 @@ from syft.workers.handlers import party_programs
 from syft.workers.shells.connection_table import Line
 from syft.workers.shells.virtual import VirtualWorker
 from tests.privacy.two_worlds.forecast_caches import OF_WORLDS, ForecastCaches
+
+_NESTED = cast(Any, nested_tensor)
 
 Note = tuple[bytes, ...]
 """What the observer received at once: where it came from, a header, and the buffers."""
@@ -117,6 +120,8 @@ class World:
         self.caches = caches
         self.received: list[Note] = []
         self.random_state = random_state
+        self.nested_sizes = 1_000_000
+        """The next name of a size of nested tensors, which torch counts by process: ``j1000000``."""
         first = VirtualWorker(None, id=WORKERS[0])
         hook = cast(Any, SimpleNamespace(local_worker=first))
         self.workers = {first.id: first}
@@ -145,6 +150,7 @@ class World:
         peer = self.peers[request.worker, request.sender]
         DRAWN.start(request.stream)
         self.caches.use()
+        _NESTED._tensor_id_counter = self.nested_sizes
         torch.set_rng_state(self.random_state)
         try:
             letters = worker.core.receive(Frame(request.header, list(buffers)), peer)
@@ -152,6 +158,7 @@ class World:
         except Exception as error:  # a worker must not let one out; if it does, both must
             self.received.append((ESCAPED, f"{type(error).__name__}: {error}".encode()))
         self.random_state = torch.get_rng_state()
+        self.nested_sizes = _NESTED._tensor_id_counter
         received, self.received = self.received, []
         return received
 
@@ -200,6 +207,7 @@ def fixed() -> Iterator[None]:
     depends on everything in the process.
     """
     state, pool, level = torch.get_rng_state(), ids._pool, logging.root.manager.disable
+    nested_sizes = _NESTED._tensor_id_counter
     collecting = gc.isenabled()
     patched = cast(Any, party_programs)
     secrets, patched.secrets = patched.secrets, DRAWN
@@ -215,6 +223,7 @@ def fixed() -> Iterator[None]:
         if collecting:
             gc.enable()
         caches.use()
+        _NESTED._tensor_id_counter = nested_sizes
         cast(Any, ids)._pool = pool
         patched.secrets = secrets
         torch.set_rng_state(state)
