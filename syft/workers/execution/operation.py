@@ -147,11 +147,45 @@ def clearing(function: Function) -> Function:
             return result
         for storage in _memory(result):
             _, written = known.get(id(storage), (storage, 0))
-            memory = torch.empty(0, dtype=torch.uint8, device=storage.device)
-            memory.set_(storage)[written:].zero_()
+            _clear(storage, written)
         return result
 
     return call
+
+
+def clearing_if_it_fails(function: Function) -> Function:
+    """The same function, with zeros in all memory that its arguments get and that is not written,
+    because it fails.
+
+    A call with ``out=`` gives that its size first, and computes then.
+
+    >>> x = torch.ones(2)
+    >>> def grow_and_fail(out):
+    ...     out.resize_(4); raise ValueError("too late")
+    >>> clearing_if_it_fails(grow_and_fail)(out=x)
+    Traceback (most recent call last):
+    ...
+    ValueError: too late
+    >>> x
+    tensor([1., 1., 0., 0.])
+    """
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        before = [(storage, storage.nbytes()) for storage in _memory((args, kwargs))]
+        try:
+            return function(*args, **kwargs)
+        except Exception:
+            for storage, written in before:
+                _clear(storage, written)
+            raise
+
+    return call
+
+
+def _clear(storage: torch.UntypedStorage, written: int) -> None:
+    """Put zeros behind the bytes of a storage that were written."""
+    memory = torch.empty(0, dtype=torch.uint8, device=storage.device)
+    memory.set_(storage)[written:].zero_()
 
 
 def _memory(values: Any) -> list[torch.UntypedStorage]:

@@ -50,6 +50,7 @@ from syft.workers.execution.foreseen_failures import is_foreseen
 from syft.workers.execution.operation import (
     Function,
     clearing,
+    clearing_if_it_fails,
     guard_for,
     run_guarded,
     run_in_mode,
@@ -342,12 +343,16 @@ def _run(
             return _run_hidden(core, command, frame, function, args, kwargs, guard, peer)
         if FLAGS[op] & GRADIENT:
             function = partial(_run_public_pass, core, function)
+        elif "out" in kwargs:
+            function = clearing_if_it_fails(function)
     mode = GRAD_MODE if torch.is_grad_enabled() else 0
-    if flags & _MODES == mode and not command.autocast:
-        result = function(*args, **kwargs)
-    else:
-        result = run_in_mode(function, args, kwargs, flags, autocast_of(core, command, frame))
-    _count_altered(core, command)
+    try:
+        if flags & _MODES == mode and not command.autocast:
+            result = function(*args, **kwargs)
+        else:
+            result = run_in_mode(function, args, kwargs, flags, autocast_of(core, command, frame))
+    finally:
+        _count_altered(core, command)  # what fails may have given memory to its arguments before
     return _reply(core, command, result, peer)
 
 

@@ -29,6 +29,7 @@ from syft.workers.execution.backward_passes import run_public_pass
 from syft.workers.execution.foreseen_failures import is_foreseen
 from syft.workers.execution.moved_memory import Holdings, Moves, Places
 from syft.workers.execution.operation import (
+    clearing_if_it_fails,
     guard_for,
     run_guarded,
     tells_nothing,
@@ -140,6 +141,8 @@ class GuardedRun:
         if guard is None:
             if flags & GRADIENT:
                 return run_public_pass(function, args, kwargs, self.registers)
+            if "out" in kwargs:
+                function = clearing_if_it_fails(function)
             return self.registers.noted(function(*args, **kwargs))
         self.concealing |= not guard.admits(self.user)
         acting, core.acting_guard = core.acting_guard, guard

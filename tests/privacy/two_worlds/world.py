@@ -121,7 +121,7 @@ class World:
         self.received: list[Note] = []
         self.random_state = random_state
         self.nested_sizes = 1_000_000
-        """The next name of a size of nested tensors, which torch counts by process: ``j1000000``."""
+        """The next name of a size of nested tensors, which torch counts: ``j1000000``."""
         first = VirtualWorker(None, id=WORKERS[0])
         hook = cast(Any, SimpleNamespace(local_worker=first))
         self.workers = {first.id: first}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import Any
 
@@ -321,3 +322,22 @@ def test_clearing_leaves_what_was_written() -> None:
     assert clearing(torch.Tensor.new)(x, [5.0]).tolist() == [5]
     assert clearing(torch.Tensor.new)(x, 2).tolist() == [0, 0]
     assert clearing(torch.Tensor.new)(x).shape == (0,)
+
+
+@pytest.mark.parametrize("grouped", [False, True], ids=["a command", "a group"])
+def test_what_fails_leaves_no_freed_memory_behind(hook: sy.TorchHook, grouped: bool) -> None:
+    bob = sy.VirtualWorker(hook, id="clearing")
+    bob.hold(torch.ones(2).private_tensor(allowed_users=["ann"]))
+    x, wrong = torch.ones(400).send(bob), torch.full((400,), 999).send(bob)
+    out = torch.ones(2).send(bob)
+    torch.use_deterministic_algorithms(True)  # fills what is not written with NaN
+    try:
+        with pytest.raises((IndexError, RuntimeError)):
+            with bob.group() if grouped else contextlib.nullcontext():
+                torch.index_select(x, 0, wrong, out=out)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    found = out.get()
+    assert found.shape in ((400,), (2,)) and not found.isnan().any()
+    assert found.tolist() == [1.0, 1.0] + [0.0] * (len(found) - 2)
+    bob.close()
