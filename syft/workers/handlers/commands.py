@@ -341,10 +341,7 @@ def _run(
         guard = guard_for(args, kwargs)
         if guard is not None:
             return _run_hidden(core, command, frame, function, args, kwargs, guard, peer)
-        if FLAGS[op] & GRADIENT:
-            function = partial(_run_public_pass, core, function)
-        elif "out" in kwargs:
-            function = clearing_if_it_fails(function)
+        function = _beside_private_data(core, op, function, kwargs)
     mode = GRAD_MODE if torch.is_grad_enabled() else 0
     try:
         if flags & _MODES == mode and not command.autocast:
@@ -354,6 +351,15 @@ def _run(
     finally:
         _count_altered(core, command)  # what fails may have given memory to its arguments before
     return _reply(core, command, result, peer)
+
+
+def _beside_private_data(
+    core: WorkerCore, op: int, function: Function, kwargs: dict[str, Any]
+) -> Function:
+    """What runs an operation on public values at a worker that holds private ones."""
+    if FLAGS[op] & GRADIENT:
+        return partial(_run_public_pass, core, function)
+    return clearing_if_it_fails(function) if "out" in kwargs else function
 
 
 def _count_altered(core: WorkerCore, command: Command) -> None:
