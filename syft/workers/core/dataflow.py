@@ -18,7 +18,6 @@ import itertools
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
-from syft.exceptions import ObjectIdTaken
 from syft.workers.core.access import READS, Access, keys_of
 from syft.workers.core.footprint import Footprints
 from syft.workers.core.open_promises import open_promises
@@ -77,10 +76,6 @@ class Dataflow:
         :meth:`cancel` finds the operation by ``request``.  ``payer`` is the account of the caller.
         Raises :class:`~syft.exceptions.LimitExceeded` if too many of its operations wait.
         """
-        makers = self._footprints.makers
-        for out in outs:
-            if out in makers:
-                raise ObjectIdTaken(out, self._store.worker)
         names = tuple(dict.fromkeys(inputs))
         task = Task(next(self._numbers), run, names, outs, access, request)
         objects, promised = self._store.objects, self._store.promised

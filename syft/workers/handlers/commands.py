@@ -195,8 +195,8 @@ def _run_own(core: WorkerCore, command: Command, peer: Peer) -> bool:
 
 
 def _ids_if_flat(operands: Iterable[Any]) -> list[int]:
-    """The ids of all references among operands that are references, lists of these, and scalars;
-    raises ValueError if there is anything else."""
+    """The ids of all references among operands that are references, lists of these or of floats,
+    and scalars; raises ValueError if there is anything else."""
     ids: list[int] = []
     for operand in operands:
         if type(operand) is list:
@@ -205,7 +205,7 @@ def _ids_if_flat(operands: Iterable[Any]) -> list[int]:
                 ids.append(operand[1])
             elif code == REFS:
                 ids += operand[1:]
-            else:
+            elif code != _LIST or not _FLOATS.issuperset(map(type, operand[1:])):
                 raise ValueError
         elif type(operand) not in SCALAR_TYPES:
             raise ValueError

@@ -54,10 +54,11 @@ class SizedProgram:
         self._steady = True
 
     def run(self, values: Sequence[Any]) -> Any:
-        """Run the program on its inputs and state, in that order."""
+        """Run the program on its inputs and state, in that order, and remember their sizes.
+
+        On inputs of sizes that it has (:func:`has_known_sizes`) it may run as it is.
+        """
         program = self._program
-        if has_known_sizes(program, values):
-            return program.run(values)
         signature = _signature(values)
         result = self.run_with(values, _plainly)
         if self._steady and _is_steady(program):

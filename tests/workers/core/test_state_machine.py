@@ -31,6 +31,7 @@ from syft.serde.registry import pack
 from syft.workers.wire import messages
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import MAX_DEPTH, WorkerCore, descend
+from syft.workers.execution.permissions import Guard, full_guard_of, set_guard
 from syft.workers.wire.definitions import Group, InputKind
 from syft.workers.wire.messages import (
     COUNT_SHIFT,
@@ -563,3 +564,12 @@ def test_the_parties_do_not_wait_for_a_start_that_was_taken_back(host: WorkerCor
     told += [(to, type(message)) for to, message in sent(host, kept, *packer.buffers)]
     aborted = ("alice", messages.Abort) in told and not host.sessions and not host.store.promised
     assert aborted or ("alice", messages.Exchange) in told
+
+
+def test_a_held_tensor_is_as_private_as_its_gradient() -> None:
+    core = sociable()
+    value = torch.ones(2, requires_grad=True)
+    value.grad = torch.ones(2)
+    set_guard(value, Guard(frozenset({"ann"})))
+    core.hold(5, value)
+    assert full_guard_of(value.grad) == full_guard_of(value) == Guard(frozenset({"ann"}))

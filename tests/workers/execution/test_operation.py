@@ -140,6 +140,15 @@ def test_what_has_no_forecast_moves_what_it_may_write_for_those_who_may_see_the_
     assert full_guard_of(own) == ANN and full_guard_of(public) is None
 
 
+def test_a_chain_tells_neither_a_value_nor_a_shape_that_follows_from_one() -> None:
+    logged = sy.LoggingTensor().on(private(1.0, 2.0))
+    with pytest.raises(PermissionDenied, match="^an operation that returns its value"):
+        guarded("torch.equal", logged, logged)
+    assert guarded("torch.equal", logged, logged, user="ann") is True
+    part = guarded("torch.Tensor.__getitem__", logged, torch.tensor([True, False]), user="ann")
+    assert full_guard_of(part).shape_hidden
+
+
 def test_a_result_of_a_chain_in_public_memory_is_copied() -> None:
     inner = torch.ones(2)
     public = sy.LoggingTensor().on(inner)

@@ -17,8 +17,9 @@ from syft.program.program import Action, Program, Slot
 from syft.tensors.pointer import PointerTensor
 from syft.workers.core.charges import Charges
 from syft.workers.core.peer import Session
-from syft.workers.core.peer_limits import PeerLimits
+from syft.workers.core.peer_limits import Account, PeerLimits
 from syft.workers.handlers import program_sizes
+from syft.workers.handlers.program_sizes import SizedProgram, has_known_sizes
 from syft.workers.wire.messages import Promise
 
 
@@ -281,3 +282,15 @@ def test_the_owner_ends_the_collectives_of_one_caller(
     with pytest.raises(RemoteFailure, match="enough"):
         totals[0].get()
     alice.clear_objects()
+
+
+def test_the_sizes_of_chains_are_those_of_their_tensors() -> None:
+    program = Lowered(
+        Program(1, (Action(BY_NAME["torch.add"], (Slot(0), 1), {}, Slot(1)),), Slot(1))
+    )
+    sized = SizedProgram(program, Charges("bob", {}, payer=Account))
+    logged = sy.LoggingTensor().on(torch.ones(2))
+    assert not has_known_sizes(program, [logged])
+    assert sized.run([logged]).child.child.tolist() == [2, 2]
+    assert has_known_sizes(program, [sy.LoggingTensor().on(torch.zeros(2))])
+    assert not has_known_sizes(program, [sy.LoggingTensor().on(torch.zeros(3))])
