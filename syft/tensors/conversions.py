@@ -24,7 +24,7 @@ from syft.tensors.fixed import precision as fixed
 from syft.workers.core.access import Access
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import HeldInputs, WorkerCore
-from syft.workers.execution.permissions import full_guard_of, protect
+from syft.workers.execution.permissions import Guard, full_guard_of, protect
 from syft.workers.handlers.commands import unpacker_for
 from syft.workers.wire.messages import Convert, Done, Reply
 
@@ -100,7 +100,7 @@ def convert_object(core: WorkerCore, message: Convert, frame: Frame, peer: Peer)
             permit.check_memory(lookup)
         guard = full_guard_of(value)
         try:
-            result = conversion(value, *args)
+            result, guard = _converted(conversion, value, args, guard, peer)
         except Exception as error:  # its text may quote private values
             hidden = guard is not None and not guard.admits(peer.user)
             return core.failure(message.seq, error, hidden=hidden)
@@ -112,6 +112,22 @@ def convert_object(core: WorkerCore, message: Convert, frame: Frame, peer: Peer)
     access = Access(reads_attributes=True, recorded=True)
     permit = core.permit(peer, (message.id,), access, conversion.name)
     return core.when_ready(message.seq, peer, act, (message.id,), (message.out,), access)
+
+
+def _converted(
+    conversion: Conversion, value: torch.Tensor, args: Any, guard: Guard | None, peer: Peer
+) -> tuple[torch.Tensor, Guard | None]:
+    """The result and its guard: that of zeros, sealed, if it fails for one who may not know why.
+
+    Raises only what would be raised whatever the values are, or for one who may see them.
+    """
+    try:
+        return conversion(value, *args), guard
+    except Exception as error:
+        if guard is None or guard.admits(peer.user):
+            raise
+        zeros = value.masked_fill(torch.ones_like(value, dtype=torch.bool), 0)  # with its graph
+        return conversion(zeros, *args), guard.sealed(error)
 
 
 # ------------------------------------------------------------------------- what torch.Tensor learns

@@ -104,10 +104,14 @@ def run_private_pass(
         raise foreseen_failure(TypeError, str(error)) from None
     admitted = guard.admits(user)
     _check_flags(call, admitted, worker, user)
+    if not admitted and guard.shape_hidden:
+        raise PermissionDenied("a backward pass over a private shape", worker, user)
     misfit = call.misfit()
     if misfit is not None:
         raise foreseen_failure(RuntimeError, misfit)
     a_pass = _PrivatePass(call, guard, holdings)
+    if not all(map(_is_strided, (*call.roots, *call.starts, *a_pass.receivers()))):
+        raise PermissionDenied("a backward pass over a tensor of another layout", worker, user)
     result = a_pass.run()
     if admitted:
         a_pass.guard.check_open()
@@ -150,7 +154,7 @@ class _PrivatePass:
 
     def run(self) -> Any:
         """Run the pass; returns the gradients if its function does, and seals a failure."""
-        receivers = self._receivers()
+        receivers = self.receivers()
         before = [self._made_private(receiver) for receiver in receivers]
         lent = lend_gradients(self.graph.leaves)
         starts = [_private_copy(start, self.guard) for start in self.call.starts]
@@ -169,7 +173,7 @@ class _PrivatePass:
             receiver.grad = self._finished(_gradient_of(receiver), receiver, there)
         return self._returned(gradients) if call.returns else None
 
-    def _receivers(self) -> list[torch.Tensor]:
+    def receivers(self) -> list[torch.Tensor]:
         """The tensors in which the pass leaves gradients."""
         chosen: Sequence[torch.Tensor] = ()
         if not self.call.returns:
@@ -229,6 +233,12 @@ class _PrivatePass:
             gradient = _with_edges(gradient, self.graph.leaves)
         protect(gradient, guard)
         return gradient
+
+
+def _is_strided(value: Any) -> bool:
+    """Whether a gradient of a tensor can be laid out as forecast; chains do that themselves."""
+    plain = isinstance(value, torch.Tensor) and type(value) is not Wrapper
+    return not plain or value.layout is torch.strided
 
 
 def _recorded(roots: Iterable[Any]) -> list[torch.Tensor]:

@@ -169,6 +169,19 @@ def finite_checked(given: Given, *names: str) -> None:
             raise RuntimeError(f"the input tensor {name} should not contain infs or NaNs.")
 
 
+def not_quantized(given: Given) -> None:
+    """Refuse a quantized tensor, of which there is no negative view (torch 2.13: segfault).
+
+    >>> not_quantized({"input": torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8)})
+    Traceback (most recent call last):
+    ...
+    RuntimeError: a quantized tensor has no negative view
+    """
+    inside = innermost(given.get("input"))
+    if inside is not None and inside.is_quantized:
+        raise RuntimeError("a quantized tensor has no negative view")
+
+
 def grid_checked(given: Given) -> None:
     """Refuse infinity and NaN as places of a grid that is clipped or reflected: the backward pass
     would read and write outside of memory (torch 2.13).

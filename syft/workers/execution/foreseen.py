@@ -252,10 +252,11 @@ def _bring(tensor: torch.Tensor, made: Made, inputs: Sequence[torch.Tensor]) -> 
     """Give a tensor the shape and the graph that it would have if the command had succeeded."""
     if not has_shape(tensor, made) or tensor.dtype is not made.dtype:
         tensor.data = _zeros(made)
-    if made.requires_grad and not tensor.requires_grad:
-        others = [other for other in _reached(made, inputs) if other is not tensor]
-        if others:
-            with torch.enable_grad():
-                _Overwritten.apply(tensor, *others)  # type: ignore[no-untyped-call]
-        else:
-            tensor.requires_grad_()
+    if not made.requires_grad:
+        return
+    others = [other for other in _reached(made, inputs) if other is not tensor]
+    if others:
+        with torch.enable_grad():
+            _Overwritten.apply(tensor, *others)  # type: ignore[no-untyped-call]
+    elif not tensor.requires_grad:
+        tensor.requires_grad_()

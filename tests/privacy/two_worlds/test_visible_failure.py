@@ -14,6 +14,7 @@ import torch
 
 from syft.ops.nested import leaves, replace
 from syft.program.program import Program, Slot
+from syft.workers.wire.messages import Convert
 from syft.workers.wire.references import Reference
 from tests.privacy.two_worlds.attacks import (
     SHARES,
@@ -326,3 +327,48 @@ def test_every_operation_in_each_place(
     attacks = dict(every_place(samples, kind))
     assert len(attacks) > 1200
     check_all(drawn(attacks, request.config.option.seed, share))
+
+
+def converts_what_has_no_place_on_the_grid(eve: Observer) -> None:
+    number = eve.secret(torch.tensor(1.0), torch.tensor(float("nan")))
+    eve.request(Convert(eve.count(), number.id, 1, (2,), eve.id()))
+
+
+def starts_a_pass_by_the_size_of_a_private_shape(eve: Observer) -> None:
+    chosen = eve.secret(torch.tensor([True, False]), torch.tensor([True, True]))
+    public = eve.public(torch.ones(2, requires_grad=True))
+    part = eve.call("torch.Tensor.masked_select", public, chosen)
+    eve.call("torch.Tensor.backward", part, eve.public(torch.ones(2)))
+
+
+def passes_into_another_layout(eve: Observer) -> None:
+    leaf = eve.public(torch.eye(4).to_sparse_bsr((2, 2)))
+    eve.call("torch.Tensor.requires_grad_", leaf)
+    eve.call("torch.Tensor.backward", leaf, secret(eve, 4, 4))
+    eve.fetch(leaf.id)
+
+
+def asks_what_a_failed_write_reaches(eve: Observer) -> None:
+    target = eve.call("torch.Tensor.clone", _leaf(eve))
+    source = eve.call("torch.Tensor.clone", _leaf(eve))
+    index = eve.secret(torch.tensor([0]), torch.tensor([9]))
+    eve.call("torch.Tensor.index_add_", target, 0, index, source)
+    start = eve.public(torch.ones(1))
+    eve.call("torch.autograd.grad", target, source, start, allow_unused=True)
+
+
+def _leaf(eve: Observer) -> Any:
+    return eve.public(torch.ones(1, requires_grad=True))
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        converts_what_has_no_place_on_the_grid,
+        starts_a_pass_by_the_size_of_a_private_shape,
+        passes_into_another_layout,
+        asks_what_a_failed_write_reaches,
+    ],
+)
+def test_what_random_programs_found(attack: Attack) -> None:
+    check(attack)

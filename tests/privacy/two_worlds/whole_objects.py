@@ -45,7 +45,7 @@ class Choice:
 
 MAKERS: dict[type[Message], Callable[[Choice], Message]] = {
     messages.Move: lambda c: messages.Move(
-        c.seq, c.target, c.worker(), c.rng.random() < 0.5, c.rng.choice((None, "ann"))
+        c.seq, c.target, c.worker(), c.rng.random() < 0.5, c.rng.choice((None, "bea"))
     ),
     messages.Duplicate: lambda c: messages.Duplicate(c.seq, c.target, c.out),
     messages.Fetch: lambda c: messages.Fetch(c.seq, c.target, c.rng.choice((0, 0, 1))),
