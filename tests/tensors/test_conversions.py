@@ -99,9 +99,12 @@ def test_a_private_tensor_stays_private(bob: sy.VirtualWorker) -> None:
         encoded.get()
     assert (encoded * 2).float_precision().get(user="ann").tolist() == [3.0, -4.0]
     large = torch.tensor([1e30]).private_tensor(["ann"]).send(bob, user="ann")
-    text = refusal(large.fix_precision)
-    assert "hidden, because the data is private" in text
-    assert "e+30" not in text
+    sealed = large.fix_precision()
+    with pytest.raises(PermissionDenied):
+        sealed.get()
+    assert "e+30" in refusal(lambda: sealed.get(user="ann")), "who may see the value is told"
+    text = refusal(lambda: large.fix_precision(-1))
+    assert "hidden, because the data is private" in text, "it fails whatever the values are"
 
 
 def test_what_is_only_promised_is_converted_when_it_has_come(worker: sy.VirtualWorker) -> None:

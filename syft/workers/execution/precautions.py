@@ -238,7 +238,7 @@ _CHECKS: Final[tuple[tuple[str, tuple[str, ...], values.Check], ...]] = (
     (r"matrix_power", ("input", "n"), values.exponent_checked),
     (r"\w+_polynomial_\w+", ("x", "n"), values.degree_checked),
     (r"(_linalg_)?eigvals", ("A",), _finite("A")),
-    (r"_neg_view(_copy)?", ("input",), values.not_quantized),
+    (r"_neg_view_copy", ("input",), values.not_quantized),
     (r"binomial", ("count", "prob"), _finite("count", "prob")),
     (
         r"grid_sampler(_2d|_3d)?|grid_sample",

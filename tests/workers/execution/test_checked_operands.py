@@ -39,7 +39,6 @@ REFUSED: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
         (torch.ones(1, 1, 2, 2), NO_PLACE),
         {"padding_mode": "border"},
     ),
-    ("torch._neg_view", (torch.quantize_per_tensor(TWO, 0.1, 0, torch.qint8),), {}),
     ("torch._neg_view_copy", (torch.quantize_per_tensor(TWO, 0.1, 0, torch.qint8),), {}),
     ("torch._weight_norm", (torch.ones(40), torch.ones(5)), {}),
     ("torch._weight_norm", (torch.ones(2, 2), torch.tensor(1.0), -1), {"dim": 5}),
