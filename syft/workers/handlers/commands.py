@@ -199,15 +199,14 @@ def _ids_if_flat(operands: Iterable[Any]) -> list[int]:
     and scalars; raises ValueError if there is anything else."""
     ids: list[int] = []
     for operand in operands:
-        if type(operand) is list:
-            code = operand[0]
-            if code == REF:
-                ids.append(operand[1])
-            elif code == REFS:
-                ids += operand[1:]
-            elif code != _LIST or not _FLOATS.issuperset(map(type, operand[1:])):
-                raise ValueError
-        elif type(operand) not in SCALAR_TYPES:
+        if type(operand) in SCALAR_TYPES:
+            continue
+        code = operand[0] if type(operand) is list else None
+        if code == REF:
+            ids.append(operand[1])
+        elif code == REFS:
+            ids += operand[1:]
+        elif code != _LIST or not _FLOATS.issuperset(map(type, operand[1:])):
             raise ValueError
     return ids
 

@@ -367,3 +367,17 @@ def test_gradients_by_their_older_name() -> None:
         warnings.simplefilter("ignore")
         run(torch.autograd.backward, [private(w * 2)], grad_variables=[torch.ones(2)])
     assert w.grad is not None and w.grad.tolist() == [2, 2]
+
+
+def test_a_pass_over_a_private_shape_or_another_layout_is_refused() -> None:
+    hidden = Guard(frozenset({"ann"}), shape_hidden=True)
+    loss = torch.ones(2, requires_grad=True) * 2
+    sparse = torch.eye(4).to_sparse_bsr((2, 2)).requires_grad_()
+    for args, guard, text in (
+        ((loss, torch.ones(2)), hidden, "a private shape"),
+        ((sparse, torch.eye(4)), Guard(frozenset({"ann"})), "another layout"),
+    ):
+        call = torch.Tensor.backward, args, {}, guard, NoHoldings(), "bob", None
+        with pytest.raises(PermissionDenied, match=text):
+            run_private_pass(*call)
+    assert sparse.grad is None
