@@ -7,9 +7,17 @@ from typing import Any
 import pytest
 import torch
 
-from syft.ops.nested import replace
-from syft.workers.execution.forecast import Forecast, Forecasts, Verdict, tensors_in
-from syft.workers.execution.foreseen import _check_writes, _fitted
+from syft.ops.nested import leaves, replace
+from syft.workers.execution.forecast import (
+    Forecast,
+    Forecasts,
+    Made,
+    Verdict,
+    _look,
+    tensors_in,
+)
+from syft.workers.execution.foreseen import _check_writes, _fitted, _stand_ins
+from syft.workers.execution.permissions import Guard
 from tests.torch_suite.cases import GRADIENT_CASES, OP_CASES, Case, seed
 from tests.torch_suite.known_failures import parameters
 
@@ -53,6 +61,17 @@ def content(tensor: torch.Tensor) -> bytes:
     return plain.view(torch.uint8).numpy().tobytes() if plain.numel() else b""
 
 
+def looks(result: Any, forecast: Forecast, inputs: list[torch.Tensor]) -> list[Any]:
+    """All that later forecasts depend on, of the new results of a call and of what it changed."""
+    memories: dict[int, int] = {}
+    places = [place for place, _ in forecast.changed]
+    found = [_look(inputs[place], memories) for place in places]
+    for leaf, expected in zip(leaves(result), leaves(forecast.result), strict=True):
+        if type(expected) is Made and not expected.shares:
+            found.append(_look(leaf, memories))
+    return found
+
+
 def check(case: Case, requires_grad: bool) -> None:
     forecasts = Forecasts()
     for sample in case.samples("cpu", requires_grad=requires_grad, most=SAMPLES):
@@ -61,6 +80,7 @@ def check(case: Case, requires_grad: bool) -> None:
         strange = [x for x in inputs if x.layout is not torch.strided or x.is_quantized]
         if strange or not inputs:
             continue
+        as_given = [own(tensor) for tensor in inputs]
         before = [(tensor.shape, content(tensor)) for tensor in inputs]
         forecast = forecasts.of(case.op.op, args, kwargs)
         assert [(tensor.shape, content(tensor)) for tensor in inputs] == before
@@ -74,8 +94,10 @@ def check(case: Case, requires_grad: bool) -> None:
         if forecast.verdict is not Verdict.RUNS:
             assert case.op.name in NOT_RUN[forecast.verdict]
             continue
-        _fitted(result, forecast, inputs)
+        result = _fitted(result, forecast, inputs)
         _check_writes(forecast, inputs)
+        failed = _stand_ins(forecast, as_given, Guard(frozenset()))
+        assert looks(result, forecast, inputs) == looks(failed, forecast, as_given)
         now = [(tensor.shape, content(tensor)) for tensor in inputs]
         written = {place for place, pair in enumerate(zip(before, now)) if pair[0] != pair[1]}
         assert written <= set(forecast.writes)

@@ -34,6 +34,7 @@ from syft.workers.execution.permissions import (
     protect,
     without_frames,
 )
+from syft.workers.execution.plain_tensors import is_plain, plain_copy, size_of_memory
 from syft.workers.execution.reached_graph import AGAIN, ReachedGraph, reached_graph
 from syft.workers.execution.retained import recorded_of
 from syft.workers.execution.successors import (
@@ -278,13 +279,9 @@ def _laid_out(gradient: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
     """A gradient in dense memory of its own, with these strides."""
     if gradient.layout is not torch.strided:
         gradient = gradient.to_dense()
-    if gradient.stride() == strides and is_only_user(gradient):
-        return gradient
-    with torch.set_grad_enabled(gradient.requires_grad):
-        made = torch.empty_strided(
-            gradient.shape, strides, dtype=gradient.dtype, device=gradient.device
-        )
-        return made.copy_(gradient)
+    nbytes = size_of_memory(gradient.shape, strides, gradient.itemsize)
+    plain = gradient.stride() == strides and is_plain(gradient, nbytes)
+    return gradient if plain and is_only_user(gradient) else plain_copy(gradient, strides)
 
 
 class _Edges(torch.autograd.Function):

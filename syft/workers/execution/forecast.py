@@ -32,6 +32,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from syft.ops.nested import leaves, parts, replace
 from syft.torch_private import any_autocast_enabled, graph_start
+from syft.workers.execution.plain_tensors import size_of_memory
 
 Function = Callable[..., Any]
 
@@ -98,7 +99,8 @@ class Made:
     """A new tensor among the results: all that can be known of it without values.
 
     A size or stride of ``ANY`` follows from values.  ``reaches`` are the inputs, by place, to which
-    its graph leads; ``shares`` says that it lies in the memory of an input.
+    its graph leads; ``shares`` says that it lies in the memory of an input.  ``nbytes`` is the size
+    of memory of its own; -1 if a size or stride follows from values.
     """
 
     shape: tuple[int, ...]
@@ -108,6 +110,7 @@ class Made:
     requires_grad: bool
     reaches: tuple[int, ...]
     shares: bool
+    nbytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,14 +440,16 @@ class _Inputs:
         return self._look(leaf) if place is None else Given(place)
 
     def _look(self, tensor: torch.Tensor) -> Made:
+        shape, stride = _numbers(tensor.shape), _numbers(tensor.stride())
         return Made(
-            _numbers(tensor.shape),
-            _numbers(tensor.stride()),
+            shape,
+            stride,
             tensor.dtype,
             tensor.device,
             tensor.requires_grad,
             self._reached(tensor),
             _memory(tensor) in self._memory,
+            -1 if ANY in (*shape, *stride) else size_of_memory(shape, stride, tensor.itemsize),
         )
 
     def _writes(self, written: set[int]) -> tuple[tuple[int, ...], tuple[tuple[int, Made], ...]]:

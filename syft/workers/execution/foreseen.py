@@ -24,6 +24,7 @@ from syft.workers.execution.permissions import (
     protect,
     without_frames,
 )
+from syft.workers.execution.plain_tensors import is_plain, plain_copy
 
 Function = Callable[..., Any]
 
@@ -130,12 +131,9 @@ def _fit(found: Any, expected: Any, inputs: Sequence[torch.Tensor]) -> Any:
     elif type(expected) is Made:
         if not isinstance(found, torch.Tensor) or not _is_like(found, expected):
             raise Unforeseen("a result of another shape, dtype or layout")
-        if found.stride() != expected.stride and ANY not in expected.stride:
-            with torch.set_grad_enabled(found.requires_grad):
-                made = torch.empty_strided(
-                    expected.shape, expected.stride, dtype=found.dtype, device=found.device
-                )
-                return made.copy_(found)
+        if expected.shares or expected.nbytes < 0 or is_as_made(found, expected):
+            return found
+        return plain_copy(found, expected.stride)
     elif found is not None:
         raise Unforeseen("a result instead of None")
     return found
@@ -146,10 +144,15 @@ def _is_like(tensor: torch.Tensor, made: Made) -> bool:
     return same and tensor.requires_grad is made.requires_grad and tensor.layout is torch.strided
 
 
+def is_as_made(tensor: torch.Tensor, made: Made) -> bool:
+    """Whether a tensor of the right shape is laid out as all results are that share no memory."""
+    return tensor.stride() == made.stride and is_plain(tensor, made.nbytes)
+
+
 def has_shape(tensor: torch.Tensor, made: Made) -> bool:
     """Whether a tensor has the shape of a forecast, as far as that is known.
 
-    >>> made = Made((-1, 3), (3, 1), torch.float32, torch.device("cpu"), False, (), False)
+    >>> made = Made((-1, 3), (3, 1), torch.float32, torch.device("cpu"), False, (), False, -1)
     >>> has_shape(torch.ones(2, 3), made), has_shape(torch.ones(3), made)
     (True, False)
     """
@@ -161,8 +164,13 @@ def has_shape(tensor: torch.Tensor, made: Made) -> bool:
 
 def _check_writes(forecast: Forecast, inputs: Sequence[torch.Tensor]) -> None:
     for place, made in forecast.changed:
-        if not _is_like(inputs[place], made):
+        tensor = inputs[place]
+        if not _is_like(tensor, made):
             raise Unforeseen("what was written has another shape or dtype")
+        if tensor.stride() != made.stride and made.nbytes >= 0:
+            values = tensor.detach().clone()
+            _lay_out(tensor, made)
+            tensor.detach().copy_(values)
 
 
 def _guarded(result: Any, inputs: Sequence[torch.Tensor], guard: Guard) -> Any:
@@ -232,7 +240,7 @@ def _stand_ins(forecast: Forecast, inputs: Sequence[torch.Tensor], guard: Guard)
 
 def _zeros(made: Made) -> torch.Tensor:
     kind: Any = {"dtype": made.dtype, "device": made.device}
-    if ANY in (*made.shape, *made.stride):
+    if made.nbytes < 0:
         return torch.zeros([max(size, 0) for size in made.shape], **kind)
     return torch.empty_strided(made.shape, made.stride, **kind).zero_()
 
@@ -250,8 +258,12 @@ def _reached(made: Made, inputs: Sequence[torch.Tensor]) -> Iterator[torch.Tenso
 
 def _bring(tensor: torch.Tensor, made: Made, inputs: Sequence[torch.Tensor]) -> None:
     """Give a tensor the shape and the graph that it would have if the command had succeeded."""
-    if not has_shape(tensor, made) or tensor.dtype is not made.dtype:
+    same_shape = has_shape(tensor, made)
+    if tensor.dtype is not made.dtype or not same_shape and made.nbytes < 0:
         tensor.data = _zeros(made)
+    elif not same_shape or tensor.stride() != made.stride and made.nbytes >= 0:
+        _lay_out(tensor, made)
+        tensor.detach().zero_()
     if not made.requires_grad:
         return
     others = [other for other in _reached(made, inputs) if other is not tensor]
@@ -260,3 +272,15 @@ def _bring(tensor: torch.Tensor, made: Made, inputs: Sequence[torch.Tensor]) -> 
             _Overwritten.apply(tensor, *others)  # type: ignore[no-untyped-call]
     elif not tensor.requires_grad:
         tensor.requires_grad_()
+
+
+def _lay_out(tensor: torch.Tensor, made: Made) -> None:
+    """Give a tensor this shape and these strides in its memory, which grows if need be, as memory
+    does to which an operation writes its result."""
+    memory, start = tensor.untyped_storage(), int(tensor.storage_offset())
+    end = start * tensor.itemsize + made.nbytes
+    if memory.nbytes() < end:
+        memory.resize_(end)
+    with torch.no_grad():
+        there = torch.empty(0, dtype=made.dtype, device=made.device)
+        tensor.data = there.set_(memory, start, made.shape, made.stride)

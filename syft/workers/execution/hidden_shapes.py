@@ -71,4 +71,4 @@ def _without_sizes(leaf: Any) -> Any:
     if type(leaf) is not Made:
         return leaf
     any_sizes = (ANY,) * len(leaf.shape)
-    return changed(leaf, shape=any_sizes, stride=any_sizes)
+    return changed(leaf, shape=any_sizes, stride=any_sizes, nbytes=-1)

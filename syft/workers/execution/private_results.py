@@ -26,6 +26,7 @@ from syft.workers.execution.forecast import (
     ignores_values,
     tensors_in,
 )
+from syft.workers.execution.foreseen import is_as_made
 from syft.workers.execution.permissions import Guard, guard_of_memory, protect_memory
 
 UNCLEAR: Final = Guard(frozenset())
@@ -201,5 +202,5 @@ def _are_given(results: Iterable[Any]) -> bool:
 
 
 def _is_as_forecast(result: torch.Tensor, made: Made) -> bool:
-    same = result.shape == made.shape and result.stride() == made.stride
+    same = result.shape == made.shape and is_as_made(result, made)
     return same and result.dtype is made.dtype and result.requires_grad is made.requires_grad

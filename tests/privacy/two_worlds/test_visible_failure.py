@@ -202,7 +202,14 @@ def with_a_promise(eve: Observer, place: Reference) -> None:
         eve.call("torch.add", taken, 1)
 
 
+def is_the_result_a_view(eve: Observer, place: Reference) -> None:
+    """The inverse of a tensor is a view of that of a matrix, and a view cannot be detached."""
+    matrix = eve.call("torch.diag", eve.call("torch.Tensor.float", place))
+    eve.call("torch.Tensor.detach_", eve.call("torch.linalg.tensorinv", matrix, 1))
+
+
 QUESTIONS: tuple[Question, ...] = (
+    is_the_result_a_view,
     probability,
     multinomial,
     normal,

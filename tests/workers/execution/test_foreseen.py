@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from syft.workers.execution.forecast import Forecasts
+from syft.workers.execution.forecast import Forecasts, _look
 from syft.workers.execution.foreseen import run_foreseen
 from syft.workers.execution.moved_memory import NoHoldings
 from syft.workers.execution.permissions import Guard, full_guard_of, protect
@@ -66,6 +66,29 @@ def test_what_fails_leaves_zeros_as_they_were_forecast() -> None:
     assert type(error_of(result)) is IndexError
     result.sum().backward()
     assert table.grad is not None and table.grad.tolist() == [[0, 0]] * 3
+
+
+@pytest.mark.parametrize("size", [1, 7])
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+def test_what_is_resized_looks_the_same_if_that_failed(size: int) -> None:
+    """Torch refuses a negative deviation before it resizes what it writes to."""
+    looks = []
+    for deviation in (1.0, -1.0):
+        out, mean = private(torch.zeros(2, 2)), torch.zeros(size)
+        result = run(torch.normal, mean, private(torch.full((size,), deviation)), out=out)
+        assert result is out and (error_of(out) is None) is (deviation > 0)
+        looks.append(_look(out, {}))
+    assert looks[0] == looks[1]
+
+
+def test_what_is_written_has_the_strides_of_the_forecast() -> None:
+    out, x = private(torch.zeros(0)), private(torch.arange(6.0).view(2, 3))
+    result = run(lambda x, out: torch.add(x.t(), 0, out=out), x, out, like=in_rows)
+    assert result is out and out.stride() == (2, 1) and out.tolist() == [[0, 3], [1, 4], [2, 5]]
+
+
+def in_rows(x: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+    return torch.add(x.t().contiguous(), 0, out=out)
 
 
 def test_what_comes_of_what_failed_has_failed() -> None:

@@ -1,0 +1,52 @@
+"""Plain tensors: what private results are, whether they were computed or stand for a failure.
+
+A result may be a view of memory that was made for it, lie somewhere in a larger one, or be
+conjugated when it is read.  Operations on it tell: a view cannot be detached in place.  Whether a
+private command failed would be seen by that, if what stands for its results were unlike them in
+anything.  So all of them are brought to one form, in memory of their extent and no more.
+"""
+
+from __future__ import annotations
+
+import torch
+
+
+def size_of_memory(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> int:
+    """The bytes from the first element of a tensor to its last one.
+
+    >>> size_of_memory((2, 3), (1, 4), 4), size_of_memory((2, 0), (1, 1), 4)
+    (40, 0)
+    """
+    last = 0
+    for size, stride in zip(shape, strides, strict=True):
+        if size == 0:
+            return 0
+        last += (size - 1) * stride
+    return (last + 1) * itemsize
+
+
+def is_plain(tensor: torch.Tensor, nbytes: int) -> bool:
+    """Whether a strided tensor is no view, holds its values as they are, and lies in memory of this
+    many bytes.
+
+    >>> x = torch.ones(2, 3)
+    >>> is_plain(x, 24), is_plain(x.clone()[1:], 12), is_plain(x.view(6), 24)
+    (True, False, False)
+    """
+    if tensor._is_view() or tensor.untyped_storage().nbytes() != nbytes:
+        return False
+    return not tensor.is_conj() and not tensor.is_neg()
+
+
+def plain_copy(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
+    """A plain tensor of these strides with the same values, and with a graph if the tensor has one.
+
+    >>> x = torch.ones(3, 2)
+    >>> plain_copy(x.t(), (3, 1)).stride(), plain_copy(torch.ones(2).requires_grad_(), (1,)).is_leaf
+    ((3, 1), True)
+    """
+    made = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
+    if tensor.is_leaf:
+        return made.copy_(tensor.detach()).requires_grad_(tensor.requires_grad)
+    with torch.enable_grad():
+        return made.copy_(tensor)
