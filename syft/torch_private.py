@@ -6,11 +6,10 @@ only this file has to be adapted.
 
 from __future__ import annotations
 
-import inspect
-from typing import Any
-
 import contextlib
+import inspect
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 import torch._decomp
@@ -40,6 +39,9 @@ exit_autocast = torch.amp.autocast_mode._exit_autocast
 
 set_version = torch._C._autograd._unsafe_set_version_counter
 """Sets the version counters of tensors, for tensors that were written to and restored."""
+
+kind_of_view = torch._C._autograd._get_creation_meta
+"""How a view came to be, which decides whether it may be written in place."""
 
 alias_of = torch.ops.aten.alias.default
 """The same memory and the same place in the graph, as another tensor object."""

@@ -220,16 +220,17 @@ class _PrivatePass:
     ) -> torch.Tensor:
         """A guarded gradient, in memory of its own and of known strides; zeros if none came.
 
-        ``before`` is what was there, whose guard it keeps.
+        ``before`` is what was there, whose guard it keeps.  Torch adds to the gradient of a leaf in
+        place, unless it makes a graph of that.
         """
         if gradient is not None and gradient is before and not self._changes_guards:
             return gradient
         guard = meet_guards(self.guard, full_guard_of(before))
         if gradient is None:
             gradient = torch.zeros_like(like.detach())
-        if type(gradient) is not Wrapper and gradient is not before:
-            strides = _strides_of_gradient(like) if before is None else before.stride()
-            gradient = _laid_out(gradient, strides)
+        in_place = like.is_leaf and gradient is before and not self.call.creates
+        if type(gradient) is not Wrapper and not in_place:
+            gradient = _laid_out(gradient, _strides_of_gradient(like))
         if self.call.creates:
             gradient = _with_edges(gradient, self.graph.leaves)
         protect(gradient, guard)

@@ -31,7 +31,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from syft.ops.nested import leaves, parts, replace
-from syft.torch_private import any_autocast_enabled, graph_start
+from syft.torch_private import any_autocast_enabled, graph_start, kind_of_view
 from syft.workers.execution.plain_tensors import size_of_memory
 
 Function = Callable[..., Any]
@@ -244,10 +244,16 @@ def _signature(call: _Call) -> Hashable:
 def _look(tensor: torch.Tensor, memories: dict[int, int]) -> Hashable:
     storage = tensor.untyped_storage()
     memory = memories.setdefault(storage._cdata, len(memories))
-    flags = tensor.requires_grad, tensor.is_leaf, tensor._is_view(), tensor.is_inference()
+    flags = tensor.requires_grad, tensor.is_leaf, _look_of_view(tensor), tensor.is_inference()
     lazy = tensor.is_conj(), tensor.is_neg()
     extent = tensor.shape, tensor.stride(), tensor.storage_offset(), storage.nbytes()
     return type(tensor), tensor.dtype, tensor.device, extent, memory, flags, lazy
+
+
+def _look_of_view(tensor: torch.Tensor) -> Hashable:
+    """What of a view decides whether it may be written in place; None for what is no view."""
+    base = tensor._base
+    return None if base is None else (kind_of_view(tensor), base.is_leaf, base.requires_grad)
 
 
 def _modes() -> tuple[Hashable, ...]:

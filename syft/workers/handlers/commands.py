@@ -47,16 +47,10 @@ from syft.workers.core.store import ObjectStore
 from syft.workers.core.tag_index import tags_of
 from syft.workers.execution.backward_passes import run_public_pass
 from syft.workers.execution.foreseen_failures import is_foreseen
-from syft.workers.execution.operation import (
-    Function,
-    clearing,
-    clearing_if_it_fails,
-    guard_for,
-    run_guarded,
-    run_in_mode,
-)
+from syft.workers.execution.operation import Function, clearing, clearing_if_it_fails, run_in_mode
 from syft.workers.execution.permissions import Guard
 from syft.workers.execution.precautions import RUNNABLE
+from syft.workers.execution.private_commands import guard_for, run_guarded
 from syft.workers.execution.private_results import NOTHING, UNCLEAR, common_guard, private_result
 from syft.workers.execution.size_rules import PLAIN
 from syft.workers.handlers.accesses import command_access

@@ -28,12 +28,7 @@ from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.backward_passes import run_public_pass
 from syft.workers.execution.foreseen_failures import is_foreseen
 from syft.workers.execution.moved_memory import Holdings, Moves, Places
-from syft.workers.execution.operation import (
-    clearing_if_it_fails,
-    guard_for,
-    run_guarded,
-    tells_nothing,
-)
+from syft.workers.execution.operation import clearing_if_it_fails
 from syft.workers.execution.permissions import (
     Guard,
     full_guard_of,
@@ -41,6 +36,7 @@ from syft.workers.execution.permissions import (
     protect,
     storages_of,
 )
+from syft.workers.execution.private_commands import guard_for, run_guarded, tells_nothing
 
 _COND = BY_NAME["syft.ops.control.cond"]
 _WHILE = BY_NAME["syft.ops.control.while_loop"]

@@ -21,7 +21,8 @@ from syft.workers.core.claim import Claim
 from syft.workers.core.owners import Permit
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import HeldInputs, WorkerCore
-from syft.workers.execution.operation import Function, guard_for, run_guarded
+from syft.workers.execution.operation import Function
+from syft.workers.execution.private_commands import guard_for, run_guarded
 from syft.workers.wire.messages import ClearGradients, Done, Gradients, Reply, Value
 
 _KIND = gradient_kind, FLAGS[BY_NAME["syft.ops.control.gradient_kind"]]

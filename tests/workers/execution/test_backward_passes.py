@@ -11,6 +11,7 @@ import torch
 from syft.exceptions import PermissionDenied
 from syft.workers.execution.backward_calls import backward_call
 from syft.workers.execution.backward_passes import run_private_pass, run_public_pass
+from syft.workers.execution.forecast import _look
 from syft.workers.execution.foreseen_failures import is_foreseen
 from syft.workers.execution.moved_memory import NoHoldings, move_written
 from syft.workers.execution.permissions import Guard, full_guard_of, protect
@@ -381,3 +382,56 @@ def test_a_pass_over_a_private_shape_or_another_layout_is_refused() -> None:
         with pytest.raises(PermissionDenied, match=text):
             run_private_pass(*call)
     assert sparse.grad is None
+
+
+# Gradients that were there before: the shapes of them are those of two numbers.
+BEFORE = {
+    "none": lambda: None,
+    "plain": lambda: torch.zeros(2),
+    "expanded": lambda: torch.zeros(1).expand(2),
+    "conjugate": lambda: torch.zeros(2, dtype=torch.complex64).conj(),
+    "strided": lambda: torch.zeros(4)[::2],
+    "part": lambda: torch.zeros(4)[1:3],
+}
+
+
+class Shown(NoHoldings):
+    """What shows some tensors to the owner's program."""
+
+    def __init__(self, *tensors: torch.Tensor) -> None:
+        self._tensors = tensors
+
+    def shown(self) -> tuple[torch.Tensor, ...]:
+        return self._tensors
+
+
+def refuse(gradient: torch.Tensor) -> None:
+    raise ValueError("this pass is to fail")
+
+
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize("is_leaf", [False, True])
+@pytest.mark.filterwarnings("ignore:Using backward.. with create_graph=True")
+def test_gradients_look_the_same_if_a_pass_failed(
+    before: str, create_graph: bool, is_leaf: bool
+) -> None:
+    looks = []
+    for fails in (False, True):
+        there = BEFORE[before]()
+        dtype = torch.float32 if there is None else there.dtype
+        x = torch.ones(2, dtype=dtype, requires_grad=True)
+        y = x if is_leaf else x * 2
+        if not is_leaf:
+            y.retain_grad()
+        y.grad = there
+        loss = (y * y).sum()
+        loss = private(loss.real if loss.is_complex() else loss)
+        if fails:
+            loss.register_hook(refuse)
+        flags = {"create_graph": create_graph}
+        run_private_pass(torch.Tensor.backward, (loss,), flags, ANN, Shown(y), "bob", None)
+        memories: dict[int, int] = {}
+        assert x.grad is not None and y.grad is not None
+        looks.append([_look(each, memories) for each in (x.grad, y.grad)])
+    assert looks[0] == looks[1]

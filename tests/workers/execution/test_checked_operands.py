@@ -11,9 +11,9 @@ import syft as sy
 from syft.ops.table import BY_NAME, FUNCTIONS
 from syft.workers.execution import extents
 from syft.workers.execution.extents import extent_of
-from syft.workers.execution.operation import run_guarded
 from syft.workers.execution.permissions import Guard, full_guard_of
 from syft.workers.execution.precautions import RUNNABLE
+from syft.workers.execution.private_commands import run_guarded
 from syft.workers.execution.size_rules import BY_VALUES, COUNTED
 
 ONE, TWO, THREE = torch.ones(1), torch.ones(2), torch.ones(3)

@@ -33,6 +33,24 @@ def test_whether_a_result_lies_in_the_memory_of_an_input() -> None:
     assert not of(torch.Tensor.contiguous, x.t()).result.shares
 
 
+def test_whether_a_view_may_be_written() -> None:
+    """What was forecast of one view does not count for another that looks like it."""
+    x = torch.ones(2, 3, requires_grad=True)
+    with torch.no_grad():
+        without_graph = (x * 1)[0]
+    views = [x[0], (x * 1).unbind()[0], without_graph, (x * 1)[0], (x * 1)[0].detach()]
+    forecasts, found = Forecasts(), []
+    for view in views:
+        forecast = forecasts.of(torch.Tensor.add_, (view, x[1].exp()), {})
+        found.append(forecast.verdict)
+        if forecast.verdict is Verdict.FAILS:
+            with pytest.raises(forecast.failure[0]):
+                view.add_(x[1].exp())
+        else:
+            view.add_(x[1].exp())
+    assert found == [Verdict.FAILS] * 3 + [Verdict.RUNS] * 2
+
+
 def test_results_are_nested_as_they_will_be() -> None:
     x = torch.ones(2, 3)
     result = of(torch.max, x, 1).result

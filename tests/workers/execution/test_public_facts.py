@@ -12,8 +12,8 @@ import torch
 from syft.exceptions import PermissionDenied
 from syft.ops.control import gradient_kind
 from syft.ops.table import FLAGS, FUNCTIONS, METADATA, NAMES, PROGRAM_FUNCTIONS
-from syft.workers.execution.operation import run_guarded
 from syft.workers.execution.permissions import Guard, full_guard_of, protect
+from syft.workers.execution.private_commands import run_guarded
 from syft.workers.execution.public_facts import (
     TOLD,
     UNTOLD,

@@ -1,0 +1,338 @@
+"""Running one command on private values: what is computed from them is as private as they are.
+
+Everything computed from a private value gets the guard of that value: results, gradients, and all
+tensors that the command wrote.  A command of somebody who may not see the values does what its
+forecast says (:mod:`syft.workers.execution.foreseen`), or is refused.  A backward pass has rules of
+its own (:mod:`syft.workers.execution.backward_passes`).
+
+Where there is no forecast (layouts other than strided, chains), a command runs for those who may
+see the values.  What it may write, by its flags in the op table, is moved to private memory first,
+and what it has written is found by its version counter.  Chains run for others too, if all of what
+is written has one guard already.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from dataclasses import replace as changed
+from typing import Any, Final
+
+import torch
+
+from syft.chain.wrapper import Wrapper
+from syft.exceptions import PermissionDenied
+from syft.ops.nested import EXACT_TENSOR_TYPES, leaves, replace
+from syft.ops.table import (
+    BY_NAME,
+    FACTORY,
+    FUNCTIONS,
+    GRADIENT,
+    INPLACE,
+    METADATA,
+    MUTATES_OTHERS,
+    SHAPE_FROM_VALUES,
+)
+from syft.workers.execution.backward_passes import run_private_pass
+from syft.workers.execution.forecast import Forecast, Verdict
+from syft.workers.execution.foreseen import run_foreseen
+from syft.workers.execution.foreseen_failures import foreseen_failure
+from syft.workers.execution.hidden_shapes import NO_FORECAST, hidden_forecast
+from syft.workers.execution.leaving import check_gradients_leave
+from syft.workers.execution.moved_memory import Holdings, Immovable, move_written
+from syft.workers.execution.permissions import (
+    Guard,
+    combined,
+    full_guard_of,
+    innermost,
+    protect,
+    storages_of,
+)
+from syft.workers.execution.private_results import (
+    FORECASTS,
+    NOTHING,
+    UNCLEAR,
+    common_guard,
+    private_result,
+)
+from syft.workers.execution.public_facts import asks_only, is_told
+
+Function = Callable[..., Any]
+
+
+def run_guarded(
+    function: Function,
+    args: list[Any],
+    kwargs: dict[str, Any],
+    op_flags: int,
+    guard: Guard,
+    holdings: Holdings,
+    worker: str,
+    user: str | None,
+) -> Any:
+    """Call ``function`` on inputs guarded by ``guard``, and guard its results and effects.
+
+    ``holdings`` are told of tensors that the call moves to new memory.  Raises
+    :class:`~syft.exceptions.PermissionDenied` when the operation would return a value to a ``user``
+    who may not read it.
+    """
+    admitted = guard.admits(user)
+    if not admitted and op_flags & METADATA:
+        if not is_told(function, guard) or not asks_only(function, args, kwargs):
+            raise PermissionDenied("a question without a public answer", worker, user)
+    if op_flags & GRADIENT:
+        if not admitted:
+            check_gradients_leave(function, args, kwargs, guard, worker, user)
+        return run_private_pass(function, args, kwargs, guard, holdings, worker, user)
+    if function in _GRADIENT_READERS and type(args[0]) is not Wrapper:
+        return function(*args, **kwargs)  # a gradient is as private as its own memory
+    found = common_guard((*args, *kwargs.values()))
+    if found is not UNCLEAR and found == guard and guard.error is None:
+        result = private_result(function, args, kwargs, guard)
+        if result is not NOTHING:
+            return result
+    command = _Command(function, args, kwargs, op_flags, guard, worker, user)
+    return command.run(holdings)
+
+
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """A command for the general way: what :func:`run_guarded` is given, but for the holdings."""
+
+    function: Function
+    args: list[Any]
+    kwargs: dict[str, Any]
+    op_flags: int
+    guard: Guard
+    worker: str
+    user: str | None
+
+    def run(self, holdings: Holdings) -> Any:
+        """Do what is forecast; without a forecast, call the function if that may be seen."""
+        forecast = self._forecast()
+        try:
+            if forecast.is_complete:
+                return self._run_foreseen(forecast, holdings)
+            if self._is_admitted:
+                self.guard.check_open()
+                return self._moved(holdings)._run_and_see()
+        except Immovable:
+            raise PermissionDenied(_SHARED, self.worker, self.user) from None
+        self._check_may_be_seen(forecast)
+        return self._run_and_see()
+
+    @property
+    def _is_admitted(self) -> bool:
+        return self.guard.admits(self.user)
+
+    def _tensors(self) -> list[torch.Tensor]:
+        return _tensors_in((self.args, self.kwargs))
+
+    def _forecast(self) -> Forecast:
+        """The forecast, as far as there are forecasts: of ordinary tensors, and not of what tells
+        metadata, which has rules of its own."""
+        if self.op_flags & METADATA or not _all_strided(self._tensors()):
+            return NO_FORECAST
+        if not self.guard.shape_hidden:
+            return FORECASTS.of(self.function, self.args, self.kwargs, _is_public)
+        if self.function in _COUNTED:
+            return NO_FORECAST
+        return hidden_forecast(FORECASTS, self.function, self.args, self.kwargs)
+
+    def _run_foreseen(self, forecast: Forecast, holdings: Holdings) -> Any:
+        hidden = forecast.verdict is Verdict.RESIZES
+        guard = changed(self.guard, shape_hidden=True) if hidden else self.guard
+        call = self.function, self.args, self.kwargs
+        return run_foreseen(*call, forecast, guard, holdings, self._is_admitted)
+
+    def _moved(self, holdings: Holdings) -> _Command:
+        """The same command after what it may write was moved."""
+        written: list[Any] = [self.kwargs.get("out")]
+        if self.op_flags & MUTATES_OTHERS:
+            written += (self.args, self.kwargs)
+        elif self.op_flags & INPLACE:
+            written += self.args[:1]
+        targets = [each for each in _tensors_in(written) if full_guard_of(each) != self.guard]
+        if not _all_strided(targets):
+            raise Immovable
+        moves = move_written(targets, self.guard, holdings)
+        args, kwargs = moves.within((self.args, self.kwargs))
+        return changed(self, args=args, kwargs=kwargs)
+
+    def _run_and_see(self) -> Any:
+        """Call the function, and guard what it is found to have written and what it returns."""
+        inputs = self._tensors()
+        before = [(tensor, _version(tensor)) for tensor in inputs]
+        result = self.function(*self.args, **self.kwargs)
+        for tensor, version in before:
+            if _version(tensor) != version:
+                protect(tensor, self.guard)
+        result = _apart(result, inputs, self.guard)
+        hides = _shape_depends(self.function, self.op_flags, self.args, self.kwargs)
+        guard = changed(self.guard, shape_hidden=True) if hides else self.guard
+        for leaf in leaves(result):
+            if isinstance(leaf, torch.Tensor):
+                protect(leaf, guard)
+            elif not (self._is_admitted or tells_nothing(leaf, self.function, guard)):
+                raise PermissionDenied(
+                    "an operation that returns its value", self.worker, self.user
+                )
+        return result
+
+    def _check_may_be_seen(self, forecast: Forecast) -> None:
+        """Raise what a command comes to that has no complete forecast: what it does would be seen.
+
+        What tells metadata may run, and so may what computes with chains.
+        """
+        if forecast.verdict is Verdict.FAILS:
+            raise foreseen_failure(*forecast.failure)
+        if self.op_flags & METADATA:
+            return
+        refused = self._refusal(forecast)
+        if refused is not None:
+            raise PermissionDenied(refused, self.worker, self.user)
+
+    def _refusal(self, forecast: Forecast) -> str | None:
+        """What kind of command may not run, because what it does would be seen; None if it may."""
+        if forecast.verdict is Verdict.READS:
+            return "an operation that reads its value"
+        if self.guard.shape_hidden and self.function in _COUNTED:
+            return "an operation that tells its size"
+        inputs = self._tensors()
+        if any(map(_is_of_other_layout, inputs)):
+            return "an operation on a tensor of another layout"
+        if not any(type(tensor) is Wrapper for tensor in inputs):
+            return "an operation whose effects cannot be told without the values"
+        writes = self.op_flags & (INPLACE | MUTATES_OTHERS) or "out" in self.kwargs
+        if writes and any(full_guard_of(tensor) != self.guard for tensor in inputs):
+            return "an operation that writes private values to a chain of public ones"
+        return None
+
+
+def _is_public(tensor: torch.Tensor) -> bool:
+    return full_guard_of(tensor) is None
+
+
+_SHARED: Final = "a write to memory that a chain or a tensor of another kind shares"
+_GRADIENT_READERS: Final = frozenset(
+    FUNCTIONS[BY_NAME[f"torch.Tensor.{name}.__get__"]] for name in ("grad", "_grad")
+)
+
+
+def _all_strided(inputs: list[torch.Tensor]) -> bool:
+    """Whether all are ordinary tensors, which forecasts understand."""
+    return all(
+        type(tensor) in EXACT_TENSOR_TYPES
+        and tensor.layout is torch.strided
+        and not tensor.is_quantized
+        for tensor in inputs
+    )
+
+
+def _is_of_other_layout(tensor: torch.Tensor) -> bool:
+    """Whether the elements of a tensor are not all there is to it, as in one array of numbers."""
+    return type(tensor) is not Wrapper and not _all_strided([tensor])
+
+
+def _tensors_in(values: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in leaves(values) if isinstance(leaf, torch.Tensor)]
+
+
+def _apart(result: Any, inputs: list[torch.Tensor], guard: Guard) -> Any:
+    """The results, with copies of those that lie in memory of another guard."""
+    lower = [tensor for tensor in inputs if full_guard_of(tensor) != guard]
+    places = {storage._cdata for tensor in lower for storage in storages_of(tensor)}
+
+    def apart(leaf: Any) -> Any:
+        shares = any(storage._cdata in places for storage in storages_of(leaf))
+        return leaf.clone() if shares else leaf
+
+    return replace(result, apart) if places else result
+
+
+def guard_for(args: list[Any], kwargs: dict[str, Any]) -> Guard | None:
+    """The guard of what is computed from these arguments."""
+    return combined(leaves((args, kwargs)))
+
+
+def tells_nothing(value: Any, function: Function, guard: Guard) -> bool:
+    """Whether a result of a function that is no tensor reveals only what the program reveals.
+
+    >>> private = Guard(frozenset())
+    >>> tells_nothing(None, torch.Tensor.backward, private)
+    True
+    >>> tells_nothing(3, torch.Tensor.item, private), tells_nothing(3, torch.Tensor.dim, private)
+    (False, True)
+    """
+    return value is None or is_told(function, guard)
+
+
+def _shape_depends(
+    function: Function, op_flags: int, args: list[Any], kwargs: dict[str, Any]
+) -> bool:
+    """Whether the shape of a result may reveal values: that of a flagged operation, or a size taken
+    from a tensor (``x[:n]``, ``x.expand(n)``, ``zeros(n)``).
+
+    The offset of a result in the memory it shares with an input (``x[n]``) counts as its shape.
+    """
+    if function is torch.Tensor.__getitem__:
+        return any(map(_selects_by_value, leaves(args[1:]))) or _slices_by_value(args[1])
+    if op_flags & SHAPE_FROM_VALUES:
+        return True
+    sizes = args if op_flags & FACTORY else args[1:]
+    return any(map(_is_size, leaves((sizes, kwargs)))) and function not in _ARITHMETIC
+
+
+def _selects_by_value(index: Any) -> bool:
+    if not isinstance(index, torch.Tensor):
+        return False
+    if index.dtype in (torch.bool, torch.uint8):
+        return True
+    return index.ndim == 0 and full_guard_of(index) is not None  # a view whose offset is private
+
+
+def _slices_by_value(index: Any) -> bool:
+    parts = index if isinstance(index, (tuple, list)) else [index]
+    return any(
+        isinstance(leaf, torch.Tensor)
+        for part in parts
+        if isinstance(part, slice)
+        for leaf in leaves(part)
+    )
+
+
+def _is_size(value: Any) -> bool:
+    """Whether torch accepts a value, if it is a tensor, in the place of an integer."""
+    if not isinstance(value, torch.Tensor) or type(value) is Wrapper or value.numel() != 1:
+        return False
+    return not (value.is_floating_point() or value.is_complex())
+
+
+# The number of results of these functions follows from the shape of their input.
+_COUNTED = frozenset(
+    FUNCTIONS[number]
+    for name, number in BY_NAME.items()
+    if re.fullmatch(r"(unsafe_|tensor_)?(split|chunk|unbind)(_copy)?", name.rpartition(".")[2])
+) - {None}
+
+# In these functions a 0-dimensional integer is an ordinary operand, never a size.
+_ARITHMETIC = frozenset(
+    getattr(space, name)
+    for space in (torch, torch.Tensor)
+    for name in (
+        *("add", "sub", "mul", "div", "true_divide", "floor_divide", "remainder", "fmod", "pow"),
+        *("eq", "ne", "lt", "le", "gt", "ge", "where", "maximum", "minimum", "clamp"),
+        *("add_", "sub_", "mul_", "div_", "copy_", "__rsub__", "__rpow__", "__eq__", "__ne__"),
+        *("tensor", "as_tensor", "asarray", "scalar_tensor"),
+    )
+    if hasattr(space, name)
+)
+
+
+def _version(tensor: torch.Tensor | None) -> object:
+    """The version counter; an inference tensor has none, and always counts as written."""
+    plain = innermost(tensor)
+    if plain is None:
+        return None
+    return object() if plain.is_inference() else plain._version
