@@ -83,6 +83,11 @@ _PLACE_OF_INPUTS: Final = {
 """Where the argument ``inputs`` is of the operations that add to gradients."""
 _ADDING_GRADIENTS: Final = _PLACE_OF_INPUTS.keys()
 _RUNNING_BACKWARD: Final = frozenset(op for op, flags in enumerate(FLAGS) if flags & GRADIENT)
+_MOST_FOLLOWED: Final = 1 << 27
+"""The most places times actions of a program for which it is worked out what is written: any other
+counts as if it wrote to all that it is given.  So a program cannot take long to look at."""
+_MOST_JOINING: Final = 1024
+"""The same of the actions that let one tensor take over the memory of another."""
 _STATISTICS_NAMES: Final = ("running_mean", "running_var")
 _UNKNOWN: Final = 0
 
@@ -207,56 +212,69 @@ def effects_of(program: Program) -> Effects:
     >>> effects_of(Program(2, (add,), ())).writes
     frozenset({1})
     """
-    flow = _Flow(program.inputs + program.state)
+    places = program.inputs + program.state
+    actions = [*_actions_inside(program)]
+    ops = frozenset(action.op for action in actions)
+    joining = sum(action.op in _JOINING for action in actions)
+    if places * len(actions) > _MOST_FOLLOWED or joining > _MOST_JOINING:
+        return Effects(frozenset(range(places)), ops)
+    flow = _Flow(places)
     for action in program.actions:
         flow.follow(action)
-    return Effects(frozenset(flow.writes), frozenset(flow.ops))
+    return Effects(frozenset(_bits(flow.writes)), ops)
+
+
+def _bits(number: int) -> Iterator[int]:
+    return (place for place, bit in enumerate(bin(number)[:1:-1]) if bit == "1")
 
 
 class _Flow:
-    """What the actions of a program so far may do to its inputs and state, by their places."""
+    """What the actions of a program so far may do to its inputs and state: sets of places, each a
+    bit of a number."""
 
     def __init__(self, places: int) -> None:
-        self.writes: set[int] = set()
-        self.ops: set[int] = set()
-        self._views = {place: frozenset((place,)) for place in range(places)}
+        self.writes = 0
+        self._views = {place: 1 << place for place in range(places)}
         """For each slot, the places of which it may be a view."""
-        self._joined: list[frozenset[int]] = []
-        """Places that may share memory, since an action let one take over that of another."""
+        self._groups: list[int] = []
+        """Places that may share memory, since an action let one take over that of another; no place
+        is in two groups."""
 
     def follow(self, action: Action) -> None:
         """Add what one action does."""
-        inner = [action for part in leaves(action.args) for action in _actions_inside(part)]
+        inner = [*_actions_inside((action.args, action.kwargs))]
         ops = {action.op, *(step.op for step in inner)}
-        self.ops |= ops
         whole = self._behind((action.args, action.kwargs))
         if ops & _JOINING:
-            self._joined.append(whole)
+            self._groups = [group for group in self._groups if not group & whole] + [whole]
         if any(map(_written_by, inner)):
             self.writes |= whole
         self.writes |= self._behind(_written_by(action))
         if ops & _ADDING_GRADIENTS:
             # A gradient that was set is added to in place, and is the memory of something else.
-            self.writes |= frozenset().union(*self._joined)
+            for group in self._groups:
+                self.writes |= group
         fresh = action.op in FRESH and not _returns_argument(action)
         for slot in slots_in(action.out):
-            self._views[slot.index] = frozenset() if fresh else whole
+            self._views[slot.index] = 0 if fresh else whole
 
-    def _behind(self, operand: Any) -> frozenset[int]:
-        found = (self._views.get(slot.index, frozenset()) for slot in slots_in(operand))
-        places = frozenset[int]().union(*found)
-        for joined in self._joined * len(self._joined):
-            places = places | joined if places & joined else places
+    def _behind(self, operand: Any) -> int:
+        places = 0
+        for slot in slots_in(operand):
+            places |= self._views.get(slot.index, 0)
+        for group in self._groups:
+            if group & places:
+                places |= group
         return places
 
 
-def _actions_inside(part: Any) -> Iterator[Action]:
-    """The actions of a program among the operands, and of the programs inside it."""
-    if isinstance(part, Program):
-        for action in part.actions:
-            yield action
-            for operand in leaves(action.args):
-                yield from _actions_inside(operand)
+def _actions_inside(operands: Any) -> Iterator[Action]:
+    """The actions of the programs among some operands, and of the programs inside those."""
+    for part in leaves(operands):
+        if isinstance(part, Program):
+            for action in part.actions:
+                yield action
+                yield from _actions_inside((action.args, action.kwargs))
 
 
 def _written_by(action: Action) -> tuple[Any, ...]:

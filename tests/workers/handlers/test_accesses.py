@@ -8,6 +8,7 @@ import pytest
 
 from syft.ops.table import BY_NAME
 from syft.program.program import Action, Program, Slot
+from syft.workers.handlers import accesses
 from syft.workers.handlers.accesses import command_access, effects_of
 from syft.workers.wire.messages import Command
 from tests.workers.core.peers import command, ref
@@ -102,3 +103,30 @@ def test_the_ids_of_a_run() -> None:
     access = effects_of(step).access([5, None], [99])
     assert access.writes == {99} and set(access.sets) == {5, 99}
     assert access.backward and access.reads_attributes and access.joins
+
+
+def joined(pairs: list[tuple[int, int]], places: int, *then: Action) -> Program:
+    """A program that makes each second tensor the gradient of the first."""
+    actions = [action("torch.Tensor.grad.__set__", Slot(one), Slot(two)) for one, two in pairs]
+    return Program(places, (*actions, *then), ())
+
+
+def test_tensors_that_may_share_memory_are_written_together() -> None:
+    write = action("torch.Tensor.add_", A, 1)
+    assert effects_of(joined([(0, 1), (2, 3)], 5, write)).writes == {0, 1}
+    assert effects_of(joined([(0, 1), (2, 3), (3, 4)], 5, write)).writes == {0, 1}
+    assert effects_of(joined([(0, 1), (2, 3), (3, 1)], 5, write)).writes == {0, 1, 2, 3}
+    late = action("torch.Tensor.backward", Slot(4))
+    assert effects_of(joined([(0, 1), (2, 3)], 5, late)).writes == {0, 1, 2, 3}
+
+
+def test_what_is_too_large_to_be_followed_counts_as_writing_to_everything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A program of 400 actions that join memory once took minutes to look at."""
+    pairs = [(place, place + 1) for place in range(2000)]
+    assert effects_of(joined(pairs, 2003)).writes == set(range(2003))
+    read = Program(2, (action("torch.add", A, B, out=C),), C)
+    monkeypatch.setattr(accesses, "_MOST_FOLLOWED", 1)
+    effects = effects_of(read)
+    assert effects.writes == {0, 1} and effects.ops == {BY_NAME["torch.add"]}
