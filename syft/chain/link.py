@@ -156,6 +156,15 @@ class Link:
         """The tensor in this process that this link stands before, plain or a wrapper; or None."""
         return None
 
+    def elements(self) -> torch.Tensor | None:
+        """The tensor in this process whose memory is that of the elements, a wrapper if a chain
+        goes on; None if they are elsewhere.
+
+        >>> Link().elements() is None
+        True
+        """
+        return self.tensor_behind()
+
     def reference(self, connection: Any) -> tuple[int, ...] | None:
         """How a command over ``connection`` names this tensor; None if it is not over there."""
         return None
@@ -240,6 +249,27 @@ or has been fetched). Use it as it is.
         Dispatch-level wrappers are copied by their own operations and do not call this.
         """
         raise UnsupportedOperation("copy.deepcopy", type(self).__name__, "send or compute a copy")
+
+    def over(self, elements: torch.Tensor) -> torch.Tensor | None:
+        """A tensor of the same kind over other elements of the same shape, without a graph; None if
+        this kind cannot be told apart from its elements.
+
+        >>> Link().over(torch.ones(2)) is None
+        True
+        """
+        return None
+
+    def with_ones(self) -> torch.Tensor | None:
+        """A tensor of the same kind and shape whose elements are one, without a graph; None if
+        there is none.
+
+        On it a worker tries the operations of those who may not see the values of this one.  It
+        refuses these operations if there is none.
+
+        >>> Link().with_ones() is None
+        True
+        """
+        return None
 
     def allow(self, users: tuple[str, ...], destinations: tuple[str, ...] = ()) -> torch.Tensor:
         """A copy where the data is that more users may read: what ``x.allow("ann")`` does."""

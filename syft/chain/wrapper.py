@@ -284,6 +284,31 @@ def first_link(tensor: torch.Tensor | None) -> Link:
     return tensor.child if type(tensor) is Wrapper else PLAIN
 
 
+def twin_with_ones(tensor: torch.Tensor) -> torch.Tensor | None:
+    """A tensor of the same kind, shape and strides whose elements are one, those of integers zero,
+    because that is an index of everything; None if its kind has none.
+
+    It requires grad if the tensor does, and is a leaf if the tensor is one.
+
+    >>> x = torch.tensor([2.0, 3.0], requires_grad=True)
+    >>> twin_with_ones(x), twin_with_ones(torch.tensor(7))
+    (tensor([1., 1.], requires_grad=True), tensor(0))
+    """
+    if type(tensor) is not Wrapper:
+        fill = int(tensor.is_floating_point() or tensor.is_complex())
+        twin: torch.Tensor | None = torch.full_like(tensor.detach(), fill)
+    else:
+        twin = tensor.child.with_ones()
+        if tensor.child.at_function_level:
+            return twin
+    if twin is not None and tensor.requires_grad:
+        twin.requires_grad_()
+        if not tensor.is_leaf:
+            with torch.enable_grad():
+                return twin.clone()
+    return twin
+
+
 def _described(wrapper: Wrapper) -> str:
     """What errors about a recording call a wrapper: by its first link."""
     link = wrapper.child

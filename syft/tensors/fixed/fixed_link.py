@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 import torch
 
 from syft.chain.link import Level, Link
-from syft.ops.nested import Arguments, Keywords, is_container, leaves
 from syft.chain.wrapper import Wrapper, wrap_like
 from syft.exceptions import HookError, UnsupportedOperation
+from syft.ops.nested import Arguments, Keywords, is_container, leaves
 from syft.tensors.fixed.grid import Excess, Grid, decode, encode, encode_number
 from syft.tensors.fixed.rings.integer_ring import Ring
 from syft.tensors.fixed.rings.ring_link import RingLink, as_integers, overloads, ring_of
@@ -84,6 +84,25 @@ class FixedPrecisionTensor(Link):
     def place(self) -> str:
         """The integers are in this process."""
         return "here"
+
+    def elements(self) -> torch.Tensor:
+        """The integers."""
+        return self.child
+
+    def over(self, elements: torch.Tensor) -> torch.Tensor:
+        """Other integers on the same grid."""
+        return fixed(elements, self.grid)
+
+    def with_ones(self) -> torch.Tensor | None:
+        """Ones on the same grid; None if the integers are not plain ones.
+
+        >>> from syft.tensors.fixed.precision import fix_precision
+        >>> fix_precision(torch.tensor([1.5])).child.with_ones()
+        (Wrapper)>FixedPrecisionTensor>tensor([65536])
+        """
+        if type(self.child) is Wrapper:
+            return None
+        return self.over(torch.full_like(self.child, self.grid.scale))
 
 
 def any_private(args: Arguments, kwargs: Keywords) -> bool:

@@ -186,12 +186,17 @@ class _PrivatePass:
     def _made_private(self, receiver: torch.Tensor) -> torch.Tensor | None:
         """The gradient that is there, moved to private memory."""
         gradient = _gradient_of(receiver)
-        if gradient is None or type(gradient) is Wrapper:
+        if gradient is None:
+            return None
+        chain = type(gradient) is Wrapper
+        if gradient.layout is torch.strided and not chain:
+            there = guard_of_memory(gradient)
+        else:
+            there = full_guard_of(gradient)
+        if there == self.guard:
             return gradient
-        if gradient.layout is torch.strided and guard_of_memory(gradient) == self.guard:
-            return gradient
-        guard = self.guard.meet(full_guard_of(gradient) or self.guard)
-        if gradient.layout is not torch.strided:
+        guard = self.guard.meet(there or self.guard)
+        if gradient.layout is not torch.strided and not chain:
             gradient = gradient.detach().to_dense()
             protect(gradient, guard)
         receiver.grad = move_written([gradient], guard, self._holdings).of(gradient)
@@ -262,7 +267,7 @@ def _gradient_of(tensor: torch.Tensor) -> torch.Tensor | None:
 
 def _private_copy(start: torch.Tensor | None, guard: Guard) -> torch.Tensor | None:
     """A first gradient in private memory: torch may make its memory that of another gradient."""
-    if start is None or type(start) is Wrapper or full_guard_of(start) == guard:
+    if start is None or full_guard_of(start) == guard:
         return start
     copy = start.clone()
     protect(copy, guard)

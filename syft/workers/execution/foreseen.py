@@ -67,7 +67,7 @@ def run_foreseen(
     if admitted:
         guard.check_open()
     result, error = None, guard.error
-    run = _drawing if forecast.draws else _calling
+    run = call_drawing if forecast.draws else _calling
     try:
         result = _fitted(run(function, args, kwargs), forecast, inputs)
         _check_writes(forecast, inputs)
@@ -97,8 +97,13 @@ def _calling(function: Function, args: Sequence[Any], kwargs: dict[str, Any]) ->
     return function(*args, **kwargs)
 
 
-def _drawing(function: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Call a function that draws random numbers, and leave the public stream as it was."""
+def call_drawing(function: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Call a function that draws random numbers, and leave the public stream as it was.
+
+    >>> before = torch.get_rng_state(); _ = call_drawing(torch.rand, (2,), {})
+    >>> torch.equal(torch.get_rng_state(), before)
+    True
+    """
     indices = {tensor.device.index for tensor in tensors_in(args, kwargs) if tensor.is_cuda}
     there = [torch.cuda.default_generators[index] for index in indices]
     with torch.random.fork_rng(devices=list(indices)):
@@ -258,14 +263,18 @@ def _reached(made: Made, inputs: Sequence[torch.Tensor]) -> Iterator[torch.Tenso
 
 def _bring(tensor: torch.Tensor, made: Made, inputs: Sequence[torch.Tensor]) -> None:
     """Give a tensor the shape and the graph that it would have if the command had succeeded."""
-    same_shape = has_shape(tensor, made)
-    if tensor.dtype is not made.dtype or not same_shape and made.nbytes < 0:
+    known = made.nbytes >= 0
+    there = (tensor.shape, tensor.stride()) == (made.shape, made.stride)
+    if tensor.dtype is not made.dtype or not (known or has_shape(tensor, made)):
         tensor.data = _zeros(made)
-    elif not same_shape or tensor.stride() != made.stride and made.nbytes >= 0:
+    elif known and not there:
         _lay_out(tensor, made)
         tensor.detach().zero_()
-    if not made.requires_grad:
-        return
+    if made.requires_grad:
+        _let_reach(tensor, made, inputs)
+
+
+def _let_reach(tensor: torch.Tensor, made: Made, inputs: Sequence[torch.Tensor]) -> None:
     others = [other for other in _reached(made, inputs) if other is not tensor]
     if others:
         with torch.enable_grad():

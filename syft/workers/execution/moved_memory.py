@@ -130,8 +130,9 @@ def move_written(targets: Sequence[torch.Tensor], guard: Guard, holdings: Holdin
     >>> full_guard_of(moves.of(x)) == Guard(frozenset()), full_guard_of(x)
     (True, None)
 
-    Raises :class:`Immovable` if something lies there that cannot be moved: a chain, another layout,
-    or a view of another kind of numbers with a graph.
+    Raises :class:`Immovable` if something lies there that cannot be moved: a chain but one that can
+    be put :meth:`~syft.chain.link.Link.over` other elements, another layout, or a view of another
+    kind of numbers with a graph.
     """
     moves = Moves()
     places = _places_of(target for target in targets if full_guard_of(target) != guard)
@@ -159,9 +160,21 @@ def _lies_in(tensor: torch.Tensor, places: Places) -> bool:
 
 def _check_movable(tensors: Iterable[torch.Tensor]) -> None:
     for tensor in tensors:
-        plain = type(tensor) in EXACT_TENSOR_TYPES and tensor.layout is torch.strided
-        if type(tensor) is Wrapper or not plain or _is_other_kind(tensor):
+        if type(tensor) is Wrapper:
+            movable = _is_movable_chain(tensor)
+        else:
+            plain = type(tensor) in EXACT_TENSOR_TYPES and tensor.layout is torch.strided
+            movable = plain and not _is_other_kind(tensor)
+        if not movable:
             raise Immovable
+
+
+def _is_movable_chain(tensor: Wrapper) -> bool:
+    """Whether a chain is one link over plain elements, to which there is no graph."""
+    elements = tensor.child.elements()
+    if elements is None or type(elements) not in EXACT_TENSOR_TYPES:
+        return False
+    return tensor.grad_fn is None and tensor.child.over(elements) is not None
 
 
 def _is_other_kind(tensor: torch.Tensor) -> bool:
@@ -200,7 +213,8 @@ def _base_of(tensor: torch.Tensor) -> torch.Tensor | None:
 
 
 def _memory(tensor: torch.Tensor) -> int:
-    address: int = tensor.untyped_storage()._cdata
+    (storage,) = storages_of(tensor)
+    address: int = storage._cdata
     return address
 
 
@@ -216,7 +230,8 @@ def _move(tensor: torch.Tensor, copies: Mapping[int, torch.UntypedStorage], move
             new = _Moved.apply(tensor, memory)  # type: ignore[no-untyped-call]
     else:
         new = _leaf_over(tensor, memory)
-    new.__dict__.update(tensor.__dict__)
+    kept = {name: value for name, value in tensor.__dict__.items() if name != "child"}
+    new.__dict__.update(kept)
     if tensor.retains_grad and not tensor.is_leaf:
         retain_grad(new)
     set_successor(tensor, new)
@@ -233,7 +248,11 @@ def _over(tensor: torch.Tensor, memory: torch.UntypedStorage) -> torch.Tensor:
 
 
 def _leaf_over(tensor: torch.Tensor, memory: torch.UntypedStorage) -> torch.Tensor:
-    made = _over(tensor, memory)
+    if type(tensor) is Wrapper:
+        elements = cast(torch.Tensor, tensor.child.elements())
+        made = cast(torch.Tensor, tensor.child.over(_over(elements, memory)))
+    else:
+        made = _over(tensor, memory)
     if type(tensor) is nn.Parameter:
         made = nn.Parameter(made, requires_grad=tensor.requires_grad)
     elif tensor.requires_grad:

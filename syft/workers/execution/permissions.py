@@ -224,13 +224,26 @@ def meet_guards(one: Guard | None, other: Guard | None) -> Guard | None:
 
 
 def innermost(value: Any) -> torch.Tensor | None:
-    """The tensor at the end of a chain in this process; None if the data is at another worker.
+    """The tensor on which operations on a chain run in this process; None if there is none.
 
     >>> x = torch.ones(2); innermost(x) is x
     True
     """
     while type(value) is Wrapper:
         value = value.child.tensor_behind()
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def elements_of(value: Any) -> torch.Tensor | None:
+    """The tensor that holds the elements of a chain, which those of a grid have too; None if they
+    are at another worker.
+
+    >>> from syft.tensors.fixed.precision import fix_precision
+    >>> x = fix_precision(torch.ones(1)); elements_of(x), innermost(x)
+    (tensor([65536]), None)
+    """
+    while type(value) is Wrapper:
+        value = value.child.elements()
     return value if isinstance(value, torch.Tensor) else None
 
 
@@ -251,7 +264,7 @@ def storages_of(value: Any) -> list[torch.UntypedStorage]:
     """
     if isinstance(value, Holder):
         return [storage for tensor in value.tensors() for storage in storages_of(tensor)]
-    tensor = innermost(value)
+    tensor = elements_of(value)
     return [] if tensor is None else [part.untyped_storage() for part in _parts(tensor)]
 
 

@@ -7,8 +7,8 @@ its own (:mod:`syft.workers.execution.backward_passes`).
 
 Where there is no forecast (layouts other than strided, chains), a command runs for those who may
 see the values.  What it may write, by its flags in the op table, is moved to private memory first,
-and what it has written is found by its version counter.  Chains run for others too, if all of what
-is written has one guard already.
+and what it has written is found by its version counter.  Chains run for others too, after a trial
+(:mod:`syft.workers.execution.private_chains`), if all of what is written has one guard already.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ from syft.workers.execution.permissions import (
     protect,
     storages_of,
 )
+from syft.workers.execution.private_chains import NoTwin, Trial
 from syft.workers.execution.private_results import (
     FORECASTS,
     NOTHING,
@@ -78,15 +79,15 @@ def run_guarded(
     who may not read it.
     """
     admitted = guard.admits(user)
-    if not admitted and op_flags & METADATA:
-        if not is_told(function, guard) or not asks_only(function, args, kwargs):
-            raise PermissionDenied("a question without a public answer", worker, user)
+    if not admitted and op_flags & (METADATA | GRADIENT):
+        _check_may_ask(function, args, kwargs, op_flags, guard, worker, user)
     if op_flags & GRADIENT:
-        if not admitted:
-            check_gradients_leave(function, args, kwargs, guard, worker, user)
-        return run_private_pass(function, args, kwargs, guard, holdings, worker, user)
-    if function in _GRADIENT_READERS and type(args[0]) is not Wrapper:
-        return function(*args, **kwargs)  # a gradient is as private as its own memory
+        try:
+            return run_private_pass(function, args, kwargs, guard, holdings, worker, user)
+        except Immovable:
+            raise PermissionDenied(_SHARED, worker, user) from None
+    if function in _GRADIENT_READERS:
+        return _own_guard_kept(function(*args, **kwargs), guard)
     found = common_guard((*args, *kwargs.values()))
     if found is not UNCLEAR and found == guard and guard.error is None:
         result = private_result(function, args, kwargs, guard)
@@ -94,6 +95,23 @@ def run_guarded(
             return result
     command = _Command(function, args, kwargs, op_flags, guard, worker, user)
     return command.run(holdings)
+
+
+def _check_may_ask(
+    function: Function,
+    args: list[Any],
+    kwargs: dict[str, Any],
+    op_flags: int,
+    guard: Guard,
+    worker: str,
+    user: str | None,
+) -> None:
+    """Raise if a command asks what is not told of private tensors, or sends their gradients where
+    they may not go."""
+    if op_flags & METADATA and not (is_told(function, guard) and asks_only(function, args, kwargs)):
+        raise PermissionDenied("a question without a public answer", worker, user)
+    if op_flags & GRADIENT:
+        check_gradients_leave(function, args, kwargs, guard, worker, user)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +138,7 @@ class _Command:
         except Immovable:
             raise PermissionDenied(_SHARED, self.worker, self.user) from None
         self._check_may_be_seen(forecast)
-        return self._run_and_see()
+        return self._run_and_see() if self.op_flags & METADATA else self._run_on_chains()
 
     @property
     def _is_admitted(self) -> bool:
@@ -148,17 +166,36 @@ class _Command:
 
     def _moved(self, holdings: Holdings) -> _Command:
         """The same command after what it may write was moved."""
-        written: list[Any] = [self.kwargs.get("out")]
-        if self.op_flags & MUTATES_OTHERS:
-            written += (self.args, self.kwargs)
-        elif self.op_flags & INPLACE:
-            written += self.args[:1]
-        targets = [each for each in _tensors_in(written) if full_guard_of(each) != self.guard]
+        targets = [each for each in self._written() if full_guard_of(each) != self.guard]
         if not _all_strided(targets):
             raise Immovable
         moves = move_written(targets, self.guard, holdings)
         args, kwargs = moves.within((self.args, self.kwargs))
         return changed(self, args=args, kwargs=kwargs)
+
+    def _written(self) -> list[torch.Tensor]:
+        """The operands to which the command may write, by its flags."""
+        written: list[Any] = [self.kwargs.get("out")]
+        if self.op_flags & MUTATES_OTHERS:
+            written += (self.args, self.kwargs)
+        elif self.op_flags & INPLACE:
+            written += self.args[:1]
+        return _tensors_in(written)
+
+    def _run_on_chains(self) -> Any:
+        """Run the command for one who sees what a trial of it comes to, and nothing else."""
+        try:
+            trial = Trial(self.function, self.args, self.kwargs)
+        except NoTwin:
+            raise PermissionDenied(_NO_TWIN, self.worker, self.user) from None
+        numbers = [leaf for leaf in leaves(trial.result) if not isinstance(leaf, torch.Tensor)]
+        if any(leaf is not None for leaf in numbers):
+            raise PermissionDenied("an operation that returns its value", self.worker, self.user)
+        return trial.run(self._run_and_see, self._written(), self._guard_of_results())
+
+    def _guard_of_results(self) -> Guard:
+        hides = _shape_depends(self.function, self.op_flags, self.args, self.kwargs)
+        return changed(self.guard, shape_hidden=True) if hides else self.guard
 
     def _run_and_see(self) -> Any:
         """Call the function, and guard what it is found to have written and what it returns."""
@@ -169,8 +206,7 @@ class _Command:
             if _version(tensor) != version:
                 protect(tensor, self.guard)
         result = _apart(result, inputs, self.guard)
-        hides = _shape_depends(self.function, self.op_flags, self.args, self.kwargs)
-        guard = changed(self.guard, shape_hidden=True) if hides else self.guard
+        guard = self._guard_of_results()
         for leaf in leaves(result):
             if isinstance(leaf, torch.Tensor):
                 protect(leaf, guard)
@@ -202,18 +238,31 @@ class _Command:
         inputs = self._tensors()
         if any(map(_is_of_other_layout, inputs)):
             return "an operation on a tensor of another layout"
-        if not any(type(tensor) is Wrapper for tensor in inputs):
-            return "an operation whose effects cannot be told without the values"
+        if any(type(tensor) is Wrapper for tensor in inputs):
+            return self._refusal_of_chains(inputs)
+        return "an operation whose effects cannot be told without the values"
+
+    def _refusal_of_chains(self, inputs: list[torch.Tensor]) -> str | None:
+        if self.guard.shape_hidden:
+            return "an operation on a chain and a private shape"
         writes = self.op_flags & (INPLACE | MUTATES_OTHERS) or "out" in self.kwargs
         if writes and any(full_guard_of(tensor) != self.guard for tensor in inputs):
             return "an operation that writes private values to a chain of public ones"
         return None
 
 
+def _own_guard_kept(gradient: torch.Tensor | None, guard: Guard) -> torch.Tensor | None:
+    """A gradient, which is as private as its own memory; as private as its leaf, if it has none."""
+    if gradient is not None and not storages_of(gradient):
+        protect(gradient, guard)
+    return gradient
+
+
 def _is_public(tensor: torch.Tensor) -> bool:
     return full_guard_of(tensor) is None
 
 
+_NO_TWIN: Final = "an operation on a chain that cannot be tried without the values"
 _SHARED: Final = "a write to memory that a chain or a tensor of another kind shares"
 _GRADIENT_READERS: Final = frozenset(
     FUNCTIONS[BY_NAME[f"torch.Tensor.{name}.__get__"]] for name in ("grad", "_grad")

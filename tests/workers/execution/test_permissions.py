@@ -11,6 +11,7 @@ from syft.workers.execution.permissions import (
     combined,
     full_guard_of,
     guard_of,
+    elements_of,
     innermost,
     memory_of,
     protect,
@@ -101,4 +102,5 @@ def test_the_innermost_tensor_is_the_one_in_this_process(bob: sy.VirtualWorker) 
     assert innermost(pointer) is None and memory_of(pointer) == set()
     assert full_guard_of(pointer) is None and travelling_guard_of(pointer) is None
     fixed = x.fix_precision()
-    assert memory_of(fixed) == memory_of(innermost(fixed))
+    assert innermost(fixed) is None and elements_of(fixed) is fixed.child.child
+    assert memory_of(fixed) == memory_of(fixed.child.child)

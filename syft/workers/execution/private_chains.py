@@ -1,0 +1,191 @@
+"""Running a command on private chains for a user who may not see their values.
+
+There are no forecasts through links: their rules look at values, and fake tensors have none.  So
+the command is tried first, on chains of the same kinds over ones.  The trial depends on nothing
+private, so what it comes to is public: if it fails, that is told, and the command does not run.
+Otherwise the command runs, and its results look like those of the trial.  If it fails, or makes
+anything else, the results of the trial stand for its own, and their guard is sealed.
+
+A kind of link says what its twin over ones is (:meth:`~syft.chain.link.Link.with_ones`).  Commands
+on one that has none are refused, be it private or not: a pointer to another worker has none, where
+the trial would leave results.
+
+The price: such a command runs twice, and a link that logs does so twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, cast
+
+import torch
+
+from syft.chain.wrapper import Wrapper, twin_with_ones
+from syft.exceptions import SyftError
+from syft.ops.nested import container_class, leaves, replace
+from syft.workers.execution.foreseen import Unforeseen, call_drawing
+from syft.workers.execution.foreseen_failures import foreseen_failure
+from syft.workers.execution.permissions import Guard, elements_of, full_guard_of, protect
+from syft.workers.execution.plain_tensors import is_plain, plain_copy, size_of_memory
+from syft.workers.execution.retained import recorded_of
+
+Function = Callable[..., Any]
+
+_PUBLIC_ERRORS: Final = (RuntimeError, ValueError, TypeError, IndexError)
+
+
+class NoTwin(Exception):
+    """An operand has no twin on which an operation could be tried."""
+
+
+class Trial:
+    """An operation tried on twins of its private operands.
+
+    Raises :class:`NoTwin` if one of them has none, and the error of an operation that fails on the
+    twins, marked as one that everybody may see.
+
+    >>> from syft.workers.execution.permissions import Guard, protect
+    >>> x = sy.LoggingTensor().on(torch.tensor([7.0])); protect(x, Guard(frozenset()))
+    >>> Trial(torch.add, (x, 1), {}).result
+    (Wrapper)>LoggingTensor>tensor([2.])
+    """
+
+    def __init__(self, function: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        self._twins: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        """The private operands with their twins, by the ``id()`` of the operand."""
+        self._function = function
+        self._args, self._kwargs = replace((tuple(args), kwargs), self._twin)
+        try:
+            self.result = call_drawing(function, self._args, self._kwargs)
+        except SyftError as error:
+            error.__dict__["foreseen"] = True
+            raise
+        except Exception as error:
+            kind = type(error) if type(error) in _PUBLIC_ERRORS else RuntimeError
+            text = f"{error} (tried with ones in the place of private values)"
+            raise foreseen_failure(kind, text) from None
+        self._given = {id(twin): operand for operand, twin in self._twins.values()}
+
+    def _twin(self, leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        found = self._twins.get(id(leaf))
+        if found is not None:
+            return found[1]
+        private = full_guard_of(leaf) is not None
+        if not private and type(leaf) is not Wrapper:
+            return leaf
+        twin = twin_with_ones(leaf)
+        if twin is None:
+            raise NoTwin
+        if not private:
+            return leaf
+        self._twins[id(leaf)] = leaf, twin
+        return twin
+
+    def run(self, call: Callable[[], Any], written: Iterable[torch.Tensor], guard: Guard) -> Any:
+        """What ``call`` returns, which runs the operation on its own operands and guards what it
+        makes, if that looks like the result of the trial; what stands for it, sealed, if not.
+
+        ``written`` are the operands to which the operation may write.  If ``guard``, that of the
+        results, hides shapes, these need not be alike.
+        """
+        try:
+            return self._fitted(call_drawing(call, (), {}), guard.shape_hidden)
+        except Exception as error:
+            sealed = guard.sealed(error)
+        for operand in written:
+            self._bring(operand)
+            protect(operand, sealed)
+        result = replace(self.result, self._stand_in)
+        for leaf in leaves(result):
+            if isinstance(leaf, torch.Tensor):
+                protect(leaf, sealed)
+        return result
+
+    def _fitted(self, result: Any, hidden: bool) -> Any:
+        """The result of the operation, if it looks like that of the trial."""
+        found, expected = list(leaves(result)), list(leaves(self.result))
+        same = container_class(type(result)) is container_class(type(self.result))
+        if not same or len(found) != len(expected):
+            raise Unforeseen(f"{len(found)} results instead of {len(expected)}")
+        fitted = iter([self._fit(*pair, hidden) for pair in zip(found, expected, strict=True)])
+        return replace(result, lambda leaf: next(fitted))
+
+    def _fit(self, found: Any, expected: Any, hidden: bool) -> Any:
+        given = self._given.get(id(expected))
+        if given is not None:
+            if found is not given:
+                raise Unforeseen("another tensor instead of an operand")
+        elif not _are_alike(found, expected, hidden):
+            raise Unforeseen("a result of another kind or shape")
+        return found if found is given else _plainly(found)
+
+    def _stand_in(self, leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        given = self._given.get(id(leaf))
+        return self._reaching(leaf) if given is None else given
+
+    def _reaching(self, leaf: torch.Tensor) -> torch.Tensor:
+        """A result of the trial with a graph that leads to the operands."""
+        if type(leaf) is Wrapper and leaf.child.at_function_level:
+            link: Any = leaf.child
+            return cast(torch.Tensor, link.like().on(self._reaching(link.tensor)))
+        if not leaf.requires_grad:
+            return cast(torch.Tensor, _plainly(leaf))
+        operands = [recorded_of(operand) for operand, _ in self._twins.values()]
+        reached = [each for each in operands if each is not None and each.requires_grad]
+        with torch.enable_grad():
+            made = _Reaching.apply(leaf.detach(), *reached)  # type: ignore[no-untyped-call]
+        return cast(torch.Tensor, made)
+
+    def _bring(self, operand: torch.Tensor) -> None:
+        """Give an operand the shape that the trial has given to its twin."""
+        twin = self._twins[id(operand)][1]
+        if not _are_alike(operand, twin):
+            operand.data = twin.detach()
+
+
+class _Reaching(torch.autograd.Function):
+    """A tensor as it is, with a graph that leads to some tensors."""
+
+    @staticmethod
+    def forward(ctx: Any, result: torch.Tensor, *reached: torch.Tensor) -> torch.Tensor:
+        ctx.gradients = [torch.zeros_like(each) for each in reached]
+        return result.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        return None, *ctx.gradients
+
+
+def _are_alike(one: Any, other: Any, hidden: bool = False) -> bool:
+    """Whether two results are of the same kinds, shape and dtype; if shapes are hidden, they need
+    the same number of dimensions only."""
+    if type(one) is not type(other) or not isinstance(one, torch.Tensor):
+        return one is other
+    if type(one) is Wrapper and type(one.child) is not type(other.child):
+        return False
+    pairs = (one, other), (elements_of(one), elements_of(other))
+    return all(_form(mine, hidden) == _form(theirs, hidden) for mine, theirs in pairs)
+
+
+def _form(tensor: torch.Tensor | None, hidden: bool) -> Any:
+    if tensor is None:
+        return None
+    extent = tensor.ndim if hidden else tensor.shape
+    return extent, tensor.dtype, tensor.device, tensor.requires_grad, tensor.layout
+
+
+def _plainly(result: Any) -> Any:
+    """A result in one form, if it is no chain; see :mod:`syft.workers.execution.plain_tensors`."""
+    if type(result) is Wrapper or not isinstance(result, torch.Tensor):
+        return result
+    strides = torch.empty_like(result.detach(), device="meta").stride()
+    nbytes = size_of_memory(result.shape, strides, result.itemsize)
+    if result.stride() == strides and is_plain(result, nbytes):
+        return result
+    copy = plain_copy(result, strides)
+    protect(copy, full_guard_of(result))
+    return copy

@@ -1,0 +1,213 @@
+"""Commands on private chains: tried on ones first, and then like that whatever the values are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import syft as sy
+from syft.exceptions import EncodingError, PermissionDenied
+from syft.ops.table import BY_NAME, FLAGS, FUNCTIONS
+from syft.tensors.fixed.precision import fix_precision, float_precision
+from syft.workers.execution.backward_passes import run_private_pass
+from syft.workers.execution.foreseen_failures import is_foreseen
+from syft.workers.execution.moved_memory import NoHoldings
+from syft.workers.execution.permissions import Guard, elements_of, full_guard_of, protect
+from syft.workers.execution.plain_tensors import is_plain
+from syft.workers.execution.private_chains import NoTwin, Trial, _plainly
+from syft.workers.execution.private_commands import guard_for, run_guarded
+
+ANN = Guard(frozenset({"ann"}))
+TOO_LARGE = 1e30
+
+
+def private(tensor: torch.Tensor, guard: Guard = ANN) -> torch.Tensor:
+    protect(tensor, guard)
+    return tensor
+
+
+def fixed(*values: float, grad: bool = False) -> torch.Tensor:
+    made = fix_precision(torch.tensor(values))
+    return private(made.requires_grad_() if grad else made)
+
+
+def logged(tensor: torch.Tensor) -> torch.Tensor:
+    return private(sy.LoggingTensor().on(tensor))
+
+
+def run(name: str, *args: Any, user: str | None = None, **kwargs: Any) -> Any:
+    """An operation of the table, for a stranger."""
+    number, guard = BY_NAME[name], guard_for(list(args), kwargs)
+    assert guard is not None
+    call = FUNCTIONS[number], list(args), kwargs, FLAGS[number], guard, NoHoldings(), "bob", user
+    return run_guarded(*call)
+
+
+def error_of(tensor: torch.Tensor | None) -> Exception | None:
+    guard = full_guard_of(tensor)
+    assert guard is not None and guard.users == {"ann"}
+    return guard.error
+
+
+def look(tensor: torch.Tensor) -> Any:
+    """What may be seen of a tensor, and what decides what becomes of it."""
+    inside = elements_of(tensor)
+    assert inside is not None
+    flags = tensor.requires_grad, tensor.is_leaf, tensor._is_view(), inside._is_view()
+    extents = [(each.shape, each.dtype, each.stride()) for each in (tensor, inside)]
+    return type(tensor), extents, flags, inside.untyped_storage().nbytes()
+
+
+def index_from(values: torch.Tensor) -> torch.Tensor:
+    """0 of small numbers, and 10 of large ones."""
+    return private((values * 1e-29).long())
+
+
+CALLS: dict[str, tuple[Any, Any, Any]] = {
+    "a sum": (lambda x, y: run("torch.add", x, y), fixed, 2.0),
+    "a sum with a graph": (
+        lambda x, y: run("torch.add", x, y),
+        lambda *values: fixed(*values, grad=True),
+        2.0,
+    ),
+    "in place": (lambda x, y: run("torch.Tensor.add_", x, y), fixed, 2.0),
+    "a part": (
+        lambda x, y: run("torch.take", x, index_from(y)),
+        lambda *values: logged(torch.tensor(values)),
+        2.0,
+    ),
+    "a part with a graph": (
+        lambda x, y: run("torch.Tensor.index_select", x, 0, index_from(y)),
+        lambda *values: logged(torch.tensor(values, requires_grad=True)),
+        2.0,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_fails_looks_like_what_succeeds(name: str) -> None:
+    call, make, value = CALLS[name]
+    looks = []
+    for other in (value, TOO_LARGE):
+        x, y = make(1.0, -1.0), private(torch.full((2,), other))
+        result = call(x, private(y))
+        assert (error_of(result) is None) is (other == value)
+        looks.append((look(result), look(x), result is x))
+    assert looks[0] == looks[1]
+
+
+def test_a_result_is_what_the_chain_computes() -> None:
+    x, y = fixed(1.5, -2.0), private(torch.tensor([2.0, 3.0]))
+    result = run("torch.mul", x, y)
+    assert float_precision(result).tolist() == [3, -6] and error_of(result) is None
+    assert run("torch.gt", x, 0.0).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("make", [fixed, lambda *v, grad: logged(torch.tensor(v).requires_grad_())])
+def test_a_pass_from_what_failed_leaves_zeros(make: Any) -> None:
+    x = make(1.0, 2.0, grad=True)
+    index = private(torch.tensor([7, 0]))
+    result = run("torch.take", x, index)
+    assert error_of(result) is not None and result.requires_grad
+    loss = run("torch.sum", result)
+    guard = full_guard_of(loss)
+    assert guard is not None
+    run_private_pass(torch.Tensor.backward, (loss,), {}, guard, NoHoldings(), "bob", None)
+    gradient = x.grad
+    assert gradient is not None and gradient.shape == (2,)
+    assert error_of(gradient) is not None
+
+
+def test_what_fails_with_ones_is_told_and_does_not_run() -> None:
+    x = fixed(1.0, 2.0)
+    before = elements_of(x)
+    with pytest.raises(
+        RuntimeError, match=r"size.*\(tried with ones in the place of private"
+    ) as no:
+        run("torch.Tensor.add_", logged(torch.ones(2)), private(torch.ones(3)))
+    assert is_foreseen(no.value)
+    with pytest.raises(EncodingError) as told:
+        run("torch.Tensor.add_", x, TOO_LARGE)
+    assert is_foreseen(told.value) and elements_of(x) is before and error_of(x) is None
+
+
+class Strange(sy.LocalLink):
+    """A link whose results follow from the values in ways that they should not."""
+
+
+@Strange.rule(torch.neg)
+def _neg(operation: Any, args: Any, kwargs: Any) -> Any:
+    (x,) = args
+    made = {1: x + 1, 2: x.expand(3, 2) + 1, 3: [x, x], 4: x.double()}
+    return made[int(x[0].item())]
+
+
+@pytest.mark.parametrize("value", [2.0, 3.0, 4.0, 6.0])
+def test_what_makes_anything_else_than_the_trial_is_sealed(value: float) -> None:
+    x = private(Strange().on(torch.full((2,), value)))
+    result = run("torch.neg", x)
+    assert result.shape == (2,) and result.dtype is torch.float32
+    assert error_of(result) is not None
+
+
+def test_what_may_be_read_and_what_has_no_twin(hook: sy.TorchHook) -> None:
+    with pytest.raises(PermissionDenied, match="returns its value"):
+        run("torch.Tensor.item", fixed(1.0))
+    there = torch.ones(2).send(sy.VirtualWorker(hook, id="chains"))
+    with pytest.raises(PermissionDenied, match="cannot be tried"):
+        run("torch.mul", there, private(torch.tensor(2.0)))
+    with pytest.raises(NoTwin):
+        Trial(torch.mul, (private(sy.LoggingTensor().on(there)), 2), {})
+    hidden = private(sy.LoggingTensor().on(torch.ones(2)), Guard(ANN.users, shape_hidden=True))
+    with pytest.raises(PermissionDenied, match="a chain and a private shape"):
+        run("torch.neg", hidden)
+    del there
+
+
+def test_a_public_stream_of_random_numbers_stays_where_it_is() -> None:
+    x = logged(torch.full((4,), 0.5))
+    before = torch.get_rng_state()
+    assert run("torch.bernoulli", x).shape == (4,)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_shape_that_follows_from_values_is_hidden() -> None:
+    x = logged(torch.tensor([1.0, -1.0, 2.0]))
+    chosen = run("torch.masked_select", x, private(torch.tensor([True, False, True])))
+    guard = full_guard_of(chosen)
+    assert guard is not None and guard.shape_hidden and guard.error is None
+    assert chosen.child.tensor.tolist() == [1, 2]
+
+
+def test_plain_results_have_one_form() -> None:
+    base = private(torch.ones(3, 4))
+    result = _plainly(base[:, 1:])
+    assert is_plain(result, 36) and full_guard_of(result) == ANN
+    assert _plainly(None) is None
+
+
+def test_a_write_that_changes_a_shape_and_fails_half_way() -> None:
+    """What it is written to gets the shape that it would have."""
+
+    def resize(x: torch.Tensor, by: torch.Tensor) -> torch.Tensor:
+        x.unsqueeze_(0)
+        return x.add_(torch.ones(2)[by.long()])
+
+    shapes = []
+    for index in (0, 7):
+        x, by = logged(torch.ones(2)), private(torch.tensor([index]))
+        trial = Trial(resize, (x, by), {})
+        trial.run(lambda x=x, by=by: resize(x, by), [x], ANN)
+        shapes.append((x.shape, error_of(x) is None))
+    assert shapes == [((1, 2), True), ((1, 2), False)]
+
+    def fail(x: torch.Tensor) -> torch.Tensor:
+        if x.child.tensor[0].item() == 1:
+            return x.unsqueeze_(0)
+        raise ValueError
+
+    x = logged(torch.full((2,), 3.0))
+    trial = Trial(fail, (x,), {})
+    assert trial.run(lambda: fail(x), [x], ANN) is x and x.shape == (1, 2)
