@@ -132,10 +132,13 @@ def move_written(targets: Sequence[torch.Tensor], guard: Guard, holdings: Holdin
 
     Raises :class:`Immovable` if something lies there that cannot be moved: a chain but one that can
     be put :meth:`~syft.chain.link.Link.over` other elements, another layout, or a view of another
-    kind of numbers with a graph.
+    kind of numbers with a graph.  So is a target whose memory is not known.
     """
     moves = Moves()
-    places = _places_of(target for target in targets if full_guard_of(target) != guard)
+    others = [target for target in targets if full_guard_of(target) != guard]
+    if not all(map(storages_of, others)):
+        raise Immovable
+    places = _places_of(others)
     if not places:
         return moves
     group = {id(tensor): tensor for tensor in (*targets, *holdings.sharing(places))}
