@@ -21,7 +21,8 @@ from syft.workers.core.claim import Claim
 from syft.workers.core.peer import Peer
 from syft.workers.execution.holders import Holder
 from syft.workers.execution.permissions import storages_of
-from syft.workers.execution.retained import recorded_of, retaining
+from syft.workers.execution.reached_graph import reached_graph
+from syft.workers.execution.retained import recorded_of
 
 _KEY = "_origin"
 _REACHED = "_origin_of_graph"
@@ -182,19 +183,5 @@ def _owner_of_gradient(leaf: torch.Tensor) -> Iterator[Claim]:
 def _receivers(recorded: torch.Tensor) -> list[torch.Tensor]:
     """The tensors in which a backward pass over a tensor leaves gradients: leaves, and results of
     the graph for which ``retain_grad`` was called."""
-    if recorded.grad_fn is None:
-        return [recorded] if recorded.requires_grad else []
-    found: list[torch.Tensor] = []
-    seen: set[Any] = {None}
-    stack: list[Any] = [recorded.grad_fn]
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        leaf = getattr(node, "variable", None)  # only AccumulateGrad nodes have one
-        if leaf is not None:
-            found.append(leaf)
-        stack.extend(parent for parent, _ in node.next_functions)
-    found += [result for result in retaining() if result.grad_fn in seen]
-    return found
+    graph = reached_graph([recorded])
+    return [*graph.leaves, *graph.keeping(())]

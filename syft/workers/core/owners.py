@@ -71,7 +71,7 @@ class Owners:
 
     def forget(self) -> None:
         """Know of no caller any more: the worker was cleared."""
-        self._first = None
+        self._first = self._first_who = None
         self._results.clear()
 
     def _is_first(self, peer: Peer) -> bool:

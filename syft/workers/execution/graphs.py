@@ -18,6 +18,7 @@ import torch
 from syft.chain.wrapper import Wrapper
 from syft.ops.nested import leaves
 from syft.workers.execution.holders import Holder
+from syft.workers.execution.reached_graph import reached_graph
 from syft.workers.execution.retained import recorded_of
 
 _OPAQUE: Final = frozenset(("CopySlices", "CppFunction"))
@@ -49,22 +50,12 @@ def reach_of(values: Iterable[Any]) -> Reach:
     ([True], 2, False)
     """
     reach = Reach()
-    stack: list[Any] = [
-        tensor.grad_fn for tensor in _recorded(values, reach) if tensor.requires_grad
-    ]
-    seen: set[Any] = {None}
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        leaf = getattr(node, "variable", None)  # only AccumulateGrad nodes have one
-        if leaf is not None:
-            _add_leaf(reach, leaf)
-            continue
+    graph = reached_graph(_recorded(values, reach))
+    for leaf in graph.leaves:
+        _add_leaf(reach, leaf)
+    for node in graph.nodes:
         reach.opaque |= _is_opaque(node)
         reach.saved += _saved_by(node)
-        stack.extend(parent for parent, _ in node.next_functions)
     return reach
 
 
@@ -78,8 +69,6 @@ def _recorded(values: Iterable[Any], reach: Reach) -> list[torch.Tensor]:
                 reach.elsewhere |= type(tensor) is Wrapper
                 continue
             found.append(recorded)
-            if recorded.is_leaf and recorded.requires_grad:
-                _add_leaf(reach, recorded)
     return found
 
 
