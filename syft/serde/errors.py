@@ -9,7 +9,8 @@ constructors of the classes in the table below, with arguments that were packed 
 only the class is sent.
 
 Addresses of Python objects, which some texts quote, are never sent: they tell what else a process
-does, and differ between processes that do the same.
+does, and differ between processes that do the same.  Nor are the frames that torch adds to the text
+of an error about wrong arguments: they are those of the traceback.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ HIDDEN_TEXT = "the details are hidden, because the data is private"
 
 _ADDRESS = re.compile("0x[0-9a-f]{6,16}")
 _NO_ADDRESS = "0x..."
+_FRAMES = re.compile(r"\n+At:\n(?:  .*\(\d+\): .*(?:\n|$))+")
 
 _TORCH_ERRORS: tuple[type, ...] = (
     torch.OutOfMemoryError,
@@ -78,11 +80,11 @@ def pack_error(
         hint = (_name(type(error)), HIDDEN_TEXT) if foreign else (HIDDEN_TEXT,)
         return (*head, hint, None, ())
     whole = TracebackException.from_exception(error)
-    text = _without_addresses(str(whole))
+    text = _cleaned(str(whole))
     if foreign:
         arguments: tuple[Operand, ...] = (_name(type(error)), pack(text, packer))
     else:
-        given = tuple(map(_without_addresses, _arguments(error, cls, text)))
+        given = tuple(map(_cleaned, _arguments(error, cls, text)))
         arguments = _pack_arguments(given, text, packer)
     if trace is None and error.__traceback__ is not None:
         trace = "".join(whole.format())
@@ -92,13 +94,16 @@ def pack_error(
 def _pack_texts(trace: str | None, notes: Sequence[Any], packer: Packer) -> tuple[Operand, Operand]:
     """The traceback (its end, where the error is) and the notes, cut to the limit for texts."""
     most = packer.limits.max_text
-    sent = None if trace is None else pack(_without_addresses(trace)[-most:], packer)
-    texts = (_without_addresses(str(note))[:most] for note in notes)
+    sent = None if trace is None else pack(_cleaned(trace)[-most:], packer)
+    texts = (_cleaned(str(note))[:most] for note in notes)
     return sent, tuple(pack(text, packer) for text in texts)
 
 
-def _without_addresses(value: Any) -> Any:
-    return _ADDRESS.sub(_NO_ADDRESS, value) if isinstance(value, str) else value
+def _cleaned(value: Any) -> Any:
+    """A text without addresses and frames."""
+    if not isinstance(value, str):
+        return value
+    return _FRAMES.sub("", _ADDRESS.sub(_NO_ADDRESS, value))
 
 
 def _name(cls: type) -> str:

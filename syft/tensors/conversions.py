@@ -11,20 +11,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from syft.chain.wrapper import Wrapper, first_link
 from syft.codes import ConversionCode
-from syft.exceptions import HookError, MalformedMessage
+from syft.exceptions import HookError, MalformedMessage, PermissionDenied
 from syft.serde.frame import Frame
 from syft.serde.registry import register_check, unpack_at
 from syft.tensors.fixed import precision as fixed
 from syft.workers.core.access import Access
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import HeldInputs, WorkerCore
-from syft.workers.execution.permissions import Guard, full_guard_of, protect
+from syft.workers.execution.permissions import full_guard_of, protect
+from syft.workers.execution.private_chains import NoTwin, Trial
 from syft.workers.handlers.commands import unpacker_for
 from syft.workers.wire.messages import Convert, Done, Reply
 
@@ -98,13 +99,7 @@ def convert_object(core: WorkerCore, message: Convert, frame: Frame, peer: Peer)
         value = lookup(message.id)
         if permit is not None:
             permit.check_memory(lookup)
-        guard = full_guard_of(value)
-        try:
-            result, guard = _converted(conversion, value, args, guard, peer)
-        except Exception as error:  # its text may quote private values
-            hidden = guard is not None and not guard.admits(peer.user)
-            return core.failure(message.seq, error, hidden=hidden)
-        protect(result, guard)
+        result = _converted(conversion, value, args, core.name, peer.user)
         core.store.put(message.out, result)
         core.note_made((message.out,), None if permit is None else permit.behind(lookup))
         return Done(message.seq)
@@ -115,19 +110,27 @@ def convert_object(core: WorkerCore, message: Convert, frame: Frame, peer: Peer)
 
 
 def _converted(
-    conversion: Conversion, value: torch.Tensor, args: Any, guard: Guard | None, peer: Peer
-) -> tuple[torch.Tensor, Guard | None]:
-    """The result and its guard: that of zeros, sealed, if it fails for one who may not know why.
+    conversion: Conversion, value: torch.Tensor, args: Any, worker: str, user: str | None
+) -> torch.Tensor:
+    """The guarded result; for one who may not see the values that of a trial, sealed, if it fails.
 
     Raises only what would be raised whatever the values are, or for one who may see them.
     """
+    guard = full_guard_of(value)
+
+    def call() -> torch.Tensor:
+        result = conversion(value, *args)
+        protect(result, guard)
+        return result
+
+    if guard is None or guard.admits(user):
+        return call()
     try:
-        return conversion(value, *args), guard
-    except Exception as error:
-        if guard is None or guard.admits(peer.user):
-            raise
-        zeros = value.masked_fill(torch.ones_like(value, dtype=torch.bool), 0)  # with its graph
-        return conversion(zeros, *args), guard.sealed(error)
+        trial = Trial(conversion, (value, *args), {})
+    except NoTwin:
+        what = f"{conversion.name} of what cannot be tried without the values"
+        raise PermissionDenied(what, worker, user) from None
+    return cast(torch.Tensor, trial.run(call, (), guard))
 
 
 # ------------------------------------------------------------------------- what torch.Tensor learns

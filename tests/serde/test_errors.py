@@ -251,6 +251,15 @@ def test_addresses_are_not_sent(cls: type[Exception]) -> None:
     assert not any(address in text for text in shown)
 
 
+def test_the_frames_in_a_text_of_torch_are_not_sent() -> None:
+    with pytest.raises(RuntimeError) as raised:
+        torch.ops.aten.upsample_bilinear2d(torch.ones(3), torch.tensor(1.0))
+    assert __file__ in str(raised.value), "torch lists the frames of its caller"
+    again = str(crossed(RuntimeError(str(raised.value))))
+    assert __file__ not in again and "_ops.py" not in again
+    assert "Expected a value of type" in again and "iteration over a 0-d tensor" in again
+
+
 def test_small_hexadecimal_numbers_are_sent() -> None:
     assert crossed(ValueError("flags are 0x1f", 0x7F0000000000)).args == (
         "flags are 0x1f",

@@ -16,7 +16,8 @@ from syft.exceptions import (
     PermissionDenied,
     UnsupportedOperation,
 )
-from syft.tensors.conversions import register_conversion
+from syft.tensors.conversions import FIX_PRECISION, _converted, register_conversion
+from syft.workers.execution.permissions import Guard, protect
 from syft.workers.wire.messages import Convert
 from tests.chain.refusal import refusal
 
@@ -104,7 +105,14 @@ def test_a_private_tensor_stays_private(bob: sy.VirtualWorker) -> None:
         sealed.get()
     assert "e+30" in refusal(lambda: sealed.get(user="ann")), "who may see the value is told"
     text = refusal(lambda: large.fix_precision(-1))
-    assert "hidden, because the data is private" in text, "it fails whatever the values are"
+    assert "-1 fractional digits" in text, "it fails whatever the values are"
+
+
+def test_a_chain_that_cannot_be_tried_is_not_converted(bob: sy.VirtualWorker) -> None:
+    there = sy.LoggingTensor().on(torch.ones(2).send(bob))
+    protect(there, Guard(frozenset({"ann"})))
+    with pytest.raises(PermissionDenied, match="fix_precision of what cannot be tried"):
+        _converted(FIX_PRECISION, there, (None, None), "bob", None)
 
 
 def test_what_is_only_promised_is_converted_when_it_has_come(worker: sy.VirtualWorker) -> None:
