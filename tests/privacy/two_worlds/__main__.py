@@ -17,7 +17,7 @@ import torch
 from tests.privacy.two_worlds.report import Report
 from tests.privacy.two_worlds.runner import run_apart
 from tests.privacy.two_worlds.samples import Samples
-from tests.privacy.two_worlds.table_programs import why_never
+from tests.privacy.two_worlds.unreachable_rows import why_never
 
 
 def main() -> int:
@@ -48,10 +48,11 @@ def main() -> int:
     missing = report.missing(expected)
     print(f"seed {given.seed}: {report}")
     print(f"{2 * len(expected) - len(missing)} of {2 * len(expected)} rows of the table reached")
-    missing = [row for row in missing if why_never(row) is None]
     if given.whole_table:
         for row in missing:
-            print("not reached:", *row[:2], "in success" if row[2] else "in failure")
+            how, why = "in success" if row[2] else "in failure", why_never(row)
+            print("not reached:", *row[:2], how, "" if why is None else f"({why})")
+    missing = [row for row in missing if why_never(row) is None]
     if given.table is not None:
         given.table.write_text(report.table(expected) + "\n", encoding="utf-8")
     wanting = given.whole_table and missing

@@ -42,8 +42,11 @@ class Report:
 
     def missing(self, expected: Iterable[Row]) -> list[tuple[str, str, bool]]:
         """The rows of the table that were not reached."""
-        every = [(name, place, ok) for name, place in sorted(expected) for ok in (True, False)]
-        return [row for row in every if not self.covered[row]]
+        return [row for row in _both_ways(expected) if not self.covered[row]]
+
+    def reached(self, expected: Iterable[Row]) -> list[tuple[str, str, bool]]:
+        """The rows of the table that were reached."""
+        return [row for row in _both_ways(expected) if self.covered[row]]
 
     def table(self, expected: Iterable[Row]) -> str:
         """Operation, place, and how often a private operand stood there in success and failure."""
@@ -65,3 +68,10 @@ class Report:
         for seed, text, requests in self.differences:
             lines += [f"program {seed}: {text}", *(f"    {request}" for request in requests)]
         return "\n".join([*lines, *(self.ended)])
+
+
+def _both_ways(expected: Iterable[Row]) -> list[tuple[str, str, bool]]:
+    """Rows in success and in failure."""
+    return [
+        (name, place, succeeded) for name, place in sorted(expected) for succeeded in (True, False)
+    ]

@@ -1,30 +1,34 @@
 """Programs that go through the table: each operation, with a private operand in each place in which
 a tensor can stand, once so that it succeeds and once so that it fails.
 
-What random programs come to depends on luck.  These do not: a row that is not reached is missing
-for a reason, and the reasons are in a table.
+What random programs come to depends on luck.  These do not: a row is tried with every sample until
+one reaches it.  A row that none reaches is missing for a reason, and the reasons are in a table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import count
 from typing import Any
 
 import torch
 
 from syft.exceptions import NotSendable, SyftError
 from syft.ops.nested import replace
-from syft.ops.table import BY_NAME, FLAGS, REVEALS
+from syft.ops.table import BY_NAME
+from syft.workers.execution.precautions import RUNNABLE
 from syft.workers.wire.references import Reference
+from tests.privacy.two_worlds.further_samples import further_samples
 from tests.privacy.two_worlds.generator import RandomProgram
 from tests.privacy.two_worlds.report import Row
 from tests.privacy.two_worlds.samples import DTYPES, Sample
+from tests.privacy.two_worlds.unreachable_rows import why_never
 
 ROWS = 12
 """The rows of one program: each takes two commands or more."""
 MOST_TRIED = 24
-"""How many samples are tried before a row counts as missing."""
+"""How many samples are tried of a row that there is a reason not to reach; others take them all."""
 
 
 def run_rows(program: RandomProgram, rows: Iterable[Row]) -> None:
@@ -48,15 +52,22 @@ def run_rows(program: RandomProgram, rows: Iterable[Row]) -> None:
 def _attempts(
     program: RandomProgram, name: str, place: str, succeeded: bool
 ) -> Iterator[Callable[[], Any]]:
-    changes = (_as_it_is,) if succeeded else (_wrong_operand, _one_too_many, _unknown_keyword)
-    for sample in _with_place(program, name, place):
-        for change in changes:
-            for owned in (name.endswith("_"), True) if succeeded else (False,):
+    found = _with_place(program, name, place)
+    if why_never((name, place, succeeded)) is not None:
+        found = found[:MOST_TRIED]
+    owned = name.endswith("_")  # or it would fail because the target is somebody else's
+    if succeeded:
+        for sample in working_first([*further_samples(name, place), *found]):
+            yield partial(_call, program, sample, place, _as_it_is, owned)
+            yield partial(_call_alone, program, sample, place)
+    else:
+        for sample in found:
+            for change in (_wrong_operand, _one_too_many, _unknown_keyword):
                 yield partial(_call, program, sample, place, change, owned)
 
 
 def _with_place(program: RandomProgram, name: str, place: str) -> list[Sample]:
-    """Samples of an operation with a tensor in a place: of each dtype, the simple ones first."""
+    """Samples of an operation with a tensor in a place: of each dtype, in any order."""
     found = [
         sample
         for dtype in dict.fromkeys(DTYPES)
@@ -64,7 +75,38 @@ def _with_place(program: RandomProgram, name: str, place: str) -> list[Sample]:
         if place in sample.positions()
     ]
     program.rng.shuffle(found)
-    return found[:MOST_TRIED]
+    return found
+
+
+def working_first(samples: Iterable[Sample]) -> Iterator[Sample]:
+    """The samples that torch computes here, and then the others.
+
+    Torch's databases have the same samples for an operation and for its in-place variant, which
+    refuses those whose result is of another dtype or shape.
+    """
+    others = []
+    for sample in samples:
+        if works(sample):
+            yield sample
+        else:
+            others.append(sample)
+    yield from others
+
+
+def works(sample: Sample) -> bool:
+    """Whether a worker that holds no private data would compute a sample."""
+    function = RUNNABLE[BY_NAME[sample.name]]
+    if function is None:  # torch does not have it in this version
+        return False
+    args, kwargs = replace(
+        (sample.args, sample.kwargs),
+        lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf,
+    )
+    try:
+        function(*args, **kwargs)
+    except Exception:  # whatever torch raises
+        return False
+    return True
 
 
 Change = Callable[[RandomProgram, Sequence[Any], dict[str, Any], str], tuple[Any, dict[str, Any]]]
@@ -73,6 +115,22 @@ Change = Callable[[RandomProgram, Sequence[Any], dict[str, Any], str], tuple[Any
 def _call(program: RandomProgram, sample: Sample, place: str, change: Change, owned: bool) -> None:
     laid = program.laid_out(sample, place, owned)
     args, kwargs = change(program, laid.args, dict(laid.kwargs), place)
+    program.call(sample.name, *args, **kwargs)
+
+
+def _call_alone(program: RandomProgram, sample: Sample, place: str) -> None:
+    """Call an operation with one private operand, the first in a place, which she may write to.
+
+    What torch reads as a number from another operand is public in such a call.
+    """
+    private, numbers = sample.first_in(place), count()
+
+    def placed(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        return program.own(program.put(leaf, next(numbers) == private))
+
+    args, kwargs = replace((sample.args, sample.kwargs), placed)
     program.call(sample.name, *args, **kwargs)
 
 
@@ -105,35 +163,3 @@ def _unknown_keyword(
     program: RandomProgram, args: Sequence[Any], kwargs: dict[str, Any], place: str
 ) -> tuple[Any, dict[str, Any]]:
     return args, {**kwargs, "no_such_argument": 1}
-
-
-# --------------------------------------------------------------------------------- what cannot be
-
-
-def why_never(row: tuple[str, str, bool]) -> str | None:
-    """Why a row of the table cannot be reached; None if it must be."""
-    name, place, succeeded = row
-    last = name.rpartition(".")[2]
-    if succeeded and FLAGS[BY_NAME[name]] & REVEALS:
-        return "it returns values, which is refused"
-    if last in NEVER:
-        return NEVER[last]
-    return NEVER_SUCCEED.get((last, place)) or NEVER_SUCCEED.get((last, "")) if succeeded else None
-
-
-NEVER: dict[str, str] = {
-    "triplet_margin_with_distance_loss": "torch's samples hand it a function, which cannot travel",
-}
-"""Operations that cannot be called, and why, by the last part of their names."""
-NEVER_SUCCEED: dict[tuple[str, str], str] = {
-    ("narrow", "2"): "a private number would be an offset",
-    ("tensor_split", "1"): "private numbers would be sizes",
-    ("_foreach_norm", "1"): "a private number would be the order of a norm",
-    ("_foreach_powsum", "1"): "a private number would be the exponent of a sum",
-    ("gaussian_nll_loss", "2"): "it reads whether a variance is negative",
-    ("segment_reduce", ""): "its check reads offsets and lengths",
-    ("istft", ""): "it reads whether windows overlap",
-    ("cov", ""): "it reads sums of weights",
-    ("corrcoef", ""): "it reads sums of weights",
-}
-"""Operations that are refused for a private operand in a place, or in any, and why."""

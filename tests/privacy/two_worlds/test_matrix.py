@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import get_args
 
 import pytest
+import torch
 
 from syft.codes import DTypeCode, LayoutCode
 from syft.ops.table import BY_NAME, FLAGS, OpFlag
 from syft.workers.wire import messages
 from tests.privacy.two_worlds import generator
+from tests.privacy.two_worlds.further_samples import FURTHER, further_samples
 from tests.privacy.two_worlds.generator import ACTIONS, RandomProgram
 from tests.privacy.two_worlds.report import Report
 from tests.privacy.two_worlds.runner import TABLE, run_program
-from tests.privacy.two_worlds.samples import CRASHES, Samples, is_safe
-from tests.privacy.two_worlds.table_programs import NEVER, NEVER_SUCCEED, ROWS, why_never
+from tests.privacy.two_worlds.samples import CRASHES, Sample, Samples, is_safe
+from tests.privacy.two_worlds.table_programs import ROWS, working_first, works
+from tests.privacy.two_worlds.unreachable_rows import NEVER, NEVER_SUCCEED, why_never
 from tests.privacy.two_worlds.vocabulary import (
     LAYOUTS,
     METADATA_NAMES,
@@ -89,12 +92,34 @@ def test_every_reason_for_a_row_is_that_of_an_operation(samples: Samples) -> Non
 
 
 def test_programs_of_the_table_reach_their_rows(samples: Samples) -> None:
-    """A part of the table; ``--whole-table`` goes through all of it."""
+    """A part of the table, with the operations that have further samples; ``--whole-table`` goes
+    through all of it."""
     rows = sorted(samples.expected())
-    for number in (0, len(rows) // ROWS // 2):
+    aimed_at = {at // ROWS for at, (name, _) in enumerate(rows) if name in FURTHER}
+    for number in sorted({0, len(rows) // ROWS // 2, *aimed_at}):
         report = run_program(samples, f"1{TABLE}{number}", alike=True)
         expected = rows[number * ROWS : (number + 1) * ROWS]
         assert [row for row in report.missing(expected) if why_never(row) is None] == []
+        assert [row for row in report.reached(expected) if why_never(row)] == []
+
+
+def test_further_samples_are_those_that_a_row_needs(samples: Samples) -> None:
+    """Each works in torch, and reaches a place that is there and has no reason."""
+    for name, made in FURTHER.items():
+        places = {place for row, place in samples.expected() if row == name}
+        for sample in (Sample(name, *make()) for make in made):
+            reachable = {place for place in places if why_never((name, place, True)) is None}
+            assert works(sample) and places >= {*sample.positions()}
+            assert reachable & {*sample.positions()}
+        assert not [*further_samples(name, "no such place")]
+
+
+def test_samples_that_torch_computes_are_tried_first() -> None:
+    """One whose result has another shape than its target, and one that writes its target."""
+    grows, one = torch.ones(1), torch.ones(3)
+    bad, good = (Sample("torch.Tensor.add_", (x, torch.ones(3)), {}) for x in (grows, one))
+    assert [sample is good for sample in working_first([bad, good, bad])] == [True, False, False]
+    assert torch.equal(one, torch.ones(3)), "what is tried is a copy"
 
 
 def test_all_messages_are_sent_and_all_layouts_drawn(
