@@ -26,7 +26,9 @@ from syft.chain.wrapper import Wrapper
 from syft.ops.nested import EXACT_TENSOR_TYPES
 from syft.workers.execution.holders import Holder
 
-_KEY = "_guard"
+GUARD: Final = "_guard"
+"""The attribute of tensors and of memory that holds their guards."""
+_KEY = GUARD
 _NOBODY: Final[frozenset[str]] = frozenset()
 
 

@@ -26,8 +26,7 @@ from syft.workers.execution.forecast import (
     ignores_values,
     tensors_in,
 )
-from syft.workers.execution.foreseen import is_as_made
-from syft.workers.execution.permissions import Guard, guard_of_memory, protect_memory
+from syft.workers.execution.permissions import GUARD, Guard, full_guard_of, guard_of_memory
 
 UNCLEAR: Final = Guard(frozenset())
 """What :func:`common_guard` returns if the general path has to look."""
@@ -47,7 +46,9 @@ class _Writing:
 
 _MOST_KEPT: Final = 4096
 _KEPT: Final[dict[Hashable, Made | _Writing | None]] = {}
-"""What commands do, by all that it depends on; None for those that are not for this path."""
+"""What commands do, by :func:`_key`; None for those that are not for this path."""
+_UNSEEN: Final = _Writing((), None)
+"""What stands for a command that was not seen before."""
 FORECASTS: Final = Forecasts()
 """The forecasts of the private commands of this process."""
 
@@ -64,11 +65,17 @@ def common_guard(values: Iterable[Any]) -> Guard | None:
     found: Guard | None = None
     for value in values:
         kind = type(value)
-        if kind in EXACT_TENSOR_TYPES and value.layout is torch.strided:
-            guard = guard_of_memory(value)
+        if kind in EXACT_TENSOR_TYPES:
+            try:
+                guard = value.untyped_storage().__dict__.get(GUARD)
+            except NotImplementedError:  # of another layout
+                return UNCLEAR
+            own = value.__dict__.get(GUARD)
+            if own is not guard and own is not None:
+                guard = full_guard_of(value)
         else:
             guard = _guard_inside(value, kind)
-        if guard is not None and guard is not found:
+        if guard is not found and guard is not None:
             if _is_strange(guard) or guard != (found or guard):
                 return UNCLEAR
             found = guard
@@ -101,10 +108,12 @@ def private_result(
     >>> protect_memory(x, guard); private_result(torch.Tensor.add_, (x, 1), {}, guard)
     tensor([2., 2.])
     """
-    if any_autocast_enabled():
+    if any_autocast_enabled() or torch.is_inference_mode_enabled():
         return NOTHING
     key = _key(function, values, named)
-    made = _KEPT[key] if key in _KEPT else _learned(key, function, values, named)
+    made = _KEPT.get(key, _UNSEEN)
+    if made is _UNSEEN:
+        made = _learned(key, function, values, named)
     if made is None:
         return NOTHING
     if isinstance(made, _Writing):
@@ -113,10 +122,25 @@ def private_result(
         result = function(*values, **named)
     except Exception:
         return NOTHING
-    if type(result) is not torch.Tensor or not _is_as_forecast(result, made):
+    if type(result) is not torch.Tensor or not _is_as_forecast(result, made, values):
         return NOTHING
-    protect_memory(result, guard)
+    result.untyped_storage().__dict__[GUARD] = guard
     return result
+
+
+def _is_as_forecast(result: torch.Tensor, made: Made, values: Sequence[Any]) -> bool:
+    """Whether a result is the new plain tensor that was forecast.  Outside of inference mode what
+    is lazy is a view."""
+    if result.shape != made.shape or result.stride() != made.stride or result._is_view():
+        return False
+    if result.dtype is not made.dtype or result.requires_grad is not made.requires_grad:
+        return False
+    if result.untyped_storage().nbytes() != made.nbytes:
+        return False
+    for value in values:
+        if value is result:  # what a command does depends on more than is in its key
+            return False
+    return True
 
 
 def _written(
@@ -151,8 +175,12 @@ def _is_given(result: Any, expected: Any, inputs: Sequence[torch.Tensor]) -> boo
 
 
 def _key(function: Any, values: Sequence[Any], named: dict[str, Any]) -> Hashable:
+    """What decides nearly always what a command does.
+
+    What else does (views, lazy conjugates, inference tensors) makes it raise, or shows in the
+    result, and then the general path runs it.  Where it runs shows in neither.
+    """
     key = [function, torch.is_grad_enabled(), torch.get_default_dtype()]
-    key.append(torch.is_inference_mode_enabled())
     by_type = ignores_values(function)
     _add_looks(key, values, by_type)
     for name, value in named.items():
@@ -164,8 +192,7 @@ def _key(function: Any, values: Sequence[Any], named: dict[str, Any]) -> Hashabl
 def _add_looks(key: list[Any], values: Iterable[Any], by_type: bool) -> None:
     for value in values:
         if isinstance(value, torch.Tensor):
-            key += (value.shape, value.stride(), value.dtype, value.device, value.requires_grad)
-            key += (value.is_inference(), value.is_conj(), value.is_neg())
+            key += (value.shape, value.stride(), value.dtype, value.requires_grad)
         elif type(value) is list:
             key += (list, len(value))
             _add_looks(key, value, by_type)
@@ -199,8 +226,3 @@ def _kind_of(forecast: Forecast) -> Made | _Writing | None:
 
 def _are_given(results: Iterable[Any]) -> bool:
     return all(type(result) is Given for result in results)
-
-
-def _is_as_forecast(result: torch.Tensor, made: Made) -> bool:
-    same = result.shape == made.shape and is_as_made(result, made)
-    return same and result.dtype is made.dtype and result.requires_grad is made.requires_grad
