@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, get_args
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -145,10 +145,10 @@ class WorkerCore:
         """Collective operations that have ended here: later messages for them are ignored."""
         self.watched = False
         """Whether a caller may keep answers about shapes and gradients: see :meth:`watch`."""
-        self._watchers: WeakSet[Peer] = WeakSet()
+        self._watchers: WeakKeyDictionary[Peer, None] = WeakKeyDictionary()
         self._only_session: Session | None = None
         """That of all watchers, if they have one: nobody else is told of what it does."""
-        self.peers: WeakSet[Peer] = WeakSet()
+        self.peers: WeakKeyDictionary[Peer, None] = WeakKeyDictionary()
         """The peers that have used numbers: they are notified when the worker is cleared."""
         self.stats = Stats()
         self.guarded = False
@@ -457,7 +457,7 @@ class WorkerCore:
             self._only_session = peer.session
         elif peer.session is not self._only_session:
             self._only_session = None
-        self._watchers.add(peer)
+        self._watchers[peer] = None
         self.watched = True
 
     def altered(self, acting: Peer | None, gradients: bool) -> None:
@@ -471,7 +471,7 @@ class WorkerCore:
             if peer.knows & lost and (acting is None or peer.session is not acting.session):
                 peer.knows &= ~lost
                 if not peer.knows:
-                    self._watchers.discard(peer)
+                    self._watchers.pop(peer, None)
                 if peer.session not in told:
                     told.add(peer.session)
                     self.answer(peer, Stale(gradients))
