@@ -55,8 +55,8 @@ from syft.workers.execution.holders import Holder
 from syft.workers.execution.permissions import (
     Guard,
     full_guard_of,
-    gradients_behind,
     protect,
+    protect_all,
     travelling_guard_of,
 )
 from syft.workers.wire import messages
@@ -408,9 +408,7 @@ class WorkerCore:
         guard = travelling_guard_of(tensor)
         if guard is not None:
             self.guarded = True
-            protect(tensor, guard)
-            for gradient in gradients_behind(tensor):
-                protect(gradient, guard)
+            protect_all(tensor, guard)
         self.store.put(id, tensor)
         if self.dataflow.active:
             self.dataflow.settle((id,))

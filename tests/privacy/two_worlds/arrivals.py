@@ -127,3 +127,21 @@ def own(eve: Observer, worker: str = "alice") -> Reference:
 
 def secret_at_alice(eve: Observer, *destinations: str) -> Reference:
     return named(eve, worker="alice", destinations=destinations)
+
+
+def phase_of_eigenvectors(
+    eve: Observer, part: Reference, at: str = "bob", destinations: tuple[str, ...] = BOTH
+) -> Any:
+    """A number whose backward pass fails, since it depends on the phase of eigenvectors, unless the
+    gradient that comes in is zero: so it is in the second world."""
+    turn = eve.public(torch.tensor([[1, 2j], [-2j, 3]]), at)
+    factor = eve.secret(torch.tensor(1.0), torch.tensor(0.0), at, destinations)
+    matrix = eve.call("torch.mul", part, turn, worker=at)
+    found = eve.call("torch.sum", eigenvectors(eve, matrix, at), worker=at)
+    return eve.call("torch.real", eve.call("torch.mul", found, factor, worker=at), worker=at)
+
+
+def eigenvectors(eve: Observer, matrix: Any, at: str) -> Any:
+    """The second result of ``eigh``, if there is one."""
+    found = eve.call("torch.linalg.eigh", matrix, worker=at)
+    return found[1] if isinstance(found, tuple) else found

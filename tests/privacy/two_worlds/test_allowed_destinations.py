@@ -112,6 +112,16 @@ def move_a_leaf_with_its_gradient(eve: Observer) -> list[Left]:
     return [Left(leaf, "alice", lambda x: x, gradient=True)]
 
 
+def relay_a_leaf_with_its_gradient(eve: Observer) -> list[Left]:
+    """It comes back with the gradient, which is as private as when it went."""
+    leaf = ones(eve, grad=True)
+    loss = eve.call("torch.sum", eve.call("torch.mul", leaf, named(eve)))
+    eve.call("torch.Tensor.backward", loss)
+    for to in ("alice", None):
+        succeeded(eve.request(messages.Relay(eve.count(), leaf.id, to)))
+    return [Left(leaf, "bob", lambda x: x, gradient=True)]
+
+
 def move_to_whom_waits(eve: Observer) -> list[Left]:
     """What waits at alice for an object that bob is to send runs as privately as after it came."""
     private, target = doubled(eve), own(eve)
@@ -289,6 +299,7 @@ ATTACKS: tuple[Attack, ...] = (
     move_what_failed,
     move_a_view,
     move_a_leaf_with_its_gradient,
+    relay_a_leaf_with_its_gradient,
     move_to_whom_waits,
     move_what_is_still_to_come,
     relay,

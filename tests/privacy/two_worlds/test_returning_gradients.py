@@ -16,7 +16,12 @@ import torch
 
 from syft.program.program import Program, Slot
 from syft.workers.wire.references import Reference
-from tests.privacy.two_worlds.arrivals import BOTH, Left, check_arrives, twice
+from tests.privacy.two_worlds.arrivals import (
+    Left,
+    check_arrives,
+    phase_of_eigenvectors,
+    twice,
+)
 from tests.privacy.two_worlds.attacks import (
     action,
     check,
@@ -199,16 +204,6 @@ def returns_from_what_failed(eve: Observer) -> list[Left]:
     leaf, part = leaf_and_part(eve)
     backward(eve, eve.call("torch.take", part, failing_index(eve)))
     return [came(leaf, lambda x: torch.tensor([0.0, 2.0, 0.0]), failed=IndexError)]
-
-
-def phase_of_eigenvectors(eve: Observer, part: Reference, at: str = "bob") -> Any:
-    """A number whose backward pass fails, since it depends on the phase of eigenvectors, unless the
-    gradient that comes in is zero: so it is in the second world."""
-    turn = eve.public(torch.tensor([[1, 2j], [-2j, 3]]), at)
-    factor = eve.secret(torch.tensor(1.0), torch.tensor(0.0), at, BOTH)
-    matrix = eve.call("torch.mul", part, turn, worker=at)
-    found = eve.call("torch.sum", eve.call("torch.linalg.eigh", matrix, worker=at)[1], worker=at)
-    return eve.call("torch.real", eve.call("torch.mul", found, factor, worker=at), worker=at)
 
 
 def nothing(numbers: torch.Tensor) -> torch.Tensor:
