@@ -216,3 +216,13 @@ def graph_start(tensor: torch.Tensor) -> Any:
     with torch.enable_grad():
         node: Any = tensor.view_as(tensor).grad_fn
     return node.next_functions[0][0]
+
+
+def zeros_received(node: Any) -> torch.Tensor:
+    """Zeros like the gradient that a node of a graph gets first: its shape, dtype and device.
+
+    >>> x = torch.ones(2, requires_grad=True); zeros_received((x * 2).grad_fn)
+    tensor([0., 0.])
+    """
+    like = node._input_metadata[0]
+    return torch.zeros(torch.Size(like.shape), dtype=like.dtype, device=like.device)

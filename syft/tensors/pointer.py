@@ -57,7 +57,7 @@ from syft.workers.core.peer import Peer
 from syft.workers.core.sent_labels import guard_from_fields
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.leaving import check_leaving
-from syft.workers.execution.permissions import meet_guards, protect, travelling_guard_of
+from syft.workers.execution.permissions import meet_guards, protect_all, travelling_guard_of
 from syft.workers.wire.messages import Done, Fetch, Relay
 from syft.workers.wire.references import REF, REFS
 
@@ -560,7 +560,7 @@ def _relay(core: WorkerCore, message: Relay, peer: Peer) -> Done:
             Fetch, id, depth, keep=depth > 0, user=user, guarded=True
         )
         link.garbage_collect_data = False
-        protect(kept, meet_guards(guard, guard_from_fields(about)))
+        protect_all(kept, meet_guards(guard, guard_from_fields(about)))
         core.guarded |= travelling_guard_of(kept) is not None
     else:
         raise NothingToGet("remote_get")

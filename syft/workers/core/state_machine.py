@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, get_args
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -55,8 +55,8 @@ from syft.workers.execution.holders import Holder
 from syft.workers.execution.permissions import (
     Guard,
     full_guard_of,
-    gradients_behind,
     protect,
+    protect_all,
     travelling_guard_of,
 )
 from syft.workers.wire import messages
@@ -145,10 +145,10 @@ class WorkerCore:
         """Collective operations that have ended here: later messages for them are ignored."""
         self.watched = False
         """Whether a caller may keep answers about shapes and gradients: see :meth:`watch`."""
-        self._watchers: WeakSet[Peer] = WeakSet()
+        self._watchers: WeakKeyDictionary[Peer, None] = WeakKeyDictionary()
         self._only_session: Session | None = None
         """That of all watchers, if they have one: nobody else is told of what it does."""
-        self.peers: WeakSet[Peer] = WeakSet()
+        self.peers: WeakKeyDictionary[Peer, None] = WeakKeyDictionary()
         """The peers that have used numbers: they are notified when the worker is cleared."""
         self.stats = Stats()
         self.guarded = False
@@ -408,9 +408,7 @@ class WorkerCore:
         guard = travelling_guard_of(tensor)
         if guard is not None:
             self.guarded = True
-            protect(tensor, guard)
-            for gradient in gradients_behind(tensor):
-                protect(gradient, guard)
+            protect_all(tensor, guard)
         self.store.put(id, tensor)
         if self.dataflow.active:
             self.dataflow.settle((id,))
@@ -457,7 +455,7 @@ class WorkerCore:
             self._only_session = peer.session
         elif peer.session is not self._only_session:
             self._only_session = None
-        self._watchers.add(peer)
+        self._watchers[peer] = None
         self.watched = True
 
     def altered(self, acting: Peer | None, gradients: bool) -> None:
@@ -471,7 +469,7 @@ class WorkerCore:
             if peer.knows & lost and (acting is None or peer.session is not acting.session):
                 peer.knows &= ~lost
                 if not peer.knows:
-                    self._watchers.discard(peer)
+                    self._watchers.pop(peer, None)
                 if peer.session not in told:
                     told.add(peer.session)
                     self.answer(peer, Stale(gradients))

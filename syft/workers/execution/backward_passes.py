@@ -24,6 +24,7 @@ from syft.exceptions import PermissionDenied
 from syft.ops.nested import leaves
 from syft.torch_private import is_only_user
 from syft.workers.execution.backward_calls import BackwardCall, backward_call
+from syft.workers.execution.followed_leaves import FollowedLeaves
 from syft.workers.execution.foreseen_failures import foreseen_failure
 from syft.workers.execution.moved_memory import Holdings, move_written
 from syft.workers.execution.permissions import (
@@ -111,7 +112,8 @@ def run_private_pass(
     if misfit is not None:
         raise foreseen_failure(RuntimeError, misfit)
     a_pass = _PrivatePass(call, guard, holdings)
-    if not all(map(_is_strided, (*call.roots, *call.starts, *a_pass.receivers()))):
+    others = *a_pass.receivers(), *a_pass.followed.leaves
+    if not all(map(_is_strided, (*call.roots, *call.starts, *others))):
         raise PermissionDenied("a backward pass over a tensor of another layout", worker, user)
     result = a_pass.run()
     if admitted:
@@ -140,6 +142,8 @@ class _PrivatePass:
         self.graph = reached_graph(_recorded(call.roots))
         self.inputs = _in_graph(call.inputs, self.graph)
         self._holdings = holdings
+        ends = self.graph.leaves if self.inputs is None else self.inputs
+        self.followed = FollowedLeaves(self.graph, ends)
         if call.returns:
             self._check_used()
 
@@ -164,15 +168,24 @@ class _PrivatePass:
             call.arguments.update(allow_unused=True, materialize_grads=False)
         gradients: Sequence[Any] = ()
         try:
-            gradients = call.run() or ()
+            with self.followed.silent():
+                gradients = call.run() or ()
         except Exception as error:
             self.guard = self.guard.sealed(without_frames(error))
+        self._send_on()
         if not call.retains:
             self.graph.spend(self.inputs)
         take_back_gradients(lent)
         for receiver, there in zip(receivers, before, strict=True):
             receiver.grad = self._finished(_gradient_of(receiver), receiver, there)
         return self._returned(gradients) if call.returns else None
+
+    def _send_on(self) -> None:
+        """Send the gradients that go to other workers, as private as the pass."""
+        try:
+            self.followed.send(self.guard)
+        except Exception as error:  # another worker could not go on: that is sealed here, too
+            self.guard = self.guard.sealed(without_frames(error))
 
     def receivers(self) -> list[torch.Tensor]:
         """The tensors in which the pass leaves gradients."""

@@ -178,6 +178,18 @@ def protect(tensor: torch.Tensor | Holder, guard: Guard | None) -> None:
         storage.__dict__[_KEY] = meet_guards(storage.__dict__.get(_KEY), guard)
 
 
+def protect_all(tensor: torch.Tensor | Holder, guard: Guard | None) -> None:
+    """The same for a tensor that has arrived with a guard, and for the gradients that it brought.
+
+    >>> x = torch.ones(2, requires_grad=True); x.grad = torch.ones(2)
+    >>> protect_all(x, Guard(frozenset())); full_guard_of(x.grad)
+    Guard(users=frozenset(), shape_hidden=False, ...)
+    """
+    protect(tensor, guard)
+    for gradient in gradients_behind(tensor):
+        protect(gradient, guard)
+
+
 def guard_of_memory(tensor: torch.Tensor) -> Guard | None:
     """The guard of the memory of a strided tensor at a worker, where the guard of the tensor is
     too; a fast path.

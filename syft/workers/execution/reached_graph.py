@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import torch
 
-from syft.torch_private import graph_start
+from syft.torch_private import graph_start, zeros_received
 from syft.workers.execution.retained import retaining
 
 _SPENT: Final = "syft: spent"
@@ -46,6 +46,16 @@ class ReachedGraph:
         if tensor.grad_fn is not None:
             return tensor.grad_fn in self.nodes
         return any(leaf is tensor for leaf in self.leaves)
+
+    def zeros_for(self, leaf: torch.Tensor) -> list[torch.Tensor]:
+        """Zeros like the gradients that a pass brings to a leaf: one for each end of the graph.
+
+        >>> w = torch.ones(2, requires_grad=True); loss = w.sum(); w.data = torch.ones(3)
+        >>> reached_graph([loss]).zeros_for(w)
+        [tensor([0., 0.])]
+        """
+        ends = [node for node in self.nodes if getattr(node, "variable", None) is leaf]
+        return [*map(zeros_received, ends)] or [torch.zeros_like(leaf.detach())]
 
     def keeping(self, shown: Iterable[torch.Tensor]) -> list[torch.Tensor]:
         """The results on the way that keep their gradients: those whose ``retain_grad`` was called

@@ -18,8 +18,9 @@ from syft.workers.core.claim import Claim
 from syft.workers.core.outgoing import Outgoing
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
+from syft.workers.execution.followed_leaves import Follower
 from syft.workers.execution.leaving import follow, may_leave
-from syft.workers.execution.permissions import full_guard_of, meet_guards
+from syft.workers.execution.permissions import Guard, meet_guards
 from syft.workers.wire.messages import Done, Follow
 from syft.workers.wire.references import REF
 
@@ -41,7 +42,7 @@ def return_gradients(
         raise
 
 
-class GradientHook:
+class GradientHook(Follower):
     """The hook on a moved leaf: it sends each gradient over ``connection`` to object ``source`` at
     worker ``place``.
 
@@ -53,13 +54,15 @@ class GradientHook:
     __slots__ = ("core", "connection", "source", "place")
 
     def __init__(self, core: WorkerCore, connection: Outgoing, source: int, place: str) -> None:
+        super().__init__()
         self.core = core
         self.connection = connection
         self.source = source
         self.place = place
 
-    def __call__(self, gradient: torch.Tensor) -> None:
-        guard = meet_guards(self.core.acting_guard, full_guard_of(gradient))
+    def send(self, gradient: torch.Tensor, guard: Guard | None) -> None:
+        """Send a gradient, and run a backward pass there, unless it may not go."""
+        guard = meet_guards(self.core.acting_guard, guard)
         serving = self.core.serving
         if not may_leave(guard, self.place, None if serving is None else serving.user):
             return

@@ -64,7 +64,7 @@ def handle(core: WorkerCore, run: Run, frame: Frame, peer: Peer) -> Reply | Answ
     table = peer.session.numbers
     if table is None or table.user != peer.user:  # one user must not reuse the inputs of another
         table = peer.session.numbers = Table(peer.user)
-        core.peers.add(peer)
+        core.peers[peer] = None
     entry = table.use(run.number) if run.define is None else None
     if entry is not None:
         core.stats.cache_hits += 1

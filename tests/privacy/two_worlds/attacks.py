@@ -83,6 +83,14 @@ def secret(eve: Observer, *shape: int) -> Any:
     return eve.secret(_filled(ONE, shape), _filled(OTHER, shape))
 
 
+def named(
+    eve: Observer, *shape: int, worker: str = "bob", destinations: tuple[str, ...] = ("alice",)
+) -> Any:
+    """The same, where the owner names workers to which it may go."""
+    shape = shape or (3,)
+    return eve.secret(_filled(ONE, shape), _filled(OTHER, shape), worker, destinations)
+
+
 def _filled(numbers: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
     count = torch.Size(shape).numel()
     return numbers.repeat(count // 3 + 1)[:count].reshape(shape)

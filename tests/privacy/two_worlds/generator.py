@@ -20,6 +20,7 @@ from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.workers.wire import messages
 from syft.workers.wire.references import Reference
+from tests.privacy.two_worlds.between_workers import NAMED, collective, follow, travel
 from tests.privacy.two_worlds.observer import Failed, Observer
 from tests.privacy.two_worlds.programs import random_group
 from tests.privacy.two_worlds.samples import MOST_ELEMENTS, Sample, Samples, is_repeatable
@@ -35,7 +36,7 @@ from tests.privacy.two_worlds.vocabulary import (
     WRITES,
 )
 from tests.privacy.two_worlds.whole_objects import whole_object_message
-from tests.privacy.two_worlds.world import TwoWorlds
+from tests.privacy.two_worlds.world import OBSERVER, TwoWorlds
 
 COMMANDS = 24
 """The commands of one program."""
@@ -51,6 +52,8 @@ class RandomProgram:
         self.pool = samples.pool(seed)
         self.numbers = torch.Generator().manual_seed(self.rng.randrange(2**63))
         self.observer = Observer(both)
+        self.destinations = self.rng.choice(NAMED)
+        """The workers to which all that ann stores may go."""
         self.outcomes: list[tuple[str, bool, bool]] = []
         """Of each command: its name, whether an operand was private, and whether it succeeded."""
         self.covered: list[tuple[str, str, bool]] = []
@@ -95,7 +98,8 @@ class RandomProgram:
             worlds = [tensor, failing_values(tensor)]
             self.rng.shuffle(worlds)
             tensor, other = worlds
-        return self.observer.secret(tensor, other, worker)
+        named = () if worker == OBSERVER else self.destinations
+        return self.observer.secret(tensor, other, worker, named)
 
     def own(self, reference: Reference) -> Reference:
         """A copy of an object that belongs to the observer, and is as private."""
@@ -319,24 +323,6 @@ class RandomProgram:
         answer = observer.request(message, packer, op=kind)
         self.outcomes.append((kind, private, not isinstance(answer, Failed)))
 
-    def collective(self) -> None:
-        """A sum with another worker, who may be the observer's own."""
-        target = self.some()
-        if target is None:
-            return
-        tensor = self.here(target.id)
-        assert tensor is not None
-        partner = self.rng.choice(("alice", "eve"))
-        shape = tensor.shape if tensor.layout is torch.strided else (1,)
-        own = self.put(torch.ones(shape), self.rng.random() < 0.3, worker=partner)
-        execution = self.observer.count() + 10**6
-        parties = {"bob": target, partner: own}
-        if self.rng.random() < 0.5:
-            parties = dict(reversed(parties.items()))
-        self.observer.sum_private(parties, execution)
-        private = not {target.id, own.id}.isdisjoint(self.observer.private)
-        self.outcomes.append(("sum_private", private, True))
-
     def promised(self) -> None:
         """A command that waits for an object that comes later."""
         observer = self.observer
@@ -392,8 +378,10 @@ ACTIONS: tuple[Callable[[RandomProgram], None], ...] = (
     RandomProgram.metadata,
     RandomProgram.group,
     RandomProgram.whole_object,
-    RandomProgram.collective,
+    collective,
     RandomProgram.promised,
     RandomProgram.ask,
+    travel,
+    follow,
 )
-WEIGHTS = (48, 13, 10, 7, 7, 5, 6, 2, 4, 3, 1, 1, 1)
+WEIGHTS = (48, 13, 10, 7, 7, 5, 6, 2, 4, 3, 1, 1, 1, 2, 2)

@@ -8,6 +8,7 @@ second one, or there is a difference already).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from inspect import Parameter, Signature
 from typing import Any
@@ -16,7 +17,7 @@ import torch
 
 from syft.codes import CollectiveCode
 from syft.ops.calls import mutated_argument
-from syft.ops.nested import leaves, replace
+from syft.ops.nested import leaves
 from syft.ops.table import BY_NAME, FLAGS
 from syft.plans.building.interface import Blueprint, Interface
 from syft.plans.building.template import TENSOR
@@ -29,6 +30,8 @@ from syft.workers.wire import messages
 from syft.workers.wire.definitions import Definition, Group, InputKind
 from syft.workers.wire.messages import COUNT_SHIFT, GRAD_MODE, Message
 from syft.workers.wire.references import Reference
+from syft.workers.wire.terms import Terms
+from tests.privacy.two_worlds.shown import is_list, shown
 from tests.privacy.two_worlds.world import OBSERVER, OWNER, REPLY, Note, Request, TwoWorlds
 
 FAR = 100
@@ -77,7 +80,8 @@ class Observer:
         """The ids that she can name, by worker."""
         self.private: set[int] = set()
         """Those among them that should be private; for reports, and to save questions."""
-        self.number = 0
+        self.numbers = Counter[str]()
+        """How many programs she has had each worker run."""
 
     # ------------------------------------------------------------------------------- requests
 
@@ -148,19 +152,39 @@ class Observer:
         )
         return Reference(id)
 
-    def secret(self, one: torch.Tensor, other: torch.Tensor, worker: str = "bob") -> Reference:
-        """The owner stores a private tensor, which differs between the worlds in its values.
+    def secret(
+        self,
+        one: torch.Tensor,
+        other: torch.Tensor,
+        worker: str = "bob",
+        destinations: tuple[str, ...] = (),
+    ) -> Reference:
+        """The owner stores a private tensor, which differs between the worlds in its values, and
+        which may go to the workers ``destinations``.
 
         If she does not say that it is private, the observer does not ask for its value either.
         """
-        packer, second = Packer(), Packer()
         id = self.id(worker)
-        self.private.add(id)
         if not self.guarded:
             self.known[worker].remove(id)
+        return self.secret_under(id, one, other, worker, destinations)
+
+    def secret_under(
+        self,
+        id: int,
+        one: torch.Tensor,
+        other: torch.Tensor,
+        worker: str = "bob",
+        destinations: tuple[str, ...] = (),
+    ) -> Reference:
+        """The same, under an id that was promised."""
+        packer, second = Packer(), Packer()
+        self.private.add(id)
         users = (OWNER,) if self.guarded else None
-        message = messages.Put(self.count(), id, pack(one, packer), users)
-        again = messages.Put(self.seq, id, pack(other, second), users)
+        terms = Terms(destinations) if destinations and self.guarded else None
+        label: dict[str, Any] = {"users": users, "terms": terms}
+        message = messages.Put(self.count(), id, pack(one, packer), **label)
+        again = messages.Put(self.seq, id, pack(other, second), **label)
         if messages.encode(message) != messages.encode(again):
             raise ValueError("the two secrets differ in more than their values")
         self.request(
@@ -172,6 +196,27 @@ class Observer:
             text=f"{id} = {one.dtype} {tuple(one.shape)} (private)",
         )
         return Reference(id)
+
+    def allow(
+        self, private: Reference, destinations: tuple[str, ...], worker: str = "bob"
+    ) -> Reference:
+        """The owner makes a copy of a private tensor that may go to more workers."""
+        id = self.id(worker)
+        self.private.add(id)
+        if not self.guarded:
+            self.known[worker].remove(id)
+        message = messages.Allow(self.count(), private.id, (), id, destinations)
+        self.request(message, worker=worker, sender=OWNER)
+        return Reference(id)
+
+    def move(self, it: Any, to: str, at: str = "bob", grad: bool = False) -> Any:
+        """Have one worker send an object to another; returns the reference, or :class:`Failed`."""
+        if isinstance(it, Failed):
+            return it
+        message = messages.Move(self.count(), it.id, to, grad)
+        answer = self.request(message, worker=at, op="move")
+        self.known.setdefault(to, []).append(it.id)
+        return answer if isinstance(answer, Failed) else it
 
     def call(
         self,
@@ -227,12 +272,16 @@ class Observer:
             ):
                 yield str(place)
 
-    def group(self, program: Program, inputs: Sequence[Reference], results: int) -> Any:
+    def group(
+        self, program: Program, inputs: Sequence[Reference], results: int, worker: str = "bob"
+    ) -> Any:
         """Run a program in one message; its results follow one another from the id returned."""
         definition = Group((InputKind.REFERENCE,) * len(inputs), program)
-        return self._run("group", definition, program, inputs, results)
+        return self._run("group", definition, program, inputs, results, worker)
 
-    def plan(self, program: Program, inputs: Sequence[Reference], results: int) -> Any:
+    def plan(
+        self, program: Program, inputs: Sequence[Reference], results: int, worker: str = "bob"
+    ) -> Any:
         """The same with a plan, which is stored first."""
         count, packer = len(inputs), Packer()
         names = [f"x{index}" for index in range(count)]
@@ -245,15 +294,15 @@ class Observer:
             (TENSOR,) * results,
         )
         stored = StoredPlan(Blueprint(interface, program), [], set(), None)
-        id = self.id()
+        id = self.id(worker)
         operand = pack(stored, packer)
         answer = self.request(
-            messages.Put(self.count(), id, operand), packer, text=f"{id} = a plan"
+            messages.Put(self.count(), id, operand), packer, worker=worker, text=f"{id} = a plan"
         )
         if isinstance(answer, Failed):
             return answer
         call = PlanCall(id, (InputKind.REFERENCE,) * count)
-        return self._run("plan", call, program, inputs, results)
+        return self._run("plan", call, program, inputs, results, worker)
 
     def _run(
         self,
@@ -262,18 +311,20 @@ class Observer:
         program: Program,
         inputs: Sequence[Reference],
         results: int,
+        worker: str,
     ) -> Any:
         packer = Packer()
         define = pack(definition, packer)
-        out = self.id()
-        self.known["bob"].extend(range(out + 1, out + results))
-        self.number += 1
+        out = self.id(worker)
+        self.known[worker].extend(range(out + 1, out + results))
+        self.numbers[worker] += 1
         private = any(reference.id in self.private for reference in inputs)
         given = [reference.id for reference in inputs]
         flags = GRAD_MODE | (results << COUNT_SHIFT)
         answer = self.request(
-            messages.Run(self.count(), self.number, given, out, flags, (), define),
+            messages.Run(self.count(), self.numbers[worker], given, out, flags, (), define),
             packer,
+            worker=worker,
             text=f"a {kind} of {[one.name for one in program.actions]} on {shown(inputs)} -> {out}",
             op=kind,
             positions=("inputs",) if private else (),
@@ -287,9 +338,15 @@ class Observer:
 
     def sum_private(self, inputs: dict[str, Reference], execution: int) -> list[int]:
         """Start a collective sum at each worker named; returns the ids of the results."""
-        parties, outs = tuple(inputs), []
-        for rank, (worker, reference) in enumerate(inputs.items()):
-            out = self.id(worker)
+        return self.start_sum(tuple(inputs), inputs, execution)
+
+    def start_sum(
+        self, parties: tuple[str, ...], inputs: dict[str, Reference], execution: int
+    ) -> list[int]:
+        """Start a sum at some workers, which are told of these parties."""
+        outs = []
+        for worker, reference in inputs.items():
+            out, rank = self.id(worker), parties.index(worker)
             outs.append(out)
             operand = pack(reference, Packer())
             message = messages.Start(
@@ -315,7 +372,7 @@ class Observer:
                     for name in BASIC:
                         self.call(name, Reference(id), worker=worker)
                     self.gradient(id, worker)
-        self.request(messages.Search(self.count(), ()))
+            self.request(messages.Search(self.count(), ()), worker=worker)
 
     def describe(self, id: int, worker: str = "bob") -> Any:
         """Ask for tags, description and shape."""
@@ -327,24 +384,3 @@ class Observer:
         self.request(messages.Gradients(self.count(), (id,), out), worker=worker)
         self.fetch(out, worker)
         self.request(messages.Drop(0, (out,)), worker=worker)
-
-
-def is_list(value: Any) -> bool:
-    """Whether a value is a container of references."""
-    return isinstance(value, (list, tuple)) and any(
-        isinstance(leaf, Reference) for leaf in leaves(value)
-    )
-
-
-def shown(value: Any) -> str:
-    """Arguments as text, with ids for references."""
-    return str(replace(value, lambda leaf: Id(leaf.id) if isinstance(leaf, Reference) else leaf))[
-        :160
-    ]
-
-
-class Id(int):
-    """An id in a text."""
-
-    def __repr__(self) -> str:
-        return f"#{int(self)}"

@@ -79,9 +79,14 @@ def count_sealed(worlds: Sequence[World], results: Iterable[tuple[str, int]]) ->
 
 def is_sealed(world: World, id: int) -> bool:
     """Whether the owner is told of a failure when she asks for an object that is there."""
-    core, peer = world.workers["bob"].core, world.peers["bob", OWNER]
-    if id not in core.store.objects:
-        return False
+    for name in ("bob", "alice"):
+        if id in world.workers[name].core.store.objects:
+            return _is_sealed_at(world, name, id)
+    return False
+
+
+def _is_sealed_at(world: World, name: str, id: int) -> bool:
+    core, peer = world.workers[name].core, world.peers[name, OWNER]
     reply = core.respond(Frame(messages.encode(messages.Fetch(0, id, 0, True)), []), peer)
     message = None if reply is None else messages.decode(reply.header)
     if not isinstance(message, messages.Failure):

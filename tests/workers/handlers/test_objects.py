@@ -316,6 +316,21 @@ def test_who_knew_an_object_is_told_of_another_under_its_id(
     ask(core, Drop(4, (8, 9)), peer=ann)
 
 
+def test_callers_are_told_in_the_order_in_which_they_came(core: WorkerCore) -> None:
+    """Not in that of their addresses, which differ from one process to the next."""
+    callers, eve = [Peer(f"caller {number}") for number in range(40)], Peer("eve")
+    put(core, 9, torch.ones(2), peer=callers[0], writers=("eve",))
+    for number, caller in enumerate(callers):
+        put(core, 100 + number, torch.ones(2), peer=caller)
+    ask(core, Drop(3, (9,)), peer=eve)
+    message, buffers = stored_again("put")
+    *told, last = sent(core, message, *buffers, peer=eve)
+    assert told == [(caller, Stale(False)) for caller in callers] and last == (eve, Done(20))
+    for number, caller in enumerate(callers):
+        ask(core, Drop(4, (100 + number,)), peer=caller)
+    ask(core, Drop(5, (9,)), peer=eve)
+
+
 @pytest.mark.parametrize("way", ["put", "put all", "duplicate"])
 def test_nobody_is_told_of_an_object_under_a_new_id(core: WorkerCore, way: str) -> None:
     ann = Peer("ann")

@@ -1,0 +1,96 @@
+"""Leaves whose gradients go to another worker, in a backward pass over private values.
+
+A hook on such a leaf sends each gradient on while the pass runs.  In a pass over private values
+that would tell of them: whether torch comes to the leaf before the pass fails follows from values,
+and that something came is seen at the other worker.  So during such a pass the hooks are silent.
+After it each leaf within reach sends one gradient, of zeros if none came.  That is so whether the
+pass succeeds or not.
+
+A leaf that has got new memory shares its hook with the one before it
+(:mod:`~syft.workers.execution.moved_memory`).  What came to both is added up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import final
+
+import torch
+
+from syft.chain.wrapper import Wrapper
+from syft.workers.execution.permissions import Guard, full_guard_of
+from syft.workers.execution.reached_graph import ReachedGraph
+
+
+class Follower(ABC):
+    """A hook that sends the gradients of a leaf to another worker."""
+
+    __slots__ = ("kept",)
+
+    def __init__(self) -> None:
+        self.kept: list[torch.Tensor] | None = None
+        """What came during a pass in which the hook is silent."""
+
+    @final
+    def __call__(self, gradient: torch.Tensor) -> None:
+        if self.kept is None:
+            self.send(gradient, full_guard_of(gradient))
+        else:
+            self.kept.append(gradient)
+
+    @abstractmethod
+    def send(self, gradient: torch.Tensor, guard: Guard | None) -> None:
+        """Send a gradient with this guard to the other worker."""
+
+
+class FollowedLeaves:
+    """The leaves among ``leaves`` that a graph reaches and a :class:`Follower` follows, for one
+    pass.
+
+    A leaf that is a chain is left alone: its gradients have no forecast.
+
+    >>> w = torch.ones(2, requires_grad=True)
+    >>> FollowedLeaves(ReachedGraph({}, [w]), [w]).leaves
+    []
+    """
+
+    def __init__(self, graph: ReachedGraph, leaves: Iterable[torch.Tensor]) -> None:
+        self.leaves: list[torch.Tensor] = []
+        self._zeros: dict[Follower, list[torch.Tensor]] = {}
+        self._kept: dict[Follower, list[torch.Tensor]] = {}
+        for leaf in leaves:
+            followers = [] if type(leaf) is Wrapper else _followers(leaf)
+            if followers and graph.reaches(leaf):
+                self.leaves.append(leaf)
+                for hook in followers:
+                    self._zeros.setdefault(hook, []).extend(graph.zeros_for(leaf))
+
+    @contextlib.contextmanager
+    def silent(self) -> Iterator[None]:
+        """A context for the pass, in which the hooks keep what comes."""
+        for hook in self._zeros:
+            hook.kept = self._kept[hook] = []
+        try:
+            yield
+        finally:
+            for hook in self._zeros:
+                hook.kept = None
+
+    def send(self, guard: Guard) -> None:
+        """Have the hooks send what they have kept, or zeros, as plain tensors with this guard.
+
+        Raises what the first hook raises that cannot.
+        """
+        for hook, zeros in self._zeros.items():
+            gradients = {(each.shape, each.dtype): each for each in zeros}
+            for kept in self._kept[hook]:
+                gradients[kept.shape, kept.dtype] += kept.detach()
+            for gradient in gradients.values():
+                hook.send(gradient, guard)
+
+
+def _followers(leaf: torch.Tensor) -> list[Follower]:
+    hooks = (leaf._backward_hooks or {}).values()
+    return [hook for hook in hooks if isinstance(hook, Follower)]
