@@ -112,6 +112,8 @@ def run_private_pass(
     if misfit is not None:
         raise foreseen_failure(RuntimeError, misfit)
     a_pass = _PrivatePass(call, guard, holdings)
+    if a_pass.followed.has_chains and not admitted:
+        raise PermissionDenied("a backward pass to a chain that was moved", worker, user)
     others = *a_pass.receivers(), *a_pass.followed.leaves
     if not all(map(_is_strided, (*call.roots, *call.starts, *others))):
         raise PermissionDenied("a backward pass over a tensor of another layout", worker, user)

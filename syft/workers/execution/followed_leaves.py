@@ -49,7 +49,8 @@ class FollowedLeaves:
     """The leaves among ``leaves`` that a graph reaches and a :class:`Follower` follows, for one
     pass.
 
-    A leaf that is a chain is left alone: its gradients have no forecast.
+    A leaf that is a chain is left alone: its gradients have no forecast.  ``has_chains`` says that
+    there is one.
 
     >>> w = torch.ones(2, requires_grad=True)
     >>> FollowedLeaves(ReachedGraph({}, [w]), [w]).leaves
@@ -58,11 +59,16 @@ class FollowedLeaves:
 
     def __init__(self, graph: ReachedGraph, leaves: Iterable[torch.Tensor]) -> None:
         self.leaves: list[torch.Tensor] = []
+        self.has_chains = False
         self._zeros: dict[Follower, list[torch.Tensor]] = {}
         self._kept: dict[Follower, list[torch.Tensor]] = {}
         for leaf in leaves:
-            followers = [] if type(leaf) is Wrapper else _followers(leaf)
-            if followers and graph.reaches(leaf):
+            followers = _followers(leaf)
+            if not followers or not graph.reaches(leaf):
+                continue
+            if type(leaf) is Wrapper:
+                self.has_chains = True
+            else:
                 self.leaves.append(leaf)
                 for hook in followers:
                     self._zeros.setdefault(hook, []).extend(graph.zeros_for(leaf))

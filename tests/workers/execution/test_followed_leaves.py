@@ -169,7 +169,15 @@ def test_the_hook_of_a_chain_sends_at_once(bob: sy.VirtualWorker) -> None:
     leaves = FollowedLeaves(reached_graph([loss]), [x])
     with leaves.silent():
         loss.backward()
-    assert leaves.leaves == [] and len(hook.sent) == 1
+    assert leaves.leaves == [] and leaves.has_chains and len(hook.sent) == 1
+
+
+def test_a_pass_to_a_chain_that_was_moved_is_for_those_who_may_see(bob: sy.VirtualWorker) -> None:
+    x = torch.ones(3).fix_prec().requires_grad_()
+    hook = followed(x)
+    with pytest.raises(PermissionDenied, match="to a chain that was moved"):
+        run((x * 2).sum())
+    assert hook.sent == [] and x.grad is None
 
 
 def test_that_another_worker_cannot_go_on_is_sealed() -> None:
