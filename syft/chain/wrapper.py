@@ -296,17 +296,30 @@ def twin_with_ones(tensor: torch.Tensor) -> torch.Tensor | None:
     """
     if type(tensor) is not Wrapper:
         fill = int(tensor.is_floating_point() or tensor.is_complex())
-        twin: torch.Tensor | None = torch.full_like(tensor.detach(), fill)
-    else:
-        twin = tensor.child.with_ones()
-        if tensor.child.at_function_level:
-            return twin
-    if twin is not None and tensor.requires_grad:
-        twin.requires_grad_()
-        if not tensor.is_leaf:
-            with torch.enable_grad():
-                return twin.clone()
-    return twin
+        return _with_graph_of(tensor, torch.full_like(tensor.detach(), fill))
+    twin = tensor.child.with_ones()
+    if twin is None or tensor.child.at_function_level:
+        return twin
+    return _with_graph_of(tensor, twin)
+
+
+def copy_with_graph(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy of a plain tensor that requires grad if it does, and is a leaf if it is one.
+
+    >>> copy_with_graph(torch.ones(2, requires_grad=True))
+    tensor([1., 1.], requires_grad=True)
+    """
+    return _with_graph_of(tensor, tensor.detach().clone())
+
+
+def _with_graph_of(tensor: torch.Tensor, twin: torch.Tensor) -> torch.Tensor:
+    if not tensor.requires_grad:
+        return twin
+    twin.requires_grad_()
+    if tensor.is_leaf:
+        return twin
+    with torch.enable_grad():
+        return twin.clone()
 
 
 def _described(wrapper: Wrapper) -> str:

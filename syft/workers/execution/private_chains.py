@@ -8,7 +8,8 @@ anything else, the results of the trial stand for its own, and their guard is se
 
 A kind of link says what its twin over ones is (:meth:`~syft.chain.link.Link.with_ones`).  Commands
 on one that has none are refused, be it private or not: a pointer to another worker has none, where
-the trial would leave results.
+the trial would leave results.  Public tensors take part as copies, so that a trial writes to
+nothing; a command that would write to one of them is refused.
 
 The price: such a command runs twice, and a link that logs does so twice.
 """
@@ -20,7 +21,7 @@ from typing import Any, Final, cast
 
 import torch
 
-from syft.chain.wrapper import Wrapper, twin_with_ones
+from syft.chain.wrapper import Wrapper, copy_with_graph, twin_with_ones
 from syft.exceptions import SyftError
 from syft.ops.nested import container_class, leaves, replace
 from syft.workers.execution.foreseen import Unforeseen, call_drawing
@@ -38,11 +39,15 @@ class NoTwin(Exception):
     """An operand has no twin on which an operation could be tried."""
 
 
-class Trial:
-    """An operation tried on twins of its private operands.
+class Overwrites(Exception):
+    """An operation writes private values to a public operand."""
 
-    Raises :class:`NoTwin` if one of them has none, and the error of an operation that fails on the
-    twins, marked as one that everybody may see.
+
+class Trial:
+    """An operation tried on twins of its operands.
+
+    Raises :class:`NoTwin` if one of them has none, :class:`Overwrites`, and the error of an
+    operation that fails on the twins, marked as one that everybody may see.
 
     >>> from syft.workers.execution.permissions import Guard, protect
     >>> x = sy.LoggingTensor().on(torch.tensor([7.0])); protect(x, Guard(frozenset()))
@@ -52,11 +57,12 @@ class Trial:
 
     def __init__(self, function: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         self._twins: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-        """The private operands with their twins, by the ``id()`` of the operand."""
-        self._function = function
-        self._args, self._kwargs = replace((tuple(args), kwargs), self._twin)
+        """The operands with their twins, by the ``id()`` of the operand."""
+        args, kwargs = replace((tuple(args), kwargs), self._twin)
+        public = [twin for one, twin in self._twins.values() if full_guard_of(one) is None]
+        before = [*map(_version, public)]
         try:
-            self.result = call_drawing(function, self._args, self._kwargs)
+            self.result = call_drawing(function, args, kwargs)
         except SyftError as error:
             error.__dict__["foreseen"] = True
             raise
@@ -64,7 +70,13 @@ class Trial:
             kind = type(error) if type(error) in _PUBLIC_ERRORS else RuntimeError
             text = f"{error} (tried with ones in the place of private values)"
             raise foreseen_failure(kind, text) from None
-        self._given = {id(twin): operand for operand, twin in self._twins.values()}
+        if [*map(_version, public)] != before:
+            raise Overwrites
+        self._given = {
+            id(twin): operand
+            for operand, twin in self._twins.values()
+            if full_guard_of(operand) is not None
+        }
 
     def _twin(self, leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
@@ -72,14 +84,12 @@ class Trial:
         found = self._twins.get(id(leaf))
         if found is not None:
             return found[1]
-        private = full_guard_of(leaf) is not None
-        if not private and type(leaf) is not Wrapper:
-            return leaf
-        twin = twin_with_ones(leaf)
+        if type(leaf) is Wrapper or full_guard_of(leaf) is not None:
+            twin = twin_with_ones(leaf)
+        else:
+            twin = copy_with_graph(leaf)
         if twin is None:
             raise NoTwin
-        if not private:
-            return leaf
         self._twins[id(leaf)] = leaf, twin
         return twin
 
@@ -158,6 +168,12 @@ class _Reaching(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         return None, *ctx.gradients
+
+
+def _version(tensor: torch.Tensor) -> Any:
+    """What changes when a tensor is written: the version of its elements, or these themselves."""
+    elements = elements_of(tensor)
+    return id(elements), None if elements is None else elements._version
 
 
 def _are_alike(one: Any, other: Any, hidden: bool = False) -> bool:

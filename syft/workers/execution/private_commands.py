@@ -49,7 +49,7 @@ from syft.workers.execution.permissions import (
     protect,
     storages_of,
 )
-from syft.workers.execution.private_chains import NoTwin, Trial
+from syft.workers.execution.private_chains import NoTwin, Overwrites, Trial
 from syft.workers.execution.private_results import (
     FORECASTS,
     NOTHING,
@@ -188,6 +188,8 @@ class _Command:
             trial = Trial(self.function, self.args, self.kwargs)
         except NoTwin:
             raise PermissionDenied(_NO_TWIN, self.worker, self.user) from None
+        except Overwrites:
+            raise PermissionDenied(_OVERWRITES, self.worker, self.user) from None
         numbers = [leaf for leaf in leaves(trial.result) if not isinstance(leaf, torch.Tensor)]
         if any(leaf is not None for leaf in numbers):
             raise PermissionDenied("an operation that returns its value", self.worker, self.user)
@@ -247,7 +249,7 @@ class _Command:
             return "an operation on a chain and a private shape"
         writes = self.op_flags & (INPLACE | MUTATES_OTHERS) or "out" in self.kwargs
         if writes and any(full_guard_of(tensor) != self.guard for tensor in inputs):
-            return "an operation that writes private values to a chain of public ones"
+            return _OVERWRITES
         return None
 
 
@@ -262,6 +264,7 @@ def _is_public(tensor: torch.Tensor) -> bool:
     return full_guard_of(tensor) is None
 
 
+_OVERWRITES: Final = "an operation on a chain that writes private values to public ones"
 _NO_TWIN: Final = "an operation on a chain that cannot be tried without the values"
 _SHARED: Final = "a write to memory that a chain or a tensor of another kind shares"
 _GRADIENT_READERS: Final = frozenset(

@@ -203,6 +203,14 @@ def an_index_of_rows(c: Chains) -> None:
     c.call("torch.Tensor.grad.__get__", leaf)
 
 
+def an_index_of_two_rows(c: Chains) -> None:
+    """Gradients come to the leaf whether the index is one or not."""
+    leaf, place = c.ones(grad=True), c.place()
+    found = c.call("torch.index_select", leaf, 0, c.call("torch.cat", [place, place]))
+    c.call("torch.Tensor.backward", c.call("torch.sum", found))
+    c.call("torch.Tensor.grad.__get__", leaf)
+
+
 def an_index_that_is_written(c: Chains) -> None:
     target = c.call("torch.mul", c.secret(), 0)
     c.call("torch.Tensor.index_fill_", target, 0, c.place(), 0.0)
@@ -222,6 +230,7 @@ ASKING: tuple[Callable[[Chains], None], ...] = (
     encoding_in_place,
     an_index,
     an_index_of_rows,
+    an_index_of_two_rows,
     an_index_that_is_written,
     in_a_plan,
 )

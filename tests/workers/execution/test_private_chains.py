@@ -120,6 +120,33 @@ def test_a_pass_from_what_failed_leaves_zeros(make: Any) -> None:
     assert error_of(gradient) is not None
 
 
+@pytest.mark.parametrize("kind", ["fixed", "logged", "plain"])
+def test_what_failed_leads_to_public_leaves_too(kind: str) -> None:
+    index = private(torch.tensor([7, 0]))
+    leaf = torch.ones(3, requires_grad=True)
+    x: Any = {
+        "fixed": lambda: fix_precision(torch.ones(3)).requires_grad_(),
+        "logged": lambda: sy.LoggingTensor().on(leaf),
+        "plain": lambda: leaf,
+    }[kind]()
+    result = run("torch.take", x, logged(index) if kind == "plain" else index)
+    guard = full_guard_of(result)
+    assert guard is not None and guard.error is not None and result.requires_grad
+    loss = run("torch.sum", result)
+    run_private_pass(torch.Tensor.backward, (loss,), {}, guard, NoHoldings(), "bob", None)
+    assert error_of(x.grad) is not None and full_guard_of(x) is None
+
+
+def test_a_public_operand_is_neither_tried_on_nor_returned() -> None:
+    x, statistics = logged(torch.ones(2, 3)), torch.zeros(3)
+    with pytest.raises(PermissionDenied, match="writes private values to public ones"):
+        run("torch.nn.functional.batch_norm", x, statistics, torch.ones(3), training=True)
+    assert statistics.tolist() == [0, 0, 0] and full_guard_of(statistics) is None
+    public = torch.ones(3)
+    same = run("torch.Tensor.type_as", public, x)
+    assert error_of(elements_of(same)) is None and full_guard_of(public) is None
+
+
 def test_what_fails_with_ones_is_told_and_does_not_run() -> None:
     x = fixed(1.0, 2.0)
     before = elements_of(x)

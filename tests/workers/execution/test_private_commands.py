@@ -99,7 +99,7 @@ def test_what_has_no_forecast_moves_what_it_may_write_for_those_who_may_see_the_
     guarded("torch.nn.functional.batch_norm", *statistics, training=True, user="ann")
     assert full_guard_of(HOLDINGS.now(mean)) == full_guard_of(HOLDINGS.now(variance)) == ANN
     assert full_guard_of(variance) is None and variance.item() == 1
-    with pytest.raises(PermissionDenied, match="writes private values to a chain"):
+    with pytest.raises(PermissionDenied, match="writes private values to public ones"):
         guarded("torch.nn.functional.batch_norm", *statistics, training=True)
     public = sy.LoggingTensor().on(torch.zeros(2))
     with pytest.raises(PermissionDenied, match="^a write to memory that a chain"):
