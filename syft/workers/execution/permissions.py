@@ -204,17 +204,6 @@ def guard_of_memory(tensor: torch.Tensor) -> Guard | None:
     return guard if own is None or own is guard else full_guard_of(tensor)
 
 
-def protect_memory(tensor: torch.Tensor, guard: Guard) -> None:
-    """Guard the memory of a strided tensor that nobody has guarded before; a fast path.
-
-    >>> x = torch.ones(2)
-    >>> protect_memory(x, Guard(frozenset()))
-    >>> full_guard_of(x)
-    Guard(users=frozenset(), shape_hidden=False, ...)
-    """
-    tensor.untyped_storage().__dict__[_KEY] = guard
-
-
 def combined(values: Iterable[Any]) -> Guard | None:
     """The guard of a result computed from ``values``: the meet of all their guards."""
     result: Guard | None = None

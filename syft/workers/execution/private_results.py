@@ -105,7 +105,8 @@ def private_result(
     tensor([2., 2.])
     >>> private_result(torch.Tensor.add_, (x, 1), {}, guard) is NOTHING
     True
-    >>> protect_memory(x, guard); private_result(torch.Tensor.add_, (x, 1), {}, guard)
+    >>> x.untyped_storage().__dict__[GUARD] = guard
+    >>> private_result(torch.Tensor.add_, (x, 1), {}, guard)
     tensor([2., 2.])
     """
     if any_autocast_enabled() or torch.is_inference_mode_enabled():

@@ -9,7 +9,7 @@ freed or not, and a later pass over public values through a spent node fails bef
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
@@ -28,9 +28,13 @@ AGAIN: Final = (
 """The text of torch's error for a pass through what was freed."""
 
 
-@dataclass(frozen=True, slots=True)
+Edge = tuple[Any, int]
+"""A node of a graph, and the number of one of its results."""
+
+
+@dataclass(slots=True)
 class ReachedGraph:
-    """The nodes behind some tensors, and the leaves at their ends.
+    """The nodes behind some tensors, the leaves at their ends, and the edges at which it begins.
 
     >>> w = torch.ones(2, requires_grad=True)
     >>> graph = reached_graph([(w * 2).sum()])
@@ -40,12 +44,26 @@ class ReachedGraph:
 
     nodes: dict[Any, None]
     leaves: list[torch.Tensor]
+    starts: tuple[Edge, ...] = ()
+    _edges: frozenset[Edge] | None = field(default=None, init=False, repr=False)
 
     def reaches(self, tensor: torch.Tensor) -> bool:
-        """Whether a pass comes to a tensor: a leaf, or the result of a node."""
-        if tensor.grad_fn is not None:
-            return tensor.grad_fn in self.nodes
-        return any(leaf is tensor for leaf in self.leaves)
+        """Whether a pass comes to a tensor: a leaf, or the result of a node.
+
+        A pass that comes to one result of a node does not come to the others.
+
+        >>> w = torch.ones(2, requires_grad=True) * 2; first, second = w.unbind()
+        >>> graph = reached_graph([first]); [graph.reaches(each) for each in (first, second, w)]
+        [True, False, True]
+        """
+        if tensor.grad_fn is None:
+            return any(leaf is tensor for leaf in self.leaves)
+        if tensor.grad_fn not in self.nodes:
+            return False
+        if self._edges is None:
+            found = (edge for node in self.nodes for edge in node.next_functions)
+            self._edges = frozenset((*self.starts, *found))
+        return (tensor.grad_fn, tensor.output_nr) in self._edges
 
     def zeros_for(self, leaf: torch.Tensor) -> list[torch.Tensor]:
         """Zeros like the gradients that a pass brings to a leaf: one for each end of the graph.
@@ -101,12 +119,13 @@ def reached_graph(recorded: Iterable[torch.Tensor]) -> ReachedGraph:
     """What a pass from some tensors reaches."""
     found: dict[int, torch.Tensor] = {}
     nodes: dict[Any, None] = {}
-    todo: list[Any] = []
+    starts: list[Edge] = []
     for tensor in recorded:
         if tensor.grad_fn is not None:
-            todo.append(tensor.grad_fn)
+            starts.append((tensor.grad_fn, tensor.output_nr))
         elif tensor.requires_grad:
             found[id(tensor)] = tensor
+    todo: list[Any] = [node for node, _ in starts]
     while todo:
         node = todo.pop()
         if node is None or node in nodes:
@@ -118,7 +137,7 @@ def reached_graph(recorded: Iterable[torch.Tensor]) -> ReachedGraph:
             found[id(leaf)] = leaf
         else:
             todo.extend(parent for parent, _ in parents)
-    return ReachedGraph(nodes, list(found.values()))
+    return ReachedGraph(nodes, list(found.values()), tuple(starts))
 
 
 def _saves(node: Any) -> bool:

@@ -9,6 +9,7 @@ import torch
 
 from syft.workers.execution.forecast import Forecasts, _look
 from syft.workers.execution.foreseen import run_foreseen
+from syft.workers.execution.hidden_shapes import hidden_forecast
 from syft.workers.execution.moved_memory import NoHoldings
 from syft.workers.execution.permissions import Guard, full_guard_of, protect
 
@@ -183,3 +184,18 @@ def test_a_write_that_was_not_foreseen_is_a_failure() -> None:
     target = private(torch.ones(2, 3))
     run(lambda x: x, target, like=torch.Tensor.t_)
     assert target.shape == (3, 2) and type(error_of(target)).__name__ == "Unforeseen"
+
+
+def test_what_is_written_with_a_hidden_shape_gets_its_number_of_dimensions() -> None:
+    hidden = Guard(ANN.users, shape_hidden=True)
+    x, out = torch.ones(2), torch.zeros(2, 2)
+    for tensor in (x, out):
+        protect(tensor, hidden)
+    call = (x, 1), {"out": out}
+    forecast = hidden_forecast(Forecasts(), torch.add, *call)
+
+    def add(x: torch.Tensor, one: int, out: torch.Tensor) -> torch.Tensor:
+        raise ValueError
+
+    result = run_foreseen(add, *call, forecast, hidden, NoHoldings())
+    assert result is out and out.ndim == 1 and type(error_of(out)) is ValueError

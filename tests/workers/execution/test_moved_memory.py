@@ -9,10 +9,12 @@ import torch
 from torch import nn
 
 import syft as sy
+from syft.tensors.fixed.precision import fix_precision
 from syft.workers.execution.moved_memory import Immovable, Moves, NoHoldings, move_written
 from syft.workers.execution.permissions import Guard, full_guard_of, protect
 from syft.workers.execution.retained import retaining
 from syft.workers.execution.successors import successor_of
+from tests.tensors.fixed.blind_ring import BlindRing, blind
 
 ANN = Guard(frozenset({"ann"}))
 
@@ -174,3 +176,28 @@ def test_successors_in_nested_arguments() -> None:
     args, kwargs = more.within(([one, 3], {"out": one}))
     assert args[0] is two and args[1] == 3 and kwargs["out"] is two
     assert tuple(NoHoldings().shown()) == ()
+
+
+def test_a_chain_is_moved_with_its_grid() -> None:
+    x = fix_precision(torch.tensor([1.5, -2.0])).requires_grad_()
+    x.grad, hidden = fix_precision(torch.ones(2)), x.detach()
+    x.__dict__["_tags"] = {"kept"}
+    new, view = move(x, others=(hidden,))
+    assert new is not x and repr(new) == repr(x) and new.requires_grad and new.grad is x.grad
+    assert full_guard_of(new) == full_guard_of(view) == ANN and full_guard_of(x) is None
+    assert new.child.grid is x.child.grid and new.__dict__["_tags"] == {"kept"}
+    assert lies_with(new.child.child, view.child.child)
+    assert not lies_with(new.child.child, x.child.child)
+
+
+def test_a_chain_whose_memory_is_not_known_is_not_moved(bob: sy.VirtualWorker) -> None:
+    ring = BlindRing()
+    over = fix_precision(torch.ones(2))
+    for target in (torch.ones(2).send(bob), blind(torch.ones(2, dtype=torch.int64), ring)):
+        with pytest.raises(Immovable):
+            move(target)
+    logged = sy.LoggingTensor().on(sy.LoggingTensor().on(torch.ones(2)))
+    with pytest.raises(Immovable):
+        move(logged)
+    with pytest.raises(Immovable):
+        move(over.requires_grad_() * 2)

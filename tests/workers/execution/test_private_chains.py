@@ -8,6 +8,8 @@ import pytest
 import torch
 
 import syft as sy
+from syft.chain.link import Level, Link
+from syft.chain.wrapper import wrap_like
 from syft.exceptions import EncodingError, PermissionDenied
 from syft.ops.table import BY_NAME, FLAGS, FUNCTIONS
 from syft.tensors.fixed.precision import fix_precision, float_precision
@@ -16,7 +18,7 @@ from syft.workers.execution.foreseen_failures import is_foreseen
 from syft.workers.execution.moved_memory import NoHoldings
 from syft.workers.execution.permissions import Guard, elements_of, full_guard_of, protect
 from syft.workers.execution.plain_tensors import is_plain
-from syft.workers.execution.private_chains import NoTwin, Trial, _plainly
+from syft.workers.execution.private_chains import NoTwin, Overwrites, Trial, _plainly
 from syft.workers.execution.private_commands import guard_for, run_guarded
 
 ANN = Guard(frozenset({"ann"}))
@@ -167,8 +169,13 @@ class Strange(sy.LocalLink):
 @Strange.rule(torch.neg)
 def _neg(operation: Any, args: Any, kwargs: Any) -> Any:
     (x,) = args
-    made = {1: x + 1, 2: x.expand(3, 2) + 1, 3: [x, x], 4: x.double()}
+    made = {1: x + 1, 2: x.expand(3, 2) + 1, 3: [x, x], 4: x.double(), 5: 7}
     return made[int(x[0].item())]
+
+
+@Strange.rule(torch.add)
+def _add(operation: Any, args: Any, kwargs: Any) -> Any:
+    return args[1].add_(args[0])
 
 
 @pytest.mark.parametrize("value", [2.0, 3.0, 4.0, 6.0])
@@ -238,3 +245,83 @@ def test_a_write_that_changes_a_shape_and_fails_half_way() -> None:
     x = logged(torch.full((2,), 3.0))
     trial = Trial(fail, (x,), {})
     assert trial.run(lambda: fail(x), [x], ANN) is x and x.shape == (1, 2)
+
+
+def test_a_trial_that_writes_to_a_public_operand() -> None:
+    public, x = torch.zeros(1), logged(torch.ones(1))
+
+    def write(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return target.add_(1)
+
+    with pytest.raises(Overwrites):
+        Trial(write, (x, public), {})
+    assert public.item() == 0
+
+
+OTHERS: dict[str, Any] = {
+    "another tensor": lambda x: x if is_one(x) else x + 1,
+    "a plain one": lambda x: x + 1 if is_one(x) else x.child.tensor + 1,
+    "another link": lambda x: x + 1 if is_one(x) else private(Strange().on(torch.ones(2))),
+    "nothing": lambda x: None if is_one(x) else [][0],
+}
+
+
+def is_one(x: Any) -> bool:
+    return bool(x.child.tensor[0].item() == 1)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_results_of_another_kind_are_sealed(name: str) -> None:
+    x = logged(torch.full((2,), 3.0))
+    trial = Trial(OTHERS[name], (x,), {})
+    result = trial.run(lambda: OTHERS[name](x), (), ANN)
+    assert type(result) is type(trial.result)
+    assert result is None or error_of(result) is not None
+
+
+def test_what_returns_a_number_for_some_values_is_sealed() -> None:
+    result = run("torch.neg", private(Strange().on(torch.full((2,), 5.0))))
+    assert error_of(result) is not None
+
+
+def test_what_writes_to_a_public_operand_is_refused_by_the_command() -> None:
+    x = private(Strange().on(torch.ones(2)))
+    with pytest.raises(PermissionDenied, match="writes private values to public ones"):
+        run("torch.add", x, torch.zeros(2))
+
+
+def test_a_gradient_that_cannot_be_moved_refuses_the_pass() -> None:
+    leaf = torch.ones(2, requires_grad=True)
+    leaf.grad = torch.zeros(2)
+    other = sy.LoggingTensor().on(leaf.grad)
+
+    class Sharing(NoHoldings):
+        def sharing(self, places: Any) -> tuple[torch.Tensor, ...]:
+            return (other,)
+
+    loss = private((leaf * 2).sum())
+    number = BY_NAME["torch.Tensor.backward"]
+    call = FUNCTIONS[number], [loss], {}, FLAGS[number], ANN, Sharing(), "bob", None
+    with pytest.raises(PermissionDenied, match="a chain or a tensor of another kind shares"):
+        run_guarded(*call)
+    assert leaf.grad.tolist() == [0, 0]
+
+
+def test_a_gradient_without_memory_here_is_as_private_as_its_leaf() -> None:
+    leaf = torch.ones(2, requires_grad=True)
+    leaf.grad = torch.zeros(2)
+    assert full_guard_of(run("torch.Tensor.grad.__get__", private(leaf))) is None
+    x = fixed(1.0, grad=True)
+    x.grad = _Nowhere.like(x)
+    found = run("torch.Tensor.grad.__get__", x)
+    assert full_guard_of(found) == ANN
+
+
+class _Nowhere(Link):
+    """A link below autograd that does not say where its elements are."""
+
+    level = Level.DISPATCH
+
+    @classmethod
+    def like(cls, tensor: torch.Tensor) -> torch.Tensor:
+        return wrap_like(cls(), tensor.detach(), torch.float32)

@@ -128,3 +128,23 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(9):
         assert private_result(torch.add, (x, number), ANN) is not NOTHING
         assert len(module._KEPT) <= 2
+
+
+def test_what_is_in_larger_memory_or_an_operand_is_for_the_general_path() -> None:
+    """A key does not tell these apart."""
+    x = private(torch.ones(2, dtype=torch.complex64))
+
+    def part(x: torch.Tensor) -> torch.Tensor:
+        size = 4 if x.is_conj() else 2
+        return torch.zeros(size)[:2].detach() if size == 4 else torch.zeros(2)
+
+    assert private_result(part, (x,), ANN).tolist() == [0, 0]
+    assert private_result(part, (private(torch.ones(2, dtype=torch.complex64).conj()),), ANN) is (
+        NOTHING
+    )
+    lazy = private(torch.ones(3, dtype=torch.complex64).conj())
+    assert private_result(torch.resolve_conj, (lazy,), ANN).tolist() == [1, 1, 1]
+    plain = private(torch.ones(3, dtype=torch.complex64))
+    assert private_result(torch.resolve_conj, (plain,), ANN) is NOTHING
+    with torch.inference_mode():
+        assert private_result(torch.add, (x, 1), ANN) is NOTHING
