@@ -7,10 +7,10 @@ so that an operation which ends the process, or never comes to an end, is a line
 from __future__ import annotations
 
 import multiprocessing
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 
 from syft.serde.errors import unpack_error
 from syft.serde.packer import Unpacker
@@ -127,19 +127,31 @@ def run_apart(
         names = [f"{seed}{TABLE}{at}" for at in range(-(-len(samples.expected()) // ROWS))] + names
     size = min(CHUNK, max(1, -(-len(names) // jobs)))
     chunks = iter([names[first : first + size] for first in range(0, len(names), size)])
-    running: deque[Child] = deque()
 
-    def start(count: int) -> None:
+    def started(count: int) -> list[Child]:
         shrinking = len(total.differences) < MOST_SHRUNK
-        for seeds in islice(chunks, count):
-            running.append(Child(samples, seeds, alike, shrinking))
+        return [Child(samples, seeds, alike, shrinking) for seeds in islice(chunks, count)]
 
-    start(jobs)
-    while running:
-        total.add(running.popleft().finish())
+    for report in reports_of(started(jobs), lambda: started(1)):
+        total.add(report)
         told(total)
-        start(1)
     return total
+
+
+def reports_of(running: list[Child], more: Callable[[], list[Child]] = list) -> Iterator[Report]:
+    """The report of each child that comes to its end; after each, ``more`` are started.
+
+    All of them are listened to at once: a child whose pipe is full waits.
+    """
+    while running:
+        ready = wait([child.reader for child in running], PATIENCE)
+        for child in [*running]:
+            if child.goes_on(child.reader in ready):
+                continue
+            running.remove(child)
+            report, rest = child.end()
+            yield report
+            running += more() if rest is None else [rest]
 
 
 class Child:
@@ -154,35 +166,42 @@ class Child:
         run: Callable[[Samples, str, bool, bool], Report] = run_program,
     ) -> None:
         self.seeds = seeds
+        self.report = Report()
         self._given = alike, shrinking, run
         self._samples = samples
+        self._done, self._heard = 0, time.monotonic()
         context = multiprocessing.get_context("fork")  # it has the samples already
-        self._reader, writer = context.Pipe(duplex=False)
+        self.reader, writer = context.Pipe(duplex=False)
         given = (samples, seeds, *self._given, writer)
         self._process = context.Process(target=_serve, args=given)
         self._process.start()
         writer.close()
 
-    def finish(self) -> Report:
-        """The report; the programs after one that ended the process run in another one."""
-        total, done = Report(), 0
+    def goes_on(self, ready: bool) -> bool:
+        """Take the report of a program, if one is ``ready``; whether more are to be expected."""
+        if not ready:
+            return time.monotonic() - self._heard < PATIENCE
         try:
-            while done < len(self.seeds) and self._reader.poll(PATIENCE):
-                total.add(self._reader.recv())
-                done += 1
+            self.report.add(self.reader.recv())
         except EOFError:
-            pass
+            return False
+        self._done, self._heard = self._done + 1, time.monotonic()
+        return self._done < len(self.seeds)
+
+    def end(self) -> tuple[Report, Child | None]:
+        """End the process; returns its report, and another one for the programs after one that
+        ended it."""
         self._process.join(1)
         code = self._process.exitcode
         self._process.kill()
         self._process.join()
-        self._reader.close()
-        if done < len(self.seeds):
-            what = "did not come to an end" if code is None else f"ended the process with {code}"
-            total.ended.append(f"program {self.seeds[done]} {what}")
-            if rest := self.seeds[done + 1 :]:
-                total.add(Child(self._samples, rest, *self._given).finish())
-        return total
+        self.reader.close()
+        if self._done == len(self.seeds):
+            return self.report, None
+        what = "did not come to an end" if code is None else f"ended the process with {code}"
+        self.report.ended.append(f"program {self.seeds[self._done]} {what}")
+        rest = self.seeds[self._done + 1 :]
+        return self.report, Child(self._samples, rest, *self._given) if rest else None
 
 
 def _serve(

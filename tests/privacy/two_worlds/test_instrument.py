@@ -31,7 +31,7 @@ from tests.privacy.two_worlds.attacks import check, check_all, Learned, learned,
 from tests.privacy.two_worlds.forecast_caches import ForecastCaches
 from tests.privacy.two_worlds.observer import Observer
 from tests.privacy.two_worlds.report import Report
-from tests.privacy.two_worlds.runner import Child, run_apart, run_here, run_program
+from tests.privacy.two_worlds.runner import Child, reports_of, run_apart, run_here, run_program
 from tests.privacy.two_worlds.samples import Samples
 from tests.privacy.two_worlds.world import TwoWorlds, fixed, replay, shrink
 
@@ -317,7 +317,9 @@ def test_a_program_that_ends_the_process_is_reported(
 ) -> None:
     monkeypatch.setattr(runner, "PATIENCE", 1)
     seeds = ["a", "crash", "b", "sleep", "c"]
-    report = Child(samples, seeds, False, False, ends_badly).finish()
+    report = Report()
+    for part in reports_of([Child(samples, seeds, False, False, ends_badly)]):
+        report.add(part)
     assert report.commands == 3
     assert report.ended == [
         "program crash ended the process with 9",
