@@ -42,10 +42,15 @@ def step(model: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, y: Tenso
 
 
 class Training:
-    """Training steps of one model on one batch, all of it here or at a worker."""
+    """Training steps of one model on one batch, all of it here or at a worker; the batch is private
+    if only some ``users`` may see it."""
 
     def __init__(
-        self, task: Task, optimizer: str = "SGD", worker: sy.VirtualWorker | None = None
+        self,
+        task: Task,
+        optimizer: str = "SGD",
+        worker: sy.VirtualWorker | None = None,
+        users: tuple[str, ...] | None = None,
     ) -> None:
         self.model: Any
         self.x: Tensor
@@ -53,7 +58,11 @@ class Training:
         self.model, self.x, self.y = task
         if worker is not None:
             self.model.send(worker)
-            self.x, self.y = self.x.send(worker), self.y.send(worker)
+            self.y = self.y.send(worker)
+            if users is None:
+                self.x = self.x.send(worker)
+            else:
+                self.x = self.x.private_tensor(users).send(worker, user=users[0])
         self.optimizer = OPTIMIZERS[optimizer](self.model.parameters())
 
     def step(self) -> Tensor:
