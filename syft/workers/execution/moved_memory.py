@@ -135,10 +135,7 @@ def move_written(targets: Sequence[torch.Tensor], guard: Guard, holdings: Holdin
     kind of numbers with a graph.  So is a target whose memory is not known.
     """
     moves = Moves()
-    others = [target for target in targets if full_guard_of(target) != guard]
-    if not all(map(storages_of, others)):
-        raise Immovable
-    places = _places_of(others)
+    places = _places_of(target for target in targets if full_guard_of(target) != guard)
     if not places:
         return moves
     group = {id(tensor): tensor for tensor in (*targets, *holdings.sharing(places))}
@@ -154,7 +151,13 @@ def move_written(targets: Sequence[torch.Tensor], guard: Guard, holdings: Holdin
 
 
 def _places_of(tensors: Iterable[torch.Tensor]) -> Places:
-    return {storage._cdata: storage for tensor in tensors for storage in storages_of(tensor)}
+    found: dict[int, torch.UntypedStorage] = {}
+    for tensor in tensors:
+        storages = storages_of(tensor)
+        if not storages:
+            raise Immovable
+        found.update((storage._cdata, storage) for storage in storages)
+    return found
 
 
 def _lies_in(tensor: torch.Tensor, places: Places) -> bool:

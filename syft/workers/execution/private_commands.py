@@ -81,6 +81,8 @@ def run_guarded(
     admitted = guard.admits(user)
     if not admitted and op_flags & (METADATA | GRADIENT):
         _check_may_ask(function, args, kwargs, op_flags, guard, worker, user)
+        if op_flags & METADATA and _is_answer(answer := function(*args, **kwargs)):
+            return answer
     if op_flags & GRADIENT:
         try:
             return run_private_pass(function, args, kwargs, guard, holdings, worker, user)
@@ -88,13 +90,19 @@ def run_guarded(
             raise PermissionDenied(_SHARED, worker, user) from None
     if function in _GRADIENT_READERS:
         return _own_guard_kept(function(*args, **kwargs), guard)
-    found = common_guard((*args, *kwargs.values()))
-    if found is not UNCLEAR and found == guard and guard.error is None:
-        result = private_result(function, args, kwargs, guard)
-        if result is not NOTHING:
-            return result
+    result = _quick_result(function, args, kwargs, guard)
+    if result is not NOTHING:
+        return result
     command = _Command(function, args, kwargs, op_flags, guard, worker, user)
     return command.run(holdings)
+
+
+def _quick_result(function: Function, args: list[Any], kwargs: dict[str, Any], guard: Guard) -> Any:
+    """What a command makes or writes that is for the fast way; ``NOTHING`` if it is not."""
+    found = common_guard((*args, *kwargs.values()))
+    if found is UNCLEAR or found != guard or guard.error is not None:
+        return NOTHING
+    return private_result(function, args, kwargs, guard)
 
 
 def _check_may_ask(
@@ -258,6 +266,11 @@ def _own_guard_kept(gradient: torch.Tensor | None, guard: Guard) -> torch.Tensor
     if gradient is not None and not storages_of(gradient):
         protect(gradient, guard)
     return gradient
+
+
+def _is_answer(result: Any) -> bool:
+    """Whether a result is no tensor: ``x.type(torch.int64)`` is none of the questions."""
+    return not any(isinstance(leaf, torch.Tensor) for leaf in leaves(result))
 
 
 def _is_public(tensor: torch.Tensor) -> bool:

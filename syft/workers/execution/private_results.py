@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import torch
 
@@ -44,8 +44,17 @@ class _Writing:
     result: Any
 
 
+@dataclass(frozen=True, slots=True)
+class _Several:
+    """A command that makes these new tensors, in a container of this kind."""
+
+    kind: type
+    made: tuple[Made, ...]
+
+
+_Kind = Made | _Several | _Writing | None
 _MOST_KEPT: Final = 4096
-_KEPT: Final[dict[Hashable, Made | _Writing | None]] = {}
+_KEPT: Final[dict[Hashable, _Kind]] = {}
 """What commands do, by :func:`_key`; None for those that are not for this path."""
 _UNSEEN: Final = _Writing((), None)
 """What stands for a command that was not seen before."""
@@ -109,12 +118,7 @@ def private_result(
     >>> private_result(torch.Tensor.add_, (x, 1), {}, guard)
     tensor([2., 2.])
     """
-    if any_autocast_enabled() or torch.is_inference_mode_enabled():
-        return NOTHING
-    key = _key(function, values, named)
-    made = _KEPT.get(key, _UNSEEN)
-    if made is _UNSEEN:
-        made = _learned(key, function, values, named)
+    made = _known(function, values, named)
     if made is None:
         return NOTHING
     if isinstance(made, _Writing):
@@ -123,9 +127,33 @@ def private_result(
         result = function(*values, **named)
     except Exception:
         return NOTHING
+    if isinstance(made, _Several):
+        return _guarded(result, made, values, guard)
     if type(result) is not torch.Tensor or not _is_as_forecast(result, made, values):
         return NOTHING
     result.untyped_storage().__dict__[GUARD] = guard
+    return result
+
+
+def _known(function: Callable[..., Any], values: Sequence[Any], named: dict[str, Any]) -> _Kind:
+    """What a command does, in ordinary modes; None if it is not for this path."""
+    if any_autocast_enabled() or torch.is_inference_mode_enabled():
+        return None
+    key = _key(function, values, named)
+    made = _KEPT.get(key, _UNSEEN)
+    return _learned(key, function, values, named) if made is _UNSEEN else made
+
+
+def _guarded(result: Any, several: _Several, values: Sequence[Any], guard: Guard) -> Any:
+    """Several results, if each is as forecast."""
+    found = cast(Sequence[Any], result if type(result) is several.kind else ())
+    if len(found) != len(several.made):
+        return NOTHING
+    for one, made in zip(found, several.made, strict=True):
+        if type(one) is not torch.Tensor or not _is_as_forecast(one, made, values):
+            return NOTHING
+    for one in found:
+        one.untyped_storage().__dict__[GUARD] = guard
     return result
 
 
@@ -203,9 +231,7 @@ def _add_looks(key: list[Any], values: Iterable[Any], by_type: bool) -> None:
             key += (type(value), value)
 
 
-def _learned(
-    key: Hashable, function: Any, values: Sequence[Any], named: dict[str, Any]
-) -> Made | _Writing | None:
+def _learned(key: Hashable, function: Any, values: Sequence[Any], named: dict[str, Any]) -> _Kind:
     """Forecast a command for the first time."""
     made = _kind_of(FORECASTS.of(function, tuple(values), named))
     if len(_KEPT) >= _MOST_KEPT:
@@ -214,15 +240,24 @@ def _learned(
     return made
 
 
-def _kind_of(forecast: Forecast) -> Made | _Writing | None:
+def _kind_of(forecast: Forecast) -> _Kind:
     """What of a forecast this path needs; None if it is not for it."""
     result = forecast.result
     if forecast.verdict is not Verdict.RUNS or forecast.draws or forecast.changed:
         return None
     if not forecast.writes:
-        return result if type(result) is Made and not result.shares else None
+        return _made_only(result)
     several = result if type(result) in (list, tuple) else () if result is None else (result,)
     return _Writing(forecast.writes, result) if _are_given(several) else None
+
+
+def _made_only(result: Any) -> Made | _Several | None:
+    """New tensors that share no memory with an input: one, or a list or tuple of them."""
+    kind = type(result)
+    several = result if kind in (list, tuple) else (result,)
+    if not all(type(made) is Made and not made.shares for made in several):
+        return None
+    return result if kind is Made else _Several(kind, tuple(several))
 
 
 def _are_given(results: Iterable[Any]) -> bool:

@@ -148,3 +148,20 @@ def test_what_is_in_larger_memory_or_an_operand_is_for_the_general_path() -> Non
     assert private_result(torch.resolve_conj, (plain,), ANN) is NOTHING
     with torch.inference_mode():
         assert private_result(torch.add, (x, 1), ANN) is NOTHING
+
+
+def test_several_new_tensors() -> None:
+    x, y = private(torch.ones(2)), private(torch.full((3,), 4.0))
+    roots = private_result(torch._foreach_sqrt, ([x, y],), ANN)
+    assert [root.tolist() for root in roots] == [[1, 1], [2, 2, 2]]
+    assert all(guard_of_memory(root) == ANN for root in roots)
+    assert type(private_result(torch.unbind, (x,), ANN)) is object, "views of an operand"
+    made = [[torch.ones(2)], [torch.ones(2), torch.ones(3)[:2]], (torch.ones(2), torch.ones(2))]
+
+    def several(x: torch.Tensor) -> Any:
+        return made.pop() if made and x.is_conj() else [torch.ones(2), torch.ones(2)]
+
+    z = private(torch.ones(2, dtype=torch.complex64))
+    assert len(private_result(several, (z,), ANN)) == 2
+    for _ in range(3):
+        assert private_result(several, (private(z.clone().conj()),), ANN) is NOTHING
