@@ -12,14 +12,23 @@ from syft.chain.link import Level, Link
 from syft.chain.wrapper import wrap_like
 from syft.exceptions import EncodingError, PermissionDenied
 from syft.ops.table import BY_NAME, FLAGS, FUNCTIONS
+from syft.tensors.fixed.fixed_link import FixedPrecisionTensor
 from syft.tensors.fixed.precision import fix_precision, float_precision
 from syft.workers.execution.backward_passes import run_private_pass
 from syft.workers.execution.foreseen_failures import is_foreseen
 from syft.workers.execution.moved_memory import NoHoldings
 from syft.workers.execution.permissions import Guard, elements_of, full_guard_of, protect
 from syft.workers.execution.plain_tensors import is_plain
-from syft.workers.execution.private_chains import NoTwin, Overwrites, Trial, _plainly
+from syft.workers.execution.private_chains import (
+    NoTwin,
+    Overwrites,
+    Trial,
+    _are_alike,
+    _plainly,
+)
 from syft.workers.execution.private_commands import guard_for, run_guarded
+from syft.workers.execution.reached_graph import reached_graph
+from tests.tensors.fixed.blind_ring import BlindRing, blind
 
 ANN = Guard(frozenset({"ann"}))
 TOO_LARGE = 1e30
@@ -325,3 +334,18 @@ class _Nowhere(Link):
     @classmethod
     def like(cls, tensor: torch.Tensor) -> torch.Tensor:
         return wrap_like(cls(), tensor.detach(), torch.float32)
+
+
+def test_what_is_known_of_elements_that_are_elsewhere() -> None:
+    """A grid over a ring that nobody may read has no twin; a link without elements has no form."""
+    over_ring = FixedPrecisionTensor(blind(torch.ones(2), BlindRing()), fixed(1.0).child.grid)
+    assert over_ring.with_ones() is None
+    x = fixed(1.0)
+    assert _are_alike(_Nowhere.like(x), _Nowhere.like(x)) and not _are_alike(_Nowhere.like(x), x)
+
+
+def test_a_pass_does_not_come_to_what_comes_later() -> None:
+    x = torch.ones(2, requires_grad=True)
+    middle = x * 2
+    graph = reached_graph([middle])
+    assert graph.reaches(middle) and not graph.reaches(middle.sum())
