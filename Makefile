@@ -19,7 +19,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist workste
 DATABASES := tests/torch_suite tests/privacy/two_worlds
 
 # The share of their cases that `make test` runs, others each time.
-SAMPLE := 0.15
+SAMPLE := 0.12
 
 # A stamp is younger than the requirement files it installed, or it is made again.
 TORCH := $(VENV)/installed-torch
