@@ -252,7 +252,7 @@ or has been fetched). Use it as it is.
 
     def over(self, elements: torch.Tensor) -> torch.Tensor | None:
         """A tensor of the same kind over other elements of the same shape, without a graph; None if
-        this kind cannot be told apart from its elements.
+        this kind does not say how to make one: then its memory is not moved.
 
         >>> Link().over(torch.ones(2)) is None
         True
