@@ -28,7 +28,6 @@ from syft.workers.execution.holders import Holder
 
 GUARD: Final = "_guard"
 """The attribute of tensors and of memory that holds their guards."""
-_KEY = GUARD
 _NOBODY: Final[frozenset[str]] = frozenset()
 
 
@@ -103,7 +102,7 @@ def guard_of(value: Any) -> Guard | None:
     """
     if not isinstance(value, torch.Tensor):
         return None
-    guard: Guard | None = value.__dict__.get(_KEY)
+    guard: Guard | None = value.__dict__.get(GUARD)
     if type(value) is Wrapper:
         inner = guard_of(value.child.tensor_behind())
         if inner is not None:
@@ -123,7 +122,7 @@ def set_guard(tensor: torch.Tensor | Holder, guard: Guard | None) -> None:
             set_guard(held, guard)
         return
     present = guard_of(tensor)
-    tensor.__dict__[_KEY] = guard if present is None else present.meet(guard)
+    tensor.__dict__[GUARD] = guard if present is None else present.meet(guard)
 
 
 def full_guard_of(value: Any) -> Guard | None:
@@ -134,7 +133,7 @@ def full_guard_of(value: Any) -> Guard | None:
         return None
     guard = guard_of(value)
     for storage in storages_of(value):
-        guard = meet_guards(guard, storage.__dict__.get(_KEY))
+        guard = meet_guards(guard, storage.__dict__.get(GUARD))
     return guard
 
 
@@ -175,7 +174,7 @@ def protect(tensor: torch.Tensor | Holder, guard: Guard | None) -> None:
         return
     set_guard(tensor, guard)
     for storage in storages_of(tensor):
-        storage.__dict__[_KEY] = meet_guards(storage.__dict__.get(_KEY), guard)
+        storage.__dict__[GUARD] = meet_guards(storage.__dict__.get(GUARD), guard)
 
 
 def protect_all(tensor: torch.Tensor | Holder, guard: Guard | None) -> None:
@@ -199,8 +198,8 @@ def guard_of_memory(tensor: torch.Tensor) -> Guard | None:
     >>> guard_of_memory(x[:1]) == full_guard_of(x)
     True
     """
-    guard: Guard | None = tensor.untyped_storage().__dict__.get(_KEY)
-    own = tensor.__dict__.get(_KEY)
+    guard: Guard | None = tensor.untyped_storage().__dict__.get(GUARD)
+    own = tensor.__dict__.get(GUARD)
     return guard if own is None or own is guard else full_guard_of(tensor)
 
 
