@@ -234,8 +234,9 @@ class _Flow:
 
     def __init__(self, places: int) -> None:
         self.writes = 0
-        self._views = {place: 1 << place for place in range(places)}
-        """For each slot, the places of which it may be a view."""
+        self._places = places
+        self._views: dict[int, int] = {}
+        """For each slot of a result, the places of which it may be a view."""
         self._groups: list[int] = []
         """Places that may share memory, since an action let one take over that of another; no place
         is in two groups."""
@@ -261,7 +262,8 @@ class _Flow:
     def _behind(self, operand: Any) -> int:
         places = 0
         for slot in slots_in(operand):
-            places |= self._views.get(slot.index, 0)
+            own = 1 << slot.index if slot.index < self._places else 0
+            places |= self._views.get(slot.index, own)
         for group in self._groups:
             if group & places:
                 places |= group
