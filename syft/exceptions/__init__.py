@@ -1,0 +1,91 @@
+"""The exceptions of syft, as one tree.
+
+An error is part of the interface: it says what was expected, what came and what to do next.  The
+parts are attributes, and ``__str__`` builds the text from them, so that programs read the parts and
+people the sentence.  Every part is a plain Python value, so that an error crosses the wire as its
+class and its parts, and is an instance of the same class at the other worker.
+
+None of these is a ``TypeError``: torch's binary operators turn a ``TypeError`` into
+``NotImplemented``, and the reason would be lost.
+
+::
+
+    SyftError
+    ├── WorkerError
+    │   ├── UnknownWorker            no worker of that name is known here
+    │   ├── WorkerIdTaken            another worker has that name
+    │   ├── WorkerClosed             the worker was closed
+    │   └── RemoteFailure            a remote exception whose class has no wire number
+    ├── StoreError
+    │   ├── ObjectNotFound           no object has that id; says what removed it, if it was there
+    │   ├── ObjectIdTaken            an object of that id is there already
+    │   ├── ObjectNotReady           the object is promised, and no message under way can bring it
+    │   └── PromiseGivenUp           whoever promised the object gave that up; says why
+    ├── OperationError
+    │   ├── UnknownOperation         the op is not in the op table
+    │   ├── OperationRefused         the op is known and may not run on another worker
+    │   ├── UnsupportedOperation     this kind of tensor has no rule for the op
+    │   ├── LocationMismatch         the operands lie at different places
+    │   ├── DataStaysPut             a local read of something that is not here
+    │   └── ResultMismatch           not as many results as the caller was sure of
+    ├── SendError
+    │   ├── NotSendable              this kind of value cannot travel
+    │   ├── NotALeaf                 a tensor with a graph behind it cannot be sent
+    │   └── NothingToGet             there is nothing remote behind the tensor
+    ├── WireError
+    │   ├── MalformedMessage         a message that breaks the format; names the path inside it
+    │   └── LimitExceeded            a message that breaks a limit; names the path inside it
+    ├── ProgramError                 a program that is wrong, or went otherwise than recorded
+    │   ├── NotBuilt                 the plan has not been recorded yet (a RuntimeError too)
+    │   ├── CannotRecord             something that a recording cannot keep; names the line
+    │   ├── WrongArguments           arguments of another number or kind than the plan takes
+    │   ├── StateMismatch            a state tensor was replaced by one that does not fit
+    │   └── PlansNotAllowed          the owner of the worker lets nobody run plans there
+    ├── PermissionDenied             private to other users, or not the caller's to change or send
+    ├── EncodingError                a number that the fixed-point grid cannot hold
+    └── HookError                    torch is not hooked, or hooked with other arguments
+
+A file holds a branch or two.  Users know this module alone: each class says that it is from here,
+in tracebacks as on the wire.
+"""
+
+from syft.exceptions.operation_errors import DataStaysPut as DataStaysPut
+from syft.exceptions.operation_errors import EncodingError as EncodingError
+from syft.exceptions.operation_errors import HookError as HookError
+from syft.exceptions.operation_errors import LocationMismatch as LocationMismatch
+from syft.exceptions.operation_errors import OperationError as OperationError
+from syft.exceptions.operation_errors import OperationRefused as OperationRefused
+from syft.exceptions.operation_errors import ResultMismatch as ResultMismatch
+from syft.exceptions.operation_errors import UnknownOperation as UnknownOperation
+from syft.exceptions.operation_errors import UnsupportedOperation as UnsupportedOperation
+from syft.exceptions.program_errors import CannotRecord as CannotRecord
+from syft.exceptions.program_errors import FrozenPath as FrozenPath
+from syft.exceptions.program_errors import NotBuilt as NotBuilt
+from syft.exceptions.program_errors import PlansNotAllowed as PlansNotAllowed
+from syft.exceptions.program_errors import ProgramError as ProgramError
+from syft.exceptions.program_errors import StateMismatch as StateMismatch
+from syft.exceptions.program_errors import WrongArguments as WrongArguments
+from syft.exceptions.sending_errors import LimitExceeded as LimitExceeded
+from syft.exceptions.sending_errors import MalformedMessage as MalformedMessage
+from syft.exceptions.sending_errors import NotALeaf as NotALeaf
+from syft.exceptions.sending_errors import NotSendable as NotSendable
+from syft.exceptions.sending_errors import NothingToGet as NothingToGet
+from syft.exceptions.sending_errors import SendError as SendError
+from syft.exceptions.sending_errors import WireError as WireError
+from syft.exceptions.syft_error import SyftError as SyftError
+from syft.exceptions.trust_errors import PermissionDenied as PermissionDenied
+from syft.exceptions.worker_errors import ObjectIdTaken as ObjectIdTaken
+from syft.exceptions.worker_errors import ObjectNotFound as ObjectNotFound
+from syft.exceptions.worker_errors import ObjectNotReady as ObjectNotReady
+from syft.exceptions.worker_errors import PromiseGivenUp as PromiseGivenUp
+from syft.exceptions.worker_errors import RemoteFailure as RemoteFailure
+from syft.exceptions.worker_errors import StoreError as StoreError
+from syft.exceptions.worker_errors import UnknownWorker as UnknownWorker
+from syft.exceptions.worker_errors import WorkerClosed as WorkerClosed
+from syft.exceptions.worker_errors import WorkerError as WorkerError
+from syft.exceptions.worker_errors import WorkerIdTaken as WorkerIdTaken
+
+for _value in list(vars().values()):
+    if isinstance(_value, type):
+        _value.__module__ = __name__
+del _value

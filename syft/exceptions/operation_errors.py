@@ -1,0 +1,144 @@
+"""What goes wrong with a torch call: the op, its operands, its numbers, or the hook."""
+
+from __future__ import annotations
+
+from syft.exceptions.syft_error import SyftError
+
+
+class OperationError(SyftError):
+    """A torch call that the chain cannot carry.
+
+    >>> issubclass(UnknownOperation, OperationError)
+    True
+    """
+
+
+class UnknownOperation(OperationError):
+    """The op is not in the op table, so no worker would know it.
+
+    >>> print(UnknownOperation("my_function"))
+    'my_function' is not in the op table, so it cannot run on another worker. \
+Write it in terms of torch operations.
+    """
+
+    def __init__(self, op: str) -> None:
+        super().__init__(op)
+        self.op = op
+
+    def __str__(self) -> str:
+        text = f"{self.op!r} is not in the op table, so it cannot run on another worker."
+        return f"{text} Write it in terms of torch operations."
+
+
+class OperationRefused(OperationError):
+    """The op is known, and may not run on behalf of another worker.
+
+    >>> print(OperationRefused("torch.save", "it writes files"))
+    'torch.save' cannot run on another worker: it writes files.
+    """
+
+    def __init__(self, op: str, reason: str) -> None:
+        super().__init__(op, reason)
+        self.op, self.reason = op, reason
+
+    def __str__(self) -> str:
+        return f"{self.op!r} cannot run on another worker: {self.reason}."
+
+
+class UnsupportedOperation(OperationError):
+    """This kind of tensor has no rule for the op.
+
+    >>> print(UnsupportedOperation("aten.sort", "FixedPrecisionTensor", "call .float_prec() first"))
+    FixedPrecisionTensor has no rule for aten.sort: call .float_prec() first.
+    """
+
+    def __init__(self, op: str, link: str, instead: str) -> None:
+        super().__init__(op, link, instead)
+        self.op, self.link, self.instead = op, link, instead
+
+    def __str__(self) -> str:
+        return f"{self.link} has no rule for {self.op}: {self.instead}."
+
+
+class LocationMismatch(OperationError):
+    """The operands of one op lie at different places, and nothing was moved.
+
+    >>> print(LocationMismatch("torch.Tensor.add", ("bob", "me")))
+    torch.Tensor.add: the operands lie at bob and me. Bring them together first: \
+.send(), .move() or .get().
+    """
+
+    def __init__(self, op: str, places: tuple[str, ...]) -> None:
+        super().__init__(op, places)
+        self.op, self.places = op, tuple(places)
+
+    def __str__(self) -> str:
+        text = f"{self.op}: the operands lie at {' and '.join(self.places)}."
+        return f"{text} Bring them together first: .send(), .move() or .get()."
+
+
+class DataStaysPut(OperationError):
+    """Local code tried to read, copy or pickle data that is not in this tensor.
+
+    >>> print(DataStaysPut("numpy()", "(Wrapper)>[PointerTensor | me:1 -> bob:2]"))
+    numpy() would read data that is not here: (Wrapper)>[PointerTensor | me:1 -> bob:2]. \
+Bring it here first with .get() (or .float_prec()), if you may.
+    """
+
+    def __init__(self, action: str, tensor: str) -> None:
+        super().__init__(action, tensor)
+        self.action, self.tensor = action, tensor
+
+    def __str__(self) -> str:
+        text = f"{self.action} would read data that is not here: {self.tensor}."
+        return f"{text} Bring it here first with .get() (or .float_prec()), if you may."
+
+
+class ResultMismatch(OperationError):
+    """An operation has another number of results than its caller expected; none was stored.
+
+    >>> print(ResultMismatch("torch.sort", "bob", "2 tensors", "3 tensors"))
+    torch.sort gives 3 tensors at worker 'bob' where its caller expected 2 tensors; none was \
+stored. The two ends run different versions of torch or syft.
+    """
+
+    def __init__(self, op: str, worker: str, expected: str, got: str) -> None:
+        super().__init__(op, worker, expected, got)
+        self.op, self.worker, self.expected, self.got = op, worker, expected, got
+
+    def __str__(self) -> str:
+        text = f"{self.op} gives {self.got} at worker {self.worker!r} where its caller expected"
+        other = "none was stored. The two ends run different versions of torch or syft."
+        return f"{text} {self.expected}; {other}"
+
+
+class EncodingError(SyftError):
+    """A number that the fixed-point grid cannot hold: out of range, infinite or not a number.
+
+    >>> print(EncodingError("1e+30", "-1.4e+14 to 1.4e+14", "use fewer fractional digits"))
+    Cannot encode 1e+30 in fixed precision: the range is -1.4e+14 to 1.4e+14. Instead, use fewer \
+fractional digits.
+    """
+
+    def __init__(self, value: str, range: str, instead: str) -> None:
+        super().__init__(value, range, instead)
+        self.value, self.range, self.instead = value, range, instead
+
+    def __str__(self) -> str:
+        text = f"Cannot encode {self.value} in fixed precision: the range is {self.range}."
+        return f"{text} Instead, {self.instead}."
+
+
+class HookError(SyftError):
+    """Torch is not hooked, or is hooked already in a way that does not fit.
+
+    >>> print(HookError("torch is not hooked", "call sy.TorchHook(torch) first"))
+    torch is not hooked: call sy.TorchHook(torch) first.
+    """
+
+    def __init__(self, what: str, instead: str) -> None:
+        super().__init__(what, instead)
+        self.what, self.instead = what, instead
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.instead}."
