@@ -1,4 +1,4 @@
-"""What is not allowed: reading, changing or sending what belongs to others."""
+"""What is not allowed: to read, change or send what belongs to others, and to connect at all."""
 
 from __future__ import annotations
 
@@ -45,3 +45,92 @@ class PermissionDenied(SyftError):
         instead = "Change a copy (x.copy()), or be named in allow_writes=."
         instead = "Ask the owner to." if self.action == "allow" else instead
         return f"{self.action}: {held} {self.user!r} may not change it. {instead}"
+
+
+class TrustError(SyftError):
+    """Something about who may connect to a worker, or which worker somebody connected to.
+
+    >>> issubclass(TicketRefused, TrustError)
+    True
+    """
+
+
+class TicketRefused(TrustError):
+    """A ticket does not open the door: it is forged, changed, expired or used already.
+
+    >>> print(TicketRefused("it has expired"))
+    The ticket was refused: it has expired. The client that introduced the two workers can make \
+another.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        another = "The client that introduced the two workers can make another."
+        return f"The ticket was refused: {self.reason}. {another}"
+
+
+class FingerprintMismatch(TrustError):
+    """The other end showed another certificate than the one that is pinned, or none.
+
+    >>> print(FingerprintMismatch("sha256:aa", "sha256:bb"))
+    The worker's certificate is not the pinned one: expected sha256:aa, got sha256:bb. Nothing was \
+sent. Ask the worker's owner for its fingerprint; if it has not changed, somebody is in between.
+    """
+
+    def __init__(self, expected: str, got: str) -> None:
+        super().__init__(expected, got)
+        self.expected, self.got = expected, got
+
+    def __str__(self) -> str:
+        text = "The worker's certificate is not the pinned one"
+        ask = "Ask the worker's owner for its fingerprint; if it has not changed, somebody is in"
+        return f"{text}: expected {self.expected}, got {self.got}. Nothing was sent. {ask} between."
+
+
+class UnknownToken(TrustError):
+    """No token of that id is in the book.
+
+    >>> print(UnknownToken("1f00"))
+    There is no token with the id '1f00'. `syft token list` shows the ids of all.
+    """
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id)
+        self.id = id
+
+    def __str__(self) -> str:
+        text = f"There is no token with the id {self.id!r}."
+        return f"{text} `syft token list` shows the ids of all."
+
+
+class FileRefused(SyftError):
+    """A file of the worker's owner cannot be used: it is absent, unsafe, or not what it should be.
+
+    >>> print(FileRefused("tokens.json", "others may read it (mode 0644)", "chmod 600 tokens.json"))
+    Cannot use 'tokens.json': others may read it (mode 0644). Instead: chmod 600 tokens.json.
+    """
+
+    def __init__(self, path: str, problem: str, instead: str) -> None:
+        super().__init__(path, problem, instead)
+        self.path, self.problem, self.instead = path, problem, instead
+
+    def __str__(self) -> str:
+        return f"Cannot use {self.path!r}: {self.problem}. Instead: {self.instead}."
+
+
+class UnusableSetting(SyftError):
+    """An argument or option has a value that it cannot have.
+
+    >>> print(UnusableSetting("days", "a number over 0", "-1"))
+    days must be a number over 0, got -1.
+    """
+
+    def __init__(self, setting: str, expected: str, got: str) -> None:
+        super().__init__(setting, expected, got)
+        self.setting, self.expected, self.got = setting, expected, got
+
+    def __str__(self) -> str:
+        return f"{self.setting} must be {self.expected}, got {self.got}."
