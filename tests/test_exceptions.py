@@ -58,6 +58,32 @@ TEXTS = [
         "result.",
     ),
     (
+        e.WorkerLost("bob", "its process has ended"),
+        "The connection to worker 'bob' was lost: its process has ended.",
+    ),
+    (
+        e.WorkerRefused("ws://localhost:8777", "token", "no token was given"),
+        "The worker at ws://localhost:8777 refused the connection: no token was given.",
+    ),
+    (
+        e.WorkerTimeout("bob", 5.0, "it has not said why"),
+        "Worker 'bob' did not answer within 5.0 s: it has not said why.",
+    ),
+    (
+        e.WrongAddress("bob:8777"),
+        "'bob:8777' is no address of a worker. Write ws://host:port on this machine, "
+        "wss://host:port elsewhere, or unix:///path.",
+    ),
+    (
+        e.InsecureAddress("ws://10.0.0.7:8777"),
+        "ws://10.0.0.7:8777 is not on this machine, so the connection must be encrypted: use "
+        "wss:// with the fingerprint that the worker printed when it started.",
+    ),
+    (
+        e.BrokenFraming(1002, "a reserved bit is set"),
+        "The connection broke a rule of WebSockets: a reserved bit is set.",
+    ),
+    (
         e.PromiseGivenUp(7, "bob", "the sensor broke"),
         "The promise of object 7 at worker 'bob' was given up: the sensor broke. Nothing can keep "
         "it any more; make another promise.",
@@ -178,6 +204,29 @@ TEXTS = [
         "fewer fractional digits.",
     ),
     (
+        e.TicketRefused("it has expired"),
+        "The ticket was refused: it has expired. The client that introduced the two workers can "
+        "make another.",
+    ),
+    (
+        e.FingerprintMismatch("sha256:aa", "sha256:bb"),
+        "The worker's certificate is not the pinned one: expected sha256:aa, got sha256:bb. "
+        "Nothing was sent. Ask the worker's owner for its fingerprint; if it has not changed, "
+        "somebody is in between.",
+    ),
+    (
+        e.UnknownToken("1f00"),
+        "There is no token with the id '1f00'. `syft token list` shows the ids of all.",
+    ),
+    (
+        e.FileRefused("a.json", "others may read it (mode 0644)", "chmod 600 a.json"),
+        "Cannot use 'a.json': others may read it (mode 0644). Instead: chmod 600 a.json.",
+    ),
+    (
+        e.UnusableSetting("days", "a number over 0", "-1"),
+        "days must be a number over 0, got -1.",
+    ),
+    (
         e.HookError("torch is not hooked", "call sy.TorchHook(torch) first"),
         "torch is not hooked: call sy.TorchHook(torch) first.",
     ),
@@ -225,6 +274,23 @@ def test_the_parts_of_what_goes_wrong_with_programs() -> None:
     assert (e.NotBuilt("sent").action, e.PlansNotAllowed("bob").worker) == ("sent", "bob")
     assert issubclass(e.NotBuilt, RuntimeError) and issubclass(e.FrozenPath, UserWarning)
     assert str(e.ProgramError("it gave 3 results")) == "it gave 3 results"
+
+
+def test_the_parts_of_what_goes_wrong_with_trust() -> None:
+    assert e.TicketRefused("late").reason == "late"
+    mismatch = e.FingerprintMismatch("sha256:aa", "sha256:bb")
+    assert (mismatch.expected, mismatch.got) == ("sha256:aa", "sha256:bb")
+    assert e.UnknownToken("1f00").id == "1f00"
+    refused = e.FileRefused("a", "gone", "put it back")
+    assert (refused.path, refused.problem, refused.instead) == ("a", "gone", "put it back")
+    setting = e.UnusableSetting("days", "over 0", "-1")
+    assert (setting.setting, setting.expected, setting.got) == ("days", "over 0", "-1")
+
+
+def test_every_class_says_that_it_is_from_the_package() -> None:
+    """Where a class stands inside the package would otherwise show in tracebacks."""
+    ours = [value for value in vars(e).values() if inspect.isclass(value)]
+    assert {value.__module__ for value in ours} == {"syft.exceptions"}
 
 
 def test_none_is_a_type_error_and_all_are_exceptions() -> None:

@@ -15,6 +15,11 @@ None of these is a ``TypeError``: torch's binary operators turn a ``TypeError`` 
     │   ├── UnknownWorker            no worker of that name is known here
     │   ├── WorkerIdTaken            another worker has that name
     │   ├── WorkerClosed             the worker was closed
+    │   │   └── WorkerLost           the connection to it broke and could not be made again
+    │   ├── WorkerRefused            the worker does not speak with this program; says why
+    │   ├── WorkerTimeout            no answer in the given time (a TimeoutError too)
+    │   ├── WrongAddress             no address of a worker (a ValueError too)
+    │   ├── InsecureAddress          an address off this machine without encryption
     │   └── RemoteFailure            a remote exception whose class has no wire number
     ├── StoreError
     │   ├── ObjectNotFound           no object has that id; says what removed it, if it was there
@@ -33,6 +38,7 @@ None of these is a ``TypeError``: torch's binary operators turn a ``TypeError`` 
     │   ├── NotALeaf                 a tensor with a graph behind it cannot be sent
     │   └── NothingToGet             there is nothing remote behind the tensor
     ├── WireError
+    │   ├── BrokenFraming            what came over a connection is no WebSocket
     │   ├── MalformedMessage         a message that breaks the format; names the path inside it
     │   └── LimitExceeded            a message that breaks a limit; names the path inside it
     ├── ProgramError                 a program that is wrong, or went otherwise than recorded
@@ -42,6 +48,12 @@ None of these is a ``TypeError``: torch's binary operators turn a ``TypeError`` 
     │   ├── StateMismatch            a state tensor was replaced by one that does not fit
     │   └── PlansNotAllowed          the owner of the worker lets nobody run plans there
     ├── PermissionDenied             private to other users, or not the caller's to change or send
+    ├── TrustError
+    │   ├── TicketRefused            a ticket between workers is forged, changed, expired or used
+    │   ├── FingerprintMismatch      the other end's certificate is not the pinned one
+    │   └── UnknownToken             no token of that id is in the book
+    ├── FileRefused                  a file of the owner is absent, unsafe or not what it should be
+    ├── UnusableSetting              an argument or option has a value that it cannot have
     ├── EncodingError                a number that the fixed-point grid cannot hold
     └── HookError                    torch is not hooked, or hooked with other arguments
 
@@ -49,6 +61,12 @@ A file holds a branch or two.  Users know this module alone: each class says tha
 in tracebacks as on the wire.
 """
 
+from syft.exceptions.line_errors import BrokenFraming as BrokenFraming
+from syft.exceptions.line_errors import InsecureAddress as InsecureAddress
+from syft.exceptions.line_errors import WorkerLost as WorkerLost
+from syft.exceptions.line_errors import WorkerRefused as WorkerRefused
+from syft.exceptions.line_errors import WorkerTimeout as WorkerTimeout
+from syft.exceptions.line_errors import WrongAddress as WrongAddress
 from syft.exceptions.operation_errors import DataStaysPut as DataStaysPut
 from syft.exceptions.operation_errors import EncodingError as EncodingError
 from syft.exceptions.operation_errors import HookError as HookError
@@ -73,7 +91,13 @@ from syft.exceptions.sending_errors import NothingToGet as NothingToGet
 from syft.exceptions.sending_errors import SendError as SendError
 from syft.exceptions.sending_errors import WireError as WireError
 from syft.exceptions.syft_error import SyftError as SyftError
+from syft.exceptions.trust_errors import FileRefused as FileRefused
+from syft.exceptions.trust_errors import FingerprintMismatch as FingerprintMismatch
 from syft.exceptions.trust_errors import PermissionDenied as PermissionDenied
+from syft.exceptions.trust_errors import TicketRefused as TicketRefused
+from syft.exceptions.trust_errors import TrustError as TrustError
+from syft.exceptions.trust_errors import UnknownToken as UnknownToken
+from syft.exceptions.trust_errors import UnusableSetting as UnusableSetting
 from syft.exceptions.worker_errors import ObjectIdTaken as ObjectIdTaken
 from syft.exceptions.worker_errors import ObjectNotFound as ObjectNotFound
 from syft.exceptions.worker_errors import ObjectNotReady as ObjectNotReady

@@ -32,16 +32,16 @@ MAGIC = b"syft"
 VERSION = 1
 ALIGNMENT = 64
 
-# magic, version, flags (0), reserved (0), number of buffers, bytes of the header
-_PREFIX = struct.Struct("<4sBBHII")
+# magic, version, flags (0), channel, number of buffers, bytes of the header
+PREFIX = struct.Struct("<4sBBHII")
 # bytes stored, bytes decompressed, compression, reserved (0)
-_ENTRY = struct.Struct("<QQII")
+ENTRY = struct.Struct("<QQII")
 
 # Buffers up to this size are copied out of the frame even where it may be shared: a copy costs
 # a few microseconds, and a bias must not keep the frame of a whole model in memory.
 _SMALL = 1 << 16
 
-_RAW, _LZ4 = int(Compression.NONE), int(Compression.LZ4)
+RAW, _LZ4 = int(Compression.NONE), int(Compression.LZ4)
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder()
@@ -111,29 +111,32 @@ def decode_header(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Any:
 # -------------------------------------------------------------------------------- writing a frame
 
 
-def to_parts(frame: Frame, compressed: bool = True) -> list[bytes | bytearray | memoryview]:
+def to_parts(
+    frame: Frame, compressed: bool = True, channel: int = 0
+) -> list[bytes | bytearray | memoryview]:
     """Return the pieces whose concatenation is the frame, without joining them.
 
     The pieces of uncompressed buffers are the memory of the tensors themselves.  Nothing of a
-    private frame is compressed, whatever ``compressed`` says.
+    private frame is compressed, whatever ``compressed`` says.  ``channel`` is that of the frame on
+    a line that carries several.
 
     >>> [len(part) for part in to_parts(Frame(b"\\xc0", []))]
     [17]
     """
     count = len(frame.buffers)
-    prefix = _PREFIX.pack(MAGIC, VERSION, 0, 0, count, len(frame.header))
+    prefix = PREFIX.pack(MAGIC, VERSION, 0, channel, count, len(frame.header))
     if not count:
         return [prefix + frame.header]
     table: list[bytes] = [prefix]
     parts: list[bytes | bytearray | memoryview] = [b""]
-    end = _PREFIX.size + count * _ENTRY.size + len(frame.header)
+    end = PREFIX.size + count * ENTRY.size + len(frame.header)
     compressed = compressed and not frame.private
     for buffer in frame.buffers:
         raw = memoryview(buffer.cpu().numpy())  # type: ignore[arg-type]
         packed = compress(raw) if compressed else None
         stored = raw if packed is None else packed
-        kind = _RAW if packed is None else _LZ4
-        table.append(_ENTRY.pack(len(stored), len(raw), kind, 0))
+        kind = RAW if packed is None else _LZ4
+        table.append(ENTRY.pack(len(stored), len(raw), kind, 0))
         parts.append(bytes(-end % ALIGNMENT))
         parts.append(stored)
         end += -end % ALIGNMENT + len(stored)
@@ -167,12 +170,12 @@ def from_bytes(
     b'\\xc0'
     """
     with memoryview(data) as view, view.cast("B") as octets:
-        count, header_size = _read_prefix(octets, limits)
+        count, header_size = _read_whole_prefix(octets, limits)
         if not count:
-            _expect_size(octets, (), _PREFIX.size + header_size)
-            return Frame(bytes(octets[_PREFIX.size :]), [])
-        entries = list(_read_table(octets, count, limits))
-        start = _PREFIX.size + count * _ENTRY.size
+            _expect_size(octets, (), PREFIX.size + header_size)
+            return Frame(bytes(octets[PREFIX.size :]), [])
+        entries = list(read_table(octets, count, limits))
+        start = PREFIX.size + count * ENTRY.size
         end = start + header_size
         _expect_size(octets, entries, end)
         header = bytes(octets[start:end])
@@ -183,7 +186,7 @@ def from_bytes(
                 raise MalformedMessage(f"$.buffers[{index}]", "padding of zeros", "other bytes")
             end = begin + stored
             source: Any = data if isinstance(data, bytearray) else octets
-            if kind != _RAW:
+            if kind != RAW:
                 source, begin = decompress(octets[begin:end], raw, f"$.buffers[{index}]"), 0
             shared = share and raw > _SMALL and isinstance(source, bytearray)
             # torch.frombuffer releases the buffer, so the bytearray could be resized under the
@@ -194,37 +197,64 @@ def from_bytes(
     return Frame(header, buffers, exclusive=True)
 
 
-def _read_prefix(view: memoryview, limits: Limits) -> tuple[int, int]:
-    if len(view) < _PREFIX.size:
-        raise MalformedMessage("$", f"at least {_PREFIX.size} bytes", f"{len(view)} bytes")
-    magic, version, flags, reserved, count, header_size = _PREFIX.unpack_from(view)
+def _read_whole_prefix(octets: memoryview, limits: Limits) -> tuple[int, int]:
+    """Check the first bytes of a frame that is there in one piece, and not on a line."""
+    channel, count, header_size = read_prefix(octets, limits)
+    if channel:
+        raise MalformedMessage("$.channel", "0 outside of a line", f"{channel}")
+    if len(octets) > limits.max_bytes:
+        raise LimitExceeded("$", "max_bytes", limits.max_bytes, len(octets))
+    needed = PREFIX.size + count * ENTRY.size + header_size
+    if needed > len(octets):
+        raise MalformedMessage("$.header", f"at least {needed} bytes", f"{len(octets)} bytes")
+    return count, header_size
+
+
+def read_prefix(view: memoryview | bytes, limits: Limits) -> tuple[int, int, int]:
+    """Check the first bytes of a frame: its channel, and how many buffers and header bytes it has.
+
+    Raises :class:`~syft.exceptions.MalformedMessage` and
+    :class:`~syft.exceptions.LimitExceeded`.
+
+    >>> read_prefix(bytes(to_bytes(Frame(b"\\xc0", []))), DEFAULT_LIMITS)
+    (0, 0, 1)
+    """
+    if len(view) < PREFIX.size:
+        raise MalformedMessage("$", f"at least {PREFIX.size} bytes", f"{len(view)} bytes")
+    magic, version, flags, channel, count, header_size = PREFIX.unpack_from(view)
     if magic != MAGIC:
         raise MalformedMessage("$.magic", "a syft frame", "other bytes")
     if version != VERSION:
         raise MalformedMessage("$.version", f"version {VERSION}", f"version {version}")
-    if flags or reserved:
-        raise MalformedMessage("$.flags", "zero", f"{flags} and {reserved}")
-    if len(view) > limits.max_bytes:
-        raise LimitExceeded("$", "max_bytes", limits.max_bytes, len(view))
+    if flags:
+        raise MalformedMessage("$.flags", "zero", f"{flags}")
     if count > limits.max_buffers:
         raise LimitExceeded("$.buffers", "max_buffers", limits.max_buffers, count)
     if header_size > limits.max_header_bytes:
         raise LimitExceeded("$.header", "max_header_bytes", limits.max_header_bytes, header_size)
-    if _PREFIX.size + count * _ENTRY.size + header_size > len(view):
-        needed = _PREFIX.size + count * _ENTRY.size + header_size
-        raise MalformedMessage("$.header", f"at least {needed} bytes", f"{len(view)} bytes")
-    return count, header_size
+    return channel, count, header_size
 
 
-def _read_table(view: memoryview, count: int, limits: Limits) -> Iterator[tuple[int, int, int]]:
+def read_table(
+    view: memoryview | bytearray, count: int, limits: Limits
+) -> Iterator[tuple[int, int, int]]:
+    """Check the buffer table of a frame: bytes stored and decompressed, and compression, of each.
+
+    Raises :class:`~syft.exceptions.MalformedMessage` and
+    :class:`~syft.exceptions.LimitExceeded`.
+
+    >>> frame = to_bytes(Frame(b"\\xc0", [torch.zeros(3, dtype=torch.uint8)]))
+    >>> list(read_table(frame, 1, DEFAULT_LIMITS))
+    [(3, 3, 0)]
+    """
     total = 0
     for index in range(count):
-        offset = _PREFIX.size + index * _ENTRY.size
-        stored, raw, kind, reserved = _ENTRY.unpack_from(view, offset)
+        offset = PREFIX.size + index * ENTRY.size
+        stored, raw, kind, reserved = ENTRY.unpack_from(view, offset)
         where = f"$.buffers[{index}]"
-        if kind not in (_RAW, _LZ4) or reserved:
+        if kind not in (RAW, _LZ4) or reserved:
             raise MalformedMessage(where, "a known compression", f"{kind} and {reserved}")
-        if stored > raw or (kind == _RAW and stored != raw):
+        if stored > raw or (kind == RAW and stored != raw):
             raise MalformedMessage(where, f"at most {raw} stored bytes", f"{stored}")
         total += raw
         if total > limits.max_bytes:

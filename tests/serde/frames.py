@@ -101,7 +101,7 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "unknown_flags": (
         lambda: claims(flags=128),
-        "Malformed message at $.flags: expected zero, got 128 and 0.",
+        "Malformed message at $.flags: expected zero, got 128.",
     ),
     "truncated_table": (
         lambda: claims()[:30],
