@@ -289,6 +289,8 @@ def _uncommon_call(
     if flags & NOTHING or target is not None:
         expected = None if connection.crossed and flags & GRADIENT else ONE_TENSOR
         value = connection.command(number, operands, keywords, 0, buffers, expected)
+        if expected is None:
+            connection.gradients_crossed()
         if type(value) is Pending:
             _make_wait(value, args[:1] if target is None else target)
         return None if flags & NOTHING else target
@@ -297,6 +299,8 @@ def _uncommon_call(
         expected = None
     out = new_id() if expected is None else first_id(expected.count)
     value = connection.command(number, operands, keywords, out, buffers, expected)
+    if flags & GRADIENT and connection.crossed:
+        connection.gradients_crossed()
     return connection.results(value, out, expected, fresh=bool(flags & _NEW))
 
 
@@ -397,7 +401,7 @@ def _pack(link: PointerTensor, packer: Packer) -> Operand:
         if reference is None:
             raise LocationMismatch("a command", (packer.destination.location.id, link.place()))
         return reference
-    link.connection.send_held()  # the receiver may use the pointer at once
+    link.connection.let_others_refer()  # the receiver may use the pointer at once
     twice = any(other is link for other in packer.leaving)
     collects = link.garbage_collect_data and not (twice or packer.stays)
     if collects:
@@ -546,9 +550,10 @@ def _relay(core: WorkerCore, message: Relay, peer: Peer) -> Done:
     if not isinstance(value, torch.Tensor):
         raise UnsupportedOperation("remote_send", type(value).__name__, "move it")
     guard = travelling_guard_of(value)
-    user = message.user or peer.user
+    user = peer.user_named(message.user, core.name)
     if message.to is not None:
-        check_leaving(guard, message.to, user, "remote_send", core.name, message.id)
+        place = message.to if guard is None else core.place_of(message.to)
+        check_leaving(guard, place, user, "remote_send", core.name, message.id)
         connection = core.connect(message.to)
         id = new_id()
         connection.put(value, id, guard=guard, writers=core.owners.names(peer, message.id))

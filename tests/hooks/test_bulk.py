@@ -240,7 +240,8 @@ def test_a_queued_send_copies_first(hook: sy.TorchHook) -> None:
     dan = make_worker(hook, "dan", pipelined=True)
     x, large = torch.ones(2), torch.ones(20_000)
     pointers = sy.send_all([x, x, large], dan)
-    assert not pointers[0].child.handle.done()
+    if isinstance(dan, sy.VirtualWorker):
+        assert not pointers[0].child.handle.done()
     x.zero_()
     large.zero_()
     pointers[1].child.handle.wait()

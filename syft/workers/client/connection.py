@@ -12,13 +12,13 @@ whole objects and promises.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from syft.callers import place_of_user
-from syft.exceptions import MalformedMessage, ObjectIdTaken
+from syft.exceptions import MalformedMessage, ObjectIdTaken, WorkerTimeout
 from syft.ids import first_id, new_id
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer
@@ -38,6 +38,9 @@ from syft.workers.wire import messages
 from syft.workers.wire.messages import Message, Put, PutAll
 from syft.workers.wire.terms import Terms
 
+_TAKING = frozenset((messages.Fetch, messages.FetchAll))
+"""The requests whose answer is the only copy of something."""
+
 
 class Connection(OperationSender):
     """The line from worker ``owner`` to the worker ``location``, over ``transport``.
@@ -45,7 +48,7 @@ class Connection(OperationSender):
     ``connect`` gives the owner's connection to another worker, by name.
     """
 
-    __slots__ = ("connect", "crossed", "contents")
+    __slots__ = ("connect", "crossed", "contents", "interrupted")
 
     def __init__(
         self,
@@ -57,6 +60,8 @@ class Connection(OperationSender):
         super().__init__(owner, location, transport)
         self.connect = connect
         self.crossed = False  # a graph goes on from there to another worker: backward must wait
+        self.interrupted: dict[Hashable, Pending] = {}
+        """Requests that take something away, and whose answer was not waited for to the end."""
         self.contents: dict[int, int] = {}  # where constants are that were sent, by their content
 
     @property
@@ -69,12 +74,23 @@ class Connection(OperationSender):
         """Wait until everything asked for so far has been answered or is parked, and raise the
         first error that nobody has seen yet."""
         self.send_held()
+        self._wait_for_all()
+        self.raise_unseen()
+
+    def let_others_refer(self) -> None:
+        """Send what a group holds: another worker is about to be told of an object here.  If its
+        requests could arrive before what was asked so far, wait until that is done or parked."""
+        self.send_held()
+        if self.transport.overtakes:
+            self._wait_for_all()
+
+    def _wait_for_all(self) -> None:
+        """Wait until everything asked for so far has been answered or is parked."""
         self.read_replies()
         while any(not pending.parked for pending in self.pending.values()):
             if not self.transport.advance(parked=False):
                 break
             self.read_replies()
-        self.raise_unseen()
 
     def ask(self, kind: type[Message], *fields: Any, **named: Any) -> Any:
         """Make a request of the given kind and return the value of its reply; it waits.
@@ -82,12 +98,33 @@ class Connection(OperationSender):
         If something that was asked before has failed, that is raised, and the request is not made.
         """
         self.check_not_recording(kind.verb)
+        key = (kind, fields, *named.values()) if self.interrupted else None
+        if key in self.interrupted:
+            return self._answer_to_earlier(key)
         self._catch_up()
+        if named.get("user"):
+            self.transport.prove(named["user"])
         self._seq = seq = self._seq + 1
         drop = self._take_garbage() if self.garbage else ()
         message = kind(seq, *fields, drop=drop, failures=self._failures, **named)
-        value = self._request(seq, Frame(messages.encode(message), []), True, drop)
+        try:
+            value = self._request(seq, Frame(messages.encode(message), []), True, drop)
+        except (KeyboardInterrupt, WorkerTimeout):
+            pending = self.pending.setdefault(seq, Pending(place_of_user()))
+            if kind in _TAKING:
+                self.interrupted[kind, fields, *named.values()] = pending
+            raise
         return None if value is STORED else value
+
+    def _answer_to_earlier(self, key: Hashable) -> Any:
+        """The answer to a request that was interrupted, which is made again: what it takes away may
+        be on its way here."""
+        pending = self.interrupted[key]
+        self._wait(pending)
+        if not pending.settled:
+            raise pending.not_ready(self.location.id)
+        del self.interrupted[key]
+        return self.take(pending)
 
     def order(
         self, kind: type[Message], *fields: Any, made: Collection[int] = (), **named: Any
@@ -132,6 +169,8 @@ class Connection(OperationSender):
         """A request that is not made if an earlier one failed: number, frame and dropped ids."""
         self.check_not_recording(kind.verb)
         self._catch_up()
+        if named.get("user"):
+            self.transport.prove(named["user"])
         self._seq = seq = self._seq + 1
         drop = self._take_garbage() if self.garbage else ()
         message = kind(seq, *fields, drop=drop, failures=self._failures, **named)

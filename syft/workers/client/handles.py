@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, cast
@@ -10,6 +11,10 @@ from syft.chain.link import Link
 from syft.chain.wrapper import wrap
 from syft.workers.client.connection import Connection
 from syft.workers.client.pending import OpenPromise, Pending
+
+_PAUSE = 5e-4
+"""Seconds between two looks at a worker of another process."""
+_BRISK_TURNS = 16
 
 PATIENCE = 4096
 """How many turns an awaited handle leaves to other coroutines, which may keep a promise, while no
@@ -141,11 +146,18 @@ class Handle:
     def __await__(self) -> Generator[Any, None, Any]:
         self._send()
         # As wait(), but while workers are idle another coroutine may still keep a promise.
-        if self._pending is not None:
+        connection, pending = self._connection, self._pending
+        if pending is not None:
             idle = 0
-            while not self._connection.catch_up(self._pending) and idle < PATIENCE:
-                idle = 0 if self._connection.poll() else idle + 1
-                yield  # lets other coroutines run; any event loop takes a bare yield as that
+            while not connection.catch_up(pending):
+                idle = 0 if connection.poll() else idle + 1
+                remote = connection.transport.overtakes
+                if idle > PATIENCE and (pending.parked or not remote):
+                    break
+                if remote and idle > _BRISK_TURNS and _runs_asyncio():
+                    yield from asyncio.sleep(_PAUSE).__await__()
+                else:
+                    yield  # lets other coroutines run; any event loop takes a bare yield as that
         return self.result()
 
     def _send(self) -> None:
@@ -154,6 +166,14 @@ class Handle:
         if group is not None and group.holds(self._link):
             group.flush()
             self._pending = group.pending
+
+
+def _runs_asyncio() -> bool:
+    """Whether a loop of asyncio runs this coroutine."""
+    try:
+        return asyncio.current_task() is not None
+    except RuntimeError:
+        return False
 
 
 class FetchHandle(Handle):

@@ -345,6 +345,12 @@ class OperationSender(Ownership):
             for id, kind in zip(made, kinds, strict=True)
         ]
 
+    def gradients_crossed(self) -> None:
+        """Forget what is known of gradients everywhere: a backward pass has gone on from worker to
+        worker, and what the others say of that may come later than the answer."""
+        for connection in self.owner.connections():
+            connection.facts.forget_gradients()
+
     def knows_no_gradient(self, link: Any) -> bool:
         """Whether the leaf behind a pointer is known to have no gradient."""
         self._hear()
@@ -368,7 +374,7 @@ class OperationSender(Ownership):
         serving = self._core.serving
         if (self.owner.user if serving is None else serving.user) is not self._user:
             self._check_user()
-        if self._exchange is None:  # else it is here
+        if self.transport.collects:
             self.transport.collect()
         if self.transport.replies:
             self.read_replies()

@@ -120,17 +120,21 @@ def origin_of(failed: Pending, failures: Sequence[Pending], limits: Limits) -> P
     known = [failed]
     while True:
         last = known[-1]
-        cause = last.cause or _maker_of_missing(last, failures, limits)
+        cause = last.cause or maker_of_missing(last, failures, limits)
         if cause is None or cause in known:
             return last
         last.cause = cause
         known.append(cause)
 
 
-def _maker_of_missing(
+def maker_of_missing(
     failed: Pending, failures: Sequence[Pending], limits: Limits
 ) -> Pending | None:
-    """The failed request that was to make the object for want of which another failed."""
+    """The failed request that was to make the object for want of which another failed.
+
+    >>> maker_of_missing(Pending(reply=Failure(1, (29, 1, ()))), [], Limits()) is None
+    True
+    """
     try:
         error, _ = unpack_error(cast(Failure, failed.reply).error, Unpacker([], limits))
     except WireError:  # to be raised when it is its turn

@@ -24,7 +24,7 @@ from syft.serde.registry import unpack_at
 from syft.workers.client.facts import Facts
 from syft.workers.client.pending import OpenPromise
 from syft.workers.client.pending import Pending as Pending
-from syft.workers.client.pending import origin_of, seq_of
+from syft.workers.client.pending import maker_of_missing, origin_of, seq_of
 from syft.workers.client.sent_calls import Calls
 from syft.workers.client.transport import Location, Owner, Transport
 from syft.workers.wire import messages
@@ -58,6 +58,7 @@ class ReplyReader:
         "transport",
         "pending",
         "unseen",
+        "raised",
         "calls",
         "dropped",
         "callbacks",
@@ -75,6 +76,8 @@ class ReplyReader:
         self.transport = transport
         self.pending: dict[int, Pending] = {}
         self.unseen: list[Pending] = []
+        self.raised: deque[Pending] = deque(maxlen=64)
+        """Failures that somebody has seen: what follows from them may come later."""
         self.calls = Calls()
         self.dropped: deque[range] = deque(maxlen=64)  # ids of groups that were never sent
         self.callbacks: dict[Pending, list[Callable[[], object]]] = {}
@@ -140,7 +143,10 @@ class ReplyReader:
 
     def _note_failure(self, pending: Pending) -> None:
         """Keep a failure until somebody sees it, and forget what the other end may not know now."""
-        self.unseen.append(pending)
+        if self.raised and maker_of_missing(pending, self.raised, self._core.limits) is not None:
+            self.raised.append(pending)
+        else:
+            self.unseen.append(pending)
         if pending.key is not None:
             self.calls.forget(pending.key)
 
@@ -170,7 +176,9 @@ class ReplyReader:
         """
         if type(pending.reply) is Failure:
             origin = self._origin_of(pending)
-            self.unseen = [other for other in self.unseen if self._origin_of(other) is not origin]
+            seen = [other for other in self.unseen if self._origin_of(other) is origin]
+            self.unseen = [other for other in self.unseen if other not in seen]
+            self.raised.extend((*seen, origin))
             raise self._error(cast(Failure, origin.reply), origin.where)
         if pending.reply is None or type(pending.reply) in (Done, Cancelled):
             return None
@@ -185,6 +193,7 @@ class ReplyReader:
         """
         if self.unseen:
             origin = self._origin_of(min(self.unseen, key=seq_of))
+            self.raised.extend(self.unseen)
             self.unseen.clear()
             raise self._error(cast(Failure, origin.reply), origin.where)
 

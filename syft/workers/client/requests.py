@@ -63,7 +63,7 @@ class RequestSender(ReplyReader):
     def check_open(self) -> None:
         """Raise :class:`~syft.exceptions.WorkerClosed` if the other worker was closed."""
         if self.transport.closed:
-            raise WorkerClosed(self.location.id)
+            raise self.transport.gone(self.location.id)
 
     def next_seq(self) -> int:
         """Take the next sequence number, for a message that the caller makes."""
@@ -156,7 +156,12 @@ class RequestSender(ReplyReader):
             raise
         if transport.queued and not answered:
             return pending
-        self._wait(pending, not answered, BATCH)
+        try:
+            self._wait(pending, not answered, BATCH)
+        except BaseException:  # the user has interrupted it, or it took too long
+            if answered:
+                self.garbage.extend(made)
+            raise
         return self._outcome(seq, frame, pending, answered, drop)
 
     def _outcome(

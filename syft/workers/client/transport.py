@@ -24,6 +24,8 @@ Who calls what, and when:
   (:mod:`syft.workers.shells.drop_timer`), which calls ``Connection.flush_idle``.
 - It calls :meth:`Transport.speak_for` before the first request that is made for another user.  The
   serving shell vouches for the user, or refuses.
+- It calls :meth:`Transport.prove` before a request that names a user by itself (``get(user=…)``):
+  the worker believes that name only if the shell vouches for it.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from syft.exceptions import WorkerClosed
 from syft.serde.frame import Frame
 from syft.workers.core.state_machine import WorkerCore
 
@@ -61,6 +64,9 @@ class Owner(Protocol):
     def connection_to(self, worker: Any) -> Any:
         """The owner's connection to a worker, given by itself or by its name."""
 
+    def connections(self) -> list[Any]:
+        """The owner's connections that are open."""
+
 
 class Transport(ABC):
     """Carries the requests of one connection to its worker, and the replies back. Abstract.
@@ -73,6 +79,12 @@ class Transport(ABC):
     """
 
     queued: bool = False
+
+    overtakes: bool = False
+    """Whether another worker's request may reach the worker before what was delivered here."""
+
+    collects: bool = True
+    """Whether something may have come that :meth:`collect` takes in."""
 
     exchange: Callable[[Frame], Frame] | None = None
     """Delivers a request to a worker that answers within the call, and returns the reply."""
@@ -89,6 +101,13 @@ class Transport(ABC):
     @abstractmethod
     def speak_for(self, user: str | None) -> None:
         """Make the requests that follow for ``user``."""
+
+    def prove(self, user: str) -> None:
+        """Have the other end believe that requests may be made for ``user``.
+
+        Nothing has to be proved within one program.
+        """
+        return
 
     @abstractmethod
     def deliver(self, frame: Frame) -> None:
@@ -113,6 +132,14 @@ class Transport(ABC):
     @abstractmethod
     def withdraw(self, frame: Frame) -> bool:
         """Take back a request that the worker has not read; False if it is too late for that."""
+
+    def gone(self, worker: str) -> WorkerClosed:
+        """Why no request can be delivered any more to the worker of that name.
+
+        >>> bob.transport_for(hook.local_worker).gone("bob")
+        WorkerClosed('bob')
+        """
+        return WorkerClosed(worker)
 
     def is_idle(self) -> bool:
         """Whether a request could be handled now without delaying or overtaking another one.

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Container, Hashable, Iterable, Iterator
 from typing import Any
 
 from syft.workers.core.access import READS, Access, keys_of
@@ -251,6 +251,10 @@ class Dataflow:
         self._drop_unwanted(inputs, "its last pointer was dropped before it came", ready)
         self._run_ready(ready)
         return task.outs
+
+    def requests_of(self, sessions: Container[object]) -> list[Hashable]:
+        """The parked operations that came over some connections, as :meth:`cancel` names them."""
+        return [request for request in self._requests if request[0] in sessions]  # type: ignore
 
     def _is_useless(self, task: Task) -> bool:
         wanted = any(out not in self._unwanted or out in self._waiting for out in task.outs)

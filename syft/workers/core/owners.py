@@ -143,6 +143,25 @@ class Owners:
         origin = self.of(id)
         return origin is None or origin.admits(peer) or origin.name == peer.name
 
+    def belonging(self, peer: Peer) -> list[int]:
+        """The objects that requests of ``peer`` have made, by its name, and that nobody holds.
+
+        >>> store, ann = ObjectStore("bob"), Peer("me", "ann")
+        >>> owners = Owners(store)
+        >>> owners.meet(ann)
+        False
+        >>> store.put(5, torch.ones(2)); store.put(7, torch.ones(2))
+        >>> store.origins[7] = Claim(None, "bob", held=True)
+        >>> owners.belonging(ann)
+        [5]
+        """
+        first = self._is_first(peer)
+        return [
+            id
+            for id in self._store.objects
+            if (first if (origin := self._origins.get(id)) is None else origin.name == peer.name)
+        ]
+
     def droppable(self, peer: Peer, ids: Sequence[int]) -> Sequence[int]:
         """Those of the objects that ``peer`` may drop."""
         if self._is_first(peer) and self._origins.keys().isdisjoint(ids):

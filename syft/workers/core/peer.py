@@ -6,8 +6,10 @@ use the name ``me`` may send requests to the same worker.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Final
 
+from syft.exceptions import PermissionDenied
 from syft.workers.core.peer_limits import Account
 from syft.workers.wire.numbering import Table
 
@@ -40,7 +42,10 @@ class Peer:
     """A caller on one connection: its name, and the user on whose behalf it sends requests.
 
     The shell has verified both.  Peers of one connection that act for different users share its
-    ``session``.  ``is_owner`` says that the worker asks itself: its owner does.
+    ``session``.  ``is_owner`` says that the worker asks itself: its owner does.  ``users`` are
+    those that a request may name besides ``user``, as the shell has verified; None: any, where
+    caller and worker are one program.  ``called`` is how others name the caller, if its name is
+    that of a user who it is not.
 
     >>> ann = Peer("me", "ann")
     >>> ann.dropped
@@ -50,11 +55,15 @@ class Peer:
     __slots__ = (
         "name",
         "user",
+        "users",
+        "plans",
+        "reads",
         "session",
         "identity",
         "who",
         "dropped",
         "fetched",
+        "called",
         "knows",
         "__weakref__",
     )
@@ -65,10 +74,18 @@ class Peer:
         user: str | None = None,
         session: Session | None = None,
         is_owner: bool = False,
+        users: Container[str | None] | None = None,
+        called: str | None = None,
     ) -> None:
         self.name = name
         self.user = user
-        self.identity: str | None = None if is_owner else user or name
+        self.users = users
+        self.plans = True
+        """Whether it may store plans and run them, where the worker allows plans at all."""
+        self.reads: frozenset[str] | None = None
+        """The tags by which it finds what is not its own; None: all."""
+        self.called = called or name
+        self.identity: str | None = None if is_owner else user or self.called
         """To whom belongs what this caller makes; None is the owner of the worker."""
         self.who = self.identity, name
         """The identity and the name, as one object."""
@@ -87,4 +104,24 @@ class Peer:
         >>> sorted(Peer("me", "ann").names), Peer("bob", is_owner=True).names
         (['ann', 'me'], {'bob'})
         """
-        return {self.name} if self.identity is None else {self.name, self.identity}
+        return {self.called} if self.identity is None else {self.called, self.identity}
+
+    def user_named(self, user: str | None, worker: str) -> str | None:
+        """For whom a request to ``worker`` is made that names a user, or nobody.
+
+        A name in a message proves nothing.  Raises :class:`~syft.exceptions.PermissionDenied` for a
+        user for whom this caller has not proved to speak.
+
+        >>> eve = Peer("me", "eve", users=["bea"])
+        >>> eve.user_named(None, "bob"), eve.user_named("bea", "bob")
+        ('eve', 'bea')
+        >>> eve.user_named("ann", "bob")
+        Traceback (most recent call last):
+        ...
+        syft.exceptions.PermissionDenied: a request: ...
+        """
+        if not user or user == self.user:
+            return self.user
+        if self.users is not None and user not in self.users:
+            raise PermissionDenied("a request", worker, user)
+        return user

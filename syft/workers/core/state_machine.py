@@ -155,6 +155,14 @@ class WorkerCore:
         self.acting_guard: Guard | None = None
         self.serving: Peer | None = None
         self._nesting = Nesting(name)
+        self.addressed: Callable[[str], Any] = str
+        """Whom a name means while the present request is served: a name, or a worker.  A shell sets
+        it whose callers have names of their own for other workers."""
+        self.place_of_caller: Callable[[Peer], str] = _name_of
+        """The worker that a caller is, likewise."""
+        self.place_of: Callable[[str], str] = str
+        """The worker that a name means, for guards that name workers: a name that the owner of this
+        one knows it by, or one that no guard has."""
         self.outbox: list[AddressedFrame] = []
         """Frames to send besides the reply: see :meth:`outgoing`."""
 
@@ -254,7 +262,8 @@ class WorkerCore:
 
         ``private`` says that a value in it is.
         """
-        self.outbox.append((to, Frame(encode(message), list(buffers), private=private)))
+        frame = Frame(encode(message), list(buffers), private=private)
+        self.outbox.append((self.addressed(to), frame))
 
     def answer(self, peer: Peer, reply: messages.Reply | Answer) -> None:
         """Queue a reply to an earlier request of ``peer``."""
@@ -483,6 +492,20 @@ class WorkerCore:
         if self.watched and any(map(self.store.has_gone, ids)):
             self.altered(acting, gradients=False)
 
+    def leave(self, peers: Sequence[Peer], name: str, objects: bool = True) -> None:
+        """Give up the promises of a caller that is gone for good, end the collective operations
+        that it started, and free the ``objects`` that belong to it.
+
+        ``peers`` are all of its connections and users.  Notices to others are queued: see
+        :meth:`outgoing`.
+        """
+        reason = f"{name} has left"
+        self.give_up_all({peer.session for peer in peers}, reason)
+        for request in self.dataflow.requests_of({peer.session for peer in peers}):
+            self.fail_results(self.dataflow.cancel(request))
+        for peer in peers if objects else ():
+            self.store.drop_all(self.owners.belonging(peer), reason)
+
     def clear(self, reason: str) -> None:
         """Drop every object, number, promise, parked operation and collective session.
 
@@ -532,3 +555,7 @@ def cancel(core: WorkerCore, message: messages.Cancel, frame: Frame, peer: Peer)
     outs = core.dataflow.cancel((peer.session, message.request))
     core.fail_results(outs)
     return Done(message.seq)
+
+
+def _name_of(peer: Peer) -> str:
+    return peer.name

@@ -70,7 +70,11 @@ class Execution:
 
     def abandon(self, core: WorkerCore, execution: int, why: str = "was cleared") -> None:
         """End the execution with a failure: the worker was cleared, or the start cancelled."""
-        _fail(core, execution, self, RemoteFailure("collective", f"{core.name} {why}"))
+        outer, core.serving = core.serving, self.payer  # the others have the names it gave them
+        try:
+            _fail(core, execution, self, RemoteFailure("collective", f"{core.name} {why}"))
+        finally:
+            core.serving = outer
 
     def waits_for_inputs(self, peer: Peer, request: int) -> bool:
         """Whether ``request`` of ``peer`` started this, and not all its inputs are there."""
@@ -190,7 +194,8 @@ def _check_parties(
     for mine, operand in asked:
         for name in others:
             id = next(iter(ids_in(operand)), None)
-            check_leaving(mine, name, peer.user, _ACTION, core.name, id)
+            place = name if mine is None else core.place_of(name)
+            check_leaving(mine, place, peer.user, _ACTION, core.name, id)
 
 
 def _inputs_that_run(
@@ -338,7 +343,8 @@ def _send(
     """
     guard, user = session.guard, cast(Peer, session.starter).user
     for rank in tensors:
-        check_leaving(guard, message.parties[rank], user, _ACTION, core.name)
+        party = core.place_of(message.parties[rank])
+        check_leaving(guard, party, user, _ACTION, core.name)
     hidden, terms = guard is not None and guard.shape_hidden, terms_of(guard, core.name, True)
     for rank, value in tensors.items():
         packer = Packer()

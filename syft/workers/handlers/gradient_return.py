@@ -98,6 +98,7 @@ def attach(core: WorkerCore, message: Follow, frame: Frame, peer: Peer) -> Done:
     origin = core.store.origins.get(message.id)
     if origin is None or origin.session is not peer.session:
         raise PermissionDenied("follow gradients", core.name, peer.user)
-    leaf.register_hook(GradientHook(core, core.connect(peer), message.source, peer.name))
-    follow(leaf, peer.name)
+    place = core.place_of_caller(peer)
+    leaf.register_hook(GradientHook(core, core.connect(peer), message.source, place))
+    follow(leaf, place)
     return Done(message.seq)

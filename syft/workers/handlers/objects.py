@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -61,7 +62,7 @@ def put(core: WorkerCore, message: Put, frame: Frame, peer: Peer) -> Reply:
     value = unpack_at(message.value, unpacker, ".value")
     unpacker.finish()
     if isinstance(value, Holder):
-        value.admit(core.name, core.allow_plans)
+        value.admit(core.name, core.allow_plans and peer.plans)
     elif not isinstance(value, torch.Tensor):
         raise MalformedMessage("$.value", "a tensor or a plan", type(value).__name__)
     if message.users is not None:
@@ -108,9 +109,9 @@ def _fetch_now(
     if message.depth:
         value = core.resolve(message.id, message.depth, held)
     guard = travelling_guard_of(whole) if core.guarded else None
-    user = message.user or peer.user
+    user = peer.user_named(message.user, core.name)
     if message.guarded:  # another worker fetches it for its store
-        check_leaving(guard, peer.name, user, "remote_get", core.name, message.id)
+        check_leaving(guard, core.place_of_caller(peer), user, "remote_get", core.name, message.id)
     elif guard is not None:
         if not guard.admits(user):
             raise PermissionDenied("get", core.name, user)
@@ -159,8 +160,22 @@ def search(core: WorkerCore, message: Search, frame: Frame, peer: Peer) -> Reply
     """The ids, tags, descriptions and shapes of the objects that have every word as tag or id."""
     core.forget(message.drop, peer)
     objects = core.store.objects
-    found = [(id, *_card(objects[id])) for id in core.store.search(set(message.words))]
+    cards = ((id, *_card(objects[id])) for id in core.store.search(set(message.words)))
+    found = [card for card in cards if _may_find(core, peer, card[0], card[1])]
     return Value(message.seq, pack(found, Packer()))
+
+
+def _may_find(core: WorkerCore, peer: Peer, id: int, tags: Sequence[str]) -> bool:
+    """Whether a caller of another process finds an object: its own, or one with tags, if it may
+    read one of them.
+
+    Ids cannot be guessed, so what it does not find it cannot name.
+    """
+    if peer.users is None:
+        return True
+    origin = core.owners.of(id)
+    own = origin is not None and origin.owner == peer.identity
+    return own or bool(tags) and (peer.reads is None or not peer.reads.isdisjoint(tags))
 
 
 def _card(value: torch.Tensor | Holder) -> tuple[Any, ...]:
@@ -306,7 +321,9 @@ def move(core: WorkerCore, message: Move, frame: Frame, peer: Peer) -> Reply | A
             raise MalformedMessage("$.requires_grad", "false for a plan", "true")
         travelling = value.detach().requires_grad_() if message.requires_grad else value
         guard = travelling_guard_of(value)
-        check_leaving(guard, message.to, message.user or peer.user, "move", core.name, message.id)
+        user = peer.user_named(message.user, core.name)
+        place = message.to if guard is None else core.place_of(message.to)
+        check_leaving(guard, place, user, "move", core.name, message.id)
         connection = core.connect(message.to)
         connection.put(travelling, message.id, guard=guard, writers=origin.names())
         core.store.take(message.id, f"{peer.name} moved it to {message.to}")

@@ -106,7 +106,7 @@ def _fetch_now(
 ) -> Answer:
     values = Bundle(core.resolve(id, depth, held) for id, depth in places)
     private = core.guarded and _check_admitted(
-        core, [id for id, _ in places], held, message.user or peer.user
+        core, [id for id, _ in places], held, peer.user_named(message.user, core.name)
     )
     packer = Packer(worker=core)
     operand = pack(values, packer)

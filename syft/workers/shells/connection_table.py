@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from syft.exceptions import WorkerClosed, WorkerIdTaken
+from syft.exceptions import WorkerClosed
 from syft.serde.frame import Frame
 from syft.workers.client.connection import Connection
 from syft.workers.client.transport import Owner
@@ -17,7 +17,7 @@ from syft.workers.shells.network import Network
 from syft.workers.shells.worker import Worker
 
 
-class Line(Protocol):
+class CallerLine(Protocol):
     """The serving end of one connection to a worker of this process."""
 
     @property
@@ -37,7 +37,7 @@ class ConnectionTable:
     """
 
     def __init__(self, owner: Owner, network: Network) -> None:
-        self.callers: dict[Peer, Line] = {}
+        self.callers: dict[Peer, CallerLine] = {}
         """The peers that send requests to the owner, each with the line for its replies."""
         self._owner = owner
         self._network = network
@@ -55,8 +55,7 @@ class ConnectionTable:
             return connection
         if location.closed:
             raise WorkerClosed(location.id)
-        if self._network.find(location.id, self._owner.id) is not location:
-            raise WorkerIdTaken(location.id)
+        location.check_known(self._network, self._owner.id)
         return self._connect(location)
 
     def back_to(self, peer: Peer) -> Connection:
@@ -76,7 +75,8 @@ class ConnectionTable:
             if former.closed:
                 del self._open[former]
         transport = location.transport_for(self._owner)
-        connection = Connection(self._owner, location, transport, self._owner.connection_to)
+        kind = location.connection_kind
+        connection = kind(self._owner, location, transport, self._owner.connection_to)
         self._open[location] = connection
         return connection
 

@@ -45,6 +45,7 @@ class VirtualTransport(Transport):
         super().__init__()
         self.queued = worker.pipelined
         self.exchange = None if worker.pipelined else self._exchange
+        self.collects = worker.pipelined
         self.caller = caller
         """The worker whose requests it carries."""
         self._worker = worker

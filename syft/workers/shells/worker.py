@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from syft.chain.wrapper import first_link
-from syft.exceptions import NothingToGet, WorkerClosed
+from syft.exceptions import NothingToGet, WorkerClosed, WorkerIdTaken
 from syft.ids import new_id
 from syft.workers.client.connection import Connection
 from syft.workers.client.group import MessageGroup
@@ -37,6 +37,8 @@ class Worker(ABC):
     closed: bool = False
     announces: bool = False
     """Whether it tells its networks when a message is queued for it in this process."""
+    connection_kind: type[Connection] = Connection
+    """What carries requests to it."""
 
     @abstractmethod
     def transport_for(self, caller: Owner) -> Transport:
@@ -45,6 +47,15 @@ class Worker(ABC):
     @abstractmethod
     def close(self) -> None:
         """Leave the network. Later requests raise :class:`~syft.exceptions.WorkerClosed`."""
+
+    def check_known(self, network: Network, asked: str) -> None:
+        """Raise :class:`~syft.exceptions.UnknownWorker` unless it is known in a network, and
+        :class:`~syft.exceptions.WorkerIdTaken` if another worker has its name there.
+
+        >>> bob.check_known(bob.network, "me")
+        """
+        if network.find(self.id, asked) is not self:
+            raise WorkerIdTaken(self.id)
 
     def work(self, most: int = 1) -> bool:
         """Handle one message queued for this worker in this process, or up to ``most``; False if

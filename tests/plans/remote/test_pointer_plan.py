@@ -114,7 +114,8 @@ def test_two_devices_run_one_plan_at_the_same_time(hook: sy.TorchHook, counter: 
     pointers = [counter.send(device) for device in devices]
     data = [torch.full((2,), float(n)).send(device) for n, device in enumerate(devices, 1)]
     results = [[pointer(x) for pointer, x in zip(pointers, data)] for _ in range(3)]
-    assert not any(result.child.handle.done() for row in results for result in row)
+    if type(devices[0]).__module__ != "tests.shells.served":  # which goes on by itself
+        assert not any(result.child.handle.done() for row in results for result in row)
     values = [[result.get()[0].item() for result in row] for row in results]
     assert values == [[1.0, 2.0], [2.0, 4.0], [3.0, 6.0]]
     assert torch.equal(counter(torch.zeros(2)), torch.zeros(2))  # here nothing happened

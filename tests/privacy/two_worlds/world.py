@@ -35,7 +35,7 @@ from syft.exceptions import WorkerClosed
 from syft.serde.frame import Frame
 from syft.workers.core.peer import Peer
 from syft.workers.handlers import party_programs
-from syft.workers.shells.connection_table import Line
+from syft.workers.shells.connection_table import CallerLine
 from syft.workers.shells.virtual import VirtualWorker
 from tests.privacy.two_worlds.forecast_caches import OF_WORLDS, ForecastCaches
 
@@ -133,7 +133,7 @@ class World:
         for worker in self.workers.values():
             for sender, user in SENDERS.items():
                 peer = self.peers[worker.id, sender] = Peer(sender, user)
-                worker.callers[peer] = cast(Line, ObserverLine(self, sender))
+                worker.callers[peer] = cast(CallerLine, ObserverLine(self, sender))
 
     def _observe(self, sender: str, receiver: str, frame: Frame) -> None:
         if receiver == OBSERVER != sender:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import gc
 import math
 import weakref
@@ -364,6 +365,9 @@ def test_a_closed_worker_says_so(worker: sy.VirtualWorker, alice: sy.VirtualWork
     ):
         with pytest.raises(WorkerClosed, match="Worker 'worker' is closed"):
             act()
+    end = time.monotonic() + 10  # another process says so in its own time
+    while inspect(alice).objects and time.monotonic() < end:
+        time.sleep(0.01)
     assert not inspect(alice).objects, "what a closed worker pointed to is freed"
     assert inspect(worker).objects == {}
     assert repr(worker) == f"<{type(worker).__name__} id:worker #objects:0>"

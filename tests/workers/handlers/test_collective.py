@@ -180,9 +180,11 @@ def exchanged(hook: sy.TorchHook, pointers: list[torch.Tensor]) -> list[Any]:
 
 
 def test_no_two_messages_reveal_an_input(
-    hook: sy.TorchHook, parties: list[sy.VirtualWorker]
+    hook: sy.TorchHook, parties: list[sy.VirtualWorker], shell: str
 ) -> None:
     """Alice's input is 0 or 1; whatever two messages say together, it says as often of either."""
+    if shell == "socket":
+        pytest.skip("what parties send to one another does not pass the client")
     count, seen = 500, []
     for secret in (0, 1):
         pointers = sent(parties, *(torch.full((count,), value) for value in (secret, 7, 9)))
