@@ -21,6 +21,9 @@ DATABASES := tests/torch_suite tests/privacy/two_worlds
 # The share of their cases that `make test` runs, others each time.
 SAMPLE := 0.12
 
+# The share of the tests of every shell that `make test` runs over sockets too.
+SHELL_SAMPLE := 0.3
+
 # A stamp is younger than the requirement files it installed, or it is made again.
 TORCH := $(VENV)/installed-torch
 DEMO := $(VENV)/installed-demo
@@ -42,6 +45,7 @@ plans: $(DEMO) ## the same digits, a training step being one message: plans agai
 
 test: lint imports types docs tests ## every check below, the fast ones first; of the databases a sample
 
+test-all: SHELL_SAMPLE := 1
 test-all: lint imports types docs covered databases ## the same with the whole of the databases
 
 lint: $(DEV) ## black and flake8
@@ -60,7 +64,7 @@ docs: $(DEV) ## sphinx-build; a warning is an error; the pages are in docs/_buil
 tests: covered sample ## pytest: both of these
 
 covered: $(DEV) ## pytest with doctests, without the databases; every line of syft/ must run
-	$(PYTEST) -m "not soak" $(DATABASES:%=--ignore=%) --cov
+	$(PYTEST) -m "not soak" --sample=$(SHELL_SAMPLE) $(DATABASES:%=--ignore=%) --cov
 
 sample: $(DEV) ## pytest on a sample of torch's databases, another one each time
 	$(PYTEST) -m "not soak" --sample=$(SAMPLE) $(DATABASES)

@@ -14,6 +14,7 @@ from syft import serde as serde
 from syft.chain.link import Level as Level
 from syft.chain.link import Link as Link
 from syft.chain.wrapper import Wrapper as Wrapper
+from syft.hooks.connecting import connect as connect
 from syft.hooks.torch_hook import TorchHook as TorchHook
 from syft.hooks.torch_hook import get_all as get_all
 from syft.hooks.torch_hook import send_all as send_all
@@ -34,6 +35,8 @@ from syft.tensors.multi_pointer import MultiPointerTensor as MultiPointerTensor
 from syft.tensors.multi_pointer import combine_pointers as combine_pointers
 from syft.tensors.pointer import PointerTensor as PointerTensor
 from syft.workers.shells.virtual import VirtualWorker as VirtualWorker
+from syft.workers.sockets.client import WebsocketClientWorker as WebsocketClientWorker
+from syft.workers.sockets.server import WebsocketServerWorker as WebsocketServerWorker
 
 __version__ = "0.3.0"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -18,8 +19,9 @@ import syft as sy
 from tests.shells.child import hook_with_hub, make_worker, serve
 from tests.shells.owner import inspect
 from tests.shells.processes import ChildProcesses
+from tests.shells.served import Served, serve_behind_socket
 
-SHELLS = ["virtual", "child"]
+SHELLS = ["virtual", "child", pytest.param("socket", marks=pytest.mark.database)]
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 
 
@@ -91,10 +93,25 @@ def processes() -> Iterator[ChildProcesses]:
     processes.close()
 
 
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Child processes that serve workers over sockets."""
+    processes = ChildProcesses(serve_behind_socket)
+    yield Served(processes, tmp_path_factory.mktemp("servers"))
+    processes.close()
+
+
 @pytest.fixture
-def hook(shell: str, processes: ChildProcesses, nothing_left_behind: None) -> sy.TorchHook:
+def hook(shell: str, request: pytest.FixtureRequest, nothing_left_behind: None) -> sy.TorchHook:
     """A hook of this test's own; closed afterwards."""
-    return sy.TorchHook(torch) if shell == "virtual" else hook_with_hub(processes)
+    if shell == "child":
+        return hook_with_hub(request.getfixturevalue("processes"))
+    hook = sy.TorchHook(torch)
+    if shell == "socket":
+        network: Any = hook.local_worker.network
+        network.served = request.getfixturevalue("servers")
+        network.served.forget()
+    return hook
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from tests.shells.hub import Hub, send_frame
 from tests.shells.link import Link
 from tests.shells.owner import ACTIONS, OwnersSide
 from tests.shells.processes import ChildProcesses
+from tests.shells.served import ServedWorker
 
 
 class SocketTransport(Transport):
@@ -119,7 +120,11 @@ def hook_with_hub(processes: ChildProcesses) -> sy.TorchHook:
 
 def make_worker(hook: sy.TorchHook, id: str, pipelined: bool = False) -> Any:
     """A worker of the shell that the hook is for."""
-    kind: Any = ChildWorker if isinstance(hook.local_worker.network, Hub) else sy.VirtualWorker
+    kind: Any = sy.VirtualWorker
+    if isinstance(hook.local_worker.network, Hub):
+        kind = ChildWorker
+    elif hasattr(hook.local_worker.network, "served"):
+        kind = ServedWorker
     return kind(hook, id=id, pipelined=pipelined)
 
 

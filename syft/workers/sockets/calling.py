@@ -1,0 +1,295 @@
+"""The lines of a program that calls: whoever waits for a reply reads the socket itself.
+
+There is no loop: a hand-over between threads, or into an event loop, costs more than the network
+does on one machine, and a notebook has a loop of its own already.  A thread that waits reads all
+lines that no other thread reads, since the worker that it waits for may wait for another one.
+
+What happens while nobody waits is the business of one thread, the *keeper*
+(:mod:`syft.workers.sockets.keeper`): it writes what is left to be written, answers heartbeats, and
+tells the workers which pointers are gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import select
+import time
+from collections.abc import Callable, Collection
+from typing import Any, Final
+
+from syft.exceptions import SyftError, WireError, WorkerLost, WorkerRefused, WorkerTimeout
+from syft.workers.core.peer import Peer, Session
+from syft.workers.shells.network import Network
+from syft.workers.sockets.line import Line
+from syft.workers.sockets.line_texts import Busy, Bye, Control, Introduction, Meet, Open, Resume
+from syft.workers.sockets.switchboard import Switchboard
+from syft.workers.sockets.websocket import GOING_AWAY, NORMAL, PING, PROTOCOL_ERROR, WebSocket
+
+Dial = Callable[[Resume | None, float], tuple[WebSocket, Any]]
+"""Connects to a worker within some seconds; returns the connection and the welcome."""
+
+LOST_AFTER: Final = 3
+"""Heartbeats of silence after which a connection is given up."""
+
+_READ: Final = select.POLLIN | select.POLLHUP | select.POLLERR
+
+
+class CallingBoard(Switchboard):
+    """The lines from this process to workers of others."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__(network)
+        self.active = time.monotonic()
+        """When a thread last waited or wrote."""
+        self._reading: set[Line] = set()
+        self._dials: dict[Line, Dial] = {}
+        self._tried: dict[Line, float] = {}
+        self.unwritten: dict[Line, None] = {}
+        """Lines with something to write."""
+        self.busy: dict[Line, Busy] = {}
+        """What a worker said of what it is doing."""
+        self.introduce: Callable[[Line, Meet], Introduction] = _nobody
+
+    # ------------------------------------------------------------------------------- waiting
+
+    def turn(self, line: Line | None, wait: bool) -> bool:
+        """Take in and serve what has come; see :meth:`Switchboard.turn`."""
+        with self.monitor.lock:
+            self.active = time.monotonic()
+            if self._handle_all():
+                return True
+            if wait and line is not None and line.until is not None:
+                self._check_time(line, line.until)
+            if wait and line is not None and line.websocket is None:
+                self._revive(line)
+                return True
+            free = [one for one in self.lines if one.websocket and one not in self._reading]
+            if wait and line is not None and line not in free:
+                self.monitor.wait(line.heartbeat)  # another thread reads it
+                return True
+            self._reading.update(free)
+            try:
+                self._read(free, line, wait)
+            finally:
+                self._reading.difference_update(free)
+                self.monitor.notify()
+            return self._handle_all() or wait
+
+    def _check_time(self, line: Line, until: float) -> None:
+        """Raise :class:`~syft.exceptions.WorkerTimeout` if a wait has lasted too long."""
+        now = time.monotonic()
+        if now < until:
+            return
+        busy = self.busy.get(line)
+        why = "it has not said why"
+        if busy is not None:
+            whose = "" if busy.user is None else f" for user {busy.user!r}"
+            why = f"it runs {busy.operation}{whose} since {busy.seconds:.1f} s"
+        workers = self.network.workers.values()
+        seconds = next((one.timeout for one in workers if getattr(one, "line", None) is line), 0)
+        raise WorkerTimeout(line.name, seconds or 0.0, why)
+
+    def _read(self, lines: list[Line], line: Line | None, wait: bool) -> None:
+        """Read the lines; with ``wait`` one time until something comes, or a heartbeat is due."""
+        only: Any = lines[0].websocket if len(lines) == 1 else None
+        blocks = only is not None and only.stream.blocks and not only.queued
+        if wait and blocks and lines[0].until is None:
+            if not self._receive(lines[0], wait):
+                self.beat(lines)
+        elif wait:
+            self._poll(lines)
+            self.beat(lines)
+        else:
+            for one in lines:
+                self._receive(one, False)
+
+    def _receive(self, line: Line, wait: bool) -> bool:
+        try:
+            assert line.websocket is not None
+            return line.websocket.receive(self.monitor if wait else None)
+        except (OSError, WireError) as error:
+            self.broke(line, error)
+            return True
+        except KeyboardInterrupt:  # perhaps between reading and noting what was read
+            self.broke(line, ConnectionAbortedError("it was interrupted while it was read"))
+            raise
+
+    def _poll(self, lines: list[Line]) -> None:
+        """Wait until one of the lines can be read, or written if it has something to write."""
+        poller = select.poll()
+        by_number = {}
+        for one in lines:
+            websocket: Any = one.websocket
+            number = websocket.stream.fileno()
+            by_number[number] = one
+            poller.register(number, _READ | (select.POLLOUT if websocket.queued else 0))
+        pause = _pause(lines)
+        held = self.monitor.leave()
+        try:
+            ready = poller.poll(pause * 1000)
+        finally:
+            self.monitor.enter_again(held)
+        for number, event in ready:
+            one = by_number[number]
+            if event & select.POLLOUT:
+                self.push(one)
+            if event & _READ and one.websocket is not None:
+                self._receive(one, False)
+
+    def _handle_all(self) -> bool:
+        """Take in and serve what was read; whether anything was."""
+        handled = False
+        for line in self.lines[:]:
+            websocket = line.websocket
+            if websocket is not None and websocket.messages:
+                handled = True
+                try:
+                    self.take(line)
+                except (OSError, WireError) as error:
+                    self.broke(line, error)
+            if line.inbox or line.urgent:
+                handled |= self.serve(line)
+                self.push(line)
+        return handled
+
+    # ------------------------------------------------------------------------------ heartbeats
+
+    def beat(self, own: Collection[Line] = ()) -> None:
+        """Ask the workers that have been silent for a sign of life, and give up those that gave
+        none; ``own`` are the lines that this thread reads."""
+        now = time.monotonic()
+        for line in list(self.lines):
+            websocket = line.websocket
+            if websocket is None or now - websocket.heard < line.heartbeat:
+                continue
+            if line in self._reading and line not in own:
+                continue  # the thread that reads it sees to it
+            if websocket.heard > line.pinged:
+                line.pinged = now
+                websocket.put([b""], PING)
+                self.push(line)
+            elif now - line.pinged > (LOST_AFTER - 1) * line.heartbeat:
+                if not self._receive(line, False):
+                    silence = now - websocket.heard
+                    self.broke(line, TimeoutError(f"it has been silent for {silence:.1f} s"))
+
+    # --------------------------------------------------------------------------- connections
+
+    def add(self, line: Line, dial: Dial) -> None:
+        """Begin to carry a line; ``dial`` makes its connections."""
+        line.unwritten = self.unwritten
+        self._dials[line] = dial
+        self.lines.append(line)
+
+    def leave(self, line: Line) -> None:
+        """Say that this end leaves, and end the line."""
+        if line.websocket is not None:
+            line.tell(Bye(f"{line.name}'s caller has left"))
+            until = time.monotonic() + line.heartbeat
+            while line.websocket is not None and time.monotonic() < until:
+                try:
+                    if line.flush():
+                        break
+                except OSError:
+                    break
+                line.websocket.stream.wait(True, 0.1)
+                self._receive(line, False)
+        self.remove(line, "this program has closed it")
+
+    def remove(self, line: Line, reason: str) -> None:
+        """End a line."""
+        websocket = line.websocket
+        if websocket is not None:
+            websocket.close(NORMAL, reason)
+        line.end(reason)
+        self._dials.pop(line, None)
+        if line in self.lines:
+            self.lines.remove(line)
+
+    def broke(self, line: Line, error: Exception) -> None:
+        """Note that a connection is gone: the next wait for the line tries to go on with it."""
+        if not isinstance(error, SyftError):
+            self._hear_last_words(line)
+        websocket = line.websocket
+        if websocket is None:
+            return
+        if isinstance(error, SyftError):
+            websocket.close(PROTOCOL_ERROR, str(error))
+            line.end(str(error))
+        else:
+            websocket.close(GOING_AWAY, "")
+            line.detach()
+            line.why = _text_of(error)
+
+    def _hear_last_words(self, line: Line) -> None:
+        """Take in what came before a connection broke: replies, and why the other end has left."""
+        websocket = line.websocket
+        if websocket is not None:
+            with contextlib.suppress(OSError, WireError):
+                websocket.receive()
+            with contextlib.suppress(OSError, WireError):
+                self.take(line)
+
+    def _revive(self, line: Line) -> None:
+        """Go on with a line over a new connection, once; raises WorkerLost if that fails."""
+        if line.ended is not None:
+            raise WorkerLost(line.name, line.ended)
+        if line in self._reading:
+            self.monitor.wait(line.heartbeat)
+            return
+        self._reading.add(line)
+        held = self.monitor.leave()
+        try:
+            resume = Resume(line.id, line.secret, line.received)
+            try:
+                websocket, welcome = self._dials[line](resume, line.heartbeat)
+            finally:
+                self.monitor.enter_again(held)
+                self._reading.discard(line)
+                self.monitor.notify()
+        except (OSError, WireError) as error:
+            raise WorkerLost(line.name, f"{line.why} ({_text_of(error)})") from None
+        except WorkerRefused as error:
+            line.end(error.reason)
+            raise WorkerLost(line.name, error.reason) from None
+        line.attach(websocket, welcome.received)
+        self.push(line)
+
+    # ---------------------------------------------------------------------- what workers ask
+
+    def opened(self, line: Line, opening: Open) -> None:
+        """Serve the requests of another worker of the other end."""
+        channel = line.channel(opening.channel)
+        channel.host = self.network.hosts.get(opening.target)
+        channel.peer = Peer(opening.source, None, Session(), users=())
+        channel.caller = self.network.workers.get(line.name)
+        if channel.host is not None:
+            channel.host.callers[channel.peer] = channel
+
+    def said(self, line: Line, control: Control) -> None:
+        """Answer where workers are, and keep what the worker says it is busy with."""
+        if type(control) is Busy:
+            self.busy[line] = control
+        elif type(control) is Meet:
+            line.tell(self.introduce(line, control))
+            self.push(line)
+
+    def reached_for(self, line: Line) -> list[Line]:
+        """None: this program asks each worker itself."""
+        return []
+
+
+def _pause(lines: list[Line]) -> float:
+    """Seconds until a heartbeat of one of the lines, or the end of a wait, is due."""
+    ends = [one.until for one in lines if one.until is not None]
+    left = min(ends) - time.monotonic() if ends else math.inf
+    return max(0.0, min(left, *(one.heartbeat / 2 for one in lines)))
+
+
+def _nobody(line: Line, meet: Meet) -> Introduction:
+    return Introduction(meet.number, meet.name, unknown=True)
+
+
+def _text_of(error: BaseException) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -1,0 +1,265 @@
+"""Workers of other processes, for a program that calls them."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import os
+import time
+import weakref
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from syft.exceptions import PermissionDenied, WorkerIdTaken
+from syft.serde.limits import Limits
+from syft.trust import tickets
+from syft.trust.tickets import Ticket
+from syft.workers.core.peer import Peer, Session
+from syft.workers.shells.network import Network
+from syft.workers.shells.virtual import Hooked, VirtualWorker
+from syft.workers.shells.worker import Worker
+from syft.workers.sockets.address import Address
+from syft.workers.sockets.calling import CallingBoard
+from syft.workers.sockets.dialling import Target, sensible
+from syft.workers.sockets.guests import TICKET_SECONDS, ticket_key
+from syft.workers.sockets.keeper import Keeper
+from syft.workers.sockets.line import Line
+from syft.workers.sockets.line_texts import Introduction, Meet
+from syft.workers.sockets.line_transport import LineWorker
+from syft.workers.wire.messages import Drop, Search
+
+_PATIENCE: Final = 10.0
+"""Seconds in which a worker must answer when it is first called."""
+
+_boards: weakref.WeakKeyDictionary[Network, _Exchange] = weakref.WeakKeyDictionary()
+
+
+def _forget_lines() -> None:
+    """In a forked process: the sockets are the parent's, which goes on with them."""
+    for exchange in list(_boards.values()):
+        exchange.keeper = None
+        exchange.board.monitor.renew()
+        for line in exchange.board.lines:
+            line.end("this process was forked from the one that connected; connect anew in it")
+
+
+os.register_at_fork(after_in_child=_forget_lines)
+
+
+class _Exchange:
+    """The lines of one network of this process, and what looks after them."""
+
+    def __init__(self, network: Network) -> None:
+        self.board = CallingBoard(network)
+        self.board.introduce = self.introduce
+        self.workers: dict[Line, WebsocketClientWorker] = {}
+        self.keeper: Keeper | None = None
+
+    def enter(self, worker: WebsocketClientWorker) -> None:
+        self.workers[worker.line] = worker
+        if self.keeper is None:
+            self.keeper = Keeper(self.board)
+
+    def leave(self, worker: WebsocketClientWorker) -> None:
+        self.workers.pop(worker.line, None)
+        if not self.workers and self.keeper is not None:
+            keeper, self.keeper = self.keeper, None
+            keeper.stop()
+
+    def introduce(self, line: Line, meet: Meet) -> Introduction:
+        """Where a worker is that another one wants to call, and a ticket for calling it."""
+        network = self.board.network
+        named = network.workers.get(meet.name)
+        others = sorted(set(network.workers) - {line.name})
+        if isinstance(named, WebsocketClientWorker):
+            return named.introduction(meet, line.name)
+        return Introduction(meet.number, meet.name, unknown=named is None, others=others)
+
+
+def _exchange_of(network: Network) -> _Exchange:
+    """The lines of a network, of which there may be none yet."""
+    exchange = _boards.get(network)
+    if exchange is None:
+        exchange = _boards[network] = _Exchange(network)
+    return exchange
+
+
+def _blocks_by_default() -> bool:
+    """Whether the environment says that each request is to wait for its reply."""
+    return os.environ.get("SYFT_BLOCKING", "") not in ("", "0")
+
+
+class WebsocketClientWorker(LineWorker):
+    """A worker of another process, which serves at ``host`` and ``port`` or at a Unix socket.
+
+    It is used as a :class:`~syft.workers.shells.virtual.VirtualWorker` is.  ``id`` is its name in
+    this program; by default the one that it has.  ``token`` proves for whom this program speaks,
+    and ``tokens`` for which other users it may.  ``fingerprint`` is that of the worker's
+    certificate; without one, the certificate must be signed for the host by an authority that the
+    system, or ``ca_file``, knows.
+
+    Requests do not wait for their replies; with ``blocking`` (or ``SYFT_BLOCKING=1``) each one
+    does, so that an error rises at its line.
+
+    Raises :class:`OSError` if nobody answers at the address,
+    :class:`~syft.exceptions.WorkerRefused`, and :class:`~syft.exceptions.WorkerIdTaken`.
+
+    >>> with sy.WebsocketServerWorker(hook, port=0, id="dan") as server:
+    ...     dan = sy.WebsocketClientWorker(hook, port=server.port)
+    ...     (torch.ones(2).send(dan) + 1).get()
+    ...     dan.close()
+    tensor([2., 2.])
+    """
+
+    board: CallingBoard
+
+    def __init__(
+        self,
+        hook: Hooked,
+        host: str = "127.0.0.1",
+        port: int = 8777,
+        id: str | None = None,
+        *,
+        address: Address | None = None,
+        token: str | None = None,
+        tokens: Mapping[str, str] | None = None,
+        fingerprint: str | None = None,
+        ca_file: str | None = None,
+        blocking: bool | None = None,
+        timeout: float | None = None,
+        limits: Limits | None = None,
+        heartbeat: float = 2.0,
+        verbose: bool = False,
+        is_client_worker: bool = True,
+    ) -> None:
+        local: Any = hook.local_worker
+        network = local.network
+        if id is not None and id in network.workers:
+            raise WorkerIdTaken(id)
+        if address is None:
+            address = Address("wss" if fingerprint or ca_file else "ws", host, port)
+        limits = limits or local.core.limits
+        target = Target(address, local.id, fingerprint, ca_file, token, None, limits, heartbeat)
+        websocket, welcome = target.dial(None, _PATIENCE)
+        id = id or welcome.worker
+        if id in network.workers:
+            websocket.stream.close()
+            raise WorkerIdTaken(id)
+        line = Line(id, limits, odd=False)
+        line.id, line.secret, line.user = welcome.line, welcome.secret, welcome.user
+        line.users.add(line.user)
+        line.heartbeat = sensible(heartbeat, welcome.heartbeat)
+        exchange = _exchange_of(network)
+        super().__init__(exchange.board, id, line, main=local.id, target=welcome.worker)
+        self.target_address = target
+        self.welcome = welcome
+        """What the worker said when this program connected."""
+        self.tokens = {} if tokens is None else tokens
+        self.timeout = timeout
+        self.is_client_worker = is_client_worker
+        self.blocking = _blocks_by_default() if blocking is None else blocking
+        self._exchange = exchange
+        with self.board.monitor:
+            self._serve_beside(local)
+            network.workers[id] = self
+            line.attach(websocket, 0)
+            self.board.add(line, target.dial)
+            exchange.enter(self)
+
+    def _serve_beside(self, local: VirtualWorker) -> None:
+        """Have the local worker serve what the other end asks."""
+        channel = self.line.channel(0)
+        channel.host, channel.caller = local, self
+        channel.peer = Peer(self.id, None, Session(), users=())
+        local.callers[channel.peer] = channel
+
+    @property
+    def address(self) -> Address:
+        """Where the worker is."""
+        return self.target_address.address
+
+    def proof(self, user: str | None) -> tuple[str | None, str | None]:
+        """The token for a user, if this program has it."""
+        if user is None or user == self.line.user:
+            return self.target_address.token, None
+        return self.tokens.get(user), None
+
+    def check_known(self, network: Network, asked: str) -> None:
+        """Raise if another worker of this program has its name."""
+        Worker.check_known(self, network, asked)
+
+    def introduction(self, meet: Meet, holder: str) -> Introduction:
+        """Where this worker is, and a ticket with which ``holder`` may call it."""
+        line = self.line
+        user = line.user if meet.user is None else meet.user
+        if user is not None and user not in line.users:
+            self._prove(user)
+        ticket = Ticket(line.id, holder, user, time.time() + TICKET_SECONDS)
+        text = tickets.mint(ticket_key(line.secret), ticket)
+        return Introduction(
+            meet.number, meet.name, str(self.address), self.target_address.fingerprint, text
+        )
+
+    def _prove(self, user: str) -> None:
+        """Prove to the worker that this program speaks for ``user``, if it can: it believes no
+        ticket for a user otherwise."""
+        connection = self.network.local.connection_to(self)
+        with contextlib.suppress(PermissionDenied):
+            connection.transport.prove(user)
+            self.board.wait_until_arrived(self.line)
+
+    @contextlib.contextmanager
+    def within(self, seconds: float | None) -> Iterator[None]:
+        """A context in which each wait for this worker ends after so many seconds.
+
+        Raises :class:`~syft.exceptions.WorkerTimeout` at the line that waits; what was asked may
+        still be done.
+        """
+        outer, self.timeout = self.timeout, seconds
+        try:
+            yield
+        finally:
+            self.timeout = outer
+
+    def list_objects_remote(self) -> list[int]:
+        """The ids of what this program finds at the worker: what it has made there, and what has
+        tags."""
+        ids: list[int] = [card[0] for card in self.connection().ask(Search, ())]
+        return ids
+
+    def objects_count_remote(self) -> int:
+        """How many objects :meth:`list_objects_remote` lists."""
+        return len(self.list_objects_remote())
+
+    def clear_objects_remote(self) -> None:
+        """Drop what this program has made at the worker; pointers to it raise when they are used.
+
+        What belongs to others stays.
+        """
+        connection = self.connection()
+        connection.tell(Drop(0, tuple(self.list_objects_remote())))
+
+    def __repr__(self) -> str:
+        state = " closed" if self.closed or self.line.ended is not None else ""
+        return f"<{type(self).__name__} id:{self.id} at {self.address}{state}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        user = self.line.user or "nobody in particular"
+        shown = [f"<b>{self.id}</b>", str(self.address), f"as {user}", self.welcome.software]
+        return " · ".join(html.escape(text) if text[0] != "<" else text for text in shown)
+
+    def close(self) -> None:
+        """Say goodbye, and make no more requests. What this program has there is freed."""
+        if self.closed:
+            return
+        with self.board.monitor:
+            for host in self.network.hosts.values():
+                for connection in host.connections():
+                    if connection.location is self and not connection.transport.closed:
+                        connection.flush()
+            self.closed = True
+            self.board.leave(self.line)
+            if self.network.workers.get(self.id) is self:
+                del self.network.workers[self.id]
+        self._exchange.leave(self)

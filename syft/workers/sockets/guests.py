@@ -1,0 +1,538 @@
+"""Who calls a worker: how a caller is let in, what it may do, and whom it has introduced.
+
+A caller says who it is in its first message, and nothing else is read before.  Its credential is a
+token, or a ticket with which a client that is connected already lets another worker act for it;
+where the worker asks for none, the caller is nobody in particular.  What it may do afterwards hangs
+on its connection: no later message says who it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from syft.exceptions import BrokenFraming, FileRefused, TicketRefused, WorkerRefused
+from syft.ops.table import NAMES
+from syft.serde.limits import Limits
+from syft.trust import tickets
+from syft.trust.lockout import Lockout
+from syft.trust.tickets import SpentTickets, Ticket
+from syft.trust.tokens import Grant, TokenBook
+from syft.workers.core.peer import Peer, Session
+from syft.workers.sockets.handshake import ServerHandshake
+from syft.workers.sockets.line import NESTED, Line
+from syft.workers.sockets.line_texts import (
+    PROTOCOL,
+    Hello,
+    Open,
+    Refused,
+    Resume,
+    Sizes,
+    Welcome,
+    decode_control,
+    encode_control,
+)
+from syft.workers.sockets.line_transport import LineWorker
+from syft.workers.sockets.serving import STRANGERS, VISITS, ServingBoard
+from syft.workers.sockets.streams import Stream
+from syft.workers.sockets.websocket import REFUSED, TEXT, WebSocket
+
+TICKET_SECONDS: Final = 60.0
+_MOST_NAME: Final = 255
+_MOST_ABSENT: Final = 1000
+"""Callers that are gone and may come back; of more, those without a user are forgotten first."""
+_MOST_CHANNELS: Final = 256
+"""Channels of one line that the caller may open: one for each of its workers and users."""
+
+
+class ServingWorker(Protocol):
+    """What letting somebody in needs to know of a worker."""
+
+    id: str
+    core: Any
+    callers: dict[Peer, Any]
+
+
+@dataclass(eq=False)
+class Guest:
+    """A caller that was let in, for as long as its line lasts.
+
+    ``root`` is the guest on whose behalf another worker calls; a caller that speaks for itself is
+    its own.
+    """
+
+    line: Line
+    name: str
+    """What the worker calls it: no other guest has this name."""
+    said_name: str
+    """What it calls itself."""
+    user: str | None
+    grant: Grant | None
+    host: str | None
+    stand_in: LineWorker | None = None
+    peers: list[Peer] = field(default_factory=list)
+    introduced: dict[str, LineWorker] = field(default_factory=dict)
+    users: set[str | None] = field(default_factory=set)
+    grants: dict[str | None, Grant | None] = field(default_factory=dict)
+    tokens: dict[str, str] = field(default_factory=dict)
+    """The tokens with which it has proved for whom it speaks, by their users."""
+    root: Guest | None = None
+    gone_since: float | None = None
+
+    @property
+    def origin(self) -> Guest:
+        """The guest for whom it acts."""
+        return self if self.root is None else self.root
+
+
+class NotWelcome(Exception):
+    """Why a caller is not let in."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(code, reason)
+        self.code = code
+        self.reason = reason
+
+
+class Caller:
+    """A connection whose caller has not said who it is: see
+    :class:`~syft.workers.sockets.serving.Opening`."""
+
+    def __init__(self, reception: Reception, stream: Stream, host: str | None) -> None:
+        self.stream = stream
+        self.host = host
+        self.since = time.monotonic()
+        self.websocket: WebSocket | None = None
+        self._reception = reception
+        self._handshake = ServerHandshake(stream)
+
+    def advance(self) -> bool:
+        """Read what is there; whether the caller is let in now.
+
+        Raises :class:`ConnectionError` and :class:`~syft.exceptions.WireError` if it is not.
+        """
+        if self.websocket is None:
+            if not self._handshake.advance():
+                return False
+            self.websocket = WebSocket(self.stream, False, self._reception.limits, trusted=False)
+            self.websocket.feed(self._handshake.rest)
+        if not self.websocket.messages:
+            self.websocket.receive()
+        if not self.websocket.messages:
+            self.websocket.flush()
+            return False
+        opcode, value = self.websocket.messages.popleft()
+        if opcode != TEXT:
+            raise ConnectionResetError("the caller has left")
+        hello = decode_control(value)
+        if type(hello) is not Hello:
+            raise BrokenFraming(REFUSED, "the first message says who is calling")
+        self._reception.greet(self, hello)
+        return True
+
+    def close(self, reason: str) -> None:
+        """Give the connection up."""
+        if self.websocket is None:
+            self.stream.close()
+        else:
+            self.websocket.close(REFUSED, reason)
+
+
+class Reception:
+    """Lets callers in to ``worker``, and remembers them while they may come back.
+
+    ``tokens`` are those with which users prove who they are; without a book everybody is let in.
+    ``anonymous`` says whether callers without a token are.  ``lease`` is how many seconds a caller
+    may be gone before its objects are freed.
+    """
+
+    def __init__(
+        self,
+        worker: ServingWorker,
+        board: ServingBoard,
+        limits: Limits,
+        tokens: TokenBook | None = None,
+        anonymous: bool = True,
+        lease: float = 60.0,
+        heartbeat: float = 2.0,
+        forget: Callable[[Guest], None] = lambda guest: None,
+    ) -> None:
+        self.worker = worker
+        self.board = board
+        self.limits = limits
+        self.tokens = tokens
+        self.anonymous = anonymous
+        self.lease = lease
+        self.heartbeat = heartbeat
+        self.lockout = Lockout()
+        self.guests: dict[str, Guest] = {}
+        """By the id of their line."""
+        self._by_peer: dict[int, Guest] = {}
+        self._spent = SpentTickets()
+        self._forget = forget
+
+    # ------------------------------------------------------------------------------- greeting
+
+    def greet(self, caller: Caller, hello: Hello) -> None:
+        """Let a caller in, or say why not."""
+        assert caller.websocket is not None
+        try:
+            guest, received = self._admit(caller, hello)
+        except NotWelcome as refusal:
+            STRANGERS.warning("refused a caller: %s", refusal.reason)
+            text = encode_control(Refused(refusal.code, refusal.reason))
+            caller.websocket.put([text], TEXT)
+            raise ConnectionAbortedError(refusal.reason) from None
+        line = guest.line
+        welcome = Welcome(
+            worker=self.worker.id,
+            protocol=PROTOCOL,
+            ops=len(NAMES),
+            line=line.id,
+            secret=line.secret,
+            name=guest.name,
+            software=software(),
+            fingerprint=ops_fingerprint(len(NAMES)),
+            user=guest.user,
+            plans=bool(self.worker.core.allow_plans) and (not guest.grant or guest.grant.plans),
+            sizes=sizes_of(self.limits),
+            heartbeat=self.heartbeat,
+            lease=self.lease,
+            received=line.received,
+        )
+        caller.websocket.put([encode_control(welcome)], TEXT)
+        caller.websocket.trusted = True
+        guest.gone_since = None
+        self.board.add(line, caller.websocket, received)
+
+    def _admit(self, caller: Caller, hello: Hello) -> tuple[Guest, int]:
+        """The guest that says hello, new or known, and how many messages have reached it."""
+        if hello.protocol != PROTOCOL:
+            older = "this worker is" if hello.protocol > PROTOCOL else "the caller is"
+            raise NotWelcome(
+                "version",
+                f"the caller speaks version {hello.protocol} of the protocol, this worker version "
+                f"{PROTOCOL}: {older} the older one",
+            )
+        shared = min(hello.ops, len(NAMES))
+        if shared == hello.ops and hello.fingerprint not in ("", ops_fingerprint(shared)):
+            raise NotWelcome("operations", "the caller numbers torch's operations otherwise")
+        if not _is_name(hello.name):
+            raise NotWelcome("name", "the caller's name is empty, too long, or cannot be printed")
+        if hello.resume is not None:
+            return self._known(hello.resume), hello.resume.received
+        if hello.ticket is not None:
+            return self._with_ticket(caller, hello, hello.ticket), 0
+        grant = self._granted(caller.host, hello.token)
+        user = grant.user if grant else None
+        return self._new_guest(caller, hello, user, grant), 0
+
+    def _known(self, resume: Resume) -> Guest:
+        """The guest that comes back over another connection."""
+        guest = self.guests.get(resume.line)
+        secret = guest.line.secret if guest is not None else secrets.token_urlsafe(32)
+        said = resume.secret.encode(errors="surrogatepass")  # as texts only ASCII can be compared
+        if not hmac.compare_digest(secret.encode(), said) or guest is None:
+            raise NotWelcome(
+                "unknown line", "the worker has started anew, or has given the line up"
+            )
+        if not self._is_trusted(guest):
+            raise NotWelcome("token", "the token has expired or was revoked")
+        if not guest.line.acknowledged <= resume.received <= guest.line.sent:
+            raise NotWelcome("unknown line", "the caller has not received what was sent")
+        self.board.detach(guest.line)
+        return guest
+
+    def _granted(self, host: str | None, token: str | None) -> Grant | None:
+        """What a token grants; None for a caller that is nobody in particular."""
+        now = time.time()
+        if self.lockout.is_locked(host, now):
+            raise NotWelcome("locked", "there were too many wrong tokens from this address")
+        if token is None and self.anonymous:
+            return None
+        grant = None
+        if token is not None and self.tokens is not None:
+            grant = self._checked(token, now)
+        if grant is None:
+            if token is not None:
+                self.lockout.failed(host, now)
+            what = "no token was given" if token is None else "the token is unknown or has expired"
+            raise NotWelcome("token", what)
+        return grant
+
+    def _checked(self, token: str, now: float) -> Grant | None:
+        """What the book says of a token; nobody is admitted while its file cannot be used."""
+        assert self.tokens is not None
+        try:
+            return self.tokens.check(token, now)
+        except FileRefused as error:
+            STRANGERS.warning("no token is accepted: %s", error)
+            raise NotWelcome("token", "the worker cannot check tokens now") from None
+
+    def _with_ticket(self, caller: Caller, hello: Hello, text: str) -> Guest:
+        """The guest that acts for another one, which introduced it."""
+        origin, ticket = self._read_ticket(text)
+        name = ticket.holder
+        line = Line(name, self.limits, odd=True)
+        guest = Guest(
+            line,
+            self._free_name(name, origin),
+            name,
+            ticket.user,
+            origin.grants.get(ticket.user),
+            caller.host,
+        )
+        guest.root = origin
+        return self._enter(guest)
+
+    def _read_ticket(self, text: str) -> tuple[Guest, Ticket]:
+        now = time.time()
+        try:
+            origin = self.guests.get(tickets.session_of(text))
+            if origin is None:
+                raise TicketRefused("its session is over")
+            ticket = tickets.read(ticket_key(origin.line.secret), text, now)
+            self._spent.spend(ticket, now)
+        except TicketRefused as error:
+            raise NotWelcome("ticket", str(error)) from None
+        if ticket.user is not None and ticket.user not in origin.users:
+            raise NotWelcome("ticket", "its session does not speak for this user")
+        return origin, ticket
+
+    def _new_guest(
+        self, caller: Caller, hello: Hello, user: str | None, grant: Grant | None
+    ) -> Guest:
+        line = Line(hello.name, self.limits, odd=True)
+        if user is not None:
+            self._make_room(user)
+        name = self._free_name(hello.name)
+        guest = Guest(line, name, hello.name, user, grant, caller.host)
+        if user is not None and hello.token is not None:
+            guest.tokens[user] = hello.token
+        return self._enter(guest)
+
+    def _free_name(self, name: str, origin: Guest | None = None) -> str:
+        """A name that nobody else has, but for those who act for ``origin`` too: objects belong to
+        callers by their names."""
+        others = (guest for guest in self.guests.values() if guest.origin is not origin)
+        taken = {peer.name for guest in others for peer in guest.peers} | {self.worker.id}
+        wanted, number = name, 1
+        while wanted in taken:
+            number += 1
+            wanted = f"{name}-{number}"
+        return wanted
+
+    def _users(self) -> set[str]:
+        """The users who have a token, or had one when they came."""
+        users = {user for guest in self.guests.values() for user in guest.users if user}
+        try:
+            if self.tokens is not None:
+                users.update(row.user for row in self.tokens.rows())
+        except FileRefused as error:
+            STRANGERS.warning("%s", error)
+            raise NotWelcome("token", "the worker cannot check tokens now") from None
+        return users
+
+    def _make_room(self, user: str) -> None:
+        """Have those leave who are called as a user is, and came before it had a token."""
+        for guest in self.guests.values():
+            if user not in guest.users and any(user == peer.called for peer in guest.peers):
+                self.board.broke(guest.line, BrokenFraming(REFUSED, "a user has this name now"))
+                guest.line.end("a user has this name now")
+
+    def _enter(self, guest: Guest) -> Guest:
+        line = guest.line
+        line.id, line.secret = secrets.token_urlsafe(16), secrets.token_urlsafe(32)
+        line.user = guest.user
+        line.heartbeat = self.heartbeat
+        line.name = guest.name
+        self.guests[line.id] = guest
+        guest.users.add(guest.user)
+        guest.grants[guest.user] = guest.grant
+        channel = line.channel(0)
+        channel.host = self.worker
+        peer = self._peer(guest, guest.name, guest.user, Session(), guest.grant)
+        channel.peer = peer
+        guest.stand_in = LineWorker(self.board, guest.said_name, line, channel=channel)
+        channel.caller = guest.stand_in
+        self.worker.callers[peer] = channel
+        VISITS.info("let in %s%s", guest.name, f" for {guest.user}" if guest.user else "")
+        return guest
+
+    def _peer(
+        self, guest: Guest, name: str, user: str | None, session: Session, grant: Grant | None
+    ) -> Peer:
+        taken = name != user and name in self._users()
+        called = f"{name}, who is no user" if taken else name
+        peer = Peer(name, user, session, users=guest.users, called=called)
+        if grant is not None:
+            peer.plans, peer.reads = grant.plans, grant.read
+        guest.peers.append(peer)
+        self._by_peer[id(session)] = guest
+        return peer
+
+    def reached_for(self, line: Line) -> list[Line]:
+        """The lines to workers to which the guest at the end of a line has introduced this one."""
+        guest = self.guests.get(line.id)
+        known = () if guest is None else guest.origin.introduced.values()
+        return [worker.line for worker in known if worker.line is not line]
+
+    def speaks_for(self, guest: Guest, peer: Peer) -> None:
+        """Note that the requests of ``peer``, to whose worker a guest has introduced this one, are
+        made on behalf of that guest."""
+        guest.peers.append(peer)
+        self._by_peer[id(peer.session)] = guest
+
+    # ------------------------------------------------------------------------------- channels
+
+    def open(self, line: Line, opening: Open) -> None:
+        """Serve the requests of another worker of a caller, or for another user."""
+        guest = self.guests.get(line.id)
+        if guest is None:
+            raise BrokenFraming(REFUSED, "channels are opened by those who have called")
+        self._check_opening(line, opening)
+        channel = line.channel(opening.channel)
+        if channel.peer is not None or channel.refused is not None:
+            raise BrokenFraming(REFUSED, f"channel {opening.channel} cannot be opened")
+        try:
+            user, grant = self._user_of(guest, opening)
+        except NotWelcome as refusal:
+            channel.refused = WorkerRefused(self.worker.id, refusal.code, refusal.reason)
+            return
+        beside = line.channels.get(opening.beside) if opening.beside is not None else None
+        if beside is not None and beside.peer is not None:
+            name, session = beside.peer.name, beside.peer.session
+        else:
+            name, session = self._name_beside(guest, opening.source), Session()
+        guest.users.add(user)
+        channel.peer = self._peer(guest, name, user, session, grant)
+        channel.host = self.worker if opening.target == self.worker.id else None
+        channel.caller = LineWorker(self.board, opening.source, line, channel=channel)
+        self.worker.callers[channel.peer] = channel
+
+    def _check_opening(self, line: Line, opening: Open) -> None:
+        if len(line.channels) > 2 * _MOST_CHANNELS:  # each has one beside it
+            raise BrokenFraming(REFUSED, f"more than {_MOST_CHANNELS} channels were opened")
+        if not 0 < opening.channel < 1 << 16 or opening.channel & NESTED:
+            raise BrokenFraming(REFUSED, f"no channel can have the number {opening.channel}")
+        if not _is_name(opening.source):
+            raise BrokenFraming(REFUSED, "the name of a worker is empty, too long, or unprintable")
+
+    def _name_beside(self, guest: Guest, source: str) -> str:
+        known = {peer.name for peer in guest.peers}
+        return source if source in known else self._free_name(source, guest.origin)
+
+    def _user_of(self, guest: Guest, opening: Open) -> tuple[str | None, Grant | None]:
+        """For whom the requests on a new channel are made, and what that one may do."""
+        if opening.ticket is not None:
+            origin, ticket = self._read_ticket(opening.ticket)
+            if origin is not guest.origin or ticket.holder != guest.said_name:
+                raise NotWelcome("ticket", "the ticket is another caller's")
+            return ticket.user, origin.grants.get(ticket.user)
+        grant = self._granted(guest.host, opening.token)
+        if grant is None:
+            return None, None
+        self._make_room(grant.user)
+        guest.grants[grant.user] = grant
+        if opening.token is not None:
+            guest.tokens[grant.user] = opening.token
+        return grant.user, grant
+
+    # -------------------------------------------------------------------------------- leaving
+
+    def guest_of(self, peer: Peer | None) -> Guest | None:
+        """The guest from which a request comes."""
+        return None if peer is None else self._by_peer.get(id(peer.session))
+
+    def look(self, now: float) -> None:
+        """Free what belongs to callers that do not come back."""
+        absent = []
+        for guest in list(self.guests.values()):
+            if guest.line.ended is not None:
+                self.dismiss(guest, guest.line.ended)
+            elif not self._is_trusted(guest):
+                self.dismiss(guest, "its token has expired or was revoked")
+            elif guest.line.broken_since is not None:
+                asked = guest.line.received > 0 or guest.line.user is not None
+                if now - guest.line.broken_since > self.lease or not asked:
+                    self.dismiss(guest, f"{guest.name} did not come back")
+                else:
+                    absent.append(guest)
+        if len(absent) > _MOST_ABSENT:
+            absent.sort(key=lambda guest: (guest.user is not None, guest.line.broken_since))
+            for guest in absent[:-_MOST_ABSENT]:
+                self.dismiss(guest, f"{guest.name} has left, as too many have")
+
+    def _is_trusted(self, guest: Guest) -> bool:
+        """Whether every token that a guest has shown still holds, as far as that can be checked."""
+        book = self.tokens
+        try:
+            now = time.time()
+            return book is None or all(book.check(one, now) for one in guest.tokens.values())
+        except FileRefused as error:
+            STRANGERS.warning("tokens cannot be checked: %s", error)
+            return True
+
+    def dismiss(self, guest: Guest, reason: str) -> None:
+        """Forget a guest, those who act for it, and what they have here."""
+        for other in [one for one in self.guests.values() if one.root is guest]:
+            self.dismiss(other, reason)
+        VISITS.info("%s has left: %s", guest.name, reason)
+        self.guests.pop(guest.line.id, None)
+        self.board.part(guest.line, reason)
+        self._forget(guest)
+        if guest.root is not None:
+            guest.root.peers.extend(guest.peers)  # what they brought stays as long as it does
+            return
+        self.board.network.flush()  # pointers that it had here, to what is elsewhere
+        for worker in guest.introduced.values():
+            self.board.part(worker.line, reason)
+        for peer in guest.peers:
+            self.worker.callers.pop(peer, None)
+            self._by_peer.pop(id(peer.session), None)
+
+
+def _is_name(text: str) -> bool:
+    """Whether somebody may be called so: what cannot be printed would forge lines of a log."""
+    return 0 < len(text) <= _MOST_NAME and text.isprintable()
+
+
+def ticket_key(secret: str) -> bytes:
+    """The key with which a client signs tickets for its line.
+
+    >>> len(ticket_key("secret"))
+    32
+    """
+    return hashlib.sha256(b"syft tickets\0" + secret.encode()).digest()
+
+
+def ops_fingerprint(count: int) -> str:
+    """What the first ``count`` operations of the table are called, in few letters.
+
+    >>> ops_fingerprint(0)
+    'e3b0c44298fc1c14'
+    """
+    return hashlib.sha256("\n".join(NAMES[:count]).encode()).hexdigest()[:16]
+
+
+def sizes_of(limits: Limits) -> Sizes:
+    """The limits that the other end should keep to.
+
+    >>> sizes_of(Limits()).max_buffers
+    65536
+    """
+    return Sizes(limits.max_bytes, limits.max_header_bytes, limits.max_buffers)
+
+
+def software() -> str:
+    """What runs at this end, for people.
+
+    >>> software().startswith("syft")
+    True
+    """
+    return "syft 0.3"

@@ -1,0 +1,65 @@
+"""The thread that looks after a program's lines while nobody waits for a worker.
+
+It answers heartbeats and what workers ask, writes requests that were collected, and tells workers
+which pointers are gone.  While the program itself reads and writes, it does next to nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Final
+
+from syft.workers.sockets.calling import CallingBoard
+
+_BRISK: Final = 0.002
+"""Seconds between two looks while the program makes requests."""
+_CALM: Final = 0.02
+"""The same while it does not."""
+_IDLE_AFTER: Final = 0.1
+_FLUSH_AFTER: Final = 0.05
+"""Seconds after the last request until the ids of dropped pointers are sent by themselves."""
+
+
+class Keeper:
+    """Looks after the lines of ``board`` until :meth:`stop`."""
+
+    def __init__(self, board: CallingBoard) -> None:
+        self._board = board
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="syft keeper", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopped.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        pause = _CALM
+        while not self._stopped.wait(pause):
+            board = self._board
+            quiet = time.monotonic() - board.active
+            if quiet < _BRISK:
+                pause = _BRISK
+                continue
+            pause = _BRISK if quiet < _IDLE_AFTER else _CALM
+            if board.monitor.lock.acquire(blocking=False):
+                try:
+                    self._look(quiet)
+                finally:
+                    board.monitor.lock.release()
+
+    def _look(self, quiet: float) -> None:
+        board, active = self._board, self._board.active
+        for line in list(board.lines):
+            if line.websocket is not None and line.websocket.queued:
+                board.push(line)
+        board.turn(None, False)
+        if quiet > _FLUSH_AFTER:
+            board.network.flush_idle()
+            for line in list(board.lines):
+                board.push(line)
+        board.beat()
+        board.active = active

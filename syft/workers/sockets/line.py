@@ -1,0 +1,294 @@
+"""A line: the messages between two processes, in order, whichever connection carries them.
+
+A connection may break while both ends live on.  So each end counts the messages that it sent and
+received, and keeps what it sent until the other end says that it has arrived.  Over the next
+connection only what did not arrive is sent again, so nothing is done twice and nothing is lost.
+
+Requests go both ways.  A line has *channels*, one for each pair of workers that speak over it: on
+each, one end's requests and the other end's replies are told apart by the numbers of the messages.
+Next to each channel lies another one for requests that are made while one is served: the other end
+may be waiting for them, so they do not queue up behind what was asked before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+from syft.codes import MessageCode
+from syft.exceptions import MalformedMessage
+from syft.serde.frame import Frame, to_parts
+from syft.serde.limits import Limits
+from syft.workers.core.peer import Peer
+from syft.workers.sockets.line_texts import Control, Received, encode_control
+from syft.workers.sockets.streams import Piece
+from syft.workers.sockets.websocket import BINARY, TEXT, WebSocket
+
+LARGE: Final = 1 << 14
+"""Bytes from which on a message is kept where its tensors lie, and acknowledged at once."""
+
+_REPORT_AFTER: Final = 128
+"""Messages after which the other end is told that they have arrived."""
+
+_MOST_KEPT: Final = 1 << 13
+"""Messages that have been sent and may not have arrived; with more nothing is served."""
+_FEW: Final = 64
+_MOST_KEPT_LARGE: Final = 1 << 26
+"""Bytes of them, of those that are not small."""
+
+_FIRST_REPLY: Final = int(MessageCode.DONE)
+
+NESTED: Final = 1
+"""What is added to the number of a channel for requests that are made while one is served."""
+
+
+class Carries(Protocol):
+    """Takes the replies to the requests of one worker."""
+
+    def take(self, frame: Frame) -> None:
+        """Keep a reply until it is read."""
+
+
+class Channel:
+    """The requests and replies between two workers over a line.
+
+    ``transport`` takes the replies to requests made here, ``host`` serves the requests of the other
+    end, which come from ``peer``; ``caller`` stands here for the worker at the other end.
+    """
+
+    __slots__ = ("line", "number", "transport", "host", "peer", "caller", "refused")
+
+    def __init__(self, line: Line, number: int) -> None:
+        self.line = line
+        self.number = number
+        self.transport: Carries | None = None
+        self.host: Any = None
+        self.peer: Peer | None = None
+        self.caller: Any = None
+        self.refused: Exception | None = None
+        """Why requests on it are not served, although it was opened."""
+
+    def take(self, frame: Frame) -> None:
+        """Carry a reply to the other end."""
+        self.line.send(frame, self.number)
+
+
+class Line:
+    """One end of a line.  ``name`` is what errors call the worker at the other end.
+
+    ``odd`` says which numbers this end gives to channels that it opens.
+    """
+
+    def __init__(self, name: str, limits: Limits, odd: bool) -> None:
+        self.name = name
+        self.limits = limits
+        self.websocket: WebSocket | None = None
+        """The connection that carries it now, if one does."""
+        self.id = ""
+        self.secret = ""
+        self.user: str | None = None
+        """For whom requests are made over it, as the serving end has verified."""
+        self.users: set[str | None] = set()
+        """For whom the calling end has proved to speak."""
+        self.channels: dict[int, Channel] = {}
+        self.inbox: deque[tuple[Channel, Frame] | Control] = deque()
+        """What has come and is not served yet."""
+        self.urgent: deque[tuple[Channel, Frame]] = deque()
+        """Requests that came while the other end served one."""
+        self.serving = 0
+        """How many requests of the line are being served, one inside another."""
+        self.moved_before = -1
+        """How many messages the process had taken in when the other end asked last."""
+        self.waiting = 0
+        """Bytes of the requests that wait."""
+        self.writes = False
+        """Whether it waits for room to write."""
+        self.sent = self.received = self.acknowledged = 0
+        self.ended: str | None = None
+        """Why nothing can be carried any more, once that is so."""
+        self.broken_since: float | None = None
+        """Since when no connection carries it."""
+        self.unwritten: dict[Line, None] = {}
+        """Where it enters itself when it has something to write."""
+        self.until: float | None = None
+        """The monotonic time at which the present wait for the other end is over."""
+        self.heartbeat = 2.0
+        self.pinged = 0.0
+        self.why = ""
+        """Why the last connection is gone."""
+        self._reported = 0
+        self._kept: deque[tuple[int, Sequence[Piece]]] = deque()
+        self._kept_large = 0
+        self._next_channel = 6 if odd else 4
+
+    # ----------------------------------------------------------------------------------- out
+
+    def send(self, frame: Frame, channel: int) -> None:
+        """Send a request or a reply, or keep it for the next connection."""
+        parts: Sequence[Piece] = to_parts(frame, True, channel)
+        if len(parts) > 1 and sum(map(len, parts)) < LARGE:
+            parts = [b"".join(parts)]  # the tensors may change before it has arrived
+        self._send(BINARY, parts)
+
+    def tell(self, control: Control) -> None:
+        """Say something about the line."""
+        text = encode_control(control)
+        if control.counted:
+            self._send(TEXT, [text])
+        elif self.websocket is not None:
+            self.unwritten[self] = None
+            self.websocket.put([text], TEXT)
+
+    def _send(self, opcode: int, parts: Sequence[Piece]) -> None:
+        self.sent += 1
+        if len(parts) > 1:
+            self._kept_large += sum(map(len, parts))
+        self._kept.append((opcode, parts))
+        self.unwritten[self] = None
+        if self.websocket is not None:
+            self.websocket.put(parts, opcode)
+
+    def flush(self) -> bool:
+        """Write what can be written now; whether nothing is left.
+
+        Raises :class:`OSError` if the connection is broken.
+        """
+        return self.websocket is None or self.websocket.flush()
+
+    # ------------------------------------------------------------------------------------ in
+
+    def count(self, at_once: bool = False) -> None:
+        """Note that a message has arrived, and tell the other end: at once, or now and then."""
+        self.received += 1
+        if at_once or self.received - self._reported >= _REPORT_AFTER:
+            self._reported = self.received
+            self.tell(Received(self.received))
+
+    def acknowledge(self, count: int) -> None:
+        """Forget messages that have arrived at the other end.
+
+        Raises :class:`~syft.exceptions.MalformedMessage` for more than were sent.
+        """
+        if not self.acknowledged <= count <= self.sent:
+            raise MalformedMessage("$.count", f"at most {self.sent}", str(count))
+        for _ in range(count - self.acknowledged):
+            _, parts = self._kept.popleft()
+            if len(parts) > 1:
+                self._kept_large -= sum(map(len, parts))
+        self.acknowledged = count
+
+    @property
+    def is_unacknowledged(self) -> bool:
+        """Whether so much is kept that the other end has to say first what has arrived.
+
+        Otherwise one that never does would have this one keep all that it asks for.
+
+        >>> line = Line("bob", Limits(), odd=True)
+        >>> for _ in range(8200):
+        ...     line.send(Frame(b"", []), 0)
+        >>> line.is_unacknowledged
+        True
+        """
+        return len(self._kept) > _MOST_KEPT or self._kept_large > _MOST_KEPT_LARGE
+
+    @property
+    def must_break_off(self) -> bool:
+        """Whether the other end has not said for far too long what has arrived."""
+        many = len(self._kept) > 8 * _MOST_KEPT
+        return many or (self._kept_large > 16 * _MOST_KEPT_LARGE and len(self._kept) > _FEW)
+
+    @property
+    def kept(self) -> int:
+        """How many messages are kept because they may not have arrived."""
+        return len(self._kept)
+
+    # --------------------------------------------------------------------------- connections
+
+    def attach(self, websocket: WebSocket, received: int) -> None:
+        """Go on over a connection; the other end has ``received`` so many messages."""
+        self.acknowledge(received)
+        self._reported = self.received
+        self.websocket, self.broken_since, self.pinged = websocket, None, 0.0
+        for opcode, parts in self._kept:
+            websocket.put(parts, opcode)
+
+    def detach(self) -> None:
+        """Note that the connection is gone."""
+        if self.websocket is not None:
+            self.websocket.abandon()
+            self.websocket = None
+            self.broken_since = time.monotonic()
+
+    def end(self, reason: str) -> None:
+        """Note that the line is over, for ``reason``."""
+        self.detach()
+        self.ended = self.ended or reason
+        self.inbox.clear()
+        self.waiting = 0
+        self.urgent.clear()
+        self._kept.clear()
+        self._kept_large = 0
+
+    # ------------------------------------------------------------------------------ channels
+
+    def channel(self, number: int) -> Channel:
+        """The channel of a number, made if it is new; that beside it is the same."""
+        number &= ~NESTED
+        known = self.channels.get(number)
+        if known is None:
+            known = Channel(self, number)
+            self.channels[number] = self.channels[number + NESTED] = known
+        return known
+
+    def new_channel(self) -> Channel:
+        """A channel that this end opens."""
+        number, self._next_channel = self._next_channel, self._next_channel + 4
+        return self.channel(number)
+
+
+def is_reply(frame: Frame) -> bool:
+    """Whether a frame is a reply, as far as its first bytes tell.
+
+    >>> from syft.workers.wire.messages import Done, encode
+    >>> is_reply(Frame(encode(Done(7)), [])), is_reply(Frame(b"", []))
+    (True, False)
+    """
+    header = frame.header
+    at = 3 if header[:1] == b"\xdc" else 1
+    return len(header) > at and _FIRST_REPLY <= header[at] < 128
+
+
+_NOTICES: Final = (int(MessageCode.FORGOTTEN), int(MessageCode.STALE))
+_INTEGER_SIZES: Final = {0xCC: 2, 0xCD: 3, 0xCE: 5, 0xCF: 9, 0xD0: 2, 0xD1: 3, 0xD2: 5, 0xD3: 9}
+_UNREADABLE: Final = b"\xff"  # the number -1
+
+
+def seq_bytes(frame: Frame) -> bytes:
+    """The number of a request, as it is encoded: a reply to it has the same bytes.
+
+    >>> from syft.workers.wire.messages import Command, Done, encode
+    >>> seq_bytes(Frame(encode(Command(300, 1, (), 7, 0)), [])).hex()
+    'cd012c'
+    """
+    header = frame.header
+    at = 4 if header[0] == 0xDC else 2
+    return header[at : at + _INTEGER_SIZES.get(header[at], 1)]
+
+
+def is_answer(reply: Frame, seq: bytes) -> bool:
+    """Whether a reply is to the request whose number is encoded as ``seq``.
+
+    So is one to a request that could not be read: nothing else is on its way.
+
+    >>> from syft.workers.wire.messages import Done, Stale, encode
+    >>> is_answer(Frame(encode(Done(300)), []), bytes.fromhex("cd012c"))
+    True
+    >>> is_answer(Frame(encode(Stale(False)), []), b"\\x00")
+    False
+    """
+    header = reply.header
+    if header[1] in _NOTICES:
+        return False
+    return header.startswith(seq, 2) or header.startswith(_UNREADABLE, 2)

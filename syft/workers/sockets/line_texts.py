@@ -1,0 +1,245 @@
+"""What two processes say to each other about their line: texts in JSON, one record for each kind.
+
+The first text of a connection is a :class:`Hello`, and the answer a :class:`Welcome` or a
+:class:`Refused`.  The others come between requests and replies, in the same order.
+``docs/wire.md`` describes them for clients in other languages.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from syft.exceptions import MalformedMessage
+
+PROTOCOL: Final = 1
+"""The version of what is said on a line; it rises when an older end would not understand."""
+
+
+class Control(msgspec.Struct, tag_field="kind", omit_defaults=True):
+    """The base class of these records.
+
+    ``counted`` says that the record has its place among the messages of the line, and is sent again
+    after a reconnection if it had not arrived.
+    """
+
+    counted: ClassVar[bool] = True
+
+
+class Resume(msgspec.Struct):
+    """Which line a client wants to go on with: ``received`` messages of it have arrived."""
+
+    line: str
+    secret: str
+    received: int
+
+
+class Sizes(msgspec.Struct):
+    """The limits of one end, which the other one keeps to."""
+
+    max_bytes: int
+    max_header_bytes: int
+    max_buffers: int
+
+
+class Hello(Control, tag="hello"):
+    """Who calls: versions, the caller's name, and what proves for whom it calls.
+
+    ``token`` is that of a user, ``ticket`` that of a worker which another client has introduced.
+    """
+
+    counted = False
+
+    protocol: int
+    ops: int
+    name: str
+    software: str = ""
+    fingerprint: str = ""
+    sizes: Sizes | None = None
+    heartbeat: float = 2.0
+    token: str | None = None
+    ticket: str | None = None
+    resume: Resume | None = None
+
+
+class Welcome(Control, tag="welcome"):
+    """Who answers, and what the line is called.
+
+    ``name`` is how the worker calls the caller, ``secret`` what the caller needs to go on with the
+    line ``line`` over another connection, and ``received`` how many of its messages have arrived.
+    """
+
+    counted = False
+
+    worker: str
+    protocol: int
+    ops: int
+    line: str
+    secret: str
+    name: str
+    software: str = ""
+    fingerprint: str = ""
+    user: str | None = None
+    plans: bool = False
+    sizes: Sizes | None = None
+    heartbeat: float = 2.0
+    lease: float = 0.0
+    received: int = 0
+
+
+class Refused(Control, tag="refused"):
+    """Why a caller is not welcome: ``code`` for programs, ``reason`` for people."""
+
+    counted = False
+
+    code: str
+    reason: str
+
+
+class Received(Control, tag="received"):
+    """How many messages of the line have arrived, so that they need not be kept any more."""
+
+    counted = False
+
+    count: int
+
+
+class Open(Control, tag="open"):
+    """Requests on ``channel`` come from worker ``source`` and are for worker ``target``.
+
+    They are made for the user of ``token``, or of ``ticket``; without either, for nobody.
+    ``beside`` is another channel between the two, whose counts and numbers are used on this one
+    too.
+    """
+
+    channel: int
+    source: str
+    target: str
+    token: str | None = None
+    ticket: str | None = None
+    beside: int | None = None
+
+
+class Meet(Control, tag="meet"):
+    """Where is the worker that you call ``name``, and with which ticket for ``user``?"""
+
+    number: int
+    name: str
+    user: str | None = None
+
+
+class Introduction(Control, tag="introduction"):
+    """Where a worker is: its address and what proves it, and the ticket with which to call there.
+
+    No ``address`` says that the worker runs in the process that answers, ``unknown`` that there is
+    none of that name.  ``others`` are names that are known.
+    """
+
+    number: int
+    name: str
+    address: str | None = None
+    fingerprint: str | None = None
+    ticket: str | None = None
+    unknown: bool = False
+    others: list[str] = []
+
+
+class Settle(Control, tag="settle"):
+    """Say when what was asked before is done; ``on`` has the workers asked that you have asked."""
+
+    number: int
+    on: bool = False
+
+
+class Settled(Control, tag="settled"):
+    """It is; ``moved`` says whether anything happened, or is still at work."""
+
+    number: int
+    moved: bool
+
+
+class Busy(Control, tag="busy"):
+    """What your requests wait for: an operation of ``user``, for ``seconds`` so far."""
+
+    counted = False
+
+    operation: str
+    user: str | None
+    seconds: float
+    waiting: int
+
+
+class Withdraw(Control, tag="withdraw"):
+    """Do not begin what was asked and has not begun; each such request fails."""
+
+    counted = False
+
+    number: int
+
+
+class Tell(Control, tag="tell"):
+    """What the owner is asked about the worker: see :data:`QUESTIONS`."""
+
+    number: int
+    question: str
+    argument: Any = None
+
+
+class Told(Control, tag="told"):
+    """The answer to a :class:`Tell`, or why there is none."""
+
+    number: int
+    answer: Any = None
+    error: str | None = None
+
+
+class Bye(Control, tag="bye"):
+    """The other end leaves: nothing that it has of the line is kept."""
+
+    reason: str
+
+
+Kind = (
+    Hello
+    | Welcome
+    | Refused
+    | Received
+    | Open
+    | Meet
+    | Introduction
+    | Settle
+    | Settled
+    | Busy
+    | Withdraw
+    | Tell
+    | Told
+    | Bye
+)
+
+_ENCODER = msgspec.json.Encoder()
+_DECODER = msgspec.json.Decoder(Kind)
+
+
+def encode_control(control: Control) -> bytes:
+    """A record as JSON.
+
+    >>> encode_control(Received(7))
+    b'{"kind":"received","count":7}'
+    """
+    return _ENCODER.encode(control)
+
+
+def decode_control(text: bytes) -> Kind:
+    """The record of a text.
+
+    Raises :class:`~syft.exceptions.MalformedMessage`.
+
+    >>> decode_control(b'{"kind":"received","count":7}')
+    Received(count=7)
+    """
+    try:
+        control: Kind = _DECODER.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedMessage("$", "a text about the line", str(error)) from None
+    return control

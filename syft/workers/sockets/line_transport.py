@@ -1,0 +1,295 @@
+"""The transport of one connection over a line, and the worker at the other end as users see it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from time import perf_counter
+from typing import Any, Final
+
+from syft.exceptions import PermissionDenied, WorkerClosed, WorkerLost
+from syft.serde.frame import Frame
+from syft.workers.client.transport import Owner, Transport
+from syft.workers.core.peer import Peer, Session
+from syft.workers.shells.network import Network
+from syft.workers.shells.worker import Worker
+from syft.workers.sockets.line import LARGE, NESTED, Channel, Line, is_answer, seq_bytes
+from syft.workers.sockets.line_texts import Open
+from syft.workers.sockets.shared_connection import SharedConnection
+from syft.workers.sockets.switchboard import Switchboard
+
+_NOBODY: Final = object()
+"""The key of the channel on which requests are made for nobody."""
+
+_MOST_QUEUED: Final = 1 << 12
+"""Bytes of requests that are collected in a row."""
+_MOST_DELAYED: Final = 2e-4
+"""Seconds for which they are: to write each by itself takes longer than to make it."""
+
+
+class LineTransport(Transport):
+    """Carries the requests of ``caller`` to ``worker``, which is at the other end of a line."""
+
+    overtakes = True
+
+    def __init__(self, board: Switchboard, caller: Owner, worker: LineWorker) -> None:
+        super().__init__()
+        self.board = board
+        self.caller = caller
+        self.worker = worker
+        self.line = line = worker.line
+        self.queued = not worker.blocking
+        if worker.blocking:
+            self.exchange = self._exchange
+        self._channels: dict[str | None, Channel] = {}
+        self._core = caller.core
+        self._observers = board.network.observers
+        if worker.channel is not None:
+            self.channel = worker.channel
+            self.channel.transport = self
+        elif worker.main == caller.id:
+            self.channel = self._serve_beside(line.channel(0))
+        else:
+            self.channel = self._serve_beside(line.new_channel())
+            line.tell(Open(self.channel.number, caller.id, worker.target, *worker.proof(line.user)))
+        self._channels[line.user] = self._channels[None] = self.channel
+        self._written = 0.0
+
+    @property
+    def closed(self) -> bool:
+        """Whether the worker was closed, or the line is over."""
+        return self.worker.closed or self.line.ended is not None
+
+    def speak_for(self, user: str | None) -> None:
+        """Make the requests that follow for ``user``, over a channel with the proof of that.
+
+        None is whom the line was made for, if this program speaks for itself.  While it serves
+        somebody, it has the rights of whom it serves: nobody may borrow others.
+
+        Requests back to a caller have the rights of nobody at the caller's end, whatever is said.
+
+        Raises :class:`~syft.exceptions.PermissionDenied` if nothing here proves who the user is.
+        """
+        if self.worker.channel is not None:
+            return
+        key: Any = user if self._core.serving is None or user is not None else _NOBODY
+        channel = self._channels.get(key)
+        if channel is None and key is _NOBODY and self.line.user is None:
+            channel = self._channels[None]
+        if channel is None:
+            channel = self._open(user)
+        self._channels[key] = channel
+        self.channel = channel
+
+    def prove(self, user: str) -> None:
+        """Prove that requests may be made for ``user``, whom one of them names.
+
+        Raises :class:`~syft.exceptions.PermissionDenied` if nothing here proves it.
+        """
+        if user not in self._channels:
+            self._channels[user] = self._open(user)
+
+    def _open(self, user: str | None) -> Channel:
+        """A channel on which requests are made for a user, or for nobody."""
+        proof = (None, None) if user is None else self.worker.proof(user)
+        if user is not None and proof == (None, None):
+            raise PermissionDenied("a request", self.worker.id, user)
+        line = self.line
+        line.users.add(user)
+        channel = self._serve_beside(line.new_channel())
+        beside = self._channels[None].number
+        line.tell(Open(channel.number, self.caller.id, self.worker.target, *proof, beside))
+        return channel
+
+    def _serve_beside(self, channel: Channel) -> Channel:
+        """Take the replies on a channel, and have the caller serve what comes back on it."""
+        channel.transport = self
+        if channel.peer is None:
+            caller: Any = self.caller
+            channel.host, channel.caller = caller, self.worker
+            channel.peer = Peer(self.worker.id, None, Session(), users=())
+            caller.callers[channel.peer] = channel
+        return channel
+
+    def deliver(self, frame: Frame) -> None:
+        """Write a request, or collect it with others while the worker is busy.
+
+        A large one has arrived when the call returns, since its tensors may change afterwards.
+        """
+        with self.board.io.lock:
+            self._deliver(frame)
+
+    def _deliver(self, frame: Frame) -> None:
+        if self._send(frame):
+            return
+        now = perf_counter()
+        websocket = self.line.websocket
+        if websocket is None or (
+            websocket.queued < _MOST_QUEUED and now - self._written < _MOST_DELAYED
+        ):
+            return
+        self._written = now
+        self.board.push(self.line)
+        self.board.turn(self.line, False)
+
+    def _send(self, frame: Frame) -> bool:
+        """Queue a request; whether it has arrived already, since it is a large one."""
+        line = self.line
+        if line.ended is not None or self.worker.closed:
+            raise self.worker.gone()
+        if self._observers:
+            self.board.network.observe(self.caller.id, self.worker.id, frame)
+        nested = self._core.serving is not None
+        line.send(frame, self.channel.number + NESTED if nested else self.channel.number)
+        if frame.buffers and frame.nbytes >= LARGE:
+            self.board.wait_until_arrived(line)
+            return True
+        return False
+
+    def _exchange(self, frame: Frame) -> Frame:
+        """Write a request, and wait for the reply to it."""
+        board = self.board
+        with board.monitor.lock:
+            with board.io.lock:
+                if not self._send(frame):
+                    board.push(self.line)
+            with self.limited():
+                return self._reply_to(seq_bytes(frame))
+
+    def _reply_to(self, wanted: bytes) -> Frame:
+        """Wait for the reply to a request; others stay."""
+        replies = self.replies
+        others: list[Frame] = []
+        try:
+            while True:
+                while replies:
+                    reply = replies.popleft()
+                    if is_answer(reply, wanted):
+                        return reply
+                    others.append(reply)
+                if self.line.ended is not None:
+                    raise self.worker.gone()
+                self.board.turn(self.line, True)
+        finally:
+            replies.extendleft(reversed(others))
+
+    @contextlib.contextmanager
+    def limited(self) -> Iterator[None]:
+        """A context in which a wait for the worker ends after the seconds that it is given."""
+        line, seconds = self.line, self.worker.timeout
+        if seconds is None or line.until is not None:
+            yield
+            return
+        line.until = time.monotonic() + seconds
+        try:
+            yield
+        finally:
+            line.until = None
+
+    def take(self, frame: Frame) -> None:
+        """Keep a reply until the connection reads it."""
+        if self._observers:
+            self.board.network.observe(self.worker.id, self.caller.id, frame)
+        self.replies.append(frame)
+
+    def advance(self, parked: bool = True, block: bool = True, most: int = 1) -> bool:
+        """Take in what has come, or wait for something; False if nothing is under way."""
+        line, board = self.line, self.board
+        if self.replies:
+            return True
+        if line.ended is not None:
+            raise self.worker.gone()
+        with board.io.lock:
+            board.push(line)
+        if block and not parked:
+            return board.turn(line, True)
+        return board.turn(line, False) or (block and board.network.step())
+
+    def collect(self) -> None:
+        """Take in what the worker has sent."""
+        if self.line.ended is None:
+            self.board.turn(self.line, False)
+
+    def gone(self, worker: str) -> WorkerClosed:
+        """Why no request can be delivered any more."""
+        return self.worker.gone()
+
+    def withdraw(self, frame: Frame) -> bool:
+        """Nothing that was written can be taken back."""
+        return False
+
+    def flush_soon(self) -> None:
+        """Nothing to do: a line that has nothing else to carry takes the ids along by itself."""
+
+    def close(self) -> None:
+        """Send what is left."""
+        with self.board.io.lock:
+            self.board.push(self.line)
+
+
+class LineWorker(Worker):
+    """A worker in another process, as this one sees it.
+
+    ``id`` is its name here and ``target`` the one that it has there.  ``main`` is the worker of
+    this process for which the line was made.  ``channel`` is that of a caller, to which requests go
+    back.
+    """
+
+    connection_kind = SharedConnection
+
+    def __init__(
+        self,
+        board: Switchboard,
+        id: str,
+        line: Line,
+        main: str = "",
+        target: str = "",
+        channel: Channel | None = None,
+    ) -> None:
+        self.channel = channel
+        self.board = board
+        self.id = id
+        self.line = line
+        self.network: Network = board.network
+        self.main = main
+        self.target = target or id
+        self.timeout: float | None = None
+        """Seconds after which a wait for the worker ends; None: never."""
+        self.blocking = True
+        """Whether each request waits for its reply.  Those of a worker do, since its caller may go
+        on elsewhere with what they make."""
+
+    @property
+    def pipelined(self) -> bool:
+        """Whether requests do not wait for their replies."""
+        return not self.blocking
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} id:{self.id}>"
+
+    def transport_for(self, caller: Owner) -> LineTransport:
+        """A new transport from ``caller`` to this worker."""
+        return LineTransport(self.board, caller, self)
+
+    def check_known(self, network: Network, asked: str) -> None:
+        """Nothing: whoever has this object was introduced to the worker."""
+
+    def gone(self) -> WorkerClosed:
+        """Why no request can be made."""
+        if self.line.ended is None or self.closed:
+            return WorkerClosed(self.id)
+        return WorkerLost(self.id, self.line.ended)
+
+    def proof(self, user: str | None) -> tuple[str | None, str | None]:
+        """A token, or a ticket, that proves to the worker that requests are made for ``user``."""
+        return None, None
+
+    def work(self, most: int = 1) -> bool:
+        """Have the worker finish what it was asked; whether anything happened."""
+        with self.board.monitor:
+            return not self.closed and self.board.settle([self.line])
+
+    def close(self) -> None:
+        """Make no more requests."""
+        self.closed = True

@@ -1,0 +1,318 @@
+"""What comes over the lines of a process, and where it goes.
+
+Replies go to the transport whose requests they answer, requests to the worker of this process that
+serves them, and what is said about a line to the line.  How a process waits is another matter: a
+program that calls reads on its own thread (:mod:`syft.workers.sockets.calling`), a worker that
+serves has a loop (:mod:`syft.workers.sockets.serving`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, Final
+
+from syft.exceptions import BrokenFraming, UnknownWorker, WorkerLost
+from syft.serde.errors import pack_error
+from syft.serde.frame import Frame
+from syft.serde.packer import Packer
+from syft.workers.core.peer import Peer
+from syft.workers.execution.operation import neutral_mode
+from syft.workers.shells.network import Network
+from syft.workers.sockets.line import LARGE, NESTED, Channel, Line, is_reply
+from syft.workers.sockets.line_texts import (
+    Bye,
+    Control,
+    Introduction,
+    Meet,
+    Open,
+    Received,
+    Settle,
+    Settled,
+    Tell,
+    Told,
+    decode_control,
+)
+from syft.workers.sockets.monitor import Monitor
+from syft.workers.sockets.websocket import BINARY, REFUSED, TEXT
+from syft.workers.wire import messages
+from syft.workers.wire.messages import Failure, encode
+
+_Question = tuple[Line, int, type[Control]]
+
+_AT_ONCE: Final = 256
+"""Requests of one line that are served before others have their turn."""
+_OVERHEAD: Final = 256
+"""Bytes that a request takes which waits, besides what it says."""
+
+
+class Switchboard(ABC):
+    """The lines of the workers of one network. Abstract.
+
+    >>> sorted(Switchboard.__abstractmethods__)
+    ['broke', 'opened', 'reached_for', 'remove', 'said', 'turn']
+    """
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.lines: list[Line] = []
+        self.monitor = Monitor()
+        """What a thread holds while it uses the network, its workers and the lines."""
+        self.io = self.monitor
+        """What a thread holds while it uses the sockets."""
+        self.moved = 0
+        """How many requests and replies were taken in."""
+        self.at_work = 0
+        """How many requests are being served, one inside another, that do not wait for others."""
+        self._asked: dict[_Question, Any] = {}  # to which line, the number, the kind of the answer
+        self._numbers = itertools.count(1)
+
+    # ------------------------------------------------------------------------------- waiting
+
+    @abstractmethod
+    def turn(self, line: Line | None, wait: bool) -> bool:
+        """Take in and serve what has come; whether anything had.
+
+        With ``wait`` something is waited for, at most as long as ``line`` lives: raises
+        :class:`~syft.exceptions.WorkerLost` if it does not.
+        """
+
+    @abstractmethod
+    def broke(self, line: Line, error: Exception) -> None:
+        """Note that the connection of a line is gone, or cannot be used any more."""
+
+    @abstractmethod
+    def remove(self, line: Line, reason: str) -> None:
+        """End a line, and close its connection."""
+
+    @abstractmethod
+    def opened(self, line: Line, opening: Open) -> None:
+        """Say who serves on a channel that the other end has opened."""
+
+    @abstractmethod
+    def said(self, line: Line, control: Control) -> None:
+        """Act on what the other end says of the line."""
+
+    def push(self, line: Line) -> None:
+        """Write what a line has to write, as far as that is possible now."""
+        try:
+            line.flush()
+        except OSError as error:
+            self.broke(line, error)
+
+    def wait_until_arrived(self, line: Line) -> None:
+        """Wait until all that was sent so far has arrived.
+
+        Raises :class:`~syft.exceptions.WorkerLost`.
+        """
+        last = line.sent
+        while line.acknowledged < last:
+            if line.ended is not None:
+                raise WorkerLost(line.name, line.ended)
+            self.push(line)
+            if line.acknowledged < last:
+                self.turn(line, True)
+
+    def ask(self, line: Line, number: int, control: Control) -> Any:
+        """Say something that is answered, and wait for the answer of that line.
+
+        Raises :class:`~syft.exceptions.WorkerLost`.
+        """
+        question = self._ask(line, number, control)
+        try:
+            while self._asked[question] is None:
+                if line.ended is not None:
+                    raise WorkerLost(line.name, line.ended)
+                self.turn(line, True)
+            return self._asked[question]
+        finally:
+            del self._asked[question]
+
+    def _ask(self, line: Line, number: int, control: Control) -> _Question:
+        """Say something that is answered; the answer of another line, or of another kind, is
+        none."""
+        question = line, number, _ANSWERS[type(control)]
+        self._asked[question] = None
+        line.tell(control)
+        self.push(line)
+        return question
+
+    def next_number(self) -> int:
+        """A number for a question about a line."""
+        return next(self._numbers)
+
+    def settle(self, lines: Iterable[Line], on: bool = True) -> bool:
+        """Have the workers at the other ends finish; whether anything has happened there since
+        this was asked last, or is at work."""
+        questions = []
+        moved = False
+        work, self.at_work = self.at_work, 0  # what is being served waits for them
+        try:
+            for line in lines:
+                if line.ended is None and line.websocket is not None:
+                    number = self.next_number()
+                    questions.append(self._ask(line, number, Settle(number, on)))
+            for question in questions:
+                line = question[0]
+                while self._asked[question] is None and line.websocket is not None:
+                    self.turn(line, True)
+                answer = self._asked[question]
+                moved |= answer is not None and answer.moved
+        finally:
+            self.at_work += work
+            for question in questions:
+                del self._asked[question]
+        return moved
+
+    # --------------------------------------------------------------------------- taking in
+
+    def take(self, line: Line) -> bool:
+        """Take in what was read from a line; whether anything was.
+
+        Raises :class:`~syft.exceptions.WireError` and :class:`ConnectionError`.
+        """
+        websocket = line.websocket
+        if websocket is None or not websocket.messages:
+            return False
+        arrived = websocket.messages
+        while arrived:
+            opcode, value = arrived.popleft()
+            if opcode == BINARY:
+                number, frame = value
+                self._arrived(line, number, frame)
+            elif opcode == TEXT:
+                self._told(line, decode_control(value))
+            else:
+                raise ConnectionResetError(value[1] or "the other end has closed the connection")
+        return True
+
+    def _arrived(self, line: Line, number: int, frame: Frame) -> None:
+        """Take in a request or a reply."""
+        self.moved += 1
+        line.count(bool(frame.buffers) and frame.nbytes >= LARGE)
+        channel = line.channels.get(number)
+        if channel is None:
+            raise BrokenFraming(REFUSED, f"channel {number} was not opened")
+        if is_reply(frame):
+            if channel.transport is None:
+                raise BrokenFraming(REFUSED, f"nothing was asked on channel {number}")
+            channel.transport.take(frame)
+        else:
+            line.waiting += _OVERHEAD + frame.nbytes
+            (line.urgent if number & NESTED else line.inbox).append((channel, frame))
+
+    def _told(self, line: Line, control: Control) -> None:
+        """Take in what is said of a line: at once, or in its place among the requests."""
+        if control.counted:
+            line.count(True)
+        kind = type(control)
+        if kind in _IN_ORDER:
+            line.waiting += _OVERHEAD
+            line.inbox.append(control)
+        elif kind in _KINDS_OF_ANSWERS:
+            question = line, control.number, kind  # type: ignore[attr-defined]
+            if question in self._asked:
+                self._asked[question] = control
+        else:
+            act: Any = {Received: self._acknowledged, Open: self.opened}.get(kind, self.said)
+            act(line, control)
+
+    def _acknowledged(self, line: Line, control: Received) -> None:
+        line.acknowledge(control.count)
+
+    # ------------------------------------------------------------------------------- serving
+
+    def serve(self, line: Line) -> bool:
+        """Serve what the other end has asked, in its order; whether there was anything.
+
+        While one request waits for another worker, only those are served that belong to it.
+        """
+        served = bool(line.urgent)
+        while line.urgent:
+            channel, frame = line.urgent.popleft()
+            line.waiting -= _OVERHEAD + frame.nbytes
+            self._serve(channel, frame)
+        if line.serving or not line.inbox:
+            return served
+        line.serving = 1
+        try:
+            for _ in range(_AT_ONCE):
+                if not line.inbox:
+                    break
+                item = line.inbox.popleft()
+                line.waiting -= _OVERHEAD
+                if type(item) is tuple:
+                    line.waiting -= item[1].nbytes
+                    self._serve(*item)
+                else:
+                    self.serve_control(line, item)
+        finally:
+            line.serving = 0
+        return True
+
+    def _serve(self, channel: Channel, frame: Frame) -> None:
+        """Serve one request, and send what follows from it."""
+        host, peer = channel.host, channel.peer
+        if host is None or peer is None:
+            channel.take(_refusal(channel, frame, self.network))
+            return
+        network = self.network
+        if network.observers:
+            network.observe(peer.name, host.id, frame)
+        core = host.core
+        self.at_work += 1
+        try:
+            reply = self._respond(channel, frame, peer)
+        finally:
+            self.at_work -= 1
+        if core.outbox:
+            letters = core.outgoing()
+            network.carry(letters if reply is None else [*letters, (peer, reply)], host)
+        elif reply is not None:
+            if network.observers:
+                network.observe(host.id, peer.name, reply)
+            channel.take(reply)
+
+    def _respond(self, channel: Channel, frame: Frame, peer: Peer) -> Frame | None:
+        """Have a request handled; returns the reply, if there is one now."""
+        assert channel.host is not None
+        with neutral_mode():
+            reply: Frame | None = channel.host.core.respond(frame, peer)
+        return reply
+
+    def serve_control(self, line: Line, control: Any) -> None:
+        """Act on what has its place among the requests."""
+        if type(control) is Bye:
+            self.remove(line, control.reason)
+        elif type(control) is Settle:
+            moved = self.network.flush()
+            if control.on:
+                moved |= self.settle(self.reached_for(line), on=False)
+            moved |= self.at_work > 0 or line.moved_before != self.moved
+            line.moved_before = self.moved
+            line.tell(Settled(control.number, moved))
+
+    @abstractmethod
+    def reached_for(self, line: Line) -> Iterable[Line]:
+        """The lines that were made to other workers on behalf of whoever is at the end of one."""
+
+
+_IN_ORDER: Final = frozenset((Bye, Settle))
+_ANSWERS: Final[dict[type[Control], type[Control]]] = {
+    Meet: Introduction,
+    Settle: Settled,
+    Tell: Told,
+}
+_KINDS_OF_ANSWERS: Final = frozenset(_ANSWERS.values())
+
+
+def _refusal(channel: Channel, frame: Frame, network: Network) -> Frame:
+    """The reply to a request for a worker that is not here, or for whom nobody has vouched."""
+    try:
+        seq = messages.read_request(frame.header).seq
+    except messages.UNREADABLE:
+        seq = -1
+    here = tuple(sorted(network.hosts))
+    error = channel.refused or UnknownWorker("this worker", here[0] if here else "", here)
+    return Frame(encode(Failure(seq, pack_error(error, Packer()))), [])
