@@ -1,0 +1,325 @@
+"""What people do in notebooks and scripts: interrupt, set time limits, use threads, fork, await."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+
+import syft as sy
+from syft.exceptions import (
+    HookError,
+    ObjectNotFound,
+    WorkerClosed,
+    WorkerIdTaken,
+    WorkerLost,
+    WorkerTimeout,
+    WrongAddress,
+)
+from syft.serde.frame import Frame
+from syft.trust.tokens import TokenBook
+from syft.workers.core.peer import Peer
+from syft.workers.core.state_machine import WorkerCore
+from syft.workers.sockets.described import described
+
+
+@pytest.fixture
+def server(hook: sy.TorchHook) -> Iterator[sy.WebsocketServerWorker]:
+    with sy.WebsocketServerWorker(hook, port=0, id="dan", allow_plans=True) as server:
+        yield server
+
+
+@pytest.fixture
+def dan(hook: sy.TorchHook, server: sy.WebsocketServerWorker) -> Iterator[sy.WebsocketClientWorker]:
+    worker = sy.connect(str(server.address))
+    yield worker
+    worker.close()
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """An operation, ``torch.cos``, that takes until the event is set."""
+    done = threading.Event()
+    respond = WorkerCore.respond
+
+    def wait(core: WorkerCore, frame: Frame, peer: Peer) -> Frame | None:
+        if described(frame) == "torch.Tensor.cos":
+            done.wait(20)
+        return respond(core, frame, peer)
+
+    monkeypatch.setattr(WorkerCore, "respond", wait)
+    return done
+
+
+def test_a_wait_ends_when_its_time_is_over(
+    dan: sy.WebsocketClientWorker, slow: threading.Event
+) -> None:
+    x = torch.zeros(2).send(dan)
+    y = x.cos()
+    for _ in range(2):
+        with dan.within(0.3), pytest.raises(WorkerTimeout, match="within 0.3 s: it"):
+            y.get()
+    slow.set()
+    assert (x + 1).get().tolist() == [1, 1], "the connection goes on"
+    assert y.get().tolist() == [1, 1], "and nothing is lost"
+
+
+def test_the_error_says_what_the_worker_does(
+    dan: sy.WebsocketClientWorker, slow: threading.Event
+) -> None:
+    x = torch.zeros(2).send(dan)
+    y = x.cos()
+    with dan.within(2.0), pytest.raises(WorkerTimeout, match="it runs torch.Tensor.cos since"):
+        y.shape  # noqa: B018
+    slow.set()
+    assert y.get().tolist() == [1, 1]
+
+
+def test_a_blocking_worker_has_time_limits_too(
+    hook: sy.TorchHook, server: sy.WebsocketServerWorker, slow: threading.Event
+) -> None:
+    dan = sy.connect(str(server.address), blocking=True, timeout=0.3)
+    x = torch.zeros(2).send(dan)
+    with pytest.raises(WorkerTimeout):
+        x.cos()
+    slow.set()
+    assert (x + 1).get().tolist() == [1, 1]
+    del x
+    dan.close()
+
+
+def test_an_interrupt_leaves_the_connection_usable(
+    dan: sy.WebsocketClientWorker, slow: threading.Event
+) -> None:
+    x = torch.zeros(2).send(dan)
+    y = x.cos()
+    interrupt = signal.default_int_handler
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            y.get()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    slow.set()
+    assert (x + 1).get().tolist() == [1, 1]
+    assert y.get().tolist() == [1, 1]
+
+
+def test_threads_get_their_own_answers(dan: sy.WebsocketClientWorker) -> None:
+    def compute(number: int) -> list[float]:
+        x = torch.full((2,), float(number)).send(dan)
+        for _ in range(10):
+            x = x + 1
+        return [float(value) for value in x.get()]
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(compute, range(40))) == [[n + 10.0] * 2 for n in range(40)]
+
+
+def test_one_thread_waits_while_another_works(
+    hook: sy.TorchHook, dan: sy.WebsocketClientWorker, slow: threading.Event
+) -> None:
+    with sy.WebsocketServerWorker(hook, port=0, id="eve") as server:
+        eve = sy.connect(str(server.address))
+        y = torch.zeros(2).send(dan).cos()
+        answers: list[torch.Tensor] = []
+        waiting = threading.Thread(target=lambda: answers.append(y.get()))
+        waiting.start()
+        x = torch.ones(2).send(eve)
+        assert (x + 1).get().tolist() == [2, 2], "a question to one never waits for another"
+        assert not answers
+        slow.set()
+        waiting.join()
+        assert answers[0].tolist() == [1, 1]
+        del x
+        eve.close()
+
+
+def test_a_forked_process_has_no_connection(dan: sy.WebsocketClientWorker) -> None:
+    x = torch.ones(2).send(dan)
+    sy.synchronize()
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            x.get()
+        except WorkerLost as error:
+            os.write(write, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    os.waitpid(child, 0)
+    assert b"forked from the one that connected" in os.read(read, 1000)
+    assert x.get().tolist() == [1, 1], "the parent goes on"
+    os.close(read)
+
+
+def test_an_awaited_operation_lets_others_run(
+    dan: sy.WebsocketClientWorker, slow: threading.Event
+) -> None:
+    x = torch.zeros(2).send(dan)
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        for _ in range(20):
+            turns += 1
+            await asyncio.sleep(0.01)
+        slow.set()
+
+    async def both() -> list[float]:
+        handle = x.cos().child.handle
+        _, result = await asyncio.gather(count(), _awaited(handle))
+        return [float(value) for value in result.get()]
+
+    assert asyncio.run(both()) == [1, 1]
+    assert turns == 20
+
+
+async def _awaited(handle: sy.workers.client.handles.Handle) -> torch.Tensor:
+    return await handle
+
+
+def test_it_works_inside_a_running_loop(dan: sy.WebsocketClientWorker) -> None:
+    async def cell() -> list[float]:
+        return [float(value) for value in (torch.ones(2).send(dan) + 1).get()]
+
+    assert asyncio.run(cell()) == [2, 2]
+
+
+def test_what_is_left_is_sent_while_the_program_is_idle(
+    dan: sy.WebsocketClientWorker, server: sy.WebsocketServerWorker
+) -> None:
+    x = torch.ones(2).send(dan)
+    kept = [x + number for number in range(3)]
+    assert comes_true(lambda: server.objects_count() == 4), "requests that were collected"
+    del kept
+    assert comes_true(lambda: server.objects_count() == 1), "and the ids of dropped pointers"
+
+
+def comes_true(condition) -> bool:  # type: ignore[no-untyped-def]
+    """Whether something happens by itself."""
+    end = time.monotonic() + 10
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+    return bool(condition())
+
+
+def test_remote_objects_can_be_listed_and_cleared(
+    hook: sy.TorchHook, dan: sy.WebsocketClientWorker, server: sy.WebsocketServerWorker
+) -> None:
+    (held,) = server.hold(torch.ones(3).tag("#held"))
+    x = torch.ones(2).send(dan)
+    other = sy.connect(str(server.address), id="same")
+    theirs = torch.ones(4).send(other)
+    sy.synchronize()
+    assert sorted(dan.list_objects_remote()) == sorted([held, x.id_at_location])
+    assert other.objects_count_remote() == 2
+    dan.clear_objects_remote()
+    with pytest.raises(ObjectNotFound):
+        x.get()
+    assert theirs.get().tolist() == [1, 1, 1, 1]
+    assert server.list_objects() == [held]
+    other.close()
+    server.clear_objects()
+
+
+def test_blocking_by_the_environment(
+    hook: sy.TorchHook, server: sy.WebsocketServerWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SYFT_BLOCKING", "1")
+    dan = sy.connect(str(server.address))
+    x = torch.ones(2).send(dan)
+    with pytest.raises(RuntimeError, match="shape"):
+        x.view(7)
+    del x
+    dan.close()
+
+
+def test_an_error_of_a_pipelined_operation_names_its_line(dan: sy.WebsocketClientWorker) -> None:
+    x = torch.ones(2).send(dan)
+    wrong = x.view(7)
+    with pytest.raises(RuntimeError) as caught:
+        wrong.get()
+    assert f"asked for at {__file__}" in caught.value.__notes__[0]
+
+
+def test_a_worker_that_stops_says_so(hook: sy.TorchHook) -> None:
+    server = sy.WebsocketServerWorker(hook, port=0, id="dan").__enter__()
+    dan = sy.connect(str(server.address))
+    x = torch.ones(2).send(dan)
+    sy.synchronize()
+    server.stop("the owner goes home")
+    with pytest.raises(WorkerClosed, match="the owner goes home"):
+        while True:
+            (x + 1).get()
+    server.close()
+    assert "closed" in repr(dan)
+    del x
+    dan.close()
+    dan.close()
+
+
+def test_what_a_notebook_shows(dan: sy.WebsocketClientWorker) -> None:
+    assert repr(dan) == f"<WebsocketClientWorker id:dan at {dan.address}>"
+    shown = dan._repr_html_()
+    assert "<b>dan</b>" in shown and str(dan.address) in shown and "nobody" in shown
+
+
+def test_a_name_is_given_once(
+    hook: sy.TorchHook, dan: sy.WebsocketClientWorker, server: sy.WebsocketServerWorker
+) -> None:
+    for id in ("dan", None):
+        with pytest.raises(WorkerIdTaken):
+            sy.connect(str(server.address), id=id)
+    again = sy.connect(str(server.address), id="dan again")
+    assert (torch.ones(2).send(again) + 1).get().tolist() == [2, 2]
+    again.close()
+
+
+def test_addresses_that_are_none(hook: sy.TorchHook) -> None:
+    for address in ("", "dan", "ws://dan", "http://dan:80", "ws://dan:x", "wss://dan:1/path"):
+        with pytest.raises(WrongAddress):
+            sy.connect(address)
+    with pytest.raises(ConnectionRefusedError):
+        sy.connect("ws://127.0.0.1:1")
+    hook.close()
+    with pytest.raises(HookError):
+        sy.connect("ws://127.0.0.1:1")
+
+
+def test_a_unix_socket(hook: sy.TorchHook, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "dan.sock"
+    for _ in range(2):
+        with sy.WebsocketServerWorker(hook, unix=path, id="dan") as server:
+            dan = sy.connect(str(server.address))
+            assert (torch.ones(2).send(dan) + 1).get().tolist() == [2, 2]
+            assert path.stat().st_mode & 0o077 == 0, "its owner alone connects"
+            with pytest.raises(OSError):
+                sy.WebsocketServerWorker(hook, unix=path, id="eve")
+            dan.close()
+        assert not path.exists()
+
+
+def test_a_revoked_token_ends_what_it_began(hook: sy.TorchHook) -> None:
+    book = TokenBook(None)
+    token, other = book.make("ann", time.time()), book.make("bea", time.time())
+    with sy.WebsocketServerWorker(hook, port=0, id="dan", tokens=book) as server:
+        dan = sy.connect(str(server.address), token, tokens={"bea": other})
+        x = torch.ones(2).send(dan)
+        assert (x + 1).get(user="bea").tolist() == [2, 2]
+        book.revoke(next(row.key_id for row in book.rows() if row.user == "bea"))
+        assert comes_true(lambda: not server.reception.guests)
+        with pytest.raises(WorkerClosed, match="revoked"):
+            while True:
+                x.get()
+        del x
+        dan.close()
