@@ -1,9 +1,10 @@
 """Train on handwritten digits that never leave their two owners, and prove it.
 
-alice and bob each hold half of scikit-learn's handwritten digits.  You, the data scientist, find
-them by their tags, send each owner a copy of your model, train it there with ordinary PyTorch,
-bring the parameters home, and average.  Every message between the workers is recorded, and all
-that reached your worker, ``me``, is searched for images and labels.
+alice and bob each hold half of scikit-learn's handwritten digits, each in a process of her or his
+own, which this program starts and talks to over a socket.  You, the data scientist, find the digits
+by their tags, send each owner a copy of your model, train it there with ordinary PyTorch, bring the
+parameters home, and average.  Every message between the workers is recorded, and all that reached
+your worker, ``me``, is searched for images and labels.
 
 What this shows is that the data stayed where it was.  What the parameters themselves may tell about
 the data they were trained on is another question; secure sums and differential privacy answer that.
@@ -14,8 +15,11 @@ Run it with ``make demo``, or ``python examples/federated_digits.py``.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import copy
 import re
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,8 +44,11 @@ from syft.workers.shells.message_log import LoggedMessage
 
 # A torch.Tensor.  Type checkers cannot know of the methods that the hook adds to it.
 Tensor = Any
+# A worker in this process or in another one: training is the same.
+AnyWorker = Any
 
 OUTPUT = Path(__file__).parent / "output"
+OWNERS = ("alice", "bob")
 BATCH = 32
 SEED = 1
 
@@ -76,12 +83,52 @@ def pooled(parts: Sequence[Digits]) -> Digits:
     )
 
 
+def share_of(owner: str) -> dict[str, Digits]:
+    """The digits that alice or bob has: a fifth of them to test with, the others to train on."""
+    digits = handwritten_digits()
+    half, test = len(digits.labels) // 2, len(digits.labels) // 10
+    start = OWNERS.index(owner) * half
+    return {
+        "test": digits.part(start, start + test),
+        "train": digits.part(start + test, start + half),
+    }
+
+
 def publish(worker: sy.VirtualWorker, name: str, digits: Digits) -> None:
     """Hold digits on the owner's own worker, where others can find them by their tags."""
     what = f"{len(digits.labels)} handwritten digits"
     images = digits.images.tag("#digits", f"#{name}", "#images").describe(f"{what}, 64 pixels each")
     labels = digits.labels.tag("#digits", f"#{name}", "#labels").describe(f"{what}: what they show")
     worker.hold(images, labels)
+
+
+def serve(owner: str) -> None:
+    """Hold an owner's share and serve it, until the program that reads the address has ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for that program, which ends this one
+    hook = sy.TorchHook(torch)
+    with sy.WebsocketServerWorker(hook, port=0, id=owner) as worker:
+        for name, digits in share_of(owner).items():
+            publish(worker, name, digits)
+        print(worker.address, flush=True)
+        sys.stdin.read()
+
+
+@contextlib.contextmanager
+def served(owners: Sequence[str]) -> Iterator[list[str]]:
+    """The addresses of the owners' workers, in processes of their own that start together."""
+    pipe = subprocess.PIPE
+    with contextlib.ExitStack() as ends:
+        processes = []
+        for owner in owners:
+            command = [sys.executable, __file__, "--serve", owner]
+            process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+            processes.append(ends.enter_context(process))
+        try:
+            yield [process.stdout.readline().strip() for process in processes if process.stdout]
+        finally:
+            for process in processes:
+                if process.stdin is not None:
+                    process.stdin.close()  # an owner's process ends then
 
 
 # ------------------------------------------------------- 2. plain PyTorch, which knows of no worker
@@ -139,7 +186,7 @@ def count_right(model: nn.Module, digits: Digits) -> Tensor:
 class Site:
     """One data owner, seen from outside: pointers to what she holds, and a model to send her."""
 
-    def __init__(self, worker: sy.VirtualWorker, model: nn.Module) -> None:
+    def __init__(self, worker: AnyWorker, model: nn.Module) -> None:
         self.worker = worker
         self.train_set = self._find("#train")
         self.test_set = self._find("#test")
@@ -188,7 +235,7 @@ class Curves:
     accuracy: list[float] = field(default_factory=list)
 
 
-def train_where_the_data_lies(workers: Sequence[sy.VirtualWorker], rounds: int) -> Curves:
+def train_where_the_data_lies(workers: Sequence[AnyWorker], rounds: int) -> Curves:
     """Federated averaging: each round one pass at every owner's, then the mean of the models."""
     model = new_model()
     sites = [Site(worker, model) for worker in workers]
@@ -423,27 +470,25 @@ class Story:
 
 
 def run(rounds: int) -> Story:
-    """Publish, train, train again on the pooled data, and look at what was said meanwhile."""
+    """Train where the data lies, train again on the pooled data, and look at what was said."""
     hook = sy.TorchHook(torch)
-    digits = handwritten_digits()
-    half, test = len(digits.labels) // 2, len(digits.labels) // 10
-    training, testing, workers = [], [], []
-    for name, start in (("alice", 0), ("bob", half)):
-        testing.append(digits.part(start, start + test))
-        training.append(digits.part(start + test, start + half))
-        workers.append(sy.VirtualWorker(hook, id=name))
-        publish(workers[-1], "test", testing[-1])
-        publish(workers[-1], "train", training[-1])
+    with served(OWNERS) as addresses:
+        workers = [sy.connect(address) for address in addresses]
+        with hook.record() as log:
+            federated = train_where_the_data_lies(workers, rounds)
+        for worker in workers:
+            worker.close()
 
-    with hook.record() as log:
-        federated = train_where_the_data_lies(workers, rounds)
-    central = train_with_everything_here(pooled(training), pooled(testing), rounds)
-    evidence = examine(log.to("me"), digits, new_model())
+    # What nobody could do: have all of the digits in one place, and compare.
+    shares = [share_of(owner) for owner in OWNERS]
+    training, testing = (pooled([share[name] for share in shares]) for name in ("train", "test"))
+    central = train_with_everything_here(training, testing, rounds)
+    evidence = examine(log.to("me"), handwritten_digits(), new_model())
     hook.close()
-    visits = rounds * len(workers)
+    visits = rounds * len(OWNERS)
     expected = {
         # a visit: the mean loss, and the count of digits read rightly; an owner: how many she has
-        NUMBER: 2 * visits + 2 * len(workers),
+        NUMBER: 2 * visits + 2 * len(OWNERS),
         MODEL: visits,
         OTHER: 0,
     }
@@ -485,8 +530,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--rounds", type=int, default=12, help="rounds of averaging (12)")
     parser.add_argument("--output", type=Path, default=OUTPUT, help="folder for the picture")
+    parser.add_argument("--serve", choices=OWNERS, help="be one of the owners: serve the digits")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)  # the tensors are tiny: a second thread would only be waited for
+    if options.serve is not None:
+        serve(options.serve)
+        return 0
 
     began = time.perf_counter()
     story = run(options.rounds)

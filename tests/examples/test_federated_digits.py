@@ -55,6 +55,22 @@ def test_a_terminal_gets_a_bar(tmp_path: Path) -> None:
     assert b"DOES NOT HOLD: both models are right 95 times of 100" in said
 
 
+def test_each_owner_serves_her_share_and_ends_with_the_program(hook: sy.TorchHook) -> None:
+    with demo.served(demo.OWNERS) as addresses:
+        for owner, address in zip(demo.OWNERS, addresses, strict=True):
+            there = sy.connect(address)
+            assert there.id == owner
+            for name, share in demo.share_of(owner).items():
+                (images,) = there.search(["#digits", f"#{name}", "#images"])
+                assert torch.equal(images.copy().get(), share.images)
+            del images
+            there.close()
+    with pytest.raises(OSError):
+        sy.connect(addresses[0])
+    shares = [demo.share_of(owner) for owner in demo.OWNERS]
+    assert sum(len(part.labels) for share in shares for part in share.values()) == 1796
+
+
 # ------------------------------------------------------------------------------- the leak finder
 
 

@@ -1,0 +1,182 @@
+"""``syft worker``: serve data to other processes, until Ctrl-C or SIGTERM.
+
+Where it is, the fingerprint of its certificate and the lines with which to connect go to the
+output; the log, and a live line where there is a terminal, to the error stream.  What keeps it from
+starting is one line there, with exit status 2.  Started again with the same options, it holds the
+same data under the same tags and shows the same certificate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from syft.exceptions import SyftError, UnusableSetting
+from syft.node.announcement import announcement
+from syft.node.offered_data import OfferedTensor, add_data_options, read_offered
+from syft.node.serving_process import allow_many_sockets, serve_until_stopped
+from syft.node.worker_log import FORMATS, LEVELS, logging_to
+from syft.trust.tokens import TokenBook
+from syft.workers.sockets.address import is_loopback
+from syft.workers.sockets.server import WebsocketServerWorker
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+NOT_STARTED = 2
+"""The exit status of a worker that could not start."""
+
+
+def add_command(commands: Commands) -> None:
+    """Add ``worker`` to the command line.
+
+    >>> parser = argparse.ArgumentParser()
+    >>> add_command(parser.add_subparsers())
+    >>> parser.parse_args(["worker", "--id", "bob", "--port", "0"]).host
+    '127.0.0.1'
+    """
+    text = "serve data to other processes, until Ctrl-C or SIGTERM"
+    parser = commands.add_parser("worker", help=text, description=text)
+    parser.add_argument("--id", default="worker", help="the worker's name (worker)")
+    parser.add_argument(
+        "--log", choices=FORMATS, default="text", help="how the log is written (text)"
+    )
+    parser.add_argument(
+        "--log-level", choices=LEVELS, default="info", help="what is written in it (info)"
+    )
+    _add_address_options(parser)
+    add_data_options(parser)
+    _add_caller_options(parser)
+    parser.set_defaults(run=_run)
+
+
+def _add_address_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("address", "where it is reached; off this machine over TLS")
+    group.add_argument(
+        "--host", default="127.0.0.1", help="a name or address of this machine; 0.0.0.0 for all"
+    )
+    group.add_argument("--port", type=_port, default=8777, help="(8777); 0 for any that is free")
+    group.add_argument(
+        "--unix", metavar="PATH", help="a Unix socket instead, which its owner alone may open"
+    )
+    group.add_argument(
+        "--state",
+        metavar="DIR",
+        help="where the certificate is kept that it makes for itself (~/.syft/ID)",
+    )
+    group.add_argument("--tls-cert", metavar="FILE", help="a certificate of your own, in PEM")
+    group.add_argument("--tls-key", metavar="FILE", help="its key, in PEM")
+
+
+def _add_caller_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("callers", "who is let in, and what they may do")
+    group.add_argument(
+        "--token-file", metavar="FILE", help="the tokens of users, made with `syft token new`"
+    )
+    group.add_argument(
+        "--anonymous",
+        action="store_true",
+        help="let callers without a token in too, who read what is public (as is usual on this "
+        "machine without --token-file)",
+    )
+    group.add_argument("--allow-plans", action="store_true", help="callers may store and run plans")
+    group.add_argument(
+        "--lease",
+        type=_seconds,
+        default=60.0,
+        metavar="SECONDS",
+        help="how long the objects of a caller that is gone are kept for it (60)",
+    )
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port < 1 << 16:
+        raise ValueError(text)
+    return port
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < 1e9:
+        raise ValueError(text)
+    return seconds
+
+
+# argparse names a type by its function where a value is wrong.
+_port.__name__, _seconds.__name__ = "port", "number of seconds"
+
+
+def _run(options: argparse.Namespace, now: float) -> int:
+    allow_many_sockets()
+    try:
+        _check(options)
+        held = read_offered(options.data)
+        server = _server(options, held)
+    except (SyftError, OSError, UnicodeError) as error:
+        print(f"syft: {_problem(options, error)}", file=sys.stderr)
+        return NOT_STARTED
+    text = announcement(server, held, options.token_file)
+    with logging_to(sys.stderr, server.id, options.log, options.log_level) as line:
+        return serve_until_stopped(server, text, line if sys.stderr.isatty() else None)
+
+
+def _server(options: argparse.Namespace, held: Sequence[OfferedTensor]) -> WebsocketServerWorker:
+    server = WebsocketServerWorker(
+        None,
+        options.host,
+        options.port,
+        options.id,
+        unix=options.unix,
+        cert_path=options.tls_cert,
+        key_path=options.tls_key,
+        state=options.state,
+        tokens=options.token_file,
+        anonymous=options.anonymous or None,
+        allow_plans=options.allow_plans,
+        lease=options.lease,
+    )
+    server.hold(*(offered.tensor for offered in held))
+    return server
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse what would make a worker that nobody can use, or a file that cannot be trusted."""
+    if not options.id or not options.id.isprintable() or len(options.id) > 255:
+        raise UnusableSetting("--id", "1 to 255 printable characters", repr(options.id)[:300])
+    if (options.tls_cert is None) is not (options.tls_key is None):
+        raise UnusableSetting("--tls-cert", "given together with --tls-key", "one of them alone")
+    if options.token_file is None:
+        _check_without_tokens(options)
+        return
+    TokenBook(options.token_file).rows()
+    if not Path(options.token_file).exists():
+        said = "is not there yet: nobody has a token before `syft token new` has made one"
+        print(f"syft: {options.token_file} {said}.", file=sys.stderr)
+
+
+def _check_without_tokens(options: argparse.Namespace) -> None:
+    named = [file.path for file in options.data if file.readers]
+    if named:
+        expected = "given, for --private: without tokens nobody can prove to be one of the users"
+        raise UnusableSetting("--token-file", expected, f"none ({', '.join(named)})")
+    here = options.unix is not None or options.host == "localhost" or is_loopback(options.host)
+    if not here and not options.anonymous:
+        expected = "given off this machine, unless --anonymous lets everybody in"
+        raise UnusableSetting("--token-file", expected, "none")
+
+
+def _problem(options: argparse.Namespace, error: Exception) -> str:
+    """What keeps the worker from starting, in one line."""
+    where = options.unix or f"{options.host}, port {options.port}"
+    if isinstance(error, OSError):
+        if error.errno == errno.EADDRINUSE:
+            another = "--port" if options.unix is None else "--unix"
+            return f"{where} is in use. Stop what uses it, or choose another {another}."
+        if error.filename is None:
+            return f"cannot serve at {where}: {error.strerror or error}"
+    return " ".join(str(error).splitlines())
