@@ -1,4 +1,4 @@
-"""The tables of docs/wire.md, made from syft/codes.py.
+"""The tables of docs/wire.md, made from syft/codes.py and syft/workers/sockets/line_texts.py.
 
 ``python tools/wire_tables.py`` prints them; ``--write`` puts them into the document, between its
 two marker lines.  A test compares the document with what this prints.
@@ -6,13 +6,22 @@ two marker lines.  A test compares the document with what this prints.
 
 from __future__ import annotations
 
+import json
 import sys
+import types
+import typing
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from syft import codes
+from syft.workers.sockets import line_texts
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "wire.md"
+TEXTS_BEGIN = "<!-- texts: written by tools/wire_tables.py -->"
+TEXTS_END = "<!-- end of texts -->"
 BEGIN = "<!-- tables: written by tools/wire_tables.py -->"
 END = "<!-- end of tables -->"
 
@@ -57,11 +66,72 @@ def tables() -> str:
     return "\n\n".join(parts)
 
 
+# ------------------------------------------------------------------------------ texts about a line
+
+_JSON_NAMES: dict[Any, str] = {
+    **{int: "integer", float: "number", str: "string", bool: "boolean"},
+    **{type(None): "null", Any: "any value"},
+}
+
+
+def json_type(kind: Any) -> str:
+    """Return what JSON calls a type of a field."""
+    if typing.get_origin(kind) is types.UnionType:
+        return " or ".join(map(json_type, typing.get_args(kind)))
+    if typing.get_origin(kind) is list:
+        (item,) = typing.get_args(kind)
+        return f"array of {json_type(item)}s"
+    known = _JSON_NAMES.get(kind)
+    return f"*{kind.__name__.lower()}*" if known is None else known
+
+
+def default_of(field: msgspec.structs.FieldInfo) -> str:
+    """Return the value of a field that is left out; nothing for one that must be there."""
+    if field.required:
+        return ""
+    factory: Any = field.default_factory
+    value = field.default if factory is msgspec.NODEFAULT else factory()
+    return f" = `{json.dumps(value)}`"
+
+
+def text_row(cls: type[msgspec.Struct]) -> tuple[str, str]:
+    """Return the name of a record and its fields."""
+    fields = [
+        f"`{field.encode_name}` {json_type(field.type)}{default_of(field)}"
+        for field in msgspec.structs.fields(cls)
+    ]
+    tag = cls.__struct_config__.tag
+    return f"`{tag}`" if tag else f"*{cls.__name__.lower()}*", "; ".join(fields)
+
+
+def text_tables() -> str:
+    """Return the tables of what is said of a line, as they stand in the document."""
+    kinds: tuple[type[line_texts.Control], ...] = typing.get_args(line_texts.Kind)
+    rows = [
+        (name, "yes" if cls.counted else "", fields)
+        for cls in kinds
+        for name, fields in [text_row(cls)]
+    ]
+    objects = [text_row(cls) for cls in (line_texts.Resume, line_texts.Sizes)]
+    head = ("kind", "counted", "fields; `=` what one stands for that is left out")
+    parts = (table("Texts", head, rows), table("Objects in texts", ("object", "fields"), objects))
+    return "\n\n".join(parts)
+
+
+# ------------------------------------------------------------------------------------ the document
+
+
+def between(text: str, begin: str, end: str, content: str) -> str:
+    """Return a text with what stands between two lines replaced."""
+    before, rest = text.split(begin)
+    _, after = rest.split(end)
+    return f"{before}{begin}\n\n{content}\n\n{end}{after}"
+
+
 def with_tables(text: str) -> str:
     """Return the document with its tables replaced by those of today."""
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
-    return f"{before}{BEGIN}\n\n{tables()}\n\n{END}{after}"
+    text = between(text, TEXTS_BEGIN, TEXTS_END, text_tables())
+    return between(text, BEGIN, END, tables())
 
 
 def main(arguments: list[str]) -> None:
@@ -69,7 +139,7 @@ def main(arguments: list[str]) -> None:
     if arguments == ["--write"]:
         DOCUMENT.write_text(with_tables(DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")
     else:
-        print(tables())
+        print(f"{tables()}\n\n{text_tables()}")
 
 
 if __name__ == "__main__":

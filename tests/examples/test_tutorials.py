@@ -34,6 +34,18 @@ SHOWN = {
         "cache hits: 1",
         "Holds",
     ],
+    "workers_in_other_processes": [
+        r"#salaries torch\.float64 \[2\], private: read by nobody",
+        r"bob = sy\.connect\(.ws://127\.0\.0\.1:\d+.\)",
+        r"^'bob'$",
+        r"torch\.Size\(\[200, 3\]\) tensor\(-0\.0227",
+        "is private, and no user was named",
+        r"^0\.000000$",
+        r"1\.0000, -2\.0000,  0\.5000",
+        "mat1 and mat2 shapes cannot be multiplied",
+        "^exit status 0$",
+        r"was lost: its owner has stopped it \(SIGTERM\)",
+    ],
 }
 
 
