@@ -26,7 +26,7 @@ def memcpy(source: torch.Tensor) -> Action:
     return copy
 
 
-def resident() -> int:
-    """Count the bytes of this process that are in memory (Linux)."""
-    fields = Path("/proc/self/smaps_rollup").read_text().split()
+def resident(process: int | str = "self") -> int:
+    """Count the bytes of a process, by default this one, that are in memory (Linux)."""
+    fields = Path(f"/proc/{process}/smaps_rollup").read_text().split()
     return int(fields[fields.index("Rss:") + 1]) * 1024
