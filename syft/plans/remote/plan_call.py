@@ -107,7 +107,7 @@ class PreparedPlanCall(Prepared):
         Raises :class:`~syft.exceptions.PlansNotAllowed`, and
         :class:`~syft.exceptions.ProgramError` if the id now stands for another plan.
         """
-        if not core.allow_plans:
+        if not (core.allow_plans and peer.plans):
             raise PlansNotAllowed(core.name)
         plan, call = self._plan(), self.call
         if plan is None:
