@@ -384,6 +384,8 @@ class WebsocketServerWorker(VirtualWorker):
             limits=self.core.limits,
             heartbeat=self.reception.heartbeat,
         )
+        if target.address.scheme != "wss" and not (guest.host is None or is_loopback(guest.host)):
+            raise WorkerLost(name, f"{target.address} is on its caller's machine, not on this one")
         seconds = LOST_AFTER * self.reception.heartbeat
         websocket, welcome = self.in_background(lambda: target.dial(None, seconds))
         line = Line(name, self.core.limits, odd=False)

@@ -631,3 +631,19 @@ def test_a_pointer_to_the_callers_own_worker(
     assert (inner + 1).get().get().tolist() == [2, 2]
     del inner
     assert comes_true(lambda: not me.core.store.objects), "dan says that it needs it no more"
+
+
+def test_a_caller_from_elsewhere_leads_to_no_address_on_this_machine(
+    hook: sy.TorchHook, server: sy.WebsocketServerWorker, dan: sy.WebsocketClientWorker
+) -> None:
+    with sy.WebsocketServerWorker(hook, port=0, id="eve") as other:
+        eve = sy.connect(str(other.address))
+        (guest,) = server.reception.guests.values()
+        guest.host = "10.0.0.7"
+        x = torch.ones(2).send(dan)
+        with pytest.raises((UnknownWorker, WorkerLost)):
+            x.move(eve)
+            sy.synchronize()
+        assert x.get().tolist() == [1, 1]
+        assert other.objects_count() == 0
+        eve.close()
