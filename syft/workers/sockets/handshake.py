@@ -13,7 +13,6 @@ import time
 from typing import Final
 
 from websockets.client import ClientProtocol
-from websockets.exceptions import WebSocketException
 from websockets.http11 import Request
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
@@ -100,10 +99,7 @@ def open_client(stream: Stream, uri: str, until: float) -> bytes:
         else:
             data += memory[:count]
     head, _, rest = bytes(data).partition(_END)
-    try:
-        protocol.receive_data(head + _END)
-    except WebSocketException as error:
-        raise ConnectionAbortedError(f"no worker answered at this address: {error}") from None
+    protocol.receive_data(head + _END)
     if protocol.handshake_exc is not None:
         raise ConnectionAbortedError(
             f"no worker answered at this address: {protocol.handshake_exc}"

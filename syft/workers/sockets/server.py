@@ -414,9 +414,11 @@ class WebsocketServerWorker(VirtualWorker):
                 outcome.append((None, error))
             self.board.wake()
 
-        threading.Thread(target=run, name="syft dial", daemon=True).start()
+        thread = threading.Thread(target=run, name="syft dial", daemon=True)
+        thread.start()
         while not outcome:
             self.board.turn(None, True)
+        thread.join()
         value, error = outcome[0]
         if isinstance(error, WorkerRefused | OSError):
             raise WorkerLost("the other worker", str(error)) from None

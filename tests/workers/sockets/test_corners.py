@@ -647,3 +647,28 @@ def test_a_caller_from_elsewhere_leads_to_no_address_on_this_machine(
         assert x.get().tolist() == [1, 1]
         assert other.objects_count() == 0
         eve.close()
+
+
+def test_a_line_that_is_over_is_not_waited_for(
+    server: sy.WebsocketServerWorker,
+    dan: sy.WebsocketClientWorker,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with server.owning():
+        with pytest.raises(WorkerLost):
+            server.board.turn(Line("eve", Limits(), odd=True), True)
+        (line,) = server.board.lines
+        monkeypatch.setattr(Line, "must_break_off", True)
+        line.inbox.append(Settle(5))
+        server.board._take_in(line)
+        monkeypatch.undo()
+        assert line.ended is not None and "nothing of what was sent" in line.ended
+
+
+def test_a_caller_that_leaves_introduces_nobody(
+    server: sy.WebsocketServerWorker, dan: sy.WebsocketClientWorker
+) -> None:
+    with server.owning():
+        (guest,) = server.reception.guests.values()
+        guest.line.end("it has left")
+        assert server._meet(guest, "eve") is None
