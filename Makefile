@@ -22,7 +22,7 @@ DATABASES := tests/torch_suite tests/privacy/two_worlds
 SAMPLE := 0.12
 
 # The share of the tests of every shell that `make test` runs over sockets too.
-SHELL_SAMPLE := 0.3
+SHELL_SAMPLE := 0.15
 
 # A stamp is younger than the requirement files it installed, or it is made again.
 TORCH := $(VENV)/installed-torch
