@@ -1,0 +1,65 @@
+"""Masks: uniform 64-bit integers that two workers draw alike from a key which both have.
+
+A number to which such a mask is added, modulo 2^64, tells nothing of itself to anyone without the
+key.  Each mask hides one number once: a key is used for one stream, and a stream is read forwards.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from typing import Final
+
+import torch
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CTR
+
+KEY_BYTES: Final = 32
+
+_CHUNK: Final = bytes(1 << 20)
+
+
+def fresh_key() -> bytes:
+    """Bytes of the operating system's generator, for one stream.
+
+    >>> len(fresh_key())
+    32
+    """
+    return secrets.token_bytes(KEY_BYTES)
+
+
+def agreed_key(purpose: bytes, first: bytes, second: bytes) -> bytes:
+    """The key that two parties have agreed on, when each has sent the other a fresh one.
+
+    It is as good as the better of the two.
+
+    >>> agreed_key(b"a sum", b"a" * 32, b"b" * 32).hex()[:16]
+    'e82538c3b92d13c4'
+    """
+    return hashlib.sha256(b"syft masks\0" + purpose + b"\0" + first + second).digest()
+
+
+class MaskStream:
+    """The masks of one key: AES-256 in counter mode, from the counter 0 on.
+
+    >>> one, other = MaskStream(b"k" * 32), MaskStream(b"k" * 32)
+    >>> torch.equal(one.draw(torch.Size([2, 3])), other.draw(torch.Size([6])).view(2, 3))
+    True
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._encryptor = Cipher(AES(key), CTR(bytes(16))).encryptor()
+
+    def draw(self, shape: torch.Size, device: torch.device | str = "cpu") -> torch.Tensor:
+        """The next masks, of dtype int64; they are computed on the CPU."""
+        left = 8 * shape.numel()
+        if not left:
+            return torch.empty(shape, dtype=torch.int64, device=device)
+        room = bytearray(left)
+        view, at = memoryview(room), 0
+        while at < left:
+            count = min(len(_CHUNK), left - at)
+            view[at : at + count] = self._encryptor.update(memoryview(_CHUNK)[:count])
+            at += count
+        return torch.frombuffer(room, dtype=torch.int64).view(shape).to(device)

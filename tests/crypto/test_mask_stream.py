@@ -1,0 +1,65 @@
+"""Masks: the key stream of AES-256 in counter mode, the same for whoever has the key."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+import torch
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import ECB
+
+from syft.crypto.mask_stream import MaskStream, agreed_key, fresh_key
+
+KEY = bytes(range(32))
+
+
+def blocks(first: int, count: int) -> bytes:
+    """The encrypted counters: what counter mode is by its definition (NIST SP 800-38A)."""
+    counters = b"".join(n.to_bytes(16, "big") for n in range(first, first + count))
+    return Cipher(AES(KEY), ECB()).encryptor().update(counters)
+
+
+def test_it_is_counter_mode() -> None:
+    masks = MaskStream(KEY).draw(torch.Size([10]))
+    assert masks.dtype is torch.int64
+    assert masks.view(torch.uint8).numpy().tobytes() == blocks(0, 5)
+
+
+@pytest.mark.parametrize("parts", [(1,), (3, 5), (0, 7, 0, 1), (1 << 17, 3), (1 << 18, 1 << 17)])
+def test_it_goes_on_where_it_was(parts: tuple[int, ...], device: torch.device) -> None:
+    stream = MaskStream(KEY)
+    drawn = torch.cat([stream.draw(torch.Size([count]), device) for count in parts])
+    assert drawn.device.type == device.type
+    whole = MaskStream(KEY).draw(torch.Size([sum(parts)]))
+    assert torch.equal(drawn.cpu(), whole)
+    last = sum(parts) // 2 - 1
+    if last >= 0:
+        assert whole[2 * last : 2 * last + 2].view(torch.uint8).numpy().tobytes() == blocks(last, 1)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3), (2, 3)])
+def test_shapes(shape: tuple[int, ...]) -> None:
+    assert MaskStream(KEY).draw(torch.Size(shape)).shape == shape
+
+
+def test_keys_differ_by_purpose_place_and_part() -> None:
+    one, other = fresh_key(), fresh_key()
+    keys = [
+        agreed_key(b"a", one, other),
+        agreed_key(b"a", other, one),
+        agreed_key(b"b", one, other),
+        agreed_key(b"a", one, one),
+        one,
+        other,
+    ]
+    assert len(set(keys)) == 6 and {len(key) for key in keys} == {32}
+    assert keys[0] == hashlib.sha256(b"syft masks\0a\0" + one + other).digest()
+
+
+def test_masks_are_uniform() -> None:
+    """Each of the 64 bits is set in half of the numbers (6 standard deviations)."""
+    numbers = MaskStream(fresh_key()).draw(torch.Size([100_000]))
+    bits = (numbers.unsqueeze(1) >> torch.arange(64)) & 1
+    assert bool(((bits.double().mean(0) - 0.5).abs() < 3 / len(numbers) ** 0.5).all())
