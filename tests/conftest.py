@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,7 +22,11 @@ from tests.shells.owner import inspect
 from tests.shells.processes import ChildProcesses
 from tests.shells.served import Served, serve_behind_socket
 
-SHELLS = ["virtual", "child", pytest.param("socket", marks=pytest.mark.database)]
+SHELLS = [
+    "virtual",
+    pytest.param("child", marks=pytest.mark.database(together="child processes")),
+    pytest.param("socket", marks=pytest.mark.database(together="sockets")),
+]
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 
 
@@ -35,12 +40,22 @@ def _surface() -> tuple[frozenset[str], ...]:
 
 _UNHOOKED = _surface()
 
+_PATIENCE = 5.0
+"""Seconds in which workers of other processes tell one another what is gone."""
+
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     report = yield
     setattr(item, f"report_{report.when}", report)
     return report
+
+
+def _held(hook: sy.TorchHook) -> dict[str, Any]:
+    """What lies on the workers, by their names."""
+    workers = list(hook.local_worker.network.workers.values())
+    held = {worker.id: inspect(worker).objects for worker in workers}
+    return {name: objects for name, objects in held.items() if objects}
 
 
 @pytest.fixture(autouse=True)
@@ -59,9 +74,9 @@ def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
         if sy.TorchHook._current is not None:
             current = sy.TorchHook._current
             if passed:
-                workers = list(current.local_worker.network.workers.values())
-                held = {worker.id: inspect(worker).objects for worker in workers}
-                held = {name: objects for name, objects in held.items() if objects}
+                end = time.monotonic() + _PATIENCE
+                while (held := _held(current)) and time.monotonic() < end:
+                    time.sleep(0.01)
             current.close()
         assert not held, f"objects left on workers: {held}"
         assert _surface() == _UNHOOKED, "attributes left on torch"

@@ -4,7 +4,7 @@ torch's databases make 17,000 tests, minutes of them.  With ``--sample=0.25`` a 
 fourth test marked ``database``, others each time, so that over some days all of them run.  The
 choice is a hash of the seed and the test's name; therefore all processes of a run agree on it, and
 it does not depend on the order of tests.  Each test function, and each kind of tensor it goes
-through, keeps at least one case.
+through, keeps at least one case, unless the cases of many functions are drawn ``together``.
 
 ``--seed`` also seeds hypothesis, on a build server too, where hypothesis by itself would try the
 same examples each time.  Without it a seed is drawn.  It is printed, and for each test that failed
@@ -90,16 +90,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def draw(items: Iterable[pytest.Item], part: float, seed: int) -> set[pytest.Item]:
-    """Choose a part of each group of tests: those of one function whose marker says the same."""
+    """Choose a part of each group of tests: those of one function whose marker says the same, or
+    all that are marked to be drawn ``together``."""
     groups: dict[Any, list[pytest.Item]] = defaultdict(list)
     for item in items:
         mark = item.get_closest_marker("database")
         if mark is not None:
-            groups[item.nodeid.partition("[")[0], mark.args].append(item)
+            together = mark.kwargs.get("together")
+            group = together or (item.nodeid.partition("[")[0], mark.args)
+            groups[group].append(item)
     drawn: set[pytest.Item] = set()
-    for group in groups.values():
-        group.sort(key=lambda item: rank(seed, item.nodeid))
-        drawn.update(group[: math.ceil(part * len(group))])
+    for members in groups.values():
+        members.sort(key=lambda item: rank(seed, item.nodeid))
+        drawn.update(members[: math.ceil(part * len(members))])
     return drawn
 
 

@@ -105,6 +105,17 @@ def test_a_sample_has_some_of_each_kind_and_all_of_the_rest(suite: Path) -> None
     assert len(names) == 4 + 5
 
 
+def test_cases_of_many_functions_are_drawn_together(tmp_path: Path) -> None:
+    """Where each function has a case or two, a share of each would be all of them."""
+    marked = '@pytest.mark.database(together="others")\ndef test_{}(): pass\n'
+    text = "import pytest\n" + "".join(marked.format(number) for number in range(30))
+    (tmp_path / "test_suite.py").write_text(text)
+    (tmp_path / "pytest.ini").write_text(SETTINGS)
+    first, second = (passed(run(tmp_path, "--sample=0.1", f"--seed={n}")) for n in (1, 2))
+    assert len(first) == len(second) == 3 and first != second
+    assert len(passed(run(tmp_path))) == 30
+
+
 def test_a_seed_draws_the_same_again_and_another_seed_others(
     suite: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

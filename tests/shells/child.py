@@ -128,6 +128,11 @@ def make_worker(hook: sy.TorchHook, id: str, pipelined: bool = False) -> Any:
     return kind(hook, id=id, pipelined=pipelined)
 
 
+def goes_on_by_itself(worker: Any) -> bool:
+    """Whether a queued worker works while this process does nothing for it."""
+    return isinstance(worker, ServedWorker)
+
+
 def serve(link: Link) -> None:
     """Serve one worker, in a child process, until the link is closed."""
     hub = Hub(ACTIONS, RemoteWorker, link)

@@ -1,4 +1,4 @@
-"""Some cases of torch's own databases on a worker in a child process, immediate and queued."""
+"""Some cases of torch's own databases on a worker in another process, immediate and queued."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ OPTIMIZERS = [*test_optimizers._cases()][::20]
 every_device = pytest.mark.parametrize("device", DEVICES)
 
 
-@pytest.fixture
-def shell() -> str:
-    """All workers of these tests are in child processes."""
-    return "child"
+@pytest.fixture(params=["child", "socket"])
+def shell(request: pytest.FixtureRequest) -> str:
+    """All workers of these tests are in processes of their own."""
+    return str(request.param)
 
 
 @pytest.fixture(autouse=True)
