@@ -34,11 +34,10 @@ from syft.tensors.logging import LoggingTensor as LoggingTensor
 from syft.tensors.multi_pointer import MultiPointerTensor as MultiPointerTensor
 from syft.tensors.multi_pointer import combine_pointers as combine_pointers
 from syft.tensors.pointer import PointerTensor as PointerTensor
+from syft.version import VERSION as __version__
 from syft.workers.shells.virtual import VirtualWorker as VirtualWorker
 from syft.workers.sockets.client import WebsocketClientWorker as WebsocketClientWorker
 from syft.workers.sockets.server import WebsocketServerWorker as WebsocketServerWorker
-
-__version__ = "0.3.0"
 
 _pause = None  # ends the pause
 

@@ -353,6 +353,8 @@ class ErrorCode(WireCode):
     WRONG_ADDRESS = 165
     INSECURE_ADDRESS = 166
     BROKEN_FRAMING = 167
+    REQUEST_WITHDRAWN = 168
+    TOKEN_MISSING = 169
     TRUST_ERROR = 176
     TICKET_REFUSED = 177
     FINGERPRINT_MISMATCH = 178
@@ -404,6 +406,7 @@ class MessageCode(WireCode):
     FORGOTTEN = 37, "the worker was cleared: no number of this connection stands for anything"
     STALE = 38, "somebody else may have changed shapes or gradients that this caller knows"
     CANCELLED = 39, "the request was not run, because nobody wants its results any more"
+    NOT_BEGUN = 40, "the request was not run, because its caller withdrew it before its turn"
 
 
 class ConversionCode(WireCode):

@@ -27,6 +27,16 @@ TEXTS = [
         "first (.close()), or choose another id.",
     ),
     (e.WorkerClosed("bob"), "Worker 'bob' is closed: what it held is gone. Create a new one."),
+    (
+        e.TokenMissing("bob", "ann"),
+        "Nothing proves to worker 'bob' that this program speaks for user 'ann'. Connect with that "
+        "user's token: tokens={'ann': ...}, or token= if it speaks for nobody else.",
+    ),
+    (
+        e.RequestWithdrawn("bob"),
+        "Worker 'bob' did not begin this request, because cancel() withdrew it. Make it again if "
+        "you need it.",
+    ),
     (e.RemoteFailure("zipfile.BadZipFile", "truncated"), "zipfile.BadZipFile: truncated"),
     (
         e.ObjectNotFound(7, "bob", "me fetched it with get()"),

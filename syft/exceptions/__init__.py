@@ -17,6 +17,7 @@ None of these is a ``TypeError``: torch's binary operators turn a ``TypeError`` 
     │   ├── WorkerClosed             the worker was closed
     │   │   └── WorkerLost           the connection to it broke and could not be made again
     │   ├── WorkerRefused            the worker does not speak with this program; says why
+    │   ├── RequestWithdrawn         cancel() withdrew the request before the worker had begun it
     │   ├── WorkerTimeout            no answer in the given time (a TimeoutError too)
     │   ├── WrongAddress             no address of a worker (a ValueError too)
     │   ├── InsecureAddress          an address off this machine without encryption
@@ -48,6 +49,7 @@ None of these is a ``TypeError``: torch's binary operators turn a ``TypeError`` 
     │   ├── StateMismatch            a state tensor was replaced by one that does not fit
     │   └── PlansNotAllowed          the owner of the worker lets nobody run plans there
     ├── PermissionDenied             private to other users, or not the caller's to change or send
+    │   └── TokenMissing             nothing proves that requests may be made for a user
     ├── TrustError
     │   ├── TicketRefused            a ticket between workers is forged, changed, expired or used
     │   ├── FingerprintMismatch      the other end's certificate is not the pinned one
@@ -95,6 +97,7 @@ from syft.exceptions.trust_errors import FileRefused as FileRefused
 from syft.exceptions.trust_errors import FingerprintMismatch as FingerprintMismatch
 from syft.exceptions.trust_errors import PermissionDenied as PermissionDenied
 from syft.exceptions.trust_errors import TicketRefused as TicketRefused
+from syft.exceptions.trust_errors import TokenMissing as TokenMissing
 from syft.exceptions.trust_errors import TrustError as TrustError
 from syft.exceptions.trust_errors import UnknownToken as UnknownToken
 from syft.exceptions.trust_errors import UnusableSetting as UnusableSetting
@@ -103,6 +106,7 @@ from syft.exceptions.worker_errors import ObjectNotFound as ObjectNotFound
 from syft.exceptions.worker_errors import ObjectNotReady as ObjectNotReady
 from syft.exceptions.worker_errors import PromiseGivenUp as PromiseGivenUp
 from syft.exceptions.worker_errors import RemoteFailure as RemoteFailure
+from syft.exceptions.worker_errors import RequestWithdrawn as RequestWithdrawn
 from syft.exceptions.worker_errors import StoreError as StoreError
 from syft.exceptions.worker_errors import UnknownWorker as UnknownWorker
 from syft.exceptions.worker_errors import WorkerClosed as WorkerClosed

@@ -47,6 +47,24 @@ class PermissionDenied(SyftError):
         return f"{self.action}: {held} {self.user!r} may not change it. {instead}"
 
 
+class TokenMissing(PermissionDenied):
+    """Requests were to be made for a user whose token this program was not given.
+
+    >>> print(TokenMissing("bob", "ann"))
+    Nothing proves to worker 'bob' that this program speaks for user 'ann'. Connect with that \
+user's token: tokens={'ann': ...}, or token= if it speaks for nobody else.
+    """
+
+    def __init__(self, worker: str, user: str) -> None:
+        super().__init__("a request", worker, user)
+        self.args = (worker, user)
+
+    def __str__(self) -> str:
+        proof = f"Nothing proves to worker {self.worker!r} that this program speaks for user "
+        instead = f"tokens={{{self.user!r}: ...}}, or token= if it speaks for nobody else."
+        return f"{proof}{self.user!r}. Connect with that user's token: {instead}"
+
+
 class TrustError(SyftError):
     """Something about who may connect to a worker, or which worker somebody connected to.
 

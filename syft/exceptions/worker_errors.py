@@ -63,6 +63,23 @@ class WorkerClosed(WorkerError):
         return f"Worker {self.name!r} is closed: what it held is gone. Create a new one."
 
 
+class RequestWithdrawn(WorkerError):
+    """A request was withdrawn by its caller before the worker had begun it.
+
+    >>> print(RequestWithdrawn("bob"))
+    Worker 'bob' did not begin this request, because cancel() withdrew it. Make it again if you \
+need it.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        why = "because cancel() withdrew it. Make it again if you need it."
+        return f"Worker {self.name!r} did not begin this request, {why}"
+
+
 class RemoteFailure(WorkerError):
     """A remote exception whose own class has no wire number, so that it cannot come back as itself.
 

@@ -18,6 +18,7 @@ from syft.exceptions import NothingToGet
 from syft.hooks.sending import card_of, check_leaf, guard_to_send
 from syft.tensors.pointer import make_pointer
 from syft.tensors.remote_link import RemoteLink
+from syft.workers.client.answers import values_in
 from syft.workers.client.connection import Connection
 from syft.workers.client.contents import is_shared
 from syft.workers.client.transport import Location, Owner
@@ -172,7 +173,8 @@ class Order:
         answer = self.connection.ask_later(FetchAll, ids, keep=keep, user=user)
 
         def take_in() -> None:
-            self.places.update(zip(self.places, answer(), strict=True))
+            found = values_in(answer(), len(self.places))
+            self.places.update(zip(self.places, found, strict=True))
 
         return take_in
 

@@ -23,6 +23,7 @@ from syft.chain.wrapper import first_link
 from syft.exceptions import NotSendable
 from syft.hooks import bulk, tensor_methods
 from syft.tensors import conversions
+from syft.workers.client.answers import tensor_in
 from syft.workers.client.transport import Owner
 
 Change = Callable[[torch.Tensor], torch.Tensor]
@@ -187,7 +188,11 @@ def get_module(module: nn.Module, user: str | None = None) -> nn.Module:
     (torch.Size([1, 2]), 0)
     """
     pointers = [link for tensor in tensors_of(module) for link in first_link(tensor).remote_links()]
-    exchange_tensors(module, lambda tensors: bulk.get_all(tensors, user, keep=True, call="get"))
+
+    def fetched(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        return list(map(tensor_in, bulk.get_all(tensors, user, keep=True, call="get")))
+
+    exchange_tensors(module, fetched)
     bulk.discard_all(pointers)
     return module
 

@@ -29,11 +29,11 @@ from syft.exceptions import (
 from syft.ids import new_id
 from syft.node.worker_log import counted, size
 from syft.ops.table import NAMES
+from syft.version import software
 from syft.workers.client.connection import Connection
 from syft.workers.shells.virtual import VirtualWorker
 from syft.workers.sockets.address import Address
 from syft.workers.sockets.client import WebsocketClientWorker
-from syft.workers.sockets.guests import software
 from syft.workers.sockets.line_texts import PROTOCOL, Welcome
 from syft.workers.wire.messages import Fetch
 
@@ -175,7 +175,8 @@ def _version(program: str, operations: int) -> str:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d+", text)))
+    """The version of syft in what an end says of its software: "syft 0.3.0, torch 2.13.0"."""
+    return tuple(map(int, re.findall(r"\d+", text.partition(",")[0])))
 
 
 # --------------------------------------------------------------------------------- what it takes

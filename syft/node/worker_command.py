@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from syft.exceptions import SyftError, UnusableSetting
 from syft.node.announcement import announcement
+from syft.node.destinations import add_destination_option, read_destinations
 from syft.node.offered_data import OfferedTensor, add_data_options, read_offered
 from syft.node.serving_process import allow_many_sockets, serve_until_stopped
 from syft.node.worker_log import FORMATS, LEVELS, logging_to
@@ -68,6 +69,14 @@ def _add_address_options(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where the certificate is kept that it makes for itself (~/.syft/ID)",
     )
+    group.add_argument(
+        "--cert-name",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name or IP address by which others reach it, for the certificate that it makes "
+        "for itself; may be repeated",
+    )
     group.add_argument("--tls-cert", metavar="FILE", help="a certificate of your own, in PEM")
     group.add_argument("--tls-key", metavar="FILE", help="its key, in PEM")
 
@@ -91,6 +100,7 @@ def _add_caller_options(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="how long the objects of a caller that is gone are kept for it (60)",
     )
+    add_destination_option(group)
 
 
 def _port(text: str) -> int:
@@ -134,10 +144,12 @@ def _server(options: argparse.Namespace, held: Sequence[OfferedTensor]) -> Webso
         unix=options.unix,
         cert_path=options.tls_cert,
         key_path=options.tls_key,
+        cert_names=options.cert_name,
         state=options.state,
         tokens=options.token_file,
         anonymous=options.anonymous or None,
         allow_plans=options.allow_plans,
+        destinations=read_destinations(options.destination),
         lease=options.lease,
     )
     server.hold(*(offered.tensor for offered in held))
@@ -150,6 +162,11 @@ def _check(options: argparse.Namespace) -> None:
         raise UnusableSetting("--id", "1 to 255 printable characters", repr(options.id)[:300])
     if (options.tls_cert is None) is not (options.tls_key is None):
         raise UnusableSetting("--tls-cert", "given together with --tls-key", "one of them alone")
+    if options.cert_name and (options.tls_cert is not None or _serves_here(options)):
+        expected = (
+            "given where the worker makes a certificate: off this machine, without --tls-cert"
+        )
+        raise UnusableSetting("--cert-name", expected, options.cert_name[0])
     if options.token_file is None:
         _check_without_tokens(options)
         return
@@ -164,10 +181,15 @@ def _check_without_tokens(options: argparse.Namespace) -> None:
     if named:
         expected = "given, for --private: without tokens nobody can prove to be one of the users"
         raise UnusableSetting("--token-file", expected, f"none ({', '.join(named)})")
-    here = options.unix is not None or options.host == "localhost" or is_loopback(options.host)
-    if not here and not options.anonymous:
+    if not _serves_here(options) and not options.anonymous:
         expected = "given off this machine, unless --anonymous lets everybody in"
         raise UnusableSetting("--token-file", expected, "none")
+
+
+def _serves_here(options: argparse.Namespace) -> bool:
+    """Whether the worker is reached from this machine alone."""
+    local = options.host == "localhost" or is_loopback(options.host)
+    return options.unix is not None or local
 
 
 def _problem(options: argparse.Namespace, error: Exception) -> str:

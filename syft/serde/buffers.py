@@ -123,14 +123,55 @@ def decompress(packed: memoryview, size: int, path: str) -> bytearray:
     >>> decompress(memoryview(compress(memoryview(bytes(5000)))), 5000, "$") == bytes(5000)
     True
     """
-    if size > _MAX_RATIO * len(packed):
-        raise MalformedMessage(path, f"at most {_MAX_RATIO * len(packed)} bytes", f"{size}")
-    decompressor = lz4.frame.LZ4FrameDecompressor(return_bytearray=True)
-    try:
-        raw: bytearray = decompressor.decompress(packed, max_length=size)
-    except RuntimeError as error:
-        raise MalformedMessage(path, "an LZ4 frame", str(error)) from error
-    if len(raw) != size or not decompressor.eof or decompressor.unused_data:
-        got = f"{len(raw)} bytes, and more" if len(raw) == size else f"{len(raw)} bytes"
-        raise MalformedMessage(path, f"one LZ4 frame of {size} bytes", got)
+    raw = bytearray(size)
+    decompression = Decompression(memoryview(raw), len(packed), path)
+    decompression.feed(packed)
+    decompression.finish()
     return raw
+
+
+class Decompression:
+    """Decompresses an LZ4 frame of ``stored`` bytes into memory of its size, as its pieces come.
+
+    A frame that holds anything else is refused, at ``path``.
+
+    >>> raw, packed = bytearray(5000), compress(memoryview(bytes(5000)))
+    >>> decompression = Decompression(memoryview(raw), len(packed), "$")
+    >>> for byte in packed:
+    ...     decompression.feed(bytes([byte]))
+    >>> decompression.finish()
+    """
+
+    def __init__(self, memory: memoryview, stored: int, path: str) -> None:
+        if len(memory) > _MAX_RATIO * stored:
+            raise MalformedMessage(path, f"at most {_MAX_RATIO * stored} bytes", f"{len(memory)}")
+        self._memory = memory
+        self._path = path
+        self._decompressor = lz4.frame.LZ4FrameDecompressor(return_bytearray=True)
+        self.done = 0
+        """Bytes that have been written."""
+
+    def feed(self, piece: bytes | bytearray | memoryview) -> None:
+        """Take in the next bytes of the frame; :class:`~syft.exceptions.MalformedMessage` if they
+        cannot be that."""
+        size = len(self._memory)
+        try:
+            raw = self._decompressor.decompress(piece, max_length=max(1, size - self.done))
+        except (EOFError, RuntimeError) as error:
+            raise MalformedMessage(self._path, "an LZ4 frame", str(error)) from error
+        end = self.done + len(raw)
+        if end > size:
+            raise self._wrong()
+        self._memory[self.done : end] = raw
+        self.done = end
+
+    def finish(self) -> None:
+        """Check that the frame has ended, and holds what it should; see :meth:`feed`."""
+        ended = self._decompressor.eof and not self._decompressor.unused_data
+        if self.done != len(self._memory) or not ended:
+            raise self._wrong()
+
+    def _wrong(self) -> MalformedMessage:
+        size = len(self._memory)
+        got = f"{self.done} bytes, and more" if self.done == size else f"{self.done} bytes"
+        return MalformedMessage(self._path, f"one LZ4 frame of {size} bytes", got)

@@ -89,14 +89,22 @@ holds itself.
         self.buffers.append(buffer)
         return len(self.buffers) - 1
 
-    def sent(self, to: str = "") -> None:
-        """Call ``leave(to)`` on everything in ``leaving``, once the message is sent; ``to`` is the
-        name of the receiver.
+    def hand_over(self, to: str) -> None:
+        """Call ``share_with(to)`` on everything in ``leaving``, before the message is sent to the
+        receiver of that name.
 
-        >>> Packer().sent("bob")
+        >>> Packer().hand_over("bob")
         """
         for link in self.leaving:
-            link.leave(to)
+            link.share_with(to)
+
+    def sent(self) -> None:
+        """Call ``leave()`` on everything in ``leaving``, once the message is sent.
+
+        >>> Packer().sent()
+        """
+        for link in self.leaving:
+            link.leave()
 
 
 class Unpacker:

@@ -25,6 +25,7 @@ from syft.ops.nested import Arguments
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.tensors.conversions import Conversion
+from syft.workers.client.answers import card_in
 from syft.workers.client.connection import Connection
 from syft.workers.client.contents import is_shared
 from syft.workers.client.handles import FetchHandle
@@ -39,6 +40,7 @@ from syft.workers.wire.messages import (
     GiveUp,
     Move,
     Relay,
+    Search,
     Share,
 )
 
@@ -273,12 +275,19 @@ class RemoteLink(Link):
         self.connection.stop_owning(self.id_at_location)
         self.connection.facts.drop((self.id_at_location,))  # it may come back as it is not now
 
-    def leave(self, to: str) -> None:
-        """Hand the duty to collect over to the twin of this link that went to worker ``to``, which
-        may change the object from now on."""
-        self.garbage_collect_data = False
+    def share_with(self, to: str) -> None:
+        """Let worker ``to`` change the object, before a twin of this link goes there.
+
+        Where its requests may overtake this one, it waits until that is done.
+        """
         if to != self.location.id:
             self.connection.tell(Share(self.id_at_location, (to,)))
+            if self.connection.transport.overtakes:
+                self.connection.ask(Search, (str(self.id_at_location),))
+
+    def leave(self) -> None:
+        """Hand the duty to collect over to the twin of this link that has left."""
+        self.garbage_collect_data = False
 
     def take_duty_of(self, other: RemoteLink) -> None:
         """Take the duty to collect over from another link to the same object, if that has it."""
@@ -298,7 +307,7 @@ class RemoteLink(Link):
         return self._describe().description
 
     def _describe(self) -> Card:
-        card = Card(*self.connection.ask(Describe, self.id_at_location))
+        card = Card(*card_in(self.connection.ask(Describe, self.id_at_location))[:3])
         self._card = card if card.tags or card.description else None
         return card
 

@@ -374,7 +374,11 @@ def test_tags_may_be_written_without_the_sign(files: Path) -> None:
 
 def test_a_token_file_may_come_later(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = argparse.Namespace(
-        id="bob", tls_cert=None, tls_key=None, token_file=str(tmp_path / "tokens.json")
+        id="bob",
+        tls_cert=None,
+        tls_key=None,
+        cert_name=[],
+        token_file=str(tmp_path / "tokens.json"),
     )
     worker_command._check(options)
     assert "is not there yet" in capsys.readouterr().err

@@ -31,6 +31,7 @@ from syft.workers.wire.messages import (
     Holds,
     Message,
     Move,
+    NotBegun,
     Parked,
     Promise,
     Put,
@@ -94,4 +95,5 @@ SAMPLES: list[Message] = [
     Forgotten(),
     Stale(True),
     Cancelled(25),
+    NotBegun(29),
 ]

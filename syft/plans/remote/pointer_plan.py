@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from syft.chain.wrapper import Wrapper, place_of, wrap
-from syft.exceptions import LocationMismatch, UnsupportedOperation
+from syft.exceptions import LocationMismatch, MalformedMessage, UnsupportedOperation
 from syft.ids import new_id
 from syft.plans.building.interface import Interface
 from syft.plans.building.template import KINDS, TENSOR
@@ -22,6 +22,7 @@ from syft.plans.remote.stored_plan import StoredPlan
 from syft.program.program import Slot
 from syft.program.recording.environment.source_line import add_recorded_line
 from syft.tensors.pointer import PointerTensor
+from syft.workers.client.answers import card_in, values_in
 from syft.workers.client.connection import STORED, Connection, Pending
 from syft.workers.wire.messages import Annotate, Describe, Duplicate, Fetch, Move
 from syft.workers.wire.definitions import InputKind
@@ -176,12 +177,12 @@ class PointerPlan(RemoteReference):
     @property
     def tags(self) -> set[str]:
         """The tags of the plan, asked for at each call."""
-        return set(self.connection.ask(Describe, self.id_at_location)[0])
+        return set(card_in(self.connection.ask(Describe, self.id_at_location))[0])
 
     @property
     def description(self) -> str | None:
         """The description of the plan, asked for at each call."""
-        text: str | None = self.connection.ask(Describe, self.id_at_location)[1]
+        text: str | None = card_in(self.connection.ask(Describe, self.id_at_location))[1]
         return text
 
     def tag(self, *tags: str) -> PointerPlan:
@@ -222,6 +223,8 @@ class PointerPlan(RemoteReference):
         (tensor([2., 2.]), 0)
         """
         stored = self.connection.ask(Fetch, self.id_at_location, user=user)
+        if not isinstance(stored, StoredPlan):
+            raise MalformedMessage("$.value", "a plan", type(stored).__name__)
         self.garbage_collect_data = False
         return self.make_plan(stored)
 
@@ -329,8 +332,7 @@ def results_of(connection: Connection, first: int, value: Any, count: int) -> Se
     The handles of the pointers wait for a run that has not finished.
     """
     if value is not STORED and type(value) is not Pending:
-        results: Sequence[Any] = value
-        return results
+        return values_in(value, count)
     links = [PointerTensor(connection, first + index) for index in range(count)]
     for link in links:
         link.may_be_argument = True

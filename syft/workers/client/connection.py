@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from syft.callers import place_of_user
-from syft.exceptions import MalformedMessage, ObjectIdTaken, WorkerTimeout
+from syft.exceptions import MalformedMessage, ObjectIdTaken, WorkerLost, WorkerTimeout
 from syft.ids import first_id, new_id
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer
@@ -35,7 +35,7 @@ from syft.workers.core.sent_labels import terms_of, users_of
 from syft.workers.execution.holders import Holder
 from syft.workers.execution.permissions import Guard
 from syft.workers.wire import messages
-from syft.workers.wire.messages import Message, Put, PutAll
+from syft.workers.wire.messages import Message, NotBegun, Put, PutAll
 from syft.workers.wire.terms import Terms
 
 _TAKING = frozenset((messages.Fetch, messages.FetchAll))
@@ -100,7 +100,9 @@ class Connection(OperationSender):
         self.check_not_recording(kind.verb)
         key = (kind, fields, *named.values()) if self.interrupted else None
         if key in self.interrupted:
-            return self._answer_to_earlier(key)
+            earlier = self._settled_earlier(key)
+            if type(earlier.reply) is not NotBegun:
+                return self.take(earlier)
         self._catch_up()
         if named.get("user"):
             self.transport.prove(named["user"])
@@ -109,22 +111,22 @@ class Connection(OperationSender):
         message = kind(seq, *fields, drop=drop, failures=self._failures, **named)
         try:
             value = self._request(seq, Frame(messages.encode(message), []), True, drop)
-        except (KeyboardInterrupt, WorkerTimeout):
+        except (KeyboardInterrupt, WorkerTimeout, WorkerLost):  # the reply may come all the same
             pending = self.pending.setdefault(seq, Pending(place_of_user()))
             if kind in _TAKING:
                 self.interrupted[kind, fields, *named.values()] = pending
             raise
         return None if value is STORED else value
 
-    def _answer_to_earlier(self, key: Hashable) -> Any:
-        """The answer to a request that was interrupted, which is made again: what it takes away may
-        be on its way here."""
+    def _settled_earlier(self, key: Hashable) -> Pending:
+        """A request that was interrupted, which is made again: what it takes away may be on its way
+        here."""
         pending = self.interrupted[key]
         self._wait(pending)
         if not pending.settled:
             raise pending.not_ready(self.location.id)
         del self.interrupted[key]
-        return self.take(pending)
+        return pending
 
     def order(
         self, kind: type[Message], *fields: Any, made: Collection[int] = (), **named: Any
@@ -216,6 +218,7 @@ class Connection(OperationSender):
             self.facts.drop((id,))
         packer = Packer(worker=self._core)
         operand = pack(value, packer)
+        packer.hand_over(self.location.id)
         if not guard and (drawn or self.facts.active):
             self.facts.sent(id, operand)
         self._seq = seq = self._seq + 1
@@ -227,7 +230,7 @@ class Connection(OperationSender):
         message = Put(seq, id, operand, users_of(guard), hidden, named, terms, drop, failures)
         frame = Frame(messages.encode(message), packer.buffers, private=guard is not None)
         self._request(seq, frame, waits, drop, None, (id,))
-        packer.sent(self.location.id)
+        packer.sent()
         return id
 
     def follow_last(self, link: Any) -> None:
@@ -259,6 +262,7 @@ class Connection(OperationSender):
             self._catch_up()
         packer = Packer(worker=self._core)
         operand = pack(Bundle(values), packer)
+        packer.hand_over(self.location.id)
         named = tuple(
             (at, tuple(sorted(guard.users)), guard.shape_hidden, self._terms(guard))
             for at, guard in guards.items()
@@ -275,7 +279,7 @@ class Connection(OperationSender):
         message = PutAll(seq, first, operand, named, writers, drop, failures)
         frame = Frame(messages.encode(message), packer.buffers, private=bool(guards))
         answer = self._request(seq, frame, waits, drop, None, ids)
-        packer.sent(self.location.id)
+        packer.sent()
         return ids, answer if type(answer) is Pending else None
 
     def _terms(self, guard: Guard | None) -> Terms | None:

@@ -13,7 +13,7 @@ from syft.serde.errors import unpack_error
 from syft.serde.frame import Frame
 from syft.serde.limits import Limits
 from syft.serde.packer import Unpacker
-from syft.workers.wire.messages import MOST_NAMED, Failure, Parked, Reply
+from syft.workers.wire.messages import MOST_NAMED, Failure, NotBegun, Parked, Reply
 
 STORED = object()
 """What a command returns when its result is one tensor, stored under the id the caller chose."""
@@ -55,6 +55,15 @@ class Pending(msgspec.Struct, eq=False):
         """
         return self.wait is not None
 
+    @property
+    def waits_its_turn(self) -> bool:
+        """Whether it is parked, and is more than a question about a promise.
+
+        >>> Pending().waits_its_turn
+        False
+        """
+        return self.parked and type(self) is not OpenPromise
+
     def not_ready(self, worker: str) -> ObjectNotReady:
         """The error of a request that nothing under way can settle.
 
@@ -70,12 +79,12 @@ class Pending(msgspec.Struct, eq=False):
 
     @property
     def failed(self) -> bool:
-        """Whether the reply has come, and is a failure.
+        """Whether the reply has come, and the request has failed or was withdrawn.
 
         >>> Pending().failed
         False
         """
-        return type(self.reply) is Failure
+        return type(self.reply) in (Failure, NotBegun)
 
 
 class OpenPromise(Pending, eq=False, kw_only=True):

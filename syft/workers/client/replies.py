@@ -7,14 +7,15 @@ request until somebody asks for it; an error that nobody has seen is raised at t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import Any, ClassVar, cast
+from collections.abc import Callable, Collection
+from typing import Any, ClassVar, Final, cast
 
 
 from syft.callers import Place, line_at, place_of_user
 from syft.exceptions import (
     MalformedMessage,
     ObjectNotFound,
+    RequestWithdrawn,
     WireError,
 )
 from syft.serde.errors import unpack_error
@@ -27,12 +28,14 @@ from syft.workers.client.pending import Pending as Pending
 from syft.workers.client.pending import maker_of_missing, origin_of, seq_of
 from syft.workers.client.sent_calls import Calls
 from syft.workers.client.transport import Location, Owner, Transport
+from syft.workers.core.state_machine import TAKEN_BACK
 from syft.workers.wire import messages
 from syft.workers.wire.messages import (
     Cancelled,
     Done,
     Failure,
     Forgotten,
+    NotBegun,
     Parked,
     Reply,
     Stale,
@@ -61,6 +64,7 @@ class ReplyReader:
         "raised",
         "calls",
         "dropped",
+        "taken_back",
         "callbacks",
         "facts",
         "_core",
@@ -80,6 +84,8 @@ class ReplyReader:
         """Failures that somebody has seen: what follows from them may come later."""
         self.calls = Calls()
         self.dropped: deque[range] = deque(maxlen=64)  # ids of groups that were never sent
+        self.taken_back: deque[Collection[int]] = deque(maxlen=1024)
+        """What withdrawn requests were to make."""
         self.callbacks: dict[Pending, list[Callable[[], object]]] = {}
         """What to call when the reply to a request has come."""
         self.facts = Facts()
@@ -128,7 +134,7 @@ class ReplyReader:
             return
         if kind is Failure:
             self._failed()
-        if seq == -1:  # a request that the other end could not read
+        if seq == -1 and kind is Failure:  # a request that the other end could not read
             seq = self._oldest_unanswered()
         pending = self.pending.pop(seq, None)
         if pending is None:
@@ -138,8 +144,8 @@ class ReplyReader:
         if kind is Value and type(pending) is OpenPromise:
             reply = Failure(seq, cast(Value, reply).value)
         pending.reply, pending.frame = reply, frame
-        if kind is Failure:
-            self._note_failure(pending)
+        if kind in _NOTED:
+            _NOTED[kind](self, pending)
 
     def _note_failure(self, pending: Pending) -> None:
         """Keep a failure until somebody sees it, and forget what the other end may not know now."""
@@ -147,6 +153,17 @@ class ReplyReader:
             self.raised.append(pending)
         else:
             self.unseen.append(pending)
+        if pending.key is not None:
+            self.calls.forget(pending.key)
+
+    def _withdrawn(self, pending: Pending) -> None:
+        """Forget what was noted of a request that was withdrawn, as if it were done.
+
+        It is no failure to be raised at the next question: whoever withdrew it knows.
+        """
+        self.facts.forget()
+        if pending.made:
+            self.taken_back.append(pending.made)
         if pending.key is not None:
             self.calls.forget(pending.key)
 
@@ -203,6 +220,8 @@ class ReplyReader:
     def _value(self, reply: Reply, frame: Frame, where: Place | None) -> Any:
         if type(reply) is Failure:
             raise self._error(reply, where)
+        if type(reply) is NotBegun:
+            raise self._withdrawal(where)
         unpacker = Unpacker(
             frame.buffers, self._core.limits, worker=self, owns_buffers=frame.exclusive
         )
@@ -214,11 +233,23 @@ class ReplyReader:
         name = self.location.id
         if type(error) is ObjectNotFound and any(error.id in ids for ids in self.dropped):
             error = ObjectNotFound(error.id, error.worker, NEVER_SENT)
+        elif type(error) is ObjectNotFound and error.reason is None:
+            error = ObjectNotFound(error.id, error.worker, self._why_missing(error.id))
         error.add_note(
             f"Raised on worker {name!r}, asked for at {line_at(where or place_of_user())}."
         )
         if trace:
             error.add_note(f"Traceback on worker {name!r}:\n{trace.rstrip()}")
+        return error
+
+    def _why_missing(self, id: int) -> str | None:
+        """What this end knows of an object that the other one does not remember."""
+        return TAKEN_BACK if any(id in made for made in self.taken_back) else None
+
+    def _withdrawal(self, where: Place | None) -> RequestWithdrawn:
+        """The error of a request that was withdrawn, with the line that had made it."""
+        error = RequestWithdrawn(self.location.id)
+        error.add_note(f"It was made at {line_at(where or place_of_user())}.")
         return error
 
     def _wait(self, pending: Pending, or_parked: bool = False, most: int = 1) -> None:
@@ -275,6 +306,12 @@ class ReplyReader:
         kind = type(self)
         maker = kind.make_pointer if len(card) == 3 else kind.make_plan_pointer
         return maker(self, id, garbage_collect_data=False, card=card)
+
+
+_NOTED: Final[dict[type[Reply], Callable[[ReplyReader, Pending], None]]] = {
+    Failure: ReplyReader._note_failure,
+    NotBegun: ReplyReader._withdrawn,
+}
 
 
 def refusal_of(frame: Frame) -> Exception:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Sequence
 from typing import Any
 
+import msgspec
 import torch
 
 from syft.callers import place_of_user
@@ -24,10 +25,14 @@ from syft.workers.wire.messages import (
     Done,
     Failure,
     Message,
+    NotBegun,
     Reply,
     Skipped,
     Value,
 )
+
+_MOST_REPEATS = 64
+"""How often a request is made again; each time, a failure has come that nobody had to see."""
 
 _BEFORE = (
     "a plan asks nothing of workers. Send or fetch before it is built; to have it work there, send "
@@ -38,19 +43,20 @@ _BEFORE = (
 _CALL_DEPTH = 3
 """How many frames above the one that carries it a request is made, at least."""
 
-_ANSWERS = frozenset((Done, Value, Failure, Skipped))
+_ANSWERS = frozenset((Done, Value, Failure, Skipped, NotBegun))
 
 
 class RequestSender(ReplyReader):
     """The one way of every request: for whom it is made, over the transport, and its outcome."""
 
-    __slots__ = ("garbage", "_exchange", "_seq", "_user")
+    __slots__ = ("garbage", "_exchange", "_repeats", "_seq", "_user")
 
     def __init__(self, owner: Owner, location: Location, transport: Transport) -> None:
         super().__init__(owner, location, transport)
         self.garbage: list[int] = []
         self._exchange = transport.exchange
         self._seq = 0
+        self._repeats = 0  # of the present request
         self._user: str | None = None
 
     def check_not_recording(self, what: str) -> None:
@@ -121,11 +127,15 @@ class RequestSender(ReplyReader):
         made: Collection[int],
     ) -> Any:
         """What a request returns whose first reply is this one."""
-        if type(reply) in _ANSWERS and reply.seq in (seq, -1):  # type: ignore[union-attr]
-            if type(reply) is Failure:
+        kind = type(reply)
+        unread = kind is Failure and reply.seq == -1  # type: ignore[union-attr]
+        if unread or (kind in _ANSWERS and reply.seq == seq):  # type: ignore[union-attr]
+            if kind is Failure:
                 self._failed()
-            if type(reply) is Skipped:
-                self._skipped(drop)
+            if kind is Skipped:
+                return self._again(frame, drop, key, made)
+            if type(reply) is NotBegun:
+                self._withdrawn(Pending(key=key, made=made))
             return self._value(reply, answer, None)
         pending = self.pending[seq] = Pending(place_of_user(), key, made)
         self._settle(reply, answer)
@@ -174,18 +184,35 @@ class RequestSender(ReplyReader):
                 raise pending.not_ready(self.location.id)
             return pending
         if type(pending.reply) is Skipped:
-            self._skipped(drop)
+            return self._again(frame, drop, pending.key, pending.made)
         if answered and type(pending.reply) is Failure:
             self.raise_unseen()
         value = self.take(pending)
         return STORED if type(pending.reply) is Done else value
 
-    def _skipped(self, drop: tuple[int, ...]) -> None:
-        """An earlier request failed, and this one was not made."""
-        self.garbage.extend(drop)
+    def _again(
+        self, frame: Frame, drop: tuple[int, ...], key: Hashable, made: Collection[int]
+    ) -> Any:
+        """Raise the failure because of which a request was skipped; make it again if that was
+        raised already, or followed from one that was."""
         self.read_replies()
-        self.raise_unseen()
-        raise MalformedMessage("$[0]", "an answer", "a skipped request, and no failure before it")
+        message: Any = messages.read_request(frame.header)
+        failures = getattr(message, "failures", None)
+        fails = failures is None or failures >= self._failures or self._repeats == _MOST_REPEATS
+        if self.unseen or fails:
+            self.garbage.extend(drop)
+            self.raise_unseen()
+            raise MalformedMessage(
+                "$[0]", "an answer", "a skipped request, and no failure before it"
+            )
+        seq = self.next_seq()
+        message = msgspec.structs.replace(message, seq=seq, failures=self._failures)
+        again = Frame(messages.encode(message), frame.buffers, frame.exclusive, frame.private)
+        self._repeats += 1
+        try:
+            return self._request(seq, again, True, drop, key, made)
+        finally:
+            self._repeats -= 1
 
     def _give_up(self, seq: int, frame: Frame, drop: tuple[int, ...]) -> None:
         """Take back a request that nothing under way can answer."""
@@ -194,6 +221,25 @@ class RequestSender(ReplyReader):
             self.garbage.extend(drop)
         else:
             self.tell(Cancel(self.next_seq(), seq))
+
+    def cancel(self) -> int:
+        """Withdraw what was asked and has not begun; returns how many requests that were.
+
+        Each of them fails with :class:`~syft.exceptions.RequestWithdrawn`.  What an open group
+        holds has not been asked.
+        """
+        self.check_open()
+        self.calls.clear()  # what is withdrawn defines nothing at the other end
+        count = self.transport.withdraw_all()
+        self.read_replies()
+        parked = [(seq, one) for seq, one in self.pending.items() if one.waits_its_turn]
+        for seq, pending in reversed(parked):  # what follows from others first: none has to fail
+            self.tell(Cancel(self.next_seq(), seq))
+            del self.pending[seq]
+            pending.reply = NotBegun(seq)
+            self._withdrawn(pending)
+        self.read_replies()
+        return count + len(parked)
 
     def tell(self, message: Message, buffers: Sequence[torch.Tensor] = ()) -> None:
         """Send a message, and look at no reply."""

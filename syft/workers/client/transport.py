@@ -133,6 +133,11 @@ class Transport(ABC):
     def withdraw(self, frame: Frame) -> bool:
         """Take back a request that the worker has not read; False if it is too late for that."""
 
+    def withdraw_all(self) -> int:
+        """Have the worker leave out what it has not begun, and answer that with ``NotBegun``;
+        returns how many requests that were."""
+        return 0
+
     def gone(self, worker: str) -> WorkerClosed:
         """Why no request can be delivered any more to the worker of that name.
 

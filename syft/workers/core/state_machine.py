@@ -26,6 +26,7 @@ from syft.exceptions import (
     HookError,
     MalformedMessage,
     ObjectIdTaken,
+    ObjectNotFound,
     ObjectNotReady,
     PermissionDenied,
     PromiseGivenUp,
@@ -42,6 +43,7 @@ from syft.workers.core.accepted_results import accepted_results
 from syft.workers.core.access import READS, Access
 from syft.workers.core.claim import Claim
 from syft.workers.core.dataflow import Dataflow
+from syft.workers.core.findable import check_named
 from syft.workers.core.nesting import Nesting
 from syft.workers.core.open_promises import named
 from syft.workers.core.outgoing import Outgoing
@@ -83,6 +85,10 @@ MAX_DEPTH = 64
 
 FAILED = "the operation that should have made it failed"
 """The tombstone text of the result of a failed operation."""
+
+TAKEN_BACK = "its caller took back the request that was to make it"
+"""The tombstone text of the result of a request that was withdrawn before it had begun, and of the
+results of what was to use that."""
 
 NOT_MADE = "the operation that should have made it returned something else"
 """The tombstone text of the result of an operation that returned None, a number or a container."""
@@ -199,6 +205,8 @@ class WorkerCore:
         try:
             if outer is not None:
                 self._nesting.enter()
+            if peer.reads is not None:
+                check_named(self.store, self.owners, peer, message)
             reply = _HANDLERS[type(message)](self, message, frame, peer)
         except Exception as error:  # no message may end the worker
             reply = self._failed(message, error, peer)
@@ -263,11 +271,13 @@ class WorkerCore:
         ``private`` says that a value in it is.
         """
         frame = Frame(encode(message), list(buffers), private=private)
-        self.outbox.append((self.addressed(to), frame))
+        receiver = self.addressed(to)  # others may be served meanwhile, and the outbox emptied
+        self.outbox.append((receiver, frame))
 
     def answer(self, peer: Peer, reply: messages.Reply | Answer) -> None:
         """Queue a reply to an earlier request of ``peer``."""
-        self.outbox.append((peer, self.frame_of(reply, peer)))
+        frame = self.frame_of(reply, peer)
+        self.outbox.append((peer, frame))
 
     def outgoing(self) -> list[AddressedFrame]:
         """Return the queued frames, and empty the queue."""
@@ -311,14 +321,16 @@ class WorkerCore:
 
         def run(held: HeldInputs | None) -> None:
             outer, self.serving = self.serving, peer
+            why = FAILED
             try:
                 reply = Cancelled(seq) if held is None else act(held)
             except Exception as error:  # as in receive: no message may end the worker
                 self._give_up(outs, error)
                 reply = self.failure(seq, error)
+                why = _why_missing(error)
             finally:
                 self.serving = outer
-            self._mark_missing(outs, FAILED if type(reply) is Failure else NOT_MADE)
+            self._mark_missing(outs, why if type(reply) is Failure else NOT_MADE)
             if reply is not None and type(reply) is not Parked:
                 self.answer(peer, reply)
 
@@ -336,7 +348,12 @@ class WorkerCore:
     def fail_results(self, outs: Sequence[int], error: Exception | None = None) -> None:
         """Mark results as failed, and run the operations that wait for them, which fail too."""
         self._give_up(outs, error)
-        self._mark_missing(outs, FAILED)
+        self._mark_missing(outs, _why_missing(error))
+        self.dataflow.settle(outs)
+
+    def take_back_results(self, outs: Sequence[int]) -> None:
+        """The same for the results of a request that its caller took back."""
+        self._mark_missing(outs, TAKEN_BACK)
         self.dataflow.settle(outs)
 
     def give_up_all(self, sessions: Container[object], reason: str) -> None:
@@ -552,9 +569,15 @@ def cancel(core: WorkerCore, message: messages.Cancel, frame: Frame, peer: Peer)
         if started.waits_for_inputs(peer, message.request):
             started.abandon(core, execution, "was taken back")
     core.store.listeners.remove(peer.session, message.request)
-    outs = core.dataflow.cancel((peer.session, message.request))
-    core.fail_results(outs)
+    core.take_back_results(core.dataflow.cancel((peer.session, message.request)))
     return Done(message.seq)
+
+
+def _why_missing(error: Exception | None) -> str:
+    """Why there is no result of an operation that raised this."""
+    if isinstance(error, ObjectNotFound) and error.reason == TAKEN_BACK:
+        return TAKEN_BACK
+    return FAILED
 
 
 def _name_of(peer: Peer) -> str:

@@ -9,7 +9,7 @@ fails notifies the other parties, and their results fail too.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
@@ -101,7 +101,7 @@ def start(core: WorkerCore, message: Start, frame: Frame, peer: Peer) -> Any:
     """Promise the results, and start this worker's part when its inputs are present."""
     core.forget(message.drop, peer)
     try:
-        _check_start(core, message)
+        _check_start(core, message, peer)
         session = _session(core, message.execution, peer)
         core.store.charges.enter(peer.session.account, promises=len(message.outs))
     except SyftError:
@@ -132,8 +132,11 @@ def start(core: WorkerCore, message: Start, frame: Frame, peer: Peer) -> Any:
     return core.when_ready(message.seq, peer, act, ids)
 
 
-def _check_start(core: WorkerCore, message: Start) -> None:
-    """Raise for an invalid start, before anything is stored for it."""
+def _check_start(core: WorkerCore, message: Start, peer: Peer) -> None:
+    """Raise for an invalid start, before anything is stored for it.
+
+    Whoever may not use the inputs is told so first, and not which workers are known here.
+    """
     if message.program not in PROGRAMS:
         raise MalformedMessage("$.program", "a known collective", str(message.program))
     parties = message.parties
@@ -143,12 +146,23 @@ def _check_start(core: WorkerCore, message: Start) -> None:
         raise MalformedMessage(
             "$", "a fresh execution in which this worker has its rank", "another"
         )
+    _check_inputs_here(core, message, peer)
     for name in parties:
         core.connect(name)  # raises UnknownWorker
     for out in message.outs:
         core.store.check_free(out)
         if out in core.store.promised:
             raise ObjectIdTaken(out, core.name)
+
+
+def _check_inputs_here(core: WorkerCore, message: Start, peer: Peer) -> None:
+    """Raise :class:`~syft.exceptions.PermissionDenied` for an input that may not go to the others,
+    as far as the inputs are here already."""
+    objects = core.store.objects
+    here = [(objects.get(id), arg) for arg in message.args for id in ids_in(arg)]
+    known = [(value, arg) for value, arg in here if isinstance(value, torch.Tensor)]
+    inputs = [value for value, _ in known]
+    _check_leaving(core, message, known, combined(inputs), peer)
 
 
 def _has_started(core: WorkerCore, execution: int) -> bool:
@@ -174,23 +188,23 @@ def _begin(
 ) -> None:
     """Make the program of an execution, if its inputs may go to all parties."""
     guard = combined(inputs)
-    _check_parties(core, message, inputs, guard, peer)
+    _check_leaving(core, message, zip(inputs, message.args, strict=True), guard, peer)
     if guard is not None and not guard.admits(peer.user):
         inputs, guard = _inputs_that_run(message, inputs, guard)
     session.guard, session.program = guard, _program(message, inputs)
 
 
-def _check_parties(
+def _check_leaving(
     core: WorkerCore,
     message: Start,
-    inputs: Sequence[torch.Tensor],
+    inputs: Iterable[tuple[torch.Tensor, Any]],
     guard: Guard | None,
     peer: Peer,
 ) -> None:
     """Raise :class:`~syft.exceptions.PermissionDenied` if an input, or what is computed from all of
     them, may not go to every other party."""
     others = [name for name in message.parties if name != core.name]
-    asked = [*zip(map(full_guard_of, inputs), message.args, strict=True), (guard, ())]
+    asked = [*((full_guard_of(value), arg) for value, arg in inputs), (guard, ())]
     for mine, operand in asked:
         for name in others:
             id = next(iter(ids_in(operand)), None)
@@ -395,6 +409,13 @@ def _fail(
             out, f"the collective operation that should have made it failed at {core.name}"
         )
     core.dataflow.settle(message.outs)
+
+
+def decline(core: WorkerCore, message: Start) -> None:
+    """Tell the other parties that this worker's part will not begin: its start was withdrawn."""
+    if not _has_started(core, message.execution):
+        _end(core, message.execution)
+        _tell_others(core, message)
 
 
 def _tell_others(core: WorkerCore, message: Start) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -17,6 +16,7 @@ from syft.serde.packer import Packer
 from syft.serde.registry import pack, unpack_at
 from syft.workers.core.access import Access
 from syft.workers.core.claim import Claim
+from syft.workers.core.findable import may_find, tags_of
 from syft.workers.core.peer import EVERYTHING, Peer
 from syft.workers.core.sent_labels import guard_fields, received_guard
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
@@ -119,9 +119,10 @@ def _fetch_now(
     packer = Packer(worker=core, stays=keep)
     payload = (value, *guard_fields(guard, core.name)) if message.guarded else value
     operand = pack(payload, packer)
+    packer.hand_over(peer.name)
     if not keep:
         core.store.take(message.id, peer.fetched)
-    packer.sent(peer.name)
+    packer.sent()
     return Answer(Value(message.seq, operand), packer.buffers, private=guard is not None)
 
 
@@ -161,21 +162,8 @@ def search(core: WorkerCore, message: Search, frame: Frame, peer: Peer) -> Reply
     core.forget(message.drop, peer)
     objects = core.store.objects
     cards = ((id, *_card(objects[id])) for id in core.store.search(set(message.words)))
-    found = [card for card in cards if _may_find(core, peer, card[0], card[1])]
+    found = [card for card in cards if may_find(core.store, core.owners, peer, card[0])]
     return Value(message.seq, pack(found, Packer()))
-
-
-def _may_find(core: WorkerCore, peer: Peer, id: int, tags: Sequence[str]) -> bool:
-    """Whether a caller of another process finds an object: its own, or one with tags, if it may
-    read one of them.
-
-    Ids cannot be guessed, so what it does not find it cannot name.
-    """
-    if peer.users is None:
-        return True
-    origin = core.owners.of(id)
-    own = origin is not None and origin.owner == peer.identity
-    return own or bool(tags) and (peer.reads is None or not peer.reads.isdisjoint(tags))
 
 
 def _card(value: torch.Tensor | Holder) -> tuple[Any, ...]:
@@ -183,12 +171,12 @@ def _card(value: torch.Tensor | Holder) -> tuple[Any, ...]:
 
     For a :class:`Holder` the shape is None, and its own card is the fourth item.
     """
-    attributes = value.__dict__
+    tags = sorted(tags_of(value))
     if isinstance(value, Holder):
-        return sorted(value.tags), value.description, None, value.card()
+        return tags, value.description, None, value.card()
     guard = full_guard_of(value)
     shape = None if guard is not None and guard.shape_hidden else _shape_here(value)
-    return sorted(attributes.get("_tags", ())), attributes.get("_description"), shape
+    return tags, value.__dict__.get("_description"), shape
 
 
 def _shape_here(value: torch.Tensor) -> torch.Size | None:

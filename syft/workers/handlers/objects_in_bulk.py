@@ -110,9 +110,10 @@ def _fetch_now(
     )
     packer = Packer(worker=core)
     operand = pack(values, packer)
+    packer.hand_over(peer.name)
     if not message.keep:
         core.store.drop_all(taken, peer.fetched)
-    packer.sent(peer.name)
+    packer.sent()
     return Answer(Value(message.seq, operand), packer.buffers, private)
 
 

@@ -11,6 +11,7 @@ import torch
 from syft.serde.frame import Frame
 from syft.workers.shells.network import Network
 from syft.workers.wire import messages
+from syft.workers.wire.sealed_bytes import is_sealed
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,8 @@ class MessageLog:
         self._network.observers.remove(self._observe)
 
     def _observe(self, sender: str, receiver: str, frame: Frame) -> None:
+        if is_sealed(frame):
+            return  # nobody can read it here
         buffers = tuple(buffer.clone() for buffer in frame.buffers)
         message = messages.decode(frame.header)
         self._entries.append(LoggedMessage(sender, receiver, message, buffers, frame.nbytes))

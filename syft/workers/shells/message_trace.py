@@ -18,6 +18,7 @@ from syft.serde.frame import Frame
 from syft.workers.shells.network import Network
 from syft.workers.wire import messages
 from syft.workers.wire.messages import Command, Message, Run
+from syft.workers.wire.sealed_bytes import is_sealed
 
 _HEAD: Final = ("ms", "from", "to", "bytes", "what")
 _RIGHT: Final = frozenset((0, 3))
@@ -68,7 +69,8 @@ class Trace:
 
     def _observe(self, sender: str, receiver: str, frame: Frame) -> None:
         at = self._clock() - self._began
-        what = _kind(messages.decode(frame.header))
+        sealed = is_sealed(frame)
+        what = "sealed, on its way" if sealed else _kind(messages.decode(frame.header))
         self._lines.append(TracedMessage(sender, receiver, what, frame.nbytes, at))
 
     @property

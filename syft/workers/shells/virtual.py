@@ -27,6 +27,7 @@ from syft.workers.core.state_machine import AddressedFrame, WorkerCore
 from syft.workers.core.stats import Stats
 from syft.workers.execution.operation import neutral_mode
 from syft.workers.execution.precautions import own_memory
+from syft.workers.handlers.withdrawing import may_be_withdrawn, withdraw
 from syft.workers.shells.connection_table import ConnectionTable
 from syft.workers.shells.network import Network
 from syft.workers.shells.worker import Worker, found_by
@@ -137,6 +138,20 @@ class VirtualTransport(Transport):
         inbox.clear()
         inbox.extend(kept)  # in place: the worker may be in the middle of it
         return True
+
+    def withdraw_all(self) -> int:
+        """Leave out what waits in the inbox of a queued worker and came from here."""
+        worker, peers = self._worker, set(self._peers.values())
+        letters = list(worker.inbox)
+        taken: list[tuple[Frame, Peer]] = []
+        worker.inbox.clear()
+        for letter in letters:
+            mine = letter[1] in peers and may_be_withdrawn(letter[0])
+            (taken if mine else worker.inbox).append(letter)
+        for frame, peer in taken:
+            self.take(withdraw(self._core, frame, peer))
+        self._network.carry(self._core.outgoing(), worker)
+        return len(taken)
 
     def is_idle(self) -> bool:
         """Whether a queued worker has an empty inbox and is not handling a request."""

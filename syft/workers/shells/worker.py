@@ -15,6 +15,7 @@ import torch
 from syft.chain.wrapper import first_link
 from syft.exceptions import NothingToGet, WorkerClosed, WorkerIdTaken
 from syft.ids import new_id
+from syft.workers.client.answers import cards_in
 from syft.workers.client.connection import Connection
 from syft.workers.client.group import MessageGroup
 from syft.workers.client.transport import Owner, Transport
@@ -124,6 +125,30 @@ class Worker(ABC):
                 return
         raise NothingToGet("give_up")
 
+    def cancel(self) -> int:
+        """Withdraw what this program has asked the worker and the worker has not begun; returns how
+        many requests that were.
+
+        Each of them fails with :class:`~syft.exceptions.RequestWithdrawn`, which is raised by its
+        handle.  What it was to make is missing: pointers to that, and to what follows from it, say
+        so when they are used.  What the worker is in the middle of ends as it would.  Operations
+        that wait for promised objects are withdrawn too.
+
+        Raises :class:`~syft.exceptions.WorkerClosed`.
+
+        >>> dan = sy.VirtualWorker(hook, id="dan", pipelined=True)
+        >>> x = torch.ones(2).send(dan)
+        >>> sy.synchronize()
+        >>> y = x + 1
+        >>> dan.cancel()
+        1
+        >>> y.child.handle.exception()
+        RequestWithdrawn('dan')
+        >>> x.get()
+        tensor([1., 1.])
+        """
+        return self.connection().cancel()
+
     def group(self) -> MessageGroup:
         """Collect the requests to this worker inside a ``with`` block, and send them in one
         message.
@@ -154,4 +179,4 @@ class Worker(ABC):
 def found_by(connection: Connection, query: str | Iterable[str]) -> list[Any]:
     """Pointers to the results of a search at the other end of a connection."""
     words = (query,) if isinstance(query, str) else tuple(str(word) for word in query)
-    return [connection.found(id, tuple(card)) for id, *card in connection.ask(Search, words)]
+    return [connection.found(id, card) for id, card in cards_in(connection.ask(Search, words))]

@@ -8,18 +8,21 @@ kernel.  Memory is only used as bytes come: a length that lies costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Final
+import struct
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, Final
 
 import torch
 
 from syft.exceptions import LimitExceeded, MalformedMessage
-from syft.serde.buffers import decompress, fresh_buffer
+from syft.serde.buffers import Decompression, fresh_buffer
 from syft.serde.frame import (
     ALIGNMENT,
     ENTRY,
+    MAGIC,
     PREFIX,
     RAW,
+    VERSION,
     Frame,
     from_bytes,
     read_prefix,
@@ -27,11 +30,18 @@ from syft.serde.frame import (
 )
 from syft.serde.limits import Limits
 
+Memory = Callable[[int], torch.Tensor]
+"""Makes a buffer of so many bytes, which are yet to be written."""
+
+_START: Final = MAGIC + bytes((VERSION, 0))
+_START_AND_REST: Final = struct.Struct("<6sHII")  # PREFIX, its fixed fields in one
 _STEP: Final = 1 << 20
-"""How many bytes of a header, or of a compressed buffer, are made room for at once."""
+"""How many bytes of a header are made room for at once."""
+_PACKED_STEP: Final = 1 << 14
+"""How many bytes of a compressed buffer are: they become 4 MB at most."""
 
 
-def small_frame(data: bytes | memoryview, limits: Limits) -> tuple[int, Frame]:
+def small_frame(data: bytes, limits: Limits) -> tuple[int, Frame]:
     """The channel of a frame that has come in one piece, and the frame.
 
     Raises :class:`~syft.exceptions.WireError` if it is none.
@@ -40,9 +50,12 @@ def small_frame(data: bytes | memoryview, limits: Limits) -> tuple[int, Frame]:
     >>> small_frame(b"".join(to_parts(Frame(b"\\xc0", []), channel=5)), Limits())[0]
     5
     """
-    channel, count, size = read_prefix(data, limits)
-    if not count and len(data) == PREFIX.size + size:  # nearly always
-        return channel, Frame(bytes(data[PREFIX.size :]), [])
+    if len(data) >= PREFIX.size:
+        start, channel, count, size = _START_AND_REST.unpack_from(data)
+        rest = len(data) - PREFIX.size
+        if start == _START and not count and size == rest <= limits.max_header_bytes:
+            return channel, Frame(data[PREFIX.size :], [])  # nearly always
+    channel, _, _ = read_prefix(data, limits)
     whole = bytearray(data)
     whole[6:8] = b"\0\0"
     return channel, from_bytes(whole, limits)
@@ -63,13 +76,16 @@ class FrameAssembly:
     [tensor([1, 1], dtype=torch.uint8)]
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, memory: Memory = fresh_buffer) -> None:
         self.channel = 0
         self.received = 0
         """Bytes that have come."""
         self.expected = PREFIX.size
         """Bytes of the whole frame, as far as is known."""
+        self.expanded = 0
+        """Bytes into which compressed ones have been turned."""
         self._limits = limits
+        self._fresh = memory
         self._header = b""
         self._buffers: list[torch.Tensor] = []
         self._parts = self._memory()
@@ -143,15 +159,26 @@ class FrameAssembly:
                 raise MalformedMessage(f"$.buffers[{index}]", "padding of zeros", "other bytes")
             end += len(padding) + stored
             if kind == RAW:
-                buffer = fresh_buffer(raw)
+                buffer = self._fresh(raw)
                 if raw:
                     yield memoryview(buffer.numpy())  # type: ignore[arg-type]
             else:
-                packed = yield from _grown(stored)
-                found = decompress(memoryview(packed), raw, f"$.buffers[{index}]")
                 buffer = fresh_buffer(raw)
-                memoryview(buffer.numpy())[:] = found  # type: ignore[arg-type]
+                memory: Any = buffer.numpy()
+                yield from self._unpacked(stored, memoryview(memory), index)
             self._buffers.append(buffer)
+
+    def _unpacked(self, stored: int, memory: memoryview, index: int) -> Iterator[memoryview]:
+        """The memory of the pieces of a compressed buffer, each of which is decompressed when it
+        has come: to do all of it at once may take longer than others wait for a sign of life."""
+        decompression = Decompression(memory, stored, f"$.buffers[{index}]")
+        for begin in range(0, stored, _PACKED_STEP):
+            piece = bytearray(min(_PACKED_STEP, stored - begin))
+            yield memoryview(piece)
+            before = decompression.done
+            decompression.feed(piece)
+            self.expanded += decompression.done - before
+        decompression.finish()
 
 
 def _grown(size: int) -> Generator[memoryview, None, bytearray]:

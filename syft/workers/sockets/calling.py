@@ -14,16 +14,21 @@ from __future__ import annotations
 import contextlib
 import math
 import select
+import threading
 import time
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from syft.exceptions import SyftError, WireError, WorkerLost, WorkerRefused, WorkerTimeout
+from syft.serde.frame import Frame
 from syft.workers.core.peer import Peer, Session
 from syft.workers.shells.network import Network
+from syft.workers.sockets.large_memory import LargeMemory
 from syft.workers.sockets.line import Line
 from syft.workers.sockets.line_texts import Busy, Bye, Control, Introduction, Meet, Open, Resume
+from syft.workers.sockets.relaying import Relays
 from syft.workers.sockets.switchboard import Switchboard
+from syft.workers.sockets.tunnel_ends import is_about_tunnels
 from syft.workers.sockets.websocket import GOING_AWAY, NORMAL, PING, PROTOCOL_ERROR, WebSocket
 
 Dial = Callable[[Resume | None, float], tuple[WebSocket, Any]]
@@ -32,6 +37,7 @@ Dial = Callable[[Resume | None, float], tuple[WebSocket, Any]]
 LOST_AFTER: Final = 3
 """Heartbeats of silence after which a connection is given up."""
 
+_NEVER: Final = (math.inf, 0.0)
 _READ: Final = select.POLLIN | select.POLLHUP | select.POLLERR
 
 
@@ -40,16 +46,17 @@ class CallingBoard(Switchboard):
 
     def __init__(self, network: Network) -> None:
         super().__init__(network)
-        self.active = time.monotonic()
-        """When a thread last waited or wrote."""
         self._reading: set[Line] = set()
         self._dials: dict[Line, Dial] = {}
-        self._tried: dict[Line, float] = {}
+        self.memory = LargeMemory()
+        """Where large tensors of all lines are received."""
         self.unwritten: dict[Line, None] = {}
         """Lines with something to write."""
+        self._breaking: set[Line] = set()
         self.busy: dict[Line, Busy] = {}
         """What a worker said of what it is doing."""
         self.introduce: Callable[[Line, Meet], Introduction] = _nobody
+        self.relays = Relays(self)
 
     # ------------------------------------------------------------------------------- waiting
 
@@ -57,47 +64,68 @@ class CallingBoard(Switchboard):
         """Take in and serve what has come; see :meth:`Switchboard.turn`."""
         with self.monitor.lock:
             self.active = time.monotonic()
-            if self._handle_all():
+            if wait and [line] == self.lines and self._read_alone(self.lines[0]):
                 return True
-            if wait and line is not None and line.until is not None:
-                self._check_time(line, line.until)
-            if wait and line is not None and line.websocket is None:
-                self._revive(line)
+            if self._handle_all() or (wait and not self._is_readable(line)):
                 return True
             free = [one for one in self.lines if one.websocket and one not in self._reading]
-            if wait and line is not None and line not in free:
-                self.monitor.wait(line.heartbeat)  # another thread reads it
-                return True
             self._reading.update(free)
             try:
-                self._read(free, line, wait)
+                self._read(free, wait)
             finally:
                 self._reading.difference_update(free)
                 self.monitor.notify()
             return self._handle_all() or wait
 
-    def _check_time(self, line: Line, until: float) -> None:
-        """Raise :class:`~syft.exceptions.WorkerTimeout` if a wait has lasted too long."""
-        now = time.monotonic()
-        if now < until:
+    def _is_readable(self, line: Line | None) -> bool:
+        """Whether this thread may read a line: it has a connection, and no other thread reads it.
+        Otherwise waits a little for that."""
+        assert line is not None, "nobody waits for no line"
+        if line.deadlines:
+            self._check_time(line)
+        if line.websocket is None:
+            self._revive(line)
+            return False
+        if line in self._reading or line not in self.lines:
+            self.monitor.wait(min(line.heartbeat, _left([line])))
+            return False
+        return True
+
+    def _read_alone(self, line: Line) -> bool:
+        """Wait for the only line, and take in what comes; False if there is something else to do
+        first.  This is what :meth:`turn` does nearly always, in fewer steps."""
+        websocket = line.websocket
+        if websocket is None or websocket.messages or websocket.queued or self._reading:
+            return False
+        if line.waiting or line.deadlines or not websocket.stream.blocks:
+            return False
+        self._reading.add(line)
+        try:
+            if not self._receive(line, True):
+                self.beat((line,))
+        finally:
+            self._reading.discard(line)
+            if self.monitor.waiting:
+                self.monitor.notify()
+        self._handle(line)
+        return True
+
+    def _check_time(self, line: Line) -> None:
+        """Raise :class:`~syft.exceptions.WorkerTimeout` if the wait of this thread has lasted too
+        long."""
+        until, seconds = line.deadlines.get(threading.get_ident(), _NEVER)
+        if time.monotonic() < until:
             return
         busy = self.busy.get(line)
         why = "it has not said why"
         if busy is not None:
             whose = "" if busy.user is None else f" for user {busy.user!r}"
             why = f"it runs {busy.operation}{whose} since {busy.seconds:.1f} s"
-        workers = self.network.workers.values()
-        seconds = next((one.timeout for one in workers if getattr(one, "line", None) is line), 0)
-        raise WorkerTimeout(line.name, seconds or 0.0, why)
+        raise WorkerTimeout(line.name, seconds, why)
 
-    def _read(self, lines: list[Line], line: Line | None, wait: bool) -> None:
+    def _read(self, lines: list[Line], wait: bool) -> None:
         """Read the lines; with ``wait`` one time until something comes, or a heartbeat is due."""
-        only: Any = lines[0].websocket if len(lines) == 1 else None
-        blocks = only is not None and only.stream.blocks and not only.queued
-        if wait and blocks and lines[0].until is None:
-            if not self._receive(lines[0], wait):
-                self.beat(lines)
-        elif wait:
+        if wait:
             self._poll(lines)
             self.beat(lines)
         else:
@@ -112,7 +140,7 @@ class CallingBoard(Switchboard):
             self.broke(line, error)
             return True
         except KeyboardInterrupt:  # perhaps between reading and noting what was read
-            self.broke(line, ConnectionAbortedError("it was interrupted while it was read"))
+            self._drop(line, "it was interrupted while it was read")
             raise
 
     def _poll(self, lines: list[Line]) -> None:
@@ -141,16 +169,21 @@ class CallingBoard(Switchboard):
         """Take in and serve what was read; whether anything was."""
         handled = False
         for line in self.lines[:]:
-            websocket = line.websocket
-            if websocket is not None and websocket.messages:
-                handled = True
-                try:
-                    self.take(line)
-                except (OSError, WireError) as error:
-                    self.broke(line, error)
-            if line.inbox or line.urgent:
-                handled |= self.serve(line)
-                self.push(line)
+            if line.inbox or line.urgent or (line.websocket and line.websocket.messages):
+                handled |= self._handle(line)
+        return handled
+
+    def _handle(self, line: Line) -> bool:
+        """Take in and serve what was read from a line; whether anything was."""
+        handled = False
+        try:
+            handled = self.take(line)
+        except (OSError, WireError) as error:
+            handled = True
+            self.broke(line, error)
+        if line.inbox or line.urgent:
+            handled |= self.serve(line)
+            self.push(line)
         return handled
 
     # ------------------------------------------------------------------------------ heartbeats
@@ -162,6 +195,8 @@ class CallingBoard(Switchboard):
         for line in list(self.lines):
             websocket = line.websocket
             if websocket is None or now - websocket.heard < line.heartbeat:
+                continue
+            if websocket.is_taken(now):
                 continue
             if line in self._reading and line not in own:
                 continue  # the thread that reads it sees to it
@@ -179,22 +214,25 @@ class CallingBoard(Switchboard):
     def add(self, line: Line, dial: Dial) -> None:
         """Begin to carry a line; ``dial`` makes its connections."""
         line.unwritten = self.unwritten
+        if line.websocket is not None:
+            line.websocket.memory = self.memory.take
         self._dials[line] = dial
         self.lines.append(line)
 
     def leave(self, line: Line) -> None:
-        """Say that this end leaves, and end the line."""
+        """Say that this end leaves, and end the line: when the other end has freed what was there,
+        if that does not take long."""
         if line.websocket is not None:
             line.tell(Bye(f"{line.name}'s caller has left"))
             until = time.monotonic() + line.heartbeat
             while line.websocket is not None and time.monotonic() < until:
                 try:
-                    if line.flush():
-                        break
+                    written = line.flush()
                 except OSError:
                     break
-                line.websocket.stream.wait(True, 0.1)
+                line.websocket.stream.wait(not written, 0.1)
                 self._receive(line, False)
+                self._handle_all()
         self.remove(line, "this program has closed it")
 
     def remove(self, line: Line, reason: str) -> None:
@@ -203,14 +241,24 @@ class CallingBoard(Switchboard):
         if websocket is not None:
             websocket.close(NORMAL, reason)
         line.end(reason)
-        self._dials.pop(line, None)
+        for channel in line.channels.values():  # the worker asks nothing any more
+            if channel.host is not None:
+                channel.host.callers.pop(channel.peer, None)
+        for table in (self._dials, self.unwritten, self.busy):
+            table.pop(line, None)
         if line in self.lines:
             self.lines.remove(line)
 
     def broke(self, line: Line, error: Exception) -> None:
         """Note that a connection is gone: the next wait for the line tries to go on with it."""
+        if line in self._breaking:
+            return  # an answer to its last words cannot be written either
         if not isinstance(error, SyftError):
-            self._hear_last_words(line)
+            self._breaking.add(line)
+            try:
+                self._hear_last_words(line)
+            finally:
+                self._breaking.discard(line)
         websocket = line.websocket
         if websocket is None:
             return
@@ -218,9 +266,18 @@ class CallingBoard(Switchboard):
             websocket.close(PROTOCOL_ERROR, str(error))
             line.end(str(error))
         else:
-            websocket.close(GOING_AWAY, "")
-            line.detach()
-            line.why = _text_of(error)
+            self._drop(line, text_of(error))
+
+    def comes_back(self, line: Line) -> bool:
+        """No: this end makes the connections, when it waits for a line."""
+        return False
+
+    def _drop(self, line: Line, why: str) -> None:
+        """Close the connection of a line that goes on."""
+        if line.websocket is not None:
+            line.websocket.close(GOING_AWAY, "")
+        line.detach()
+        line.why = why
 
     def _hear_last_words(self, line: Line) -> None:
         """Take in what came before a connection broke: replies, and why the other end has left."""
@@ -249,20 +306,24 @@ class CallingBoard(Switchboard):
                 self._reading.discard(line)
                 self.monitor.notify()
         except (OSError, WireError) as error:
-            raise WorkerLost(line.name, f"{line.why} ({_text_of(error)})") from None
+            raise WorkerLost(line.name, f"{line.why} ({text_of(error)})") from None
         except WorkerRefused as error:
             line.end(error.reason)
             raise WorkerLost(line.name, error.reason) from None
+        websocket.memory = self.memory.take
         line.attach(websocket, welcome.received)
         self.push(line)
 
     # ---------------------------------------------------------------------- what workers ask
 
     def opened(self, line: Line, opening: Open) -> None:
-        """Serve the requests of another worker of the other end."""
-        channel = line.channel(opening.channel)
+        """Serve the requests that the worker at the other end has for another one of this program.
+
+        Whatever it says of their source: only the worker itself speaks over its line.
+        """
+        channel = line.opened(opening.channel)
         channel.host = self.network.hosts.get(opening.target)
-        channel.peer = Peer(opening.source, None, Session(), users=())
+        channel.peer = Peer(line.name, None, Session(), users=())
         channel.caller = self.network.workers.get(line.name)
         if channel.host is not None:
             channel.host.callers[channel.peer] = channel
@@ -274,6 +335,18 @@ class CallingBoard(Switchboard):
         elif type(control) is Meet:
             line.tell(self.introduce(line, control))
             self.push(line)
+        elif is_about_tunnels(control):
+            self.relays.said(line, control)
+
+    def passed(self, line: Line, frame: Frame) -> None:
+        """Pass on what a worker sends to another one through a tunnel."""
+        self.relays.passed(line, frame)
+
+    def revive(self, line: Line) -> None:
+        """Go on with a line over a new connection, if that is possible now."""
+        with contextlib.suppress(WorkerLost):
+            if line.websocket is None:
+                self._revive(line)
 
     def reached_for(self, line: Line) -> list[Line]:
         """None: this program asks each worker itself."""
@@ -282,14 +355,24 @@ class CallingBoard(Switchboard):
 
 def _pause(lines: list[Line]) -> float:
     """Seconds until a heartbeat of one of the lines, or the end of a wait, is due."""
-    ends = [one.until for one in lines if one.until is not None]
-    left = min(ends) - time.monotonic() if ends else math.inf
-    return max(0.0, min(left, *(one.heartbeat / 2 for one in lines)))
+    return min(_left(lines), *(one.heartbeat / 2 for one in lines))
+
+
+def _left(lines: list[Line]) -> float:
+    """Seconds until the wait of this thread for one of the lines is over."""
+    thread = threading.get_ident()
+    ends = [one.deadlines[thread][0] for one in lines if thread in one.deadlines]
+    return max(0.0, min(ends) - time.monotonic()) if ends else math.inf
 
 
 def _nobody(line: Line, meet: Meet) -> Introduction:
     return Introduction(meet.number, meet.name, unknown=True)
 
 
-def _text_of(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
+    """What an error says, without its number.
+
+    >>> text_of(ConnectionRefusedError(111, "Connection refused")), text_of(TimeoutError())
+    ('Connection refused', 'TimeoutError')
+    """
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

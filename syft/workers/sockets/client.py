@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import html
+import logging
 import os
+import threading
 import time
 import weakref
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
-from syft.exceptions import PermissionDenied, WorkerIdTaken
+from syft.exceptions import PermissionDenied, SyftError, WorkerIdTaken
 from syft.serde.limits import Limits
 from syft.trust import tickets
 from syft.trust.tickets import Ticket
+from syft.workers.client.answers import cards_in
 from syft.workers.core.peer import Peer, Session
 from syft.workers.shells.network import Network
 from syft.workers.shells.virtual import Hooked, VirtualWorker
@@ -30,6 +34,8 @@ from syft.workers.wire.messages import Drop, Search
 
 _PATIENCE: Final = 10.0
 """Seconds in which a worker must answer when it is first called."""
+
+LOG: Final = logging.getLogger("syft.client")
 
 _boards: weakref.WeakKeyDictionary[Network, _Exchange] = weakref.WeakKeyDictionary()
 
@@ -52,7 +58,10 @@ class _Exchange:
     def __init__(self, network: Network) -> None:
         self.board = CallingBoard(network)
         self.board.introduce = self.introduce
+        self.board.relays.leads_to = self.leads_to
+        self._passed_on: set[frozenset[str]] = set()
         self.workers: dict[Line, WebsocketClientWorker] = {}
+        self._others_of: dict[str, set[str]] = {}
         self.keeper: Keeper | None = None
 
     def enter(self, worker: WebsocketClientWorker) -> None:
@@ -62,18 +71,50 @@ class _Exchange:
 
     def leave(self, worker: WebsocketClientWorker) -> None:
         self.workers.pop(worker.line, None)
+        for other in self._others_of.pop(worker.id, ()):
+            self._others_of[other].discard(worker.id)
+        self._passed_on = {pair for pair in self._passed_on if worker.id not in pair}
         if not self.workers and self.keeper is not None:
             keeper, self.keeper = self.keeper, None
             keeper.stop()
 
+    def acquaint(self, worker: str, others: set[str]) -> None:
+        """Note that a worker has to deal with others, and these with it."""
+        for other in others - {worker}:
+            self._others_of.setdefault(worker, set()).add(other)
+            self._others_of.setdefault(other, set()).add(worker)
+
     def introduce(self, line: Line, meet: Meet) -> Introduction:
-        """Where a worker is that another one wants to call, and a ticket for calling it."""
+        """Where a worker is that another one wants to call, and a ticket for calling it.
+
+        A worker with a ticket acts with the rights of this program.  So it gets one for those alone
+        with which it was asked to deal, and for users for whom it was asked.
+        """
         network = self.board.network
-        named = network.workers.get(meet.name)
-        others = sorted(set(network.workers) - {line.name})
-        if isinstance(named, WebsocketClientWorker):
+        others = self._others_of.get(line.name, set()) & set(network.workers)
+        proved = meet.user is None or meet.user in line.users
+        if meet.name not in others or not proved or meet.to not in (None, *others):
+            return Introduction(meet.number, meet.name, unknown=True, others=sorted(others))
+        named = network.workers[meet.name]
+        if meet.to is not None:
+            self.acquaint(meet.to, {meet.name})
+        elif isinstance(named, WebsocketClientWorker):
             return named.introduction(meet, line.name)
-        return Introduction(meet.number, meet.name, unknown=named is None, others=others)
+        return Introduction(meet.number, meet.name)
+
+    def leads_to(self, line: Line, name: str) -> Line | None:
+        """The line to a worker that another one cannot reach, and to which this program introduces
+        it; it passes on what the two send each other, and says so once."""
+        network = self.board.network
+        named = network.workers.get(name) if name in self._others_of.get(line.name, ()) else None
+        if not isinstance(named, WebsocketClientWorker):
+            return None
+        pair = frozenset((line.name, name))
+        if pair not in self._passed_on:
+            self._passed_on.add(pair)
+            text = "worker %s cannot reach worker %s: what they send each other passes this program"
+            LOG.warning(text + ", sealed between the two", line.name, name)
+        return named.line
 
 
 def _exchange_of(network: Network) -> _Exchange:
@@ -99,7 +140,9 @@ class WebsocketClientWorker(LineWorker):
     system, or ``ca_file``, knows.
 
     Requests do not wait for their replies; with ``blocking`` (or ``SYFT_BLOCKING=1``) each one
-    does, so that an error rises at its line.
+    does, so that an error rises at its line.  ``timeout`` is how many seconds a wait may last.
+    ``verbose`` and ``is_client_worker`` are taken for programs written for earlier versions, and
+    change nothing.
 
     Raises :class:`OSError` if nobody answers at the address,
     :class:`~syft.exceptions.WorkerRefused`, and :class:`~syft.exceptions.WorkerIdTaken`.
@@ -156,6 +199,7 @@ class WebsocketClientWorker(LineWorker):
         """What the worker said when this program connected."""
         self.tokens = {} if tokens is None else tokens
         self.timeout = timeout
+        self._within = threading.local()
         self.is_client_worker = is_client_worker
         self.blocking = _blocks_by_default() if blocking is None else blocking
         self._exchange = exchange
@@ -165,6 +209,7 @@ class WebsocketClientWorker(LineWorker):
             line.attach(websocket, 0)
             self.board.add(line, target.dial)
             exchange.enter(self)
+        self.vouch = partial(exchange.acquaint, id)
 
     def _serve_beside(self, local: VirtualWorker) -> None:
         """Have the local worker serve what the other end asks."""
@@ -196,8 +241,9 @@ class WebsocketClientWorker(LineWorker):
             self._prove(user)
         ticket = Ticket(line.id, holder, user, time.time() + TICKET_SECONDS)
         text = tickets.mint(ticket_key(line.secret), ticket)
+        fingerprint = self.target_address.fingerprint
         return Introduction(
-            meet.number, meet.name, str(self.address), self.target_address.fingerprint, text
+            meet.number, meet.name, str(self.address), fingerprint, text, relays=True
         )
 
     def _prove(self, user: str) -> None:
@@ -210,22 +256,31 @@ class WebsocketClientWorker(LineWorker):
 
     @contextlib.contextmanager
     def within(self, seconds: float | None) -> Iterator[None]:
-        """A context in which each wait for this worker ends after so many seconds.
+        """A context in which each wait of this thread for the worker ends after so many seconds,
+        or with None never.
 
         Raises :class:`~syft.exceptions.WorkerTimeout` at the line that waits; what was asked may
         still be done.
         """
-        outer, self.timeout = self.timeout, seconds
+        mine = vars(self._within)  # a dictionary of this thread
+        outer = dict(mine)
+        mine["seconds"] = seconds
         try:
             yield
         finally:
-            self.timeout = outer
+            mine.clear()
+            mine.update(outer)
+
+    @property
+    def patience(self) -> float | None:
+        """Seconds that a wait of this thread for the worker may last; None: it has no end."""
+        seconds: float | None = vars(self._within).get("seconds", self.timeout)
+        return seconds
 
     def list_objects_remote(self) -> list[int]:
         """The ids of what this program finds at the worker: what it has made there, and what has
         tags."""
-        ids: list[int] = [card[0] for card in self.connection().ask(Search, ())]
-        return ids
+        return [id for id, _ in cards_in(self.connection().ask(Search, ()))]
 
     def objects_count_remote(self) -> int:
         """How many objects :meth:`list_objects_remote` lists."""
@@ -246,20 +301,32 @@ class WebsocketClientWorker(LineWorker):
     def _repr_html_(self) -> str:
         """What a notebook shows."""
         user = self.line.user or "nobody in particular"
-        shown = [f"<b>{self.id}</b>", str(self.address), f"as {user}", self.welcome.software]
-        return " · ".join(html.escape(text) if text[0] != "<" else text for text in shown)
+        shown = [self.id, str(self.address), f"as {user}", self.welcome.software]
+        name, *rest = map(html.escape, shown)  # the worker has chosen some of it
+        return " · ".join([f"<b>{name}</b>", *rest])
 
     def close(self) -> None:
-        """Say goodbye, and make no more requests. What this program has there is freed."""
+        """Say goodbye, and make no more requests. What this program has there is freed.
+
+        What was asked before and has not begun after a heartbeat is not done.
+        """
         if self.closed:
             return
         with self.board.monitor:
             for host in self.network.hosts.values():
                 for connection in host.connections():
                     if connection.location is self and not connection.transport.closed:
-                        connection.flush()
+                        self._take_leave(connection)
             self.closed = True
             self.board.leave(self.line)
             if self.network.workers.get(self.id) is self:
                 del self.network.workers[self.id]
         self._exchange.leave(self)
+
+    def _take_leave(self, connection: Any) -> None:
+        """Let the worker do what it was asked, a little while: it may have to ask this program
+        where the workers are that pointers lead to."""
+        with contextlib.suppress(SyftError), self.within(self.line.heartbeat), self.limited():
+            connection.let_others_refer()
+        with contextlib.suppress(SyftError):
+            connection.flush()

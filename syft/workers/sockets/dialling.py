@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from syft.exceptions import MalformedMessage, WorkerRefused
 from syft.ops.table import NAMES
 from syft.serde.limits import Limits
 from syft.trust.certificates import client_context
 from syft.trust.pinned_tls import check_pin
+from syft.version import software
 from syft.workers.sockets.address import Address
-from syft.workers.sockets.guests import ops_fingerprint, sizes_of, software
+from syft.workers.sockets.guests import ops_fingerprint, sizes_of
 from syft.workers.sockets.handshake import open_client
 from syft.workers.sockets.line_texts import (
     PROTOCOL,
@@ -40,6 +42,14 @@ def sensible(mine: float, theirs: float) -> float:
     return max(_LEAST, min(mine, theirs)) if theirs == theirs else mine
 
 
+class TunnelDialler(Protocol):
+    """Makes connections through tunnels."""
+
+    def dial(self, seconds: float) -> tuple[socket.socket, str]:
+        """A connected socket, not encrypted yet, and the fingerprint of the worker that is said to
+        be at the other end: the same one each time."""
+
+
 @dataclass(frozen=True)
 class Target:
     """A worker to connect to, and with what: an address, what its certificate must be, and what
@@ -54,6 +64,8 @@ class Target:
     ticket: str | None = None
     limits: Limits = Limits()
     heartbeat: float = 2.0
+    tunnel: TunnelDialler | None = None
+    """What makes connections in the place of the address, where that cannot be reached."""
 
     def dial(self, resume: Resume | None, seconds: float) -> tuple[WebSocket, Welcome]:
         """Connect within some seconds, to begin a line or to go on with one.
@@ -77,19 +89,26 @@ class Target:
         return websocket, welcome
 
     def _stream(self, seconds: float) -> Stream:
+        if self.tunnel is not None:
+            sock, shown = self.tunnel.dial(seconds)
+            sock.settimeout(seconds)
+            return self._secured(sock, self.fingerprint or shown, None)
         sock = self.address.dial(seconds)
         if self.address.scheme != "wss":
             return PlainStream(sock)
+        return self._secured(sock, self.fingerprint, self.address.host)
+
+    def _secured(self, sock: socket.socket, fingerprint: str | None, host: str | None) -> Stream:
         try:
-            context = client_context(self.fingerprint, self.ca_file)
-            secured = context.wrap_socket(sock, server_hostname=self.address.host)
-            if self.fingerprint is not None:
-                check_pin(secured, self.fingerprint)
+            context = client_context(fingerprint, self.ca_file)
+            secured = context.wrap_socket(sock, server_hostname=host)
+            if fingerprint is not None:
+                check_pin(secured, fingerprint)
         except BaseException:
             sock.close()
             raise
         assert isinstance(secured, ssl.SSLSocket)
-        return TlsStream(secured)
+        return TlsStream(secured, tunnelled=self.tunnel is not None)
 
     def _hello(self, resume: Resume | None) -> Hello:
         return Hello(

@@ -8,12 +8,14 @@ on its connection: no later message says who it is.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Protocol
 
 from syft.exceptions import BrokenFraming, FileRefused, TicketRefused, WorkerRefused
@@ -23,9 +25,10 @@ from syft.trust import tickets
 from syft.trust.lockout import Lockout
 from syft.trust.tickets import SpentTickets, Ticket
 from syft.trust.tokens import Grant, TokenBook
+from syft.version import software
 from syft.workers.core.peer import Peer, Session
 from syft.workers.sockets.handshake import ServerHandshake
-from syft.workers.sockets.line import NESTED, Line
+from syft.workers.sockets.line import Channel, Line
 from syft.workers.sockets.line_texts import (
     PROTOCOL,
     Hello,
@@ -46,8 +49,6 @@ TICKET_SECONDS: Final = 60.0
 _MOST_NAME: Final = 255
 _MOST_ABSENT: Final = 1000
 """Callers that are gone and may come back; of more, those without a user are forgotten first."""
-_MOST_CHANNELS: Final = 256
-"""Channels of one line that the caller may open: one for each of its workers and users."""
 
 
 class ServingWorker(Protocol):
@@ -56,6 +57,9 @@ class ServingWorker(Protocol):
     id: str
     core: Any
     callers: dict[Peer, Any]
+
+    def vouch(self, guest: Guest, to: str, names: set[str]) -> None:
+        """Have a guest introduce a worker to others, which were named to it."""
 
 
 @dataclass(eq=False)
@@ -77,12 +81,13 @@ class Guest:
     stand_in: LineWorker | None = None
     peers: list[Peer] = field(default_factory=list)
     introduced: dict[str, LineWorker] = field(default_factory=dict)
+    vouched: set[tuple[str, str]] = field(default_factory=set)
+    """Workers that were named to others, which the guest was told: to whom, and who."""
     users: set[str | None] = field(default_factory=set)
     grants: dict[str | None, Grant | None] = field(default_factory=dict)
     tokens: dict[str, str] = field(default_factory=dict)
     """The tokens with which it has proved for whom it speaks, by their users."""
     root: Guest | None = None
-    gone_since: float | None = None
 
     @property
     def origin(self) -> Guest:
@@ -103,9 +108,17 @@ class Caller:
     """A connection whose caller has not said who it is: see
     :class:`~syft.workers.sockets.serving.Opening`."""
 
-    def __init__(self, reception: Reception, stream: Stream, host: str | None) -> None:
+    def __init__(
+        self,
+        reception: Reception,
+        stream: Stream,
+        host: str | None,
+        carrier: Guest | None = None,
+    ) -> None:
         self.stream = stream
         self.host = host
+        self.carrier = carrier
+        """The guest through whose tunnel it comes, if it does."""
         self.since = time.monotonic()
         self.websocket: WebSocket | None = None
         self._reception = reception
@@ -207,7 +220,6 @@ class Reception:
         )
         caller.websocket.put([encode_control(welcome)], TEXT)
         caller.websocket.trusted = True
-        guest.gone_since = None
         self.board.add(line, caller.websocket, received)
 
     def _admit(self, caller: Caller, hello: Hello) -> tuple[Guest, int]:
@@ -224,6 +236,8 @@ class Reception:
             raise NotWelcome("operations", "the caller numbers torch's operations otherwise")
         if not _is_name(hello.name):
             raise NotWelcome("name", "the caller's name is empty, too long, or cannot be printed")
+        if caller.carrier is not None:
+            return self._tunnelled(caller, caller.carrier, hello)
         if hello.resume is not None:
             return self._known(hello.resume), hello.resume.received
         if hello.ticket is not None:
@@ -231,6 +245,25 @@ class Reception:
         grant = self._granted(caller.host, hello.token)
         user = grant.user if grant else None
         return self._new_guest(caller, hello, user, grant), 0
+
+    def _tunnelled(self, caller: Caller, carrier: Guest, hello: Hello) -> tuple[Guest, int]:
+        """The guest that comes through the tunnel of another one, which has introduced it.
+
+        Nobody else does: tokens that are tried there would lock out whoever passes them on.
+        """
+        resume, ticket = hello.resume, hello.ticket
+        if resume is not None:
+            if (known := self.guests.get(resume.line)) is None or known.root is not carrier:
+                raise NotWelcome("unknown line", "no such line leads through this tunnel")
+            return self._known(resume), resume.received
+        if ticket is None or self._session(ticket) != carrier.line.id:
+            raise NotWelcome("ticket", "who comes through a tunnel has a ticket of who opened it")
+        return self._with_ticket(caller, hello, ticket), 0
+
+    def _session(self, ticket: str) -> str | None:
+        with contextlib.suppress(TicketRefused):
+            return tickets.session_of(ticket)
+        return None
 
     def _known(self, resume: Resume) -> Guest:
         """The guest that comes back over another connection."""
@@ -241,6 +274,8 @@ class Reception:
             raise NotWelcome(
                 "unknown line", "the worker has started anew, or has given the line up"
             )
+        if guest.line.ended is not None:  # what it has here is about to be freed
+            raise NotWelcome("unknown line", guest.line.ended)
         if not self._is_trusted(guest):
             raise NotWelcome("token", "the token has expired or was revoked")
         if not guest.line.acknowledged <= resume.received <= guest.line.sent:
@@ -250,17 +285,16 @@ class Reception:
 
     def _granted(self, host: str | None, token: str | None) -> Grant | None:
         """What a token grants; None for a caller that is nobody in particular."""
-        now = time.time()
-        if self.lockout.is_locked(host, now):
+        if self.lockout.is_locked(host, time.monotonic()):
             raise NotWelcome("locked", "there were too many wrong tokens from this address")
         if token is None and self.anonymous:
             return None
         grant = None
         if token is not None and self.tokens is not None:
-            grant = self._checked(token, now)
+            grant = self._checked(token, time.time())
         if grant is None:
             if token is not None:
-                self.lockout.failed(host, now)
+                self.lockout.failed(host, time.monotonic())
             what = "no token was given" if token is None else "the token is unknown or has expired"
             raise NotWelcome("token", what)
         return grant
@@ -358,11 +392,17 @@ class Reception:
         channel.host = self.worker
         peer = self._peer(guest, guest.name, guest.user, Session(), guest.grant)
         channel.peer = peer
-        guest.stand_in = LineWorker(self.board, guest.said_name, line, channel=channel)
-        channel.caller = guest.stand_in
+        guest.stand_in = channel.caller = self._stand_in(guest, guest.said_name, channel)
         self.worker.callers[peer] = channel
         VISITS.info("let in %s%s", guest.name, f" for {guest.user}" if guest.user else "")
         return guest
+
+    def _stand_in(self, guest: Guest, name: str, channel: Channel) -> LineWorker:
+        """What stands here for the worker at the other end of a channel."""
+        worker = LineWorker(self.board, name, guest.line, channel=channel)
+        if guest.root is not None:
+            worker.vouch = partial(self.worker.vouch, guest.root, name)
+        return worker
 
     def _peer(
         self, guest: Guest, name: str, user: str | None, session: Session, grant: Grant | None
@@ -377,10 +417,14 @@ class Reception:
         return peer
 
     def reached_for(self, line: Line) -> list[Line]:
-        """The lines to workers to which the guest at the end of a line has introduced this one."""
+        """The lines to workers to which the guest at the end of a line has introduced this one, and
+        from those that it has introduced to this one."""
         guest = self.guests.get(line.id)
-        known = () if guest is None else guest.origin.introduced.values()
-        return [worker.line for worker in known if worker.line is not line]
+        if guest is None:
+            return []
+        acting = (one.line for one in self.guests.values() if one.root is guest.origin)
+        known = (worker.line for worker in guest.origin.introduced.values())
+        return [one for one in (*known, *acting) if one is not line]
 
     def speaks_for(self, guest: Guest, peer: Peer) -> None:
         """Note that the requests of ``peer``, to whose worker a guest has introduced this one, are
@@ -395,10 +439,9 @@ class Reception:
         guest = self.guests.get(line.id)
         if guest is None:
             raise BrokenFraming(REFUSED, "channels are opened by those who have called")
-        self._check_opening(line, opening)
-        channel = line.channel(opening.channel)
-        if channel.peer is not None or channel.refused is not None:
-            raise BrokenFraming(REFUSED, f"channel {opening.channel} cannot be opened")
+        if not _is_name(opening.source):
+            raise BrokenFraming(REFUSED, "the name of a worker is empty, too long, or unprintable")
+        channel = line.opened(opening.channel)
         try:
             user, grant = self._user_of(guest, opening)
         except NotWelcome as refusal:
@@ -412,16 +455,8 @@ class Reception:
         guest.users.add(user)
         channel.peer = self._peer(guest, name, user, session, grant)
         channel.host = self.worker if opening.target == self.worker.id else None
-        channel.caller = LineWorker(self.board, opening.source, line, channel=channel)
+        channel.caller = self._stand_in(guest, opening.source, channel)
         self.worker.callers[channel.peer] = channel
-
-    def _check_opening(self, line: Line, opening: Open) -> None:
-        if len(line.channels) > 2 * _MOST_CHANNELS:  # each has one beside it
-            raise BrokenFraming(REFUSED, f"more than {_MOST_CHANNELS} channels were opened")
-        if not 0 < opening.channel < 1 << 16 or opening.channel & NESTED:
-            raise BrokenFraming(REFUSED, f"no channel can have the number {opening.channel}")
-        if not _is_name(opening.source):
-            raise BrokenFraming(REFUSED, "the name of a worker is empty, too long, or unprintable")
 
     def _name_beside(self, guest: Guest, source: str) -> str:
         known = {peer.name for peer in guest.peers}
@@ -444,6 +479,12 @@ class Reception:
         return grant.user, grant
 
     # -------------------------------------------------------------------------------- leaving
+
+    def left(self, line: Line, reason: str) -> None:
+        """Forget the guest whose line has ended, if it is that of a guest."""
+        guest = self.guests.get(line.id)
+        if guest is not None:
+            self.dismiss(guest, reason)
 
     def guest_of(self, peer: Peer | None) -> Guest | None:
         """The guest from which a request comes."""
@@ -484,8 +525,8 @@ class Reception:
             self.dismiss(other, reason)
         VISITS.info("%s has left: %s", guest.name, reason)
         self.guests.pop(guest.line.id, None)
-        self.board.part(guest.line, reason)
         self._forget(guest)
+        self.board.part(guest.line, reason)  # a caller that waits for it knows that all is done
         if guest.root is not None:
             guest.root.peers.extend(guest.peers)  # what they brought stays as long as it does
             return
@@ -527,12 +568,3 @@ def sizes_of(limits: Limits) -> Sizes:
     65536
     """
     return Sizes(limits.max_bytes, limits.max_header_bytes, limits.max_buffers)
-
-
-def software() -> str:
-    """What runs at this end, for people.
-
-    >>> software().startswith("syft")
-    True
-    """
-    return "syft 0.3"

@@ -1,7 +1,8 @@
 """The thread that looks after a program's lines while nobody waits for a worker.
 
-It answers heartbeats and what workers ask, writes requests that were collected, and tells workers
-which pointers are gone.  While the program itself reads and writes, it does next to nothing.
+It answers heartbeats and what workers ask, writes requests that were collected, tells workers which
+pointers are gone, and shows how far large transfers are.  While the program itself reads and
+writes, it does next to nothing.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import time
 from typing import Final
 
 from syft.workers.sockets.calling import CallingBoard
+from syft.workers.sockets.progress import Progress
 
 _BRISK: Final = 0.002
 """Seconds between two looks while the program makes requests."""
@@ -37,10 +39,19 @@ class Keeper:
             self._thread.join()
 
     def _run(self) -> None:
+        try:
+            self._look_after_lines()
+        finally:
+            self._board.memory.forget()
+
+    def _look_after_lines(self) -> None:
         pause = _CALM
+        progress = Progress()
         while not self._stopped.wait(pause):
             board = self._board
-            quiet = time.monotonic() - board.active
+            now = time.monotonic()
+            progress.look(list(board.lines), now)
+            quiet = now - board.active
             if quiet < _BRISK:
                 pause = _BRISK
                 continue
@@ -62,4 +73,6 @@ class Keeper:
             for line in list(board.lines):
                 board.push(line)
         board.beat()
+        board.relays.look()
+        board.memory.look()
         board.active = active

@@ -18,13 +18,14 @@ from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from syft.codes import MessageCode
-from syft.exceptions import MalformedMessage
+from syft.exceptions import BrokenFraming, MalformedMessage
 from syft.serde.frame import Frame, to_parts
 from syft.serde.limits import Limits
 from syft.workers.core.peer import Peer
 from syft.workers.sockets.line_texts import Control, Received, encode_control
+from syft.workers.sockets.named_workers import named_workers
 from syft.workers.sockets.streams import Piece
-from syft.workers.sockets.websocket import BINARY, TEXT, WebSocket
+from syft.workers.sockets.websocket import BINARY, REFUSED, TEXT, WebSocket
 
 LARGE: Final = 1 << 14
 """Bytes from which on a message is kept where its tensors lie, and acknowledged at once."""
@@ -35,13 +36,20 @@ _REPORT_AFTER: Final = 128
 _MOST_KEPT: Final = 1 << 13
 """Messages that have been sent and may not have arrived; with more nothing is served."""
 _FEW: Final = 64
-_MOST_KEPT_LARGE: Final = 1 << 26
-"""Bytes of them, of those that are not small."""
+_MOST_KEPT_BYTES: Final = 1 << 26
+"""Bytes of them."""
 
 _FIRST_REPLY: Final = int(MessageCode.DONE)
 
+MOST_CHANNELS: Final = 256
+"""Channels of one line: one for each of the workers and users at its ends."""
+
 NESTED: Final = 1
 """What is added to the number of a channel for requests that are made while one is served."""
+
+
+TUNNELS: Final = 2
+"""The number under which bytes of tunnels travel: it is that of no channel."""
 
 
 class Carries(Protocol):
@@ -70,9 +78,31 @@ class Channel:
         self.refused: Exception | None = None
         """Why requests on it are not served, although it was opened."""
 
+    @property
+    def serves(self) -> bool:
+        """Whether requests on it are served here.
+
+        >>> Line("bob", Limits(), odd=True).channel(0).serves
+        False
+        """
+        return self.host is not None and self.peer is not None
+
     def take(self, frame: Frame) -> None:
         """Carry a reply to the other end."""
+        vouch = None if self.caller is None else self.caller.vouch
+        if vouch is not None and (names := named_workers(frame)):
+            vouch(names)
         self.line.send(frame, self.number)
+
+
+class LeftOut:
+    """A request that its caller has withdrawn, in the place where it would be served."""
+
+    __slots__ = ("channel", "frame")
+
+    def __init__(self, channel: Channel, frame: Frame) -> None:
+        self.channel = channel
+        self.frame = Frame(frame.header, [])  # its tensors are of no use any more
 
 
 class Line:
@@ -93,9 +123,9 @@ class Line:
         self.users: set[str | None] = set()
         """For whom the calling end has proved to speak."""
         self.channels: dict[int, Channel] = {}
-        self.inbox: deque[tuple[Channel, Frame] | Control] = deque()
-        """What has come and is not served yet."""
-        self.urgent: deque[tuple[Channel, Frame]] = deque()
+        self.inbox: deque[tuple[Channel, Frame, int] | Control | LeftOut] = deque()
+        """What has come and is not served yet; requests with their bytes."""
+        self.urgent: deque[tuple[Channel, Frame, int]] = deque()
         """Requests that came while the other end served one."""
         self.serving = 0
         """How many requests of the line are being served, one inside another."""
@@ -112,15 +142,18 @@ class Line:
         """Since when no connection carries it."""
         self.unwritten: dict[Line, None] = {}
         """Where it enters itself when it has something to write."""
-        self.until: float | None = None
-        """The monotonic time at which the present wait for the other end is over."""
+        self.deadlines: dict[int, tuple[float, float]] = {}
+        """By the numbers of threads that wait for the other end: the monotonic time at which the
+        wait is over, and how many seconds it may last."""
         self.heartbeat = 2.0
         self.pinged = 0.0
         self.why = ""
         """Why the last connection is gone."""
-        self._reported = 0
+        self.report_at = _REPORT_AFTER
+        """How many messages have arrived when the other end is told of it next."""
         self._kept: deque[tuple[int, Sequence[Piece]]] = deque()
-        self._kept_large = 0
+        self.kept_bytes = 0
+        """Bytes of the messages that are kept because they may not have arrived."""
         self._next_channel = 6 if odd else 4
 
     # ----------------------------------------------------------------------------------- out
@@ -128,27 +161,26 @@ class Line:
     def send(self, frame: Frame, channel: int) -> None:
         """Send a request or a reply, or keep it for the next connection."""
         parts: Sequence[Piece] = to_parts(frame, True, channel)
-        if len(parts) > 1 and sum(map(len, parts)) < LARGE:
+        size = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
+        if len(parts) > 1 and size < LARGE:
             parts = [b"".join(parts)]  # the tensors may change before it has arrived
-        self._send(BINARY, parts)
+        self.kept_bytes += size
+        self._kept.append((BINARY, parts))
+        self.sent += 1
+        self.unwritten[self] = None
+        if self.websocket is not None:
+            self.websocket.put(parts, BINARY)
 
     def tell(self, control: Control) -> None:
         """Say something about the line."""
         text = encode_control(control)
         if control.counted:
-            self._send(TEXT, [text])
-        elif self.websocket is not None:
+            self.kept_bytes += len(text)
+            self._kept.append((TEXT, [text]))
+            self.sent += 1
+        if self.websocket is not None:
             self.unwritten[self] = None
             self.websocket.put([text], TEXT)
-
-    def _send(self, opcode: int, parts: Sequence[Piece]) -> None:
-        self.sent += 1
-        if len(parts) > 1:
-            self._kept_large += sum(map(len, parts))
-        self._kept.append((opcode, parts))
-        self.unwritten[self] = None
-        if self.websocket is not None:
-            self.websocket.put(parts, opcode)
 
     def flush(self) -> bool:
         """Write what can be written now; whether nothing is left.
@@ -159,12 +191,10 @@ class Line:
 
     # ------------------------------------------------------------------------------------ in
 
-    def count(self, at_once: bool = False) -> None:
-        """Note that a message has arrived, and tell the other end: at once, or now and then."""
-        self.received += 1
-        if at_once or self.received - self._reported >= _REPORT_AFTER:
-            self._reported = self.received
-            self.tell(Received(self.received))
+    def report(self) -> None:
+        """Tell the other end how many messages have arrived."""
+        self.report_at = self.received + _REPORT_AFTER
+        self.tell(Received(self.received))
 
     def acknowledge(self, count: int) -> None:
         """Forget messages that have arrived at the other end.
@@ -175,8 +205,7 @@ class Line:
             raise MalformedMessage("$.count", f"at most {self.sent}", str(count))
         for _ in range(count - self.acknowledged):
             _, parts = self._kept.popleft()
-            if len(parts) > 1:
-                self._kept_large -= sum(map(len, parts))
+            self.kept_bytes -= len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
         self.acknowledged = count
 
     @property
@@ -191,13 +220,13 @@ class Line:
         >>> line.is_unacknowledged
         True
         """
-        return len(self._kept) > _MOST_KEPT or self._kept_large > _MOST_KEPT_LARGE
+        return len(self._kept) > _MOST_KEPT or self.kept_bytes > _MOST_KEPT_BYTES
 
     @property
     def must_break_off(self) -> bool:
         """Whether the other end has not said for far too long what has arrived."""
         many = len(self._kept) > 8 * _MOST_KEPT
-        return many or (self._kept_large > 16 * _MOST_KEPT_LARGE and len(self._kept) > _FEW)
+        return many or (self.kept_bytes > 16 * _MOST_KEPT_BYTES and len(self._kept) > _FEW)
 
     @property
     def kept(self) -> int:
@@ -209,7 +238,7 @@ class Line:
     def attach(self, websocket: WebSocket, received: int) -> None:
         """Go on over a connection; the other end has ``received`` so many messages."""
         self.acknowledge(received)
-        self._reported = self.received
+        self.report_at = self.received + _REPORT_AFTER
         self.websocket, self.broken_since, self.pinged = websocket, None, 0.0
         for opcode, parts in self._kept:
             websocket.put(parts, opcode)
@@ -229,7 +258,7 @@ class Line:
         self.waiting = 0
         self.urgent.clear()
         self._kept.clear()
-        self._kept_large = 0
+        self.kept_bytes = 0
 
     # ------------------------------------------------------------------------------ channels
 
@@ -241,6 +270,30 @@ class Line:
             known = Channel(self, number)
             self.channels[number] = self.channels[number + NESTED] = known
         return known
+
+    def opened(self, number: int) -> Channel:
+        """A channel that the other end opens, and that was not opened before.
+
+        Raises :class:`~syft.exceptions.BrokenFraming` for a number that none can have, and if there
+        are too many.
+
+        >>> line = Line("bob", Limits(), odd=False)
+        >>> line.opened(6).number
+        6
+        >>> line.opened(7)
+        Traceback (most recent call last):
+        ...
+        syft.exceptions.BrokenFraming: The connection broke a rule of WebSockets: no \
+channel can be opened with number 7.
+        """
+        if len(self.channels) >= 2 * MOST_CHANNELS:  # each has one beside it
+            raise BrokenFraming(REFUSED, f"more than {MOST_CHANNELS} channels were opened")
+        if not TUNNELS < number < 1 << 16 or number & NESTED:
+            raise BrokenFraming(REFUSED, f"no channel can be opened with number {number}")
+        channel = self.channel(number)
+        if channel.peer is not None or channel.refused is not None:
+            raise BrokenFraming(REFUSED, f"channel {number} is open already")
+        return channel
 
     def new_channel(self) -> Channel:
         """A channel that this end opens."""

@@ -122,18 +122,23 @@ class Open(Control, tag="open"):
 
 
 class Meet(Control, tag="meet"):
-    """Where is the worker that you call ``name``, and with which ticket for ``user``?"""
+    """Where is the worker that you call ``name``, and with which ticket for ``user``?
+
+    With ``to``: introduce the worker ``to`` to it, if it asks, because I have named it to that one.
+    """
 
     number: int
     name: str
     user: str | None = None
+    to: str | None = None
 
 
 class Introduction(Control, tag="introduction"):
     """Where a worker is: its address and what proves it, and the ticket with which to call there.
 
     No ``address`` says that the worker runs in the process that answers, ``unknown`` that there is
-    none of that name.  ``others`` are names that are known.
+    none of that name to which this worker is introduced.  ``others`` are those to which it is.
+    ``relays`` says that the process which answers carries tunnels there.
     """
 
     number: int
@@ -143,6 +148,35 @@ class Introduction(Control, tag="introduction"):
     ticket: str | None = None
     unknown: bool = False
     others: list[str] = []
+    relays: bool = False
+
+
+class Tunnel(Control, tag="tunnel"):
+    """Begin tunnel ``number`` to the worker that you call ``name``; without a name, to you."""
+
+    number: int
+    name: str | None = None
+
+
+class Opened(Control, tag="opened"):
+    """The tunnel is there; at its other end is who has the certificate of this fingerprint."""
+
+    number: int
+    fingerprint: str
+
+
+class Room(Control, tag="room"):
+    """So many more bytes may be sent through the tunnel."""
+
+    number: int
+    count: int
+
+
+class Closed(Control, tag="closed"):
+    """The tunnel is over: nothing more comes through it."""
+
+    number: int
+    reason: str
 
 
 class Settle(Control, tag="settle"):
@@ -160,7 +194,8 @@ class Settled(Control, tag="settled"):
 
 
 class Busy(Control, tag="busy"):
-    """What your requests wait for: an operation of ``user``, for ``seconds`` so far."""
+    """What your requests wait for, for ``seconds`` so far: an operation for your ``user``, or a
+    request of another caller, of which nothing else is said."""
 
     counted = False
 
@@ -171,15 +206,21 @@ class Busy(Control, tag="busy"):
 
 
 class Withdraw(Control, tag="withdraw"):
-    """Do not begin what was asked and has not begun; each such request fails."""
-
-    counted = False
+    """Do not begin what was asked before this and has not begun; each such request is answered by
+    ``NOT_BEGUN``."""
 
     number: int
 
 
+class Withdrawn(Control, tag="withdrawn"):
+    """How many requests will not be begun."""
+
+    number: int
+    count: int
+
+
 class Tell(Control, tag="tell"):
-    """What the owner is asked about the worker: see :data:`QUESTIONS`."""
+    """Reserved: a question about the worker."""
 
     number: int
     question: str
@@ -187,7 +228,7 @@ class Tell(Control, tag="tell"):
 
 
 class Told(Control, tag="told"):
-    """The answer to a :class:`Tell`, or why there is none."""
+    """Reserved: the answer to a :class:`Tell`, or why there is none."""
 
     number: int
     answer: Any = None
@@ -208,10 +249,15 @@ Kind = (
     | Open
     | Meet
     | Introduction
+    | Tunnel
+    | Opened
+    | Room
+    | Closed
     | Settle
     | Settled
     | Busy
     | Withdraw
+    | Withdrawn
     | Tell
     | Told
     | Bye

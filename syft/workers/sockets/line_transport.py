@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
-from time import perf_counter
+from collections.abc import Callable, Iterator
+from threading import get_ident
 from typing import Any, Final
 
-from syft.exceptions import PermissionDenied, WorkerClosed, WorkerLost
+from syft.exceptions import TokenMissing, WorkerClosed, WorkerLost
 from syft.serde.frame import Frame
 from syft.workers.client.transport import Owner, Transport
 from syft.workers.core.peer import Peer, Session
 from syft.workers.shells.network import Network
 from syft.workers.shells.worker import Worker
 from syft.workers.sockets.line import LARGE, NESTED, Channel, Line, is_answer, seq_bytes
-from syft.workers.sockets.line_texts import Open
+from syft.workers.sockets.line_texts import Open, Withdraw, Withdrawn
+from syft.workers.sockets.named_workers import named_workers
 from syft.workers.sockets.shared_connection import SharedConnection
 from syft.workers.sockets.switchboard import Switchboard
 
 _NOBODY: Final = object()
 """The key of the channel on which requests are made for nobody."""
 
+_COPIED: Final = 1 << 20
+"""Bytes of tensors up to which they are copied, so that nobody waits until they have arrived."""
+_MOST_COPIED: Final = 1 << 23
+"""Bytes that may be on their way; with more, the next tensors are waited for."""
 _MOST_QUEUED: Final = 1 << 12
 """Bytes of requests that are collected in a row."""
 _MOST_DELAYED: Final = 2e-4
@@ -42,7 +47,7 @@ class LineTransport(Transport):
         self.queued = not worker.blocking
         if worker.blocking:
             self.exchange = self._exchange
-        self._channels: dict[str | None, Channel] = {}
+        self._channels: dict[Any, Channel] = {}
         self._core = caller.core
         self._observers = board.network.observers
         if worker.channel is not None:
@@ -53,7 +58,11 @@ class LineTransport(Transport):
         else:
             self.channel = self._serve_beside(line.new_channel())
             line.tell(Open(self.channel.number, caller.id, worker.target, *worker.proof(line.user)))
+            if worker.vouch is not None:
+                worker.vouch({caller.id})
         self._channels[line.user] = self._channels[None] = self.channel
+        if line.user is None:
+            self._channels[_NOBODY] = self.channel
         self._written = 0.0
 
     @property
@@ -69,14 +78,12 @@ class LineTransport(Transport):
 
         Requests back to a caller have the rights of nobody at the caller's end, whatever is said.
 
-        Raises :class:`~syft.exceptions.PermissionDenied` if nothing here proves who the user is.
+        Raises :class:`~syft.exceptions.TokenMissing` if nothing here proves who the user is.
         """
         if self.worker.channel is not None:
             return
         key: Any = user if self._core.serving is None or user is not None else _NOBODY
         channel = self._channels.get(key)
-        if channel is None and key is _NOBODY and self.line.user is None:
-            channel = self._channels[None]
         if channel is None:
             channel = self._open(user)
         self._channels[key] = channel
@@ -85,7 +92,7 @@ class LineTransport(Transport):
     def prove(self, user: str) -> None:
         """Prove that requests may be made for ``user``, whom one of them names.
 
-        Raises :class:`~syft.exceptions.PermissionDenied` if nothing here proves it.
+        Raises :class:`~syft.exceptions.TokenMissing` if nothing here proves it.
         """
         if user not in self._channels:
             self._channels[user] = self._open(user)
@@ -94,7 +101,7 @@ class LineTransport(Transport):
         """A channel on which requests are made for a user, or for nobody."""
         proof = (None, None) if user is None else self.worker.proof(user)
         if user is not None and proof == (None, None):
-            raise PermissionDenied("a request", self.worker.id, user)
+            raise TokenMissing(self.worker.id, user)
         line = self.line
         line.users.add(user)
         channel = self._serve_beside(line.new_channel())
@@ -115,7 +122,8 @@ class LineTransport(Transport):
     def deliver(self, frame: Frame) -> None:
         """Write a request, or collect it with others while the worker is busy.
 
-        A large one has arrived when the call returns, since its tensors may change afterwards.
+        One with a megabyte of tensors, or more, has arrived when the call returns, since they may
+        change afterwards.  Smaller tensors are copied: to wait for the worker takes longer.
         """
         with self.board.io.lock:
             self._deliver(frame)
@@ -123,38 +131,58 @@ class LineTransport(Transport):
     def _deliver(self, frame: Frame) -> None:
         if self._send(frame):
             return
-        now = perf_counter()
+        now = time.monotonic()
         websocket = self.line.websocket
         if websocket is None or (
             websocket.queued < _MOST_QUEUED and now - self._written < _MOST_DELAYED
         ):
             return
-        self._written = now
+        self._written = self.board.active = now
         self.board.push(self.line)
-        self.board.turn(self.line, False)
+        self.collect()
 
     def _send(self, frame: Frame) -> bool:
-        """Queue a request; whether it has arrived already, since it is a large one."""
+        """Queue a request; whether it has arrived already."""
         line = self.line
         if line.ended is not None or self.worker.closed:
             raise self.worker.gone()
         if self._observers:
             self.board.network.observe(self.caller.id, self.worker.id, frame)
+        if self.worker.vouch is not None and (names := named_workers(frame)):
+            self.worker.vouch(names)
         nested = self._core.serving is not None
-        line.send(frame, self.channel.number + NESTED if nested else self.channel.number)
-        if frame.buffers and frame.nbytes >= LARGE:
-            self.board.wait_until_arrived(line)
+        self.board.moved += 1
+        channel = self.channel.number + NESTED if nested else self.channel.number
+        if frame.buffers:
+            return self._send_tensors(frame, channel)
+        line.send(frame, channel)
+        return False
+
+    def _send_tensors(self, frame: Frame, channel: int) -> bool:
+        """Queue a request with tensors, which may change as soon as this returns; whether it has
+        arrived already."""
+        line, size = self.line, frame.nbytes
+        if size < LARGE:  # the line copies it
+            line.send(frame, channel)
+        elif self.queued and size < _COPIED and line.kept_bytes < _MOST_COPIED:
+            line.send(frame.owned(), channel)
+        else:
+            line.send(frame, channel)
+            with self.worker.limited():
+                self.board.wait_until_arrived(line)
             return True
         return False
 
     def _exchange(self, frame: Frame) -> Frame:
         """Write a request, and wait for the reply to it."""
-        board = self.board
+        board, line = self.board, self.line
         with board.monitor.lock:
             with board.io.lock:
                 if not self._send(frame):
-                    board.push(self.line)
-            with self.limited():
+                    board.push(line)
+            if self.worker.patience is None:
+                return self._reply_to(seq_bytes(frame))
+            with self.worker.limited():
                 return self._reply_to(seq_bytes(frame))
 
     def _reply_to(self, wanted: bytes) -> Frame:
@@ -172,20 +200,8 @@ class LineTransport(Transport):
                     raise self.worker.gone()
                 self.board.turn(self.line, True)
         finally:
-            replies.extendleft(reversed(others))
-
-    @contextlib.contextmanager
-    def limited(self) -> Iterator[None]:
-        """A context in which a wait for the worker ends after the seconds that it is given."""
-        line, seconds = self.line, self.worker.timeout
-        if seconds is None or line.until is not None:
-            yield
-            return
-        line.until = time.monotonic() + seconds
-        try:
-            yield
-        finally:
-            line.until = None
+            if others:
+                replies.extendleft(reversed(others))
 
     def take(self, frame: Frame) -> None:
         """Keep a reply until the connection reads it."""
@@ -208,7 +224,8 @@ class LineTransport(Transport):
 
     def collect(self) -> None:
         """Take in what the worker has sent."""
-        if self.line.ended is None:
+        websocket = self.line.websocket
+        if websocket is not None and (websocket.messages or websocket.stream.has_more()):
             self.board.turn(self.line, False)
 
     def gone(self, worker: str) -> WorkerClosed:
@@ -218,6 +235,15 @@ class LineTransport(Transport):
     def withdraw(self, frame: Frame) -> bool:
         """Nothing that was written can be taken back."""
         return False
+
+    def withdraw_all(self) -> int:
+        """Have the worker leave out what it has not begun of all that this process asked it."""
+        if self.closed:
+            raise self.worker.gone()
+        number = self.board.next_number()
+        with self.board.monitor.lock, self.worker.limited():
+            answer: Withdrawn = self.board.ask(self.line, number, Withdraw(number))
+        return answer.count
 
     def flush_soon(self) -> None:
         """Nothing to do: a line that has nothing else to carry takes the ids along by itself."""
@@ -259,6 +285,8 @@ class LineWorker(Worker):
         self.blocking = True
         """Whether each request waits for its reply.  Those of a worker do, since its caller may go
         on elsewhere with what they make."""
+        self.vouch: Callable[[set[str]], None] | None = None
+        """Has this worker introduced to others, since they are named to it."""
 
     @property
     def pipelined(self) -> bool:
@@ -287,8 +315,26 @@ class LineWorker(Worker):
 
     def work(self, most: int = 1) -> bool:
         """Have the worker finish what it was asked; whether anything happened."""
-        with self.board.monitor:
+        with self.board.monitor, self.limited():
             return not self.closed and self.board.settle([self.line])
+
+    @property
+    def patience(self) -> float | None:
+        """Seconds that a wait of this thread for the worker may last; None: it has no end."""
+        return self.timeout
+
+    @contextlib.contextmanager
+    def limited(self) -> Iterator[None]:
+        """A context in which a wait of this thread ends after the seconds that it may last."""
+        deadlines, seconds, thread = self.line.deadlines, self.patience, get_ident()
+        if seconds is None or thread in deadlines:
+            yield
+            return
+        deadlines[thread] = time.monotonic() + seconds, seconds
+        try:
+            yield
+        finally:
+            del deadlines[thread]
 
     def close(self) -> None:
         """Make no more requests."""

@@ -31,7 +31,8 @@ class Monitor:
         lock: Any = threading.RLock()
         self.lock = lock
         self._changed = threading.Condition(self.lock)
-        self._waiting = 0  # threads; to notify none takes as long as to look at ten lines
+        self.waiting = 0
+        """How many threads wait; to notify none takes as long as to look at ten lines."""
         self.leave = lock._release_save
         """Leave the monitor; returns what :attr:`enter_again` needs.  ``threading.Condition`` uses
         the same two methods."""
@@ -50,11 +51,11 @@ class Monitor:
         >>> with Monitor() as monitor:
         ...     monitor.wait(0.001)
         """
-        self._waiting += 1
+        self.waiting += 1
         try:
             self._changed.wait(seconds)
         finally:
-            self._waiting -= 1
+            self.waiting -= 1
 
     def notify(self) -> None:
         """Wake the threads that wait: another one has come back with something.
@@ -62,5 +63,5 @@ class Monitor:
         >>> with Monitor() as monitor:
         ...     monitor.notify()
         """
-        if self._waiting:
+        if self.waiting:
             self._changed.notify_all()

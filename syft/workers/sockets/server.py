@@ -14,23 +14,23 @@ from typing import Any
 
 import torch
 
-from syft.exceptions import FileRefused, WorkerLost, WorkerRefused
+from syft.exceptions import FileRefused, UnusableSetting, WorkerLost, WorkerRefused
 from syft.serde.limits import Limits
 from syft.trust.certificates import Identity, own_certificate, server_context
+from syft.trust.passing_certificate import passing_context
 from syft.trust.pinned_tls import fingerprint_of
 from syft.trust.tokens import TokenBook
 from syft.workers.client.connection import Connection
-from syft.workers.client.transport import Location, Owner
+from syft.workers.client.transport import Location
 from syft.workers.core.peer import Peer
 from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.shells.virtual import Hooked, VirtualWorker
 from syft.workers.sockets.address import Address, is_loopback
-from syft.workers.sockets.calling import LOST_AFTER
-from syft.workers.sockets.dialling import Target, sensible
 from syft.workers.sockets.guests import Caller, Guest, Reception
-from syft.workers.sockets.line import Channel, Line
+from syft.workers.sockets.introducing import IntroducedWorker, connect
+from syft.workers.sockets.line import Line
 from syft.workers.sockets.line_texts import Introduction, Meet
-from syft.workers.sockets.line_transport import LineTransport, LineWorker
+from syft.workers.sockets.line_transport import LineWorker
 from syft.workers.sockets.outside_network import OutsideNetwork
 from syft.workers.sockets.serving import LOG, ServingBoard
 from syft.workers.sockets.streams import PlainStream, Stream, TlsStream
@@ -46,52 +46,13 @@ class _Detached:
         self.network = network
 
 
-class IntroducedTransport(LineTransport):
-    """The line to a worker to which ``guest`` has introduced this one."""
-
-    def __init__(
-        self, worker: IntroducedWorker, caller: Owner, reception: Reception, guest: Guest
-    ) -> None:
-        self._reception = reception
-        self._guest = guest
-        super().__init__(worker.board, caller, worker)
-
-    def _serve_beside(self, channel: Channel) -> Channel:
-        super()._serve_beside(channel)
-        assert channel.peer is not None
-        self._reception.speaks_for(self._guest, channel.peer)
-        return channel
-
-
-class IntroducedWorker(LineWorker):
-    """A worker that serves elsewhere, to which a caller has introduced this one."""
-
-    def __init__(
-        self, server: WebsocketServerWorker, id: str, line: Line, guest: Guest, target: Target
-    ) -> None:
-        super().__init__(server.board, id, line, main=server.id)
-        self._server = server
-        self._guest = guest
-        address = target.address
-        self.known_by = target.fingerprint if address.scheme == "wss" else str(address)
-        """What was verified of it: the fingerprint of its certificate, or its address if that is on
-        this machine."""
-
-    def transport_for(self, caller: Owner) -> IntroducedTransport:
-        """A new transport to this worker, whose requests back are the caller's too."""
-        return IntroducedTransport(self, caller, self._server.reception, self._guest)
-
-    def proof(self, user: str | None) -> tuple[str | None, str | None]:
-        """A ticket of the caller for another user that it speaks for."""
-        return None, self._server.introduction(self._guest, self.id, user).ticket
-
-
 class WebsocketServerWorker(VirtualWorker):
     """A worker that serves other processes: at ``host`` and ``port``, or at a Unix socket.
 
     Off this machine (``host`` other than a loopback address) everything is encrypted, with the
-    certificate in ``cert_path`` and ``key_path`` or with one that is made on the first start and
-    kept in ``state``.  ``tokens`` are those with which users prove who they are (a
+    certificate in ``cert_path`` and ``key_path`` or with one that is made on the first start, for
+    ``host`` and ``cert_names`` (other names and IP addresses of this machine), and kept in
+    ``state``.  ``tokens`` are those with which users prove who they are (a
     :class:`~syft.trust.tokens.TokenBook`, or the path of one); with a book, or off this machine,
     callers without a token are refused unless ``anonymous`` says otherwise.  Plans are refused
     unless ``allow_plans``.  ``destinations`` are the workers that ``allow_destinations=`` of
@@ -101,8 +62,14 @@ class WebsocketServerWorker(VirtualWorker):
     ``start()`` serves until :meth:`stop` is called; as a context manager the worker serves on a
     thread of its own.
 
-    Raises :class:`~syft.exceptions.InsecureAddress` if it would be reached unencrypted from
-    elsewhere, and :class:`OSError` if the address is in use.
+    ``lease`` is how many seconds what a caller has made outlives its connection, and ``heartbeat``
+    after how many seconds of silence a caller is asked for a sign of life.  ``log_msgs`` and
+    ``verbose`` are taken for programs written for earlier versions, and change nothing: the log is
+    that of ``syft.worker``.
+
+    Raises :class:`~syft.exceptions.UnusableSetting` for a certificate without its key,
+    :class:`~syft.exceptions.FileRefused` for files that cannot be used, and :class:`OSError` if the
+    address is in use.
 
     >>> with WebsocketServerWorker(hook, port=0, id="dan") as dan:
     ...     print(dan.address.scheme, dan.objects_count())
@@ -125,6 +92,7 @@ class WebsocketServerWorker(VirtualWorker):
         cert_path: str | os.PathLike[str] | None = None,
         key_path: str | os.PathLike[str] | None = None,
         state: str | os.PathLike[str] | None = None,
+        cert_names: Iterable[str] = (),
         tokens: TokenBook | str | os.PathLike[str] | None = None,
         anonymous: bool | None = None,
         allow_plans: bool = False,
@@ -136,7 +104,7 @@ class WebsocketServerWorker(VirtualWorker):
     ) -> None:
         network = OutsideNetwork()
         network.lookup = self._find
-        self.board = ServingBoard(network, self._accept, self._look)
+        self.board = ServingBoard(network, self._accept, self._look, self._accept_tunnel)
         book = tokens if tokens is None or isinstance(tokens, TokenBook) else TokenBook(tokens)
         super().__init__(
             _Detached(network),
@@ -147,10 +115,11 @@ class WebsocketServerWorker(VirtualWorker):
         )
         network.workers.clear()
         network.workers[id] = self
-        self._context = None
+        self._context: ssl.SSLContext | None = None
+        self._sealed_by: tuple[ssl.SSLContext, str] | None = None
         try:
             local = unix is not None or is_loopback(_resolved(host))
-            self.identity = self._identity(local, cert_path, key_path, state, host)
+            self.identity = self._identity(local, cert_path, key_path, state, (host, *cert_names))
             if self.identity is not None:
                 self._context = server_context(self.identity.cert_path, self.identity.key_path)
             self.listener = _listener(host, port, unix)
@@ -176,6 +145,7 @@ class WebsocketServerWorker(VirtualWorker):
         """The workers that guards here may name: by name, how they are known."""
         self.board.on_open = self.reception.open
         self.board.on_settle = self.reception.reached_for
+        self.board.on_left = self.reception.left
         self.unix = unix
         self.host = host
         self.port = 0 if unix is not None else int(self.listener.getsockname()[1])
@@ -183,14 +153,18 @@ class WebsocketServerWorker(VirtualWorker):
         self._thread: threading.Thread | None = None
         self.hold(*data)
 
-    def _identity(self, local: bool, cert: Any, key: Any, state: Any, host: str) -> Identity | None:
+    def _identity(
+        self, local: bool, cert: Any, key: Any, state: Any, names: Iterable[str]
+    ) -> Identity | None:
         """The certificate with which connections are encrypted; None if they need not be."""
-        if cert is not None and key is not None:
+        if (cert is None) is not (key is None):
+            raise UnusableSetting("cert_path", "given together with key_path", "one of them alone")
+        if cert is not None:
             return Identity(Path(cert), Path(key), fingerprint_of(_first_certificate(Path(cert))))
         if local:
             return None
         folder = Path(state) if state is not None else Path.home() / ".syft" / self.id
-        return own_certificate(folder, (host,) if host else ())
+        return own_certificate(folder, filter(None, names))
 
     @property
     def address(self) -> Address:
@@ -266,6 +240,27 @@ class WebsocketServerWorker(VirtualWorker):
             )
             stream = TlsStream(secured)
         return Caller(self.reception, stream, host)
+
+    def _accept_tunnel(self, line: Line, sock: socket.socket) -> str:
+        """Take what comes through a tunnel as one more connection; returns the fingerprint of the
+        certificate that is shown to it."""
+        guest = self.reception.guests.get(line.id)
+        if guest is None or guest.root is not None:
+            raise ConnectionRefusedError("tunnels are opened by callers that speak for themselves")
+        context, fingerprint = self._sealing()
+        secured = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+        stream = TlsStream(secured, tunnelled=True)
+        self.board.let_in(Caller(self.reception, stream, guest.host, guest))
+        return fingerprint
+
+    def _sealing(self) -> tuple[ssl.SSLContext, str]:
+        """What encrypts tunnels: the worker's certificate, or one that is kept in memory alone."""
+        if self._sealed_by is None:
+            if self._context is not None and self.identity is not None:
+                self._sealed_by = self._context, self.identity.fingerprint
+            else:
+                self._sealed_by = passing_context()
+        return self._sealed_by
 
     def _look(self, now: float) -> None:
         self.reception.look(now)
@@ -354,46 +349,43 @@ class WebsocketServerWorker(VirtualWorker):
         """The worker of a name, as the present caller means it."""
         return self if name == self.id else self._find(name) or name
 
-    def introduction(self, guest: Guest, name: str, user: str | None) -> Introduction:
+    def introduction(
+        self, guest: Guest, name: str, user: str | None, to: str | None = None
+    ) -> Introduction:
         """What a caller says of a worker that it calls ``name``; the caller is waited for."""
         number = self.board.next_number()
         with self.board.io.lock:
-            answer: Introduction = self.board.ask(guest.line, number, Meet(number, name, user))
+            meet = Meet(number, name, user, to)
+            answer: Introduction = self.board.ask(guest.line, number, meet)
         return answer
+
+    def vouch(self, guest: Guest, to: str, names: set[str]) -> None:
+        """Have a caller introduce a worker to others, because a message to it names them.
+
+        >>> with WebsocketServerWorker(hook, port=0, id="dan") as dan:
+        ...     caller = sy.connect(str(dan.address), id="caller")
+        ...     (guest,) = dan.reception.guests.values()
+        ...     with dan.owning():
+        ...         dan.vouch(guest, "eve", {"dan"})
+        ...     caller.close()
+        """
+        for name in names - {self.id, to, guest.said_name}:
+            if (to, name) not in guest.vouched:
+                guest.vouched.add((to, name))
+                with contextlib.suppress(WorkerLost):
+                    self.introduction(guest, name, guest.user, to)
 
     def _meet(self, guest: Guest, name: str) -> LineWorker | None:
         """Connect to a worker to which a caller introduces this one."""
-        with contextlib.suppress(WorkerLost):
+        try:
             told = self.introduction(guest, name, guest.user)
-            if told.unknown:
-                return None
-            if told.address is None:
-                worker = LineWorker(self.board, name, guest.line, target=name)
-                guest.introduced[name] = worker
-                return worker
-            return self._dial(guest, name, told)
-        return None
-
-    def _dial(self, guest: Guest, name: str, told: Introduction) -> LineWorker:
-        """Connect to a worker elsewhere, while others are served."""
-        target = Target(
-            Address.parse(told.address or ""),
-            self.id,
-            told.fingerprint,
-            ticket=told.ticket,
-            limits=self.core.limits,
-            heartbeat=self.reception.heartbeat,
-        )
-        if target.address.scheme != "wss" and not (guest.host is None or is_loopback(guest.host)):
-            raise WorkerLost(name, f"{target.address} is on its caller's machine, not on this one")
-        seconds = LOST_AFTER * self.reception.heartbeat
-        websocket, welcome = self.in_background(lambda: target.dial(None, seconds))
-        line = Line(name, self.core.limits, odd=False)
-        line.id, line.secret, line.user = welcome.line, welcome.secret, welcome.user
-        line.heartbeat = sensible(self.reception.heartbeat, welcome.heartbeat)
-        worker = IntroducedWorker(self, name, line, guest, target)
-        with self.board.io.lock:
-            self.board.add(line, websocket, welcome.received)
+        except WorkerLost:
+            return None
+        if told.unknown:
+            return None
+        if told.address is not None:
+            return connect(self, guest, name, told)
+        worker = LineWorker(self.board, name, guest.line, target=name)
         guest.introduced[name] = worker
         return worker
 

@@ -13,26 +13,31 @@ sockets, and is left while an operation runs, so that the second thread can read
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
-import selectors
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from syft.exceptions import BrokenFraming, SyftError, WireError, WorkerLost
 from syft.serde.frame import Frame
 from syft.workers.core.peer import Peer
+from syft.workers.core.state_machine import WorkerCore
 from syft.workers.sockets.calling import LOST_AFTER
 from syft.workers.sockets.described import described
-from syft.workers.sockets.line import Channel, Line
+from syft.workers.sockets.line import Line
 from syft.workers.sockets.line_texts import Busy, Bye, Control, Open
 from syft.workers.sockets.monitor import Monitor
 from syft.workers.sockets.outside_network import OutsideNetwork
+from syft.workers.sockets.readiness import READ, WRITE, readiness
+from syft.workers.sockets.redialling import Redialler
 from syft.workers.sockets.sparse_log import SparseLog
 from syft.workers.sockets.streams import Stream
 from syft.workers.sockets.switchboard import Switchboard
+from syft.workers.sockets.tunnel_ends import TunnelEnds, is_about_tunnels
 from syft.workers.sockets.websocket import FAULT, NORMAL, PING, PROTOCOL_ERROR, REFUSED, WebSocket
 
 LOG: Final = logging.getLogger("syft.worker")
@@ -43,13 +48,29 @@ VISITS: Final = SparseLog(LOG)
 
 LONG: Final = 0.25
 """Seconds of an operation after which the other thread reads."""
+_ANOTHER: Final = "another caller's request"
 _TICK: Final = 0.05
 _IDLE: Final = 1.0
 """Seconds between two looks at heartbeats and leases, where nothing happens."""
 _MOST_WAITING: Final = 1 << 26
 """Bytes of requests of one line that wait; more are not read until some have been served."""
+_UNASKED: Final = 1 << 14
+"""Messages and their bytes that are on their way without a closer look at how many."""
 _MOST_UNREAD: Final = 1 << 26
 """Bytes of replies that a caller has not read; until it does, nothing is served to it."""
+
+
+_MOST_HELD: Final = 1 << 28
+"""Bytes of requests and replies that all callers without a user together have the worker hold; with
+more, whoever has more than an equal share of them is not served, and not read."""
+_LEAST_SHARE: Final = 1 << 21
+"""Bytes that are never too many: what clients receive before they say that it has arrived."""
+_SUM_EVERY: Final = 0.05
+"""Seconds between two looks at how many these are."""
+
+
+def _refuse_tunnel(line: Line, sock: socket.socket) -> str:
+    raise ConnectionRefusedError("no tunnel leads here")
 
 
 class Opening(Protocol):
@@ -68,8 +89,9 @@ class Opening(Protocol):
 class ServingBoard(Switchboard):
     """The lines to one worker that serves, and those that it has made to others.
 
-    ``accept`` makes an opening of a new connection, ``gone`` is called with each line whose
-    connection is lost, and ``house`` now and then.
+    ``accept`` makes an opening of a new connection, and ``house`` is called now and then.
+    ``accept_tunnel`` takes the near end of a tunnel: see
+    :class:`~syft.workers.sockets.tunnel_ends.TunnelEnds`.
     """
 
     network: OutsideNetwork
@@ -79,6 +101,7 @@ class ServingBoard(Switchboard):
         network: OutsideNetwork,
         accept: Callable[[socket.socket], Opening],
         house: Callable[[float], None],
+        accept_tunnel: Callable[[Line, socket.socket], str] = _refuse_tunnel,
     ) -> None:
         super().__init__(network)
         self.io = Monitor()
@@ -87,11 +110,10 @@ class ServingBoard(Switchboard):
         self.openings: dict[int, Opening] = {}
         self.on_open: Callable[[Line, Open], None] = _refuse_channel
         self.on_settle: Callable[[Line], list[Line]] = lambda line: []
-        self.on_withdraw: Callable[[Line, Control], None] = _ignore
+        self.on_left: Callable[[Line, str], None] = lambda line, reason: None
         self._accept = accept
         self._house = house
-        self._selector = selectors.DefaultSelector()
-        self._listeners: list[socket.socket] = []
+        self._watched = readiness()
         self._numbers_of: dict[Line, int] = {}
         self._stalled: set[Line] = set()
         self._ready: dict[Line, None] = {}  # lines with something to serve
@@ -99,18 +121,23 @@ class ServingBoard(Switchboard):
         self._running: tuple[float, Frame, Peer] | None = None
         self._ended = False
         self._next_look = 0.0
+        self._held = 0  # bytes, as far as is known
+        self._next_sum = 0.0
         self._told_busy: dict[Line, float] = {}
+        self.redialler = Redialler(self.post, self.add, self.remove)
+        self._posted: deque[Callable[[], None]] = deque()
         self._wake_read, self._wake_write = socket.socketpair()
         self._wake_read.setblocking(False)
-        self._selector.register(self._wake_read, selectors.EVENT_READ, None)
+        self._watched.watch(self._wake_read.fileno(), READ, self._woken)
+        self.tunnels = TunnelEnds(self._watched, accept_tunnel)
 
     # ------------------------------------------------------------------------------- the loop
 
     def listen(self, listener: socket.socket) -> None:
         """Take connections from a listening socket."""
         listener.setblocking(False)
-        self._listeners.append(listener)
-        self._selector.register(listener, selectors.EVENT_READ, listener)
+        take = functools.partial(self._take_callers, listener)
+        self._watched.watch(listener.fileno(), READ, take)
 
     def run(self) -> None:
         """Serve until :meth:`stop` is called."""
@@ -135,11 +162,19 @@ class ServingBoard(Switchboard):
         with contextlib.suppress(OSError):
             self._wake_write.send(b"\0", socket.MSG_DONTWAIT)
 
+    def post(self, act: Callable[[], None]) -> None:
+        """Have the thread that serves call something; may be called from any thread."""
+        self._posted.append(act)
+        self.wake()
+
     def close(self) -> None:
         """Close what is open, also of callers that have not said who they are."""
+        self.redialler.close()
+        self._act()
         for number in list(self.openings):
             self.give_up(number, self.stopping or "")
-        self._selector.close()
+        self.tunnels.look(all_of_them=True)
+        self._watched.close()
         self._wake_read.close()
         self._wake_write.close()
 
@@ -152,53 +187,77 @@ class ServingBoard(Switchboard):
         try:
             with self.io:
                 if wait and line is not None and line.websocket is None:
-                    raise WorkerLost(line.name, line.ended or line.why)
+                    if not self._is_awaited(line):
+                        raise WorkerLost(line.name, line.ended or line.why)
                 return self._loop(wait) or wait
         finally:
             self._running = running
 
     def _loop(self, wait: bool) -> bool:
         """Serve what was taken in, or look for more."""
-        worked = bool(self._ready) and self._serve_ready()
+        worked = self._serve_ready() if self._ready else False
         if self._unwritten:
             self._write_all()
-        self._look_around()
-        ready = self._select(0 if worked or not wait else _IDLE)
-        for key, event in ready:
-            self._on_event(key, event)
-        return bool(self._ready) and self._serve_ready() or worked or bool(ready)
+        now = time.monotonic()
+        if now >= self._next_look:
+            self._look_around(now)
+        ready = self._wait(0 if worked or not wait else _IDLE)
+        for what, event in ready:
+            if type(what) is Line and event == READ:  # nearly always
+                self._read(what)
+            else:
+                self._on_event(what, event)
+        if self._ready:
+            worked |= self._serve_ready()
+        return worked or bool(ready)
 
-    def _select(self, timeout: float) -> list[tuple[selectors.SelectorKey, int]]:
-        if not timeout:
-            return self._selector.select(0)
+    def _wait(self, seconds: float) -> list[tuple[Any, int]]:
+        if not seconds:
+            return self._watched.wait(0)
         io = self.io.leave()
         state = self.monitor.leave()
         try:
-            return self._selector.select(timeout)
+            return self._watched.wait(seconds)
         finally:
             self.monitor.enter_again(state)
             self.io.enter_again(io)
 
-    def _on_event(self, key: selectors.SelectorKey, event: int) -> None:
-        what = key.data
+    def _on_event(self, what: Any, event: int) -> None:
         if type(what) is Line:
-            if event & selectors.EVENT_WRITE:
+            if event & WRITE:
                 self._unwritten[what] = None
-            if event & selectors.EVENT_READ:
+            if event & READ:
                 self._read(what)
-        elif what is None:
-            with contextlib.suppress(BlockingIOError):
-                self._wake_read.recv(4096)
-        elif isinstance(what, socket.socket):
-            self._take_callers(what)
         else:
-            self._advance(key.fd, what)
+            what(event)
+
+    def _woken(self, event: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._wake_read.recv(4096)
+        self._act()
+
+    def _act(self) -> None:
+        """Do what other threads have posted."""
+        while self._posted:
+            self._posted.popleft()()
+
+    def comes_back(self, line: Line) -> bool:
+        """Whether this end makes another connection for a line."""
+        return self.redialler.knows(line)
+
+    def _is_awaited(self, line: Line) -> bool:
+        """Whether a line whose connection broke is waited for, whoever makes the next one."""
+        since = line.broken_since
+        if line.ended is not None or since is None:
+            return False
+        return time.monotonic() - since < LOST_AFTER * line.heartbeat
 
     def _serve_ready(self) -> bool:
         """Serve the lines that have requests, each for a while."""
         worked = False
         for line in list(self._ready):
-            if self._is_unread(line):
+            much = line.sent - line.acknowledged + line.kept_bytes > _UNASKED
+            if much and self._is_unread(line):
                 continue
             try:
                 worked |= self.serve(line)
@@ -209,20 +268,41 @@ class ServingBoard(Switchboard):
                 continue
             if not line.inbox:
                 self._ready.pop(line, None)
-                self._resume_reading(line)
+                if self._stalled:
+                    self._resume_reading(line)
         return worked
 
     def _is_unread(self, line: Line) -> bool:
+        if self._is_over_share(line, line.kept_bytes):
+            if line in self._stalled:  # nobody hears what it says of what has arrived
+                self.broke(line, BrokenFraming(REFUSED, "too little of what was sent has arrived"))
+            return True
         if line.is_unacknowledged and line not in self._stalled:  # else nobody hears of it
             return True
         return line.websocket is not None and line.websocket.queued > _MOST_UNREAD
 
-    def _respond(self, channel: Channel, frame: Frame, peer: Peer) -> Frame | None:
+    def _is_over_share(self, line: Line, held: int) -> bool:
+        """Whether so many bytes are more than the share of a line whose caller nobody knows, while
+        all of these together have the worker hold too many."""
+        share = max(_LEAST_SHARE, _MOST_HELD // max(1, len(self.lines)))
+        if line.user is not None or held <= share:
+            return False
+        now = time.monotonic()
+        if now >= self._next_sum:
+            strangers = [one for one in self.lines if one.user is None]
+            self._held = sum(one.kept_bytes + one.waiting for one in strangers)
+            self._next_sum = now + _SUM_EVERY
+        return self._held > _MOST_HELD
+
+    def _waits_too_much(self, line: Line) -> bool:
+        return line.waiting > _MOST_WAITING or self._is_over_share(line, line.waiting)
+
+    def _respond(self, core: WorkerCore, frame: Frame, peer: Peer) -> Frame | None:
         """Serve a request while the other thread may read."""
         self._running = (time.monotonic(), frame, peer)
         held = self.io.leave()
         try:
-            return super()._respond(channel, frame, peer)
+            return core.respond(frame, peer)
         finally:
             self.io.enter_again(held)
             self._running = None
@@ -237,11 +317,9 @@ class ServingBoard(Switchboard):
         line.attach(websocket, received)
         number = websocket.stream.fileno()
         self._numbers_of[line] = number
-        with contextlib.suppress(KeyError):
-            self._selector.unregister(number)
-        self._selector.register(number, selectors.EVENT_READ, line)
+        self._watched.watch(number, READ, line)
         self._unwritten[line] = None
-        self._take_in(line)
+        self._read(line)  # decrypted already, say: then the socket has nothing to read
 
     def remove(self, line: Line, reason: str) -> None:
         """End a line, and close its connection."""
@@ -250,6 +328,7 @@ class ServingBoard(Switchboard):
         if websocket is not None:
             websocket.close(NORMAL, reason)
         line.end(reason)
+        self.redialler.forget(line)
         self._next_look = 0.0
         self._ready.pop(line, None)
         self._told_busy.pop(line, None)
@@ -273,8 +352,7 @@ class ServingBoard(Switchboard):
         self._unwritten.pop(line, None)
         self._stalled.discard(line)
         if number is not None:
-            with contextlib.suppress(KeyError, ValueError):
-                self._selector.unregister(number)
+            self._watched.forget(number)
 
     def broke(self, line: Line, error: Exception) -> None:
         """Note that a connection is gone; a broken rule ends the line too."""
@@ -287,9 +365,12 @@ class ServingBoard(Switchboard):
             STRANGERS.warning("closed %s: %s", line.name, error)
             websocket.close(getattr(error, "code", PROTOCOL_ERROR), str(error))
             line.end(str(error))
+            if self.redialler.knows(line):
+                self.remove(line, str(error))
         else:
             STRANGERS.info("lost %s: %s", line.name, line.why)
             line.detach()
+            self.redialler.start(line)
 
     def _broken(self, line: Line, error: Exception) -> None:
         """Give up a connection, and the line if that was the worker's fault."""
@@ -304,6 +385,8 @@ class ServingBoard(Switchboard):
             assert line.websocket is not None
             line.websocket.receive()
         except Exception as error:  # nothing that a caller sends may end the worker
+            if isinstance(error, OSError):
+                self._take_in(line)  # what came before: perhaps why the other end has left
             self._broken(line, error)
         else:
             self._take_in(line)
@@ -317,9 +400,10 @@ class ServingBoard(Switchboard):
             self._unwritten[line] = None  # an acknowledgement, or the answer to a heartbeat
         if line.inbox or line.urgent:
             self._ready[line] = None
-            if line.must_break_off:
+            much = line.sent - line.acknowledged + line.kept_bytes > _UNASKED
+            if much and line.must_break_off:
                 self.broke(line, BrokenFraming(REFUSED, "nothing of what was sent has arrived"))
-            elif line.waiting > _MOST_WAITING and line not in self._stalled:
+            elif line not in self._stalled and self._waits_too_much(line):
                 self._stalled.add(line)
                 self._listen_for(line)
 
@@ -361,16 +445,16 @@ class ServingBoard(Switchboard):
         number = self._numbers_of.get(line)
         if number is None:
             return
-        events = 0 if line in self._stalled else selectors.EVENT_READ
-        events |= selectors.EVENT_WRITE if line.writes else 0
-        with contextlib.suppress(KeyError):
-            self._selector.unregister(number)
+        events = 0 if line in self._stalled else READ
+        events |= WRITE if line.writes else 0
         if events:
-            self._selector.register(number, events, line)
+            self._watched.watch(number, events, line)
+        else:
+            self._watched.forget(number)
 
     # ----------------------------------------------------------------------------- new callers
 
-    def _take_callers(self, listener: socket.socket) -> None:
+    def _take_callers(self, listener: socket.socket, event: int = READ) -> None:
         for _ in range(64):
             try:
                 sock, _ = listener.accept()
@@ -386,11 +470,16 @@ class ServingBoard(Switchboard):
                 STRANGERS.info("refused a caller: %s", error)
                 sock.close()
                 continue
-            number = opening.stream.fileno()  # encryption has taken the socket over
-            self.openings[number] = opening
-            self._selector.register(number, selectors.EVENT_READ, opening)
+            self.let_in(opening)
 
-    def _advance(self, number: int, opening: Opening) -> None:
+    def let_in(self, opening: Opening) -> None:
+        """Let whoever is at the other end of a new connection say who it is."""
+        number = opening.stream.fileno()  # encryption has taken the socket over
+        self.openings[number] = opening
+        advance = functools.partial(self._advance, number, opening)
+        self._watched.watch(number, READ, advance)
+
+    def _advance(self, number: int, opening: Opening, event: int) -> None:
         """Let a caller say who it is."""
         try:
             done = opening.advance()
@@ -407,22 +496,19 @@ class ServingBoard(Switchboard):
     def give_up(self, number: int, reason: str) -> None:
         """Close a connection whose caller has not said who it is."""
         opening = self.openings.pop(number, None)
-        with contextlib.suppress(KeyError, ValueError):
-            self._selector.unregister(number)
+        self._watched.forget(number)
         if opening is not None:
             opening.close(reason)
 
     # -------------------------------------------------------------------- now and then
 
-    def _look_around(self) -> None:
-        now = time.monotonic()
-        if now < self._next_look:
-            return
+    def _look_around(self, now: float) -> None:
         self._next_look = now + _IDLE
         self.beat(now)
         for number, opening in list(self.openings.items()):
             if now - opening.since > 5:
                 self.give_up(number, "nobody said who is calling")
+        self.tunnels.look()
         self._house(now)
         self.network.flush()
 
@@ -432,6 +518,8 @@ class ServingBoard(Switchboard):
         for line in list(self.lines):
             websocket = line.websocket
             if websocket is None or now - websocket.heard < line.heartbeat:
+                continue
+            if websocket.is_taken(now):
                 continue
             if websocket.heard > line.pinged:
                 line.pinged = now
@@ -454,8 +542,8 @@ class ServingBoard(Switchboard):
 
     def _read_meanwhile(self, running: tuple[float, Frame, Peer]) -> None:
         """Read and write while an operation takes long."""
-        for key, event in self._selector.select(0):
-            self._on_event(key, event)
+        for what, event in self._watched.wait(0):
+            self._on_event(what, event)
         self._tell_busy(running)
         self.beat(time.monotonic())
         self._write_all()
@@ -468,7 +556,9 @@ class ServingBoard(Switchboard):
             if line.websocket is None or now - self._told_busy.get(line, since) < _IDLE:
                 continue
             self._told_busy[line] = now
-            line.tell(Busy(described(frame), peer.user, now - since, len(line.inbox)))
+            known = _is_known(line, peer)
+            operation, user = (described(frame), peer.user) if known else (_ANOTHER, None)
+            line.tell(Busy(operation, user, now - since, len(line.inbox)))
             self._unwritten[line] = None
 
     # ------------------------------------------------------------------- what callers say
@@ -481,14 +571,28 @@ class ServingBoard(Switchboard):
         """The lines to workers to which the caller has introduced this one."""
         return self.on_settle(line)
 
+    def left(self, line: Line, reason: str) -> None:
+        """Free what a caller had here, and end its line."""
+        self.on_left(line, reason)
+        super().left(line, reason)
+
     def said(self, line: Line, control: Control) -> None:
-        """Act on what a caller says of its line."""
-        self.on_withdraw(line, control)
+        """Act on what a caller says of a tunnel; it says nothing else of a line yet."""
+        if is_about_tunnels(control):
+            self.tunnels.said(line, control)
+
+    def passed(self, line: Line, frame: Frame) -> None:
+        """Take in bytes of a tunnel that ends here."""
+        self.tunnels.passed(line, frame)
+
+
+def _is_known(line: Line, peer: Peer) -> bool:
+    """Whether whoever is at the end of a line may know what is done for ``peer``: it is done for
+    itself, or for the same user."""
+    peers = [channel.peer for channel in line.channels.values() if channel.peer is not None]
+    same_user = peer.user is not None and any(peer.user == one.user for one in peers)
+    return same_user or any(peer.session is one.session for one in peers)
 
 
 def _refuse_channel(line: Line, opening: Open) -> None:
     raise ConnectionAbortedError("no channel can be opened yet")
-
-
-def _ignore(line: Line, control: Any) -> None:
-    return

@@ -23,13 +23,7 @@ class SharedConnection(Connection):
     def __init__(self, owner: Any, location: Any, transport: Any, connect: Any) -> None:
         super().__init__(owner, location, transport, connect)
         self._monitor = transport.board.monitor
-        self._limited = transport.limited
-
-    def check_open(self) -> None:
-        """Raise if no request can be made, and say why the other end has left, if it has said."""
-        if self.transport.closed:
-            transport: Any = self.transport
-            raise transport.worker.gone()
+        self._limited = transport.worker.limited
 
     def ask_later(self, kind: type[Message], *fields: Any, **named: Any) -> Callable[[], Any]:
         """Make a request, and return the function that waits for its value."""
@@ -64,6 +58,7 @@ for _name in (
     "put_all",
     "start",
     "promise",
+    "cancel",
     "ask_about",
     "expect",
     "flush",

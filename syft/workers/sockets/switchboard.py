@@ -8,7 +8,9 @@ serves has a loop (:mod:`syft.workers.sockets.serving`).
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, Final
@@ -18,9 +20,11 @@ from syft.serde.errors import pack_error
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer
 from syft.workers.core.peer import Peer
+from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.operation import neutral_mode
+from syft.workers.handlers.withdrawing import may_be_withdrawn, withdraw
 from syft.workers.shells.network import Network
-from syft.workers.sockets.line import LARGE, NESTED, Channel, Line, is_reply
+from syft.workers.sockets.line import LARGE, NESTED, TUNNELS, Channel, LeftOut, Line, is_reply
 from syft.workers.sockets.line_texts import (
     Bye,
     Control,
@@ -32,6 +36,8 @@ from syft.workers.sockets.line_texts import (
     Settled,
     Tell,
     Told,
+    Withdraw,
+    Withdrawn,
     decode_control,
 )
 from syft.workers.sockets.monitor import Monitor
@@ -51,7 +57,7 @@ class Switchboard(ABC):
     """The lines of the workers of one network. Abstract.
 
     >>> sorted(Switchboard.__abstractmethods__)
-    ['broke', 'opened', 'reached_for', 'remove', 'said', 'turn']
+    ['broke', 'comes_back', 'opened', 'passed', 'reached_for', 'remove', 'said', 'turn']
     """
 
     def __init__(self, network: Network) -> None:
@@ -61,8 +67,10 @@ class Switchboard(ABC):
         """What a thread holds while it uses the network, its workers and the lines."""
         self.io = self.monitor
         """What a thread holds while it uses the sockets."""
+        self.active = time.monotonic()
+        """When a thread last waited, or wrote a request that nobody waits for."""
         self.moved = 0
-        """How many requests and replies were taken in."""
+        """How many requests and replies were taken in, and requests made."""
         self.at_work = 0
         """How many requests are being served, one inside another, that do not wait for others."""
         self._asked: dict[_Question, Any] = {}  # to which line, the number, the kind of the answer
@@ -83,6 +91,10 @@ class Switchboard(ABC):
         """Note that the connection of a line is gone, or cannot be used any more."""
 
     @abstractmethod
+    def comes_back(self, line: Line) -> bool:
+        """Whether a new connection for a line without one is being made by itself."""
+
+    @abstractmethod
     def remove(self, line: Line, reason: str) -> None:
         """End a line, and close its connection."""
 
@@ -94,12 +106,18 @@ class Switchboard(ABC):
     def said(self, line: Line, control: Control) -> None:
         """Act on what the other end says of the line."""
 
+    @abstractmethod
+    def passed(self, line: Line, frame: Frame) -> None:
+        """Take in bytes of a tunnel."""
+
     def push(self, line: Line) -> None:
         """Write what a line has to write, as far as that is possible now."""
-        try:
-            line.flush()
-        except OSError as error:
-            self.broke(line, error)
+        websocket = line.websocket
+        if websocket is not None and websocket.queued:
+            try:
+                websocket.flush()
+            except OSError as error:
+                self.broke(line, error)
 
     def wait_until_arrived(self, line: Line) -> None:
         """Wait until all that was sent so far has arrived.
@@ -150,13 +168,13 @@ class Switchboard(ABC):
         work, self.at_work = self.at_work, 0  # what is being served waits for them
         try:
             for line in lines:
-                if line.ended is None and line.websocket is not None:
+                if self._is_there(line):
                     number = self.next_number()
                     questions.append(self._ask(line, number, Settle(number, on)))
             for question in questions:
-                line = question[0]
-                while self._asked[question] is None and line.websocket is not None:
-                    self.turn(line, True)
+                with contextlib.suppress(WorkerLost):
+                    while self._asked[question] is None and self._is_there(question[0]):
+                        self.turn(question[0], True)
                 answer = self._asked[question]
                 moved |= answer is not None and answer.moved
         finally:
@@ -164,6 +182,10 @@ class Switchboard(ABC):
             for question in questions:
                 del self._asked[question]
         return moved
+
+    def _is_there(self, line: Line) -> bool:
+        """Whether something can be carried over a line, now or soon."""
+        return line.ended is None and (line.websocket is not None or self.comes_back(line))
 
     # --------------------------------------------------------------------------- taking in
 
@@ -189,23 +211,30 @@ class Switchboard(ABC):
 
     def _arrived(self, line: Line, number: int, frame: Frame) -> None:
         """Take in a request or a reply."""
-        self.moved += 1
-        line.count(bool(frame.buffers) and frame.nbytes >= LARGE)
+        line.received += 1
+        size = frame.nbytes if frame.buffers else len(frame.header)
+        if line.received >= line.report_at or (size >= LARGE and frame.buffers):
+            line.report()
         channel = line.channels.get(number)
         if channel is None:
+            if number == TUNNELS:
+                self.passed(line, frame)
+                return
             raise BrokenFraming(REFUSED, f"channel {number} was not opened")
+        self.moved += 1
         if is_reply(frame):
             if channel.transport is None:
                 raise BrokenFraming(REFUSED, f"nothing was asked on channel {number}")
             channel.transport.take(frame)
         else:
-            line.waiting += _OVERHEAD + frame.nbytes
-            (line.urgent if number & NESTED else line.inbox).append((channel, frame))
+            line.waiting += _OVERHEAD + size
+            (line.urgent if number & NESTED else line.inbox).append((channel, frame, size))
 
     def _told(self, line: Line, control: Control) -> None:
         """Take in what is said of a line: at once, or in its place among the requests."""
         if control.counted:
-            line.count(True)
+            line.received += 1
+            line.report()
         kind = type(control)
         if kind in _IN_ORDER:
             line.waiting += _OVERHEAD
@@ -215,11 +244,44 @@ class Switchboard(ABC):
             if question in self._asked:
                 self._asked[question] = control
         else:
-            act: Any = {Received: self._acknowledged, Open: self.opened}.get(kind, self.said)
+            act: Any = {
+                Received: self._acknowledged,
+                Open: self.opened,
+                Withdraw: self._withdraw,
+            }.get(kind, self.said)
             act(line, control)
 
     def _acknowledged(self, line: Line, control: Received) -> None:
         line.acknowledge(control.count)
+
+    def _withdraw(self, line: Line, control: Withdraw) -> None:
+        """Have what was asked before, and waits, be left out when its turn comes.
+
+        An operation may be running: nothing of the worker is touched now.  What was looked at the
+        last time is not looked at again, however often this is said.
+        """
+        inbox, count = line.inbox, 0
+        fresh: list[Any] = []
+        while inbox and type(inbox[-1]) is not Withdraw:
+            fresh.append(inbox.pop())
+        for item in reversed(fresh):
+            if type(item) is tuple and item[0].serves and may_be_withdrawn(item[1]):
+                count += 1
+                channel, frame, size = item
+                line.waiting -= size
+                item = LeftOut(channel, frame)
+            inbox.append(item)
+        if fresh:
+            inbox.append(control)  # up to here
+            line.waiting += _OVERHEAD
+        line.tell(Withdrawn(control.number, count))
+
+    def _leave_out(self, item: LeftOut) -> None:
+        """Answer a request that is not begun."""
+        host: Any = item.channel.host
+        peer: Any = item.channel.peer
+        reply = withdraw(host.core, item.frame, peer)
+        self.network.carry([*host.core.outgoing(), (peer, reply)], host)
 
     # ------------------------------------------------------------------------------- serving
 
@@ -229,30 +291,31 @@ class Switchboard(ABC):
         While one request waits for another worker, only those are served that belong to it.
         """
         served = bool(line.urgent)
-        while line.urgent:
-            channel, frame = line.urgent.popleft()
-            line.waiting -= _OVERHEAD + frame.nbytes
-            self._serve(channel, frame)
+        if served:
+            with neutral_mode():
+                while line.urgent:
+                    self._serve(line, *line.urgent.popleft())
         if line.serving or not line.inbox:
             return served
         line.serving = 1
         try:
-            for _ in range(_AT_ONCE):
-                if not line.inbox:
-                    break
-                item = line.inbox.popleft()
-                line.waiting -= _OVERHEAD
-                if type(item) is tuple:
-                    line.waiting -= item[1].nbytes
-                    self._serve(*item)
-                else:
-                    self.serve_control(line, item)
+            with neutral_mode():
+                for _ in range(_AT_ONCE):
+                    if not line.inbox:
+                        break
+                    item = line.inbox.popleft()
+                    if type(item) is tuple:
+                        self._serve(line, *item)
+                    else:
+                        line.waiting -= _OVERHEAD
+                        self.serve_control(line, item)
         finally:
             line.serving = 0
         return True
 
-    def _serve(self, channel: Channel, frame: Frame) -> None:
+    def _serve(self, line: Line, channel: Channel, frame: Frame, size: int) -> None:
         """Serve one request, and send what follows from it."""
+        line.waiting -= _OVERHEAD + size
         host, peer = channel.host, channel.peer
         if host is None or peer is None:
             channel.take(_refusal(channel, frame, self.network))
@@ -263,7 +326,7 @@ class Switchboard(ABC):
         core = host.core
         self.at_work += 1
         try:
-            reply = self._respond(channel, frame, peer)
+            reply = self._respond(core, frame, peer)
         finally:
             self.at_work -= 1
         if core.outbox:
@@ -274,24 +337,28 @@ class Switchboard(ABC):
                 network.observe(host.id, peer.name, reply)
             channel.take(reply)
 
-    def _respond(self, channel: Channel, frame: Frame, peer: Peer) -> Frame | None:
+    def _respond(self, core: WorkerCore, frame: Frame, peer: Peer) -> Frame | None:
         """Have a request handled; returns the reply, if there is one now."""
-        assert channel.host is not None
-        with neutral_mode():
-            reply: Frame | None = channel.host.core.respond(frame, peer)
-        return reply
+        return core.respond(frame, peer)
 
     def serve_control(self, line: Line, control: Any) -> None:
         """Act on what has its place among the requests."""
-        if type(control) is Bye:
-            self.remove(line, control.reason)
+        if type(control) is LeftOut:
+            self._leave_out(control)
+        elif type(control) is Bye:
+            self.left(line, control.reason)
         elif type(control) is Settle:
+            self.turn(None, False)  # what has come over other lines counts
             moved = self.network.flush()
             if control.on:
                 moved |= self.settle(self.reached_for(line), on=False)
             moved |= self.at_work > 0 or line.moved_before != self.moved
             line.moved_before = self.moved
             line.tell(Settled(control.number, moved))
+
+    def left(self, line: Line, reason: str) -> None:
+        """End a line whose other end has left."""
+        self.remove(line, reason)
 
     @abstractmethod
     def reached_for(self, line: Line) -> Iterable[Line]:
@@ -303,6 +370,7 @@ _ANSWERS: Final[dict[type[Control], type[Control]]] = {
     Meet: Introduction,
     Settle: Settled,
     Tell: Told,
+    Withdraw: Withdrawn,
 }
 _KINDS_OF_ANSWERS: Final = frozenset(_ANSWERS.values())
 

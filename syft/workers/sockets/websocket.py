@@ -18,15 +18,16 @@ import os
 import struct
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
 from websockets.speedups import apply_mask
 
 from syft.exceptions import BrokenFraming
+from syft.serde.buffers import fresh_buffer
 from syft.serde.limits import Limits
-from syft.workers.sockets.arriving import FrameAssembly, small_frame
+from syft.workers.sockets.arriving import FrameAssembly, Memory, small_frame
 from syft.workers.sockets.monitor import Monitor
 from syft.workers.sockets.streams import Piece, Stream
 
@@ -51,13 +52,18 @@ _MEMORY: Final = 1 << 16
 """Bytes that are read at once, where no large frame is on its way."""
 _MOST_READS: Final = 64
 """Reads in a row from one socket, so that one that always has more keeps nobody waiting."""
+_MOST_MESSAGES: Final = 1 << 10
+"""Messages after which no more is read in a row: 4 MB of small ones take half a second."""
 _MOST_PIECES: Final = 256
 """Pieces of one text message: empty ones would have no end."""
+_MUCH: Final = 1 << 20
+"""Bytes on their way out from which on it shows that some were taken: fewer lie in buffers."""
 _LARGE: Final = 1 << 14
 """Messages from this size on are neither joined nor masked, and read into their own memory."""
 _MOST_JOINED: Final = 1 << 16
 _MASKED_AT_ONCE: Final = 1 << 20
 _NO_KEY: Final = bytes(4)
+_GIVEN_UP: Final = "the connection was given up meanwhile"
 _KEYS: Final = 1 << 12
 
 _SHORT = struct.Struct(">BBH")
@@ -79,15 +85,18 @@ class WebSocket:
         "messages",
         "heard",
         "written",
+        "_taken",
         "trusted",
+        "memory",
         "_is_client",
+        "_masked",
         "_limits",
         "_buffer",
         "_view",
         "_start",
         "_end",
         "_out",
-        "_queued",
+        "queued",
         "_assembly",
         "_left",
         "_key",
@@ -96,8 +105,8 @@ class WebSocket:
         "_opcode",
         "_texts",
         "_keys",
-        "_used",
         "_closing",
+        "_waits",
     )
 
     def __init__(
@@ -109,15 +118,20 @@ class WebSocket:
         """When something came, or :meth:`receive` was called, last."""
         self.written = 0
         """Bytes that were written."""
+        self._taken = 0  # bytes that had left this machine when :meth:`is_taken` was called last
         self.trusted = trusted
         """Whether binary messages are taken: not before the other end has said who it is."""
+        self.memory: Memory = fresh_buffer
+        """Makes the memory of large tensors that come."""
         self._is_client = is_client
+        self._masked = 0x80 if is_client else 0
         self._limits = limits
         self._buffer: bytearray | None = None
         self._view = memoryview(b"")
         self._start = self._end = 0
         self._out: list[Piece] = []
-        self._queued = 0
+        self.queued = 0
+        """Bytes that wait to be written."""
         self._assembly: FrameAssembly | None = None
         self._left = 0  # bytes of the present WebSocket frame that go to the assembly
         self._key = b""
@@ -125,48 +139,59 @@ class WebSocket:
         self._final = True
         self._opcode = CONTINUATION  # of the message in several frames, if one is on its way
         self._texts: list[bytes] = []
-        self._keys, self._used = b"", _KEYS
+        self._keys: Iterator[bytes] = iter(())
         self._closing = False
+        self._waits = False  # a thread is inside a read that waits
 
     # ----------------------------------------------------------------------------------- out
-
-    @property
-    def queued(self) -> int:
-        """Bytes that wait to be written."""
-        return self._queued
 
     @property
     def arriving(self) -> FrameAssembly | None:
         """The large frame that is on its way, if one is."""
         return self._assembly
 
+    def is_taken(self, now: float) -> bool:
+        """Whether much is being written, and some of it was taken since the last call.
+
+        The other end has nothing to say then, and what asks it for a sign of life waits at the end
+        of the queue: that it takes what is written is sign enough.
+        """
+        unsent = self.stream.unsent()
+        taken = self.written - unsent
+        if self.queued + unsent <= _MUCH or taken <= self._taken:
+            return False
+        self._taken = taken
+        self.heard = now
+        return True
+
     def put(self, pieces: Sequence[Piece], opcode: int = BINARY) -> None:
         """Queue a message; :meth:`flush` writes it."""
         size = len(pieces[0]) if len(pieces) == 1 else sum(map(len, pieces))
-        masked = 0x80 if self._is_client else 0
+        masked = self._masked
         if size < 126:
             head = bytes((0x80 | opcode, masked | size))
         elif size < 1 << 16:
             head = _SHORT.pack(0x80 | opcode, masked | 126, size)
         else:
             head = _LONG.pack(0x80 | opcode, masked | 127, size)
-        self._queued += len(head) + size + (4 if masked else 0)
+        self.queued += len(head) + size + (4 if masked else 0)
         if size >= _LARGE:
             self._out.append(head + _NO_KEY if masked else head)
             self._out.extend(pieces)
             return
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         if masked:
-            key = self._new_key()
+            key = next(self._keys, _NO_KEY)
+            if key is _NO_KEY:
+                key = self._new_key()
             self._out.append(head + key + apply_mask(data, key))
         else:
             self._out.append(head + data)
 
     def _new_key(self) -> bytes:
-        if self._used == _KEYS:
-            self._keys, self._used = os.urandom(_KEYS), 0
-        self._used += 4
-        return self._keys[self._used - 4 : self._used]
+        """The first of new random keys, of which there are a thousand."""
+        self._keys = map(b"".join, struct.iter_unpack("4s", os.urandom(_KEYS)))
+        return next(self._keys)
 
     def flush(self) -> bool:
         """Write what can be written without waiting; whether nothing is left.
@@ -175,14 +200,14 @@ class WebSocket:
         """
         out = self._out
         while out:
-            if len(out) > 1 and self._queued <= _MOST_JOINED:
+            if len(out) > 1 and self.queued <= _MOST_JOINED:
                 out[:] = [b"".join(out)]
             count = self.stream.write(out)
             if not count:
                 return False
             self.written += count
-            self._queued -= count
-            if not self._queued:  # nearly always
+            self.queued -= count
+            if not self.queued:  # nearly always
                 out.clear()
                 return True
             done = 0
@@ -206,14 +231,15 @@ class WebSocket:
                 self.flush()
             except OSError:
                 pass
-        self._give_memory_back()
         self.abandon()
 
     def abandon(self) -> None:
-        """Close the socket, and free what has come of a large message."""
+        """Close the socket, and free what has come: a thread that is reading finds none of it."""
         if self._assembly is not None:
             self._assembly.discard()
             self._assembly = None
+        self._buffer, self._view = None, memoryview(b"")
+        self._start = self._end = 0
         self.stream.close()
 
     # ------------------------------------------------------------------------------------ in
@@ -222,49 +248,53 @@ class WebSocket:
         """Read what is there, and take it apart; False if nothing is there.
 
         With ``monitor`` it waits for something, as long as the stream does, and lets other threads
-        have the monitor meanwhile.
+        have the monitor meanwhile.  For these there is nothing to read then.
 
         Raises :class:`ConnectionError` or another :class:`OSError` if the other end is gone, and
         :class:`~syft.exceptions.WireError` if it breaks a rule.
         """
+        if self._waits:
+            return False
         came = False
         read = self.stream.read
         reads = 0
         while True:
             reads += 1
-            assembly = self._assembly
-            if assembly is not None and self._left:
-                memory = assembly.space()
-                most = min(self._left, _MASKED_AT_ONCE) if self._key else self._left
-                if len(memory) > most:
-                    memory = memory[:most]
-            else:
-                assembly = None
-                memory = self._room()
+            memory = self._room()
             if monitor is None or came:
                 count = read(memory)
             else:
+                self._waits = True
                 held = monitor.leave()
                 try:
                     count = read(memory, True)
                 finally:
                     monitor.enter_again(held)
-            if count is None:
-                self._give_memory_back()
-                return came
+                    self._waits = False
             if not count:
-                raise ConnectionResetError("the other end has closed the connection")
+                return self._nothing(count, came)
             came = True
             self.heard = time.monotonic()
-            if assembly is None:
-                self._end += count
-                self._parse()
-            else:
-                self._fill(assembly, memory, count)
-                self._parse()
-            if count < len(memory) or (reads >= _MOST_READS and self.stream.blocks):
-                self._give_memory_back()
+            self._took(memory, count)
+            reads += self._decompressed()
+            enough = reads >= _MOST_READS or len(self.messages) >= _MOST_MESSAGES
+            if count < len(memory) or (enough and self.stream.blocks):
                 return True
+
+    def _decompressed(self) -> int:
+        """How many reads what was decompressed since the last call is worth."""
+        assembly = self._assembly
+        if assembly is None or not assembly.expanded:
+            return 0
+        reads, assembly.expanded = assembly.expanded >> 18, 0
+        return reads
+
+    def _nothing(self, count: int | None, came: bool) -> bool:
+        """Whether something ``came`` before a read that brought nothing."""
+        self._give_memory_back()
+        if count is not None:
+            raise ConnectionResetError("the other end has closed the connection")
+        return came
 
     def feed(self, data: bytes) -> None:
         """Take in bytes that came together with the opening handshake."""
@@ -272,18 +302,23 @@ class WebSocket:
             room = self._room()
             count = min(len(room), len(data))
             room[:count] = data[:count]
-            self._end += count
+            self._took(room, count)
             data = data[count:]
-            self._parse()
 
     def _room(self) -> memoryview:
-        """Where small messages are read to."""
+        """Where the next bytes go: to a large frame that is on its way, or where small ones are
+        taken apart."""
+        if self._assembly is not None and self._left:
+            memory = self._assembly.space()
+            most = min(self._left, _MASKED_AT_ONCE) if self._key else self._left
+            return memory[:most] if len(memory) > most else memory
         if self._buffer is None:
-            if not _memories:
-                memory = bytearray(_MEMORY)
-                _memories.append((memory, memoryview(memory)))
-            self._buffer, self._view = _memories.pop()
-        return self._view[self._end :]
+            try:
+                self._buffer, self._view = _memories.pop()
+            except IndexError:
+                self._buffer = bytearray(_MEMORY)
+                self._view = memoryview(self._buffer)
+        return self._view[self._end :] if self._end else self._view
 
     def _give_memory_back(self) -> None:
         """Give up memory that holds nothing: an idle connection owns none."""
@@ -303,12 +338,23 @@ class WebSocket:
         if not self._left:
             self._end_of_frame()
 
-    def _parse(self) -> None:
-        """Take apart the bytes that have come."""
+    def _took(self, memory: memoryview, count: int) -> None:
+        """Take apart the bytes that have come to ``memory``, which is :meth:`_room`."""
+        if self._left:
+            if self._assembly is None:
+                raise ConnectionResetError(_GIVEN_UP)
+            self._fill(self._assembly, memory, count)
+        elif self._buffer is None:
+            raise ConnectionResetError(_GIVEN_UP)
+        else:
+            self._end += count
         while self._end - self._start >= 2 and self._parse_one():
             pass
         if self._start == self._end:
             self._start = self._end = 0
+            if self._buffer is not None and len(_memories) < _MOST_MEMORIES:
+                _memories.append((self._buffer, self._view))
+                self._buffer = None
         elif self._end > _MEMORY - _LARGE - 32:
             size = self._end - self._start
             self._view[:size] = bytes(self._view[self._start : self._end])
@@ -330,21 +376,19 @@ class WebSocket:
         plain = first == 0x82 and not self._opcode
         if not plain or not self.trusted or (second > 127) is self._is_client:
             self._check_rules(first, second, size)
-        key = _NO_KEY
-        if second > 127:
-            key = bytes(buffer[at : at + 4])
-            at += 4
-        if self._end < at:
+        masked = second > 127
+        begin = at + 4 if masked else at
+        if self._end < begin:
             return False
+        key = buffer[at:begin]
         if not plain or size >= _LARGE:
-            return self._parse_other(first, at, size, key)
-        end = at + size
+            return self._parse_other(first, begin, size, bytes(key) if masked else _NO_KEY)
+        end = begin + size
         if self._end < end:
             return False
-        data: Any = self._view[at:end]
         self._start = end
-        if key != _NO_KEY:
-            data = apply_mask(data, key)
+        data = buffer[begin:end]  # for some bytes a copy is faster than a view
+        data = apply_mask(data, key) if masked else bytes(data)
         self.messages.append((BINARY, small_frame(data, self._limits)))
         return True
 
@@ -390,7 +434,7 @@ class WebSocket:
     def _begin(self, first: int, size: int, key: bytes) -> None:
         """Begin a large frame, or go on with it, with what of it has come already."""
         if self._assembly is None:
-            self._assembly = FrameAssembly(self._limits)
+            self._assembly = FrameAssembly(self._limits, self.memory)
         self._opcode, self._final = BINARY, first > 127
         self._left, self._key, self._offset = size, key if key != _NO_KEY else b"", 0
         while self._left and self._start < self._end:
@@ -418,7 +462,7 @@ class WebSocket:
             if first > 127:
                 self.messages.append((TEXT, b"".join(self._texts)))
                 self._texts, self._opcode = [], CONTINUATION
-        elif opcode == PING and self._queued <= _MOST_JOINED:
+        elif opcode == PING and self.queued <= _MOST_JOINED:
             self.put([data], PONG)  # else nobody reads what is written, and it would pile up
         elif opcode == CLOSE:
             self.messages.append((CLOSE, _reason_of(data)))

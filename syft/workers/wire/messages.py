@@ -495,23 +495,24 @@ class Skipped(Message, frozen=True, tag=int(MessageCode.SKIPPED)):
 
 
 class Forgotten(Message, frozen=True, tag=int(MessageCode.FORGOTTEN)):
-    """The worker was cleared: no number of this connection has a definition any more.
-
-    It answers no request.
-    """
+    """The worker was cleared: no number of this connection stands for anything.  No reply."""
 
 
 class Stale(Message, frozen=True, tag=int(MessageCode.STALE)):
-    """Another caller may have changed what this one was told of shapes and gradients.
-
-    With ``gradients`` only gradients may have changed.  No request is answered by it.
-    """
+    """Another caller may have changed what this one was told of shapes and gradients (or, with
+    ``gradients``, of these alone).  No request is answered by it."""
 
     gradients: bool
 
 
 class Cancelled(Message, frozen=True, tag=int(MessageCode.CANCELLED)):
     """The request was not run: nobody wants its results any more, and it changes nothing else."""
+
+    seq: int
+
+
+class NotBegun(Message, frozen=True, tag=int(MessageCode.NOT_BEGUN)):
+    """The request was not run: its caller withdrew it before its turn.  It is no failure."""
 
     seq: int
 
@@ -545,7 +546,7 @@ Request = (
     | Gradients
     | ClearGradients
 )
-Reply = Done | Value | Failure | Parked | Skipped | Forgotten | Stale | Cancelled
+Reply = Done | Value | Failure | Parked | Skipped | Forgotten | Stale | Cancelled | NotBegun
 
 _encoder = msgspec.msgpack.Encoder()
 

@@ -31,10 +31,10 @@ import torch
 from torch.nested._internal import nested_tensor
 
 from syft import ids
+from syft.crypto import mask_stream
 from syft.exceptions import WorkerClosed
 from syft.serde.frame import Frame
 from syft.workers.core.peer import Peer
-from syft.workers.handlers import party_programs
 from syft.workers.shells.connection_table import CallerLine
 from syft.workers.shells.virtual import VirtualWorker
 from tests.privacy.two_worlds.forecast_caches import OF_WORLDS, ForecastCaches
@@ -209,7 +209,7 @@ def fixed() -> Iterator[None]:
     state, pool, level = torch.get_rng_state(), ids._pool, logging.root.manager.disable
     nested_sizes = _NESTED._tensor_id_counter
     collecting = gc.isenabled()
-    patched = cast(Any, party_programs)
+    patched = cast(Any, mask_stream)
     secrets, patched.secrets = patched.secrets, DRAWN
     cast(Any, ids)._pool = DRAWN
     caches = ForecastCaches.present()

@@ -13,7 +13,13 @@ import pytest
 import torch
 
 import syft as sy
-from syft.exceptions import MalformedMessage, ObjectNotReady, RemoteFailure, WorkerClosed
+from syft.exceptions import (
+    MalformedMessage,
+    ObjectNotFound,
+    ObjectNotReady,
+    RemoteFailure,
+    WorkerClosed,
+)
 from syft.ops.returns import ONE_TENSOR
 from syft.ops.table import BY_NAME
 from syft.program.program import Program, Slot
@@ -225,6 +231,54 @@ def test_a_question_is_skipped_for_a_reason(connection: Connection) -> None:
     assert connection.garbage == [99] and connection.ask(Describe, 5) == 7
 
 
+@pytest.mark.parametrize("question", ["command", "ask", "run"])
+def test_what_was_skipped_for_a_failure_raised_before_is_made_again(
+    connection: Connection, question: str
+) -> None:
+    """A failure that follows from one already raised comes late: there is nothing more to raise."""
+    transport = played(connection)
+    transport.say(Parked(1), Parked(2))
+    made = connection.command(NEG, ((0, 5),), None, 77, [], ONE_TENSOR)
+    connection.command(NEG, ((0, 77),), None, 78, [], ONE_TENSOR)
+    transport.replies.append(frame(failed(1, RemoteFailure("wrong", "first"))))
+    connection.read_replies()
+    with pytest.raises(RemoteFailure, match="first"):
+        connection.take(made)
+    del made
+    late = failed(2, ObjectNotFound(77, "far", "it was never there"))
+    if transport.kind == "call":
+        transport.beside.append(frame(late))
+        transport.say(Skipped(3), Value(4, 7))
+    else:
+        transport.say(late, Skipped(3), Value(4, 7))
+    connection.garbage.append(99)
+    same = Group((InputKind.REFERENCE,), Program(1, (), (Slot(0),)))
+    ask: dict[str, Callable[[], Any]] = {
+        "command": lambda: tell(connection, answered=True),
+        "ask": lambda: connection.ask(Fetch, 5),
+        "run": lambda: connection.run("same", lambda: same, [5], answered=True)[1],
+    }
+    assert ask[question]() == 7
+    *_, skipped, again = transport.sent
+    assert fields_of(skipped) == (1, (99,)) and fields_of(again) == (2, (99,))
+    assert type(again) is type(skipped) and connection.garbage == [] and at_rest(connection)
+
+
+def test_a_worker_that_skips_for_ever_is_not_asked_for_ever(connection: Connection) -> None:
+    transport = played(connection)
+    for seq in range(1, 200):
+        strange = failed(10_000, RemoteFailure("wrong", "of no request"))
+        if transport.kind == "call":
+            transport.beside.append(frame(strange))
+            transport.say(Skipped(seq))
+        else:
+            transport.say(strange, Skipped(seq))
+    with pytest.raises(MalformedMessage, match="a skipped request"):
+        connection.ask(Describe, 5)
+    assert 1 <= len(transport.sent) < 100
+    transport.coming.clear()
+
+
 def test_what_is_only_told_is_made_in_any_case(connection: Connection) -> None:
     transport = played(connection)
     transport.say(Done(1), Done(2))
@@ -258,6 +312,7 @@ def test_what_is_told_waits_no_longer_than_until_it_is_parked(connection: Connec
     transport.say(Parked(1), Done(1))
     pending = tell(connection)
     assert not pending.settled and (pending.parked or transport.queued)
+    assert transport.withdraw_all() == 0, "a worker of this process begins at once what it gets"
     connection.synchronize()
     assert pending.parked and not pending.settled and len(transport.coming) == 1
     connection.wait(pending)

@@ -532,7 +532,7 @@ def test_what_is_parked_can_be_taken_back(host: WorkerCore, kind: type[messages.
         assert not host.dataflow.tasks and host.store.promised == {8} and unharmed()
     for out in made:
         error = error_in(ask(host, Fetch(33, out)))
-        assert isinstance(error, ObjectNotFound) and "should have made it failed" in str(error)
+        assert isinstance(error, ObjectNotFound) and "took back the request" in str(error)
     packer = Packer()
     kept = messages.Put(34, 8, pack(torch.ones(2), packer))
     assert sent(host, kept, *packer.buffers) == [(ME, Done(34))], "it has no other reply"

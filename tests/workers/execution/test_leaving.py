@@ -195,24 +195,26 @@ def start(scene: Scene) -> Any:
 
 
 def second_round(scene: Scene) -> Any:
-    """What carl sends in the first round is private, and goes into what alice gets in the next."""
+    """What carl sends is private, and goes into the sum that alice gets."""
     parties = ("bob", "carl", "alice")
     starting = Start(1, int(CollectiveCode.SUM), 7, parties, 0, (ref(PUBLIC),), (OUT,))
     scene.ask(starting)
     assert scene.went_to("alice") == []
-    packer, another = Packer(), Packer()
-    share = pack(torch.zeros(2, dtype=torch.int64), packer)
     terms = Terms((*scene.destinations, "carl"), ("ann",))
-    scene.ask(Exchange(7, 0, 1, share, ("ann",), False, terms), *packer.buffers, peer=scene.carl)
-    share = pack(torch.zeros(2, dtype=torch.int64), another)
     replies: list[Any] = []
-    exchange = Frame(encode(Exchange(7, 0, 2, share)), list(another.buffers))
-    for to, frame in scene.core.receive(exchange, scene.alice):
-        message: Any = decode(frame.header)
-        if isinstance(to, Peer):
-            replies.append(message)
-        elif isinstance(message, Exchange):
-            scene.left.append((to, "a round", Guard(frozenset(message.users or ()))))
+    key_and_shape, masked = torch.tensor([1, 2, 3, 4, 2]), torch.zeros(2, dtype=torch.int64)
+    for round, value in enumerate((key_and_shape, masked)):
+        packer, another = Packer(), Packer()
+        from_carl = Exchange(7, round, 1, pack(value, packer), ("ann",), False, terms)
+        scene.ask(from_carl, *packer.buffers, peer=scene.carl)
+        from_alice = Exchange(7, round, 2, pack(value, another))
+        exchange = Frame(encode(from_alice), list(another.buffers))
+        for to, frame in scene.core.receive(exchange, scene.alice):
+            message: Any = decode(frame.header)
+            if isinstance(to, Peer):
+                replies.append(message)
+            elif isinstance(message, Exchange):
+                scene.left.append((to, "a round", Guard(frozenset(message.users or ()))))
     return replies[0] if replies else None
 
 

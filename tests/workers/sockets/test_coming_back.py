@@ -6,6 +6,8 @@ import pytest
 
 import syft as sy
 from examples.clients.minimal_client import Client, Refused
+from syft.workers.sockets.guests import NotWelcome
+from syft.workers.sockets.line_texts import Resume
 
 
 @pytest.mark.parametrize("secret", ["", "x" * 43, "é" * 43, "\0", "\U0001f600"])
@@ -26,3 +28,16 @@ def test_a_wrong_secret_is_refused(
                     Client(str(bob.address))
             assert refusal.value.code == "unknown line"
             assert client.search("#nothing") == [], "the worker serves on, and the line is whole"
+
+
+def test_a_line_that_was_ended_is_not_gone_on_with(hook: sy.TorchHook) -> None:
+    """What its caller has at the worker is freed a moment later."""
+    with sy.WebsocketServerWorker(hook, port=0, id="bob") as bob:
+        at_bob = sy.WebsocketClientWorker(hook, port=bob.port)
+        with bob.owning():
+            (guest,) = bob.reception.guests.values()
+            guest.line.end("a rule was broken")
+            with pytest.raises(NotWelcome, match="a rule was broken") as refusal:
+                bob.reception._known(Resume(guest.line.id, guest.line.secret, 0))
+            assert refusal.value.code == "unknown line"
+        at_bob.close()

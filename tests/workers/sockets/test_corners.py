@@ -8,7 +8,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from syft.exceptions import (
     PermissionDenied,
     PromiseGivenUp,
     UnknownWorker,
+    UnusableSetting,
     WireError,
     WorkerClosed,
     WorkerLost,
@@ -43,6 +44,7 @@ from syft.workers.sockets.calling import CallingBoard
 from syft.workers.sockets.dialling import Target
 from syft.workers.sockets.guests import NotWelcome
 from syft.workers.sockets.handshake import ServerHandshake, open_client
+from syft.workers.sockets.introducing import IntroducedWorker, connect
 from syft.workers.sockets.line import Channel, Line
 from syft.workers.sockets.line_texts import (
     Introduction,
@@ -60,20 +62,6 @@ from syft.workers.sockets.switchboard import _refusal
 from syft.workers.sockets.websocket import BINARY, TEXT, WebSocket
 from syft.workers.wire import messages
 from syft.workers.wire.messages import Fetch, Move
-
-
-@pytest.fixture
-def server(hook: sy.TorchHook) -> Iterator[sy.WebsocketServerWorker]:
-    with sy.WebsocketServerWorker(hook, port=0, id="dan") as server:
-        yield server
-
-
-@pytest.fixture
-def dan(hook: sy.TorchHook, server: sy.WebsocketServerWorker) -> Iterator[sy.WebsocketClientWorker]:
-    worker = sy.connect(str(server.address))
-    yield worker
-    worker.close()
-
 
 Answer = Callable[[WebSocket], None]
 
@@ -349,11 +337,20 @@ def test_another_worker_of_a_server_may_ask(dan: sy.WebsocketClientWorker) -> No
     board = dan.board
     board.opened(dan.line, Open(22, "eve", "me"))
     channel = dan.line.channels[22]
-    assert channel.host is board.network.hosts["me"] and channel.peer.name == "eve"
-    assert channel.peer.user is None and board.reached_for(dan.line) == []
-    board.network.hosts["me"].callers.pop(channel.peer)
-    board.opened(dan.line, Open(26, "eve", "nobody"))
+    assert channel.host is board.network.hosts["me"]
+    assert channel.peer.name == "dan", "nobody else speaks over its line, whatever it says"
+    for number in (22, 0, -2, 23, 1 << 16):
+        with pytest.raises(BrokenFraming):
+            board.opened(dan.line, Open(number, "dan", "me"))
+    board.opened(dan.line, Open(26, "dan", "nobody"))
     assert dan.line.channels[26].host is None
+    for number in range(30, 30 + 4 * 253, 4):
+        board.opened(dan.line, Open(number, "dan", "me"))
+    with pytest.raises(BrokenFraming, match="more than 256 channels"):
+        board.opened(dan.line, Open(5000, "dan", "me"))
+    assert channel.peer.user is None and board.reached_for(dan.line) == []
+    dan.close()
+    assert channel.peer not in board.network.hosts["me"].callers
 
 
 def test_lines_without_a_program_behind_them() -> None:
@@ -454,7 +451,8 @@ def test_a_program_with_several_lines_that_another_thread_reads(
         transport.replies.clear()
     assert dan.proof(None) == (None, None) and line.kept >= 0
     assert isinstance(transport.gone("dan"), WorkerClosed)
-    board.broke(line, MalformedMessage("$", "a frame", "noise"))
+    with board.monitor:
+        board.broke(line, MalformedMessage("$", "a frame", "noise"))
     assert line.ended is not None and "noise" in line.ended
     del x
 
@@ -462,8 +460,8 @@ def test_a_program_with_several_lines_that_another_thread_reads(
 def test_a_program_that_leaves_waits_until_all_is_written(
     dan: sy.WebsocketClientWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flushes = iter([False, False, True])
-    monkeypatch.setattr(dan.line, "flush", lambda: next(flushes))
+    flush, flushes = dan.line.flush, iter([False, False])
+    monkeypatch.setattr(dan.line, "flush", lambda: next(flushes, True) and flush())
     dan.board.leave(dan.line)
     assert dan.line.ended is not None and next(flushes, None) is None
 
@@ -512,7 +510,7 @@ def test_tokens_that_cannot_be_read_end_nobody(
         server.reception.tokens = None
         with pytest.raises(BrokenFraming, match="by those who have called"):
             server.reception.open(Line("eve", Limits(), odd=True), Open(4, "eve", "dan"))
-        with pytest.raises(BrokenFraming, match="cannot be opened"):
+        with pytest.raises(BrokenFraming, match="is open already"):
             guest.line.channel(4).refused = ValueError("before")
             server.reception.open(guest.line, Open(4, "me", "dan"))
 
@@ -538,9 +536,9 @@ def test_what_a_serving_board_does_with_lines_that_are_not_its_own(
         assert line not in board._stalled
         line.websocket.put([bytes(8000)], BINARY)  # type: ignore[union-attr]
         line.websocket._out.clear()  # type: ignore[union-attr]
-        line.websocket._queued = 1 << 13  # type: ignore[union-attr]
+        line.websocket.queued = 1 << 13  # type: ignore[union-attr]
         board.push(line)
-        line.websocket._queued = 0  # type: ignore[union-attr]
+        line.websocket.queued = 0  # type: ignore[union-attr]
 
 
 def test_a_server_that_stops_closes_who_has_not_said_hello(hook: sy.TorchHook) -> None:
@@ -640,12 +638,14 @@ def test_a_caller_from_elsewhere_leads_to_no_address_on_this_machine(
         eve = sy.connect(str(other.address))
         (guest,) = server.reception.guests.values()
         guest.host = "10.0.0.7"
-        x = torch.ones(2).send(dan)
-        with pytest.raises((UnknownWorker, WorkerLost)):
-            x.move(eve)
-            sy.synchronize()
-        assert x.get().tolist() == [1, 1]
-        assert other.objects_count() == 0
+        moved = torch.ones(2).send(dan).move(eve)
+        assert isinstance(guest.introduced["eve"], IntroducedWorker)
+        assert guest.introduced["eve"].known_by.startswith("sha256:"), "through a tunnel"
+        assert moved.get().tolist() == [1, 1]
+        (guest,) = server.reception.guests.values()
+        told = Introduction(1, "eve", str(other.address))
+        with server.owning(), pytest.raises(WorkerLost, match="is on its caller's machine"):
+            connect(server, guest, "eve", told)
         eve.close()
 
 
@@ -659,6 +659,7 @@ def test_a_line_that_is_over_is_not_waited_for(
             server.board.turn(Line("eve", Limits(), odd=True), True)
         (line,) = server.board.lines
         monkeypatch.setattr(Line, "must_break_off", True)
+        monkeypatch.setattr(serving, "_UNASKED", -1)
         line.inbox.append(Settle(5))
         server.board._take_in(line)
         monkeypatch.undo()
@@ -672,3 +673,56 @@ def test_a_caller_that_leaves_introduces_nobody(
         (guest,) = server.reception.guests.values()
         guest.line.end("it has left")
         assert server._meet(guest, "eve") is None
+
+
+def test_a_worker_writes_nothing_into_a_notebook(
+    hook: sy.TorchHook, server: sy.WebsocketServerWorker
+) -> None:
+    """A worker chooses its name and what it says that it runs."""
+    server.id = "<script>alert(1)</script>"
+    dan = sy.connect(str(server.address))
+    dan.welcome.software = "<img src=x>"
+    assert "<script" not in dan._repr_html_() and "<img" not in dan._repr_html_()
+    dan.welcome.software = ""
+    assert dan._repr_html_().startswith("<b>&lt;script")
+    dan.close()
+
+
+def test_a_certificate_comes_with_its_key(hook: sy.TorchHook, tmp_path: Path) -> None:
+    with pytest.raises(UnusableSetting, match="key_path"):
+        sy.WebsocketServerWorker(hook, port=0, id="dan", cert_path=tmp_path / "cert.pem")
+
+
+def test_a_line_that_is_over_is_forgotten(
+    hook: sy.TorchHook, server: sy.WebsocketServerWorker
+) -> None:
+    dan = sy.connect(str(server.address))
+    assert torch.ones(2).send(dan).get().tolist() == [1, 1]
+    board, line = dan.board, dan.line
+    dan.close()
+    assert line not in board.unwritten and line not in board._dials and line not in board.lines
+
+
+def test_reading_goes_on_when_what_waited_was_served(
+    dan: sy.WebsocketClientWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "_MOST_WAITING", 1000)
+    assert dan.pipelined
+    x = torch.zeros(2).send(dan)
+    for _ in range(500):
+        x = x + 1
+    assert x.get().tolist() == [500, 500]
+    del x
+
+
+def test_requests_back_to_a_caller_have_nobodys_rights(
+    dan: sy.WebsocketClientWorker, server: sy.WebsocketServerWorker
+) -> None:
+    with server.owning():
+        (guest,) = server.reception.guests.values()
+        assert guest.stand_in is not None
+        transport = guest.stand_in.transport_for(server)
+        channel = transport.channel
+        transport.speak_for("ann")
+        assert transport.channel is channel, "whatever is said"
+        assert server.reception.reached_for(Line("eve", Limits(), odd=True)) == []

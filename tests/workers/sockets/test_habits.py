@@ -7,7 +7,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -28,19 +27,6 @@ from syft.trust.tokens import TokenBook
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.sockets.described import described
-
-
-@pytest.fixture
-def server(hook: sy.TorchHook) -> Iterator[sy.WebsocketServerWorker]:
-    with sy.WebsocketServerWorker(hook, port=0, id="dan", allow_plans=True) as server:
-        yield server
-
-
-@pytest.fixture
-def dan(hook: sy.TorchHook, server: sy.WebsocketServerWorker) -> Iterator[sy.WebsocketClientWorker]:
-    worker = sy.connect(str(server.address))
-    yield worker
-    worker.close()
 
 
 @pytest.fixture
@@ -184,6 +170,19 @@ def test_an_awaited_operation_lets_others_run(
     assert turns == 20
 
 
+def test_a_loop_that_is_not_asyncios_awaits_too(
+    dan: sy.WebsocketClientWorker, slow: threading.Event
+) -> None:
+    awaiting = torch.zeros(2).send(dan).cos().child.handle.__await__()
+    for _ in range(100):
+        assert next(awaiting) is None, "a bare yield: whoever runs this looks again"
+    slow.set()
+    with pytest.raises(StopIteration) as stopped:
+        while True:
+            next(awaiting)
+    assert stopped.value.value.get().tolist() == [1, 1]
+
+
 async def _awaited(handle: sy.workers.client.handles.Handle) -> torch.Tensor:
     return await handle
 
@@ -323,3 +322,29 @@ def test_a_revoked_token_ends_what_it_began(hook: sy.TorchHook) -> None:
                 x.get()
         del x
         dan.close()
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+def test_a_value_whose_answer_was_lost_on_the_way_comes_when_it_is_asked_for_again(
+    hook: sy.TorchHook,
+    server: sy.WebsocketServerWorker,
+    monkeypatch: pytest.MonkeyPatch,
+    blocking: bool,
+) -> None:
+    """The worker has given the only copy away when the connection breaks, and cannot be reached at
+    once; the line goes on later."""
+    dan = sy.connect(str(server.address), blocking=blocking)
+    pointer = torch.ones(3).send(dan)
+    assert pointer.shape == (3,)
+    dial, line = dan.board._dials[dan.line], dan.line
+
+    def nobody_answers(*arguments: object) -> None:
+        raise ConnectionRefusedError("nobody answers")
+
+    monkeypatch.setitem(dan.board._dials, line, nobody_answers)
+    monkeypatch.setattr(line.websocket.stream, "read", lambda memory, wait=False: 0)
+    with pytest.raises(WorkerLost):
+        pointer.get()
+    monkeypatch.setitem(dan.board._dials, line, dial)
+    assert pointer.get().tolist() == [1.0, 1.0, 1.0]
+    dan.close()

@@ -46,3 +46,15 @@ def test_nobody_waits_for_a_stream_that_is_closed(pair):
     _, high = pair
     high.close()
     high.wait(True)
+
+
+def test_it_says_whether_there_is_more_to_read(pair):
+    end, high = pair
+    assert not high.has_more()
+    end.write([b"ab"])
+    high.wait(False)
+    assert high.has_more() and high.has_more()
+    assert high.read(memoryview(bytearray(4))) == 2
+    assert not high.has_more()
+    end.close()
+    assert high.has_more(), "that the other end has closed is something to read"

@@ -11,8 +11,8 @@ import torch
 
 import syft as sy
 from syft.exceptions import WorkerClosed
+from syft.workers.core.state_machine import WorkerCore
 from syft.workers.sockets.calling import LOST_AFTER
-from syft.workers.sockets.switchboard import Switchboard
 
 BEAT = 0.2
 
@@ -20,7 +20,7 @@ BEAT = 0.2
 def test_heartbeats_are_answered_while_what_runs_ends(
     hook: sy.TorchHook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    respond, begun = Switchboard._respond, threading.Event()
+    respond, begun = WorkerCore.respond, threading.Event()
 
     def slow(*arguments: Any) -> Any:
         if not begun.is_set():
@@ -33,7 +33,7 @@ def test_heartbeats_are_answered_while_what_runs_ends(
         there = sy.connect(str(server.address), heartbeat=BEAT)
         x = torch.ones(2).send(there)
         assert x.sum().item() == 2
-        monkeypatch.setattr(Switchboard, "_respond", slow)
+        monkeypatch.setattr(WorkerCore, "respond", slow)
         wanted = x.child.start_get()
         there.connection().flush()
         assert begun.wait(10)

@@ -29,6 +29,7 @@ from syft.workers.wire.messages import (
     Failure,
     Forgotten,
     Gradients,
+    NotBegun,
     Message,
     Parked,
     Run,
@@ -99,6 +100,7 @@ REPLIES: dict[str, Message] = {
     "skipped": Skipped(7),
     "forgotten": Forgotten(),
     "cancelled": Cancelled(7),
+    "not_begun": NotBegun(7),
 }
 HOSTILE = {
     "unknown_number": lambda: _hostile(9, 3, (5,), 100, 1),

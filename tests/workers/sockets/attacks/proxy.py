@@ -6,7 +6,6 @@ import contextlib
 import select
 import socket
 import threading
-from types import TracebackType
 
 
 class Proxy:
@@ -36,12 +35,7 @@ class Proxy:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._stop = True
         self._thread.join()
         for end in [*self._pairs, self._listener]:

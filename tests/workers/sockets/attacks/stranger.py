@@ -11,7 +11,6 @@ import json
 import os
 import socket
 import struct
-from types import TracebackType
 from typing import Any
 
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
@@ -71,12 +70,7 @@ class Stranger:
     def __enter__(self) -> Stranger:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.socket.close()
 
     def upgrade(self, **headers: str) -> str:

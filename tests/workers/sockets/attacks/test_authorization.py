@@ -143,7 +143,7 @@ EXPECTED: dict[MessageCode, tuple[str, ...]] = {
     MessageCode.ANNOTATE: OWNER_ALONE,
     MessageCode.DESCRIBE: ALL_VALUE,  # shapes and tags are public
     MessageCode.PROMISE: ALL_DONE,
-    MessageCode.START: (NOWHERE,) * 4,
+    MessageCode.START: (NOWHERE, NOWHERE, DENIED, DENIED),
     MessageCode.FOLLOW: OWNER_ALONE,  # the connection over which the leaf came
     MessageCode.RELAY: (NOWHERE, DENIED, DENIED, DENIED),
     MessageCode.CONVERT: ALL_DONE,

@@ -50,7 +50,7 @@ def test_each_operation_is_done_once_however_the_connection_is_cut(
             total += 1  # promised: no reply is waited for
             if index % 40 == 39:
                 persist(lambda: bob.network.local.connection_to(bob).synchronize())
-        assert persist(total.copy().get).tolist() == [400.0] * 3
+        assert persist(lambda there=total: there.copy().get()).tolist() == [400.0] * 3
         assert proxy.done >= 3, "it was cut"
         del total
         bob.close()

@@ -96,7 +96,12 @@ def test_idle_callers_take_little_memory() -> None:
 
 def put(id: int, value: float) -> bytes:
     """A request to store one number."""
-    packed = sy.serde.serialize(torch.tensor([value]))  # its header is the operand
+    return put_value(id, torch.tensor([value]))
+
+
+def put_value(id: int, value: torch.Tensor) -> bytes:
+    """A request to store a tensor."""
+    packed = sy.serde.serialize(value)  # its header is the operand
     header, buffers = _operand(packed)
     head = messages.encode(messages.Put(id, id, header))
     return frame(BINARY, b"".join(map(bytes, to_parts(Frame(head, buffers), False))))

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ import syft as sy
 from syft.trust import tickets
 from syft.trust.tickets import Ticket
 from syft.trust.tokens import TokenBook
+from syft.workers.sockets import guests
 from syft.workers.sockets.guests import ticket_key
 from syft.workers.sockets.serving import STRANGERS
 from syft.workers.sockets.websocket import WebSocket
@@ -211,12 +213,38 @@ def test_ten_thousand_wrong_tokens_lock_their_address_out(book: TokenBook) -> No
         assert codes == {"token": 10, "locked": 190}
         with Stranger(worker.port) as late:
             assert late.greet(token=token)["code"] == "locked"
-        now = time.time()
+        now = time.monotonic()
         for index in range(10_000):  # as the worker counts them, without the sockets
             worker.reception.lockout.failed("203.0.113.9", now + index * 0.006)
         assert worker.reception.lockout.is_locked("203.0.113.9", now + 60)
         assert not worker.reception.lockout.is_locked("203.0.113.10", now + 60)
         assert ann.is_served()
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_a_lock_does_not_run_by_the_wall_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    def clocks(wall: float, steady: float) -> None:
+        """Put the clocks that let callers in on, by so many seconds."""
+        shifted = SimpleNamespace(
+            time=lambda: time.time() + wall, monotonic=lambda: time.monotonic() + steady
+        )
+        monkeypatch.setattr(guests, "time", shifted)
+
+    book = TokenBook(tmp_path / "tokens.json")
+    token = book.make("ann", time.time())
+    with serving(book) as worker:
+        wrong = token[:-4] + "0000"
+        for _ in range(10):
+            with Stranger(worker.port) as stranger:
+                assert stranger.greet(token=wrong)["code"] == "token"
+        clocks(3600.0 * hours, 0.0)
+        with Stranger(worker.port) as locked:
+            assert locked.greet(token=token)["code"] == "locked", "whatever the wall clock says"
+        clocks(0.0, 61.0)
+        with Stranger(worker.port) as later:
+            assert later.greet(token=token)["kind"] == "welcome", "a minute has passed"
 
 
 def test_a_book_that_others_may_read_lets_nobody_in(tmp_path: Path) -> None:

@@ -1,0 +1,82 @@
+"""What a caller may find at a worker, and so may name: its own objects, and those with tags.
+
+A token may be for some tags alone.  Whoever has such a token must not use other objects either, not
+even if somebody tells it their ids: so its requests are looked at for ids, whatever their kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any, Final, cast
+
+from syft.exceptions import ObjectNotFound
+from syft.workers.core.owners import Owners
+from syft.workers.core.peer import Peer
+from syft.workers.core.store import ObjectStore
+from syft.workers.execution.holders import Holder
+from syft.workers.wire.messages import Drop, Request, Share
+
+_NO_OBJECTS: Final = frozenset(("seq", "drop", "failures"))
+"""Fields that name no object to be used.  Who drops what is another's changes nothing."""
+
+
+def may_find(store: ObjectStore, owners: Owners, peer: Peer, id: int) -> bool:
+    """Whether a caller of another process finds an object: its own, or one with tags, if it may
+    read one of them.
+
+    >>> store, ann = ObjectStore("bob"), Peer("me", "ann", users=())
+    >>> x = torch.ones(2)
+    >>> x._tags = {"#a"}
+    >>> store.put(5, x)
+    >>> may_find(store, Owners(store), ann, 5)
+    True
+    """
+    if peer.users is None:
+        return True
+    origin = owners.of(id)
+    if origin is not None and origin.owner == peer.identity:
+        return True
+    tags = tags_of(store.objects.get(id))
+    return bool(tags) and (peer.reads is None or not peer.reads.isdisjoint(tags))
+
+
+def tags_of(value: Any) -> Collection[str]:
+    """The tags of what is stored, as they are here: a pointer is not followed.
+
+    >>> x = torch.ones(2)
+    >>> x._tags = {"#a", "#b"}
+    >>> sorted(tags_of(x))
+    ['#a', '#b']
+    """
+    tags = (
+        value.tags if isinstance(value, Holder) else getattr(value, "__dict__", {}).get("_tags", ())
+    )
+    return cast(Collection[str], tags)
+
+
+def check_named(store: ObjectStore, owners: Owners, peer: Peer, message: Request) -> None:
+    """Raise :class:`~syft.exceptions.ObjectNotFound` for a request that names an object which its
+    caller may not find, as if it had never been there.
+
+    Any number may be an id: those of objects are 63 random bits, and equal no others.
+    """
+    if type(message) in (Drop, Share):
+        return
+    for number in _numbers_in(message):
+        here = number in store.objects or number in store.promised
+        if here and not may_find(store, owners, peer, number):
+            raise ObjectNotFound(number, store.worker, store.why_missing(0))
+
+
+def _numbers_in(message: Request) -> Iterator[int]:
+    """The integers in the fields of a request, at any depth."""
+    fields = (name for name in message.__struct_fields__ if name not in _NO_OBJECTS)
+    stack: list[Any] = [getattr(message, name) for name in fields]
+    while stack:
+        value = stack.pop()
+        if type(value) is int:
+            yield value
+        elif isinstance(value, list | tuple):
+            stack.extend(value)
+        elif isinstance(value, dict):
+            stack.extend(value.values())

@@ -1,0 +1,222 @@
+"""Workers to which a caller introduces this one: how it connects to them, and what it knows.
+
+Two workers speak directly wherever one can reach the other.  Where that fails, since a network or a
+gateway is in between or the address is one of the caller's own machine, the caller passes on what
+they say, through a tunnel (:mod:`syft.workers.sockets.tunnel_ends`) with TLS from end to end.  The
+certificate there is known by its fingerprint, which the caller tells as it tells addresses: who
+lies leads this worker to another one, as with an address, and nothing that may only go to a worker
+whose fingerprint the owner has named goes there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from syft.exceptions import (
+    FingerprintMismatch,
+    InsecureAddress,
+    SyftError,
+    WorkerLost,
+)
+from syft.workers.client.transport import Owner
+from syft.workers.sockets.address import Address, is_loopback
+from syft.workers.sockets.calling import LOST_AFTER
+from syft.workers.sockets.dialling import Target, sensible
+from syft.workers.sockets.guests import Guest, Reception
+from syft.workers.sockets.line import Channel, Line
+from syft.workers.sockets.line_texts import Introduction, Welcome
+from syft.workers.sockets.line_transport import LineTransport, LineWorker
+from syft.workers.sockets.serving import LOG, ServingBoard
+from syft.workers.sockets.websocket import WebSocket
+
+_GLANCE: Final = 0.05
+"""Seconds between two looks whether the worker stops."""
+
+_UNREACHABLE: Final = (OSError, InsecureAddress, FingerprintMismatch)
+"""What dialling an address raises where somebody else is there, or nobody."""
+
+
+class Introducible(Protocol):
+    """The worker that others are introduced to."""
+
+    id: str
+    core: Any
+    board: ServingBoard
+    reception: Reception
+
+    def introduction(
+        self, guest: Guest, name: str, user: str | None, to: str | None = None
+    ) -> Introduction:
+        """What a caller says of a worker that it calls ``name``."""
+
+    def vouch(self, guest: Guest, to: str, names: set[str]) -> None:
+        """Have a caller introduce a worker to others."""
+
+    def in_background(self, act: Callable[[], Any]) -> Any:
+        """What ``act`` returns, while others are served."""
+
+
+class IntroducedTransport(LineTransport):
+    """The line to a worker to which ``guest`` has introduced this one."""
+
+    def __init__(
+        self, worker: IntroducedWorker, caller: Owner, reception: Reception, guest: Guest
+    ) -> None:
+        self._reception = reception
+        self._guest = guest
+        super().__init__(worker.board, caller, worker)
+
+    def _serve_beside(self, channel: Channel) -> Channel:
+        super()._serve_beside(channel)
+        assert channel.peer is not None
+        self._reception.speaks_for(self._guest, channel.peer)
+        return channel
+
+
+class IntroducedWorker(LineWorker):
+    """A worker that serves elsewhere, to which a caller has introduced this one."""
+
+    def __init__(
+        self, server: Introducible, id: str, line: Line, guest: Guest, target: Target
+    ) -> None:
+        super().__init__(server.board, id, line, main=server.id)
+        self._server = server
+        self._guest = guest
+        address, tunnel = target.address, target.tunnel
+        self.known_by = target.fingerprint if address.scheme == "wss" else str(address)
+        """What was verified of it: the fingerprint of its certificate, or its address if that is on
+        this machine."""
+        if isinstance(tunnel, TunnelTo):
+            self.known_by = target.fingerprint or tunnel.fingerprint
+        self.vouch = functools.partial(server.vouch, guest, id)
+
+    def transport_for(self, caller: Owner) -> IntroducedTransport:
+        """A new transport to this worker, whose requests back are the caller's too."""
+        return IntroducedTransport(self, caller, self._server.reception, self._guest)
+
+    def proof(self, user: str | None) -> tuple[str | None, str | None]:
+        """A ticket of the caller for another user that it speaks for."""
+        return None, self._server.introduction(self._guest, self.id, user).ticket
+
+
+class TunnelTo:
+    """Makes tunnels to the worker ``name``, over the line ``line`` to whoever passes them on."""
+
+    def __init__(self, board: ServingBoard, line: Line, name: str) -> None:
+        self.fingerprint: str | None = None
+        """That of the certificate at the other end, once it was told: later ones have the same."""
+        self._board = board
+        self._line = line
+        self._name = name
+
+    def dial(self, seconds: float) -> tuple[socket.socket, str]:
+        """A connected socket, not encrypted yet, and the fingerprint of who is at the other end.
+
+        Waits some seconds for the tunnel, in a thread that does not serve.  Raises
+        :class:`ConnectionError`.
+        """
+        near, far = socket.socketpair()
+        news = _News()
+        self._board.post(
+            functools.partial(self._board.tunnels.begin, self._line, self._name, far, news)
+        )
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and self._board.stopping is None:
+            if news.came.wait(_GLANCE):
+                break
+        if news.fingerprint is None:
+            near.close()
+            raise ConnectionAbortedError(f"there is no tunnel: {news.reason or 'nobody answered'}")
+        if self.fingerprint is None:
+            self.fingerprint = news.fingerprint
+        return near, self.fingerprint
+
+
+class _News:
+    """What comes of an attempt to open a tunnel."""
+
+    def __init__(self) -> None:
+        self.came = threading.Event()
+        self.fingerprint: str | None = None
+        self.reason = ""
+
+    def opened(self, fingerprint: str) -> None:
+        """The tunnel is there."""
+        self.fingerprint = fingerprint
+        self.came.set()
+
+    def closed(self, reason: str) -> None:
+        """It is not, or not any more."""
+        self.reason = reason
+        self.came.set()
+
+
+def connect(server: Introducible, guest: Guest, name: str, told: Introduction) -> LineWorker:
+    """Connect to a worker elsewhere, to which ``guest`` introduces this one, while others are
+    served.
+
+    Raises :class:`~syft.exceptions.WorkerLost`.
+    """
+    target = Target(
+        Address.parse(told.address or ""),
+        server.id,
+        told.fingerprint,
+        ticket=told.ticket,
+        limits=server.core.limits,
+        heartbeat=server.reception.heartbeat,
+    )
+    reaches = guest.host is None or is_loopback(guest.host) or target.address.scheme == "wss"
+    why: Exception = ConnectionError(
+        f"{target.address} is on its caller's machine, not on this one"
+    )
+    found = _dial(server, target) if reaches else why
+    if told.relays and isinstance(found, _UNREACHABLE):
+        LOG.info("%s cannot be reached at %s (%s): a tunnel", name, target.address, found)
+        tunnel = TunnelTo(server.board, guest.line, name)
+        target = dataclasses.replace(target, tunnel=tunnel)
+        why, found = found, _dial(server, target)
+        if isinstance(found, Exception):
+            raise WorkerLost(name, f"{why}; through its caller: {found}")
+    if isinstance(found, Exception):
+        raise WorkerLost(name, str(found))
+    return _introduced(server, guest, name, target, *found)
+
+
+def _dial(server: Introducible, target: Target) -> tuple[WebSocket, Welcome] | Exception:
+    """A connection, or why there is none."""
+    seconds = LOST_AFTER * server.reception.heartbeat
+
+    def attempt() -> Any:
+        try:
+            return target.dial(None, seconds)
+        except (OSError, SyftError) as error:
+            return error
+
+    found: tuple[WebSocket, Welcome] | Exception = server.in_background(attempt)
+    return found
+
+
+def _introduced(
+    server: Introducible,
+    guest: Guest,
+    name: str,
+    target: Target,
+    websocket: WebSocket,
+    welcome: Welcome,
+) -> LineWorker:
+    """The worker at the other end of a new line."""
+    line = Line(name, server.core.limits, odd=False)
+    line.id, line.secret, line.user = welcome.line, welcome.secret, welcome.user
+    line.heartbeat = sensible(server.reception.heartbeat, welcome.heartbeat)
+    worker = IntroducedWorker(server, name, line, guest, target)
+    with server.board.io.lock:
+        server.board.redialler.keep(line, target.dial)
+        server.board.add(line, websocket, welcome.received)
+    guest.introduced[name] = worker
+    return worker

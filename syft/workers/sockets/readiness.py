@@ -1,0 +1,122 @@
+"""Which of many sockets can be read or written: epoll where the system has it.
+
+The ``selectors`` of the standard library look each event up, and make a list and a tuple of it, in
+some Python functions; that takes longer than the system call.  A worker waits once for each
+request, so it asks epoll itself.  Systems without it have ``selectors``, in the same shape.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import selectors
+from typing import Any, Final, Protocol
+
+READ: Final = selectors.EVENT_READ
+WRITE: Final = selectors.EVENT_WRITE
+_NOBODY: Final = (None, 0)
+
+
+class Readiness(Protocol):
+    """Watches sockets, which it knows by number, each for somebody who is told of them."""
+
+    def watch(self, number: int, events: int, owner: Any) -> None:
+        """Tell ``owner`` of these events of a socket, and of no others."""
+
+    def forget(self, number: int) -> None:
+        """Tell nobody of a socket, which may be closed or unknown."""
+
+    def wait(self, seconds: float) -> list[tuple[Any, int]]:
+        """What has happened, or happens within so many seconds: owners and events."""
+
+    def close(self) -> None:
+        """Forget everything."""
+
+
+class Epoll:
+    """Watches sockets with Linux's epoll.
+
+    >>> import socket
+    >>> end, other = socket.socketpair()
+    >>> watched = Epoll()
+    >>> watched.watch(end.fileno(), READ, "end")
+    >>> other.send(b"a"), watched.wait(1.0)
+    (1, [('end', 1)])
+    >>> watched.forget(end.fileno()), watched.wait(0)
+    (None, [])
+    >>> watched.close(), end.close(), other.close()
+    (None, None, None)
+    """
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._owners: dict[int, tuple[Any, int]] = {}
+
+    def watch(self, number: int, events: int, owner: Any) -> None:
+        """See :meth:`Readiness.watch`."""
+        self._owners[number] = owner, events
+        wanted = select.EPOLLIN if events & READ else 0
+        wanted |= select.EPOLLOUT if events & WRITE else 0
+        try:
+            self._epoll.modify(number, wanted)
+        except FileNotFoundError:
+            self._epoll.register(number, wanted)
+
+    def forget(self, number: int) -> None:
+        """See :meth:`Readiness.forget`."""
+        if self._owners.pop(number, None) is not None:
+            with contextlib.suppress(OSError):  # Linux forgets what is closed
+                self._epoll.unregister(number)
+
+    def wait(self, seconds: float) -> list[tuple[Any, int]]:
+        """See :meth:`Readiness.wait`; an error, or the end, is told as what is looked for."""
+        ready = []
+        for number, event in self._epoll.poll(seconds):
+            owner, events = self._owners.get(number, _NOBODY)
+            if event == select.EPOLLIN and events & READ:  # nearly always
+                ready.append((owner, READ))
+            elif events:
+                happened = READ if event & ~select.EPOLLOUT else 0
+                happened |= WRITE if event & ~select.EPOLLIN else 0
+                ready.append((owner, happened & events))
+        return ready
+
+    def close(self) -> None:
+        """See :meth:`Readiness.close`."""
+        self._epoll.close()
+        self._owners.clear()
+
+
+class Selectors:
+    """Watches sockets with what the standard library finds; the same as :class:`Epoll` otherwise.
+
+    >>> watched = Selectors()
+    >>> watched.wait(0), watched.close()
+    ([], None)
+    """
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+
+    def watch(self, number: int, events: int, owner: Any) -> None:
+        """See :meth:`Readiness.watch`."""
+        self.forget(number)
+        self._selector.register(number, events, owner)
+
+    def forget(self, number: int) -> None:
+        """See :meth:`Readiness.forget`."""
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(number)
+
+    def wait(self, seconds: float) -> list[tuple[Any, int]]:
+        """See :meth:`Readiness.wait`."""
+        return [(key.data, event) for key, event in self._selector.select(seconds)]
+
+    def close(self) -> None:
+        """See :meth:`Readiness.close`."""
+        self._selector.close()
+
+
+def readiness() -> Readiness:
+    """The fastest of these that the system has."""
+    return Epoll() if callable(getattr(select, "epoll", None)) else Selectors()

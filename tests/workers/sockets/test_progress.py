@@ -1,0 +1,135 @@
+"""What is shown of tensors that take long to send or to fetch."""
+
+from __future__ import annotations
+
+import io
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import syft.workers.sockets.progress as progress_module
+from syft.serde.limits import Limits
+from syft.workers.sockets.line import Line
+from syft.workers.sockets.progress import Progress, Transfer, _is_wanted
+
+MB = 1_000_000
+
+
+class Terminal(io.StringIO):
+    """Standard error of a program that somebody looks at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def _show_at(stderr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the module a standard error of its own: pytest replaces the real one."""
+    monkeypatch.setattr(progress_module, "sys", SimpleNamespace(stderr=stderr))
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    terminal = Terminal()
+    _show_at(terminal, monkeypatch)
+    monkeypatch.delenv("SYFT_PROGRESS", raising=False)
+    return terminal
+
+
+@pytest.fixture
+def line() -> Line:
+    line = Line("bob", Limits(), odd=False)
+    websocket: Any = SimpleNamespace(arriving=None, queued=0, written=500)
+    line.websocket = websocket
+    return line
+
+
+def _lines(terminal: Terminal) -> list[str]:
+    """What has been seen, one text after another."""
+    return [text.rstrip() for text in terminal.getvalue().split("\r") if text]
+
+
+def _arrived(line: Line, received: int, expected: int) -> None:
+    line.websocket.arriving = SimpleNamespace(received=received, expected=expected)  # type: ignore
+
+
+def test_what_is_sent(line: Line, terminal: Terminal) -> None:
+    websocket: Any = line.websocket
+    progress = Progress()
+    for second in range(5):
+        websocket.written, websocket.queued = 500 + second * 100 * MB, (4 - second) * 100 * MB
+        progress.look([line], float(second))
+    assert _lines(terminal) == [
+        "bob: sending 400 MB [######..................] 25 %, 100 MB/s, 3 s left",
+        "bob: sending 400 MB [############............] 50 %, 100 MB/s, 2 s left",
+        "bob: sending 400 MB [##################......] 75 %, 100 MB/s, 1 s left",
+        "bob: sending 400 MB took 4.0 s, 100 MB/s",
+    ]
+
+
+def test_what_is_fetched_and_the_next_one(line: Line, terminal: Terminal) -> None:
+    progress = Progress()
+    for now, received in ((0.0, 10), (2.0, 40), (2.5, 5), (4.0, 80)):
+        _arrived(line, received * MB, 100 * MB)
+        progress.look([line], now)
+    texts = _lines(terminal)
+    assert texts[0].startswith("bob: fetching 100 MB [") and "40 %, 20 MB/s" in texts[0]
+    assert len(texts) == 2 and "80 %" in texts[1], "the second has a time of its own"
+
+
+def test_what_is_short_or_small_shows_nothing(line: Line, terminal: Terminal) -> None:
+    progress = Progress()
+    _arrived(line, 1, 1000)
+    progress.look([line], 0.0)
+    progress.look([line], 5.0)
+    _arrived(line, 1, 5 * MB)
+    progress.look([line], 10.0)
+    progress.look([line], 10.05)  # too soon for another look
+    progress.look([line], 10.9)
+    line.websocket.arriving = None  # type: ignore
+    progress.look([line], 11.5)
+    assert terminal.getvalue() == ""
+
+
+def test_a_connection_that_breaks(line: Line, terminal: Terminal) -> None:
+    progress = Progress()
+    for now in (0.0, 2.0):
+        _arrived(line, 10 * MB, 50 * MB)
+        progress.look([line], now)
+    line.websocket = None
+    progress.look([line], 3.0)
+    assert _lines(terminal)[-1] == "bob: fetching 50 MB was interrupted"
+    assert terminal.getvalue().endswith("\n") and terminal.getvalue().count("\n") == 1
+
+
+def test_nothing_has_come_yet() -> None:
+    transfer = Transfer("bob", "sending", 0.0, 0)
+    transfer.total = 5 * MB
+    assert transfer.text(1.0) == "bob: sending 5 MB [........................] 0 %, 0 B/s"
+
+
+def test_who_is_shown_it(monkeypatch: pytest.MonkeyPatch, terminal: Terminal) -> None:
+    assert _is_wanted()
+    monkeypatch.setenv("SYFT_PROGRESS", "0")
+    assert not _is_wanted()
+    monkeypatch.setenv("SYFT_PROGRESS", "1")
+    _show_at(io.StringIO(), monkeypatch)
+    assert not _is_wanted()
+    notebook = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})
+    _show_at(notebook(), monkeypatch)
+    assert _is_wanted()
+    _show_at(None, monkeypatch)
+    assert not _is_wanted()
+
+
+def test_it_never_raises(line: Line, terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    progress = Progress()
+    for now in (0.0, 2.0):
+        _arrived(line, 10 * MB, 50 * MB)
+        progress.look([line], now)
+    for broken in (io.StringIO(), None):
+        _show_at(broken, monkeypatch)
+        if broken is not None:
+            broken.close()
+        progress.look([line], now + 1.0)
+        progress._write("anything")
