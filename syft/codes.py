@@ -361,6 +361,12 @@ class ErrorCode(WireCode):
     UNKNOWN_TOKEN = 179
     FILE_REFUSED = 180
     UNUSABLE_SETTING = 181
+    SHARING_ERROR = 182
+    NOT_SHAREABLE = 183
+    WRONG_PARTIES = 184
+    SESSION_ENDED = 185
+    MATERIAL_ERROR = 186
+    MATERIAL_USED = 187
 
 
 class MessageCode(WireCode):

@@ -37,6 +37,27 @@ TEXTS = [
         "Worker 'bob' did not begin this request, because cancel() withdrew it. Make it again if "
         "you need it.",
     ),
+    (
+        e.NotShareable("a tensor of torch.float32", "call .fix_precision() first"),
+        "Cannot share a tensor of torch.float32: call .fix_precision() first.",
+    ),
+    (
+        e.WrongParties(("bob",), "name two workers or more"),
+        "Cannot share among bob: name two workers or more.",
+    ),
+    (
+        e.SessionEnded(("alice", "bob"), "bob: no object 5"),
+        "The tensors shared among alice, bob cannot be used any more (bob: no object 5). Share "
+        "them again.",
+    ),
+    (
+        e.MaterialError("a correction of shape (2,)", "none"),
+        "Expected a correction of shape (2,) from the provider, got none.",
+    ),
+    (
+        e.MaterialUsed(3, 5),
+        "Expected randomness after number 5 from the provider, got number 3, which is used up.",
+    ),
     (e.RemoteFailure("zipfile.BadZipFile", "truncated"), "zipfile.BadZipFile: truncated"),
     (
         e.ObjectNotFound(7, "bob", "me fetched it with get()"),
@@ -307,7 +328,7 @@ def test_none_is_a_type_error_and_all_are_exceptions() -> None:
     """``a + b`` swallows a TypeError; ``except Exception`` must catch every one of them."""
     for kind in CLASSES:
         assert issubclass(kind, Exception)
-        assert not issubclass(kind, TypeError)
+        assert issubclass(kind, TypeError) == (kind is e.NotShareable), "no operator raises that"
 
 
 def test_the_tree_in_the_docstring_is_the_tree() -> None:

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 KEY_BYTES: Final = 32
 
 _CHUNK: Final = bytes(1 << 20)
+_FROM_ZERO: Final = bytes(16)
 
 
 def fresh_key() -> bytes:
@@ -41,15 +42,17 @@ def agreed_key(purpose: bytes, first: bytes, second: bytes) -> bytes:
 
 
 class MaskStream:
-    """The masks of one key: AES-256 in counter mode, from the counter 0 on.
+    """The masks of one key: AES-256 in counter mode, from the counter block ``first`` on.
+
+    A key that serves several streams gives each a part of the counter of its own.
 
     >>> one, other = MaskStream(b"k" * 32), MaskStream(b"k" * 32)
     >>> torch.equal(one.draw(torch.Size([2, 3])), other.draw(torch.Size([6])).view(2, 3))
     True
     """
 
-    def __init__(self, key: bytes) -> None:
-        self._encryptor = Cipher(AES(key), CTR(bytes(16))).encryptor()
+    def __init__(self, key: bytes, first: bytes = _FROM_ZERO) -> None:
+        self._encryptor = Cipher(AES(key), CTR(first)).encryptor()
 
     def draw(self, shape: torch.Size, device: torch.device | str = "cpu") -> torch.Tensor:
         """The next masks, of dtype int64; they are computed on the CPU."""

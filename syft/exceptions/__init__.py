@@ -6,7 +6,8 @@ people the sentence.  Every part is a plain Python value, so that an error cross
 class and its parts, and is an instance of the same class at the other worker.
 
 None of these is a ``TypeError``: torch's binary operators turn a ``TypeError`` into
-``NotImplemented``, and the reason would be lost.
+``NotImplemented``, and the reason would be lost.  ``NotShareable``, which no operator raises, is an
+exception to that.
 
 ::
 
@@ -48,6 +49,12 @@ None of these is a ``TypeError``: torch's binary operators turn a ``TypeError`` 
     │   ├── WrongArguments           arguments of another number or kind than the plan takes
     │   ├── StateMismatch            a state tensor was replaced by one that does not fit
     │   └── PlansNotAllowed          the owner of the worker lets nobody run plans there
+    ├── SharingError
+    │   ├── NotShareable             it must be encoded first, or lies elsewhere (a TypeError too)
+    │   ├── WrongParties             too few workers, or one in two places (a ValueError too)
+    │   ├── SessionEnded             the parties stopped computing together; says why
+    │   └── MaterialError            what the provider dealt is not what a party needs
+    │       └── MaterialUsed         randomness would be used a second time
     ├── PermissionDenied             private to other users, or not the caller's to change or send
     │   └── TokenMissing             nothing proves that requests may be made for a user
     ├── TrustError
@@ -92,6 +99,12 @@ from syft.exceptions.sending_errors import NotSendable as NotSendable
 from syft.exceptions.sending_errors import NothingToGet as NothingToGet
 from syft.exceptions.sending_errors import SendError as SendError
 from syft.exceptions.sending_errors import WireError as WireError
+from syft.exceptions.sharing_errors import MaterialError as MaterialError
+from syft.exceptions.sharing_errors import MaterialUsed as MaterialUsed
+from syft.exceptions.sharing_errors import NotShareable as NotShareable
+from syft.exceptions.sharing_errors import SessionEnded as SessionEnded
+from syft.exceptions.sharing_errors import SharingError as SharingError
+from syft.exceptions.sharing_errors import WrongParties as WrongParties
 from syft.exceptions.syft_error import SyftError as SyftError
 from syft.exceptions.trust_errors import FileRefused as FileRefused
 from syft.exceptions.trust_errors import FingerprintMismatch as FingerprintMismatch

@@ -1,0 +1,90 @@
+"""Share programs: what the parties of a session compute, as a list of instructions.
+
+All parties run the same list on their own shares.  It holds numbers, shapes and public tensors
+only, so that everybody may see it: also the provider, which deals for it without any input.
+
+Slots are numbered.  The first ones are the inputs; each instruction fills the slots named in
+``outs``.  An operand is a :class:`ShareSlot`; anything else in ``args`` is public.  What an
+instruction of each code takes and makes stands at :class:`ShareCode`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+
+class ShareCode(IntEnum):
+    """The instructions of a share program: wire numbers, only ever added to."""
+
+    LOCAL = 1
+    """``args = (operation, positional, keywords)``: a linear operation of torch on each share.
+
+    ``operation`` is its number in ``local_operations``, ``positional`` a tuple and ``keywords`` a
+    tuple of (name, value); both hold slots, numbers, public tensors and nested tuples.  One slot
+    in ``outs`` for each tensor that the operation returns.  An operation that writes in place
+    fills one slot, with the tensor that it wrote to."""
+    PUBLIC = 2
+    """``args = (tensor,)``: shares of a public int64 tensor, party 0 has it and others zeros."""
+    LINEAR = 3
+    """``args = (kernel, settings, x)``: a linear kernel (``kernels``) on each share."""
+    MASK = 4
+    """``args = (x, shape)``: opens x less a fresh mask; makes a masked value."""
+    PRODUCT = 5
+    """``args = (kernel, settings, x, y, x_mask, x_shape, y_mask, y_shape, shape)``: a bilinear
+    kernel on two masked values.  The masks are (counter, place) of the MASK that drew them, with
+    counter 0 for this program, so that the provider knows them; ``shape`` is that of the result."""
+    DIVIDE = 6
+    """``args = (x, bits, shape)``: x / 2^bits."""
+    NEGATIVE = 7
+    """``args = (x, shape)``: 1 where x < 0, else 0."""
+    POSITIVE = 8
+    """``args = (x, bits, shape)``, two outs: max(x / 2^bits, 0), and 1 where x >= 0, else 0."""
+    ZERO = 9
+    """``args = (x, shape)``: 1 where x = 0, else 0."""
+    REVEAL = 10
+    """``args = (x, party)``: the plain tensor, in the slot of that party; None at the others."""
+
+
+DEALT = frozenset(
+    {
+        ShareCode.MASK,
+        ShareCode.PRODUCT,
+        ShareCode.DIVIDE,
+        ShareCode.NEGATIVE,
+        ShareCode.POSITIVE,
+        ShareCode.ZERO,
+    }
+)
+"""The instructions that use randomness of the provider."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareSlot:
+    """An operand that is computed: the number of its slot."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One step of a program; its place in the list names its randomness."""
+
+    code: ShareCode
+    args: tuple[Any, ...]
+    outs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShareProgram:
+    """Instructions over the slots ``0 … inputs - 1``, and the slots that are its results.
+
+    >>> double = Instruction(ShareCode.LOCAL, (0, (ShareSlot(0), ShareSlot(0)), ()), (1,))
+    >>> ShareProgram(1, (double,), (1,)).results
+    (1,)
+    """
+
+    inputs: int
+    instructions: tuple[Instruction, ...]
+    results: tuple[int, ...]

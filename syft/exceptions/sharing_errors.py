@@ -1,0 +1,94 @@
+"""What can go wrong with tensors that several workers share."""
+
+from __future__ import annotations
+
+from syft.exceptions.syft_error import SyftError
+
+
+class SharingError(SyftError):
+    """An error about shared tensors, their parties or their provider.
+
+    >>> issubclass(SessionEnded, SharingError)
+    True
+    """
+
+
+class NotShareable(SharingError, TypeError):
+    """Something cannot be shared as it is.
+
+    >>> print(NotShareable("a tensor of torch.float32", "call .fix_precision() first"))
+    Cannot share a tensor of torch.float32: call .fix_precision() first.
+    """
+
+    def __init__(self, what: str, instead: str) -> None:
+        super().__init__(what, instead)
+        self.what, self.instead = what, instead
+
+    def __str__(self) -> str:
+        return f"Cannot share {self.what}: {self.instead}."
+
+
+class WrongParties(SharingError, ValueError):
+    """Workers that cannot share a tensor: too few, named twice, or dealing for themselves.
+
+    >>> print(WrongParties(("bob",), "name two workers or more"))
+    Cannot share among bob: name two workers or more.
+    """
+
+    def __init__(self, parties: tuple[str, ...], instead: str) -> None:
+        super().__init__(parties, instead)
+        self.parties, self.instead = parties, instead
+
+    def __str__(self) -> str:
+        return f"Cannot share among {', '.join(self.parties) or 'nobody'}: {self.instead}."
+
+
+class SessionEnded(SharingError):
+    """A session of shared tensors has ended, on all sides; the cause says where and why.
+
+    >>> print(SessionEnded(("alice", "bob"), "bob: no object 5"))
+    The tensors shared among alice, bob cannot be used any more (bob: no object 5). Share them \
+again.
+    """
+
+    def __init__(self, parties: tuple[str, ...], cause: str) -> None:
+        super().__init__(parties, cause)
+        self.parties, self.cause = parties, cause
+
+    def __str__(self) -> str:
+        among = ", ".join(self.parties)
+        return (
+            f"The tensors shared among {among} cannot be used any more ({self.cause}). "
+            "Share them again."
+        )
+
+
+class MaterialError(SharingError):
+    """The randomness that a provider deals is not what a party needs.
+
+    >>> print(MaterialError("a correction of shape (2,)", "none"))
+    Expected a correction of shape (2,) from the provider, got none.
+    """
+
+    def __init__(self, expected: str, got: str) -> None:
+        super().__init__(expected, got)
+        self.expected, self.got = expected, got
+
+    def __str__(self) -> str:
+        return f"Expected {self.expected} from the provider, got {self.got}."
+
+
+class MaterialUsed(MaterialError):
+    """Randomness that was used, or passed over, would be used again: a secret would show.
+
+    >>> print(MaterialUsed(3, 5))
+    Expected randomness after number 5 from the provider, got number 3, which is used up.
+    """
+
+    def __init__(self, counter: int, latest: int) -> None:
+        super().__init__(f"randomness after number {latest}", f"number {counter}")
+        self.args = counter, latest
+        self.counter, self.latest = counter, latest
+
+    def __str__(self) -> str:
+        return f"{super().__str__().rstrip('.')}, which is used up."
