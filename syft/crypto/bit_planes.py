@@ -13,7 +13,7 @@ fast (torch 2.13, numpy 2.4); on another device on the tensors themselves.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -97,19 +97,27 @@ def element_parts(elements: Words) -> Iterator[slice]:
         yield slice(start, start + step)
 
 
-def rows_of(elements: torch.Tensor) -> Words:
+def new_words(shape: Sequence[int], like: Words) -> Words:
+    """Uninitialized words of a shape, of the kind of others and where they are."""
+    module = module_of(like)
+    return module.empty(shape, dtype=module.int64, device=like.device)
+
+
+def rows_of(elements: Words) -> Words:
     """Elements as 64 rows of the length of a plane; zeros fill the last ones up.
 
     ``elements`` has one dimension; where 64 divides its length, nothing is copied.
 
-    >>> rows_of(torch.arange(65)).shape
+    >>> rows_of(words_of(torch.arange(65))).shape
     (64, 2)
     """
     length = plane_length(len(elements))
     missing = 64 * length - len(elements)
     if missing:
-        elements = torch.cat((elements, elements.new_zeros(missing)))
-    return words_of(elements).reshape(64, length)
+        rest = new_words((missing,), elements)
+        rest[:] = 0
+        elements = module_of(elements).concatenate((elements, rest))
+    return elements.reshape(64, length)
 
 
 def transpose(rows: Words) -> None:
@@ -118,7 +126,7 @@ def transpose(rows: Words) -> None:
     In each square of 64 by 64 bits, bit j of row i changes places with bit i of row j.  ``rows``
     has the shape (64, k) and no gaps.
 
-    >>> rows = rows_of(torch.tensor([4, 0, 5]))
+    >>> rows = rows_of(words_of(torch.tensor([4, 0, 5])))
     >>> transpose(rows)
     >>> rows[:4, 0].tolist()
     [4, 0, 5, 0]
