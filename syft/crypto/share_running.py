@@ -226,8 +226,6 @@ class _Run:
         kernel = kernel_from(code, settings)
         one, other = self._masked(x, x_mask, x_shape), self._masked(y, y_mask, y_shape)
         check_size(torch.Size(shape).numel(), self.party.most_elements)
-        if kernel.shape(x_shape, y_shape) != shape:
-            raise ProgramError(f"{kernel.code.name} of {x_shape} and {y_shape} is not of {shape}")
         c = deal_product(dealer, kernel, one.mask, other.mask, shape)
         return product(self.party.rank, kernel, c, one, other)
 
