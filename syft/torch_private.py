@@ -55,6 +55,9 @@ correct_aliasing = torch.utils._python_dispatch.return_and_correct_aliasing
 has_composite_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
 """Whether an operation has a kernel for a dispatch key: composite ones can be taken apart."""
 
+int8_matmul = torch._int_mm
+"""The product of two int8 matrices, summed in int32."""
+
 get_mkldnn_enabled = torch._C._get_mkldnn_enabled
 set_mkldnn_enabled = torch._C._set_mkldnn_enabled
 """oneDNN on or off; the public ``mkldnn.flags`` touches settings of GPUs too, which warns."""

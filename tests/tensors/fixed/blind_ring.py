@@ -14,12 +14,13 @@ from typing import Any
 
 import torch
 
+from syft.crypto.kernels import Kernel
+from syft.crypto.ring_products import ring_map, ring_product
 from syft.chain.wrapper import wrap_like
 from syft.ops.nested import replace
 from syft.tensors.fixed.fixed_link import fixed
 from syft.tensors.fixed.grid import decode
 from syft.tensors.fixed.precision import fix_precision
-from syft.tensors.fixed.ring import apply_linear, wrapping_product
 from syft.tensors.fixed.rings.integer_ring import Ring
 from syft.tensors.fixed.rings.ring_link import RingLink, is_ring
 
@@ -46,11 +47,11 @@ class BlindRing(Ring):
     def multiply(self, a: Any, b: Any, unit: int) -> Any:
         return self.hide(_open(a) * _open(b))
 
-    def product(self, bilinear: Any, a: Any, b: Any, terms: int, unit: int, native: bool) -> Any:
-        return self.hide(wrapping_product(bilinear, _open(a), _open(b), terms, native))
+    def product(self, kernel: Kernel, a: Any, b: Any, unit: int) -> Any:
+        return self.hide(ring_product(kernel, _open(a), _open(b)))
 
-    def linear(self, linear: Any, x: Any, terms: int) -> Any:
-        return self.hide(apply_linear(linear, _open(x), terms))
+    def linear(self, kernel: Kernel, x: Any) -> Any:
+        return self.hide(ring_map(kernel, _open(x)))
 
     def divide(self, x: Any, divisor: Any) -> Any:
         quotients = torch.div(_open(x) + divisor // 2, divisor, rounding_mode="floor")

@@ -25,7 +25,11 @@ from syft.tensors.fixed.grid import (
     shift_down,
 )
 from syft.tensors.fixed.precision import choose_grid, fix_precision, float_precision
-from syft.tensors.fixed.ring import apply_linear, by_limbs, magnitude, multiply, product, rounded
+from syft.crypto.kernels import Kernel, KernelCode
+from syft.crypto.ring_products import by_limbs, magnitude
+from syft.tensors.fixed.ring import multiply, product, rounded
+
+MATMUL = Kernel(KernelCode.MATMUL)
 
 GRIDS = [make_grid(2, 16), make_grid(10, 3), make_grid(2, 0), make_grid(3, 7)]
 BINARY, DECIMAL = GRIDS[:2]
@@ -224,12 +228,12 @@ matrices = st.integers(0, 62).flatmap(
 @given(matrices, matrices)
 def test_limb_products_wrap_as_the_ring_does(one, other):
     a, b = torch.tensor(one).view(2, 3), torch.tensor(other).view(3, 2)
-    assert torch.equal(by_limbs(torch.mm, a, b, 3), torch.mm(a, b))
+    assert torch.equal(by_limbs(MATMUL, a, b), torch.mm(a, b))
 
 
-@given(matrices, matrices, st.booleans())
+@given(matrices, matrices)
 @settings(max_examples=200, deadline=None)
-def test_checked_products_are_exact_or_refused(one, other, native):
+def test_checked_products_are_exact_or_refused(one, other):
     a, b = torch.tensor(one).view(2, 3), torch.tensor(other).view(3, 2)
     exact = [
         [sum(x * y for x, y in zip(r, c, strict=True)) for c in zip(*b.tolist(), strict=True)]
@@ -237,22 +241,14 @@ def test_checked_products_are_exact_or_refused(one, other, native):
     ]
     largest = max(abs(v) for row in exact for v in row)
     try:
-        assert product(torch.mm, a, b, 3, 1, native).tolist() == exact
+        assert product(MATMUL, a, b, 1).tolist() == exact
     except EncodingError:
         assert largest >= 2**63 * (1 - 2**-40)
 
 
 def test_large_products_of_small_numbers_go_through_float64():
     a = torch.randint(-(2**19), 2**19, (64, 64))
-    assert torch.equal(product(torch.mm, a, a, 64, 1, native=True), a @ a)
-
-
-@settings(deadline=None)
-@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=4, max_size=4))
-def test_linear_maps_are_exact_for_every_integer(numbers):
-    x = torch.tensor(numbers)
-    total = apply_linear(lambda t: t.view(2, 2).sum(0), x, 4)
-    assert torch.equal(total, x.view(2, 2).sum(0))
+    assert torch.equal(product(MATMUL, a, a, 1), a @ a)
 
 
 def test_magnitudes_know_the_smallest_integer_and_the_empty_tensor():

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from syft.exceptions import EncodingError, HookError, UnsupportedOperation
-from syft.tensors.fixed.rules import products as fixed_products
+from syft.tensors.fixed.rings.plain_ring import PlainRing
 from syft.tensors.fixed.grid import CEILING, FLOOR, make_grid
 from syft.tensors.fixed.fallback import functional_form, strategy_of
 from syft.tensors.fixed.fixed_link import is_fixed, rule
@@ -460,12 +460,12 @@ def test_no_element_of_a_convolution_sums_more_terms_than_counted(name, monkeypa
     module, shape = CONVOLUTIONS[name]
     counted = []
 
-    def count(run, a, b, terms, unit, native):
-        result = run(torch.ones(a.shape).double(), torch.ones(b.shape).double())
-        counted.append((result.max().item(), terms))
+    def count(ring, kernel, a, b, unit):
+        result = kernel(torch.ones(a.shape).double(), torch.ones(b.shape).double())
+        counted.append((result.max().item(), kernel.terms(a.shape, b.shape)))
         return torch.zeros(result.shape, dtype=torch.int64)
 
-    monkeypatch.setattr(fixed_products, "product", count)
+    monkeypatch.setattr(PlainRing, "product", count)
     given = [fix_precision(torch.ones(s)).requires_grad_() for s in (shape, module.weight.shape)]
     convolve(module, *given).sum().backward()
     assert len(counted) == 3

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from syft.crypto.kernels import Kernel, KernelCode
 from syft.ops.nested import leaves
 from syft.tensors.fixed.rings.component_rules import one_of
 from syft.tensors.fixed.rings.ring_link import (
@@ -25,6 +26,8 @@ from syft.tensors.fixed.rings.ring_link import (
 )
 
 aten = torch.ops.aten
+
+MATMUL = Kernel(KernelCode.MATMUL)
 
 
 def _reads_publicly(op: Any, x: Any, *rest: Any) -> Any:
@@ -50,7 +53,7 @@ def select_rows(x: Any, dim: int, index: Any) -> Any:
     ring = ring_of(x, index)
     hot = ring.one_hot(index.reshape(-1), x.shape[dim])
     table = whole(x, ring).movedim(dim, 0)
-    rows = ring.product(torch.mm, hot, table.reshape(table.shape[0], -1), x.shape[dim], 1, True)
+    rows = ring.product(MATMUL, hot, table.reshape(table.shape[0], -1), 1)
     return rows.view(*index.shape, *table.shape[1:])
 
 
@@ -66,9 +69,7 @@ def _gather(x: Any, dim: int, index: Any, sparse_grad: bool = False) -> Any:
     inside = x[_corner(index.shape, dim)]
     table = whole(inside, ring).movedim(dim, -1).unsqueeze(-1)
     rows = hot.movedim(dim, -2)  # (..., chosen, size) @ (..., size, 1)
-    return (
-        ring.product(torch.matmul, rows, table, x.shape[dim], 1, True).squeeze(-1).movedim(-1, dim)
-    )
+    return ring.product(MATMUL, rows, table, 1).squeeze(-1).movedim(-1, dim)
 
 
 def _corner(shape: Any, but: int | None = None) -> tuple[slice, ...]:
@@ -89,7 +90,7 @@ def _embedding_backward(grad: Any, index: Any, rows: int, padding: int, by_frequ
         kept[padding] = 0
         hot = hot * kept
     flat = whole(grad, ring).reshape(-1, grad.shape[-1])
-    return ring.product(torch.mm, hot.t(), flat, flat.shape[0], 1, True)
+    return ring.product(MATMUL, hot.t(), flat, 1)
 
 
 _PRIVATE_READS: dict[Any, Any] = {
@@ -134,7 +135,7 @@ def write(op: Any, x: Any, dim: int, index: Any, source: Any) -> Any:
         return write(op, x.view(1), 0, index.view(1), source.view(1)).view(())
     hot = ring.one_hot(index, x.shape[dim]).movedim(dim, -1)  # (..., size, chosen)
     values = as_integers(source).movedim(dim, -1).unsqueeze(-1)
-    added = ring.product(torch.matmul, hot, values, index.shape[dim], 1, True).squeeze(-1)
+    added = ring.product(MATMUL, hot, values, 1).squeeze(-1)
     out = x.clone()
     reached = out[_corner(index.shape, dim)]
     reached.add_(added.movedim(-1, dim))
@@ -150,7 +151,7 @@ def _write_rows(x: Any, dim: int, index: Any, source: Any, add: bool) -> Any:
     hot = ring.one_hot(index.reshape(-1), x.shape[dim])
     table = x.movedim(dim, 0)
     rows = source.reshape(hot.shape[0], -1)
-    added = ring.product(torch.mm, hot.t(), rows, hot.shape[0], 1, True).view(table.shape)
+    added = ring.product(MATMUL, hot.t(), rows, 1).view(table.shape)
     if not add:
         kept = (1 - hot.sum(0)).view(-1, *[1] * (table.dim() - 1))
         table = ring.multiply(table, kept, 1)

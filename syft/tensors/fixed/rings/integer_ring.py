@@ -20,15 +20,13 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
 
+from syft.crypto.kernels import Kernel
 from syft.tensors.fixed.grid import Grid
-
-Bilinear = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-Linear = Callable[[torch.Tensor], torch.Tensor]
 
 FACTOR_BITS = 28
 """The significant bits of a real factor, where the product cannot be computed in float64."""
@@ -61,23 +59,12 @@ class Ring(abc.ABC):
         """The elementwise product, not rescaled; ``unit`` is the integer for 1 in it."""
 
     @abc.abstractmethod
-    def product(
-        self,
-        bilinear: Bilinear,
-        a: torch.Tensor,
-        b: torch.Tensor,
-        terms: int,
-        unit: int,
-        native: bool,
-    ) -> torch.Tensor:
-        """Sums of ``terms`` products each (matmul, convolution), not rescaled.
-
-        ``bilinear`` computes it for float64 and, if ``native``, for int64 on the CPU.
-        """
+    def product(self, kernel: Kernel, a: torch.Tensor, b: torch.Tensor, unit: int) -> torch.Tensor:
+        """A bilinear kernel (matmul, convolution): sums of products, not rescaled."""
 
     @abc.abstractmethod
-    def linear(self, linear: Linear, x: torch.Tensor, terms: int) -> torch.Tensor:
-        """A linear map with whole coefficients that torch has for floats only."""
+    def linear(self, kernel: Kernel, x: torch.Tensor) -> torch.Tensor:
+        """A linear kernel: whole coefficients, for which torch has kernels for floats only."""
 
     @abc.abstractmethod
     def divide(self, x: torch.Tensor, divisor: int | torch.Tensor) -> torch.Tensor:

@@ -10,16 +10,11 @@ from typing import Final
 
 import torch
 
+from syft.crypto.kernels import Kernel
+from syft.crypto.ring_products import magnitude, ring_map
 from syft.tensors.fixed.grid import RING_END, Grid, divide, rescale_
-from syft.tensors.fixed.ring import (
-    apply_linear,
-    magnitude,
-    multiply,
-    product,
-    refuse_overflow,
-    rounded,
-)
-from syft.tensors.fixed.rings.integer_ring import Bilinear, Linear, Ring
+from syft.tensors.fixed.ring import multiply, product, refuse_overflow, rounded
+from syft.tensors.fixed.rings.integer_ring import Ring
 
 
 class PlainRing(Ring):
@@ -47,21 +42,13 @@ class PlainRing(Ring):
         """The elementwise product, checked (``ring.multiply``)."""
         return multiply(a, b, unit)
 
-    def product(
-        self,
-        bilinear: Bilinear,
-        a: torch.Tensor,
-        b: torch.Tensor,
-        terms: int,
-        unit: int,
-        native: bool,
-    ) -> torch.Tensor:
+    def product(self, kernel: Kernel, a: torch.Tensor, b: torch.Tensor, unit: int) -> torch.Tensor:
         """Sums of products, exact and checked (``ring.product``)."""
-        return product(bilinear, a, b, terms, unit, native)
+        return product(kernel, a, b, unit)
 
-    def linear(self, linear: Linear, x: torch.Tensor, terms: int) -> torch.Tensor:
-        """A linear map by float64 kernels, exact (``ring.apply_linear``)."""
-        return apply_linear(linear, x, terms)
+    def linear(self, kernel: Kernel, x: torch.Tensor) -> torch.Tensor:
+        """A linear map by float64 kernels, exact (``ring_products.ring_map``)."""
+        return ring_map(kernel, x, magnitude(x))
 
     def divide(self, x: torch.Tensor, divisor: int | torch.Tensor) -> torch.Tensor:
         """Divide and round to the nearest, halves upwards."""

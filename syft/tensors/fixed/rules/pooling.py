@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from syft.crypto.kernels import kernel_of
 from syft.tensors.fixed.fixed_link import fixed, rule
 
 aten = torch.ops.aten
@@ -41,9 +42,20 @@ def max_pool(op: Any, x: Any, *settings: Any) -> Any:
 def max_pool_backward(op: Any, grad: Any, x: Any, *settings: Any) -> Any:
     """Add each gradient to where its value came from."""
     link = grad.child
-    like = torch.empty(x.shape, dtype=torch.float64, device=x.device)
-    child = link.ring.linear(lambda values: op(values, like, *settings), link.child, grad.numel())
+    *_, index = settings
+    dims = 3 if "3d" in op.name() else 2
+    flat = link.child.new_zeros(x.shape).flatten(-dims)
+    child = flat.scatter_add(-1, index.flatten(-dims), link.child.flatten(-dims)).view(x.shape)
     return fixed(child, link.grid)
+
+
+@rule("max_unpool2d max_unpool3d")
+def max_unpool(op: Any, x: Any, index: Any, size: Any, *settings: Any) -> Any:
+    """Write each value to where it came from."""
+    link, dims = x.child, len(size)
+    flat = link.child.new_zeros(*x.shape[:-dims], *size).flatten(-dims)
+    child = flat.scatter(-1, index.flatten(-dims), link.child.flatten(-dims))
+    return fixed(child.view(*x.shape[:-dims], *size), link.grid)
 
 
 @rule("avg_pool2d avg_pool3d")
@@ -52,7 +64,7 @@ def avg_pool(op: Any, x: Any, *settings: Any) -> Any:
     link = x.child
     window = (*settings, *_AVG_DEFAULTS[len(settings) :])
     ring = link.ring
-    total = ring.linear(lambda values: op(values, *window[:5], 1), link.child, x.numel())
+    total = ring.linear(kernel_of(op, *window[:5]), link.child)
     return fixed(ring.divide(total, _counts(op, x, window)), link.grid)
 
 
@@ -64,16 +76,15 @@ def avg_pool_backward(op: Any, grad: Any, x: Any, *window: Any) -> Any:
     contains a value.
     """
     link = grad.child
-    like = torch.empty(x.shape, dtype=torch.float64, device=x.device)
     count = _counts(_FORWARD[op.overloadpacket], x, window)
     uniform = isinstance(count, int)
     ring = link.ring
     child = link.child if uniform else ring.divide(link.child, count)
-    child = ring.linear(lambda values: op(values, like, *window[:5], 1), child, grad.numel())
+    child = ring.linear(kernel_of(op, x.shape, *window[:5]), child)
     return fixed(ring.divide(child, count) if uniform else child, link.grid)
 
 
-_AVG_DEFAULTS: tuple[Any, ...] = ([], [], 0, False, True, None)
+_AVG_DEFAULTS: tuple[Any, ...] = ([], [], [0], False, True, None)
 _FORWARD = {
     aten.avg_pool2d_backward: aten.avg_pool2d.default,
     aten.avg_pool3d_backward: aten.avg_pool3d.default,
@@ -91,7 +102,7 @@ def _counts(forward: Any, x: torch.Tensor, window: tuple[Any, ...]) -> int | tor
     if override is not None:
         return int(override)
     dims = _POOL_DIMS[forward.overloadpacket]
-    padded = any(padding) if isinstance(padding, (list, tuple)) else padding != 0
+    padded = any(padding)
     if not ceil_mode and (include_pad or not padded):
         return int(math.prod(kernel) if len(kernel) == dims else kernel[0] ** dims)
     ones = torch.ones((1, *x.shape[-dims:]), dtype=torch.float64, device=x.device)

@@ -11,29 +11,27 @@ from typing import Any
 
 import torch
 
+from syft.crypto.kernels import Kernel, KernelCode, frozen
 from syft.tensors.fixed.rules.arithmetic import times
 from syft.tensors.fixed.grid import Grid
 from syft.tensors.fixed.fixed_link import fixed, grid_among, integers, rule
-from syft.tensors.fixed.rings.integer_ring import Bilinear
 from syft.tensors.fixed.rings.ring_link import ring_of
 
 aten = torch.ops.aten
 
 
-def product(
-    bilinear: Bilinear, a: torch.Tensor, b: torch.Tensor, terms: int, unit: int, native: bool
-) -> torch.Tensor:
-    """Sums of ``terms`` products in the ring of the operands, not yet rescaled to the grid."""
-    return ring_of(a, b).product(bilinear, a, b, terms, unit, native)
+MATMUL = Kernel(KernelCode.MATMUL)
 
 
-def _rescaled(raw: torch.Tensor, grid: Grid) -> torch.Tensor:
+def _product(kernel: Kernel, a: torch.Tensor, b: torch.Tensor, grid: Grid) -> torch.Tensor:
+    """Sums of products in the ring of the operands, rescaled to the grid."""
+    ring = ring_of(a, b)
+    raw = ring.product(kernel, a, b, grid.scale**2)
     return ring_of(raw).rescale(raw, grid)
 
 
 def _matmul(op: Any, a: Any, b: Any, grid: Grid) -> torch.Tensor:
-    one, other = integers(op, a, grid), integers(op, b, grid)
-    return _rescaled(product(op, one, other, one.shape[-1], grid.scale**2, native=True), grid)
+    return _product(MATMUL, integers(op, a, grid), integers(op, b, grid), grid)
 
 
 @rule("mm bmm mv dot vdot")
@@ -72,44 +70,21 @@ def cross(op: Any, a: Any, b: Any, *, dim: int = -1) -> Any:
     """The cross product: two products for each element."""
     grid = grid_among(op, (a, b))
     one, other = integers(op, a, grid), integers(op, b, grid)
-    raw = product(lambda x, y: op(x, y, dim=dim), one, other, 2, grid.scale**2, native=True)
-    return fixed(_rescaled(raw, grid), grid)
+    return fixed(_product(Kernel(KernelCode.CROSS, (dim,)), one, other, grid), grid)
 
 
 # ------------------------------------------------------------------------------------ convolution
 
 
-def _convolve(settings: tuple[Any, ...]) -> Any:
-    """The convolution of two tensors by a kernel that multiplies and adds: no FFT, no Winograd."""
-
-    def run(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        with torch.backends.cudnn.flags(enabled=False):
-            result: torch.Tensor = aten.convolution.default(x, weight, None, *settings)
-        return result
-
-    return run
-
-
 @rule("convolution _convolution")
 def convolution(op: Any, x: Any, weight: Any, bias: Any, *settings: Any) -> Any:
     """Convolve, transposed or not, in any number of dimensions."""
-    settings = settings[:6]
-    transposed, groups = settings[3], settings[5]
     grid = grid_among(op, (x, weight, bias))
-    one, other = integers(op, x, grid), integers(op, weight, grid)
-    terms = _terms(other, transposed, groups)
-    run = _convolve(settings)
-    child = _rescaled(product(run, one, other, terms, grid.scale**2, native=True), grid)
+    kernel = Kernel(KernelCode.CONVOLUTION, frozen(settings[:6]))
+    child = _product(kernel, integers(op, x, grid), integers(op, weight, grid), grid)
     if bias is not None:
         child = child + integers(op, bias, grid).view(-1, *[1] * (child.dim() - 2))
     return fixed(child, grid)
-
-
-def _terms(weight: torch.Tensor, transposed: bool, groups: int) -> int:
-    """How many products one element of the result sums."""
-    if transposed:
-        return weight.numel() // max(weight.shape[1], 1) // groups
-    return weight.numel() // max(weight.shape[0], 1)
 
 
 @rule("convolution_backward")
@@ -118,38 +93,15 @@ def convolution_backward(
 ) -> Any:
     """The gradients of the input, the weight and the bias that the mask selects."""
     *settings, mask = rest
-    transposed, groups = settings[3], settings[5]
     grid = grid_among(op, (grad, x, weight))
     g, i, w = (integers(op, value, grid) for value in (grad, x, weight))
     results: list[Any] = [None, None, None]
     if mask[0]:
-        like = torch.empty(i.shape, dtype=torch.float64, device=i.device)
-        terms = _terms(w, not transposed, groups)
-        results[0] = _half(op, (g, w), terms, grid, lambda a, b: (a, like, b), settings, 0)
+        kernel = Kernel(KernelCode.CONVOLUTION_GRAD_INPUT, frozen([*settings, [*i.shape]]))
+        results[0] = fixed(_product(kernel, g, w, grid), grid)
     if mask[1]:
-        like = torch.empty(w.shape, dtype=torch.float64, device=w.device)
-        terms = i.numel() if transposed else g.numel()
-        terms //= max((i if transposed else g).shape[1], 1)
-        results[1] = _half(op, (g, i), terms, grid, lambda a, b: (a, b, like), settings, 1)
+        kernel = Kernel(KernelCode.CONVOLUTION_GRAD_WEIGHT, frozen([*settings, [*w.shape]]))
+        results[1] = fixed(_product(kernel, g, i, grid), grid)
     if mask[2]:
         results[2] = fixed(g.sum([0, *range(2, g.dim())]), grid)
     return tuple(results)
-
-
-def _half(
-    op: Any,
-    operands: tuple[torch.Tensor, torch.Tensor],
-    terms: int,
-    grid: Grid,
-    arrange: Any,
-    settings: list[Any],
-    which: int,
-) -> Any:
-    """One of two gradients, bilinear in the operands; ``arrange`` orders them for the call."""
-    mask = [which == 0, which == 1, False]
-
-    def run(a: torch.Tensor, b: torch.Tensor) -> Any:
-        with torch.backends.cudnn.flags(enabled=False):
-            return op(*arrange(a, b), None, *settings, mask)[which]
-
-    return fixed(_rescaled(product(run, *operands, terms, grid.scale**2, native=False), grid), grid)

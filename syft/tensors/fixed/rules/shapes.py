@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from syft.torch_private import correct_aliasing
+from syft.crypto.kernels import kernel_of
 from syft.chain.wrapper import Wrapper
 from syft.tensors.fixed.fixed_link import fixed, grid_among, integers, no_rule, rule, target_of
 
@@ -39,7 +38,7 @@ reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication
 replication_pad3d upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d
 _upsample_nearest_exact2d _upsample_nearest_exact3d im2col col2im upsample_nearest1d_backward
 upsample_nearest2d_backward upsample_nearest3d_backward _upsample_nearest_exact1d_backward
-_upsample_nearest_exact2d_backward _upsample_nearest_exact3d_backward max_unpool2d max_unpool3d
+_upsample_nearest_exact2d_backward _upsample_nearest_exact3d_backward
 """
 """Sums and copies of values for which torch has no int64 kernel."""
 
@@ -65,10 +64,10 @@ def keep_each(op: Any, x: Any, *rest: Any, **settings: Any) -> Any:
 
 
 @rule(FLOAT_KERNELS_ONLY)
-def keep_through_float64(op: Any, x: Any, *rest: Any, **settings: Any) -> Any:
+def keep_through_float64(op: Any, x: Any, *rest: Any) -> Any:
     """Run the operation on the integers as float64, in limbs if they are large: exact."""
     link = x.child
-    child = link.ring.linear(lambda values: op(values, *rest, **settings), link.child, x.numel())
+    child = link.ring.linear(kernel_of(op, *rest), link.child)
     return fixed(child, link.grid)
 
 
@@ -79,8 +78,7 @@ def keep_through_float64(op: Any, x: Any, *rest: Any, **settings: Any) -> Any:
 def pad_backward(op: Any, grad: Any, x: Any, padding: Any) -> Any:
     """Sum the gradients of the copies."""
     link = grad.child
-    like = torch.empty(x.shape, dtype=torch.float64, device=grad.device)
-    child = link.ring.linear(lambda values: op(values, like, padding), link.child, grad.numel())
+    child = link.ring.linear(kernel_of(op, x.shape, padding), link.child)
     return fixed(child, link.grid)
 
 

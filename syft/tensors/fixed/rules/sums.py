@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from syft.crypto.kernels import Kernel, KernelCode
 from syft.tensors.fixed.ring import division_by_zero
 from syft.tensors.fixed.fallback import fall_back
 from syft.tensors.fixed.fixed_link import fixed, grid_among, integers, rule
@@ -48,7 +49,7 @@ def mse_loss(op: Any, x: Any, y: Any, reduction: int = MEAN) -> Any:
     if reduction == NONE:
         return fixed(ring.rescale(ring.multiply(off, off, unit), grid), grid)
     flat = off.flatten()
-    total = ring.product(torch.dot, flat, flat, flat.numel(), unit, native=True)
+    total = ring.product(Kernel(KernelCode.MATMUL), flat, flat, unit)
     if reduction == MEAN:
         return fixed(ring.divide(total, _count(flat) * grid.scale), grid)
     return fixed(ring.rescale(total, grid), grid)
