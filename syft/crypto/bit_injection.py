@@ -8,30 +8,29 @@ from __future__ import annotations
 
 import torch
 
-from syft.crypto.bit_planes import Words, bit_masks, module_of, tensor_of, words_of
+from syft.crypto.bit_planes import Words, bit_masks, module_of, new_words, tensor_of
 from syft.crypto.opening import ShareOpening
 
 
-def under_mask(x: torch.Tensor, mask: torch.Tensor) -> ShareOpening:
-    """The opening of x + mask, in one dimension.
+def under_mask(elements: Words, mask: Words) -> ShareOpening:
+    """The opening of elements under a mask, in one dimension.
 
-    >>> under_mask(torch.tensor([[1], [2]]), torch.tensor([5, 5])).shares
+    >>> under_mask(torch.tensor([1, 2]), torch.tensor([5, 5])).shares
     (tensor([6, 7]),)
     """
-    return ShareOpening((tensor_of(words_of(x.reshape(-1)) + words_of(mask)),))
+    return ShareOpening((tensor_of(elements + mask),))
 
 
-def inject(rank: int, plane: torch.Tensor, bit: torch.Tensor) -> torch.Tensor:
+def inject(rank: int, plane: Words, bit: Words) -> torch.Tensor:
     """Shares of the bits of which ``plane`` holds e, from those of b, (n,).
 
-    >>> inject(0, torch.tensor([0b10]), torch.tensor([0, 0])) + inject(
-    ...     1, torch.tensor([0b10]), torch.tensor([1, 1])
-    ... )
+    >>> plane = torch.tensor([0b10])
+    >>> inject(0, plane, torch.tensor([0, 0])) + inject(1, plane, torch.tensor([1, 1]))
     tensor([1, 0])
     """
-    found, bits = words_of(torch.empty_like(bit)), words_of(bit)
-    for where, masks in bit_masks(words_of(plane), len(bit)):
-        inject_part(rank, masks, bits[where], found[where])
+    found = new_words((len(bit),), bit)
+    for where, masks in bit_masks(plane, len(bit)):
+        inject_part(rank, masks, bit[where], found[where])
     return tensor_of(found)
 
 

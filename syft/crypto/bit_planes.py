@@ -13,7 +13,7 @@ fast (torch 2.13, numpy 2.4); on another device on the tensors themselves.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -22,9 +22,12 @@ import torch
 Words: TypeAlias = Any
 """An array of int64: of numpy on the CPU, of torch elsewhere."""
 
-_COLUMNS: Final = 512
-_ELEMENTS: Final = 64 * _COLUMNS
-"""How much is worked on at once: words of each plane, or elements; they stay in the cache."""
+_COLUMNS: Final = 3072
+_ELEMENTS: Final = 1 << 15
+"""How much is worked on at once, words of each plane or elements, so that it stays in the cache:
+measured, with rows long enough that a call is cheap."""
+_SHORT: Final = 8
+"""Words of a plane up to which numpy's own packing is faster than the swapping of rows."""
 
 _LOW_HALVES: Final = (
     (32, 0x00000000FFFFFFFF),
@@ -77,8 +80,8 @@ def column_parts(words: Words) -> Iterator[slice]:
 
     A graphics processor takes all at once: it is the number of calls that costs there.
 
-    >>> list(column_parts(words_of(torch.zeros(3, 600))))
-    [slice(0, 512, None), slice(512, 600, None)]
+    >>> list(column_parts(words_of(torch.zeros(3, 4000))))
+    [slice(0, 3072, None), slice(3072, 4000, None)]
     """
     length = words.shape[-1]
     step = _COLUMNS if isinstance(words, np.ndarray) else max(length, 1)
@@ -97,19 +100,27 @@ def element_parts(elements: Words) -> Iterator[slice]:
         yield slice(start, start + step)
 
 
-def rows_of(elements: torch.Tensor) -> Words:
+def new_words(shape: Sequence[int], like: Words) -> Words:
+    """Uninitialized words of a shape, of the kind of others and where they are."""
+    module = module_of(like)
+    return module.empty(shape, dtype=module.int64, device=like.device)
+
+
+def rows_of(elements: Words) -> Words:
     """Elements as 64 rows of the length of a plane; zeros fill the last ones up.
 
     ``elements`` has one dimension; where 64 divides its length, nothing is copied.
 
-    >>> rows_of(torch.arange(65)).shape
+    >>> rows_of(words_of(torch.arange(65))).shape
     (64, 2)
     """
     length = plane_length(len(elements))
     missing = 64 * length - len(elements)
     if missing:
-        elements = torch.cat((elements, elements.new_zeros(missing)))
-    return words_of(elements).reshape(64, length)
+        rest = new_words((missing,), elements)
+        rest[:] = 0
+        elements = module_of(elements).concatenate((elements, rest))
+    return elements.reshape(64, length)
 
 
 def transpose(rows: Words) -> None:
@@ -118,12 +129,17 @@ def transpose(rows: Words) -> None:
     In each square of 64 by 64 bits, bit j of row i changes places with bit i of row j.  ``rows``
     has the shape (64, k) and no gaps.
 
-    >>> rows = rows_of(torch.tensor([4, 0, 5]))
+    >>> rows = rows_of(words_of(torch.tensor([4, 0, 5])))
     >>> transpose(rows)
     >>> rows[:4, 0].tolist()
     [4, 0, 5, 0]
     """
     length = rows.shape[1]
+    if length <= _SHORT and isinstance(rows, np.ndarray):
+        bits = np.unpackbits(rows.view(np.uint8), bitorder="little").reshape(64, length, 64)
+        packed = np.packbits(bits.transpose(2, 1, 0).reshape(-1), bitorder="little")
+        rows[:] = packed.view(np.int64).reshape(64, length)
+        return
     for distance, low in _LOW_HALVES:
         pairs = rows.reshape(32 // distance, 2, distance, length)
         upper, lower = pairs[:, 0], pairs[:, 1]

@@ -16,7 +16,15 @@ from dataclasses import dataclass
 import torch
 
 from syft.crypto.bit_injection import inject, inject_part, under_mask
-from syft.crypto.bit_planes import Words, bit_masks, module_of, tensor_of, unpack, words_of
+from syft.crypto.bit_planes import (
+    Words,
+    bit_masks,
+    module_of,
+    new_words,
+    tensor_of,
+    unpack,
+    words_of,
+)
 from syft.crypto.dealing import Dealer
 from syft.crypto.opening import ShareOpening
 from syft.crypto.sign_bit import SignMaterial, deal_sign, masked_signs
@@ -38,9 +46,9 @@ class ComparisonMaterial:
     """
 
     bits: int
-    mask: torch.Tensor
+    mask: Words
     sign: SignMaterial
-    numbers: torch.Tensor
+    numbers: Words
 
 
 def deal_negative(dealer: Dealer, shape: Sequence[int]) -> ComparisonMaterial:
@@ -48,8 +56,10 @@ def deal_negative(dealer: Dealer, shape: Sequence[int]) -> ComparisonMaterial:
     count = math.prod(shape)
     mask = dealer.uniform((count,))
     sign = deal_sign(dealer, mask)
-    bit = dealer.derived((1, count), lambda: unpack(sign.masks[-1], count).view(1, count))
-    return ComparisonMaterial(0, mask, sign, bit)
+    bit = dealer.derived(
+        (1, count), lambda: unpack(tensor_of(sign.result_mask), count).view(1, count)
+    )
+    return ComparisonMaterial(0, words_of(mask), sign, words_of(bit))
 
 
 def deal_positive(dealer: Dealer, shape: Sequence[int], bits: int) -> ComparisonMaterial:
@@ -61,13 +71,14 @@ def deal_positive(dealer: Dealer, shape: Sequence[int], bits: int) -> Comparison
     sign = deal_sign(dealer, mask)
 
     def numbers() -> torch.Tensor:
-        bit = unpack(sign.masks[-1], count).view(1, count)
+        bit = unpack(tensor_of(sign.result_mask), count).view(1, count)
         if not bits:
             return torch.cat((bit, bit * mask))
         parts = quotient_and_wrap(mask, bits)
         return torch.cat((bit, bit * parts, parts))
 
-    return ComparisonMaterial(bits, mask, sign, dealer.derived((5 if bits else 2, count), numbers))
+    derived = dealer.derived((5 if bits else 2, count), numbers)
+    return ComparisonMaterial(bits, words_of(mask), sign, words_of(derived))
 
 
 def negative(
@@ -81,8 +92,8 @@ def negative(
 
     4 rounds; 8 B an element and 34 bits an element, in words of 64 elements; all of it uniform.
     """
-    (opened,) = yield under_mask(x, material.mask)
-    plane = yield from masked_signs(rank, material.sign, opened, negated=False)
+    (opened,) = yield under_mask(words_of(x.reshape(-1)), material.mask)
+    plane = yield from masked_signs(rank, material.sign, words_of(opened), negated=False)
     return inject(rank, plane, material.numbers[0]).view(x.shape)
 
 
@@ -103,12 +114,13 @@ def positive(
     4 rounds; 8 B an element and 34 bits an element, in words of 64 elements; all of it uniform.
     What the rounding depends on is said at ``divide``.
     """
-    (opened,) = yield under_mask(x, material.mask)
-    plane = yield from masked_signs(rank, material.sign, opened, negated=True)
-    flat, c, numbers = words_of(x.reshape(-1)), words_of(opened), words_of(material.numbers)
-    value, flag = (words_of(torch.empty_like(material.mask)) for _ in range(2))
-    for where, masks in bit_masks(words_of(plane), len(material.mask)):
-        bit, *others = (row[where] for row in numbers)
+    flat = words_of(x.reshape(-1))
+    (opened,) = yield under_mask(flat, material.mask)
+    c = words_of(opened)
+    plane = yield from masked_signs(rank, material.sign, c, negated=True)
+    value, flag = (new_words((len(flat),), flat) for _ in range(2))
+    for where, masks in bit_masks(plane, len(flat)):
+        bit, *others = (row[where] for row in material.numbers)
         if material.bits:
             share, masked = _quotients(rank, material.bits, c[where] + OFFSET, bit, others)
         else:

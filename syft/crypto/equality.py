@@ -18,6 +18,7 @@ from syft.crypto.bit_planes import (
     Words,
     column_parts,
     module_of,
+    new_words,
     plane_length,
     rows_of,
     tensor_of,
@@ -35,14 +36,16 @@ from syft.crypto.opening import ShareOpening
 class ZeroMaterial:
     """A mask r, and what the tree needs for it, in planes of w = ceil(n / 64) words."""
 
-    mask: torch.Tensor
-    masks: torch.Tensor
-    """(21, w): of four groups of five nodes, and of the result."""
-    leaves: torch.Tensor
-    """(240, w): products of the bits of r in groups."""
-    nodes: torch.Tensor
-    """(15, 5, w): the products of the masks (a3, a2, a1, a0) of the lower nodes and the root."""
-    bit: torch.Tensor
+    mask: Words
+    groups: Words
+    """(15, 4, 4, w): products of the bits of r, as ``by_group`` has them."""
+    masks: Words
+    """(4, 5, w): a1, a2, a3 and a0 of the lower nodes and the root."""
+    nodes: Words
+    """(15, 5, w): the products of the subsets of (a3, a2, a1, a0)."""
+    result_mask: Words
+    """(w,)"""
+    bit: Words
     """The mask of the result as a number, n words."""
 
 
@@ -59,12 +62,23 @@ def deal_zero(dealer: Dealer, shape: Sequence[int]) -> ZeroMaterial:
     length = plane_length(count)
     mask = dealer.uniform((count,))
     masks = dealer.uniform_bits((5 * _MASKS + 1, length))
-    planes = dealer.derived_bits((_PLANES, length), lambda: _derived(mask, masks))
-    nodes = masks.new_empty((15, 5, length))
-    nodes[list(_DRAWN)] = _nodes_of(masks)
-    nodes[list(_DEALT)] = planes[_LEAVES:].view(len(_DEALT), 5, length)
+    dealt = dealer.derived_bits(
+        (_PLANES, length), lambda: _derived(words_of(mask), words_of(masks))
+    )
+    drawn, planes = words_of(masks), words_of(dealt)
+    node_masks = _nodes_of(drawn)
+    nodes = new_words((15, 5, length), planes)
+    nodes[list(_DRAWN)] = node_masks
+    nodes[list(_DEALT)] = planes[_LEAVES:].reshape(len(_DEALT), 5, length)
     bit = dealer.derived((count,), lambda: unpack(masks[-1], count))
-    return ZeroMaterial(mask, masks, planes[:_LEAVES], nodes, bit)
+    return ZeroMaterial(
+        mask=words_of(mask),
+        groups=by_group(planes[:_LEAVES]),
+        masks=node_masks,
+        nodes=nodes,
+        result_mask=drawn[-1],
+        bit=words_of(bit),
+    )
 
 
 def _nodes_of(masks: Words) -> Words:
@@ -72,19 +86,18 @@ def _nodes_of(masks: Words) -> Words:
     return masks[: 5 * _MASKS].reshape(_MASKS, 5, masks.shape[1])
 
 
-def _derived(mask: torch.Tensor, masks: torch.Tensor) -> torch.Tensor:
+def _derived(mask: Words, masks: Words) -> torch.Tensor:
     rows, length = rows_of(mask), masks.shape[1]
-    derived = masks.new_empty((_PLANES, length))
-    out = words_of(derived)
+    derived = new_words((_PLANES, length), masks)
     for part in column_parts(rows):
         bits = rows[:, part] ^ 0
         transpose(bits)
-        deal_groups(bits, by_group(out[:_LEAVES])[..., part])
-    nodes = masks.new_empty((15, 5, length))
-    known = _nodes_of(words_of(masks))
-    subset_products([known[2], known[1], known[0], known[3]], words_of(nodes))
-    derived[_LEAVES:].view(len(_DEALT), 5, length)[:] = nodes[list(_DEALT)]
-    return derived
+        deal_groups(bits, by_group(derived[:_LEAVES])[..., part])
+    nodes = new_words((15, 5, length), masks)
+    known = _nodes_of(masks)
+    subset_products([known[2], known[1], known[0], known[3]], nodes)
+    derived[_LEAVES:].reshape(len(_DEALT), 5, length)[:] = nodes[list(_DEALT)]
+    return tensor_of(derived)
 
 
 def zero(
@@ -102,28 +115,27 @@ def zero(
 
     4 rounds; 8 B an element and 21 bits an element, in words of 64 elements; all of it uniform.
     """
-    (opened,) = yield under_mask(x, material.mask)
-    masks, nodes = words_of(material.masks), words_of(material.nodes)
-    equals = _leaves(rank, material, opened)
-    equals ^= _nodes_of(masks)[:, :4]
+    (opened,) = yield under_mask(words_of(x.reshape(-1)), material.mask)
+    masks, nodes = material.masks, material.nodes
+    equals = _leaves(rank, material, words_of(opened))
+    equals ^= masks[:, :4]
     (joined,) = yield ShareOpening((tensor_of(equals),), bits=True)
     equals = _product(rank, nodes[:, :4], words_of(joined))
-    equals ^= _nodes_of(masks)[:, 4]
+    equals ^= masks[:, 4]
     (joined,) = yield ShareOpening((tensor_of(equals),), bits=True)
     result = _product(rank, nodes[:, 4], words_of(joined))
-    result ^= masks[-1]
+    result ^= material.result_mask
     (joined,) = yield ShareOpening((tensor_of(result),), bits=True)
-    return inject(rank, joined, material.bit).view(x.shape)
+    return inject(rank, words_of(joined), material.bit).view(x.shape)
 
 
-def _leaves(rank: int, material: ZeroMaterial, opened: torch.Tensor) -> Words:
+def _leaves(rank: int, material: ZeroMaterial, opened: Words) -> Words:
     rows = rows_of(opened)
-    found = words_of(opened.new_empty((4, 4, rows.shape[1])))
-    products = by_group(words_of(material.leaves))
+    found = new_words((4, 4, rows.shape[1]), opened)
     for part in column_parts(rows):
         inverted = rows[:, part] ^ -1
         transpose(inverted)
-        found[..., part] = equal(products[..., part], by_bit(inverted), rank)
+        found[..., part] = equal(material.groups[..., part], by_bit(inverted), rank)
     return found
 
 

@@ -10,6 +10,7 @@ import hashlib
 import secrets
 from typing import Final
 
+import numpy as np
 import torch
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
@@ -57,11 +58,11 @@ class MaskStream:
 
     def draw(self, shape: torch.Size, device: torch.device | str = "cpu") -> torch.Tensor:
         """The next masks, of dtype int64; they are computed on the CPU."""
-        masks = torch.empty(shape, dtype=torch.int64)
-        if not masks.numel():
-            return masks.to(device)
-        room = masks.numpy().data.cast("B")
-        for at in range(0, len(room), len(_ZEROS)):
-            part = room[at : at + len(_ZEROS)]
-            self._encryptor.update_into(_ZEROS[: len(part)], part)
-        return masks.to(device)
+        # numpy asks the system for large pages where there are many; torch does not.
+        words = np.empty(shape, dtype=np.int64)
+        if words.size:
+            room = words.data.cast("B")
+            for at in range(0, len(room), len(_ZEROS)):
+                part = room[at : at + len(_ZEROS)]
+                self._encryptor.update_into(_ZEROS[: len(part)], part)
+        return torch.from_numpy(words).to(device)

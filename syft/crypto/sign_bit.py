@@ -18,6 +18,7 @@ from syft.crypto.bit_planes import (
     Words,
     column_parts,
     module_of,
+    new_words,
     plane_length,
     rows_of,
     tensor_of,
@@ -39,16 +40,26 @@ from syft.crypto.opening import ShareOpening
 
 @dataclass(frozen=True, slots=True)
 class SignMaterial:
-    """What the tree needs, in planes of w = ceil(n / 64) words; dealt 42.125 B an element."""
+    """What the tree needs, in planes of w = ceil(n / 64) words; 337 planes of it are dealt."""
 
-    masks: torch.Tensor
-    """(34, w): of six bits of five nodes, of p0 of three, and of the result."""
-    leaves: torch.Tensor
-    """(241, w): products of the bits of r, without bit 63, in groups; then bit 63."""
-    nodes: torch.Tensor
-    """(21, 5, w): the planes of the four lower nodes and of the root."""
-    propagation: torch.Tensor
+    groups: Words
+    """(15, 4, 4, w): products of the bits of r, without bit 63, as ``by_group`` has them."""
+    top: Words
+    """(w,): bit 63 of r."""
+    masks: Words
+    """(6, 4, w): of the bits that the four lower nodes open."""
+    lowest_masks: Words
+    """(3, w): a0 of each lower node but the lowest."""
+    root_masks: Words
+    """(6, w): of the bits that the root opens."""
+    result_mask: Words
+    """(w,): of the sign."""
+    nodes: Words
+    """(21, 4, w): the planes of the lower nodes."""
+    propagation: Words
     """(8, 3, w): a0 of each lower node but the lowest, and its products."""
+    root: Words
+    """(21, w): the planes of the root."""
 
 
 _LEAVES = GROUP_PLANES + 1
@@ -60,12 +71,23 @@ def deal_sign(dealer: Dealer, mask: torch.Tensor) -> SignMaterial:
     """Deal for the sign of c - ``mask``, a tensor of one dimension: 337 planes, and 34 drawn."""
     length = plane_length(len(mask))
     masks = dealer.uniform_bits((34, length))
-    dealt = dealer.derived_bits((_DEALT, length), lambda: _derived(mask, masks))
+    dealt = dealer.derived_bits((_DEALT, length), lambda: _derived(words_of(mask), words_of(masks)))
+    drawn, planes = words_of(masks), words_of(dealt)
+    node_masks = _nodes_of(drawn)
+    nodes = node_planes(node_masks, planes[_LEAVES:_NODES].reshape(len(DEALT), 5, length))
+    propagation = new_words((8, 3, length), planes)
+    propagation[0] = drawn[30:33]
+    propagation[1:] = planes[_NODES:].reshape(7, 3, length)
     return SignMaterial(
-        masks,
-        dealt[:_LEAVES],
-        node_planes(_nodes_of(masks), dealt[_LEAVES:_NODES].view(len(DEALT), 5, length)),
-        torch.cat((masks[30:33].unsqueeze(0), dealt[_NODES:].view(7, 3, length))),
+        groups=by_group(planes[:GROUP_PLANES]),
+        top=planes[GROUP_PLANES],
+        masks=node_masks[:, :4],
+        lowest_masks=drawn[30:33],
+        root_masks=node_masks[:, 4],
+        result_mask=drawn[33],
+        nodes=nodes[:, :4],
+        propagation=propagation,
+        root=nodes[:, 4],
     )
 
 
@@ -74,32 +96,25 @@ def _nodes_of(masks: Words) -> Words:
     return masks[:30].reshape(MASKS, 5, masks.shape[1])
 
 
-def _derived(mask: torch.Tensor, masks: torch.Tensor) -> torch.Tensor:
-    rows = rows_of(mask)
-    length = masks.shape[1]
-    derived = masks.new_empty((_DEALT, length))
-    out = words_of(derived)
+def _derived(mask: Words, masks: Words) -> torch.Tensor:
+    rows, length = rows_of(mask), masks.shape[1]
+    derived = new_words((_DEALT, length), masks)
     for part in column_parts(rows):
         bits = rows[:, part] ^ 0
         transpose(bits)
-        out[GROUP_PLANES, part] = bits[63]
+        derived[GROUP_PLANES, part] = bits[63]
         bits[63] = 0
-        deal_groups(bits, by_group(out[:GROUP_PLANES])[..., part])
+        deal_groups(bits, by_group(derived[:GROUP_PLANES])[..., part])
     nodes = _nodes_of(masks)
     products = mask_products(nodes)
-    deal_nodes(
-        words_of(nodes),
-        words_of(products),
-        out[_LEAVES:_NODES].reshape(len(DEALT), 5, length),
-    )
-    of_lowest = words_of(masks)[30:33] & words_of(products)[:, 1:4]
-    out[_NODES:].reshape(7, 3, length)[:] = of_lowest
-    return derived
+    deal_nodes(nodes, products, derived[_LEAVES:_NODES].reshape(len(DEALT), 5, length))
+    derived[_NODES:].reshape(7, 3, length)[:] = masks[30:33] & products[:, 1:4]
+    return tensor_of(derived)
 
 
 def masked_signs(
-    rank: int, material: SignMaterial, opened: torch.Tensor, negated: bool
-) -> Generator[ShareOpening, Sequence[torch.Tensor], torch.Tensor]:
+    rank: int, material: SignMaterial, opened: Words, negated: bool
+) -> Generator[ShareOpening, Sequence[torch.Tensor], Words]:
     """Open the sign bits of x under the last of the masks: a plane (w,), equal at all parties.
 
     ``opened`` is c; with ``negated`` the bit is 1 where x >= 0.
@@ -113,69 +128,66 @@ def masked_signs(
     3 rounds, 34 bits an element; what is opened is uniform.
     """
     message, highest, top = _leaves(rank, material, opened)
-    (joined,) = yield ShareOpening((message,), bits=True)
+    (joined,) = yield ShareOpening((tensor_of(message),), bits=True)
     message, root_highest = _lower_nodes(rank, material, words_of(joined), highest)
-    (joined,) = yield ShareOpening((message,), bits=True)
+    (joined,) = yield ShareOpening((tensor_of(message),), bits=True)
     sign = _root(rank, material, words_of(joined), root_highest)
     if rank == 0:
         sign ^= top if negated else top ^ -1
     (joined,) = yield ShareOpening((tensor_of(sign),), bits=True)
-    return joined
+    return words_of(joined)
 
 
-def _leaves(
-    rank: int, material: SignMaterial, opened: torch.Tensor
-) -> tuple[torch.Tensor, Words, Words]:
+def _leaves(rank: int, material: SignMaterial, opened: Words) -> tuple[Words, Words, Words]:
     """What the lower nodes open, shares of "less" of their highest groups, and c63 inverted."""
     rows = rows_of(opened)
     length = rows.shape[1]
-    message = opened.new_empty((27, length))
-    highest, top = words_of(opened.new_empty((4, length))), words_of(opened.new_empty(length))
-    out, masks = words_of(message), words_of(material.masks)
-    node_out, node_masks = out[:24].reshape(MASKS, 4, length), _nodes_of(masks)[:, :4]
-    products = by_group(words_of(material.leaves)[:GROUP_PLANES])
-    xor = module_of(out).bitwise_xor
+    message, highest, top = (new_words((k, length), opened) for k in (27, 4, 1))
+    six = message[:24].reshape(MASKS, 4, length)
+    xor = module_of(opened).bitwise_xor
     for part in column_parts(rows):
         bits = rows[:, part] ^ -1
         transpose(bits)
-        top[part] = bits[63]
+        top[0, part] = bits[63]
         bits[63] = -1
-        less, equal = less_and_equal(products[..., part], by_bit(bits), rank)
-        xor(equal[1:], node_masks[:3, :, part], out=node_out[:3, :, part])
-        xor(less[:3], node_masks[3:, :, part], out=node_out[3:, :, part])
-        xor(equal[0, 1:], masks[30:33, part], out=out[24:, part])
+        less, equal = less_and_equal(material.groups[..., part], by_bit(bits), rank)
+        masks, out = material.masks[..., part], six[..., part]
+        xor(equal[1:], masks[:3], out=out[:3])
+        xor(less[:3], masks[3:], out=out[3:])
+        xor(equal[0, 1:], material.lowest_masks[:, part], out=message[24:, part])
         highest[:, part] = less[3]
-    return message, highest, top
+    return message, highest, top[0]
 
 
 def _lower_nodes(
     rank: int, material: SignMaterial, opened: Words, highest: Words
-) -> tuple[torch.Tensor, Words]:
+) -> tuple[Words, Words]:
     """What the root opens, and shares of g of the highest of the lower nodes."""
     length = opened.shape[1]
-    message = material.masks.new_empty((MASKS, length))
-    root_highest = words_of(material.masks.new_empty(length))
-    out, root_masks = words_of(message), _nodes_of(words_of(material.masks))[:, 4]
-    nodes, propagation = words_of(material.nodes)[:, :4], words_of(material.propagation)
-    node_bits, lowest = opened[:24].reshape(MASKS, 4, length), opened[24:]
-    xor = module_of(out).bitwise_xor
+    message, root_highest = (new_words((k, length), opened) for k in (MASKS, 1))
+    node_bits = opened[:24].reshape(MASKS, 4, length)
+    xor = module_of(opened).bitwise_xor
     for part in column_parts(opened):
-        six, planes = node_bits[..., part], nodes[..., part]
+        six, planes = node_bits[..., part], material.nodes[..., part]
         less = generated(planes, six, highest[:, part], rank)
         equal = propagated(
-            planes[:7, 1:], propagation[..., part], six[:3, 1:], lowest[:, part], rank
+            planes[:7, 1:],
+            material.propagation[..., part],
+            six[:3, 1:],
+            opened[24:, part],
+            rank,
         )
-        xor(equal, root_masks[:3, part], out=out[:3, part])
-        xor(less[:3], root_masks[3:, part], out=out[3:, part])
-        root_highest[part] = less[3]
-    return message, root_highest
+        masks, out = material.root_masks[:, part], message[:, part]
+        xor(equal, masks[:3], out=out[:3])
+        xor(less[:3], masks[3:], out=out[3:])
+        root_highest[0, part] = less[3]
+    return message, root_highest[0]
 
 
 def _root(rank: int, material: SignMaterial, opened: Words, highest: Words) -> Words:
     """Shares of the borrow from bit 63, with bit 63 of r and the last mask added."""
-    found = words_of(material.leaves)[GROUP_PLANES] ^ words_of(material.masks)[33]
-    nodes = words_of(material.nodes)[:, 4]
+    found = material.top ^ material.result_mask
     for part in column_parts(opened):
         borrow = found[part]
-        borrow ^= generated(nodes[:, part], opened[:, part], highest[part], rank)
+        borrow ^= generated(material.root[:, part], opened[:, part], highest[part], rank)
     return found

@@ -19,7 +19,7 @@ from typing import Final
 
 import torch
 
-from syft.crypto.bit_planes import Words, element_parts, tensor_of, words_of
+from syft.crypto.bit_planes import Words, element_parts, new_words, tensor_of, words_of
 from syft.crypto.dealing import Dealer
 from syft.crypto.opening import ShareOpening
 
@@ -33,9 +33,9 @@ class DivideMaterial:
     """A mask r, and derived from it what ``quotient_and_wrap`` says; n words each."""
 
     bits: int
-    mask: torch.Tensor
-    quotient: torch.Tensor
-    wrap: torch.Tensor
+    mask: Words
+    quotient: Words
+    wrap: Words
 
 
 def quotient_and_wrap(mask: torch.Tensor, bits: int) -> torch.Tensor:
@@ -66,8 +66,8 @@ def deal_divide(dealer: Dealer, shape: Sequence[int], bits: int) -> DivideMateri
         return None
     count = math.prod(shape)
     mask = dealer.uniform((count,))
-    derived = dealer.derived((2, count), lambda: quotient_and_wrap(mask, bits))
-    return DivideMaterial(bits, mask, derived[0], derived[1])
+    derived = words_of(dealer.derived((2, count), lambda: quotient_and_wrap(mask, bits)))
+    return DivideMaterial(bits, words_of(mask), derived[0], derived[1])
 
 
 def divide(
@@ -86,15 +86,14 @@ def divide(
     """
     if material is None:
         return x
-    masked = words_of(x.reshape(-1)) + words_of(material.mask)
+    masked = words_of(x.reshape(-1)) + material.mask
     if rank == 0:
         masked += OFFSET
     (joined,) = yield ShareOpening((tensor_of(masked),))
     opened = words_of(joined)
-    found = words_of(torch.empty_like(material.mask))
-    quotient, wrap = words_of(material.quotient), words_of(material.wrap)
+    found = new_words((len(opened),), opened)
     for part in element_parts(opened):
-        share = wrapped_quotient(opened[part], quotient[part], wrap[part])
+        share = wrapped_quotient(opened[part], material.quotient[part], material.wrap[part])
         if rank == 0:
             share += public_quotient(opened[part], material.bits)
         found[part] = share

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from syft.crypto.bit_planes import rows_of, tensor_of, transpose, unpack
+from syft.crypto.bit_planes import rows_of, tensor_of, transpose, unpack, words_of
 from syft.crypto.comparison import deal_negative, deal_positive, negative, positive
 from syft.crypto.dealing import Dealer, PartyDealer, ProviderDealer
 from syft.crypto.equality import deal_zero, zero
@@ -82,7 +82,7 @@ def bits_of(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.shape[-1] == COUNT:
         planes = []
         for words in tensor.reshape(-1, COUNT):
-            rows = rows_of(words) ^ 0
+            rows = rows_of(words_of(words)) ^ 0
             transpose(rows)
             planes.append(tensor_of(rows))
         flat = torch.cat(planes)
