@@ -20,8 +20,6 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from syft.chain.link import Link
-from syft.chain.wrapper import Wrapper, wrap
 from syft.exceptions import (
     HookError,
     MalformedMessage,
@@ -31,6 +29,7 @@ from syft.exceptions import (
     PermissionDenied,
     PromiseGivenUp,
     WireError,
+    WorkerLost,
 )
 from syft.ids import new_id
 from syft.ops.nested import replace
@@ -43,6 +42,7 @@ from syft.workers.core.accepted_results import accepted_results
 from syft.workers.core.access import READS, Access
 from syft.workers.core.claim import Claim
 from syft.workers.core.dataflow import Dataflow
+from syft.workers.core.descending import descend
 from syft.workers.core.findable import check_named
 from syft.workers.core.nesting import Nesting
 from syft.workers.core.open_promises import named
@@ -50,6 +50,7 @@ from syft.workers.core.outgoing import Outgoing
 from syft.workers.core.owners import Owners, Permit
 from syft.workers.core.peer import EVERYTHING, GRADIENTS, Peer, Session
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimits
+from syft.workers.core.shares import Confined, droppable_shares
 from syft.workers.core.stats import Stats
 from syft.workers.core.store import ObjectStore
 from syft.workers.core.stored_tensors import StoredTensors
@@ -79,9 +80,6 @@ HeldInputs = dict[int, Any]
 AddressedFrame = tuple[Peer | str, Frame]
 """A frame, with the peer it replies to or the name of the worker it sends a request to."""
 Handler = Callable[["WorkerCore", Any, Frame, Peer], "messages.Reply | Answer | None"]
-
-MAX_DEPTH = 64
-"""The most ``.child`` steps of a reference."""
 
 FAILED = "the operation that should have made it failed"
 """The tombstone text of the result of a failed operation."""
@@ -141,14 +139,18 @@ class WorkerCore:
         self.owners = Owners(self.store)
         self.contested = False
         """Whether objects here belong to more than one, so that their owners are looked up."""
+        self.confined = False
+        """Whether objects have been stored that only one connection may use and drop."""
         self._latest: tuple[str | None, str] | None = None
         """Who made the latest request."""
         self.dataflow = Dataflow(self.store)
         self.holdings = StoredTensors(self.store, self.dataflow)
         """What is told of tensors that are moved to private memory."""
         self.sessions: dict[int, Any] = {}
-        self.ended: OrderedDict[int, None] = OrderedDict()
+        self.ended: OrderedDict[int, Any] = OrderedDict()
         """Collective operations that have ended here: later messages for them are ignored."""
+        self.aborted: dict[tuple[int, str], str] = {}
+        """Parties that have failed of those that have not begun here, and why."""
         self.watched = False
         """Whether a caller may keep answers about shapes and gradients: see :meth:`watch`."""
         self._watchers: WeakKeyDictionary[Peer, None] = WeakKeyDictionary()
@@ -407,8 +409,10 @@ class WorkerCore:
         return named(self.dataflow.promises_behind(id), self.store.promisers, session)
 
     def resolve(self, id: int, depth: int = 0, held: HeldInputs | None = None) -> Any:
-        """The object of an id, ``depth`` steps of ``.child`` down its chain."""
+        """The object of an id, ``depth`` steps of ``.child`` down its chain; refuses shares."""
         value = held[id] if held and id in held else self.store.read(id)
+        if isinstance(value, Confined):
+            raise value.refusal(self.serving, "an operation")
         if not depth:
             return value
         inner = descend(value, depth)
@@ -418,6 +422,8 @@ class WorkerCore:
 
     def forget(self, ids: Sequence[int], peer: Peer) -> None:
         """Drop objects whose last pointers are gone; those of others stay."""
+        if self.confined and ids:
+            ids = droppable_shares(self.store.objects, ids, peer)
         if self.contested:
             ids = self.owners.droppable(peer, ids)
         if not (self.store.promised or self.dataflow.tasks):
@@ -436,6 +442,8 @@ class WorkerCore:
             self.guarded = True
             protect_all(tensor, guard)
         self.store.put(id, tensor)
+        if isinstance(tensor, Confined):
+            self.confined = True
         if self.dataflow.active:
             self.dataflow.settle((id,))
 
@@ -520,8 +528,19 @@ class WorkerCore:
         self.give_up_all({peer.session for peer in peers}, reason)
         for request in self.dataflow.requests_of({peer.session for peer in peers}):
             self.fail_results(self.dataflow.cancel(request))
+        self.lose(name, reason, {peer.session for peer in peers})
         for peer in peers if objects else ():
             self.store.drop_all(self.owners.belonging(peer), reason)
+
+    def lose(self, name: str, reason: str, gone: Container[Session] = ()) -> None:
+        """Fail the collective operations in which worker ``name`` takes part, or that callers who
+        are ``gone`` have started: nothing comes from there any more.
+
+        Notices to others are queued: see :meth:`outgoing`.
+        """
+        error = WorkerLost(name, reason)
+        for execution, session in list(self.sessions.items()):
+            session.lose(self, execution, gone, error)
 
     def clear(self, reason: str) -> None:
         """Drop every object, number, promise, parked operation and collective session.
@@ -539,27 +558,10 @@ class WorkerCore:
         for execution, session in list(self.sessions.items()):
             session.abandon(self, execution)
         self.sessions.clear()
+        self.aborted.clear()
         self.store.clear(reason)
         self.owners.forget()
         self.contested, self._latest = False, None
-
-
-def descend(value: Any, depth: int) -> Any:
-    """Follow ``.child`` ``depth`` times; a link found there is returned in a new wrapper.
-
-    Raises :class:`~syft.exceptions.MalformedMessage` when the chain is shorter than that.
-    """
-    too_deep = MalformedMessage(
-        "$.depth", "at most as many .child steps as the chain has", str(depth)
-    )
-    if not 0 <= depth <= MAX_DEPTH:
-        raise too_deep
-    link: Any = value
-    for _ in range(depth):
-        if not isinstance(link, (Wrapper, Link)):
-            raise too_deep
-        link = link.child if isinstance(link, Wrapper) else link.next_in_chain()
-    return wrap(link) if isinstance(link, Link) else link
 
 
 @WorkerCore.handles(messages.Cancel)

@@ -42,6 +42,7 @@ from syft.workers.core.access import READS
 from syft.workers.core.charges import LOOK, SMALL
 from syft.workers.core.owners import Permit
 from syft.workers.core.peer import Peer
+from syft.workers.core.shares import refuse_shares
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
 from syft.workers.core.store import ObjectStore
 from syft.workers.core.tag_index import tags_of
@@ -125,10 +126,12 @@ def handle(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Repl
     store = core.store
     waiting = store.promised or core.dataflow.tasks
     if command.drop:
-        if waiting or core.contested:
+        if waiting or core.contested or core.confined:
             core.forget(command.drop, peer)
         else:
             store.drop_all(command.drop, peer.dropped)
+    if core.confined:
+        refuse_shares(store.objects, (command.args, command.kwargs), peer)
     if core.contested:
         return _handle_contested(core, command, frame, peer)
     run = _make if command.out else _write
