@@ -100,13 +100,16 @@ class ProviderDealer(Dealer):
     def derived(self, shape: Sequence[int], value: Callable[[], torch.Tensor]) -> torch.Tensor:
         """The value; the last party's share of it becomes a correction."""
         whole = value()
-        self.corrections.append(whole - self._drawn(self._streams[:-1], shape, operator.iadd))
+        drawn = self._drawn(self._streams[:-1], shape, operator.iadd)
+        self.corrections.append(torch.sub(whole, drawn, out=drawn))
         return whole
 
     def derived_bits(self, shape: Sequence[int], value: Callable[[], torch.Tensor]) -> torch.Tensor:
         """The same by xor."""
         whole = value()
-        self.corrections.append(whole ^ self._drawn(self._streams[:-1], shape, operator.ixor))
+        self.corrections.append(
+            self._drawn(self._streams[:-1], shape, operator.ixor).bitwise_xor_(whole)
+        )
         return whole
 
     def again(self, name: StreamName, shape: Sequence[int]) -> torch.Tensor:

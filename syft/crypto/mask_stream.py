@@ -17,7 +17,8 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 KEY_BYTES: Final = 32
 
-_CHUNK: Final = bytes(1 << 20)
+_ZEROS: Final = memoryview(bytes(1 << 16))
+"""What is encrypted: short, so that it stays in the processor's nearest cache."""
 _FROM_ZERO: Final = bytes(16)
 
 
@@ -56,13 +57,11 @@ class MaskStream:
 
     def draw(self, shape: torch.Size, device: torch.device | str = "cpu") -> torch.Tensor:
         """The next masks, of dtype int64; they are computed on the CPU."""
-        left = 8 * shape.numel()
-        if not left:
-            return torch.empty(shape, dtype=torch.int64, device=device)
-        room = bytearray(left)
-        view, at = memoryview(room), 0
-        while at < left:
-            count = min(len(_CHUNK), left - at)
-            view[at : at + count] = self._encryptor.update(memoryview(_CHUNK)[:count])
-            at += count
-        return torch.frombuffer(room, dtype=torch.int64).view(shape).to(device)
+        masks = torch.empty(shape, dtype=torch.int64)
+        if not masks.numel():
+            return masks.to(device)
+        room = masks.numpy().data.cast("B")
+        for at in range(0, len(room), len(_ZEROS)):
+            part = room[at : at + len(_ZEROS)]
+            self._encryptor.update_into(_ZEROS[: len(part)], part)
+        return masks.to(device)
