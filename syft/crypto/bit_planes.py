@@ -22,9 +22,12 @@ import torch
 Words: TypeAlias = Any
 """An array of int64: of numpy on the CPU, of torch elsewhere."""
 
-_COLUMNS: Final = 512
-_ELEMENTS: Final = 64 * _COLUMNS
-"""How much is worked on at once: words of each plane, or elements; they stay in the cache."""
+_COLUMNS: Final = 3072
+_ELEMENTS: Final = 1 << 15
+"""How much is worked on at once, words of each plane or elements, so that it stays in the cache:
+measured, with rows long enough that a call is cheap."""
+_SHORT: Final = 8
+"""Words of a plane up to which numpy's own packing is faster than the swapping of rows."""
 
 _LOW_HALVES: Final = (
     (32, 0x00000000FFFFFFFF),
@@ -77,8 +80,8 @@ def column_parts(words: Words) -> Iterator[slice]:
 
     A graphics processor takes all at once: it is the number of calls that costs there.
 
-    >>> list(column_parts(words_of(torch.zeros(3, 600))))
-    [slice(0, 512, None), slice(512, 600, None)]
+    >>> list(column_parts(words_of(torch.zeros(3, 4000))))
+    [slice(0, 3072, None), slice(3072, 4000, None)]
     """
     length = words.shape[-1]
     step = _COLUMNS if isinstance(words, np.ndarray) else max(length, 1)
@@ -132,6 +135,11 @@ def transpose(rows: Words) -> None:
     [4, 0, 5, 0]
     """
     length = rows.shape[1]
+    if length <= _SHORT and isinstance(rows, np.ndarray):
+        bits = np.unpackbits(rows.view(np.uint8), bitorder="little").reshape(64, length, 64)
+        packed = np.packbits(bits.transpose(2, 1, 0).reshape(-1), bitorder="little")
+        rows[:] = packed.view(np.int64).reshape(64, length)
+        return
     for distance, low in _LOW_HALVES:
         pairs = rows.reshape(32 // distance, 2, distance, length)
         upper, lower = pairs[:, 0], pairs[:, 1]

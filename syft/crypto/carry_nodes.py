@@ -17,9 +17,7 @@ from __future__ import annotations
 
 from typing import Final
 
-import torch
-
-from syft.crypto.bit_planes import Words, module_of, words_of
+from syft.crypto.bit_planes import Words, module_of, new_words
 from syft.crypto.masked_products import multiplied, subset_products, with_factor
 
 MASKS: Final = 6
@@ -32,19 +30,18 @@ _DRAWN: Final = (3, 1, 0, 7, 15, 19)
 _PLANES: Final = 21
 
 
-def node_planes(masks: torch.Tensor, dealt: torch.Tensor) -> torch.Tensor:
+def node_planes(masks: Words, dealt: Words) -> Words:
     """Put what was drawn (6, nodes, words) and dealt (15, nodes, words) in the order of use."""
-    planes = masks.new_empty((_PLANES, *masks.shape[1:]))
+    planes = new_words((_PLANES, *masks.shape[1:]), masks)
     planes[list(_DRAWN)] = masks
     planes[list(DEALT)] = dealt
     return planes
 
 
-def mask_products(masks: torch.Tensor) -> torch.Tensor:
+def mask_products(masks: Words) -> Words:
     """The products of the non-empty subsets of (a3, a2, a1), of which the masks are known."""
-    products = masks.new_empty((7, *masks.shape[1:]))
-    known = words_of(masks)
-    subset_products([known[2], known[1], known[0]], words_of(products))
+    products = new_words((7, *masks.shape[1:]), masks)
+    subset_products([masks[2], masks[1], masks[0]], products)
     return products
 
 

@@ -62,39 +62,42 @@ def deal_zero(dealer: Dealer, shape: Sequence[int]) -> ZeroMaterial:
     length = plane_length(count)
     mask = dealer.uniform((count,))
     masks = dealer.uniform_bits((5 * _MASKS + 1, length))
-    planes = dealer.derived_bits((_PLANES, length), lambda: _derived(mask, masks))
-    nodes = masks.new_empty((15, 5, length))
-    nodes[list(_DRAWN)] = _nodes_of(masks)
-    nodes[list(_DEALT)] = planes[_LEAVES:].view(len(_DEALT), 5, length)
+    dealt = dealer.derived_bits(
+        (_PLANES, length), lambda: _derived(words_of(mask), words_of(masks))
+    )
+    drawn, planes = words_of(masks), words_of(dealt)
+    node_masks = _nodes_of(drawn)
+    nodes = new_words((15, 5, length), planes)
+    nodes[list(_DRAWN)] = node_masks
+    nodes[list(_DEALT)] = planes[_LEAVES:].reshape(len(_DEALT), 5, length)
     bit = dealer.derived((count,), lambda: unpack(masks[-1], count))
     return ZeroMaterial(
         mask=words_of(mask),
-        groups=by_group(words_of(planes[:_LEAVES])),
-        masks=words_of(_nodes_of(masks)),
-        nodes=words_of(nodes),
-        result_mask=words_of(masks[-1]),
+        groups=by_group(planes[:_LEAVES]),
+        masks=node_masks,
+        nodes=nodes,
+        result_mask=drawn[-1],
         bit=words_of(bit),
     )
 
 
-def _nodes_of(masks: torch.Tensor) -> torch.Tensor:
+def _nodes_of(masks: Words) -> Words:
     """The masks of the nodes by (mask, node, word), the root last; a1, a2, a3 and a0."""
-    return masks[: 5 * _MASKS].view(_MASKS, 5, masks.shape[1])
+    return masks[: 5 * _MASKS].reshape(_MASKS, 5, masks.shape[1])
 
 
-def _derived(mask: torch.Tensor, masks: torch.Tensor) -> torch.Tensor:
-    rows, length = rows_of(words_of(mask)), masks.shape[1]
-    derived = masks.new_empty((_PLANES, length))
-    out = words_of(derived)
+def _derived(mask: Words, masks: Words) -> torch.Tensor:
+    rows, length = rows_of(mask), masks.shape[1]
+    derived = new_words((_PLANES, length), masks)
     for part in column_parts(rows):
         bits = rows[:, part] ^ 0
         transpose(bits)
-        deal_groups(bits, by_group(out[:_LEAVES])[..., part])
-    nodes = masks.new_empty((15, 5, length))
-    known = words_of(_nodes_of(masks))
-    subset_products([known[2], known[1], known[0], known[3]], words_of(nodes))
-    derived[_LEAVES:].view(len(_DEALT), 5, length)[:] = nodes[list(_DEALT)]
-    return derived
+        deal_groups(bits, by_group(derived[:_LEAVES])[..., part])
+    nodes = new_words((15, 5, length), masks)
+    known = _nodes_of(masks)
+    subset_products([known[2], known[1], known[0], known[3]], nodes)
+    derived[_LEAVES:].reshape(len(_DEALT), 5, length)[:] = nodes[list(_DEALT)]
+    return tensor_of(derived)
 
 
 def zero(

@@ -71,51 +71,45 @@ def deal_sign(dealer: Dealer, mask: torch.Tensor) -> SignMaterial:
     """Deal for the sign of c - ``mask``, a tensor of one dimension: 337 planes, and 34 drawn."""
     length = plane_length(len(mask))
     masks = dealer.uniform_bits((34, length))
-    dealt = dealer.derived_bits((_DEALT, length), lambda: _derived(mask, masks))
-    node_masks = _nodes_of(masks)
-    nodes = words_of(node_planes(node_masks, dealt[_LEAVES:_NODES].view(len(DEALT), 5, length)))
-    drawn, leaves = words_of(masks), words_of(dealt[:_LEAVES])
+    dealt = dealer.derived_bits((_DEALT, length), lambda: _derived(words_of(mask), words_of(masks)))
+    drawn, planes = words_of(masks), words_of(dealt)
+    node_masks = _nodes_of(drawn)
+    nodes = node_planes(node_masks, planes[_LEAVES:_NODES].reshape(len(DEALT), 5, length))
+    propagation = new_words((8, 3, length), planes)
+    propagation[0] = drawn[30:33]
+    propagation[1:] = planes[_NODES:].reshape(7, 3, length)
     return SignMaterial(
-        groups=by_group(leaves[:GROUP_PLANES]),
-        top=leaves[GROUP_PLANES],
-        masks=words_of(node_masks[:, :4]),
+        groups=by_group(planes[:GROUP_PLANES]),
+        top=planes[GROUP_PLANES],
+        masks=node_masks[:, :4],
         lowest_masks=drawn[30:33],
-        root_masks=words_of(node_masks[:, 4]),
+        root_masks=node_masks[:, 4],
         result_mask=drawn[33],
         nodes=nodes[:, :4],
-        propagation=words_of(
-            torch.cat((masks[30:33].unsqueeze(0), dealt[_NODES:].view(7, 3, length)))
-        ),
+        propagation=propagation,
         root=nodes[:, 4],
     )
 
 
-def _nodes_of(masks: torch.Tensor) -> torch.Tensor:
+def _nodes_of(masks: Words) -> Words:
     """The masks of the nodes by (mask, node, word), the root last."""
-    return masks[:30].view(MASKS, 5, masks.shape[1])
+    return masks[:30].reshape(MASKS, 5, masks.shape[1])
 
 
-def _derived(mask: torch.Tensor, masks: torch.Tensor) -> torch.Tensor:
-    rows = rows_of(words_of(mask))
-    length = masks.shape[1]
-    derived = masks.new_empty((_DEALT, length))
-    out = words_of(derived)
+def _derived(mask: Words, masks: Words) -> torch.Tensor:
+    rows, length = rows_of(mask), masks.shape[1]
+    derived = new_words((_DEALT, length), masks)
     for part in column_parts(rows):
         bits = rows[:, part] ^ 0
         transpose(bits)
-        out[GROUP_PLANES, part] = bits[63]
+        derived[GROUP_PLANES, part] = bits[63]
         bits[63] = 0
-        deal_groups(bits, by_group(out[:GROUP_PLANES])[..., part])
+        deal_groups(bits, by_group(derived[:GROUP_PLANES])[..., part])
     nodes = _nodes_of(masks)
     products = mask_products(nodes)
-    deal_nodes(
-        words_of(nodes),
-        words_of(products),
-        out[_LEAVES:_NODES].reshape(len(DEALT), 5, length),
-    )
-    of_lowest = words_of(masks)[30:33] & words_of(products)[:, 1:4]
-    out[_NODES:].reshape(7, 3, length)[:] = of_lowest
-    return derived
+    deal_nodes(nodes, products, derived[_LEAVES:_NODES].reshape(len(DEALT), 5, length))
+    derived[_NODES:].reshape(7, 3, length)[:] = masks[30:33] & products[:, 1:4]
+    return tensor_of(derived)
 
 
 def masked_signs(
