@@ -91,6 +91,8 @@ class TypeCode(WireCode):
     FIXED_PRECISION = 67, "base, digits, the integers"
     PROMISE = 68, "reserved: an object that is not there yet"
     REFS = 69, "id, … — a list of tensors in the receiving worker's store"
+    SHARE_PROGRAM = 70, "inputs, [[ShareCode, [argument, …], [slot, …]], …], [slot, …] — see Shares"
+    SHARE_SLOT = 71, "number — an operand of a share program"
 
 
 RESERVED: frozenset[TypeCode] = frozenset((TypeCode.PROMISE,))
@@ -426,6 +428,10 @@ class CollectiveCode(WireCode):
     """The collective operations: one party program per number."""
 
     SUM = 1, "the sum of every party's private tensor"
+    OPEN_SESSION = 2, "the provider deals a key to each of some parties"
+    SHARES = 3, "a program on shared tensors, at one of the parties"
+    DEAL = 4, "the same at the provider: what the parties need of it"
+    SPLIT = 5, "a tensor at one worker becomes a shared one"
 
 
 PYTHON_TYPES: tuple[type, ...] = (bool, int, float, complex)

@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import struct
+import threading
 
 import torch
 
@@ -47,6 +49,34 @@ def first_id(count: int) -> int:
     True
     """
     return min(new_id(), 2**63 - count)
+
+
+class _Rising:
+    """Numbers each of which is above the one before, by a random step."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last = secrets.randbits(61)
+
+    def next(self) -> int:
+        with self._lock:
+            self._last += 1 + secrets.randbits(36)
+            return self._last
+
+
+_executions = _Rising()
+
+
+def new_execution() -> int:
+    """Draw the number of a collective operation: nobody can guess it, and it is above all before.
+
+    So a worker sees with little memory that an execution is started twice: see
+    :class:`~syft.workers.core.rising_numbers.RisingNumbers`.
+
+    >>> new_execution() < new_execution() < 2**63
+    True
+    """
+    return _executions.next()
 
 
 _KEY = os.urandom(32)

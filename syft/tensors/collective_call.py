@@ -10,7 +10,7 @@ import torch
 from syft.chain.wrapper import Wrapper, place_of
 from syft.codes import CollectiveCode
 from syft.exceptions import LocationMismatch
-from syft.ids import new_id
+from syft.ids import new_execution, new_id
 from syft.tensors.pointer import PointerTensor, make_pointer
 from syft.workers.client.connection import Connection, Pending
 from syft.workers.wire.messages import Start
@@ -36,7 +36,7 @@ def run_collective(
     for connection in parties:
         connection.check_not_recording(Start.verb)
         connection.check_open()
-    execution = new_id()
+    execution = new_execution()
     pointers = []
     for rank, (connection, row) in enumerate(zip(parties, inputs, strict=True)):
         links = [cast(PointerTensor, cast(Wrapper, tensor).child) for tensor in row]

@@ -76,7 +76,7 @@ SAMPLES: list[Message] = [
     Describe(9, 9, (8,), 0),
     Promise(11, (12,), "ann", (8,), 0),
     Start(12, 1, 99, ("bob", "alice"), 0, ((0, 9),), (13,), (8,)),
-    Exchange(99, 0, 1, (32, 9, (0,), None, 0), ("ann",), True, TERMS),
+    Exchange(99, 0, 1, ((32, 9, (0,), None, 0),), ("ann",), True, TERMS),
     Abort(99, 1, "party alice failed"),
     Follow(13, 9, 14, (8,), 0),
     Relay(14, 9, "alice", "ann", (8,), 0),

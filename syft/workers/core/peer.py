@@ -11,6 +11,7 @@ from typing import Final
 
 from syft.exceptions import PermissionDenied
 from syft.workers.core.peer_limits import Account
+from syft.workers.core.rising_numbers import RisingNumbers
 from syft.workers.wire.numbering import Table
 
 KINDS: Final = 1
@@ -27,7 +28,7 @@ class Session:
     0
     """
 
-    __slots__ = ("failures", "numbers", "account")
+    __slots__ = ("failures", "numbers", "account", "executions")
 
     def __init__(self) -> None:
         self.failures = 0
@@ -36,6 +37,8 @@ class Session:
         """The definitions behind the numbers that the caller has used."""
         self.account = Account()
         """What the caller has at the worker, for the limits that it is under."""
+        self.executions = RisingNumbers()
+        """The collective operations that the caller has started."""
 
 
 class Peer:

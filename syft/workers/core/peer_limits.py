@@ -44,6 +44,9 @@ class PeerLimits:
     """Characters of one tag, and of a description."""
     executions: int = 256
     """Collective operations that are under way."""
+    letters: int = 1 << 30
+    """Bytes that the caller, as a party or provider of a collective operation, has sent ahead:
+    what they are for has not begun here, or does not wait for them yet."""
     numbers: int = 1024
     """Numbers of a connection for what it runs repeatedly; the client uses up to 1024."""
     results: int = 1 << 16
@@ -63,7 +66,8 @@ class Account:
     0
     """
 
-    __slots__ = ("objects", "bytes", "promises", "parked", "tags", "executions")
+    __slots__ = ("objects", "bytes", "promises", "parked", "tags", "executions", "letters")
 
     def __init__(self) -> None:
         self.objects = self.bytes = self.promises = self.parked = self.tags = self.executions = 0
+        self.letters = 0

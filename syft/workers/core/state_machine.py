@@ -31,6 +31,7 @@ from syft.exceptions import (
     PermissionDenied,
     PromiseGivenUp,
     WireError,
+    WorkerLost,
 )
 from syft.ids import new_id
 from syft.ops.nested import replace
@@ -50,6 +51,7 @@ from syft.workers.core.outgoing import Outgoing
 from syft.workers.core.owners import Owners, Permit
 from syft.workers.core.peer import EVERYTHING, GRADIENTS, Peer, Session
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimits
+from syft.workers.core.shares import Confined
 from syft.workers.core.stats import Stats
 from syft.workers.core.store import ObjectStore
 from syft.workers.core.stored_tensors import StoredTensors
@@ -141,13 +143,15 @@ class WorkerCore:
         self.owners = Owners(self.store)
         self.contested = False
         """Whether objects here belong to more than one, so that their owners are looked up."""
+        self.confined = False
+        """Whether objects have been stored that only one connection may use and drop."""
         self._latest: tuple[str | None, str] | None = None
         """Who made the latest request."""
         self.dataflow = Dataflow(self.store)
         self.holdings = StoredTensors(self.store, self.dataflow)
         """What is told of tensors that are moved to private memory."""
         self.sessions: dict[int, Any] = {}
-        self.ended: OrderedDict[int, None] = OrderedDict()
+        self.ended: OrderedDict[int, Any] = OrderedDict()
         """Collective operations that have ended here: later messages for them are ignored."""
         self.watched = False
         """Whether a caller may keep answers about shapes and gradients: see :meth:`watch`."""
@@ -407,8 +411,14 @@ class WorkerCore:
         return named(self.dataflow.promises_behind(id), self.store.promisers, session)
 
     def resolve(self, id: int, depth: int = 0, held: HeldInputs | None = None) -> Any:
-        """The object of an id, ``depth`` steps of ``.child`` down its chain."""
+        """The object of an id, ``depth`` steps of ``.child`` down its chain.
+
+        Raises :class:`~syft.exceptions.PermissionDenied` for shares, which are nobody's operands.
+        """
         value = held[id] if held and id in held else self.store.read(id)
+        if isinstance(value, Confined):
+            serving = self.serving
+            raise value.refusal(None if serving is None else serving.user, "an operation")
         if not depth:
             return value
         inner = descend(value, depth)
@@ -418,6 +428,8 @@ class WorkerCore:
 
     def forget(self, ids: Sequence[int], peer: Peer) -> None:
         """Drop objects whose last pointers are gone; those of others stay."""
+        if self.confined and ids:
+            ids = [id for id in ids if self._may_drop_confined(id, peer)]
         if self.contested:
             ids = self.owners.droppable(peer, ids)
         if not (self.store.promised or self.dataflow.tasks):
@@ -429,6 +441,10 @@ class WorkerCore:
             else:
                 self.store.drop(id, peer.dropped)
 
+    def _may_drop_confined(self, id: int, peer: Peer) -> bool:
+        value = self.store.objects.get(id)
+        return not isinstance(value, Confined) or value.session.is_owner(peer)
+
     def hold(self, id: int, tensor: torch.Tensor | Holder) -> None:
         """Store a tensor with its guard, and run the parked operations that waited for it."""
         guard = travelling_guard_of(tensor)
@@ -436,6 +452,8 @@ class WorkerCore:
             self.guarded = True
             protect_all(tensor, guard)
         self.store.put(id, tensor)
+        if isinstance(tensor, Confined):
+            self.confined = True
         if self.dataflow.active:
             self.dataflow.settle((id,))
 
@@ -520,8 +538,19 @@ class WorkerCore:
         self.give_up_all({peer.session for peer in peers}, reason)
         for request in self.dataflow.requests_of({peer.session for peer in peers}):
             self.fail_results(self.dataflow.cancel(request))
+        self.lose(name, reason, {peer.session for peer in peers})
         for peer in peers if objects else ():
             self.store.drop_all(self.owners.belonging(peer), reason)
+
+    def lose(self, name: str, reason: str, gone: Container[Session] = ()) -> None:
+        """Fail the collective operations in which worker ``name`` takes part, or that callers who
+        are ``gone`` have started: nothing comes from there any more.
+
+        Notices to others are queued: see :meth:`outgoing`.
+        """
+        error = WorkerLost(name, reason)
+        for execution, session in list(self.sessions.items()):
+            session.lose(self, execution, gone, error)
 
     def clear(self, reason: str) -> None:
         """Drop every object, number, promise, parked operation and collective session.

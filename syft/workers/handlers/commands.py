@@ -125,7 +125,7 @@ def handle(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Repl
     store = core.store
     waiting = store.promised or core.dataflow.tasks
     if command.drop:
-        if waiting or core.contested:
+        if waiting or core.contested or core.confined:
             core.forget(command.drop, peer)
         else:
             store.drop_all(command.drop, peer.dropped)

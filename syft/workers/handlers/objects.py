@@ -19,6 +19,8 @@ from syft.workers.core.claim import Claim
 from syft.workers.core.findable import may_find, tags_of
 from syft.workers.core.peer import EVERYTHING, Peer
 from syft.workers.core.sent_labels import guard_fields, received_guard
+from syft.workers.core.shares import Confined
+from syft.workers.core.shares import Share as Shared
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
 from syft.workers.execution.holders import Holder
 from syft.workers.execution.leaving import check_leaving
@@ -102,10 +104,10 @@ def fetch(core: WorkerCore, message: Fetch, frame: Frame, peer: Peer) -> Reply |
 
 def _fetch_now(
     core: WorkerCore, message: Fetch, peer: Peer, held: HeldInputs | None, keep: bool
-) -> Answer:
-    value = whole = (
-        core.store.read(message.id) if held is None else core.resolve(message.id, 0, held)
-    )
+) -> Answer | Parked:
+    value = whole = _object(core, message.id, held)
+    if isinstance(value, Confined):
+        return _fetch_share(core, message, peer, value, keep)
     if message.depth:
         value = core.resolve(message.id, message.depth, held)
     guard = travelling_guard_of(whole) if core.guarded else None
@@ -124,6 +126,49 @@ def _fetch_now(
         core.store.take(message.id, peer.fetched)
     packer.sent()
     return Answer(Value(message.seq, operand), packer.buffers, private=guard is not None)
+
+
+def _object(core: WorkerCore, id: int, held: HeldInputs | None) -> Any:
+    return held[id] if held and id in held else core.store.read(id)
+
+
+def _fetch_share(
+    core: WorkerCore, message: Fetch, peer: Peer, share: Confined, keep: bool
+) -> Answer | Parked:
+    """Reply with the tensor of a share to the owner of its session, if the user may read it: now,
+    or after the programs that may still write to it."""
+    share.check_owner(peer, "get")
+    if not isinstance(share, Shared) or message.guarded or message.depth:
+        raise share.refusal(peer.user, "get")
+    turns = share.session.turns
+    if not turns.busy:
+        return _share_now(core, message, peer, share, keep)
+
+    def act() -> None:
+        reply: Reply | Answer
+        try:
+            reply = _share_now(core, message, peer, share, keep)
+        except Exception as error:  # as in receive: no message may end the worker
+            reply = core.failure(message.seq, error)
+        core.answer(peer, reply)
+        turns.done()
+
+    turns.take(act)
+    return Parked(message.seq)
+
+
+def _share_now(core: WorkerCore, message: Fetch, peer: Peer, share: Shared, keep: bool) -> Answer:
+    share.session.check_open()
+    guard, user = full_guard_of(share), peer.user_named(message.user, core.name)
+    if guard is not None:
+        if not guard.admits(user):
+            raise PermissionDenied("get", core.name, user)
+        guard.check_open()
+    packer = Packer()
+    operand = pack(share.value, packer)
+    if not keep:
+        core.store.take(message.id, peer.fetched)
+    return Answer(Value(message.seq, operand), packer.buffers, private=True)
 
 
 @WorkerCore.handles(Drop)
@@ -161,9 +206,15 @@ def search(core: WorkerCore, message: Search, frame: Frame, peer: Peer) -> Reply
     """The ids, tags, descriptions and shapes of the objects that have every word as tag or id."""
     core.forget(message.drop, peer)
     objects = core.store.objects
-    cards = ((id, *_card(objects[id])) for id in core.store.search(set(message.words)))
+    found_ids = [id for id in core.store.search(set(message.words)) if _is_listed(objects[id])]
+    cards = ((id, *_card(objects[id])) for id in found_ids)
     found = [card for card in cards if may_find(core.store, core.owners, peer, card[0])]
     return Value(message.seq, pack(found, Packer()))
+
+
+def _is_listed(value: Any) -> bool:
+    """Whether a search may find an object; shares and sessions are their owner's alone."""
+    return not isinstance(value, Confined)
 
 
 def _card(value: torch.Tensor | Holder) -> tuple[Any, ...]:
@@ -230,7 +281,12 @@ def describe(
     core.forget(message.drop, peer)
 
     def act(held: HeldInputs) -> Reply:
-        return Value(message.seq, pack(_card(core.resolve(message.id, 0, held)), Packer()))
+        value = _object(core, message.id, held)
+        if isinstance(value, Confined):
+            value.check_owner(peer, "describe")
+        else:
+            value = core.resolve(message.id, 0, held)
+        return Value(message.seq, pack(_card(value), Packer()))
 
     access = Access(reads_attributes=True)
     return core.when_ready(message.seq, peer, act, (message.id,), access=access)

@@ -1,18 +1,24 @@
 """Party programs: what several workers compute together, round by round, without a message.
 
-A *party program* is a generator.  It yields the tensors that it sends to the other parties in a
-round, and is resumed with the tensors that they sent.  The same program runs at every worker.  It
-handles no messages, so it reads like the protocol in a paper::
+A *party program* is a generator.  It yields the letters that it sends to the other parties in a
+round, and is resumed with those for which it asked.  A letter holds any values that can be packed.
+Letters from one party to another are numbered, so a party may send several rounds ahead of what the
+other has read.  A program handles no messages, so it reads like the protocol in a paper::
 
     @collective(CollectiveCode.SUM)
     def sum_private(party, x):
-        received = yield party.round({...})     # rank -> tensor, to each other party
+        received = yield party.round({...})     # rank -> values, to each other party
         return ...
+
+Letters are immutable.  Nobody copies them: what is sent in one process is the sender's own memory.
+So a program never writes to a tensor that it sent or received, nor returns one of them as a result.
 
 Whether a program fails must not tell of private values.  On values that it cannot compute with it
 fails before its first round; later it fails for reasons that follow from shapes and dtypes alone.
 
-:mod:`syft.workers.handlers.collective` drives them.
+:mod:`syft.workers.handlers.collective` drives them.  It sees to guards: inputs go only where all of
+them may go, and results meet the guards of all inputs and letters.  A program that is registered
+with :func:`guarding` sees to guards itself; it has a :class:`Seat`, and takes any arguments.
 """
 
 from __future__ import annotations
@@ -20,26 +26,47 @@ from __future__ import annotations
 import inspect
 import struct
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import torch
 
 from syft.codes import CollectiveCode
 from syft.crypto.mask_stream import KEY_BYTES, MaskStream, agreed_key, fresh_key
-from syft.exceptions import HookError, UnsupportedOperation
+from syft.exceptions import HookError, MalformedMessage, UnsupportedOperation
+from syft.workers.core.peer import Peer
+from syft.workers.core.shares import SharingSession
+from syft.workers.core.state_machine import WorkerCore
+from syft.workers.core.turns import Turns
+from syft.workers.execution.permissions import Guard
+
+LetterName = tuple[int, int]
+"""The rank of the sender, and the number of the letter among those from there to here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """What one party sent another, and the guard of what is computed from it."""
+
+    values: tuple[Any, ...]
+    guard: Guard | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The tensors that a party sends in one round, by rank, and the ranks it then waits for."""
+    """The letters that a party sends, by rank, and those for which it then waits.
 
-    send: Mapping[int, torch.Tensor]
-    expect: frozenset[int]
+    ``guard`` is that of the letters, if the program sees to guards itself.
+    """
+
+    send: Mapping[int, Sequence[Any]]
+    expect: frozenset[LetterName]
+    guard: Guard | None = None
 
 
-Received = dict[int, torch.Tensor]
-PartyProgram = Generator[Round, Received, "torch.Tensor | tuple[torch.Tensor, ...]"]
+Received = dict[LetterName, Letter]
+PartyProgram = Generator["Round | Turns", Received, Any]
+"""Yields rounds; or :class:`~syft.workers.core.turns.Turns`, to be resumed when its turn comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +75,7 @@ class Party:
 
     rank: int
     size: int
+    _asked: dict[int, int] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def others(self) -> list[int]:
@@ -58,29 +86,92 @@ class Party:
         """
         return [rank for rank in range(self.size) if rank != self.rank]
 
-    def round(self, send: Mapping[int, torch.Tensor], expect: Iterable[int] | None = None) -> Round:
-        """A round: send these tensors, then wait for one from each of ``expect`` (all others)."""
-        return Round(send, frozenset(self.others if expect is None else expect))
+    def round(
+        self,
+        send: Mapping[int, Sequence[Any]],
+        expect: Iterable[int] | None = None,
+        guard: Guard | None = None,
+    ) -> Round:
+        """A round: send these letters, then wait for the next one from each of ``expect`` (all
+        others).
+
+        >>> party = Party(0, 2)
+        >>> [sorted(party.round({}).expect) for _ in range(2)]
+        [[(1, 0)], [(1, 1)]]
+        """
+        return Round(send, self.next_letters(self.others if expect is None else expect), guard)
+
+    def next_letters(self, ranks: Iterable[int]) -> frozenset[LetterName]:
+        """The names of the next letter from each of these; a rank may occur several times."""
+        names = []
+        for rank in ranks:
+            number = self._asked.get(rank, 0)
+            self._asked[rank] = number + 1
+            names.append((rank, number))
+        return frozenset(names)
+
+
+@dataclass(frozen=True, slots=True)
+class Seat(Party):
+    """The place of a party at its worker, for programs that see to guards themselves.
+
+    ``names`` are the parties by name; ``starter`` is the caller that started it.  What a program
+    notes as ``sharing`` ends if it fails.
+    """
+
+    core: WorkerCore = field(kw_only=True)
+    starter: Peer = field(kw_only=True)
+    names: tuple[str, ...] = field(kw_only=True)
+    sharing: list[SharingSession] = field(kw_only=True, default_factory=list)
 
 
 PROGRAMS: dict[int, Callable[..., PartyProgram]] = {}
+"""The programs on tensors, whose guards the driver sees to."""
+
+GUARDING: dict[int, Callable[..., PartyProgram]] = {}
+"""The programs that see to guards themselves.  They return the objects to be stored."""
+
+_Enter = Callable[[Callable[..., PartyProgram]], Callable[..., PartyProgram]]
 
 
-def collective(
-    code: CollectiveCode,
-) -> Callable[[Callable[..., PartyProgram]], Callable[..., PartyProgram]]:
-    """Register a party program under its number; refuses duplicates."""
+def collective(code: CollectiveCode) -> _Enter:
+    """Register a party program on tensors under its number; refuses duplicates."""
+    return _enter(code, PROGRAMS)
 
+
+def guarding(code: CollectiveCode) -> _Enter:
+    """Register a party program that sees to guards itself; refuses duplicates."""
+    return _enter(code, GUARDING)
+
+
+def _enter(code: CollectiveCode, table: dict[int, Callable[..., PartyProgram]]) -> _Enter:
     def enter(program: Callable[..., PartyProgram]) -> Callable[..., PartyProgram]:
-        if int(code) in PROGRAMS or not inspect.isgeneratorfunction(program):
+        taken = int(code) in PROGRAMS or int(code) in GUARDING
+        if taken or not inspect.isgeneratorfunction(program):
             raise HookError(
                 f"cannot register {program.__name__} as collective {int(code)}",
                 "use a free number and a generator function",
             )
-        PROGRAMS[int(code)] = program
+        table[int(code)] = program
         return program
 
     return enter
+
+
+def tensors_by_rank(received: Received) -> dict[int, torch.Tensor]:
+    """The one tensor in each letter, by the rank of its sender.
+
+    Raises :class:`~syft.exceptions.MalformedMessage` for a letter with anything else.
+
+    >>> tensors_by_rank({(1, 0): Letter((torch.tensor(5),))})
+    {1: tensor(5)}
+    """
+    found = {}
+    for (rank, _), letter in received.items():
+        if len(letter.values) != 1 or not isinstance(letter.values[0], torch.Tensor):
+            raise MalformedMessage("$.values", f"one tensor from party {rank}", "something else")
+        found[rank] = letter.values[0]
+    return found
 
 
 @collective(CollectiveCode.SUM)
@@ -105,19 +196,20 @@ def sum_private(party: Party, x: torch.Tensor) -> PartyProgram:
     real = x.is_floating_point()
     own = _fixed_point(x.detach()) if real else x.detach().long()
     keys = {rank: fresh_key() for rank in party.others}
-    said = yield party.round({rank: _greeting(key, x, real) for rank, key in keys.items()})
+    greetings = {rank: (_greeting(key, x, real),) for rank, key in keys.items()}
+    said = tensors_by_rank((yield party.round(greetings)))
     shape = _common_shape(x.shape, [_shape_in(greeting, real) for greeting in said.values()])
     shared = {rank: (keys[rank], _key_in(greeting)) for rank, greeting in said.items()}
     masked = _masked(party, own.expand(shape), shared)
     if party.rank:
-        yield party.round({0: masked}, ())
-        (total,) = (yield party.round({}, (0,))).values()
+        yield party.round({0: (masked,)}, ())
+        (total,) = tensors_by_rank((yield party.round({}, (0,)))).values()
         total = total.to(x.device)
     else:
-        received = yield party.round({})
+        received = tensors_by_rank((yield party.round({})))
         total = masked + sum(part.to(x.device) for part in received.values())
-        yield party.round(dict.fromkeys(party.others, total), ())
-    return (total.double() / 2**24).to(x.dtype) if real else total.to(x.dtype)
+        yield party.round(dict.fromkeys(party.others, (total,)), ())
+    return (total.double() / 2**24).to(x.dtype) if real else total.to(x.dtype, copy=True)
 
 
 _KEY_WORDS: Final = KEY_BYTES // 8

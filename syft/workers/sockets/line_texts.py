@@ -13,7 +13,7 @@ import msgspec
 
 from syft.exceptions import MalformedMessage
 
-PROTOCOL: Final = 1
+PROTOCOL: Final = 2
 """The version of what is said on a line; it rises when an older end would not understand."""
 
 

@@ -291,8 +291,9 @@ class Promise(Message, frozen=True, tag=int(MessageCode.PROMISE)):
 class Start(Message, frozen=True, tag=int(MessageCode.START)):
     """Start this worker's part of a collective operation (:mod:`syft.workers.handlers.collective`).
 
-    ``parties`` names the workers that take part, in order; ``rank`` is this worker's place among
-    them. Results are promised under ``outs``.
+    ``execution`` rises from one to the next over a connection.  ``parties`` names the workers that
+    take part, in order; ``rank`` is this worker's place among them.  Results are promised under
+    ``outs``.
     """
 
     verb = "a collective operation with"
@@ -308,23 +309,27 @@ class Start(Message, frozen=True, tag=int(MessageCode.START)):
 
 
 class Exchange(Message, frozen=True, tag=int(MessageCode.EXCHANGE)):
-    """A tensor that one party of a collective sends another in one round. It has no reply.
+    """What one party of a collective sends another: a *letter*. It has no reply.
 
-    ``users`` are the users who may read results computed from it (None: everyone), and ``terms``
-    the rest of what guards them.
+    ``number`` counts the letters from this party, whose ``rank`` it is, to the receiver.
+    ``values`` are operands.  ``users`` are the users who may read results computed from them (None:
+    everyone), and ``terms`` the rest of what guards them.
     """
 
     execution: int
-    round: int
+    number: int
     rank: int
-    value: Any
+    values: tuple[Any, ...]
     users: tuple[str, ...] | None = None
     shape_hidden: bool = False
     terms: Terms | None = None
 
 
 class Abort(Message, frozen=True, tag=int(MessageCode.ABORT)):
-    """A party of a collective operation failed: the others stop waiting. It has no reply."""
+    """A party of a collective operation failed: the others stop waiting. It has no reply.
+
+    ``reason`` says what failed, as far as that tells nothing private.
+    """
 
     execution: int
     rank: int

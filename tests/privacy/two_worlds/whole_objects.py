@@ -73,7 +73,7 @@ MAKERS: dict[type[Message], Callable[[Choice], Message]] = {
     messages.GiveUp: lambda c: messages.GiveUp(c.seq, c.target, "it will not come"),
     messages.Cancel: lambda c: messages.Cancel(c.seq, c.rng.randint(1, c.seq)),
     messages.Abort: lambda c: messages.Abort(c.seq + 10**6, 0, "a party failed"),
-    messages.Exchange: lambda c: messages.Exchange(c.seq + 10**6, 0, 1, c.tensor()),
+    messages.Exchange: lambda c: messages.Exchange(c.seq + 10**6, 0, 1, (c.tensor(),)),
     messages.PutAll: lambda c: messages.PutAll(
         c.seq,
         c.out,

@@ -188,7 +188,7 @@ def _framed(message: messages.Message) -> Frame:
 
 
 def test_what_others_rely_on_is_kept() -> None:
-    assert not may_be_withdrawn(_framed(Exchange(1, 0, 0, None)))
+    assert not may_be_withdrawn(_framed(Exchange(1, 0, 0, ())))
     assert not may_be_withdrawn(_framed(NotBegun(1)))
     assert may_be_withdrawn(_framed(Run(1, 0, [], 5, 8)))
 

@@ -120,7 +120,7 @@ def a_write() -> Message:
 
 
 def an_exchange() -> Message:
-    return Exchange(1, 0, 0, (32, 0, (0,), None, 0))
+    return Exchange(1, 0, 0, ((32, 0, (0,), None, 0),))
 
 
 ANYBODY, CHANGING, NOBODY_ELSE = "anybody", "those who may change it", "the connection that made it"

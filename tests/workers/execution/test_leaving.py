@@ -205,9 +205,9 @@ def second_round(scene: Scene) -> Any:
     key_and_shape, masked = torch.tensor([1, 2, 3, 4, 2]), torch.zeros(2, dtype=torch.int64)
     for round, value in enumerate((key_and_shape, masked)):
         packer, another = Packer(), Packer()
-        from_carl = Exchange(7, round, 1, pack(value, packer), ("ann",), False, terms)
+        from_carl = Exchange(7, round, 1, (pack(value, packer),), ("ann",), False, terms)
         scene.ask(from_carl, *packer.buffers, peer=scene.carl)
-        from_alice = Exchange(7, round, 2, pack(value, another))
+        from_alice = Exchange(7, round, 2, (pack(value, another),))
         exchange = Frame(encode(from_alice), list(another.buffers))
         for to, frame in scene.core.receive(exchange, scene.alice):
             message: Any = decode(frame.header)

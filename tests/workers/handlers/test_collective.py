@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,6 +26,7 @@ from syft.exceptions import (
     UnknownWorker,
     UnsupportedOperation,
     WorkerClosed,
+    WorkerLost,
 )
 from syft.ids import new_id
 from syft.serde.frame import Frame
@@ -33,8 +35,9 @@ from syft.serde.registry import pack
 from syft.tensors.collective_call import run_collective
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.handlers.collective import MAX_PARTY_MESSAGES, MAX_ROUNDS, MAX_SESSIONS
-from syft.workers.handlers.party_programs import PROGRAMS, Party, collective
+from syft.workers.handlers.collective import MAX_ROUNDS
+from syft.workers.handlers.executions import MAX_PARTY_MESSAGES, MAX_SESSIONS
+from syft.workers.handlers.party_programs import GUARDING, PROGRAMS, Letter, Party, collective
 from syft.workers.wire.messages import (
     Abort,
     Done,
@@ -169,13 +172,13 @@ def test_guards_of_all_inputs_hold_for_all_results(parties: list[sy.VirtualWorke
 
 
 def exchanged(hook: sy.TorchHook, pointers: list[torch.Tensor]) -> list[Any]:
-    """The messages between the parties of one sum: (sender, receiver, round, numbers)."""
+    """The messages between the parties of one sum: (sender, receiver, number, numbers)."""
     with hook.record() as log:
         totals = sy.sum_private(*pointers)
         sy.synchronize()
     del totals
     return [
-        (e.sender, e.receiver, e.message.round, e.buffers[0].view(torch.int64))
+        (e.sender, e.receiver, e.message.number, e.buffers[0].view(torch.int64))
         for e in log
         if isinstance(e.message, Exchange)
     ]
@@ -193,7 +196,7 @@ def test_no_two_messages_reveal_an_input(
         said = {message[:3]: message[3] for message in exchanged(hook, pointers)}
         first = {(a, b, 0) for a in NAMES for b in NAMES if a != b}
         masked = {("bob", "alice", 1), ("carl", "alice", 1)}
-        assert set(said) == first | masked | {("alice", "bob", 2), ("alice", "carl", 2)}
+        assert set(said) == first | masked | {("alice", "bob", 1), ("alice", "carl", 1)}
         for message in first:
             assert said[message][4:].tolist() == [count], "a key, and the shape"
         known = {
@@ -208,7 +211,7 @@ def test_no_two_messages_reveal_an_input(
         for part in (bobs, carls):
             assert near_half(part), "hidden by what bob and carl share"
         assert torch.equal(bobs + carls, torch.full((count,), secret + 9)), "what alice may learn"
-        assert torch.equal(said["alice", "bob", 2], torch.full((count,), secret + 16))
+        assert torch.equal(said["alice", "bob", 1], torch.full((count,), secret + 16))
         assert all(pointer.get().shape == (count,) for pointer in pointers)
 
 
@@ -231,12 +234,17 @@ def summed(inputs: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[Any]]:
     rounds = [next(program) for program in programs]
     results: list[Any] = [None] * count
     log = []
+    sent: dict[tuple[int, int, int], Any] = {}
+    counts: Counter[tuple[int, int]] = Counter()
     while any(result is None for result in results):
-        posted = [dict(one.send) for one in rounds]
-        log += [(a, b, tensor) for a, row in enumerate(posted) for b, tensor in row.items()]
+        for a, one in enumerate(rounds):
+            for b, (tensor,) in one.send.items():
+                log.append((a, b, tensor))
+                sent[a, b, counts[a, b]] = tensor
+                counts[a, b] += 1
         for rank, program in enumerate(programs):
             try:
-                got = {other: posted[other][rank] for other in rounds[rank].expect}
+                got = {(a, n): Letter((sent[a, rank, n],)) for a, n in rounds[rank].expect}
                 rounds[rank] = program.send(got)
             except StopIteration as end:
                 results[rank] = end.value
@@ -269,11 +277,11 @@ def test_nobody_makes_others_expand_their_input(hook: sy.TorchHook) -> None:
     program = PROGRAMS[CollectiveCode.SUM](Party(0, 2), torch.ones(2, 1))
     next(program)
     with pytest.raises(UnsupportedOperation, match="shapes that broadcast to"):
-        program.send({1: torch.tensor([1, 2, 3, 4, 1 << 40])})
+        program.send({(1, 0): Letter((torch.tensor([1, 2, 3, 4, 1 << 40]),))})
     program = PROGRAMS[CollectiveCode.SUM](Party(0, 2), torch.ones(2, 1))
     next(program)
     with pytest.raises(ValueError, match="negative"):
-        program.send({1: torch.tensor([1, 2, 3, 4, -5])})
+        program.send({(1, 0): Letter((torch.tensor([1, 2, 3, 4, -5]),))})
 
 
 # ----------------------------------------------------------------------------------------- failures
@@ -440,7 +448,7 @@ def test_clearing_or_closing_a_party_aborts_the_others(hook: sy.TorchHook) -> No
         assert inspect(parties[0]).executions == 1
         leave(parties[2])
         for total in totals[:2]:
-            with pytest.raises((RemoteFailure, ObjectNotFound), match="failed"):
+            with pytest.raises((RemoteFailure, ObjectNotFound, WorkerLost), match="failed|lost"):
                 total.get()
         check_idle(parties)
         del promise, totals
@@ -508,8 +516,8 @@ def test_a_program_gets_as_many_inputs_as_it_takes(parties: list[sy.VirtualWorke
 def show_twice(party: Party, x: torch.Tensor) -> Iterator[Any]:
     """Each party sends its tensor to each other one in the first round and in the second."""
     for _ in range(2):
-        yield party.round(dict.fromkeys(party.others, x))
-    return x
+        yield party.round(dict.fromkeys(party.others, (x,)))
+    return x.clone()
 
 
 @pytest.fixture
@@ -551,10 +559,10 @@ def start(**changes: Any) -> Start:
     return Start(**(fields | changes))
 
 
-def exchange(core: WorkerCore, sender: str, round: int, rank: int, **changes: Any) -> list[Any]:
+def exchange(core: WorkerCore, sender: str, number: int, rank: int, **changes: Any) -> list[Any]:
     packer = Packer()
     operand = pack(changes.pop("value", torch.tensor([10, 20])), packer)
-    message = Exchange(changes.pop("execution", 99), round, rank, operand, **changes)
+    message = Exchange(changes.pop("execution", 99), number, rank, (operand,), **changes)
     return tell(core, sender, message, *packer.buffers)
 
 
@@ -582,7 +590,7 @@ def test_the_reply_goes_to_the_connection_that_started_it(core: WorkerCore) -> N
         exchange(core, sender, 0, rank)
     exchange(core, "carl", 1, 2)
     packer = Packer()
-    last = Exchange(99, 1, 0, pack(torch.tensor([10, 20]), packer))
+    last = Exchange(99, 1, 0, (pack(torch.tensor([10, 20]), packer),))
     ((to, frame),) = core.receive(Frame(encode(last), packer.buffers), Peer("alice"))
     assert to is starter and decode(frame.header) == Done(4)
 
@@ -609,7 +617,7 @@ def test_a_frame_from_the_wrong_sender_aborts(core: WorkerCore, early: bool) -> 
 def test_a_frame_that_comes_twice_is_refused(core: WorkerCore) -> None:
     exchange(core, "alice", 0, 0)
     ((to, reply),) = exchange(core, "alice", 0, 0)
-    assert to == "@alice" and "one tensor from each party in a round" in str(error_in(reply))
+    assert to == "@alice" and "one letter of each number from each party" in str(error_in(reply))
     tell(core, "me", start())
     exchange(core, "carl", 0, 2)
     exchange(core, "carl", 1, 2)
@@ -619,16 +627,14 @@ def test_a_frame_that_comes_twice_is_refused(core: WorkerCore) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"value": 5},
-        {"value": None},
-        {"round": -1},
-        {"round": MAX_ROUNDS},
-        {"round": 2**63},
+        {"number": -1},
+        {"number": MAX_ROUNDS},
+        {"number": 2**63},
     ],
     ids=repr,
 )
 def test_a_frame_that_cannot_be_right_leaves_nothing(core: WorkerCore, changes: Any) -> None:
-    ((_, reply),) = exchange(core, "alice", changes.pop("round", 0), 0, **changes)
+    ((_, reply),) = exchange(core, "alice", changes.pop("number", 0), 0, **changes)
     assert isinstance(error_in(reply), (MalformedMessage, LimitExceeded))
     assert not core.sessions
 
@@ -717,10 +723,12 @@ def test_an_abort_counts_before_the_start_and_only_from_a_party(core: WorkerCore
 def test_the_number_of_executions_and_of_frames_is_bounded(core: WorkerCore) -> None:
     for execution in range(MAX_SESSIONS):
         assert tell(core, "me", start(execution=1000 + execution, outs=(9000 + execution,)))
-    ((_, reply),) = exchange(core, "alice", 0, 0, execution=1)
-    error = error_in(reply)
-    assert isinstance(error, LimitExceeded)
-    assert (error.limit, error.allowed) == ("max_sessions", MAX_SESSIONS)
+    ((to, reply),) = exchange(core, "alice", 0, 0, execution=1)
+    assert to == "alice" and isinstance(reply, Abort)
+    assert (
+        f"LimitExceeded: Message over a limit at $.execution: max_sessions is {MAX_SESSIONS}"
+        in (reply.reason)
+    )
     core.clear("test")
     assert not core.sessions and core.outgoing()
     for round in range(MAX_PARTY_MESSAGES):

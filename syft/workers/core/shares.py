@@ -1,0 +1,175 @@
+"""What a worker stores of shared tensors: shares, masked values, and the session they belong to.
+
+They are stored under ids like tensors, and are nobody's but the session's owner: the connection
+over which it was opened, for the same user.  No command takes them, no search lists them, nobody
+copies or moves them.  A share is uniform by itself; but whoever has all of them has the secret, so
+it is handed out only to a user whom its guard admits.
+
+:meth:`WorkerCore.resolve` refuses them, whoever asks.  The few handlers that use them ask
+:meth:`Confined.check_owner` first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import torch
+
+from syft.crypto.mask_stream import KEY_BYTES
+from syft.exceptions import MalformedMessage, MaterialUsed, PermissionDenied, SessionEnded
+from syft.workers.core.peer import Peer
+from syft.workers.core.turns import Turns
+from syft.workers.execution.holders import Holder
+
+
+class Confined(Holder):
+    """A stored object that only the owner of its session may use, in share programs. Abstract."""
+
+    def __init__(self, session: SharingSession | None) -> None:
+        super().__init__(set(), None)
+        self._session = session
+
+    @property
+    def session(self) -> SharingSession:
+        """The session that it belongs to."""
+        assert self._session is not None
+        return self._session
+
+    def check_owner(self, peer: Peer, action: str) -> None:
+        """Raise :class:`~syft.exceptions.PermissionDenied` for anybody but the session's owner."""
+        if not self.session.is_owner(peer):
+            raise self.refusal(peer.user, action)
+
+    def refusal(self, user: str | None, action: str) -> PermissionDenied:
+        """The error for a use that is not allowed."""
+        return PermissionDenied(action, self.session.worker, user)
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> NoReturn:
+        """Torch asks here before it runs an operation: none takes such an object."""
+        raise PermissionDenied(getattr(function, "__name__", "an operation"), "this worker", None)
+
+    def exchange(self, successor: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        """Nothing: no operation moves the memory of a share."""
+
+    def duplicate(self) -> Holder:
+        """Never: a copy would belong to whoever made it."""
+        raise self.refusal(None, "copy")
+
+    def card(self) -> Any:
+        """Nothing is told about it."""
+        return None
+
+    def admit(self, worker: str, allow_plans: bool) -> None:
+        """Never sent as it is: a worker makes it."""
+        raise self.refusal(None, "send()")
+
+
+class SharingSession(Confined):
+    """A session at one of its workers: who takes part, the keys, and the highest counter used.
+
+    ``rank`` is that of the party; the provider's is the number of parties.  A party has one key,
+    the provider one for each party.
+    """
+
+    def __init__(
+        self, worker: str, parties: tuple[str, ...], rank: int, keys: Sequence[bytes], owner: Peer
+    ) -> None:
+        super().__init__(None)
+        self.worker, self.parties, self.rank, self.keys = worker, parties, rank, tuple(keys)
+        self.owner = owner
+        self.counter = 0
+        self.cause: str | None = None
+        self.turns = Turns()
+        self.stock: Callable[[], int] = lambda: 0
+        """How many bytes of dealt material wait here."""
+
+    def __repr__(self) -> str:
+        return f"<SharingSession {', '.join(self.parties)}>"
+
+    @property
+    def session(self) -> SharingSession:
+        """The session itself."""
+        return self
+
+    def is_owner(self, peer: Peer) -> bool:
+        """Whether this caller has opened the session: over this connection, for this user."""
+        return peer.session is self.owner.session and peer.who == self.owner.who
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parties, without the provider."""
+        return self.parties[:-1]
+
+    def check_open(self) -> None:
+        """Raise :class:`~syft.exceptions.SessionEnded` if the session has ended."""
+        if self.cause is not None:
+            raise SessionEnded(self.names, self.cause)
+
+    def use(self, counter: int) -> None:
+        """Note that the material of a counter is used; raises
+        :class:`~syft.exceptions.MaterialUsed` if it may have been already."""
+        if counter <= self.counter:
+            raise MaterialUsed(counter, self.counter)
+        self.counter = counter
+
+    def end(self, cause: str) -> None:
+        """End the session; the first cause counts."""
+        if self.cause is None:
+            self.cause = cause
+
+    def tensors(self) -> Sequence[torch.Tensor]:
+        """None: keys are no tensors, and leave in no message."""
+        return ()
+
+    def card(self) -> Any:
+        """For the owner: parties, rank, counter, cause, and bytes of dealt material here."""
+        return self.names, self.rank, self.counter, self.cause, self.stock()
+
+
+class Share(Confined):
+    """A party's share of a tensor, of dtype int64; its guard is on the tensor."""
+
+    def __init__(self, session: SharingSession, value: torch.Tensor) -> None:
+        super().__init__(session)
+        self.value = value
+
+    def __repr__(self) -> str:
+        return f"<Share {tuple(self.value.shape)}>"
+
+    def tensors(self) -> Sequence[torch.Tensor]:
+        """The share."""
+        return (self.value,)
+
+
+class MaskedShare(Confined):
+    """A masked value, which all parties know; ``opened`` is the tensor in it.
+
+    Its guard is that of what was masked, since the results of a product have it.
+    """
+
+    def __init__(self, session: SharingSession, value: Any, opened: torch.Tensor) -> None:
+        super().__init__(session)
+        self.value, self.opened = value, opened
+
+    def __repr__(self) -> str:
+        return f"<MaskedShare {tuple(self.opened.shape)}>"
+
+    def tensors(self) -> Sequence[torch.Tensor]:
+        """What was opened."""
+        return (self.opened,)
+
+
+def checked_key(value: Any) -> bytes:
+    """A key or a seed that came over a line; raises :class:`~syft.exceptions.MalformedMessage` for
+    anything else.
+
+    >>> len(checked_key(bytes(32)))
+    32
+    """
+    if type(value) is not bytes or len(value) != KEY_BYTES:
+        raise MalformedMessage("$.values", f"{KEY_BYTES} bytes", type(value).__name__)
+    return value

@@ -1,0 +1,434 @@
+"""Executions of party programs at one worker: what they wait for, what they send, how they end.
+
+A program runs on behalf of whoever started it, also when a letter of another party resumes it: names
+of parties mean what they mean to that caller, who is charged for the results.  A failure ends this
+part, tells the other parties what failed as far as that is public, and leaves no result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, cast
+
+import torch
+
+from syft.exceptions import (
+    LimitExceeded,
+    MalformedMessage,
+    PermissionDenied,
+    RemoteFailure,
+    ResultMismatch,
+    SyftError,
+    WorkerLost,
+)
+from syft.ops.nested import leaves
+from syft.serde.packer import Packer
+from syft.serde.registry import pack
+from syft.workers.core.peer import Peer, Session
+from syft.workers.core.sent_labels import terms_of, users_of
+from syft.workers.core.shares import SharingSession
+from syft.workers.core.state_machine import WorkerCore
+from syft.workers.core.turns import Turns
+from syft.workers.execution.leaving import check_leaving
+from syft.workers.execution.permissions import Guard, protect
+from syft.workers.handlers.commands import counted
+from syft.workers.handlers.party_programs import (
+    GUARDING,
+    PROGRAMS,
+    Letter,
+    LetterName,
+    PartyProgram,
+    Received,
+    Round,
+)
+from syft.workers.wire.messages import Abort, Done, Exchange, Start
+
+MAX_SESSIONS = 4096
+"""The most executions a worker takes part in at once, including those not started here yet."""
+
+MAX_PARTY_MESSAGES = 4096
+"""The most letters of one execution that a worker keeps until its program waits for them."""
+
+ACTION = "a collective operation"
+
+_LEAST_COST = 256
+"""Bytes that a letter counts for besides its tensors."""
+_LONGEST_CAUSE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class KeptLetter:
+    """A letter that has arrived, who sent it, and what it counts for until it is read."""
+
+    sender: Peer
+    letter: Letter
+    cost: int
+
+
+@dataclass(slots=True)
+class Execution:
+    """One execution at one worker: its generator once started, and the letters received for it."""
+
+    payer: Peer
+    """Who sent its first message, and is charged for it."""
+    mailbox: dict[LetterName, KeptLetter] = field(default_factory=dict)
+    aborted_by: dict[str, str] = field(default_factory=dict)
+    refused: SyftError | None = None
+    """Why letters could not be kept that came before it was started."""
+    start: Start | None = None
+    starter: Peer | None = None
+    program: PartyProgram | None = None
+    sharing: list[SharingSession] = field(default_factory=list)
+    """What ends if the execution fails."""
+    sent: Counter[int] = field(default_factory=Counter)
+    """How many letters have gone to each rank."""
+    expect: frozenset[LetterName] | None = None
+    """The letters that the program waits for; None if it waits for something else."""
+    turns: Turns | None = None
+    """Where it has its turn."""
+    guard: Guard | None = None
+    """The guard of what this party has computed: that of its inputs and of what it received."""
+
+    def abandon(self, core: WorkerCore, execution: int, why: str = "was cleared") -> None:
+        """End the execution with a failure: the worker was cleared, or the start cancelled."""
+        with serving(core, self.payer):  # the others have the names it gave them
+            fail(core, execution, self, _failed_itself(core, why))
+
+    def lose(
+        self, core: WorkerCore, execution: int, gone: Container[Session], error: WorkerLost
+    ) -> None:
+        """End the execution if one of those who are gone takes part in it, or has started it."""
+        if self.start is None or self.starter is None:
+            if self.payer.session in gone:
+                remove(core, execution)
+            return
+        if self.starter.session in gone or error.name in self.start.parties:
+            fail(core, execution, self, error)
+
+    def waits_for_inputs(self, peer: Peer, request: int) -> bool:
+        """Whether ``request`` of ``peer`` started this, and not all its inputs are there."""
+        return (
+            self.start is not None
+            and self.starter is not None
+            and self.program is None
+            and self.starter.session is peer.session
+            and self.start.seq == request
+        )
+
+
+def _failed_itself(core: WorkerCore, why: str) -> RemoteFailure:
+    return RemoteFailure("collective", f"party {core.name} failed: it {why}")
+
+
+@contextlib.contextmanager
+def serving(core: WorkerCore, peer: Peer | None) -> Iterator[None]:
+    """A context in which the worker acts on behalf of a caller."""
+    outer, core.serving = core.serving, peer
+    try:
+        yield
+    finally:
+        core.serving = outer
+
+
+# -------------------------------------------------------------------------------------- the table
+
+
+def has_started(core: WorkerCore, execution: int) -> bool:
+    """Whether this worker's part of an execution has been started, or has ended."""
+    session = core.sessions.get(execution)
+    return execution in core.ended or (session is not None and session.start is not None)
+
+
+def session_of(core: WorkerCore, execution: int, peer: Peer) -> Execution:
+    """The state of an execution; a new one counts for ``peer`` until it ends.
+
+    Raises :class:`~syft.exceptions.LimitExceeded`.
+    """
+    session: Execution | None = core.sessions.get(execution)
+    if session is None:
+        if len(core.sessions) >= MAX_SESSIONS:
+            _make_room(core)
+        core.store.charges.enter(peer.session.account, executions=1)
+        session = core.sessions[execution] = Execution(peer)
+    return session
+
+
+def _make_room(core: WorkerCore) -> None:
+    """Remove an execution not started here: the oldest one of the peer that opened the most.
+
+    Any peer can open executions that never start.  They must not block the executions of others.
+    """
+    waiting = {key: session for key, session in core.sessions.items() if session.start is None}
+    if not waiting:
+        raise LimitExceeded("$.execution", "max_sessions", MAX_SESSIONS, len(core.sessions) + 1)
+    ((busiest, _),) = Counter(one.payer.name for one in waiting.values()).most_common(1)
+    remove(core, next(key for key, one in waiting.items() if one.payer.name == busiest))
+
+
+def remove(core: WorkerCore, execution: int) -> Execution | None:
+    """Forget an execution, and stop charging for it."""
+    session: Execution | None = core.sessions.pop(execution, None)
+    if session is not None:
+        charges = core.store.charges
+        charges.leave(session.payer.session.account, executions=1)
+        if session.start is not None and session.starter is not None:
+            charges.leave(session.starter.session.account, promises=len(session.start.outs))
+        for name in list(session.mailbox):
+            _read(core, session, name)
+    return session
+
+
+def end(core: WorkerCore, execution: int, refused: SyftError | None = None) -> None:
+    """Forget an execution, and ignore what comes late for it.
+
+    ``refused`` is why it will not begin.
+    """
+    session = remove(core, execution)
+    parties = () if session is None or session.start is None else session.start.parties
+    sharing = () if session is None else tuple(session.sharing)
+    core.ended[execution] = Ended(parties, sharing, refused)
+    if len(core.ended) > MAX_SESSIONS:
+        core.ended.popitem(last=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What is remembered of an execution: a party may fail when the others have ended."""
+
+    parties: tuple[str, ...]
+    sharing: tuple[SharingSession, ...]
+    refused: SyftError | None
+
+
+# ---------------------------------------------------------------------------------------- letters
+
+
+def keep(
+    core: WorkerCore, execution: int, name: LetterName, letter: Letter, peer: Peer
+) -> Execution | None:
+    """Keep a letter until the program waits for it; None if it cannot be kept.
+
+    Then the execution fails here, or is refused when it is started, and the sender is told.
+    """
+    try:
+        session = session_of(core, execution, peer)
+        if session.refused is not None:
+            return None
+        cost = _LEAST_COST + sum(
+            value.untyped_storage().nbytes()
+            for value in leaves(letter.values)
+            if isinstance(value, torch.Tensor) and value.layout is torch.strided
+        )
+        core.store.charges.enter(peer.session.account, letters=cost)
+    except LimitExceeded as error:
+        _refuse(core, execution, error, peer)
+        return None
+    session.mailbox[name] = KeptLetter(peer, letter, cost)
+    return session
+
+
+def _refuse(core: WorkerCore, execution: int, error: LimitExceeded, peer: Peer) -> None:
+    session: Execution | None = core.sessions.get(execution)
+    if session is not None and session.start is not None:
+        fail(core, execution, session, error)
+        return
+    if session is None:
+        end(core, execution, error)
+    else:
+        session.refused = error
+        for name in list(session.mailbox):
+            _read(core, session, name)
+    core.post(peer.name, Abort(execution, -1, cause_of(core, None, error)))
+
+
+def _read(core: WorkerCore, session: Execution, name: LetterName) -> KeptLetter:
+    """Take a letter out of the mailbox."""
+    kept = session.mailbox.pop(name)
+    core.store.charges.leave(kept.sender.session.account, letters=kept.cost)
+    return kept
+
+
+def waiting_bytes(core: WorkerCore, sender: str) -> int:
+    """The bytes of letters from a worker that wait to be read."""
+    kept = (one for session in core.sessions.values() for one in session.mailbox.values())
+    return sum(one.cost for one in kept if one.sender.name == sender)
+
+
+def collect(core: WorkerCore, execution: int, session: Execution) -> None:
+    """Resume the program, if all letters have arrived for which it waits."""
+    if session.program is None or session.expect is None:
+        return
+    if session.expect <= session.mailbox.keys():
+        resume(core, execution, session, True)
+
+
+def _collected(core: WorkerCore, session: Execution) -> Received:
+    """The letters for which the program waits, all of which are there."""
+    parties = cast(Start, session.start).parties
+    received: Received = {}
+    for name in sorted(session.expect or ()):
+        kept = _read(core, session, name)
+        if kept.sender.name != parties[name[0]]:
+            raise MalformedMessage("$.rank", f"party {name[0]} of this execution", kept.sender.name)
+        received[name] = kept.letter
+        if kept.letter.guard is not None:
+            session.guard = kept.letter.guard.meet(session.guard or kept.letter.guard)
+    return received
+
+
+# ---------------------------------------------------------------------------------------- running
+
+
+def resume(core: WorkerCore, execution: int, session: Execution, collected: bool) -> None:
+    """Run the program until it waits for letters or for its turn, or has ended.
+
+    What it yields is sent, and what it returns stored.  ``collected``: it goes on with the letters
+    for which it waits.
+    """
+    program = cast(PartyProgram, session.program)
+    with serving(core, session.starter):
+        while True:
+            try:
+                received = _collected(core, session) if collected else None
+                session.expect = None
+                step = next(program) if received is None else program.send(received)
+                if isinstance(step, Turns):
+                    step.take(partial(_take_turn, core, execution, session, step))
+                    return
+                _send(core, execution, session, step)
+            except StopIteration as ended:
+                _finish(core, execution, session, ended.value)
+                return
+            except Exception as error:  # it is reported to the parties; the worker goes on
+                fail(core, execution, session, error)
+                return
+            session.expect = step.expect
+            if not step.expect <= session.mailbox.keys():
+                return
+            collected = True
+
+
+def _take_turn(core: WorkerCore, execution: int, session: Execution, turns: Turns) -> None:
+    if core.sessions.get(execution) is not session:  # it has failed meanwhile
+        turns.done()
+        return
+    session.turns = turns
+    resume(core, execution, session, False)
+
+
+def _send(core: WorkerCore, execution: int, session: Execution, step: Round) -> None:
+    """Send the letters of a round, by rank, if all of them may go there.
+
+    Those of a program on tensors are as private as what came in the rounds before, which another
+    party may have started for other parties.
+    """
+    message = cast(Start, session.start)
+    guarding = message.program in GUARDING
+    guard = step.guard if guarding else session.guard
+    for rank in step.send:
+        party = core.place_of(message.parties[rank])
+        check_leaving(guard, party, cast(Peer, session.starter).user, ACTION, core.name)
+    hidden, terms = guard is not None and guard.shape_hidden, terms_of(guard, core.name, True)
+    for rank, values in step.send.items():
+        packer = Packer(limits=core.limits)
+        operands = tuple(pack(_row_major(value), packer) for value in values)
+        place = execution, session.sent[rank], message.rank
+        sent = Exchange(*place, operands, users_of(guard), hidden, terms)
+        session.sent[rank] += 1
+        private = guarding or guard is not None
+        core.post(message.parties[rank], sent, packer.buffers, private=private)
+        packer.sent()
+
+
+def _row_major(value: Any) -> Any:
+    return value.contiguous() if isinstance(value, torch.Tensor) else value
+
+
+# ----------------------------------------------------------------------------------------- ending
+
+
+def _finish(core: WorkerCore, execution: int, session: Execution, result: Any) -> None:
+    message = cast(Start, session.start)
+    results: Sequence[Any] = result if isinstance(result, tuple | list) else (result,)
+    if len(results) != len(message.outs):
+        expected = counted(len(message.outs), in_container=False)
+        got = counted(len(results), in_container=False)
+        name = (PROGRAMS | GUARDING)[message.program].__name__
+        wrong = ResultMismatch(f"the collective {name}", core.name, expected, got)
+        fail(core, execution, session, wrong)
+        return
+    stored: dict[int, Any] = {}
+    try:
+        for out, value in zip(message.outs, results, strict=True):
+            protect(value, session.guard)
+            stored[out] = value
+            core.hold(out, value)
+    except Exception as error:  # the caller has too much: none of the results is kept
+        for out, value in stored.items():
+            if core.store.objects.get(out) is value:
+                core.store.take(out, "another result could not be stored")
+        fail(core, execution, session, error)
+        return
+    end(core, execution)
+    core.answer(cast(Peer, session.starter), Done(message.seq))
+    if session.turns is not None:
+        session.turns.done()
+
+
+def fail(
+    core: WorkerCore, execution: int, session: Execution, error: Exception, tell: bool = True
+) -> None:
+    """End an execution with a failure, and mark its results as gone.
+
+    The peer that started this part gets the error.  ``tell`` notifies the other parties of the
+    cause.  The sessions of shared tensors that it used end.
+    """
+    cause = cause_of(core, session, error)
+    for sharing in session.sharing:
+        sharing.end(cause)
+    end(core, execution)
+    if session.program is not None and not _is_running(session.program):
+        session.program.close()
+    message = session.start
+    if message is None:
+        return
+    failed = core.failure(message.seq, error, hidden=_is_hidden(session, error))
+    core.answer(cast(Peer, session.starter), failed)
+    if tell:
+        tell_others(core, message, cause)
+    for out in message.outs:
+        core.store.mark_gone(
+            out, f"the collective operation that should have made it failed at {core.name}"
+        )
+    core.dataflow.settle(message.outs)
+    if session.turns is not None:
+        session.turns.done()
+
+
+def _is_running(program: PartyProgram) -> bool:
+    """Whether a failure comes from inside the program, which then cannot be closed."""
+    return bool(getattr(program, "gi_running", False))
+
+
+def _is_hidden(session: Execution | None, error: BaseException) -> bool:
+    told = isinstance(error, RemoteFailure | PermissionDenied | WorkerLost)
+    return session is not None and session.guard is not None and not told
+
+
+def cause_of(core: WorkerCore, session: Execution | None, error: BaseException) -> str:
+    """What the other parties are told of a failure: the class, and the text if it is public."""
+    if isinstance(error, RemoteFailure) and error.kind == "collective":
+        return error.text
+    failed = f"party {core.name} failed: {type(error).__name__}"
+    return failed if _is_hidden(session, error) else f"{failed}: {error}"[:_LONGEST_CAUSE]
+
+
+def tell_others(core: WorkerCore, message: Start, cause: str) -> None:
+    """Tell the other parties that this worker's part has failed."""
+    for rank, name in enumerate(message.parties):
+        if rank != message.rank:
+            core.post(name, Abort(message.execution, message.rank, cause))

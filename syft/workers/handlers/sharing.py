@@ -1,0 +1,208 @@
+"""Shared tensors at the workers that hold the shares, and at the one that deals to them.
+
+A client sends one ``Start`` to each worker that takes part; all of them have the same ``execution``
+and the same ``parties``.  Below, P stands for the names of the parties of a session, in order, and
+D for its provider, which is none of them.  ``execution`` MUST rise from each Start to the next over
+a connection (``new_execution``).
+
+``OPEN_SESSION`` makes a session: a :class:`SharingSession` at each worker.
+    to each of P and to D, ``parties = (*P, D)``, ``args = ()``, ``outs = (session,)``: the same id
+    everywhere.  D draws a key for each of P and sends it to that one alone.
+
+``SHARES`` runs a share program at the parties, ``DEAL`` deals for it.
+    to D, ``DEAL``: ``parties = (*P, D)``, ``args = (session, counter, deals)``, ``outs = ()``;
+    ``session`` is a reference, ``deals`` is ``deals_of(program)``.  It is left out if there are no
+    deals; SHARES still names D.
+    to each of P, ``SHARES``: ``parties = (*P, D)``, ``args = (session, counter, program, input, …)``
+    with one input for each of the program: a reference to a share or a masked value of this
+    session, or a fresh share ``(share,)``, ``(share, guard)``: an int64 tensor, or ``(seed,
+    shape)``, ``(seed, shape, guard)``: 32 bytes from which the party draws it with
+    :class:`~syft.crypto.mask_stream.MaskStream`.  ``guard`` is what ``guard_fields`` makes, and the
+    same for all parties.
+    ``outs``: one id for each of ``program.results`` that is stored at this party, in this order:
+    REVEALs to other parties are left out.  A share is stored as :class:`Share`, a masked value as
+    :class:`MaskedShare`, what was revealed as a plain tensor.
+    ``counter`` is above all that the session has seen, the same in DEAL and SHARES.  Programs of a
+    session run one after another, in the order of their Starts, so a program may name the
+    results of one before it at once, and what is sent need not be waited for.
+
+``SPLIT`` splits an int64 tensor that worker O holds, among the parties of a session.
+    ``parties = (*P, O)``, or P if O is one of them; ``owner`` is the rank of O there.
+    to each of P but O: ``args = (session, owner)``, ``outs = (share,)``.
+    to O: ``args = (session, owner, tensor)``, ``outs = (share,)`` if it is one of P; else
+    ``args = (None, owner, tensor)``, ``outs = ()``.  ``tensor`` is a reference, with the depth of
+    the integers if the object is a chain.
+
+Drop ids as those of tensors.  ``FETCH`` of a Share replies with its int64 tensor, if its guard
+admits the user; of nothing else here.  ``DESCRIBE`` of a session has as card ``(parties, rank,
+counter, cause or nil, bytes of dealt material that wait here)``.
+
+When a program fails, the session ends at all of its workers: whoever failed replies with the error,
+the others with RemoteFailure that names it, and later requests get SessionEnded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, cast
+
+import torch
+
+from syft.codes import CollectiveCode
+from syft.crypto.mask_stream import MaskStream, fresh_key
+from syft.exceptions import MalformedMessage, NotShareable, PermissionDenied, WrongParties
+from syft.workers.core.shares import Share, SharingSession, checked_key
+from syft.workers.execution.leaving import check_leaving
+from syft.workers.execution.permissions import Guard, full_guard_of, protect
+from syft.workers.handlers.executions import waiting_bytes
+from syft.workers.handlers.party_programs import Letter, PartyProgram, Seat, guarding
+
+LARGEST = 1 << 28
+"""The most elements of a share that is drawn from a seed: a few bytes must not ask for more."""
+
+
+@guarding(CollectiveCode.OPEN_SESSION)
+def open_session(seat: Seat) -> PartyProgram:
+    """A session at each worker.
+
+    1. The provider, which is the last, draws a key for each party and sends it to that party alone.
+
+    Rounds: 1.  Leakage: none; a party learns its own key.
+    """
+    provider = seat.size - 1
+    if provider < 2:
+        raise WrongParties(seat.names[:-1], "name two workers or more")
+    if seat.rank == provider:
+        keys = [fresh_key() for _ in range(provider)]
+        yield seat.round({rank: (key,) for rank, key in enumerate(keys)}, ())
+    else:
+        (letter,) = (yield seat.round({}, (provider,))).values()
+        keys = [checked_key(*_values(letter, 1))]
+    session = SharingSession(seat.core.name, seat.names, seat.rank, keys, seat.starter)
+    session.stock = partial(waiting_bytes, seat.core, seat.names[provider])
+    return [session]
+
+
+def session_here(seat: Seat, value: Any) -> SharingSession:
+    """The session that is the first argument of a program, if it is open.
+
+    Raises :class:`~syft.exceptions.SessionEnded` if it is not, and
+    :class:`~syft.exceptions.MalformedMessage` for anything else.
+    """
+    if not isinstance(value, SharingSession):
+        raise MalformedMessage("$.args[0]", "a session", type(value).__name__)
+    value.check_open()
+    return value
+
+
+@guarding(CollectiveCode.SPLIT)
+def split(seat: Seat, session: Any, owner: Any, secret: torch.Tensor | None = None) -> PartyProgram:
+    """Shares of a tensor that one worker holds, its ``owner``, which may be a party itself.
+
+    1. The owner draws a seed for each party but the last, and sends it there with the shape.
+    2. It sends the last party the tensor less what those seeds draw.
+
+    Rounds: 1.  Bytes an element: 8, to the last party.  Leakage: shape and guard.
+    """
+    here = None if session is None else session_here(seat, session)
+    parties = _parties_of_split(seat, here, owner)
+    if seat.rank == owner:
+        value, guard = _checked_secret(secret), full_guard_of(secret)
+        _check_destinations(seat, parties, guard)
+        letters = _pieces(value, len(parties))
+        send = {rank: letter for rank, letter in enumerate(letters) if rank != owner}
+        yield seat.round(send, (), guard)
+        if here is None:
+            return []
+        share = share_from(*letters[seat.rank], value.device)
+    else:
+        (letter,) = (yield seat.round({}, (owner,))).values()
+        guard, share = letter.guard, share_from(*_values(letter, 2))
+    _check_provider(seat, guard, here)
+    protect(share, guard)
+    return [Share(cast(SharingSession, here), share)]
+
+
+def _parties_of_split(seat: Seat, here: SharingSession | None, owner: Any) -> tuple[str, ...]:
+    """The parties; raises :class:`~syft.exceptions.MalformedMessage` unless this worker is one of
+    them or the owner."""
+    if type(owner) is not int or not 0 <= owner < seat.size:
+        raise MalformedMessage("$.args[1]", "the rank of the owner", repr(owner)[:40])
+    if here is None:
+        if seat.rank != owner or owner != seat.size - 1:
+            raise MalformedMessage("$.args[0]", "a session", "nil")
+        return seat.names[:-1]
+    parties = here.names
+    rest = seat.names[len(parties) :]
+    if seat.names[: len(parties)] != parties or here.rank != seat.rank:
+        raise MalformedMessage("$.parties", f"{', '.join(parties)}, and the owner", "others")
+    if len(rest) != (owner >= len(parties)):
+        raise MalformedMessage("$.parties", "nobody besides the parties and the owner", "others")
+    return parties
+
+
+def _check_destinations(seat: Seat, parties: Sequence[str], guard: Guard | None) -> None:
+    """Raise :class:`~syft.exceptions.PermissionDenied` if a share may not go to a party."""
+    for name in parties:
+        if name != seat.core.name:
+            place = name if guard is None else seat.core.place_of(name)
+            check_leaving(guard, place, seat.starter.user, "share", seat.core.name)
+
+
+def _check_provider(seat: Seat, guard: Guard | None, session: SharingSession | None) -> None:
+    """Raise :class:`~syft.exceptions.PermissionDenied` if the caller would deal for what it may not
+    read: with the help of one party it would know the secret."""
+    caller = seat.starter
+    if guard is None or guard.admits(caller.user) or session is None:
+        return
+    if session.parties[-1] == caller.called:
+        raise PermissionDenied("share", seat.core.name, caller.user, to=caller.called)
+
+
+def _pieces(secret: torch.Tensor, parties: int) -> list[tuple[Any, Any]]:
+    """What each party gets: a seed or, the last one, the rest; and the shape."""
+    shape = tuple(secret.shape)
+    seeds = [fresh_key() for _ in range(parties - 1)]
+    rest = secret.detach().clone(memory_format=torch.contiguous_format)
+    for seed in seeds:
+        rest -= MaskStream(seed).draw(secret.shape, secret.device)
+    return [*((seed, shape) for seed in seeds), (rest, shape)]
+
+
+def share_from(value: Any, shape: Any, device: torch.device | str = "cpu") -> torch.Tensor:
+    """A share that was sent: a tensor, or what a seed draws in a shape.
+
+    Raises :class:`~syft.exceptions.MalformedMessage` for anything else.
+
+    >>> share_from(bytes(32), (2,)).dtype
+    torch.int64
+    """
+    if not isinstance(shape, tuple) or not all(type(n) is int and n >= 0 for n in shape):
+        raise MalformedMessage("$.values", "a shape", type(shape).__name__)
+    size = torch.Size(shape)
+    if isinstance(value, torch.Tensor):
+        if not _is_share(value) or value.shape != size:
+            raise MalformedMessage("$.values", f"an int64 tensor {shape}", "another tensor")
+        return value
+    if len(shape) > 64 or size.numel() > LARGEST:
+        raise MalformedMessage("$.values", f"at most {LARGEST} elements", f"{size.numel()}")
+    return MaskStream(checked_key(value)).draw(size, device)
+
+
+def _is_share(value: torch.Tensor) -> bool:
+    plain = type(value) is torch.Tensor and value.layout is torch.strided
+    return plain and value.dtype is torch.int64
+
+
+def _checked_secret(secret: Any) -> torch.Tensor:
+    if not isinstance(secret, torch.Tensor) or not _is_share(secret):
+        kind = secret.dtype if isinstance(secret, torch.Tensor) else type(secret).__name__
+        raise NotShareable(f"a value of {kind}", "share int64 tensors, or fixed precision")
+    return secret
+
+
+def _values(letter: Letter, count: int) -> tuple[Any, ...]:
+    if len(letter.values) != count:
+        raise MalformedMessage("$.values", f"{count} values", str(len(letter.values)))
+    return letter.values
