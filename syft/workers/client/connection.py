@@ -296,6 +296,33 @@ class Connection(OperationSender):
         self.tell(message)
         return pending
 
+    def start_part(
+        self,
+        program: int,
+        execution: int,
+        parties: tuple[str, ...],
+        rank: int,
+        args: Iterable[Any],
+        outs: tuple[int, ...],
+    ) -> Pending:
+        """Start the other worker's part of a collective operation, without waiting for it.
+
+        ``args`` are values, or references to objects there.  The objects ``outs`` are promised.
+        """
+        self.check_not_recording(messages.Start.verb)
+        self.send_held()
+        self.check_open()
+        packer = Packer(worker=self._core)
+        operands = tuple(pack(arg, packer) for arg in args)
+        packer.hand_over(self.location.id)
+        seq = self.next_seq()
+        drop = self._take_garbage()
+        message = messages.Start(seq, program, execution, parties, rank, operands, outs, drop)
+        pending = self.pending[seq] = Pending(place_of_user(), made=outs)
+        self.forward(Frame(messages.encode(message), packer.buffers, private=True))
+        packer.sent()
+        return pending
+
     def promise(self, id: int, sender: str | None = None) -> Any:
         """Announce an object that will come from ``sender`` (None: from here); returns a pointer to
         it, which may not be the only one."""
