@@ -99,8 +99,10 @@ def _share_remotely(
     if real and grid is None or tensor.dtype.is_complex:
         raise NotShareable(f"a remote tensor of {tensor.dtype}", ENCODE_FIRST)
     session = session_among(owner, workers, crypto_provider, protocol)
-    cell = session.split(pointer, _INTEGERS if real else 0, tensor.shape, tensor.device)
     kind = torch.bool if tensor.dtype is torch.bool else torch.int64
+    if not real and tensor.dtype is not torch.int64:
+        tensor = tensor.long()
+    cell = session.split(tensor.child, _INTEGERS if real else 0, tensor.shape, tensor.device)
     shared: torch.Tensor = shared_tensor(cell, kind)
     return fixed(shared, grid).requires_grad_(requires_grad) if real else shared
 

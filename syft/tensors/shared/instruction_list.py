@@ -29,7 +29,8 @@ class FreshShares:
     """Who may read what is computed from them."""
 
 
-ProgramInput = SharedObject | FreshShares
+ProgramInput = int | FreshShares
+"""The id of what the parties have stored, or shares that they get."""
 
 
 class InstructionList:
@@ -50,7 +51,8 @@ class InstructionList:
     def operand(self, value: SharedObject) -> ShareSlot:
         """The slot of a tensor or a masked value; one that is stored becomes an input."""
         if value.recording is not self:
-            self.inputs.append(value)
+            assert value.id is not None  # it was made by an earlier program
+            self.inputs.append(value.id)
             value.recording, value.slot = self, -len(self.inputs)
         return ShareSlot(value.slot)
 

@@ -88,6 +88,8 @@ class SessionClient:
         self.ended: str | None = None
         """Why the session has ended, if it has."""
         self._list = InstructionList()
+        self._used: set[int] = set()
+        self._dropped: list[int] = []
         self._counter = 0
         self._lock = threading.RLock()
 
@@ -97,9 +99,24 @@ class SessionClient:
         return self.lines.parties
 
     def discard(self, id: int) -> None:
-        """Drop a stored object at every party: called when the last tensor over it dies."""
-        if self.ended is None:
+        """Drop a stored object at every party: called when the last tensor over it dies.
+
+        What an instruction uses that was not sent yet is dropped afterwards.
+        """
+        if id in self._used:
+            self._dropped.append(id)
+        else:
             self.lines.discard(id)
+
+    def __del__(self) -> None:
+        self._used.clear()
+        self._discard_dropped()
+
+    def _discard_dropped(self) -> None:
+        """Drop what waited for its last use, unless that is still to come."""
+        dropped, self._dropped = self._dropped, []
+        for id in dropped:
+            self.discard(id)
 
     # --------------------------------------------------------------------------------- recording
 
@@ -125,7 +142,10 @@ class SessionClient:
     def slot(self, value: SharedObject) -> Any:
         """The operand of an instruction that stands for a tensor of this session."""
         self.check_open()
-        return self._list.operand(value)
+        slot = self._list.operand(value)
+        if value.id is not None:
+            self._used.add(value.id)
+        return slot
 
     def make_room(self) -> None:
         """Send the list if it is long: before the operands of the next instruction are named."""
@@ -215,12 +235,15 @@ class SessionClient:
             if not program.instructions and not results:
                 return
             self._counter += 1
+            used = self._used.intersection(one for one in recorded.inputs if type(one) is int)
             ids = [new_id() for _ in results]
             try:
                 self.lines.run(self._counter, program, recorded.inputs, ids)
             except SyftError as error:
                 self._end(self.lines.failure() or error)
             self._sent(program, results, ids)
+            self._used -= used
+            self._discard_dropped()
 
     def _sent(
         self, program: ShareProgram, results: Sequence[SharedObject], ids: Sequence[int]
@@ -247,8 +270,10 @@ class SessionClient:
         ids = [cell.id for cell in cells]
         try:
             rows = self.lines.fetch([id for id in ids if id is not None], user)
-        except Exception:  # also what an unrelated request before this one raised
+        except Exception as error:  # also what an unrelated request before this one raised
             self.check_failures()
+            if isinstance(error, SessionEnded):
+                self.ended = error.cause
             raise
         return [
             sum_of(row).to(cell.device).contiguous() for cell, row in zip(cells, rows, strict=True)
@@ -290,6 +315,8 @@ class SessionClient:
         """Note that the session has ended, and raise why."""
         self.ended = f"{type(error).__name__}: {error}"
         self._list = InstructionList()
+        self._used.clear()
+        self._discard_dropped()
         raise SessionEnded(self.parties, self.ended) from error
 
     def check_open(self) -> None:

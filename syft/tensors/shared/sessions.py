@@ -1,14 +1,14 @@
 """Which session the tensors of some workers belong to: one for each client, parties and provider.
 
 Tensors that are shared among the same workers with the same provider can be computed with; so all
-of them are of one session, which is opened when the first one is shared.
+of them are of one session, which is opened when the first one is shared.  It goes with the last one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from syft.exceptions import NotShareable, WrongParties
 from syft.tensors.shared.session_client import SessionClient
@@ -16,9 +16,9 @@ from syft.tensors.shared.shares_ring import SharesRing
 from syft.tensors.shared.worker_lines import WorkerLines
 from syft.workers.client.transport import Location, Owner
 
-_SESSIONS: WeakKeyDictionary[Any, dict[tuple[frozenset[str], str], SessionClient]] = (
-    WeakKeyDictionary()
-)
+_SESSIONS: WeakKeyDictionary[
+    Any, WeakValueDictionary[tuple[frozenset[str], str], SessionClient]
+] = WeakKeyDictionary()
 """The sessions of each owner, by the names of their parties and of their provider."""
 
 
@@ -40,7 +40,7 @@ def session_among(
     provider = owner.get_worker(owner if crypto_provider is None else crypto_provider)
     names = tuple(party.id for party in parties)
     _check_parties(names, provider.id)
-    sessions = _SESSIONS.setdefault(owner, {})
+    sessions = _SESSIONS.setdefault(owner, WeakValueDictionary())
     key = frozenset(names), provider.id
     session = sessions.get(key)
     if session is None or session.ended is not None:
@@ -64,5 +64,5 @@ def sessions_of(owner: Owner) -> list[SessionClient]:
     >>> sessions_of(hook.local_worker)
     []
     """
-    sessions = _SESSIONS.get(owner, {}).values()
-    return [session for session in sessions if session.ended is None]
+    sessions = _SESSIONS.get(owner)
+    return [one for one in sessions.values() if one.ended is None] if sessions else []

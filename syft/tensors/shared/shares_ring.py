@@ -5,6 +5,7 @@ What is not said here is made of the seven methods that every ring has (``intege
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import torch
@@ -28,12 +29,19 @@ class SharesRing(Ring):
     """
 
     def __init__(self, session: SessionClient) -> None:
-        self._session = session
+        self._of = weakref.ref(session)  # the session has the ring
+        self._parties = ", ".join(session.parties)
+
+    @property
+    def _session(self) -> SessionClient:
+        session = self._of()
+        assert session is not None  # a tensor of the ring has it
+        return session
 
     @property
     def name(self) -> str:
         """``"integers shared among"`` the parties."""
-        return f"integers shared among {', '.join(self._session.parties)}"
+        return f"integers shared among {self._parties}"
 
     def lift(self, integers: torch.Tensor) -> torch.Tensor:
         """The shares of public integers: party 0 has them, the others zeros."""

@@ -6,7 +6,7 @@ error of whoever failed first is the cause, and not what the others say of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -14,10 +14,10 @@ import torch
 from syft.codes import CollectiveCode
 from syft.crypto.share_dealing import deals_of
 from syft.crypto.share_program import ShareCode, ShareProgram
-from syft.exceptions import RemoteFailure
+from syft.exceptions import RemoteFailure, SessionEnded
 from syft.ids import new_execution, new_id
 from syft.tensors.pointer import PointerTensor, make_pointer
-from syft.tensors.shared.instruction_list import FreshShares, ProgramInput
+from syft.tensors.shared.instruction_list import ProgramInput
 from syft.tensors.shared.session_client import PartyLines
 from syft.workers.client.answers import tensor_in
 from syft.workers.client.connection import Connection, Pending
@@ -40,13 +40,19 @@ class WorkerLines(PartyLines):
         self._lines: list[Connection] = [owner.connection_to(party) for party in parties]
         self._dealing: Connection = owner.connection_to(provider)
         self._session = new_id()
-        self._under_way: list[tuple[Connection, Pending]] = []
+        self._errors: list[Exception] = []
+        self._check_open()
+        execution = new_execution()
+        for rank, line in reversed([*enumerate((*self._lines, self._dealing))]):
+            self._start(line, CollectiveCode.OPEN_SESSION, execution, rank, (), (self._session,))
+
+    def __del__(self) -> None:
+        for line in (*self._lines, self._dealing):
+            line.garbage.append(self._session)
+
+    def _check_open(self) -> None:
         for line in (*self._lines, self._dealing):
             line.check_open()
-        execution = new_execution()
-        everybody = (*self._lines, self._dealing)
-        for rank, line in reversed([*enumerate(everybody)]):
-            self._start(line, CollectiveCode.OPEN_SESSION, execution, rank, (), (self._session,))
 
     def run(
         self,
@@ -56,8 +62,7 @@ class WorkerLines(PartyLines):
         ids: Sequence[int],
     ) -> None:
         """Send a program: to the provider what it has to deal, then to each party all of it."""
-        for line in (*self._lines, self._dealing):
-            line.check_open()
+        self._check_open()
         execution, deals = new_execution(), deals_of(program)
         session = Reference(self._session)
         if deals:
@@ -76,9 +81,8 @@ class WorkerLines(PartyLines):
 
     def _operand(self, value: ProgramInput, rank: int) -> Any:
         """An input as a party gets it: the name of an object, or a share that is new."""
-        if not isinstance(value, FreshShares):
-            assert value.id is not None  # sent before
-            return Reference(value.id)
+        if isinstance(value, int):
+            return Reference(value)
         label = () if value.guard is None else (guard_fields(value.guard, self.owner),)
         if rank < len(value.seeds):
             return (value.seeds[rank], tuple(value.last.shape), *label)
@@ -86,7 +90,8 @@ class WorkerLines(PartyLines):
 
     def split(self, pointer: PointerTensor, depth: int, id: int) -> None:
         """Have the worker that holds a tensor split its integers, which stand ``depth`` steps down
-        its chain; the shares are stored under ``id``."""
+        its chain; the shares are stored under ``id``.  Waits for its consent: it raises what the
+        holder does."""
         holder = pointer.location.id
         outside = holder not in self.parties
         everybody = (*self.parties, holder) if outside else self.parties
@@ -101,9 +106,16 @@ class WorkerLines(PartyLines):
         ]
         if outside:
             starts.append((pointer.connection, owner, (None, owner, tensor), ()))
+        errors: list[Exception] = []
         for line, rank, args, outs in starts:
             pending = line.start_part(code, execution, everybody, rank, args, outs)
-            self._under_way.append((line, pending))
+            _collect(line, pending, errors)
+            if rank == owner:
+                holding = line, pending
+        line, pending = holding
+        line.wait_settled(pending)
+        if errors:
+            raise first_cause(errors)
 
     def _start(
         self,
@@ -116,15 +128,31 @@ class WorkerLines(PartyLines):
     ) -> None:
         everybody = (*self.parties, self.provider)
         pending = line.start_part(int(code), execution, everybody, rank, args, outs)
-        self._under_way = [one for one in self._under_way if one[1].failed or not one[1].settled]
-        self._under_way.append((line, pending))
+        _collect(line, pending, self._errors)
 
     def fetch(self, ids: Sequence[int], user: str | None) -> list[list[torch.Tensor]]:
-        """Ask every party for its shares, all before one is waited for."""
-        asked = [
-            [line.ask_later(Fetch, id, keep=True, user=user) for line in self._lines] for id in ids
-        ]
-        return [[tensor_in(answer()) for answer in row] for row in asked]
+        """Ask every party for its shares, all before one is waited for.
+
+        Raises the first error; the others are not raised elsewhere.
+        """
+        answers: list[Callable[[], Any]] = []
+        errors: list[Exception] = []
+        found: list[torch.Tensor] = []
+        try:
+            for id in ids:
+                for line in self._lines:
+                    answers.append(line.ask_later(Fetch, id, keep=True, user=user))
+        except Exception as error:  # whatever was raised earlier over the line
+            errors.append(error.with_traceback(None))
+        for answer in answers:
+            try:
+                found.append(tensor_in(answer()))
+            except Exception as error:
+                errors.append(error.with_traceback(None))
+        if errors:
+            raise first_cause(errors)
+        count = len(self._lines)
+        return [found[at : at + count] for at in range(0, len(found), count)]
 
     def pointer(self, party: str, id: int) -> torch.Tensor:
         """A pointer to an object that a program makes at one party."""
@@ -137,16 +165,32 @@ class WorkerLines(PartyLines):
 
     def failure(self) -> Exception | None:
         """Why something that was sent has failed, as far as that is known here."""
-        found: list[Exception] = []
-        for line, pending in self._under_way:
-            if line.catch_up(pending) and pending.failed:
-                try:
-                    line.take(pending)
-                except Exception as error:  # whatever the worker's torch raised
-                    found.append(error)
-        self._under_way = [one for one in self._under_way if not one[1].settled]
-        found.sort(key=lambda error: isinstance(error, RemoteFailure))
-        return found[0] if found else None
+        for line in (*self._lines, self._dealing):
+            line.read_replies()
+        return first_cause(self._errors) if self._errors else None
+
+
+def _collect(line: Connection, pending: Pending, errors: list[Exception]) -> None:
+    """Put what a request raises into a list; it is not raised over the line then."""
+
+    def settled() -> None:
+        try:
+            line.take(pending)
+        except Exception as error:  # whatever the worker's torch raised
+            errors.append(error.with_traceback(None))
+
+    line.when_settled(pending, settled)
+
+
+def first_cause(errors: list[Exception]) -> Exception:
+    """Take from the errors of several workers that of the one who failed: others only tell of it.
+
+    >>> first_cause([RemoteFailure("collective", "bob failed"), ValueError("bob is full")])
+    ValueError('bob is full')
+    """
+    cause = min(errors, key=lambda error: isinstance(error, (RemoteFailure, SessionEnded)))
+    errors.clear()  # a list in the frame that raises one would keep that frame
+    return cause
 
 
 def _revealed(program: ShareProgram) -> Iterator[tuple[int, int]]:

@@ -61,7 +61,7 @@ class ClearParties(PartyLines):
 
     def _input(self, value: Any) -> Any:
         if not isinstance(value, FreshShares):
-            return self.objects[value.id]
+            return self.objects[value]
         total = value.last.clone()
         for seed in value.seeds:
             total += MaskStream(seed).draw(total.shape)
@@ -84,7 +84,8 @@ class ClearParties(PartyLines):
         return self.error
 
     def discard(self, id: int) -> None:
-        del self.objects[id]
+        assert id in self.objects or self.error is not None
+        self.objects.pop(id, None)
 
 
 def _open(value: Any, slots: dict[int, Any]) -> Any:

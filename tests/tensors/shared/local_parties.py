@@ -37,7 +37,7 @@ class LocalParties(ClearParties):
 
     def _input(self, value: Any) -> Any:
         if not isinstance(value, FreshShares):
-            return self.objects[value.id]
+            return self.objects[value]
         drawn = [MaskStream(seed).draw(value.last.shape) for seed in value.seeds]
         return [*drawn, value.last]
 
