@@ -196,15 +196,17 @@ def _matmul(
 def _integer_matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Thin products as matrix times vector, where torch's matrix product of int64 takes up to
     seventeen times as long (of 4096 x 4096 by 1, torch 2.13)."""
-    if b.shape[1] <= _FEW_COLUMNS and a.stride(1) == 1 and b.shape[1]:
+    if b.shape[1] <= _FEW_COLUMNS and a.stride(1) == 1 and a.numel() > _MANY and b.shape[1]:
         return torch.stack([torch.mv(a, column) for column in b.t().contiguous()], 1)
-    if a.shape[0] <= _FEW_ROWS and b.stride(0) == 1 and a.shape[0]:
+    if a.shape[0] <= _FEW_ROWS and b.stride(0) == 1 and b.numel() > _MANY and a.shape[0]:
         rows = b.t()
         return torch.stack([torch.mv(rows, row) for row in a.contiguous()])
     return torch.mm(a, b)
 
 
 _FEW_COLUMNS, _FEW_ROWS = 4, 2
+_MANY = 4096
+"""Elements of the other operand above which that is faster."""
 
 
 def _cross(a: torch.Tensor, b: torch.Tensor, dim: int) -> torch.Tensor:

@@ -26,13 +26,14 @@ aten = torch.ops.aten
 _VIEWS = """
 alias detach view _unsafe_view _reshape_alias t transpose.int permute expand squeeze squeeze.dim
 squeeze.dims unsqueeze select.int slice.Tensor diagonal unfold as_strided lift_fresh split.Tensor
-split_with_sizes unbind.int
+split_with_sizes unbind.int unsafe_split.Tensor unsafe_split_with_sizes channel_shuffle
+native_channel_shuffle pixel_shuffle pixel_unshuffle
 """
+"""What rearranges elements, and may return the memory of its operand."""
 
 _NO_LARGER = """
-clone flip roll rot90 tril triu narrow_copy channel_shuffle pixel_shuffle pixel_unshuffle
-native_channel_shuffle unsafe_split.Tensor unsafe_split_with_sizes neg sum sum.dim_IntList cumsum
-trace mul.Scalar cat stack
+clone flip roll rot90 tril triu narrow_copy neg sum sum.dim_IntList cumsum trace mul.Scalar cat
+stack
 """
 
 _LARGER = """
@@ -57,7 +58,7 @@ class LocalOperation:
     run: Callable[..., Any]
     """The overload, or what checks its arguments first where torch does not."""
     view: bool
-    """Whether the results are views of the operand, and need no memory."""
+    """Whether the results rearrange the operand's elements, and may share its memory."""
     in_place: bool
     """Whether it writes to its first argument."""
     grows: bool
