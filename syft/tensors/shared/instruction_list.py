@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
+from syft.crypto.share_joining import joined
 from syft.crypto.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
-from syft.tensors.shared.cells import Cell, SharedObject
+from syft.tensors.shared.cells import Cell, MaskedCell, SharedObject
 from syft.workers.execution.permissions import Guard
 
 
@@ -36,8 +37,8 @@ ProgramInput = int | FreshShares
 class InstructionList:
     """The instructions that a session will send with its next program.
 
-    >>> InstructionList().program(())
-    ShareProgram(inputs=0, instructions=(), results=())
+    >>> InstructionList().program()
+    (ShareProgram(inputs=0, instructions=(), results=()), [])
     """
 
     def __init__(self) -> None:
@@ -73,27 +74,46 @@ class InstructionList:
         self.instructions.append(Instruction(code, args, slots))
         return len(self.instructions) - 1
 
-    def living(self) -> Iterator[SharedObject]:
+    def program(self) -> tuple[ShareProgram, list[SharedObject]]:
+        """The instructions as a program, and what its results are for.
+
+        The results are the shares that somebody still has.  What nobody needs is left out, also
+        what would be opened for it (``joined``).  Masked values that the program makes all the same
+        are results too, if somebody may use them again.
+        """
+        instructions = tuple(
+            Instruction(one.code, self._renamed(one.args), tuple(map(self._placed, one.outs)))
+            for one in self.instructions
+        )
+        values = list(self._living())
+        results = [value for value in values if not isinstance(value, MaskedCell)]
+        slots = tuple(self._placed(one.slot) for one in results)
+        program = joined(ShareProgram(len(self.inputs), instructions, slots))
+        opened = {
+            one.outs[0]: place
+            for place, one in enumerate(program.instructions)
+            if one.code is ShareCode.MASK
+        }
+        for value in values:
+            slot = self._placed(value.slot)
+            if isinstance(value, MaskedCell) and slot in opened:
+                value.place = opened[slot]
+                results.append(value)
+                slots = (*slots, slot)
+        return replace(program, results=slots), results
+
+    def _living(self) -> Iterator[SharedObject]:
         """What the instructions make and somebody still has."""
         for slot, reference in self._made:
             value = reference()
             if value is not None and value.recording is self and value.slot == slot:
                 yield value
 
-    def program(self, results: Sequence[SharedObject]) -> ShareProgram:
-        """The instructions as a program with these results; slots are numbered as it has them."""
-        count = len(self.inputs)
+    def _placed(self, number: int) -> int:
+        """A slot as the program numbers it."""
+        return number + len(self.inputs) if number >= 0 else -1 - number
 
-        def placed(number: int) -> int:
-            return number + count if number >= 0 else -1 - number
-
-        def renamed(value: Any) -> Any:
-            if type(value) is ShareSlot:
-                return ShareSlot(placed(value.number))
-            return tuple(map(renamed, value)) if type(value) is tuple else value
-
-        instructions = tuple(
-            Instruction(one.code, renamed(one.args), tuple(map(placed, one.outs)))
-            for one in self.instructions
-        )
-        return ShareProgram(count, instructions, tuple(placed(one.slot) for one in results))
+    def _renamed(self, value: Any) -> Any:
+        if type(value) is ShareSlot:
+            return ShareSlot(self._placed(value.number))
+        return tuple(map(self._renamed, value)) if type(value) is tuple else value

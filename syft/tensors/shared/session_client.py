@@ -195,7 +195,9 @@ class SessionClient:
         """What was opened of a tensor under a mask: once, while it is not written to."""
         version = cell.memory.version
         if cell.masked is not None and cell.masked[0] == version:
-            return cell.masked[1]
+            known = cell.masked[1]
+            if known.id is not None or known.recording is self._list:  # or it was left out
+                return known
         value = MaskedCell(self, cell.shape)
         value.place = self.record(ShareCode.MASK, (self.slot(cell), cell.shape), (value,))
         cell.masked = version, value
@@ -230,8 +232,7 @@ class SessionClient:
             if not self._list.instructions and not self._list.inputs:
                 return
             recorded, self._list = self._list, InstructionList()
-            results = list(recorded.living())
-            program = recorded.program(results)
+            program, results = recorded.program()
             if not program.instructions and not results:
                 return
             self._counter += 1
@@ -241,23 +242,12 @@ class SessionClient:
                 self.lines.run(self._counter, program, recorded.inputs, ids)
             except SyftError as error:
                 self._end(self.lines.failure() or error)
-            self._sent(program, results, ids)
+            for value, id in zip(results, ids, strict=True):
+                value.id = id
+                if isinstance(value, MaskedCell):
+                    value.name = StreamName(self._counter, value.place)
             self._used -= used
             self._discard_dropped()
-
-    def _sent(
-        self, program: ShareProgram, results: Sequence[SharedObject], ids: Sequence[int]
-    ) -> None:
-        """Note under which ids the results are stored, and which instruction drew which mask."""
-        masks = {
-            one.outs[0]: place
-            for place, one in enumerate(program.instructions)
-            if one.code is ShareCode.MASK
-        }
-        for slot, value, id in zip(program.results, results, ids, strict=True):
-            value.id = id
-            if isinstance(value, MaskedCell):
-                value.name = StreamName(self._counter, masks[slot])
 
     def values(self, cells: Sequence[Cell], user: str | None = None) -> list[torch.Tensor]:
         """What cells hold, as plain int64 tensors: every party says its share.

@@ -117,7 +117,7 @@ class SharesRing(Ring):
         The gate tells ``x >= 0``, so it gets ``x - 1``, and the bit is added to its result.  The
         bits are kept with the result: a backward pass asks for them (:meth:`above_zero`).
         """
-        below = cell_of(x - 1)
+        below = cell_of(x + -1)  # an addition, so that it is joined to a division before it
         session = self._session
         session.make_room()
         part, bits = (session.new_cell(dense(x.shape), x.device) for _ in range(2))
