@@ -12,10 +12,11 @@ it is handed out only to a user whom its guard admits.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
+from syft.crypto.beaver_products import MaskedValue
 from syft.crypto.mask_stream import KEY_BYTES
 from syft.exceptions import MalformedMessage, MaterialUsed, PermissionDenied, SessionEnded
 from syft.workers.core.peer import Peer
@@ -44,13 +45,6 @@ class Confined(Holder):
     def refusal(self, user: str | None, action: str) -> PermissionDenied:
         """The error for a use that is not allowed."""
         return PermissionDenied(action, self.session.worker, user)
-
-    @classmethod
-    def __torch_function__(
-        cls, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
-    ) -> NoReturn:
-        """Torch asks here before it runs an operation: none takes such an object."""
-        raise PermissionDenied(getattr(function, "__name__", "an operation"), "this worker", None)
 
     def exchange(self, successor: Callable[[torch.Tensor], torch.Tensor]) -> None:
         """Nothing: no operation moves the memory of a share."""
@@ -146,21 +140,19 @@ class Share(Confined):
 
 
 class MaskedShare(Confined):
-    """A masked value, which all parties know; ``opened`` is the tensor in it.
+    """A masked value at a party.  Its guard is that of what was masked: results of products have
+    it."""
 
-    Its guard is that of what was masked, since the results of a product have it.
-    """
-
-    def __init__(self, session: SharingSession, value: Any, opened: torch.Tensor) -> None:
+    def __init__(self, session: SharingSession, value: MaskedValue) -> None:
         super().__init__(session)
-        self.value, self.opened = value, opened
+        self.value = value
 
     def __repr__(self) -> str:
-        return f"<MaskedShare {tuple(self.opened.shape)}>"
+        return f"<MaskedShare {tuple(self.value.shape)}>"
 
     def tensors(self) -> Sequence[torch.Tensor]:
-        """What was opened."""
-        return (self.opened,)
+        """What was opened, and this party's share of the mask."""
+        return self.value.opened, self.value.mask
 
 
 def checked_key(value: Any) -> bytes:

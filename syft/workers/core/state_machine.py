@@ -75,7 +75,7 @@ from syft.workers.wire.messages import (
     encode,
     read_request,
 )
-from syft.workers.wire.references import Reference
+from syft.workers.wire.references import Reference, ids_in
 
 HeldInputs = dict[int, Any]
 AddressedFrame = tuple[Peer | str, Frame]
@@ -153,6 +153,8 @@ class WorkerCore:
         self.sessions: dict[int, Any] = {}
         self.ended: OrderedDict[int, Any] = OrderedDict()
         """Collective operations that have ended here: later messages for them are ignored."""
+        self.aborted: dict[tuple[int, str], str] = {}
+        """Parties that have failed of those that have not begun here, and why."""
         self.watched = False
         """Whether a caller may keep answers about shapes and gradients: see :meth:`watch`."""
         self._watchers: WeakKeyDictionary[Peer, None] = WeakKeyDictionary()
@@ -417,8 +419,7 @@ class WorkerCore:
         """
         value = held[id] if held and id in held else self.store.read(id)
         if isinstance(value, Confined):
-            serving = self.serving
-            raise value.refusal(None if serving is None else serving.user, "an operation")
+            raise self._refused(value)
         if not depth:
             return value
         inner = descend(value, depth)
@@ -440,6 +441,17 @@ class WorkerCore:
                 self.dataflow.forget(id, peer.dropped)
             else:
                 self.store.drop(id, peer.dropped)
+
+    def check_operands(self, operands: Any) -> None:
+        """Raise :class:`~syft.exceptions.PermissionDenied` if one of the packed operands of a
+        command is a share: asked where :attr:`confined` says that there are some."""
+        for id in ids_in(operands):
+            value = self.store.objects.get(id)
+            if isinstance(value, Confined):
+                raise self._refused(value)
+
+    def _refused(self, value: Confined) -> PermissionDenied:
+        return value.refusal(None if self.serving is None else self.serving.user, "an operation")
 
     def _may_drop_confined(self, id: int, peer: Peer) -> bool:
         value = self.store.objects.get(id)
@@ -568,6 +580,7 @@ class WorkerCore:
         for execution, session in list(self.sessions.items()):
             session.abandon(self, execution)
         self.sessions.clear()
+        self.aborted.clear()
         self.store.clear(reason)
         self.owners.forget()
         self.contested, self._latest = False, None

@@ -46,6 +46,7 @@ from syft.workers.handlers.executions import (
     fail,
     has_started,
     keep,
+    note_abort,
     resume,
     session_of,
     tell_others,
@@ -101,7 +102,7 @@ def start(core: WorkerCore, message: Start, frame: Frame, peer: Peer) -> Any:
         resume(core, message.execution, session, False)
         return Parked(message.seq) if message.execution in core.sessions else None
 
-    failed = _failed_before(message, session)
+    failed = _failed_before(core, message, session)
     if failed is not None:
         fail(core, message.execution, session, failed, session.refused is not None)
         return None
@@ -120,10 +121,11 @@ def _runs(core: WorkerCore, execution: int) -> bool:
     return has_started(core, execution) and (ended is None or ended.refused is None)
 
 
-def _failed_before(message: Start, session: Execution) -> SyftError | None:
+def _failed_before(core: WorkerCore, message: Start, session: Execution) -> SyftError | None:
     """Why an execution cannot begin: another party has failed, or sent too much."""
-    for name, reason in session.aborted_by.items():
-        if name in message.parties:
+    for name in message.parties:
+        reason = core.aborted.pop((message.execution, name), None)
+        if reason is not None:
             return RemoteFailure("collective", reason)
     return session.refused
 
@@ -339,9 +341,9 @@ def abort(core: WorkerCore, message: Abort, frame: Frame, peer: Peer) -> None:
         for sharing in ended.sharing if peer.name in ended.parties else ():
             sharing.end(message.reason)
         return
-    session = session_of(core, message.execution, peer)
-    if session.start is None:
-        session.aborted_by[peer.name] = message.reason
+    session: Execution | None = core.sessions.get(message.execution)
+    if session is None or session.start is None:
+        note_abort(core, message.execution, peer.name, message.reason)
     elif peer.name in session.start.parties:
         failed = RemoteFailure("collective", message.reason)
         fail(core, message.execution, session, failed, tell=False)

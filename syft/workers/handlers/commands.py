@@ -129,6 +129,8 @@ def handle(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Repl
             core.forget(command.drop, peer)
         else:
             store.drop_all(command.drop, peer.dropped)
+    if core.confined:
+        core.check_operands((command.args, command.kwargs))
     if core.contested:
         return _handle_contested(core, command, frame, peer)
     run = _make if command.out else _write

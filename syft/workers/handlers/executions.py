@@ -76,7 +76,6 @@ class Execution:
     payer: Peer
     """Who sent its first message, and is charged for it."""
     mailbox: dict[LetterName, KeptLetter] = field(default_factory=dict)
-    aborted_by: dict[str, str] = field(default_factory=dict)
     refused: SyftError | None = None
     """Why letters could not be kept that came before it was started."""
     start: Start | None = None
@@ -167,6 +166,18 @@ def _make_room(core: WorkerCore) -> None:
         raise LimitExceeded("$.execution", "max_sessions", MAX_SESSIONS, len(core.sessions) + 1)
     ((busiest, _),) = Counter(one.payer.name for one in waiting.values()).most_common(1)
     remove(core, next(key for key, one in waiting.items() if one.payer.name == busiest))
+
+
+def note_abort(core: WorkerCore, execution: int, name: str, reason: str) -> None:
+    """Remember that a party has failed of an execution that has not started here, and may never.
+
+    Of too many, the oldest one goes of whoever sent the most.
+    """
+    early = core.aborted
+    early[execution, name] = reason
+    if len(early) > MAX_SESSIONS:
+        ((busiest, _),) = Counter(sender for _, sender in early).most_common(1)
+        del early[next(key for key in early if key[1] == busiest)]
 
 
 def remove(core: WorkerCore, execution: int) -> Execution | None:

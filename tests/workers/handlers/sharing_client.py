@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-import syft as sy
 from syft.codes import CollectiveCode
+from syft.crypto.mask_stream import MaskStream
+from syft.crypto.share_dealing import deals_of
+from syft.crypto.share_program import ShareProgram
+from syft.exceptions import RemoteFailure
 from syft.ids import new_execution, new_id
-from syft.serde.packer import Packer
-from syft.serde.registry import pack
-from syft.workers.wire.messages import Fetch, Start
+from syft.workers.wire.messages import Fetch
 from syft.workers.wire.references import Reference
+
+ALIVE: list[Client] = []
+"""The clients that a test has made."""
 
 
 class Client:
@@ -23,6 +28,9 @@ class Client:
         self.caller, self.parties, self.provider = caller, list(parties), provider
         self.session = new_id()
         self.counter = 0
+        self.made: list[tuple[Any, int]] = []
+        """What was made, and where."""
+        ALIVE.append(self)
 
     @property
     def everybody(self) -> list[Any]:
@@ -46,20 +54,19 @@ class Client:
             if given is None:
                 continue
             connection = self.caller.connection_to(place)
-            packer = Packer(worker=None)
-            operands = tuple(pack(arg, packer) for arg in given)
-            message = Start(
-                connection.next_seq(),
-                int(code),
-                execution,
-                names,
-                rank,
-                operands,
-                tuple(outs[rank]),
+            sent = connection.start_part(
+                int(code), execution, names, rank, given, tuple(outs[rank])
             )
-            sent = connection.start(message, packer.buffers, made=tuple(outs[rank]))
             pending.append((connection, sent))
+            self.made += [(connection, out) for out in outs[rank]]
         return pending
+
+    def close(self) -> None:
+        """Drop all that was made."""
+        made, self.made = self.made, []
+        for connection, id in made:
+            if not connection.transport.closed:
+                connection.garbage.append(id)
 
     def open(self) -> None:
         """Open the session, and wait until it is."""
@@ -92,6 +99,46 @@ class Client:
             outs[rank] = ()
         return self.start(CollectiveCode.SPLIT, places, args, outs)
 
+    def run(self, program: ShareProgram, inputs: Sequence[Any]) -> list[int]:
+        """Run a program; the ids of its results.  An input is an id, or an entry for each party."""
+        outs = [new_id() for _ in program.results]
+        wait(self.start_run(program, inputs, [outs] * len(self.parties)))
+        return outs
+
+    def start_run(
+        self,
+        program: ShareProgram,
+        inputs: Sequence[Any],
+        outs: Sequence[Sequence[int]],
+        counter: int | None = None,
+        deals: Any = None,
+    ) -> list[tuple[Any, Any]]:
+        """The same without waiting."""
+        if counter is None:
+            self.counter += 1
+            counter = self.counter
+        deals = deals_of(program) if deals is None else deals
+        here, execution = Reference(self.session), new_execution()
+        pending = []
+        if deals:
+            dealing: list[Any] = [None] * len(self.parties)
+            dealing.append((here, counter, deals))
+            nothing: list[Any] = [()] * len(self.everybody)
+            code = CollectiveCode.DEAL
+            pending += self.start(code, self.everybody, dealing, nothing, execution)
+        args: list[Any] = [
+            (here, counter, program, *(_input(value, rank) for value in inputs))
+            for rank in range(len(self.parties))
+        ]
+        args.append(None)
+        code = CollectiveCode.SHARES
+        return pending + self.start(code, self.everybody, args, [*outs, ()], execution)
+
+    def share(self, *values: Any) -> list[int]:
+        """Share tensors with shares that this client draws: seeds, and the rest."""
+        program = ShareProgram(len(values), (), tuple(range(len(values))))
+        return self.run(program, [pieces(value, len(self.parties)) for value in values])
+
     def fetch(self, id: int, place: Any, user: str | None = None, keep: bool = True) -> Any:
         """The share at one place."""
         return self.caller.connection_to(place).ask(Fetch, id, 0, keep, user)
@@ -101,13 +148,28 @@ class Client:
         return sum(self.fetch(id, place, user) for place in self.parties)  # type: ignore[no-any-return]
 
 
+def _input(value: Any, rank: int) -> Any:
+    return Reference(value) if type(value) is int else value[rank]
+
+
+def pieces(value: torch.Tensor, parties: int, *guard: Any) -> list[Any]:
+    """Fresh shares of a tensor, one for each party."""
+    seeds = [secrets.token_bytes(32) for _ in range(parties - 1)]
+    rest = value - sum(MaskStream(seed).draw(value.shape) for seed in seeds)
+    return [*((seed, tuple(value.shape), *guard) for seed in seeds), (rest, *guard)]
+
+
 def wait(pending: list[tuple[Any, Any]]) -> None:
-    """Wait for all; raises the first error."""
-    errors = []
+    """Wait for all; raises the error of the party that failed, if one did."""
+    errors: list[Exception] = []
     for connection, one in pending:
         try:
             connection.wait(one)
-        except sy.exceptions.SyftError as error:
+        except Exception as error:
             errors.append(error)
-    if errors:
-        raise errors[0]
+    try:
+        errors.sort(key=lambda error: type(error) is RemoteFailure)
+        if errors:
+            raise errors[0]
+    finally:
+        errors.clear()  # or they and this frame would keep each other

@@ -1,0 +1,58 @@
+"""Guards of what a share program computes: whatever follows from a private input is as private.
+
+Instructions pass guards on from operands to results.  An operation that writes in place passes them
+on to everything that may share memory with what it writes to.  Whether a local operation gives a
+view is not looked at: it may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from syft.crypto.share_flow import operands_of, writes_in_place
+from syft.crypto.share_program import Instruction, ShareCode, ShareProgram
+from syft.workers.execution.permissions import Guard, meet_guards
+
+
+class SlotGuards:
+    """The guard of each slot of a program, after all that it does.
+
+    >>> reveal = Instruction(ShareCode.REVEAL, (ShareSlot(0), 1), (1,))
+    >>> guards = SlotGuards(ShareProgram(1, (reveal,), (1,)), [Guard(frozenset({"ann"}))])
+    >>> guards.of(1).users
+    frozenset({'ann'})
+    """
+
+    def __init__(self, program: ShareProgram, inputs: Sequence[Guard | None]) -> None:
+        self._guards: dict[int, Guard | None] = {}
+        self._memory: dict[int, set[int]] = {}
+        self.written: Guard | None = None
+        """The guard of what is written in place."""
+        if any(guard is not None for guard in inputs):
+            self._guards = dict(enumerate(inputs))
+            for step in program.instructions:
+                self._pass_on(step)
+
+    def of(self, slot: int) -> Guard | None:
+        """The guard of a slot."""
+        return self._guards.get(slot)
+
+    def _pass_on(self, step: Instruction) -> None:
+        operands = operands_of(step)
+        guard: Guard | None = None
+        for slot in operands:
+            guard = meet_guards(guard, self._guards.get(slot))
+        touched = set(step.outs)
+        if step.code is ShareCode.LOCAL:
+            touched |= self._joined_memory((*operands, *step.outs), writes_in_place(step))
+        for slot in touched:
+            self._guards[slot] = meet_guards(self._guards.get(slot), guard)
+        if writes_in_place(step):
+            self.written = meet_guards(self.written, guard)
+
+    def _joined_memory(self, slots: Sequence[int], written: bool) -> set[int]:
+        """Note that these slots may share memory; if it is written, all that do."""
+        joined = set(slots).union(*(self._memory.get(slot, ()) for slot in slots))
+        for slot in joined:
+            self._memory[slot] = joined
+        return joined if written else set()

@@ -1,0 +1,241 @@
+"""Share programs at the workers: the parties run them, and the provider deals for them.
+
+What crosses a line, from party to party, is shares of values behind masks that nobody knows, and
+shares of what is revealed, to whom it is revealed.  So only revealing asks whether a value may go
+where it goes.  A result is as private as all inputs from which it follows.
+
+The provider sends the last party one letter for each instruction with derived material, in the
+order of their places.  It waits for nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any
+
+import torch
+
+from syft.codes import CollectiveCode
+from syft.crypto.beaver_products import MaskedValue
+from syft.crypto.share_dealing import deal_program
+from syft.crypto.share_gates import is_corrected
+from syft.crypto.share_lint import lint, lint_deals
+from syft.crypto.share_program import ShareCode, ShareProgram
+from syft.crypto.share_running import JoinedRound, PartyContext, RoundOfShares, run_program
+from syft.exceptions import MalformedMessage, MaterialError
+from syft.workers.core.sent_labels import guard_from_fields
+from syft.workers.core.shares import Confined, MaskedShare, Share, SharingSession
+from syft.workers.execution.leaving import check_leaving
+from syft.workers.execution.permissions import Guard, full_guard_of, protect
+from syft.workers.handlers.party_programs import (
+    Letter,
+    PartyProgram,
+    Received,
+    Round,
+    Seat,
+    guarding,
+)
+from syft.workers.handlers.share_labels import SlotGuards
+from syft.workers.handlers.sharing import session_here, share_from
+
+_Rounds = Generator[Any, Received, Any]
+
+
+@guarding(CollectiveCode.DEAL)
+def deal(seat: Seat, session: Any, counter: Any, deals: Any) -> PartyProgram:
+    """The provider's part of a share program; see :mod:`syft.crypto.dealing`."""
+    here = _session(seat, session, provider=True)
+    lint_deals(deals)
+    here.use(_checked_counter(counter))
+    last = len(here.names) - 1
+    for place, corrections in deal_program(deals, here.keys, counter):
+        yield seat.round({last: (place, *corrections)}, ())
+    return []
+
+
+@guarding(CollectiveCode.SHARES)
+def run_shares(seat: Seat, session: Any, counter: Any, program: Any, *inputs: Any) -> PartyProgram:
+    """A party's part of a share program; see :mod:`syft.crypto.share_running`."""
+    here = _session(seat, session, provider=False)
+    if not isinstance(program, ShareProgram):
+        raise MalformedMessage("$.args[2]", "a share program", type(program).__name__)
+    lint(program, len(here.names))
+    here.use(_checked_counter(counter))
+    operands = [_operand(here, value, index) for index, value in enumerate(inputs)]
+    values = [value for value, _ in operands]
+    yield here.turns
+    here.check_open()
+    guards = SlotGuards(program, [guard for _, guard in operands])
+    _check_reveals(seat, program, guards)
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    context = PartyContext(
+        here.rank,
+        len(here.names),
+        here.keys[0],
+        counter,
+        tensors[0].device if tensors else "cpu",
+        seat.core.store.charges.limits.elements,
+    )
+    versions = [tensor._version for tensor in tensors]
+    results = yield from _Run(seat, here, program, context).rounds(values)
+    for tensor, version in zip(tensors, versions, strict=True):
+        if tensor._version != version:
+            protect(tensor, guards.written)
+    return _stored(here, program, results, guards)
+
+
+def _session(seat: Seat, session: Any, provider: bool) -> SharingSession:
+    here = session_here(seat, session)
+    if here.parties != seat.names or here.rank != seat.rank:
+        raise MalformedMessage("$.parties", ", ".join(here.parties), "others")
+    if provider is not (here.rank == len(here.names)):
+        raise MalformedMessage("$.program", "DEAL for the provider, SHARES for the parties", "it")
+    return here
+
+
+def _checked_counter(counter: Any) -> int:
+    if type(counter) is not int or not 0 < counter < 2**63:
+        raise MalformedMessage("$.args[1]", "a counter from 1 on", repr(counter)[:40])
+    return counter
+
+
+# ------------------------------------------------------------------------------ inputs and results
+
+
+def _operand(here: SharingSession, value: Any, index: int) -> tuple[Any, Guard | None]:
+    """An input of a program, and its guard: an object of the session, or a fresh share."""
+    if isinstance(value, Share | MaskedShare) and value.session is here:
+        return value.value, full_guard_of(value)
+    if not isinstance(value, tuple) or not value or isinstance(value[0], Confined):
+        raise MalformedMessage(f"$.args[{index + 3}]", "a share of this session", "another value")
+    fresh, *rest = value
+    shape = tuple(fresh.shape) if isinstance(fresh, torch.Tensor) else rest.pop(0) if rest else None
+    fields = rest.pop(0) if rest else None
+    if rest or not isinstance(fields, tuple | None):
+        raise MalformedMessage(f"$.args[{index + 3}]", "a share, its shape and guard", "more")
+    return share_from(fresh, shape), None if fields is None else guard_from_fields(fields)
+
+
+def _check_reveals(seat: Seat, program: ShareProgram, guards: SlotGuards) -> None:
+    """Raise :class:`~syft.exceptions.PermissionDenied` if what is revealed may not go there.
+
+    Before the first round: nothing has left then.
+    """
+    for step in program.instructions:
+        if step.code is ShareCode.REVEAL and step.args[1] != seat.rank:
+            name = seat.names[step.args[1]]
+            guard = guards.of(step.outs[0])
+            place = name if guard is None else seat.core.place_of(name)
+            check_leaving(guard, place, seat.starter.user, "reveal", seat.core.name)
+
+
+def _stored(
+    here: SharingSession, program: ShareProgram, results: dict[int, Any], guards: SlotGuards
+) -> list[Any]:
+    """The objects to be stored, with their guards; without what is revealed to others."""
+    revealed = {
+        step.outs[0]: step.args[1] for step in program.instructions if step.code is ShareCode.REVEAL
+    }
+    stored: list[Any] = []
+    for slot in program.results:
+        value = results[slot]
+        if slot not in revealed:
+            masked = isinstance(value, MaskedValue)
+            value = MaskedShare(here, value) if masked else Share(here, value)
+        elif revealed[slot] != here.rank:
+            continue
+        protect(value, guards.of(slot))
+        stored.append(value)
+    return stored
+
+
+# ------------------------------------------------------------------------------------------ rounds
+
+
+class _Run:
+    """A program under way at one party: what its rounds are as letters."""
+
+    def __init__(
+        self, seat: Seat, here: SharingSession, program: ShareProgram, context: PartyContext
+    ) -> None:
+        self.seat, self.program, self.context = seat, program, context
+        self.parties = range(len(here.names))
+        corrected = (n for n, step in enumerate(program.instructions) if is_corrected(step))
+        self.letters = {place: number for number, place in enumerate(corrected)}
+
+    def rounds(self, values: Sequence[Any]) -> _Rounds:
+        """Run the program; returns its results by slot."""
+        run = run_program(self.program, values, self.context)
+        joined: JoinedRound | None = None
+        while True:
+            try:
+                step = next(run) if joined is None else run.send(joined)
+            except StopIteration as end:
+                return end.value
+            joined = yield from self._corrections(step) if step.needs else self._opening(step)
+
+    def _corrections(self, step: RoundOfShares) -> Generator[Round, Received, JoinedRound]:
+        """Wait for what the provider has dealt for some instructions."""
+        provider = self.seat.size - 1
+        names = {place: (provider, self.letters[place]) for place in step.needs}
+        received = yield Round({}, frozenset(names.values()))
+        corrections = {}
+        for place, name in names.items():
+            said, *tensors = received[name].values or (None,)
+            if said != place or not all(isinstance(one, torch.Tensor) for one in tensors):
+                raise MaterialError(f"material for instruction {place}", "another letter")
+            corrections[place] = tensors
+        return JoinedRound(corrections=corrections)
+
+    def _opening(self, step: RoundOfShares) -> Generator[Round, Received, JoinedRound]:
+        """Send the shares of a round, and join them with those of the others."""
+        common = (*step.additive, *step.bits)
+        mine = step.reveals.get(self.seat.rank, [])
+        others = [rank for rank in self.parties if rank != self.seat.rank]
+        send = {
+            rank: tuple(tensor.cpu() for tensor in (*common, *step.reveals.get(rank, ())))
+            for rank in others
+            if common or rank in step.reveals
+        }
+        own = (*common, *mine)
+        received = yield self.seat.round(send, others if own else ())
+        joined = self._joined(own, received, len(step.additive), len(common))
+        return JoinedRound(
+            joined[: len(step.additive)],
+            joined[len(step.additive) : len(common)],
+            joined[len(common) :],
+        )
+
+    def _joined(
+        self, own: Sequence[torch.Tensor], received: Received, first: int, last: int
+    ) -> list[torch.Tensor]:
+        """The sums of these shares and the others', and from ``first`` to ``last`` the xors."""
+        letters = [self._checked(own, rank, letter) for (rank, _), letter in received.items()]
+        joined = []
+        for index, share in enumerate(own):
+            bits = first <= index < last
+            total = share
+            for number, letter in enumerate(letters):
+                other = letter[index].to(share.device)
+                if number:  # the first total is a new tensor: letters are immutable
+                    total = total.bitwise_xor_(other) if bits else total.add_(other)
+                else:
+                    total = total.bitwise_xor(other) if bits else total.add(other)
+            joined.append(total)
+        return joined
+
+    def _checked(
+        self, own: Sequence[torch.Tensor], rank: int, letter: Letter
+    ) -> Sequence[torch.Tensor]:
+        """The shares in a letter, if they are of the form of this party's own."""
+        values = letter.values
+        fits = len(values) == len(own) and all(
+            type(other) is torch.Tensor and other.dtype is torch.int64 and other.shape == one.shape
+            for one, other in zip(own, values, strict=False)
+        )
+        if not fits:
+            name = self.seat.names[rank]
+            raise MalformedMessage(
+                "$.values", f"{len(own)} shares in the shapes of this round", f"others from {name}"
+            )
+        return values

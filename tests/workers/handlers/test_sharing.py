@@ -1,0 +1,474 @@
+"""Sessions of shared tensors at the workers: opening, splitting, programs, and who may do what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import syft as sy
+from syft.codes import CollectiveCode
+from syft.crypto.kernels import KernelCode
+from syft.crypto.local_operations import number_of
+from syft.crypto.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
+from syft.exceptions import (
+    MalformedMessage,
+    MaterialUsed,
+    NotShareable,
+    ObjectNotFound,
+    PermissionDenied,
+    ProgramError,
+    RemoteFailure,
+    SessionEnded,
+    UnknownWorker,
+    WrongParties,
+)
+from syft.ids import new_execution, new_id
+from syft.workers.wire.messages import Describe, Duplicate, Fetch, FetchAll, Move, Search
+from syft.workers.wire.references import Reference
+from tests.shells.child import make_worker
+from tests.shells.owner import inspect
+from tests.workers.handlers.sharing_client import ALIVE, Client, pieces, wait
+
+pytestmark = pytest.mark.every_shell
+
+aten = torch.ops.aten
+S = ShareSlot
+
+
+def step(code: ShareCode, args: tuple[Any, ...], *outs: int) -> Instruction:
+    return Instruction(code, args, outs)
+
+
+def local(operation: Any, operands: tuple[Any, ...], *outs: int) -> Instruction:
+    return step(ShareCode.LOCAL, (number_of(operation), operands, ()), *outs)
+
+
+MULTIPLY = (int(KernelCode.MULTIPLY), ())
+
+
+def product_program(shape: tuple[int, ...]) -> ShareProgram:
+    """x * y of two inputs, and the masked x."""
+    masks = [step(ShareCode.MASK, (S(n), shape), n + 2) for n in (0, 1)]
+    args = (*MULTIPLY, S(2), S(3), (0, 0), shape, (0, 1), shape, shape)
+    return ShareProgram(2, (*masks, step(ShareCode.PRODUCT, args, 4)), (4, 2))
+
+
+def relu_program(shape: tuple[int, ...]) -> ShareProgram:
+    return ShareProgram(1, (step(ShareCode.POSITIVE, (S(0), 0, shape), 1, 2),), (1, 2))
+
+
+@pytest.fixture(autouse=True)
+def drop_what_was_made() -> Iterator[None]:
+    yield
+    for client in ALIVE:
+        client.close()
+    ALIVE.clear()
+
+
+@pytest.fixture(params=["immediate", "queued", "mixed"])
+def workers(request: pytest.FixtureRequest, hook: sy.TorchHook) -> list[Any]:
+    """Three parties and a provider."""
+    queued = {"immediate": (0, 0, 0, 0), "queued": (1, 1, 1, 1), "mixed": (0, 1, 0, 1)}
+    return [
+        make_worker(hook, id=name, pipelined=bool(slow))
+        for name, slow in zip(
+            ("alice", "bob", "carl", "dealer"), queued[request.param], strict=True
+        )
+    ]
+
+
+@pytest.fixture(params=[2, 3])
+def client(request: pytest.FixtureRequest, hook: sy.TorchHook, workers: list[Any]) -> Client:
+    """A session of two parties or three."""
+    client = Client(hook.local_worker, workers[: request.param], workers[3])
+    client.open()
+    return client
+
+
+@pytest.fixture
+def pair(hook: sy.TorchHook) -> Client:
+    """A session of alice and bob, for which dealer deals."""
+    alice, bob, dealer = (make_worker(hook, id=name) for name in ("alice", "bob", "dealer"))
+    client = Client(hook.local_worker, [alice, bob], dealer)
+    client.open()
+    return client
+
+
+def check_idle(client: Client) -> None:
+    for worker in client.everybody:
+        assert not inspect(worker).executions and not inspect(worker).promised
+
+
+X = torch.tensor([1, -2, 3 * 2**40, 0, -(2**62)])
+Y = torch.tensor([7, 5, -3, 2**60, 4])
+
+
+# ---------------------------------------------------------------------------------- what it computes
+
+
+def test_fresh_shares_come_back_and_are_uniform(client: Client) -> None:
+    many = torch.zeros(500, dtype=torch.int64)
+    x, zeros = client.share(X, many)
+    assert torch.equal(client.value(x), X)
+    for place in client.parties:
+        share = client.fetch(zeros, place)
+        bits = (share.unsqueeze(1) >> torch.arange(64)) & 1
+        assert ((bits.double().mean(0) - 0.5).abs() < 6 * 0.5 / 500**0.5).all()
+    assert torch.equal(client.value(zeros), many)
+    check_idle(client)
+
+
+def test_products_and_comparisons(client: Client) -> None:
+    x, y = client.share(X, Y)
+    for _ in range(2):
+        xy, _masked = client.run(product_program((5,)), [x, y])
+        assert torch.equal(client.value(xy), X * Y)
+    positive, sign = client.run(relu_program((5,)), [x])
+    assert torch.equal(client.value(positive), X.clamp(min=0))
+    assert torch.equal(client.value(sign), (X >= 0).long())
+    check_idle(client)
+
+
+def test_a_masked_value_outlives_its_program(client: Client) -> None:
+    x, y = client.share(X, Y)
+    _, masked = client.run(product_program((5,)), [x, y])
+    square = (*MULTIPLY, S(0), S(0), (client.counter, 0), (5,), (client.counter, 0), (5,), (5,))
+    program = ShareProgram(1, (step(ShareCode.PRODUCT, square, 1),), (1,))
+    (squared,) = client.run(program, [masked])
+    assert torch.equal(client.value(squared), X * X)
+
+
+def test_programs_are_sent_without_waiting_and_run_in_order(client: Client) -> None:
+    """Each program adds what the one before it made, in place; all are under way together."""
+    (x,) = client.share(X)
+    masks = ShareProgram(1, relu_program((5,)).instructions, (1, 2))
+    add = ShareProgram(2, (local(aten.add_.Tensor, (S(0), S(1)), 2),), (2,))
+    expected = X.clone()
+    pending, latest = [], x
+    for _ in range(4):
+        made = [new_id(), new_id()]
+        pending += client.start_run(masks, [latest], [made] * len(client.parties))
+        latest = new_id()
+        pending += client.start_run(add, [x, made[0]], [[latest]] * len(client.parties))
+        expected += expected.clamp(min=0)
+    assert torch.equal(client.value(latest), expected), "asked for before all is done"
+    wait(pending)
+    assert torch.equal(client.value(x), expected), "written in place"
+    check_idle(client)
+
+
+def test_a_value_is_revealed_to_one_party(client: Client) -> None:
+    x, y = client.share(X, Y)
+    program = ShareProgram(
+        2,
+        (
+            local(aten.add.Tensor, (S(0), S(1)), 2),
+            step(ShareCode.REVEAL, (S(2), 1), 3),
+            step(ShareCode.REVEAL, (S(0), 0), 4),
+        ),
+        (3, 2, 4),
+    )
+    at_bob, total, at_alice = new_id(), new_id(), new_id()
+    outs = [[total, at_alice], [at_bob, total], [total]][: len(client.parties)]
+    wait(client.start_run(program, [x, y], outs))
+    assert torch.equal(client.fetch(at_bob, client.parties[1]), X + Y)
+    assert torch.equal(client.fetch(at_alice, client.parties[0]), X)
+    assert torch.equal(client.value(total), X + Y)
+    with pytest.raises(ObjectNotFound):
+        client.fetch(at_bob, client.parties[0])
+
+
+# ----------------------------------------------------------------------------------------- splitting
+
+
+@pytest.mark.parametrize("place", ["first", "last", "outside"])
+def test_a_tensor_at_a_worker_is_split(client: Client, place: str, hook: sy.TorchHook) -> None:
+    outside = make_worker(hook, id="olga")
+    owner = {"first": client.parties[0], "last": client.parties[-1], "outside": outside}[place]
+    pointer = X.send(owner)
+    shares = client.split(pointer, owner)
+    assert torch.equal(client.value(shares), X)
+    assert not any(torch.equal(client.fetch(shares, party), X) for party in client.parties)
+    assert torch.equal(pointer.get(), X)
+    check_idle(client)
+
+
+@pytest.mark.parametrize("named", [("alice", "bob"), ("alice",), ()])
+def test_shares_go_where_the_owner_allows_and_keep_the_label(
+    pair: Client, hook: sy.TorchHook, named: tuple[str, ...]
+) -> None:
+    owner = make_worker(hook, id="olga")
+    private = X.clone().private_tensor(["ann"], allow_destinations=named).send(owner, user="ann")
+    if named != ("alice", "bob"):
+        with pytest.raises(PermissionDenied) as caught:
+            pair.split(private, owner)
+        assert caught.value.to == ("bob" if named else "alice")
+        del caught
+        return
+    shares = pair.split(private, owner)
+    for party in pair.parties:
+        with pytest.raises(PermissionDenied):
+            pair.fetch(shares, party)
+    assert torch.equal(pair.value(shares, "ann"), X)
+    (double,) = pair.run(
+        ShareProgram(1, (local(aten.add.Tensor, (S(0), S(0)), 1),), (1,)), [shares]
+    )
+    with pytest.raises(PermissionDenied):
+        pair.fetch(double, pair.parties[0])
+    assert torch.equal(pair.value(double, "ann"), 2 * X)
+
+
+def test_only_integers_are_split(pair: Client) -> None:
+    with pytest.raises(NotShareable, match="float32"):
+        floats = torch.ones(2).send(pair.parties[0])
+        pair.split(floats, pair.parties[0])
+    del floats
+    (x,) = pair.share(X)
+    assert torch.equal(pair.value(x), X), "the session goes on"
+
+
+def test_what_is_written_to_is_as_private_as_what_is_written(pair: Client) -> None:
+    alice = pair.parties[0]
+    private = Y.clone().private_tensor(["ann"], allow_destinations=["alice", "bob"])
+    secret = pair.split(private.send(alice, user="ann"), alice)
+    (x,) = pair.share(torch.stack([X, X]))
+    rows = ShareProgram(1, (local(aten.select.int, (S(0), 0, 1), 1),), (1,))
+    (row,) = pair.run(rows, [x])
+    assert torch.equal(pair.value(row), X)
+    write = ShareProgram(2, (local(aten.copy_.default, (S(0), S(1)), 2),), (2,))
+    pair.run(write, [row, secret])
+    for id in (x, row):
+        with pytest.raises(PermissionDenied):
+            pair.fetch(id, alice)
+    assert torch.equal(pair.value(x, "ann"), torch.stack([X, Y]))
+
+
+def test_what_is_private_is_not_revealed_to_others(pair: Client) -> None:
+    alice = pair.parties[0]
+    # Bob may hold shares, as every party must; whoever reveals asks the label, which names him.
+    private = Y.clone().private_tensor(["ann"], allow_destinations=["bob"])
+    secret = pair.split(private.send(alice, user="ann"), alice)
+    program = ShareProgram(1, (step(ShareCode.REVEAL, (S(0), 1), 1),), (1,))
+    out = new_id()
+    wait(pair.start_run(program, [secret], [[], [out]]))
+    with pytest.raises(PermissionDenied):
+        pair.fetch(out, pair.parties[1])
+    assert torch.equal(pair.fetch(out, pair.parties[1], "ann"), Y)
+
+
+def test_a_label_on_fresh_shares_keeps_them_from_a_party(pair: Client) -> None:
+    fields = (("ann",), False, (), (), None)
+    (x,) = pair.run(ShareProgram(1, (), (0,)), [pieces(X, 2, fields)])
+    with pytest.raises(PermissionDenied):
+        pair.fetch(x, pair.parties[0])
+    assert torch.equal(pair.value(x, "ann"), X)
+    program = ShareProgram(1, (step(ShareCode.REVEAL, (S(0), 1), 1),), (1,))
+    with pytest.raises(PermissionDenied) as caught:
+        wait(pair.start_run(program, [x], [[], [new_id()]]))
+    assert caught.value.to == "bob"
+
+
+# ------------------------------------------------------------------------------------ who may use it
+
+
+def test_strangers_are_refused_in_every_way(pair: Client, hook: sy.TorchHook) -> None:
+    if not isinstance(pair.parties[0], sy.VirtualWorker):
+        pytest.skip("asks from a second worker of this process")
+    eve = sy.VirtualWorker(hook, id="laptop", user="eve")
+    (x,) = pair.share(X)
+    alice = pair.parties[0]
+    line = eve.connection_to(alice)
+    thief = Client(eve, pair.parties, pair.provider)
+    thief.open()
+    (own,) = thief.share(Y)
+    for id in (x, pair.session):
+        with pytest.raises(PermissionDenied):
+            line.ask(Fetch, id)
+        with pytest.raises(PermissionDenied):
+            line.ask(Fetch, id, 0, True)
+        with pytest.raises(PermissionDenied):
+            line.ask(FetchAll, (id,))
+        with pytest.raises(PermissionDenied):
+            line.ask(Describe, id)
+        with pytest.raises(PermissionDenied):
+            line.ask(Duplicate, id, new_id())
+        with pytest.raises(PermissionDenied):
+            line.ask(Move, id, "bob")
+        assert line.ask(Search, (str(id),)) == []
+        with pytest.raises(PermissionDenied):
+            (line.pointer(id).neg()).get()
+        line.garbage.append(id)
+        line.flush()
+    same = ShareProgram(1, (), (0,))
+    thief.session, mine = pair.session, thief.session
+    with pytest.raises((PermissionDenied, RemoteFailure)):
+        thief.run(same, [own])
+    thief.session = mine
+    with pytest.raises((PermissionDenied, RemoteFailure)):
+        thief.run(same, [x])
+    assert torch.equal(pair.value(x), X), "still there, and its session goes on"
+    thief.close()
+    eve.network.flush()
+    eve.close()
+
+
+@pytest.mark.parametrize("kind", ["share", "session", "masked"])
+def test_no_command_takes_them(pair: Client, kind: str) -> None:
+    x, y = pair.share(X, Y)
+    _, masked = pair.run(product_program((5,)), [x, y])
+    id = {"share": x, "session": pair.session, "masked": masked}[kind]
+    alice = pair.parties[0]
+    line = pair.caller.connection_to(alice)
+    for message in (
+        (Duplicate, id, new_id()),
+        (Move, id, "bob"),
+        (FetchAll, (id,)),
+        (Fetch, id, 1),
+    ):
+        with pytest.raises(PermissionDenied):
+            line.ask(*message)
+    pointer = line.pointer(id)
+    tensor = X.send(alice)
+    for use in (
+        lambda: pointer.add(1),
+        lambda: tensor + pointer,
+        lambda: pointer.view(5),
+        lambda: pointer.zero_(),
+        lambda: torch.stack([tensor, pointer]),
+        lambda: tensor.copy_(pointer),
+    ):
+        with pytest.raises(PermissionDenied):
+            use()
+            sy.synchronize()
+    with pytest.raises((PermissionDenied, RemoteFailure)):
+        sy.sum_private(pointer, X.send(pair.parties[1]))[0].get()
+    if kind != "share":
+        with pytest.raises(PermissionDenied):
+            line.ask(Fetch, id)
+
+
+def test_a_stored_tensor_does_not_pass_for_a_share_or_a_public_one(pair: Client) -> None:
+    alice = pair.parties[0]
+    private = Y.clone().private_tensor(["ann"]).send(alice, user="ann")
+    reference = Reference(private.id_at_location)
+    same = ShareProgram(1, (), (0,))
+    public = ShareProgram(0, (step(ShareCode.PUBLIC, (reference,), 0),), (0,))
+    for program, inputs in (
+        (same, [[reference, (X,)]]),
+        (same, [[(reference,), (X,)]]),
+        (public, []),
+    ):
+        pair.session = new_id()
+        pair.open()
+        with pytest.raises((MalformedMessage, ProgramError, RemoteFailure)):
+            pair.run(program, inputs)
+    check_idle(pair)
+
+
+# ------------------------------------------------------------------------------------------ failures
+
+
+def test_a_counter_is_used_once(pair: Client) -> None:
+    x, y = pair.share(X, Y)
+    pair.run(product_program((5,)), [x, y])
+    outs = [[new_id(), new_id()]] * 2
+    with pytest.raises(MaterialUsed):
+        wait(pair.start_run(product_program((5,)), [x, y], outs, counter=pair.counter))
+    with pytest.raises(SessionEnded, match="MaterialUsed"):
+        pair.run(product_program((5,)), [x, y])
+    check_idle(pair)
+
+
+def test_a_failure_ends_the_session_everywhere_with_its_cause(client: Client) -> None:
+    x, y = client.share(X, Y[:4])
+    program = ShareProgram(2, (local(aten.add.Tensor, (S(0), S(1)), 2),), (2,))
+    with pytest.raises((RuntimeError, RemoteFailure), match="size of tensor"):
+        client.run(program, [x, y])
+    for place in client.parties:
+        with pytest.raises(SessionEnded, match="must match the size of tensor"):
+            client.fetch(x, place)
+    with pytest.raises(SessionEnded):
+        client.run(program, [x, x])
+    check_idle(client)
+    again = Client(client.caller, client.parties, client.provider)
+    again.open()
+    (z,) = again.share(X)
+    assert torch.equal(again.value(z), X)
+
+
+def test_a_share_that_is_gone_is_the_cause_at_all(client: Client) -> None:
+    (x,) = client.share(X)
+    line = client.caller.connection_to(client.parties[1])
+    line.garbage.append(x)
+    line.flush()
+    outs = [new_id(), new_id()]
+    pending = client.start_run(relu_program((5,)), [x], [outs] * len(client.parties))
+    wait(pending[:1])
+    causes = []
+    for connection, one in pending[1:]:
+        with pytest.raises((ObjectNotFound, RemoteFailure)) as caught:
+            connection.wait(one)
+        causes.append(str(caught.value))
+        del caught
+    assert all(f"no object {x}" in cause for cause in causes), causes
+    check_idle(client)
+
+
+def test_programs_that_make_no_sense_are_refused(pair: Client) -> None:
+    x, y = pair.share(X, Y)
+    wrong: list[Any] = [
+        ShareProgram(1, (local(aten.neg.default, (S(5),), 1),), (1,)),
+        ShareProgram(1, (local(aten.neg.default, (S(0),), 0),), (0,)),
+        ShareProgram(1, (step(ShareCode.REVEAL, (S(0), 2), 1),), (1,)),
+    ]
+    for program in wrong:
+        pair.session, pair.counter = new_id(), 0
+        pair.open()
+        (x,) = pair.share(X)
+        with pytest.raises((ProgramError, RemoteFailure)):
+            pair.run(program, [x])
+    check_idle(pair)
+
+
+@pytest.mark.parametrize("names", [("alice",), ("alice", "alice"), ("alice", "nobody")])
+def test_sessions_that_cannot_be(hook: sy.TorchHook, names: tuple[str, ...]) -> None:
+    alice, dealer = make_worker(hook, id="alice"), make_worker(hook, id="dealer")
+    client = Client(hook.local_worker, [alice], dealer)
+    code, execution = CollectiveCode.OPEN_SESSION, new_execution()
+    pending = client.start(code, [alice], [()], [(client.session,)], execution, (*names, "dealer"))
+    with pytest.raises((WrongParties, MalformedMessage, UnknownWorker)):
+        wait(pending)
+    assert client.session not in inspect(alice).objects
+
+
+def test_the_card_of_a_session_tells_its_counter_and_its_stock(pair: Client) -> None:
+    x, y = pair.share(X, Y)
+    alice, bob = pair.parties
+    execution, program = new_execution(), product_program((5,))
+    here = Reference(pair.session)
+    dealing = [None, None, (here, 9, ((2, 5, _deal(program)),))]
+    nothing: list[Any] = [()] * 3
+    wait(pair.start(CollectiveCode.DEAL, pair.everybody, dealing, nothing, execution))
+    sy.synchronize()
+    cards = {
+        place.id: pair.caller.connection_to(place).ask(Describe, pair.session)[3]
+        for place in pair.everybody
+    }
+    assert cards["alice"] == (("alice", "bob"), 0, 1, None, 0)
+    assert cards["dealer"] == (("alice", "bob"), 2, 9, None, 0)
+    names, rank, counter, cause, stock = cards["bob"]
+    assert (names, rank, counter, cause) == (("alice", "bob"), 1, 1, None) and stock >= 40
+    made = new_id(), new_id()
+    args: list[Any] = [(here, 9, program, Reference(x), Reference(y))] * 2 + [None]
+    wait(pair.start(CollectiveCode.SHARES, pair.everybody, args, [made, made, ()], execution))
+    assert torch.equal(pair.value(made[0]), X * Y)
+    card = pair.caller.connection_to(bob).ask(Describe, pair.session)[3]
+    assert card == (("alice", "bob"), 1, 9, None, 0)
+
+
+def _deal(program: ShareProgram) -> tuple[Any, ...]:
+    args = program.instructions[2].args
+    return tuple(value for value in args if type(value) is not ShareSlot)
