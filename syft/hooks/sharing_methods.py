@@ -11,7 +11,7 @@ from typing import Final
 import torch
 from torch import nn
 
-from syft.chain.wrapper import Wrapper, wrap
+from syft.chain.wrapper import Wrapper, first_link, wrap
 from syft.exceptions import NotShareable, NothingToGet
 from syft.hooks.module_methods import (
     decode_module,
@@ -94,7 +94,7 @@ def _share_remotely(
             "a remote tensor without a crypto_provider",
             "name one; this process must not deal for values that it may not see",
         )
-    tensor = wrap(pointer)
+    tensor: torch.Tensor = wrap(pointer)
     real, grid = tensor.dtype.is_floating_point, pointer.grid
     if real and grid is None or tensor.dtype.is_complex:
         raise NotShareable(f"a remote tensor of {tensor.dtype}", ENCODE_FIRST)
@@ -102,7 +102,7 @@ def _share_remotely(
     kind = torch.bool if tensor.dtype is torch.bool else torch.int64
     if not real and tensor.dtype is not torch.int64:
         tensor = tensor.long()
-    cell = session.split(tensor.child, _INTEGERS if real else 0, tensor.shape, tensor.device)
+    cell = session.split(first_link(tensor), _INTEGERS if real else 0, tensor.shape, tensor.device)
     shared: torch.Tensor = shared_tensor(cell, kind)
     return fixed(shared, grid).requires_grad_(requires_grad) if real else shared
 

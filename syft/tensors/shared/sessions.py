@@ -1,7 +1,7 @@
 """Which session the tensors of some workers belong to: one for each client, parties and provider.
 
 Tensors that are shared among the same workers with the same provider can be computed with; so all
-of them are of one session, which is opened when the first one is shared.  It goes with the last one.
+of them are of one session, which is opened for the first one and goes with the last one.
 """
 
 from __future__ import annotations
