@@ -421,7 +421,7 @@ export class Client {
       await client.websocket.shakeHands(host);
       const welcome = new Promise((...callbacks) => client.#waiting.set(0, callbacks));
       client.websocket.pump().catch((error) => client.#end(error));
-      const versions = { protocol: 1, ops: 0, software: "minimal_client.mjs" };
+      const versions = { protocol: 2, ops: 0, software: "minimal_client.mjs" };
       client.tell({ kind: "hello", name: "minimal client", ...versions, token });
       client.welcome = { heartbeat: 2, user: null, plans: false, ...(await welcome) };
     } catch (error) {

@@ -476,7 +476,7 @@ class Client:
 
     def _greet(self, proof: dict[str, str]) -> dict[str, Any]:
         """Say hello; returns the welcome."""
-        versions = {"protocol": 1, "ops": 0, "software": "minimal_client.py"}
+        versions = {"protocol": 2, "ops": 0, "software": "minimal_client.py"}
         self.tell({"kind": "hello", "name": "minimal client", **versions, **proof})
         kind, data = self.websocket.receive()
         answer = _text_of(kind, data)

@@ -13,3 +13,4 @@ from syft.workers.handlers import objects_in_bulk as objects_in_bulk
 from syft.workers.handlers import running as running
 from syft.workers.handlers import share_runs as share_runs
 from syft.workers.handlers import sharing as sharing
+from syft.workers.wire import share_programs as share_programs

@@ -291,7 +291,8 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
 
     def enter(self, account: Account, **more: int) -> None:
         """Charge a caller for ``promises``, ``parked`` operations, ``executions`` or bytes of
-        ``letters``: for all of these, or for none of them if it raises :class:`~syft.exceptions.LimitExceeded`.
+        ``letters``: for all of these, or for none of them if it raises
+        :class:`~syft.exceptions.LimitExceeded`.
 
         >>> ann = Account()
         >>> Charges("bob", {}, PeerLimits(promises=2)).enter(ann, parked=1, promises=2)

@@ -11,7 +11,7 @@ it is handed out only to a user whom its guard admits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from syft.exceptions import MalformedMessage, MaterialUsed, PermissionDenied, Se
 from syft.workers.core.peer import Peer
 from syft.workers.core.turns import Turns
 from syft.workers.execution.holders import Holder
+from syft.workers.wire.references import ids_in
 
 
 class Confined(Holder):
@@ -40,10 +41,11 @@ class Confined(Holder):
     def check_owner(self, peer: Peer, action: str) -> None:
         """Raise :class:`~syft.exceptions.PermissionDenied` for anybody but the session's owner."""
         if not self.session.is_owner(peer):
-            raise self.refusal(peer.user, action)
+            raise self.refusal(peer, action)
 
-    def refusal(self, user: str | None, action: str) -> PermissionDenied:
+    def refusal(self, peer: Peer | None, action: str) -> PermissionDenied:
         """The error for a use that is not allowed."""
+        user = None if peer is None else peer.user
         return PermissionDenied(action, self.session.worker, user)
 
     def exchange(self, successor: Callable[[torch.Tensor], torch.Tensor]) -> None:
@@ -124,7 +126,7 @@ class SharingSession(Confined):
         return self.names, self.rank, self.counter, self.cause, self.stock()
 
 
-class Share(Confined):
+class StoredShare(Confined):
     """A party's share of a tensor, of dtype int64; its guard is on the tensor."""
 
     def __init__(self, session: SharingSession, value: torch.Tensor) -> None:
@@ -165,3 +167,27 @@ def checked_key(value: Any) -> bytes:
     if type(value) is not bytes or len(value) != KEY_BYTES:
         raise MalformedMessage("$.values", f"{KEY_BYTES} bytes", type(value).__name__)
     return value
+
+
+def refuse_shares(objects: Mapping[int, Any], operands: Any, peer: Peer) -> None:
+    """Raise :class:`~syft.exceptions.PermissionDenied` if one of the packed operands of a command
+    is a share, or something else that no command takes.
+
+    >>> refuse_shares({5: torch.ones(2)}, (0, 5), Peer("me"))
+    """
+    for id in ids_in(operands):
+        value = objects.get(id)
+        if isinstance(value, Confined):
+            raise value.refusal(peer, "an operation")
+
+
+def droppable_shares(objects: Mapping[int, Any], ids: Sequence[int], peer: Peer) -> Sequence[int]:
+    """Those of the objects that are no shares, or belong to a session of this caller.
+
+    >>> droppable_shares({5: torch.ones(2)}, [5, 7], Peer("me"))
+    [5, 7]
+    """
+    found = ((id, objects.get(id)) for id in ids)
+    return [
+        id for id, value in found if not isinstance(value, Confined) or value.session.is_owner(peer)
+    ]

@@ -20,8 +20,6 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from syft.chain.link import Link
-from syft.chain.wrapper import Wrapper, wrap
 from syft.exceptions import (
     HookError,
     MalformedMessage,
@@ -44,6 +42,7 @@ from syft.workers.core.accepted_results import accepted_results
 from syft.workers.core.access import READS, Access
 from syft.workers.core.claim import Claim
 from syft.workers.core.dataflow import Dataflow
+from syft.workers.core.descending import descend
 from syft.workers.core.findable import check_named
 from syft.workers.core.nesting import Nesting
 from syft.workers.core.open_promises import named
@@ -51,7 +50,7 @@ from syft.workers.core.outgoing import Outgoing
 from syft.workers.core.owners import Owners, Permit
 from syft.workers.core.peer import EVERYTHING, GRADIENTS, Peer, Session
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimits
-from syft.workers.core.shares import Confined
+from syft.workers.core.shares import Confined, droppable_shares
 from syft.workers.core.stats import Stats
 from syft.workers.core.store import ObjectStore
 from syft.workers.core.stored_tensors import StoredTensors
@@ -75,15 +74,12 @@ from syft.workers.wire.messages import (
     encode,
     read_request,
 )
-from syft.workers.wire.references import Reference, ids_in
+from syft.workers.wire.references import Reference
 
 HeldInputs = dict[int, Any]
 AddressedFrame = tuple[Peer | str, Frame]
 """A frame, with the peer it replies to or the name of the worker it sends a request to."""
 Handler = Callable[["WorkerCore", Any, Frame, Peer], "messages.Reply | Answer | None"]
-
-MAX_DEPTH = 64
-"""The most ``.child`` steps of a reference."""
 
 FAILED = "the operation that should have made it failed"
 """The tombstone text of the result of a failed operation."""
@@ -413,13 +409,10 @@ class WorkerCore:
         return named(self.dataflow.promises_behind(id), self.store.promisers, session)
 
     def resolve(self, id: int, depth: int = 0, held: HeldInputs | None = None) -> Any:
-        """The object of an id, ``depth`` steps of ``.child`` down its chain.
-
-        Raises :class:`~syft.exceptions.PermissionDenied` for shares, which are nobody's operands.
-        """
+        """The object of an id, ``depth`` steps of ``.child`` down its chain; refuses shares."""
         value = held[id] if held and id in held else self.store.read(id)
         if isinstance(value, Confined):
-            raise self._refused(value)
+            raise value.refusal(self.serving, "an operation")
         if not depth:
             return value
         inner = descend(value, depth)
@@ -430,7 +423,7 @@ class WorkerCore:
     def forget(self, ids: Sequence[int], peer: Peer) -> None:
         """Drop objects whose last pointers are gone; those of others stay."""
         if self.confined and ids:
-            ids = [id for id in ids if self._may_drop_confined(id, peer)]
+            ids = droppable_shares(self.store.objects, ids, peer)
         if self.contested:
             ids = self.owners.droppable(peer, ids)
         if not (self.store.promised or self.dataflow.tasks):
@@ -441,21 +434,6 @@ class WorkerCore:
                 self.dataflow.forget(id, peer.dropped)
             else:
                 self.store.drop(id, peer.dropped)
-
-    def check_operands(self, operands: Any) -> None:
-        """Raise :class:`~syft.exceptions.PermissionDenied` if one of the packed operands of a
-        command is a share: asked where :attr:`confined` says that there are some."""
-        for id in ids_in(operands):
-            value = self.store.objects.get(id)
-            if isinstance(value, Confined):
-                raise self._refused(value)
-
-    def _refused(self, value: Confined) -> PermissionDenied:
-        return value.refusal(None if self.serving is None else self.serving.user, "an operation")
-
-    def _may_drop_confined(self, id: int, peer: Peer) -> bool:
-        value = self.store.objects.get(id)
-        return not isinstance(value, Confined) or value.session.is_owner(peer)
 
     def hold(self, id: int, tensor: torch.Tensor | Holder) -> None:
         """Store a tensor with its guard, and run the parked operations that waited for it."""
@@ -584,24 +562,6 @@ class WorkerCore:
         self.store.clear(reason)
         self.owners.forget()
         self.contested, self._latest = False, None
-
-
-def descend(value: Any, depth: int) -> Any:
-    """Follow ``.child`` ``depth`` times; a link found there is returned in a new wrapper.
-
-    Raises :class:`~syft.exceptions.MalformedMessage` when the chain is shorter than that.
-    """
-    too_deep = MalformedMessage(
-        "$.depth", "at most as many .child steps as the chain has", str(depth)
-    )
-    if not 0 <= depth <= MAX_DEPTH:
-        raise too_deep
-    link: Any = value
-    for _ in range(depth):
-        if not isinstance(link, (Wrapper, Link)):
-            raise too_deep
-        link = link.child if isinstance(link, Wrapper) else link.next_in_chain()
-    return wrap(link) if isinstance(link, Link) else link
 
 
 @WorkerCore.handles(messages.Cancel)

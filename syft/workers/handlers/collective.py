@@ -10,7 +10,6 @@ too, with its cause.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -60,7 +59,6 @@ from syft.workers.handlers.party_programs import (
     Seat,
 )
 from syft.workers.wire.messages import Abort, Exchange, Parked, Start
-from syft.workers.wire import share_programs as share_programs  # registers their codec
 from syft.workers.wire.references import REF, ids_in
 
 MAX_ROUNDS = 2**20
@@ -76,12 +74,7 @@ def start(core: WorkerCore, message: Start, frame: Frame, peer: Peer) -> Any:
         session = session_of(core, message.execution, peer)
         core.store.charges.enter(peer.session.account, promises=len(message.outs))
     except SyftError as error:
-        if not _runs(core, message.execution):
-            session_ends = _sharing_of(core, message, peer)
-            end(core, message.execution)
-            for sharing in session_ends:
-                sharing.end(cause_of(core, None, error))
-            tell_others(core, message, cause_of(core, None, error))
+        _give_up(core, message, peer, error)
         raise
     session.start, session.starter = message, peer
     session.sharing += _sharing_of(core, message, peer)
@@ -108,6 +101,17 @@ def start(core: WorkerCore, message: Start, frame: Frame, peer: Peer) -> Any:
         return None
     order = READS if message.program in PROGRAMS else Access(writes=_first_id(message))
     return core.when_ready(message.seq, peer, act, ids, access=order)
+
+
+def _give_up(core: WorkerCore, message: Start, peer: Peer, error: SyftError) -> None:
+    """Tell the other parties that this worker's part is refused, unless it has begun before."""
+    if _runs(core, message.execution):
+        return
+    cause = cause_of(core, None, error)
+    end(core, message.execution)
+    for sharing in _sharing_of(core, message, peer):
+        sharing.end(cause)
+    tell_others(core, message, cause)
 
 
 def _first_id(message: Start) -> set[int]:

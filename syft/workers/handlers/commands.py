@@ -42,6 +42,7 @@ from syft.workers.core.access import READS
 from syft.workers.core.charges import LOOK, SMALL
 from syft.workers.core.owners import Permit
 from syft.workers.core.peer import Peer
+from syft.workers.core.shares import refuse_shares
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
 from syft.workers.core.store import ObjectStore
 from syft.workers.core.tag_index import tags_of
@@ -130,7 +131,7 @@ def handle(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Repl
         else:
             store.drop_all(command.drop, peer.dropped)
     if core.confined:
-        core.check_operands((command.args, command.kwargs))
+        refuse_shares(store.objects, (command.args, command.kwargs), peer)
     if core.contested:
         return _handle_contested(core, command, frame, peer)
     run = _make if command.out else _write

@@ -1,8 +1,8 @@
 """Executions of party programs at one worker: what they wait for, what they send, how they end.
 
-A program runs on behalf of whoever started it, also when a letter of another party resumes it: names
-of parties mean what they mean to that caller, who is charged for the results.  A failure ends this
-part, tells the other parties what failed as far as that is public, and leaves no result.
+A program runs on behalf of its starter, also when a letter of another party resumes it: names of
+parties mean what they mean to that caller, who pays for the results.  A failure ends this part,
+tells the other parties what failed as far as that is public, and leaves no result.
 """
 
 from __future__ import annotations

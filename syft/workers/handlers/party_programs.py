@@ -65,7 +65,7 @@ class Round:
 
 
 Received = dict[LetterName, Letter]
-PartyProgram = Generator["Round | Turns", Received, Any]
+PartyProgram = Generator[Round | Turns, Received, Any]
 """Yields rounds; or :class:`~syft.workers.core.turns.Turns`, to be resumed when its turn comes."""
 
 

@@ -24,7 +24,7 @@ from syft.crypto.share_program import ShareCode, ShareProgram
 from syft.crypto.share_running import JoinedRound, PartyContext, RoundOfShares, run_program
 from syft.exceptions import MalformedMessage, MaterialError
 from syft.workers.core.sent_labels import guard_from_fields
-from syft.workers.core.shares import Confined, MaskedShare, Share, SharingSession
+from syft.workers.core.shares import Confined, MaskedShare, StoredShare, SharingSession
 from syft.workers.execution.leaving import check_leaving
 from syft.workers.execution.permissions import Guard, full_guard_of, protect
 from syft.workers.handlers.party_programs import (
@@ -77,7 +77,7 @@ def run_shares(seat: Seat, session: Any, counter: Any, program: Any, *inputs: An
         seat.core.store.charges.limits.elements,
     )
     versions = [tensor._version for tensor in tensors]
-    results = yield from _Run(seat, here, program, context).rounds(values)
+    results = yield from _PartyRun(seat, here, program, context).rounds(values)
     for tensor, version in zip(tensors, versions, strict=True):
         if tensor._version != version:
             protect(tensor, guards.written)
@@ -104,7 +104,7 @@ def _checked_counter(counter: Any) -> int:
 
 def _operand(here: SharingSession, value: Any, index: int) -> tuple[Any, Guard | None]:
     """An input of a program, and its guard: an object of the session, or a fresh share."""
-    if isinstance(value, Share | MaskedShare) and value.session is here:
+    if isinstance(value, StoredShare | MaskedShare) and value.session is here:
         return value.value, full_guard_of(value)
     if not isinstance(value, tuple) or not value or isinstance(value[0], Confined):
         raise MalformedMessage(f"$.args[{index + 3}]", "a share of this session", "another value")
@@ -141,7 +141,7 @@ def _stored(
         value = results[slot]
         if slot not in revealed:
             masked = isinstance(value, MaskedValue)
-            value = MaskedShare(here, value) if masked else Share(here, value)
+            value = MaskedShare(here, value) if masked else StoredShare(here, value)
         elif revealed[slot] != here.rank:
             continue
         protect(value, guards.of(slot))
@@ -152,7 +152,7 @@ def _stored(
 # ------------------------------------------------------------------------------------------ rounds
 
 
-class _Run:
+class _PartyRun:
     """A program under way at one party: what its rounds are as letters."""
 
     def __init__(

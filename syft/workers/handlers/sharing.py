@@ -13,15 +13,15 @@ a connection (``new_execution``).
     to D, ``DEAL``: ``parties = (*P, D)``, ``args = (session, counter, deals)``, ``outs = ()``;
     ``session`` is a reference, ``deals`` is ``deals_of(program)``.  It is left out if there are no
     deals; SHARES still names D.
-    to each of P, ``SHARES``: ``parties = (*P, D)``, ``args = (session, counter, program, input, …)``
-    with one input for each of the program: a reference to a share or a masked value of this
+    to each of P, ``SHARES``: ``parties = (*P, D)``, ``args = (session, counter, program, input,
+    …)`` with one input for each of the program: a reference to a share or a masked value of this
     session, or a fresh share ``(share,)``, ``(share, guard)``: an int64 tensor, or ``(seed,
     shape)``, ``(seed, shape, guard)``: 32 bytes from which the party draws it with
     :class:`~syft.crypto.mask_stream.MaskStream`.  ``guard`` is what ``guard_fields`` makes, and the
     same for all parties.
     ``outs``: one id for each of ``program.results`` that is stored at this party, in this order:
-    REVEALs to other parties are left out.  A share is stored as :class:`Share`, a masked value as
-    :class:`MaskedShare`, what was revealed as a plain tensor.
+    REVEALs to other parties are left out.  A share is stored as :class:`StoredShare`, a masked
+    value as :class:`MaskedShare`, what was revealed as a plain tensor.
     ``counter`` is above all that the session has seen, the same in DEAL and SHARES.  Programs of a
     session run one after another, in the order of their Starts, so a program may name the
     results of one before it at once, and what is sent need not be waited for.
@@ -52,7 +52,7 @@ import torch
 from syft.codes import CollectiveCode
 from syft.crypto.mask_stream import MaskStream, fresh_key
 from syft.exceptions import MalformedMessage, NotShareable, PermissionDenied, WrongParties
-from syft.workers.core.shares import Share, SharingSession, checked_key
+from syft.workers.core.shares import StoredShare, SharingSession, checked_key
 from syft.workers.execution.leaving import check_leaving
 from syft.workers.execution.permissions import Guard, full_guard_of, protect
 from syft.workers.handlers.executions import waiting_bytes
@@ -121,7 +121,7 @@ def split(seat: Seat, session: Any, owner: Any, secret: torch.Tensor | None = No
         guard, share = letter.guard, share_from(*_values(letter, 2))
     _check_provider(seat, guard, here)
     protect(share, guard)
-    return [Share(cast(SharingSession, here), share)]
+    return [StoredShare(cast(SharingSession, here), share)]
 
 
 def _parties_of_split(seat: Seat, here: SharingSession | None, owner: Any) -> tuple[str, ...]:

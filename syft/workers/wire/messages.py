@@ -291,9 +291,8 @@ class Promise(Message, frozen=True, tag=int(MessageCode.PROMISE)):
 class Start(Message, frozen=True, tag=int(MessageCode.START)):
     """Start this worker's part of a collective operation (:mod:`syft.workers.handlers.collective`).
 
-    ``execution`` rises from one to the next over a connection.  ``parties`` names the workers that
-    take part, in order; ``rank`` is this worker's place among them.  Results are promised under
-    ``outs``.
+    ``execution`` rises over a connection.  ``parties`` names the workers that take part, in order;
+    ``rank`` is this worker's place among them.  Results are promised under ``outs``.
     """
 
     verb = "a collective operation with"
@@ -309,11 +308,10 @@ class Start(Message, frozen=True, tag=int(MessageCode.START)):
 
 
 class Exchange(Message, frozen=True, tag=int(MessageCode.EXCHANGE)):
-    """What one party of a collective sends another: a *letter*. It has no reply.
+    """A *letter*: what one party of a collective sends another. It has no reply.
 
-    ``number`` counts the letters from this party, whose ``rank`` it is, to the receiver.
-    ``values`` are operands.  ``users`` are the users who may read results computed from them (None:
-    everyone), and ``terms`` the rest of what guards them.
+    ``number`` counts those from this party, of this ``rank``, to the receiver.  ``values`` are
+    operands.  ``users`` may read results (None: everyone); ``terms`` is the rest of the guard.
     """
 
     execution: int
@@ -326,10 +324,7 @@ class Exchange(Message, frozen=True, tag=int(MessageCode.EXCHANGE)):
 
 
 class Abort(Message, frozen=True, tag=int(MessageCode.ABORT)):
-    """A party of a collective operation failed: the others stop waiting. It has no reply.
-
-    ``reason`` says what failed, as far as that tells nothing private.
-    """
+    """A party of a collective operation failed, and why as far as that is public. No reply."""
 
     execution: int
     rank: int

@@ -30,7 +30,8 @@ from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.workers.wire import messages
 from syft.workers.core.peer import Peer
-from syft.workers.core.state_machine import MAX_DEPTH, WorkerCore, descend
+from syft.workers.core.descending import MAX_DEPTH, descend
+from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.permissions import Guard, full_guard_of, set_guard
 from syft.workers.wire.definitions import Group, InputKind
 from syft.workers.wire.messages import (

@@ -34,10 +34,12 @@ from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.tensors.collective_call import run_collective
 from syft.workers.core.peer import Peer
+from syft.workers.core.peer_limits import PeerLimits
+from syft.workers.core.rising_numbers import KEPT
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.handlers.collective import MAX_ROUNDS
 from syft.workers.handlers.executions import MAX_PARTY_MESSAGES, MAX_SESSIONS
-from syft.workers.handlers.party_programs import GUARDING, PROGRAMS, Letter, Party, collective
+from syft.workers.handlers.party_programs import PROGRAMS, Letter, Party, collective
 from syft.workers.wire.messages import (
     Abort,
     Done,
@@ -787,3 +789,157 @@ def test_the_table_refuses_a_second_program_and_what_is_no_generator() -> None:
     with pytest.raises(HookError, match="a free number and a generator function"):
         collective(free)(lambda party: None)  # type: ignore[arg-type]
     assert free not in PROGRAMS
+
+
+def test_an_execution_is_not_started_twice_however_many_there_were(core: WorkerCore) -> None:
+    me = Peer("me")
+
+    def told(execution: int) -> Any:
+        message = start(execution=execution, program=0)
+        if execution == 500:
+            message = start(execution=execution, parties=("bob",), rank=0, outs=(70,))
+        return decode(core.receive(Frame(encode(message), []), me)[-1][1].header)
+
+    assert told(500) == Done(4)
+    core.store.drop(70, "nobody wants it")
+    for execution in range(501, 501 + MAX_SESSIONS + KEPT):
+        core.receive(Frame(encode(start(execution=execution, parties=("bob",), rank=1)), []), me)
+        me.session.executions.admit(execution)
+    assert 500 not in core.ended
+    assert "above those used before" in str(error_in(told(500)))
+    assert 70 not in core.store.objects
+
+
+def test_what_is_sent_too_far_ahead_fails_its_execution(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PROGRAMS, int(CollectiveCode.SUM), show_twice)
+    core = WorkerCore("bob", lambda name: known(name), peer_limits=PeerLimits(letters=2000))
+    put(core, 5, torch.tensor([1, 2]))
+    alice, me = Peer("alice"), Peer("me")
+
+    def send(number: int, execution: int, elements: int) -> list[Any]:
+        packer = Packer()
+        operand = pack(torch.zeros(elements, dtype=torch.int64), packer)
+        frame = Frame(encode(Exchange(execution, number, 0, (operand,))), packer.buffers)
+        letters = core.receive(frame, alice)
+        return [(to, decode(frame.header)) for to, frame in letters]
+
+    assert send(0, 99, 100) == [] and alice.session.account.letters == 1056
+    ((to, early),) = send(1, 99, 100)
+    assert to == "alice" and "peer_limits.letters is 2000, got 2112" in early.reason
+    assert alice.session.account.letters == 0, "nothing of it is kept"
+    assert send(2, 99, 1) == [] and alice.session.account.letters == 0
+    letters = core.receive(Frame(encode(start()), []), me)
+    told = [(to, decode(frame.header)) for to, frame in letters]
+    assert isinstance(error_in(told[0][1]), LimitExceeded)
+    assert [to for to, message in told[1:]] == ["alice", "carl"]
+    assert all("peer_limits.letters" in message.reason for _, message in told[1:])
+
+    core.receive(Frame(encode(start(execution=100, outs=(51,))), []), me)
+    assert send(1, 100, 100) == []
+    told = send(2, 100, 200)
+    assert isinstance(error_in(told[0][1]), LimitExceeded) and told[0][0] is me
+    assert not core.sessions and alice.session.account.letters == 0
+
+
+def test_a_letter_of_one_execution_too_many_is_told_when_that_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    core = WorkerCore("bob", lambda name: known(name), peer_limits=PeerLimits(executions=1))
+    put(core, 5, torch.tensor([1, 2]))
+    alice = Peer("alice")
+    for execution, refused in ((98, False), (99, True)):
+        frame = Frame(encode(Exchange(execution, 0, 0, (5,))), [])
+        assert bool(core.receive(frame, alice)) is refused
+    told = tell(core, "me", start())
+    assert "peer_limits.executions" in str(error_in(told[-1][1]))
+    assert [to for to, _ in told[:-1]] == ["alice", "carl"]
+
+
+def test_the_cause_of_a_failure_reaches_all(parties: list[sy.VirtualWorker]) -> None:
+    totals = sy.sum_private(*sent(parties, [1.0], [float("nan")], [1.0]))
+    causes = set()
+    for total in totals:
+        with pytest.raises((UnsupportedOperation, RemoteFailure)) as caught:
+            total.child.handle.wait()
+        causes.add(str(caught.value).partition("\n")[0])
+        del caught
+    assert len(causes) == 2
+    (told,) = (cause for cause in causes if cause.startswith("collective"))
+    assert told.startswith("collective: party bob failed: UnsupportedOperation: ")
+    assert "NaN" in told
+
+
+def test_letters_are_not_copied_between_workers_of_a_process(
+    hook: sy.TorchHook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def swap(party: Party, x: torch.Tensor) -> Iterator[Any]:
+        seen.append(x.data_ptr())
+        received = yield party.round(dict.fromkeys(party.others, (x, "and", (1, None))))
+        ((_, letter),) = received.items()
+        assert letter.values[1:] == ("and", (1, None))
+        seen.append(letter.values[0].data_ptr())
+        return letter.values[0].clone()
+
+    monkeypatch.setitem(PROGRAMS, int(CollectiveCode.SUM), swap)
+    places = [sy.VirtualWorker(hook, id=name) for name in NAMES[:2]]
+    inputs = [torch.full((100,), n).send(place) for n, place in enumerate(places)]
+    one, other = (row[0] for row in run_collective(CollectiveCode.SUM, [[x] for x in inputs]))
+    assert one.get()[0] == 1 and other.get()[0] == 0
+    assert set(seen[:2]) == set(seen[2:])
+
+
+def test_a_party_that_is_lost_is_the_cause(core: WorkerCore) -> None:
+    alice, carl, me = Peer("alice"), Peer("carl"), Peer("me")
+    core.receive(Frame(encode(start()), []), me)
+    core.leave([Peer("eve")], "eve")
+    assert 99 in core.sessions
+    core.leave([alice], "alice")
+    told = [(to, decode(frame.header)) for to, frame in core.outgoing()]
+    assert told[0][0] is me and isinstance(error_in(told[0][1]), WorkerLost)
+    assert [to for to, _ in told[1:]] == ["alice", "carl"]
+    assert "party bob failed: WorkerLost: The connection to worker 'alice'" in told[2][1].reason
+    assert not core.sessions and not core.store.promised
+    # One that has not started here, and one whose starter is gone.
+    core.receive(Frame(encode(Exchange(101, 0, 2, (5,))), []), carl)
+    core.leave([carl], "carl")
+    assert not core.sessions
+    core.receive(Frame(encode(start(execution=102, outs=(52,))), []), me)
+    core.leave([me], "me")
+    assert not core.sessions
+
+
+def test_results_are_stored_all_or_none(
+    hook: sy.TorchHook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def halves(party: Party, x: torch.Tensor) -> Iterator[Any]:
+        yield party.round({})
+        return torch.zeros(5000), torch.zeros(5000)
+
+    monkeypatch.setitem(PROGRAMS, int(CollectiveCode.SUM), halves)
+    bob = sy.VirtualWorker(hook, id="bob", peer_limits=PeerLimits(bytes=30000))
+    ((first, second),) = run_collective(CollectiveCode.SUM, [[torch.ones(1).send(bob)]], results=2)
+    with pytest.raises(LimitExceeded, match="peer_limits.bytes"):
+        first.child.handle.wait()
+    assert len(bob.core.store.objects) == 1 and not bob.core.sessions
+    del first, second
+
+
+def test_too_many_early_failures_of_one_peer_displace_nobody_elses(core: WorkerCore) -> None:
+    tell(core, "alice", Abort(99, 0, "party alice failed"))
+    for execution in range(MAX_SESSIONS + 5):
+        tell(core, "eve", Abort(1000 + execution, 0, "eve says so"))
+    assert len(core.aborted) == MAX_SESSIONS
+    ((_, failure),) = tell(core, "me", start())
+    assert str(error_in(failure)) == "collective: party alice failed"
+
+
+@pytest.mark.parametrize("values", [(5,), (), (None,), (torch.ones(1), 5)])
+def test_a_letter_that_is_no_tensor_is_the_fault_of_its_sender(
+    hook: sy.TorchHook, values: tuple[Any, ...]
+) -> None:
+    program = PROGRAMS[CollectiveCode.SUM](Party(0, 2), torch.ones(2, 1))
+    next(program)
+    with pytest.raises(MalformedMessage, match="one tensor from party 1"):
+        program.send({(1, 0): Letter(values)})

@@ -106,7 +106,7 @@ X = torch.tensor([1, -2, 3 * 2**40, 0, -(2**62)])
 Y = torch.tensor([7, 5, -3, 2**60, 4])
 
 
-# ---------------------------------------------------------------------------------- what it computes
+# --------------------------------------------------------------------------------- what it computes
 
 
 def test_fresh_shares_come_back_and_are_uniform(client: Client) -> None:
@@ -181,7 +181,7 @@ def test_a_value_is_revealed_to_one_party(client: Client) -> None:
         client.fetch(at_bob, client.parties[0])
 
 
-# ----------------------------------------------------------------------------------------- splitting
+# ---------------------------------------------------------------------------------------- splitting
 
 
 @pytest.mark.parametrize("place", ["first", "last", "outside"])
@@ -271,7 +271,7 @@ def test_a_label_on_fresh_shares_keeps_them_from_a_party(pair: Client) -> None:
     assert caught.value.to == "bob"
 
 
-# ------------------------------------------------------------------------------------ who may use it
+# ----------------------------------------------------------------------------------- who may use it
 
 
 def test_strangers_are_refused_in_every_way(pair: Client, hook: sy.TorchHook) -> None:
@@ -368,7 +368,7 @@ def test_a_stored_tensor_does_not_pass_for_a_share_or_a_public_one(pair: Client)
     check_idle(pair)
 
 
-# ------------------------------------------------------------------------------------------ failures
+# ----------------------------------------------------------------------------------------- failures
 
 
 def test_a_counter_is_used_once(pair: Client) -> None:

@@ -15,7 +15,7 @@ HEAD = (
     *("GET / HTTP/1.1", "Host: localhost", "Upgrade: websocket", "Connection: Upgrade"),
     *(f"Sec-WebSocket-Key: {KEY}", "Sec-WebSocket-Version: 13"),
 )
-HELLO = {"kind": "hello", "protocol": 1, "ops": 0, "name": "raw"}
+HELLO = {"kind": "hello", "protocol": 2, "ops": 0, "name": "raw"}
 
 
 def opened(port: int, *lines: str) -> tuple[socket.socket, str]:

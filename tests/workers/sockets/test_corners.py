@@ -102,7 +102,7 @@ def dial_impostor(answer: Answer | bytes, seconds: float = 5.0) -> Any:
 
 
 def welcome(**fields: Any) -> Answer:
-    said = {"worker": "dan", "protocol": 1, "ops": 5, "line": "x", "secret": "y", "name": "me"}
+    said = {"worker": "dan", "protocol": 2, "ops": 5, "line": "x", "secret": "y", "name": "me"}
     return lambda websocket: websocket.put([encode_control(Welcome(**{**said, **fields}))], TEXT)
 
 

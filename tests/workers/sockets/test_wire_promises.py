@@ -77,7 +77,7 @@ def test_extensions_are_offered_in_vain(bob: sy.WebsocketServerWorker) -> None:
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
-        ({"protocol": 2}, "version"),
+        ({"protocol": 3}, "version"),
         ({"protocol": 0}, "version"),
         ({"name": ""}, "name"),
         ({"name": "n" * 256}, "name"),
@@ -106,7 +106,7 @@ def test_every_code_of_a_refusal_is_in_the_page() -> None:
     assert set(re.findall(r"^\| `([a-z ]+)` \|", table, re.M)) == codes
 
 
-@pytest.mark.parametrize(("protocol", "older"), [(2, "this worker is"), (0, "the caller is")])
+@pytest.mark.parametrize(("protocol", "older"), [(3, "this worker is"), (1, "the caller is")])
 def test_a_refused_version_says_who_is_older(caller: RawCaller, protocol: int, older: str) -> None:
     assert older in caller.greet(protocol=protocol)["reason"]
 
@@ -339,7 +339,7 @@ def test_a_ticket_as_the_page_writes_it_is_one(user: str | None) -> None:
 def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
     assert websocket.MAX_TEXT == websocket._LARGE == line.LARGE == 2**14
     assert serving._MOST_WAITING == serving._MOST_UNREAD == 2**26
-    assert (line_texts.PROTOCOL, line.NESTED, line._REPORT_AFTER) == (1, 1, 128)
+    assert (line_texts.PROTOCOL, line.NESTED, line._REPORT_AFTER) == (2, 1, 128)
     assert (calling.LOST_AFTER, guests.TICKET_SECONDS, serving._IDLE) == (3, 60.0, 1.0)
     ours = line.Line("x", sy.serde.Limits(), odd=True), line.Line("x", sy.serde.Limits(), odd=False)
     numbers = [[end.new_channel().number for _ in range(3)] for end in ours]

@@ -74,7 +74,7 @@ def test_every_field_is_checked(sample: messages.Message) -> None:
         for wrong in (
             1.5,
             {"a": [1]},
-            [[None]] if name not in ("args", "autocast", "inputs") else "x",
+            [[None]] if name not in ("args", "autocast", "inputs", "values") else "x",
         ):
             broken = [*fields[:index], wrong, *fields[index + 1 :]]
             if name == "kwargs" and isinstance(wrong, dict):
