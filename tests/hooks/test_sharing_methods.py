@@ -401,3 +401,22 @@ def test_one_message_to_each_party_for_a_whole_model(share, alice, bob, carol):
         starts = [w.stats.messages_in - b for w, b in zip((alice, bob, carol), before)]
     assert starts[2] == 1
     del out
+
+
+def test_an_error_of_another_request_is_told_and_ends_nothing(hook, share, carol):
+    eve = sy.VirtualWorker(hook, id="eve", pipelined=True)
+    fay = sy.VirtualWorker(hook, id="fay", pipelined=True)
+    x = torch.tensor([1, 2]).share(eve, fay, crypto_provider=carol)
+    x.get()
+    wrong = torch.ones(2).send(fay) + torch.ones(3).send(fay)
+    with pytest.raises(RuntimeError, match="must match the size"):
+        (x * 2).get()
+    assert (x * 2).get().tolist() == [2, 4]
+    del wrong
+
+
+def test_queued_workers(hook):
+    parties = [sy.VirtualWorker(hook, id=name, pipelined=True) for name in ("eve", "fay", "gus")]
+    x = torch.tensor([3.0, -4.0]).fix_precision().share(*parties[:2], crypto_provider=parties[2])
+    assert (x * x).get().float_precision().tolist() == [9.0, 16.0]
+    assert (x > 0).get().tolist() == [True, False]

@@ -229,25 +229,31 @@ class SessionClient:
         """Send what was recorded; what nobody has any more is left out."""
         with self._lock:
             self.check_open()
-            if not self._list.instructions and not self._list.inputs:
-                return
             recorded, self._list = self._list, InstructionList()
             program, results = recorded.program()
-            if not program.instructions and not results:
-                return
-            self._counter += 1
             used = self._used.intersection(one for one in recorded.inputs if type(one) is int)
-            ids = [new_id() for _ in results]
-            try:
-                self.lines.run(self._counter, program, recorded.inputs, ids)
-            except SyftError as error:
-                self._end(self.lines.failure() or error)
-            for value, id in zip(results, ids, strict=True):
-                value.id = id
-                if isinstance(value, MaskedCell):
-                    value.name = StreamName(self._counter, value.place)
+            if program.instructions or results:
+                self._send(program, recorded.inputs, results)
             self._used -= used
             self._discard_dropped()
+
+    def _send(
+        self,
+        program: ShareProgram,
+        inputs: Sequence[ProgramInput],
+        results: Sequence[SharedObject],
+    ) -> None:
+        """Send a program, and note the names of what it makes."""
+        self._counter += 1
+        ids = [new_id() for _ in results]
+        try:
+            self.lines.run(self._counter, program, inputs, ids)
+        except SyftError as error:
+            self._end(self.lines.failure() or error)
+        for value, id in zip(results, ids, strict=True):
+            value.id = id
+            if isinstance(value, MaskedCell):
+                value.name = StreamName(self._counter, value.place)
 
     def values(self, cells: Sequence[Cell], user: str | None = None) -> list[torch.Tensor]:
         """What cells hold, as plain int64 tensors: every party says its share.

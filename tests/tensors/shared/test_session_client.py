@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from syft.crypto.share_program import ShareCode
 from syft.exceptions import LocationMismatch, SessionEnded, UnsupportedOperation, WorkerLost
 from syft.tensors.fixed.precision import fix_precision
-from syft.tensors.shared import session_client
+from syft.tensors.shared import local_calls, session_client
 from syft.tensors.shared.shared_values import get_shared, refresh, share_values, shared_cell
 from tests.tensors.shared.clear_parties import clear_session
 
@@ -389,3 +389,31 @@ def test_a_revealed_value_is_stored_at_one_party(session, share):
     assert party == "bob" and session.lines.programs[-1].instructions[-1].args[1] == 1
     gc.collect()
     assert id in session.lines.objects
+
+
+def test_what_was_left_out_is_dropped_all_the_same(session, share):
+    x = share(integers(1, 2))
+    session.flush()
+    (x * 2).neg()
+    session.flush()
+    assert len(session.lines.programs) == 1
+    del x
+    gc.collect()
+    assert not session.lines.objects
+
+
+def test_geometries_are_forgotten_when_there_are_many(share, monkeypatch):
+    monkeypatch.setattr(local_calls, "_MOST_GEOMETRIES", 3)
+    monkeypatch.setattr(local_calls, "_GEOMETRIES", {})
+    x = share(torch.arange(6))
+    for size in range(1, 6):
+        assert x[:size].neg().shape == (size,)
+        assert len(local_calls._GEOMETRIES) <= 3
+
+
+def test_division_by_whole_numbers(session, share):
+    x = share(integers(1000, -1000, 7))
+    for divisor in (1, 2, 7, -8, 24):
+        got = value(session.ring.divide(x, divisor))
+        assert (got - integers(1000, -1000, 7) / divisor).abs().max() < 2
+    assert value(session.ring.divide(x, 8) * 8)[0] == 1000  # exactly: there is no rest
