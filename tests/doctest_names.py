@@ -1,6 +1,6 @@
 """Names that examples in docstrings share: a plugin of pytest.
 
-An example starts where its reader is: torch is imported, hooked, and two workers are there.  Only
+An example starts where its reader is: torch is imported, hooked, and some workers are there.  Only
 what an example reads is made, because a hook changes torch.  Refused: a dictionary that makes names
 when they are looked up; Python runs examples with a plain one.
 """
@@ -22,9 +22,9 @@ import syft as sy
 def doctest_namespace(request: pytest.FixtureRequest) -> dict[str, Any]:
     """The names an example in a docstring may use without making them.
 
-    ``torch`` and ``sy`` are there always, ``hook`` and the workers ``alice`` and ``bob`` if it
-    reads them before it makes its own.  A page (``*.md``) shows all that its reader has to type, so
-    it is given nothing.
+    ``torch`` and ``sy`` are there always, ``hook`` and the workers ``alice``, ``bob`` and
+    ``carol`` if it reads them before it makes its own.  A page (``*.md``) shows all that its reader
+    has to type, so it is given nothing.
     """
     if request.node.path.suffix != ".py":
         return {}
@@ -35,9 +35,9 @@ def names_for(test: doctest.DocTest) -> dict[str, Any]:
     """What the namespace holds for one example; the hook it may make is for the caller to close."""
     names: dict[str, Any] = {"torch": torch, "sy": sy}
     needed = names_read([example.source for example in test.examples])
-    if needed & {"hook", "alice", "bob"}:
+    if needed & {"hook", "alice", "bob", "carol"}:
         hook = names["hook"] = sy.TorchHook(torch)
-        for name in needed & {"alice", "bob"}:
+        for name in needed & {"alice", "bob", "carol"}:
             names[name] = sy.VirtualWorker(hook, id=name)
     return names
 

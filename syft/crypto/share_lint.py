@@ -228,8 +228,13 @@ def _plain_tensor(public: Values) -> None:
 
 
 def _linear(public: Values) -> None:
-    if kernel_from(*_count(public, 2)).bilinear:
-        raise ProgramError("a bilinear kernel of one operand")
+    code, settings, *factor = _count(public, 2 if len(public) <= 2 else 4)
+    if kernel_from(code, settings).bilinear is not bool(factor):
+        raise ProgramError("a kernel of another number of operands")
+    if factor:
+        _plain_tensor(tuple(factor[:1]))
+        if type(factor[1]) is not bool:
+            raise ProgramError("a public factor in no place")
 
 
 def _party(public: Values) -> None:

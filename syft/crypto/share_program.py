@@ -28,7 +28,9 @@ class ShareCode(IntEnum):
     PUBLIC = 2
     """``args = (tensor,)``: shares of a public int64 tensor, party 0 has it and others zeros."""
     LINEAR = 3
-    """``args = (kernel, settings, x)``: a linear kernel (``kernels``) on each share."""
+    """``args = (kernel, settings, x)``: a linear kernel (``kernels``) on each share.  Or ``args =
+    (kernel, settings, x, public, first)``: a bilinear one with a public int64 tensor, which is the
+    first factor if ``first``."""
     MASK = 4
     """``args = (x, shape)``: opens x less a fresh mask; makes a masked value."""
     PRODUCT = 5

@@ -26,7 +26,7 @@ from syft.crypto.kernels import kernel_from
 from syft.crypto.local_operations import LOCAL_OPERATIONS, check_size, run_local
 from syft.crypto.mask_stream import MaskCipher
 from syft.crypto.opening import Protocol, ShareOpening
-from syft.crypto.ring_products import ring_map
+from syft.crypto.ring_products import ring_map, ring_product
 from syft.crypto.share_flow import operands_of, segments_of
 from syft.crypto.share_gates import GATES, is_corrected
 from syft.crypto.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
@@ -277,10 +277,17 @@ class _Run:
         return (plain.to(self.party.device, copy=True),)
 
     def _linear(self, instruction: Instruction) -> Sequence[torch.Tensor]:
-        code, settings, slot = instruction.args
+        code, settings, slot, *factor = instruction.args
         kernel, share = kernel_from(code, settings), self._share(slot)
-        check_size(kernel.shape(tuple(share.shape)).numel(), self.party.most_elements)
-        return (ring_map(kernel, share),)
+        if not factor:
+            check_size(kernel.shape(tuple(share.shape)).numel(), self.party.most_elements)
+            return (ring_map(kernel, share),)
+        public, first = factor
+        public = public.to(self.party.device)
+        a, b = (public, share) if first else (share, public)
+        shape = kernel.shape(tuple(a.shape), tuple(b.shape))
+        check_size(shape.numel(), self.party.most_elements)
+        return (ring_product(kernel, a, b),)
 
     # -------------------------------------------------------------------------------------- rounds
 

@@ -23,6 +23,7 @@ from syft.chain.wrapper import first_link
 from syft.exceptions import NotSendable
 from syft.hooks import bulk, tensor_methods
 from syft.tensors import conversions
+from syft.tensors.shared.shared_values import get_shared, is_shared
 from syft.workers.client.answers import tensor_in
 from syft.workers.client.transport import Owner
 
@@ -178,6 +179,8 @@ def send_module(
 def get_module(module: nn.Module, user: str | None = None) -> nn.Module:
     """Bring every parameter and buffer here in one message; returns the module, changed in place.
 
+    The values of a shared module are put together here, and stay in fixed precision.
+
     Gradients are brought too, and a gradient can show the samples it was computed from: call
     ``module.zero_grad()`` first if you may not see the data.
 
@@ -187,6 +190,8 @@ def get_module(module: nn.Module, user: str | None = None) -> nn.Module:
     >>> model.get().weight.shape, bob.objects_count()
     (torch.Size([1, 2]), 0)
     """
+    if any(map(is_shared, tensors_of(module))):
+        return exchange_tensors(module, lambda tensors: _put_together(tensors, user))
     pointers = [link for tensor in tensors_of(module) for link in first_link(tensor).remote_links()]
 
     def fetched(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -195,6 +200,13 @@ def get_module(module: nn.Module, user: str | None = None) -> nn.Module:
     exchange_tensors(module, fetched)
     bulk.discard_all(pointers)
     return module
+
+
+def _put_together(tensors: list[torch.Tensor], user: str | None) -> list[torch.Tensor]:
+    """The values of all shared tensors among these, which are asked for at once."""
+    shared = [tensor for tensor in tensors if is_shared(tensor)]
+    found = iter(get_shared(shared, user))
+    return [next(found) if is_shared(tensor) else tensor.detach().clone() for tensor in tensors]
 
 
 def move_module(module: nn.Module, location: Any, user: str | None = None) -> nn.Module:

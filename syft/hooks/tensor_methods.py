@@ -15,6 +15,7 @@ import torch
 from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import NothingToGet, UnsupportedOperation
 from syft.hooks.sending import Location, names_of
+from syft.tensors.shared.shared_values import get_shared, is_shared
 from syft.workers.execution.permissions import copy_of
 
 
@@ -36,7 +37,8 @@ def get(
 ) -> Any:
     """Bring the tensor here, and remove it there.
 
-    A pointer to a pointer gives the inner pointer.  A multi-pointer gives every part, as a list or
+    A pointer to a pointer gives the inner pointer.  A shared tensor is put together here; its
+    shares stay while it lives.  A multi-pointer gives every part, as a list or
     (``sum_results``) added up.  Gradients of leaves and tags come along.  ``user`` names the user
     who reads, which private tensors check.  Without ``wait`` it returns at once with a handle whose
     ``result()`` is the tensor; for a multi-pointer, with a list of handles.
@@ -52,6 +54,8 @@ def get(
     tensor([1., 2.])
     """
     if wait:
+        if type(tensor) is Wrapper and not tensor.child.at_function_level and is_shared(tensor):
+            return get_shared([tensor], user)[0]
         return first_link(tensor).get(user, sum_results)
     if sum_results:
         instead = "wait for the results, and add them up"

@@ -21,7 +21,14 @@ from torch.optim.optimizer import (
 
 from syft.chain.wrapper import first_link
 from syft.exceptions import HookError
-from syft.hooks import bulk, labels, module_methods, sending, tensor_methods
+from syft.hooks import (
+    bulk,
+    labels,
+    module_methods,
+    sending,
+    sharing_methods,
+    tensor_methods,
+)
 from syft.hooks.ledger import Attribute, Ledger
 from syft.hooks.listed_steps import ListedSteps
 from syft.hooks.module_methods import ModuleAttribute
@@ -32,6 +39,8 @@ from syft.plans.abstract_plan import AbstractPlan
 from syft.plans.remote.plan_sending import LocalPlanSender
 from syft.tensors import conversions, multi_pointer
 from syft.tensors.bare_pointer import forward_methods
+from syft.tensors.shared.sessions import sessions_of
+from syft.tensors.shared.shared_values import refresh
 from syft.workers.client.transport import Owner
 from syft.workers.shells.message_log import MessageLog
 from syft.workers.shells.message_trace import Trace
@@ -57,6 +66,8 @@ TENSOR_METHODS: Final[dict[str, Callable[..., Any]]] = {
     "float_prec": conversions.float_precision,
     "float_precision_": conversions.float_precision_,
     "float_prec_": conversions.float_precision_,
+    "refresh": refresh,
+    "decrypt": sharing_methods.decrypt,
 }
 """What is added to ``torch.Tensor`` and needs no local worker."""
 
@@ -76,6 +87,7 @@ MODULE_METHODS: Final[dict[str, Callable[..., Any]]] = {
     "fix_prec": module_methods.encode_module,
     "float_precision": module_methods.decode_module,
     "float_prec": module_methods.decode_module,
+    "decrypt": sharing_methods.decrypt_module,
 }
 """What is added to ``nn.Module`` and needs no local worker."""
 
@@ -187,7 +199,8 @@ class TorchHook:
             self._ledger.add(torch.Tensor, name, Attribute(name, compute))
         self._ledger.add(torch.Tensor, "child", None)
         forward_methods()
-        for name, method in {**MODULE_METHODS, "send": self._send_module()}.items():
+        sharing = {name: _owned(method, local) for name, method in _SHARING_MODULES.items()}
+        for name, method in {**MODULE_METHODS, **sharing, "send": self._send_module()}.items():
             self._ledger.add(nn.Module, name, ModuleAttribute(name, method, is_method=True))
         for name, answer in {**MODULE_ATTRIBUTES, "owner": _owner_of_module(local)}.items():
             self._ledger.add(nn.Module, name, ModuleAttribute(name, answer, is_method=False))
@@ -235,7 +248,29 @@ def _tensor_methods_of(local: VirtualWorker) -> dict[str, Callable[..., Any]]:
 
     send.__doc__ = sending.send.__doc__
     tag.__doc__ = labels.tag.__doc__
-    return {"send": send, "tag": tag}
+    sharing = {name: _owned(method, local) for name, method in _SHARING_TENSORS.items()}
+    return {"send": send, "tag": tag, **sharing}
+
+
+_SHARING_TENSORS: Final[dict[str, Callable[..., Any]]] = {
+    "share": sharing_methods.share,
+    "reveal": sharing_methods.reveal,
+    "encrypt": sharing_methods.encrypt,
+}
+_SHARING_MODULES: Final[dict[str, Callable[..., Any]]] = {
+    "share": sharing_methods.share_module,
+    "encrypt": sharing_methods.encrypt_module,
+}
+
+
+def _owned(method: Callable[..., Any], local: VirtualWorker) -> Callable[..., Any]:
+    """A function that needs the local worker, as a method."""
+
+    def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return method(self, *args, owner=local, **kwargs)
+
+    called.__name__, called.__doc__ = method.__name__, method.__doc__
+    return called
 
 
 def _owner_of_tensor(local: VirtualWorker) -> Callable[[torch.Tensor], Owner]:
@@ -351,7 +386,14 @@ def synchronize() -> None:
     RuntimeError: The size of tensor a (2) must match the size of tensor b (3) ...
     """
     local = TorchHook.current().local_worker
+    sessions = sessions_of(local)
+    for session in sessions:
+        session.flush()
     local.network.run()
-    for connection in [one for one in local.connections() if one.outstanding]:
-        if not connection.transport.closed:
-            connection.synchronize()
+    try:
+        for connection in [one for one in local.connections() if one.outstanding]:
+            if not connection.transport.closed:
+                connection.synchronize()
+    finally:  # what ends a session is told as its end
+        for session in sessions:
+            session.check_failures()

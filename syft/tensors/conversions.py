@@ -147,7 +147,10 @@ def fix_precision(
     >>> (x + x).get()
     (Wrapper)>FixedPrecisionTensor>tensor([ 65536, 163840])
     """
-    return convert(tensor, FIX_PRECISION, precision_fractional, base)
+    converted = convert(tensor, FIX_PRECISION, precision_fractional, base)
+    for link in first_link(converted).remote_links():
+        link.grid = fixed.choose_grid(precision_fractional, base)
+    return converted
 
 
 def fix_precision_(

@@ -106,6 +106,8 @@ class PointerTensor(RemoteReference, BarePointer):
     _parent: PointerTensor | None = None
     gradient_known: tuple[int, Any] | None = None
     """What the connection knows of the gradient: see :class:`~syft.workers.client.facts.Facts`."""
+    grid: Any = None
+    """The grid of remote numbers in fixed precision, where it was chosen at this end."""
     may_be_argument: bool = False
     """Whether the tensor may be the very one that another pointer is for (``x.contiguous()``, what
     a plan returns): what is known of its gradient might be changed through that one."""

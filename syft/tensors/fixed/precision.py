@@ -26,7 +26,12 @@ from syft.serde.expect import expect_fields, expect_int
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import Operand, pack, register, register_check, unpack_at
 from syft.tensors.fixed import fallback
-from syft.tensors.fixed.rings import access_rules, comparison_rules, component_rules
+from syft.tensors.fixed.rings import (
+    access_rules,
+    comparison_rules,
+    component_rules,
+    product_rules,
+)
 from syft.tensors.fixed.rings.ring_link import RingLink, as_integers, is_ring
 from syft.tensors.fixed.rules import (
     arithmetic,
@@ -71,7 +76,7 @@ TABLES: tuple[tuple[type[Link], str, tuple[ModuleType, ...]], ...] = (
         (arithmetic, creation, fallback, pooling, products, selection, shapes, sums),
     ),
     (FixedPrecisionTensor, "private_rules", (fallback, private_functions, private_layers)),
-    (RingLink, "rules", (access_rules, comparison_rules, component_rules)),
+    (RingLink, "rules", (access_rules, comparison_rules, component_rules, product_rules)),
 )
 """The tables of rules, and the modules that fill them."""
 

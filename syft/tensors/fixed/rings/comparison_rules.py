@@ -19,6 +19,7 @@ from syft.tensors.fixed.rings.ring_link import (
     lifted,
     ring_of,
     ring_rule,
+    whole,
 )
 
 aten = torch.ops.aten
@@ -116,10 +117,17 @@ def where(op: Any, condition: Any, x: Any, y: Any) -> Any:
     """Select by public or private bits."""
     ring = ring_of(condition, x, y)
     device = one_of((condition, x, y)).device
-    x, y = (as_integers(lifted(value, ring, device)) for value in (x, y))
     if is_ring(condition):
-        return ring.select(condition, x, y)
+        return ring.select(condition, *(_whole_number(value, ring, device) for value in (x, y)))
+    x, y = (as_integers(lifted(value, ring, device)) for value in (x, y))
     return x.child.componentwise(op, (condition, x, y), {})
+
+
+def _whole_number(value: Any, ring: Any, device: torch.device) -> Any:
+    """A value to select, as integers; public ones stay public."""
+    if not isinstance(value, torch.Tensor):
+        value = torch.tensor(value, device=device)
+    return whole(value, ring)
 
 
 @ring_rule("masked_fill.Scalar masked_fill.Tensor")
@@ -136,24 +144,31 @@ def of_the_sign(op: Any, x: Any) -> Any:
 
 
 _OF_THE_SIGN = {
-    aten.abs: lambda ring, x: ring.select(ring.negative(x), -x, x),
-    aten.relu: lambda ring, x: ring.select(ring.negative(-x), x, torch.zeros_like(x)),
+    aten.abs: lambda ring, x: 2 * ring.positive_part(x)[0] - x,
+    aten.relu: lambda ring, x: ring.positive_part(x)[0],
     aten.sign: lambda ring, x: as_integers(ring.negative(-x)) - as_integers(ring.negative(x)),
     aten.sgn: lambda ring, x: as_integers(ring.negative(-x)) - as_integers(ring.negative(x)),
     aten.signbit: lambda ring, x: ring.negative(x),
 }
 
 
+def _excess(x: Any, y: Any) -> Any:
+    """By how much ``x`` is above ``y``; 0 where it is not."""
+    return ring_of(x, y).positive_part(x - y)[0]
+
+
 @ring_rule("maximum fmax")
 def maximum(op: Any, x: Any, y: Any) -> Any:
     """The larger of two."""
-    return where(aten.where.self, x > y, x, y)
+    x, y = as_integers(x), as_integers(y)
+    return y + _excess(x, y)
 
 
 @ring_rule("minimum fmin")
 def minimum(op: Any, x: Any, y: Any) -> Any:
     """The smaller of two."""
-    return where(aten.where.self, x < y, x, y)
+    x, y = as_integers(x), as_integers(y)
+    return x - _excess(x, y)
 
 
 @ring_rule("clamp clamp.Tensor clamp_min clamp_min.Tensor clamp_max clamp_max.Tensor")
@@ -164,8 +179,8 @@ def clamp(op: Any, x: Any, *bounds: Any, **named: Any) -> Any:
     low, high = (*bounds, None, None)[:2]
     low, high = named.get("min", low), named.get("max", high)
     if low is not None:
-        x = where(aten.where.self, x < low, low, x)
-    return x if high is None else where(aten.where.self, x > high, high, x)
+        x = low + _excess(x, low)
+    return x if high is None else x - _excess(x, high)
 
 
 @ring_rule("threshold")
@@ -176,8 +191,10 @@ def threshold(op: Any, x: Any, bound: Any, value: Any) -> Any:
 
 @ring_rule("threshold_backward")
 def threshold_backward(op: Any, grad: Any, x: Any, bound: Any) -> Any:
-    """The gradient where ``x`` was above the bound."""
-    return where(aten.where.self, x > bound, grad, 0)
+    """The gradient where ``x`` was above the bound; that of 0 may be known (``relu``)."""
+    ring = ring_of(x, grad)
+    bits = ring.above_zero(x) if is_ring(x) and not bound else x > bound
+    return ring.multiply(as_integers(bits), as_integers(lifted(grad, ring, x.device)), 1)
 
 
 # --------------------------------------------------------------------------------------- extremes
@@ -198,8 +215,10 @@ def tournament(x: Any, dim: int, index: bool, largest: bool) -> tuple[Any, Any]:
     while x.shape[dim] > 1:
         # Neighbours meet, so the order is kept, and of equal values the first one wins.
         first, second, odd = _pairs(x, dim)
-        wins = second > first if largest else second < first
-        x = torch.cat([where(aten.where.self, wins, second, first), odd], dim)
+        gap = second - first if largest else first - second
+        gain, wins = ring_of(x).positive_part(gap)
+        best = first + gain if largest else first - gain
+        x = torch.cat([best, odd], dim)
         if index:
             first, second, odd = _pairs(places, dim)
             chosen = where(aten.where.self, wins, second, first)

@@ -84,6 +84,15 @@ class Ring(abc.ABC):
         """``a`` where the bit is set, and ``b`` elsewhere: one product."""
         return b + self.multiply(bits.to(torch.int64), a - b, 1)
 
+    def positive_part(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """``max(x, 0)``, and the bits of ``x > 0``."""
+        bits = self.negative(-x)
+        return self.select(bits, x, torch.zeros_like(x)), bits
+
+    def above_zero(self, x: torch.Tensor) -> torch.Tensor:
+        """The bits of ``x > 0``; a ring may have kept those of a positive part."""
+        return self.negative(-x)
+
     def one_hot(self, index: torch.Tensor, size: int) -> torch.Tensor:
         """A new last dimension of ``size`` with a 1 at each private index; outside: all zeros."""
         places = torch.arange(size, device=index.device)

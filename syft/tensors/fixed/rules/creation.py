@@ -23,6 +23,8 @@ from syft.tensors.fixed.fixed_link import (
     target_of,
 )
 
+aten = torch.ops.aten
+
 
 def is_float(dtype: torch.dtype | None) -> bool:
     """Whether a result of this dtype (None: not given) stays fixed.
@@ -59,7 +61,8 @@ def ones(op: Any, x: Any, *rest: Any, dtype: Any = None, **settings: Any) -> Any
     link = x.child
     if not is_float(dtype):
         return op(link.child, *rest, dtype=dtype, **settings)
-    return fixed(op(link.child, *rest, **settings).mul_(link.grid.scale), link.grid)
+    form = aten.new_full.default if rest else aten.full_like.default
+    return fixed(form(link.child, *rest, link.grid.scale, **settings), link.grid)
 
 
 @rule("fill_.Scalar fill_.Tensor")

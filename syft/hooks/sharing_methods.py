@@ -1,0 +1,251 @@
+"""What tensors and modules learn of sharing: share, get, reveal, refresh, encrypt and decrypt.
+
+A tensor of this process is split here, a remote one by the worker that holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import torch
+from torch import nn
+
+from syft.chain.wrapper import Wrapper, first_link, wrap
+from syft.exceptions import NotShareable, NothingToGet
+from syft.hooks.module_methods import (
+    decode_module,
+    encode_module,
+    exchange_tensors,
+    get_module,
+)
+from syft.hooks.sending import Location, guard_to_send
+from syft.tensors.conversions import fix_precision, float_precision
+from syft.tensors.fixed.fixed_link import fixed, is_fixed
+from syft.tensors.pointer import PointerTensor
+from syft.tensors.shared.additive_sharing import shared_tensor
+from syft.tensors.shared.session_client import SessionClient
+from syft.tensors.shared.sessions import session_among
+from syft.tensors.shared.shared_values import (
+    ENCODE_FIRST,
+    check_shareable,
+    get_shared,
+    share_values,
+    shared_cell,
+)
+from syft.workers.client.transport import Owner
+from syft.workers.execution.permissions import Guard
+
+
+def share(
+    tensor: torch.Tensor,
+    *workers: Location,
+    owner: Owner,
+    crypto_provider: Location | None = None,
+    requires_grad: bool = False,
+    protocol: str | None = None,
+    user: str | None = None,
+) -> torch.Tensor:
+    """Split a tensor among two workers or more: each gets random integers that add up to it.
+
+    Nobody learns anything of the values but all of the workers together.  ``crypto_provider`` deals
+    the randomness that products and comparisons need, and must not tell the workers what it deals;
+    without one this process deals.  With ``requires_grad`` the shared tensor is a leaf that does.
+    A remote tensor is split by the worker that holds it, and this process sees nothing of it.
+
+    The values are integers, bits, or numbers in fixed precision.  Raises
+    :class:`~syft.exceptions.NotShareable` for others, :class:`~syft.exceptions.WrongParties`, and
+    :class:`~syft.exceptions.PermissionDenied` if the values may not go to these workers.
+
+    >>> x = torch.tensor([1, 2]).share(alice, bob, crypto_provider=carol)
+    >>> (x + x).get()
+    tensor([2, 4])
+    """
+    if type(tensor) is Wrapper and isinstance(tensor.child, PointerTensor):
+        return _share_remotely(
+            tensor.child, workers, owner, crypto_provider, requires_grad, protocol
+        )
+    check_shareable(tensor)
+    session = session_among(owner, workers, crypto_provider, protocol)
+    return share_values(tensor, session, requires_grad, _guard_of(tensor, session, owner, user))
+
+
+def _guard_of(
+    tensor: torch.Tensor, session: SessionClient, owner: Owner, user: str | None
+) -> Guard | None:
+    """The guard with which shares travel, if they may go to every party."""
+    guards = [
+        guard_to_send(tensor, owner.get_worker(name), owner, user) for name in session.parties
+    ]
+    return guards[0]
+
+
+def _share_remotely(
+    pointer: PointerTensor,
+    workers: tuple[Location, ...],
+    owner: Owner,
+    crypto_provider: Location | None,
+    requires_grad: bool,
+    protocol: str | None,
+) -> torch.Tensor:
+    """Have the holder of a tensor split it: the shares go from there to the parties."""
+    if crypto_provider is None:
+        raise NotShareable(
+            "a remote tensor without a crypto_provider",
+            "name one; this process must not deal for values that it may not see",
+        )
+    tensor: torch.Tensor = wrap(pointer)
+    real, grid = tensor.dtype.is_floating_point, pointer.grid
+    if real and grid is None or tensor.dtype.is_complex:
+        raise NotShareable(f"a remote tensor of {tensor.dtype}", ENCODE_FIRST)
+    session = session_among(owner, workers, crypto_provider, protocol)
+    kind = torch.bool if tensor.dtype is torch.bool else torch.int64
+    if not real and tensor.dtype is not torch.int64:
+        tensor = tensor.long()
+    cell = session.split(first_link(tensor), _INTEGERS if real else 0, tensor.shape, tensor.device)
+    shared: torch.Tensor = shared_tensor(cell, kind)
+    return fixed(shared, grid).requires_grad_(requires_grad) if real else shared
+
+
+_INTEGERS: Final = 2
+"""How many steps down the chain of a tensor in fixed precision its integers are."""
+
+
+def reveal(tensor: torch.Tensor, to: Location, owner: Owner) -> torch.Tensor:
+    """A pointer to the values of a shared tensor at one of its parties, which learns them.
+
+    Numbers in fixed precision are decoded there.  Raises :class:`~syft.exceptions.NothingToGet` for
+    a tensor that is not shared, and :class:`~syft.exceptions.NotShareable` for another worker.
+
+    >>> x = torch.tensor([1, 2]).share(alice, bob, crypto_provider=carol)
+    >>> x.reveal(to=alice)
+    (Wrapper)>[PointerTensor | me:... -> alice:...]
+    """
+    cell = shared_cell(tensor)
+    if cell is None:
+        raise NothingToGet("reveal")
+    name = owner.get_worker(to).id
+    if name not in cell.session.parties:
+        raise NotShareable(
+            f"the values with {name}", f"reveal them to one of {', '.join(cell.session.parties)}"
+        )
+    pointer: torch.Tensor = cell.session.reveal(cell, name)
+    if is_fixed(tensor):
+        scale: int = tensor.child.grid.scale  # type: ignore[attr-defined]
+        return (pointer.double() / scale).float()
+    return pointer.bool() if tensor.dtype is torch.bool else pointer
+
+
+def encrypt(
+    tensor: torch.Tensor,
+    *,
+    workers: Sequence[Location],
+    owner: Owner,
+    crypto_provider: Location | None = None,
+    protocol: str | None = None,
+    requires_grad: bool = False,
+    precision_fractional: int | None = None,
+    base: int | None = None,
+) -> torch.Tensor:
+    """Share a tensor, and encode it in fixed precision first if it holds fractions.
+
+    See :func:`share` and :func:`~syft.tensors.conversions.fix_precision` for the arguments.
+
+    >>> x = torch.tensor([0.5, -1.0]).encrypt(workers=[alice, bob], crypto_provider=carol)
+    >>> (x * x).decrypt()
+    tensor([0.2500, 1.0000])
+    """
+    if tensor.is_floating_point() and not is_fixed(tensor):
+        tensor = fix_precision(tensor, precision_fractional, base)
+    return share(
+        tensor,
+        *workers,
+        owner=owner,
+        crypto_provider=crypto_provider,
+        requires_grad=requires_grad,
+        protocol=protocol,
+    )
+
+
+def decrypt(tensor: torch.Tensor, user: str | None = None) -> torch.Tensor:
+    """The values of a shared tensor as a plain tensor; numbers in fixed precision are decoded.
+
+    >>> torch.tensor([3]).encrypt(workers=[alice, bob], crypto_provider=carol).decrypt()
+    tensor([3])
+    """
+    plain = get_shared([tensor], user)[0]
+    return float_precision(plain) if is_fixed(plain) else plain
+
+
+# ----------------------------------------------------------------------------------------- modules
+
+
+def share_module(
+    module: nn.Module,
+    *workers: Location,
+    owner: Owner,
+    crypto_provider: Location | None = None,
+    requires_grad: bool | None = None,
+    protocol: str | None = None,
+) -> nn.Module:
+    """Share every parameter and buffer in fixed precision; returns the module, changed in place.
+
+    Parameters require grad as they did, unless ``requires_grad`` says otherwise.  Buffers of
+    integers (how many batches were seen) stay as they are.  Raises
+    :class:`~syft.exceptions.NotShareable` for a module that is not in fixed precision.
+
+    >>> model = torch.nn.Linear(2, 1).fix_precision().share(alice, bob, crypto_provider=carol)
+    >>> model.get().float_precision().weight.shape
+    torch.Size([1, 2])
+    """
+    session = session_among(owner, workers, crypto_provider, protocol)
+
+    def shared(tensor: torch.Tensor) -> torch.Tensor:
+        if type(tensor) is not Wrapper and not tensor.is_floating_point():
+            return tensor.detach().clone()
+        check_shareable(tensor)
+        guard = _guard_of(tensor, session, owner, None)
+        found = share_values(tensor, session, False, guard)
+        parameter = isinstance(tensor, nn.Parameter)
+        wanted = tensor.requires_grad if requires_grad is None else requires_grad and parameter
+        return found.requires_grad_(wanted)
+
+    return exchange_tensors(module, lambda tensors: list(map(shared, tensors)))
+
+
+def encrypt_module(
+    module: nn.Module,
+    *,
+    workers: Sequence[Location],
+    owner: Owner,
+    crypto_provider: Location | None = None,
+    protocol: str | None = None,
+    requires_grad: bool | None = None,
+    precision_fractional: int | None = None,
+    base: int | None = None,
+) -> nn.Module:
+    """Encode a module in fixed precision and share it, in place.
+
+    >>> model = torch.nn.Linear(2, 1).encrypt(workers=[alice, bob], crypto_provider=carol)
+    >>> type(model.decrypt().weight).__name__
+    'Parameter'
+    """
+    session_among(owner, workers, crypto_provider, protocol)  # what is wrong is told first
+    return share_module(
+        encode_module(module, precision_fractional, base),
+        *workers,
+        owner=owner,
+        crypto_provider=crypto_provider,
+        requires_grad=requires_grad,
+        protocol=protocol,
+    )
+
+
+def decrypt_module(module: nn.Module, user: str | None = None) -> nn.Module:
+    """Bring the values of a shared module here and decode them, in place.
+
+    >>> model = torch.nn.Linear(2, 1).encrypt(workers=[alice, bob], crypto_provider=carol)
+    >>> model.decrypt()(torch.ones(1, 2)).shape
+    torch.Size([1, 1])
+    """
+    return decode_module(get_module(module, user))

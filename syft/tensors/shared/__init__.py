@@ -1,0 +1,1 @@
+"""Tensors that several workers share: what a user holds, and the programs that it records."""

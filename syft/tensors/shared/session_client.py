@@ -1,0 +1,346 @@
+"""A session at its client: it records what is to be done with shares, and sends it as programs.
+
+An operation adds instructions and returns a tensor at once, since shapes are public.  They are sent
+when a value is asked for, or when the list has become long (:data:`MOST_INSTRUCTIONS`,
+:data:`MOST_BYTES`): one message to the provider, and one to each party.
+"""
+
+from __future__ import annotations
+
+import abc
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NoReturn
+
+import torch
+
+from syft.crypto.dealing import StreamName
+from syft.crypto.kernels import Kernel
+from syft.crypto.local_operations import number_of
+from syft.crypto.mask_stream import MaskStream, fresh_key
+from syft.crypto.share_program import ShareCode, ShareProgram
+from syft.exceptions import SessionEnded, SyftError
+from syft.ids import new_id
+from syft.tensors.fixed.rings.integer_ring import Ring
+from syft.tensors.shared.cells import Cell, Geometry, MaskedCell, Memory, SharedObject
+from syft.tensors.shared.instruction_list import FreshShares, InstructionList, ProgramInput
+from syft.workers.execution.permissions import Guard
+
+MOST_INSTRUCTIONS: Final = 256
+"""The instructions that wait before they are sent without being asked for."""
+
+MOST_BYTES: Final = 64 << 20
+"""The memory of public and fresh tensors that waits likewise."""
+
+
+class PartyLines(abc.ABC):
+    """Carries the programs of a session to its parties and its provider. Abstract.
+
+    ``parties`` are the names of the parties in order, ``provider`` that of the provider.
+    """
+
+    owner: str
+    """The name of the worker that the client calls from."""
+    parties: tuple[str, ...]
+    provider: str
+
+    @abc.abstractmethod
+    def run(
+        self,
+        counter: int,
+        program: ShareProgram,
+        inputs: Sequence[ProgramInput],
+        ids: Sequence[int],
+    ) -> None:
+        """Have a program run, and its results stored under these ids at every party."""
+
+    @abc.abstractmethod
+    def fetch(self, ids: Sequence[int], user: str | None) -> list[list[torch.Tensor]]:
+        """The shares of stored objects, on behalf of ``user``: for each id those of all parties."""
+
+    @abc.abstractmethod
+    def pointer(self, party: str, id: int) -> torch.Tensor:
+        """A pointer to what a program has revealed to one party under this id."""
+
+    @abc.abstractmethod
+    def split(self, pointer: Any, depth: int, id: int) -> None:
+        """Have the holder of a remote tensor split its integers, ``depth`` steps down its chain,
+        and the shares stored under this id."""
+
+    @abc.abstractmethod
+    def failure(self) -> Exception | None:
+        """Why something that was sent has failed; None if nothing has, as far as is known."""
+
+    @abc.abstractmethod
+    def discard(self, id: int) -> None:
+        """Have a stored object dropped everywhere, with the next request; it must not raise."""
+
+
+class SessionClient:
+    """What some parties share on behalf of this client, with the help of one provider.
+
+    ``make_ring`` makes the ring of its integers.
+    """
+
+    def __init__(self, lines: PartyLines, make_ring: Callable[[SessionClient], Ring]) -> None:
+        self.lines = lines
+        self.ring = make_ring(self)
+        self.ended: str | None = None
+        """Why the session has ended, if it has."""
+        self._list = InstructionList()
+        self._used: set[int] = set()
+        self._dropped: list[int] = []
+        self._counter = 0
+        self._lock = threading.RLock()
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        """The names of the parties."""
+        return self.lines.parties
+
+    def discard(self, id: int) -> None:
+        """Drop a stored object at every party: called when the last tensor over it dies.
+
+        What an instruction uses that was not sent yet is dropped afterwards.
+        """
+        if id in self._used:
+            self._dropped.append(id)
+        else:
+            self.lines.discard(id)
+
+    def __del__(self) -> None:
+        self._used.clear()
+        self._discard_dropped()
+
+    def _discard_dropped(self) -> None:
+        """Drop what waited for its last use, unless that is still to come."""
+        dropped, self._dropped = self._dropped, []
+        for id in dropped:
+            self.discard(id)
+
+    # --------------------------------------------------------------------------------- recording
+
+    def new_cell(
+        self, geometry: Geometry, device: torch.device, memory: Memory | None = None
+    ) -> Cell:
+        """A cell of this session that nothing fills yet."""
+        return Cell(self, geometry, memory or Memory(), device)
+
+    def made_by(
+        self, code: ShareCode, args: tuple[Any, ...], shape: Sequence[int], device: torch.device
+    ) -> Cell:
+        """The result of an instruction with one result, in memory of its own."""
+        cell = self.new_cell(dense(shape), device)
+        self.record(code, args, (cell,))
+        return cell
+
+    def record(self, code: ShareCode, args: tuple[Any, ...], outs: Sequence[SharedObject]) -> int:
+        """Add an instruction; returns its place in the list."""
+        self.check_open()
+        return self._list.add(code, args, outs)
+
+    def slot(self, value: SharedObject) -> Any:
+        """The operand of an instruction that stands for a tensor of this session."""
+        self.check_open()
+        slot = self._list.operand(value)
+        if value.id is not None:
+            self._used.add(value.id)
+        return slot
+
+    def make_room(self) -> None:
+        """Send the list if it is long: before the operands of the next instruction are named."""
+        full = len(self._list.instructions) >= MOST_INSTRUCTIONS
+        if full or self._list.bytes > MOST_BYTES:
+            self.flush()
+
+    def share(self, values: torch.Tensor, guard: Guard | None = None) -> Cell:
+        """Split an int64 tensor of this process among the parties.
+
+        All parties but the last draw their shares from seeds of 32 bytes; the last gets the rest.
+        """
+        self.check_open()
+        self.make_room()
+        cell = self.new_cell(dense(values.shape), values.device)
+        seeds = tuple(fresh_key() for _ in self.parties[1:])
+        last = values.detach().to(torch.int64).contiguous().clone()
+        for seed in seeds:
+            last -= MaskStream(seed).draw(values.shape, values.device)
+        self._list.fresh(cell, FreshShares(seeds, last, guard))
+        return cell
+
+    def public(self, values: torch.Tensor) -> Cell:
+        """A tensor that everybody may see, as shares: party 0 has it."""
+        self.make_room()
+        plain = self.public_tensor(values.to(torch.int64))
+        if plain.numel() > 1 and bool((plain == plain.view(-1)[0]).all()):
+            cell = self._repeated(plain)
+        else:
+            cell = self.made_by(ShareCode.PUBLIC, (plain,), plain.shape, plain.device)
+        cell.plain = plain
+        return cell
+
+    def _repeated(self, values: torch.Tensor) -> Cell:
+        """A tensor of one number: the number is sent, and repeated by the parties."""
+        number = values.view(-1)[0].clone()
+        one = self.slot(self.made_by(ShareCode.PUBLIC, (number,), (), values.device))
+        args = (number_of(torch.ops.aten.repeat.default), (one, tuple(values.shape)), ())
+        return self.made_by(ShareCode.LOCAL, args, values.shape, values.device)
+
+    def public_tensor(self, values: torch.Tensor) -> torch.Tensor:
+        """A copy of a tensor that an instruction holds until it is sent."""
+        self._list.bytes += values.nbytes
+        return values.detach().clone(memory_format=torch.contiguous_format)
+
+    def masked(self, cell: Cell) -> MaskedCell:
+        """What was opened of a tensor under a mask: once, while it is not written to."""
+        version = cell.memory.version
+        if cell.masked is not None and cell.masked[0] == version:
+            known = cell.masked[1]
+            if known.id is not None or known.recording is self._list:  # or it was left out
+                return known
+        value = MaskedCell(self, cell.shape)
+        value.place = self.record(ShareCode.MASK, (self.slot(cell), cell.shape), (value,))
+        cell.masked = version, value
+        return value
+
+    def product(self, kernel: Kernel, x: Cell, y: Cell, shape: Sequence[int]) -> Cell:
+        """A bilinear kernel of two tensors."""
+        self.make_room()
+        one, other = self.masked(x), self.masked(y)
+        args = (
+            int(kernel.code),
+            kernel.settings,
+            self.slot(one),
+            self.slot(other),
+            self._name_of(one),
+            one.shape,
+            self._name_of(other),
+            other.shape,
+            tuple(shape),
+        )
+        return self.made_by(ShareCode.PRODUCT, args, shape, x.device)
+
+    def _name_of(self, value: MaskedCell) -> tuple[int, int]:
+        return (0, value.place) if value.name is None else (value.name.counter, value.name.place)
+
+    # ---------------------------------------------------------------------------------- sending
+
+    def flush(self) -> None:
+        """Send what was recorded; what nobody has any more is left out."""
+        with self._lock:
+            self.check_open()
+            recorded, self._list = self._list, InstructionList()
+            program, results = recorded.program()
+            used = self._used.intersection(one for one in recorded.inputs if type(one) is int)
+            if program.instructions or results:
+                self._send(program, recorded.inputs, results)
+            self._used -= used
+            self._discard_dropped()
+
+    def _send(
+        self,
+        program: ShareProgram,
+        inputs: Sequence[ProgramInput],
+        results: Sequence[SharedObject],
+    ) -> None:
+        """Send a program, and note the names of what it makes."""
+        self._counter += 1
+        ids = [new_id() for _ in results]
+        try:
+            self.lines.run(self._counter, program, inputs, ids)
+        except SyftError as error:
+            self._end(self.lines.failure() or error)
+        for value, id in zip(results, ids, strict=True):
+            value.id = id
+            if isinstance(value, MaskedCell):
+                value.name = StreamName(self._counter, value.place)
+
+    def values(self, cells: Sequence[Cell], user: str | None = None) -> list[torch.Tensor]:
+        """What cells hold, as plain int64 tensors: every party says its share.
+
+        Raises :class:`~syft.exceptions.SessionEnded` if a program has failed, and what a party
+        raises that does not hand its share out.
+        """
+        self.flush()
+        self.check_open()
+        ids = [cell.id for cell in cells]
+        try:
+            rows = self.lines.fetch([id for id in ids if id is not None], user)
+        except Exception as error:  # also what an unrelated request before this one raised
+            self.check_failures()
+            if isinstance(error, SessionEnded):
+                self.ended = error.cause
+            raise
+        return [
+            sum_of(row).to(cell.device).contiguous() for cell, row in zip(cells, rows, strict=True)
+        ]
+
+    def reveal(self, cell: Cell, party: str) -> torch.Tensor:
+        """A pointer to the integers of a cell, which one party gets and nobody else."""
+        rank = self.parties.index(party)
+        self.make_room()
+        value = SharedObject(self)
+        self.record(ShareCode.REVEAL, (self.slot(cell), rank), (value,))
+        self.flush()
+        assert value.id is not None  # the flush has named it
+        id, value.id = value.id, None  # the pointer is its owner
+        return self.lines.pointer(party, id)
+
+    def split(self, pointer: Any, depth: int, shape: Sequence[int], device: torch.device) -> Cell:
+        """The integers of a remote tensor, which its holder splits among the parties."""
+        self.check_open()
+        cell = self.new_cell(dense(shape), device)
+        id = new_id()
+        self.lines.split(pointer, depth, id)
+        cell.id = id
+        return cell
+
+    def synchronize(self) -> None:
+        """Send what was recorded, and raise why something has failed, as far as is known."""
+        if self.ended is None:
+            self.flush()
+            self.check_failures()
+
+    def check_failures(self) -> None:
+        """Raise :class:`~syft.exceptions.SessionEnded` if something that was sent has failed."""
+        error = self.lines.failure()
+        if error is not None:
+            self._end(error)
+
+    def _end(self, error: Exception) -> NoReturn:
+        """Note that the session has ended, and raise why."""
+        self.ended = f"{type(error).__name__}: {error}"
+        self._list = InstructionList()
+        self._used.clear()
+        self._discard_dropped()
+        raise SessionEnded(self.parties, self.ended) from error
+
+    def check_open(self) -> None:
+        """Raise :class:`~syft.exceptions.SessionEnded` if the session has ended."""
+        if self.ended is not None:
+            raise SessionEnded(self.parties, self.ended)
+
+
+def dense(shape: Sequence[int]) -> Geometry:
+    """The geometry of a contiguous tensor.
+
+    >>> dense([2, 3])
+    Geometry(shape=(2, 3), strides=(3, 1), offset=0)
+    """
+    strides, reach = [], 1
+    for size in reversed(shape):
+        strides.append(reach)
+        reach *= max(size, 1)
+    return Geometry(tuple(shape), tuple(reversed(strides)))
+
+
+def sum_of(shares: Sequence[torch.Tensor]) -> torch.Tensor:
+    """What shares add up to, modulo 2^64.
+
+    >>> sum_of([torch.tensor([2**62]), torch.tensor([-(2**62) + 5])])
+    tensor([5])
+    """
+    total = shares[0].clone()
+    for share in shares[1:]:
+        total += share
+    return total

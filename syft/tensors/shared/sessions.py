@@ -1,0 +1,68 @@
+"""Which session the tensors of some workers belong to: one for each client, parties and provider.
+
+Tensors that are shared among the same workers with the same provider can be computed with; so all
+of them are of one session, which is opened for the first one and goes with the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+from syft.exceptions import NotShareable, WrongParties
+from syft.tensors.shared.session_client import SessionClient
+from syft.tensors.shared.shares_ring import SharesRing
+from syft.tensors.shared.worker_lines import WorkerLines
+from syft.workers.client.transport import Location, Owner
+
+_SESSIONS: WeakKeyDictionary[
+    Any, WeakValueDictionary[tuple[frozenset[str], str], SessionClient]
+] = WeakKeyDictionary()
+"""The sessions of each owner, by the names of their parties and of their provider."""
+
+
+def session_among(
+    owner: Owner,
+    workers: Sequence[Location | str],
+    crypto_provider: Location | str | None = None,
+    protocol: str | None = None,
+) -> SessionClient:
+    """The session of ``owner`` with these parties, in any order; a new one if there is none.
+
+    Without a provider the owner deals.  Raises :class:`~syft.exceptions.WrongParties` for fewer
+    than two parties, one that is named twice, or one that deals too, and
+    :class:`~syft.exceptions.UnknownWorker`.
+    """
+    if protocol not in (None, "snn"):
+        raise NotShareable(f"with protocol {protocol!r}", "leave it out, or name 'snn'")
+    parties = [owner.get_worker(worker) for worker in workers]
+    provider = owner.get_worker(owner if crypto_provider is None else crypto_provider)
+    names = tuple(party.id for party in parties)
+    _check_parties(names, provider.id)
+    sessions = _SESSIONS.setdefault(owner, WeakValueDictionary())
+    key = frozenset(names), provider.id
+    session = sessions.get(key)
+    if session is None or session.ended is not None:
+        lines = WorkerLines(owner, parties, provider)
+        session = sessions[key] = SessionClient(lines, SharesRing)
+    return session
+
+
+def _check_parties(names: tuple[str, ...], provider: str) -> None:
+    if len(set(names)) != len(names):
+        raise WrongParties(names, "name each worker once")
+    if len(names) < 2:
+        raise WrongParties(names, "name two workers or more")
+    if provider in names:
+        raise WrongParties(names, f"{provider} deals, and would learn the values; name another one")
+
+
+def sessions_of(owner: Owner) -> list[SessionClient]:
+    """The open sessions of a worker.
+
+    >>> sessions_of(hook.local_worker)
+    []
+    """
+    sessions = _SESSIONS.get(owner)
+    return [one for one in sessions.values() if one.ended is None] if sessions else []

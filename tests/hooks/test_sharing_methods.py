@@ -1,0 +1,422 @@
+"""Sharing as users do it: tensors, remote tensors and modules, at workers of this process."""
+
+from __future__ import annotations
+
+import gc
+import re
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import syft as sy
+from syft.exceptions import (
+    LocationMismatch,
+    NotShareable,
+    NothingToGet,
+    PermissionDenied,
+    SessionEnded,
+    UnknownWorker,
+    UnsupportedOperation,
+    WrongParties,
+)
+from syft.tensors.shared.sessions import session_among, sessions_of
+
+STEP = 2.0**-16
+
+
+@pytest.fixture
+def carol(hook):
+    return sy.VirtualWorker(hook, id="carol")
+
+
+@pytest.fixture
+def dan(hook):
+    return sy.VirtualWorker(hook, id="dan")
+
+
+@pytest.fixture
+def share(alice, bob, carol):
+    """Shares among alice and bob; carol deals."""
+
+    def shared(x, **settings):
+        if isinstance(x, nn.Module) or x.is_floating_point():
+            x = x.fix_precision()
+        return x.share(alice, bob, crypto_provider=carol, **settings)
+
+    return shared
+
+
+def near(x, want, steps=4.0):
+    return (x.get().float_precision() - want).abs().max() <= steps * STEP
+
+
+# ------------------------------------------------------------------------ tensors of this process
+
+
+def test_share_and_get(share):
+    x = torch.tensor([1, -2, 3])
+    shared = share(x)
+    assert shared.dtype is torch.int64 and shared.shape == x.shape
+    assert torch.equal((shared * shared + 1).get(), x * x + 1)
+    assert torch.equal(shared.get(), x)  # it is still there
+
+
+def test_fixed_precision_stays(share):
+    plain = share(torch.tensor([1.5, -0.25])).get()
+    assert repr(plain) == "(Wrapper)>FixedPrecisionTensor>tensor([ 98304, -16384])"
+    assert plain.float_precision().tolist() == [1.5, -0.25]
+
+
+def test_each_party_has_uniform_shares(hook, share, alice, bob):
+    shared = share(torch.zeros(1000, dtype=torch.int64))
+    pointers = shared.child.child
+    parts = [
+        hook.local_worker.connection_to(name)
+        .pointer(at.id_at_location, garbage_collect_data=False)
+        .get()
+        for name, at in pointers.items()
+    ]
+    assert torch.equal(parts[0], -parts[1])
+    for part in parts:
+        ones = sum(int(word).bit_count() for word in (part & (2**63 - 1)).tolist())
+        assert abs(ones - 31500) < 6 * (63000 / 4) ** 0.5
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_any_number_of_parties(hook, count):
+    parties = [sy.VirtualWorker(hook, id=f"party{number}") for number in range(count)]
+    dealer = sy.VirtualWorker(hook, id="dealer")
+    x = torch.tensor([3, -4]).share(*parties, crypto_provider=dealer)
+    assert (x * x).get().tolist() == [9, 16]
+    assert (x > 0).get().tolist() == [True, False]
+    assert list(x.child.child) == [party.id for party in parties]
+
+
+def test_without_a_provider_this_process_deals(alice, bob):
+    x = torch.tensor([3, -4]).share(alice, bob)
+    assert repr(x).endswith("\n\t*crypto provider: me*")
+    assert (x * x).get().tolist() == [9, 16]
+
+
+def test_workers_by_name_and_in_any_order(share, alice, bob, carol):
+    x = torch.tensor([1]).share("bob", "alice", crypto_provider="carol", protocol="snn")
+    assert (x + share(torch.tensor([2]))).get().tolist() == [3]
+
+
+def test_how_shared_tensors_look(share):
+    line = r"\n\t-> \[PointerTensor \| me:\d+ -> {}:\d+\]"
+    shares = line.format("alice") + line.format("bob") + r"\n\t\*crypto provider: carol\*"
+    tail = rf"\[AdditiveSharingTensor\]{shares}"
+    assert re.fullmatch(rf"\(Wrapper\)>{tail}", repr(share(torch.tensor([1]))))
+    assert re.fullmatch(
+        rf"\(Wrapper\)>FixedPrecisionTensor>{tail}", repr(share(torch.tensor([1.0])))
+    )
+    model = share(nn.Linear(2, 1))
+    head = r"Parameter containing:\n\(Wrapper\)>FixedPrecisionTensor>"
+    assert re.fullmatch(head + tail, repr(model.bias))
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_gradients_are_shared_and_come_home(share, asked):
+    x = torch.tensor([1.5, -2.0], requires_grad=not asked)
+    shared = share(x, requires_grad=asked)
+    assert shared.requires_grad and shared.is_leaf
+    (shared * shared).sum().backward()
+    plain = shared.get()
+    assert plain.requires_grad
+    assert plain.grad.float_precision().tolist() == [3.0, -4.0]
+    assert near(shared.grad, torch.tensor([3.0, -4.0]))
+
+
+def test_a_gradient_goes_along(share):
+    x = torch.tensor([1.5], requires_grad=True)
+    x.grad = torch.tensor([0.25])
+    assert share(x.fix_precision_()).grad.get().float_precision().tolist() == [0.25]
+
+
+def test_reveal_to_one_party(share, alice, carol):
+    for x in (torch.tensor([1, -2]), torch.tensor([0.5, -1.5]), torch.tensor([True, False])):
+        pointer = share(x).reveal(to=alice)
+        assert pointer.location is alice
+        assert torch.equal(pointer.get(), x)
+    with pytest.raises(NotShareable, match="reveal them to one of alice, bob"):
+        share(torch.tensor([1])).reveal(to=carol)
+
+
+def test_refresh(share):
+    x = share(torch.tensor([1.5]))
+    fresh = x.refresh()
+    assert fresh.get().float_precision().tolist() == [1.5]
+
+
+@pytest.mark.parametrize("x", [torch.tensor([1, 2]), torch.tensor([0.5, -1.25])])
+def test_encrypt_and_decrypt(alice, bob, carol, x):
+    shared = x.encrypt(workers=[alice, bob], crypto_provider=carol)
+    assert torch.equal((shared + shared).decrypt(), x + x)
+
+
+def test_encrypt_with_a_precision(alice, bob, carol):
+    x = torch.tensor([0.5]).encrypt(
+        workers=[alice, bob], crypto_provider=carol, precision_fractional=3
+    )
+    assert x.get().child.child.tolist() == [500]
+    assert x.decrypt().tolist() == [0.5]
+
+
+def test_public_operands(share):
+    x = share(torch.tensor([1.5, -2.0]))
+    assert near(x * torch.tensor([2.0, 0.5]), torch.tensor([3.0, -1.0]))
+    assert near(x + torch.tensor([1, 2]).fix_precision(), torch.tensor([2.5, 0.0]))
+    assert near(x * share(torch.tensor([2, 3])), torch.tensor([3.0, -6.0]))
+    assert near(x @ torch.tensor([1.0, 1.0]), torch.tensor(-0.5))
+
+
+# ------------------------------------------------------------------------------------ what is wrong
+
+
+def test_wrong_parties(alice, bob, carol):
+    x = torch.tensor([1])
+    for workers, provider, text in [
+        ((), carol, "nobody: name two workers or more"),
+        ((alice,), carol, "alice: name two workers or more"),
+        ((alice, alice), carol, "alice, alice: name each worker once"),
+        ((alice, carol), carol, "carol deals, and would learn the values"),
+    ]:
+        with pytest.raises(WrongParties, match=text):
+            x.share(*workers, crypto_provider=provider)
+    with pytest.raises(UnknownWorker):
+        x.share("alice", "eve")
+    with pytest.raises(NotShareable, match="protocol 'fss'"):
+        x.share(alice, bob, protocol="fss")
+
+
+def test_what_cannot_be_shared(share, alice, bob):
+    with pytest.raises(NotShareable, match=r"torch.float32: call .fix_precision\(\) first"):
+        torch.ones(2).share(alice, bob)
+    with pytest.raises(NotShareable, match="shared already"):
+        share(torch.tensor([1])).share(alice, bob)
+    for call in ("get", "refresh", "decrypt"):
+        with pytest.raises(NothingToGet):
+            getattr(torch.ones(2), call)()
+    with pytest.raises(NothingToGet):
+        torch.ones(2).reveal(to=alice)
+
+
+def test_sessions_do_not_mix(share, alice, bob, carol, dan):
+    x, y = share(torch.tensor([1])), torch.tensor([1]).share(alice, dan, crypto_provider=carol)
+    with pytest.raises(LocationMismatch, match="integers shared among alice, bob"):
+        x + y
+
+
+def test_an_operation_that_is_missing(share):
+    with pytest.raises(UnsupportedOperation, match=r"aten.nonzero.*get\(\) it first"):
+        share(torch.tensor([1])).nonzero()
+
+
+def test_a_session_that_ended_is_replaced(hook, share, alice, bob, carol):
+    x = share(torch.tensor([1]))
+    session = session_among(hook.local_worker, [alice, bob], carol)
+    x.get()
+    lost = x.child.child["bob"].id_at_location
+    hook.local_worker.connection_to(bob).garbage.append(lost)
+    with pytest.raises(SessionEnded, match=r"bob"):
+        (x * 2).get()
+    with pytest.raises(SessionEnded):
+        x + 1
+    assert session not in sessions_of(hook.local_worker)
+    assert share(torch.tensor([2])).get().tolist() == [2]
+
+
+def test_synchronize_sends_what_waits(share, alice):
+    x = share(torch.tensor([1]))
+    before = alice.objects_count()
+    y = x * 2
+    sy.synchronize()
+    assert alice.objects_count() == before + 2
+    del x, y
+
+
+def test_shares_go_with_the_tensor(hook, share, alice, bob, carol):
+    share(torch.tensor([1])).get()
+    gc.collect()
+    counts = [worker.objects_count() for worker in (alice, bob, carol)]
+    x = share(torch.randn(3))
+    (x * x).get()
+    del x
+    gc.collect()
+    for worker in (alice, bob):
+        hook.local_worker.connection_to(worker).flush()
+    assert [worker.objects_count() for worker in (alice, bob, carol)] == counts
+
+
+# --------------------------------------------------------------------------------- remote tensors
+
+
+def test_a_remote_tensor_is_split_by_its_holder(alice, bob, carol, dan):
+    with sy.trace() as trace:
+        for x, sent in [
+            (torch.tensor([1, -2]), torch.tensor([1, -2]).send(dan)),
+            (torch.tensor([True, False]), torch.tensor([True, False]).send(dan)),
+            (torch.tensor([1, -2]), torch.tensor([1, -2]).send(alice)),
+        ]:
+            shared = sent.share(alice, bob, crypto_provider=carol)
+            assert shared.dtype is x.dtype
+            assert torch.equal((shared + shared).get() > 0, (x + x) > 0)
+            assert torch.equal(shared.get(), x)
+    assert trace
+
+
+def test_a_remote_tensor_in_fixed_precision(alice, bob, carol, dan):
+    x = torch.tensor([[1.5, -2.0]])
+    pointer = x.send(dan).fix_precision(precision_fractional=3)
+    shared = pointer.share(alice, bob, crypto_provider=carol, requires_grad=True)
+    assert shared.requires_grad
+    (shared * shared).sum().backward()
+    assert torch.allclose(shared.grad.get().float_precision(), 2 * x, atol=0.005)
+
+
+def test_a_remote_tensor_that_cannot_be_split(alice, bob, carol, dan):
+    with pytest.raises(NotShareable, match="without a crypto_provider"):
+        torch.tensor([1]).send(dan).share(alice, bob)
+    with pytest.raises(NotShareable, match=r"torch.float32: call .fix_precision\(\) first"):
+        torch.ones(2).send(dan).share(alice, bob, crypto_provider=carol)
+
+
+def test_private_tensors_go_where_their_owner_allows(hook, alice, bob, carol, dan):
+    x = torch.tensor([1, 2])
+    private = x.private_tensor(["ann"], allow_destinations=[dan]).send(dan, user="ann")
+    with pytest.raises((PermissionDenied, SessionEnded), match="may not go to"):
+        private.share(alice, bob, crypto_provider=carol).get()
+    allowed = x.private_tensor(["ann"], allow_destinations=[dan, alice, bob]).send(dan, user="ann")
+    shared = allowed.share(alice, bob, crypto_provider=carol)
+    doubled = shared * 2
+    with pytest.raises(PermissionDenied):
+        doubled.get()
+    assert doubled.get(user="ann").tolist() == [2, 4]
+
+
+def test_private_tensors_of_this_process(alice, bob, carol):
+    x = torch.tensor([1, 2])
+    with pytest.raises(PermissionDenied):
+        x.private_tensor(["ann"]).share(alice, bob, crypto_provider=carol)
+    allowed = x.private_tensor(["ann"], allow_destinations=[alice, bob])
+    shared = allowed.share(alice, bob, crypto_provider=carol)
+    with pytest.raises(PermissionDenied):
+        (shared * shared).get()
+    assert (shared * shared).get(user="ann").tolist() == [1, 4]
+
+
+# --------------------------------------------------------------------------------------- modules
+
+
+def test_a_module_in_place_and_back(share):
+    model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)).eval()
+    want = {name: value.clone() for name, value in model.state_dict().items()}
+    weight = model[0].weight
+    assert share(model) is model and model[0].weight is weight
+    assert isinstance(weight, nn.Parameter) and weight.requires_grad
+    assert type(model[1].num_batches_tracked) is torch.Tensor
+    assert model.get() is model
+    model.float_precision()
+    for name, value in model.state_dict().items():
+        assert torch.allclose(value, want[name], atol=STEP)
+
+
+def test_a_module_short_form(alice, bob, carol):
+    model, x = nn.Linear(3, 2), torch.randn(4, 3)
+    with torch.no_grad():
+        want = model(x)
+        model.encrypt(
+            workers=[alice, bob], crypto_provider=carol, precision_fractional=4, requires_grad=False
+        )
+        assert not model.weight.requires_grad
+        shared = x.encrypt(workers=[alice, bob], crypto_provider=carol, precision_fractional=4)
+        assert torch.allclose(model(shared).decrypt(), want, atol=1e-3)
+    model.decrypt()
+    assert torch.allclose(model(x), want, atol=1e-3)
+
+
+def test_a_module_that_cannot_be_shared(alice, bob):
+    model = nn.Linear(2, 1)
+    with pytest.raises(NotShareable, match=r"call .fix_precision\(\) first"):
+        model.share(alice, bob)
+    with pytest.raises(WrongParties):
+        model.encrypt(workers=[alice])
+    assert type(model.weight) is nn.Parameter
+
+
+class Net(nn.Module):
+    """A small convolutional network with what inference needs."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3, padding=1)
+        self.norm = nn.BatchNorm2d(4)
+        self.conv2 = nn.Conv2d(4, 4, 3)
+        self.out = nn.Linear(4 * 3 * 3, 5)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.norm(self.conv(x))), 2)
+        x = F.avg_pool2d(F.relu(self.conv2(x)), 2, stride=1)
+        return self.out(F.dropout(x, training=False).flatten(1))
+
+
+def test_inference_of_a_convolutional_network(share):
+    model, x = Net().eval(), torch.randn(2, 1, 12, 12)
+    with torch.no_grad():
+        want = model(x)
+        got = share(model)(share(x))
+        assert near(got, want, 40)
+        assert torch.equal(got.argmax(1).get(), want.argmax(1))
+
+
+def test_training_steps_are_those_of_plain_numbers(share):
+    plain = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
+    model = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
+    model.load_state_dict(plain.state_dict())
+    share(model)
+    x, y = torch.randn(6, 5), torch.randn(6, 3)
+    secret, target = share(x), share(y)
+    optimizers = [torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9) for m in (plain, model)]
+    for _ in range(3):
+        for m, optimizer, a, b in zip((plain, model), optimizers, (x, secret), (y, target)):
+            optimizer.zero_grad()
+            F.mse_loss(m(a), b).backward()
+            optimizer.step()
+    optimizers.clear()
+    for want, got in zip(plain.parameters(), model.get().float_precision().parameters()):
+        assert (want - got).abs().max() <= 40 * STEP
+
+
+def test_one_message_to_each_party_for_a_whole_model(share, alice, bob, carol):
+    model, x = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2)), torch.randn(3, 4)
+    with torch.no_grad():
+        share(model)
+        shared = share(x)
+        out = model(shared)
+        before = [w.stats.messages_in for w in (alice, bob, carol)]
+        sy.synchronize()
+        starts = [w.stats.messages_in - b for w, b in zip((alice, bob, carol), before)]
+    assert starts[2] == 1
+    del out
+
+
+def test_an_error_of_another_request_is_told_and_ends_nothing(hook, share, carol):
+    eve = sy.VirtualWorker(hook, id="eve", pipelined=True)
+    fay = sy.VirtualWorker(hook, id="fay", pipelined=True)
+    x = torch.tensor([1, 2]).share(eve, fay, crypto_provider=carol)
+    x.get()
+    wrong = torch.ones(2).send(fay) + torch.ones(3).send(fay)
+    with pytest.raises(RuntimeError, match="must match the size"):
+        (x * 2).get()
+    assert (x * 2).get().tolist() == [2, 4]
+    del wrong
+
+
+def test_queued_workers(hook):
+    parties = [sy.VirtualWorker(hook, id=name, pipelined=True) for name in ("eve", "fay", "gus")]
+    x = torch.tensor([3.0, -4.0]).fix_precision().share(*parties[:2], crypto_provider=parties[2])
+    assert (x * x).get().float_precision().tolist() == [9.0, 16.0]
+    assert (x > 0).get().tolist() == [True, False]

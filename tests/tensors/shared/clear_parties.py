@@ -1,0 +1,147 @@
+"""Parties that compute on the values themselves: an oracle for what a client records.
+
+Each program is run as it was sent, instruction by instruction, on plain integers, with truncation
+that rounds up or down at random as masked truncation does.  Nothing is hidden here.  It counts
+programs, openings and instructions, so that tests can say what an operation costs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from syft.crypto.kernels import Kernel, KernelCode
+from syft.crypto.local_operations import LOCAL_OPERATIONS, check_local, run_local
+from syft.crypto.mask_stream import MaskStream
+from syft.crypto.share_program import ShareCode, ShareProgram, ShareSlot
+from syft.tensors.shared.instruction_list import FreshShares
+from syft.tensors.shared.session_client import PartyLines, SessionClient
+from syft.tensors.shared.shares_ring import SharesRing
+
+
+class ClearParties(PartyLines):
+    """Lines to parties that are not there: every object is a plain tensor of this process."""
+
+    owner = "me"
+    parties = ("alice", "bob")
+    provider = "carol"
+
+    def __init__(self) -> None:
+        self.objects: dict[int, Any] = {}
+        self.programs: list[ShareProgram] = []
+        self.counters: list[int] = []
+        self.counts: Counter[str] = Counter()
+        self.users: list[str | None] = []
+        self.pointers: list[tuple[str, int]] = []
+        self.error: Exception | None = None
+        """What programs fail with; it is told when somebody asks."""
+        self.lost: Exception | None = None
+        """What sending fails with."""
+
+    def run(self, counter: int, program: Any, inputs: Any, ids: Any) -> None:
+        if self.lost is not None:
+            raise self.lost
+        if self.error is not None:
+            return
+        self.programs.append(program)
+        self.counters.append(counter)
+        slots: dict[int, Any] = dict(enumerate(map(self._input, inputs)))
+        for one in program.instructions:
+            self.counts[one.code.name] += 1
+            if one.code is ShareCode.LOCAL:
+                check_local(*one.args)
+            made = _RUN[one.code](self, _open(one.args, slots))
+            slots.update(zip(one.outs, made if type(made) is tuple else (made,), strict=True))
+        for slot, id in zip(program.results, ids, strict=True):
+            assert id not in self.objects
+            self.objects[id] = slots[slot]
+
+    def _input(self, value: Any) -> Any:
+        if not isinstance(value, FreshShares):
+            return self.objects[value]
+        total = value.last.clone()
+        for seed in value.seeds:
+            total += MaskStream(seed).draw(total.shape)
+        return total
+
+    def fetch(self, ids: Sequence[int], user: str | None) -> list[list[torch.Tensor]]:
+        self.users.append(user)
+        if self.error is not None:
+            raise RuntimeError("what follows from it")
+        return [[self.objects[id].clone(), torch.zeros_like(self.objects[id])] for id in ids]
+
+    def pointer(self, party: str, id: int) -> torch.Tensor:
+        self.pointers.append((party, id))
+        return self.objects[id]  # type: ignore[no-any-return]
+
+    def split(self, pointer: Any, depth: int, id: int) -> None:
+        self.objects[id] = pointer
+
+    def failure(self) -> Exception | None:
+        return self.error
+
+    def discard(self, id: int) -> None:
+        assert id in self.objects or self.error is not None
+        self.objects.pop(id, None)
+
+
+def _open(value: Any, slots: dict[int, Any]) -> Any:
+    if type(value) is ShareSlot:
+        return slots[value.number]
+    return tuple(_open(item, slots) for item in value) if type(value) is tuple else value
+
+
+def _local(lines: ClearParties, args: Any) -> Any:
+    number, positional, keywords = args
+    operation = LOCAL_OPERATIONS[number]
+    lines.counts[operation.name] += 1
+    made = run_local(operation, positional, keywords, 1 << 24)
+    return made if operation.several else made[0]
+
+
+def _linear(lines: ClearParties, args: Any) -> torch.Tensor:
+    code, settings, x, *factor = args
+    kernel = Kernel(KernelCode(code), settings)
+    if factor:
+        return kernel(factor[0], x) if factor[1] else kernel(x, factor[0])
+    return kernel(x.double()).round().long()
+
+
+def _product(lines: ClearParties, args: Any) -> torch.Tensor:
+    code, settings, x, y, x_mask, x_shape, y_mask, y_shape, shape = args
+    out = Kernel(KernelCode(code), settings)(x, y).contiguous()
+    assert (tuple(x.shape), tuple(y.shape), tuple(out.shape)) == (x_shape, y_shape, shape)
+    return out
+
+
+def _divide(lines: ClearParties, args: Any) -> torch.Tensor:
+    x, bits, shape = args
+    assert x.shape == shape
+    return (x + torch.randint(0, 1 << bits, x.shape)) >> bits
+
+
+def _positive(lines: ClearParties, args: Any) -> Any:
+    x, bits, shape = args
+    return _divide(lines, args).clamp(min=0), (x >= 0).long()
+
+
+_RUN: dict[ShareCode, Any] = {
+    ShareCode.LOCAL: _local,
+    ShareCode.PUBLIC: lambda lines, args: args[0].clone(),
+    ShareCode.LINEAR: _linear,
+    ShareCode.MASK: lambda lines, args: args[0].clone().view(args[1]),
+    ShareCode.PRODUCT: _product,
+    ShareCode.DIVIDE: _divide,
+    ShareCode.NEGATIVE: lambda lines, args: (args[0] < 0).long(),
+    ShareCode.ZERO: lambda lines, args: (args[0] == 0).long(),
+    ShareCode.POSITIVE: _positive,
+    ShareCode.REVEAL: lambda lines, args: args[0].clone(),
+}
+
+
+def clear_session() -> SessionClient:
+    """A session whose parties compute on the values."""
+    return SessionClient(ClearParties(), SharesRing)
