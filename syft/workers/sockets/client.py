@@ -23,7 +23,7 @@ from syft.workers.shells.network import Network
 from syft.workers.shells.virtual import Hooked, VirtualWorker
 from syft.workers.shells.worker import Worker
 from syft.workers.sockets.address import Address
-from syft.workers.sockets.asked_for import AskedFor
+from syft.workers.sockets.asked_for import AskedAgain, AskedFor, Reconnecting
 from syft.workers.sockets.calling import CallingBoard
 from syft.workers.sockets.dialling import Target, sensible
 from syft.workers.sockets.guests import TICKET_SECONDS, ticket_key
@@ -131,14 +131,7 @@ def _blocks_by_default() -> bool:
     return os.environ.get("SYFT_BLOCKING", "") not in ("", "0")
 
 
-class _Connected(LineWorker):
-    """A worker that is ready once it has been made, or found, by ``__new__``."""
-
-    def __init__(self, *given: Any, **settings: Any) -> None:
-        """Nothing: the connection may be in use already."""
-
-
-class WebsocketClientWorker(_Connected):
+class WebsocketClientWorker(LineWorker, metaclass=Reconnecting):
     """A worker of another process, which serves at ``host`` and ``port`` or at a Unix socket.
 
     It is used as a :class:`~syft.workers.shells.virtual.VirtualWorker` is.  ``id`` is its name in
@@ -169,13 +162,9 @@ class WebsocketClientWorker(_Connected):
     """
 
     board: CallingBoard
-    asked: AskedFor
-    """With what this program asked for it."""
-    tokens: Mapping[str, str]
-    is_client_worker: bool
 
-    def __new__(
-        cls,
+    def __init__(
+        self,
         hook: Hooked,
         host: str = "127.0.0.1",
         port: int = 8777,
@@ -192,23 +181,21 @@ class WebsocketClientWorker(_Connected):
         heartbeat: float = 2.0,
         verbose: bool = False,
         is_client_worker: bool = True,
-    ) -> WebsocketClientWorker:
+    ) -> None:
         local: Any = hook.local_worker
         if address is None:
             address = Address("wss" if fingerprint or ca_file else "ws", host, port)
         limits = limits or local.core.limits
         target = Target(address, local.id, fingerprint, ca_file, token, None, limits, heartbeat)
         blocking = _blocks_by_default() if blocking is None else blocking
-        asked = AskedFor(target, dict(tokens or {}), blocking, timeout)
-        there = _there_already(local.network, id, asked)
-        if there is not None:
-            return there
-        self = super().__new__(cls)
-        self.asked = asked
         self.tokens = {} if tokens is None else tokens
+        self.asked = AskedFor(target, self.tokens, blocking, timeout)
+        """With what this program asked for it."""
         self.is_client_worker = is_client_worker
+        there = _there_already(local.network, id, self.asked)
+        if there is not None:
+            raise AskedAgain(there)
         self._connect(local, id)
-        return self
 
     def _connect(self, local: VirtualWorker, id: str | None) -> None:
         """Dial, and enter the network under the name ``id``, or under that which the worker has."""
@@ -228,7 +215,7 @@ class WebsocketClientWorker(_Connected):
         line.users.add(line.user)
         line.heartbeat = sensible(target.heartbeat, welcome.heartbeat)
         exchange = _exchange_of(network)
-        LineWorker.__init__(self, exchange.board, id, line, local.id, welcome.worker)
+        super().__init__(exchange.board, id, line, local.id, welcome.worker)
         self.target_address = target
         self.welcome = welcome
         """What the worker said when this program connected."""
