@@ -31,8 +31,8 @@ Milliseconds: the median and, in brackets, the least.  Each library has three pr
 (SPU's semi2k two), each with one thread; they run in turns.  Operands and parameters are shared
 before the clock starts; it stops when the parties have their shares of the result.  CrypTen 0.4.1:
 two parties and its trusted third party.  SPU 0.9.5: the faster of semi2k (the first party is
-trusted with the triples) and aby3 (three parties, one of which may be dishonest alone).  The batch
-norms of ResNet-18 are folded into its convolutions.
+trusted with the triples) and aby3 (three parties, no two of which may show each other what they
+see).  The batch norms of ResNet-18 are folded into its convolutions.
 
 The second table: processor time and bytes sent are of all processes together, framing and what goes
 to the provider and from it included.  The error is the largest difference from plain torch or jax;
@@ -81,11 +81,14 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5, help="at least so many (%(default)s)")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each case (%(default)s)")
     parser.add_argument("--case", action="append", choices=CASES, help="only this one; repeatable")
+    names = [library.name for library in LIBRARIES]
+    parser.add_argument("--library", action="append", choices=names, help="the same")
     parser.add_argument("--write", type=Path, help="a file for the tables")
     options = parser.parse_args()
     cases = options.case or list(CASES)
-    peers = [PeerProcess(library) for library in LIBRARIES]
-    results: dict[str, dict[str, Measured]] = {library.name: {} for library in LIBRARIES}
+    chosen = options.library or names
+    peers = [PeerProcess(library) for library in LIBRARIES if library.name in chosen]
+    results = {name: {case: Measured() for case in cases} for name in names}
     loads = [os.getloadavg()[0]]
     try:
         for case in cases:
