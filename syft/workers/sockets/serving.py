@@ -30,7 +30,6 @@ from syft.workers.sockets.calling import LOST_AFTER
 from syft.workers.sockets.described import described
 from syft.workers.sockets.line import Line
 from syft.workers.sockets.line_texts import Busy, Bye, Control, Open
-from syft.workers.sockets.looking import give_way, look
 from syft.workers.sockets.monitor import Monitor
 from syft.workers.sockets.outside_network import OutsideNetwork
 from syft.workers.sockets.readiness import READ, WRITE, readiness
@@ -121,8 +120,7 @@ class ServingBoard(Switchboard):
         self._unwritten: dict[Line, None] = {}  # lines with something to write
         self._running: tuple[float, Frame, Peer] | None = None
         self._ended = False
-        self._expects = False  # whether more may come soon: something was just served
-        self._gives_way = give_way()
+        self._expects = False  # more may come soon, since something was just served
         self._next_look = 0.0
         self._held = 0  # bytes, as far as is known
         self._next_sum = 0.0
@@ -212,7 +210,7 @@ class ServingBoard(Switchboard):
                 self._on_event(what, event)
         if self._ready:
             worked |= self._serve_ready()
-        self._expects |= worked
+        self._expects = worked
         return worked or bool(ready)
 
     def _wait(self, seconds: float) -> list[tuple[Any, int]]:
@@ -221,18 +219,10 @@ class ServingBoard(Switchboard):
         io = self.io.leave()
         state = self.monitor.leave()
         try:
-            if self._expects and self._gives_way is not None:
-                self._expects = False
-                ready = look(self._glance, self._gives_way)
-                if ready:
-                    return ready
-            return self._watched.wait(seconds)
+            return self._watched.wait(seconds, self._expects)
         finally:
             self.monitor.enter_again(state)
             self.io.enter_again(io)
-
-    def _glance(self) -> list[tuple[Any, int]]:
-        return self._watched.wait(0)
 
     def _on_event(self, what: Any, event: int) -> None:
         if type(what) is Line:
