@@ -34,11 +34,13 @@ COVERED := 99.9
 TORCH := $(VENV)/installed-torch
 DEMO := $(VENV)/installed-demo
 DEV := $(VENV)/installed-dev
+CRYPTEN := .venv-crypten/installed
+SPU := .venv-spu/installed
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo plans test test-all lint imports types docs tests covered sample databases bench \
-	soak hooks clean distclean
+	compare soak hooks clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-11s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -85,6 +87,12 @@ bench: $(DEV) ## the figures, as ratios to floors measured in the same run
 	$(BIN)/python -m pytest benchmarks --figures=.benchmarks/figures.md \
 		--benchmark-json=.benchmarks/figures.json
 
+# A library that cannot be installed is left out: the table says so.
+compare: $(DEMO) ## sharing beside CrypTen and SPU, each in an environment of its own (gigabytes)
+	-@$(MAKE) $(CRYPTEN)
+	-@$(MAKE) $(SPU)
+	$(BIN)/python -m benchmarks.compare --write=benchmarks/results/sharing.md
+
 soak: $(DEV) ## the tests that take minutes
 	$(BIN)/python -m pytest -m soak
 
@@ -96,8 +104,8 @@ clean: ## remove what the other targets made, but for .venv
 	rm -rf .mypy_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks
 	find syft tests tools examples benchmarks docs -name __pycache__ -prune -exec rm -rf {} +
 
-distclean: clean ## clean, and remove .venv
-	rm -rf $(VENV)
+distclean: clean ## clean, and remove .venv and the environments of compare
+	rm -rf $(VENV) .venv-crypten .venv-spu
 
 # torch comes first and alone: whatever is installed after it must be content with this one.
 # A requirement that names torch without a version could fetch another build, gigabytes of it.
@@ -119,4 +127,16 @@ $(DEMO): $(TORCH) requirements-demo.txt
 
 $(DEV): $(DEMO) requirements-dev.txt
 	$(PIP) install -r requirements-dev.txt
+	@touch $@
+
+$(CRYPTEN): requirements.txt benchmarks/compare/requirements-crypten.txt
+	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install $$(grep '^torch==' requirements.txt)
+	$(@D)/bin/python -m pip install -r benchmarks/compare/requirements-crypten.txt
+	$(@D)/bin/python -m pip install --no-deps crypten==0.4.1
+	@touch $@
+
+$(SPU): benchmarks/compare/requirements-spu.txt
+	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install -r benchmarks/compare/requirements-spu.txt
 	@touch $@

@@ -26,6 +26,11 @@ TEXTS = [
         "There is a worker 'bob' already. Use it (hook.local_worker.get_worker('bob')), close it "
         "first (.close()), or choose another id.",
     ),
+    (
+        e.WorkerIdTaken("bob", ("address", "token")),
+        "There is a worker 'bob' already, with another address and another token. Use it "
+        "(hook.local_worker.get_worker('bob')), close it first (.close()), or choose another id.",
+    ),
     (e.WorkerClosed("bob"), "Worker 'bob' is closed: what it held is gone. Create a new one."),
     (
         e.TokenMissing("bob", "ann"),

@@ -34,18 +34,25 @@ add_worker().
 class WorkerIdTaken(WorkerError):
     """Another worker has that name already.
 
+    ``differs`` are the arguments that are others than those with which that one was asked for.
+
     >>> print(WorkerIdTaken("bob"))
     There is a worker 'bob' already. Use it (hook.local_worker.get_worker('bob')), close it first \
 (.close()), or choose another id.
+    >>> print(WorkerIdTaken("bob", ("address", "token")))
+    There is a worker 'bob' already, with another address and another token. Use it \
+(hook.local_worker.get_worker('bob')), close it first (.close()), or choose another id.
     """
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
+    def __init__(self, name: str, differs: tuple[str, ...] = ()) -> None:
+        super().__init__(name, differs)
+        self.name, self.differs = name, tuple(differs)
 
     def __str__(self) -> str:
-        use = f"There is a worker {self.name!r} already. Use it (hook.local_worker.get_worker("
-        return f"{use}{self.name!r})), close it first (.close()), or choose another id."
+        found = " and ".join(f"another {argument}" for argument in self.differs)
+        use = f"already{', with ' if found else ''}{found}. Use it (hook.local_worker.get_worker("
+        there = f"There is a worker {self.name!r} {use}{self.name!r}))"
+        return f"{there}, close it first (.close()), or choose another id."
 
 
 class WorkerClosed(WorkerError):

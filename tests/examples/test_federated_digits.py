@@ -35,24 +35,21 @@ def test_the_main_job_keeps_its_promises(tmp_path: Path) -> None:
     assert picture.startswith(b"\x89PNG") and len(picture) > 20_000
 
 
-def test_a_terminal_gets_a_bar(tmp_path: Path) -> None:
+def test_a_terminal_gets_a_bar(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     mine, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (24, 80))
-    command = [sys.executable, "examples/federated_digits.py", "--rounds", "1"]
-    child = subprocess.Popen(
-        [*command, "--output", str(tmp_path)], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=theirs
-    )
-    os.close(theirs)
-    said = b""
-    while True:
-        try:
-            said += os.read(mine, 4096)
-        except OSError:  # the other end was closed
-            break
-    os.close(mine)
-    assert child.wait() == 1, "one round is too few"
+    with os.fdopen(theirs, "w") as terminal, os.fdopen(mine, "rb", buffering=0) as screen:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
+        monkeypatch.setattr(demo.tqdm, "monitor_interval", 0)  # no thread that stays
+        assert demo.main(["--rounds", "1", "--output", str(tmp_path)]) == 1, "too few rounds"
+        terminal.flush()
+        said = screen.read(1 << 16)
     assert b"training:" in said and b"2/2" in said
     assert b"DOES NOT HOLD: both models are right 95 times of 100" in said
+    assert "round  1" in capsys.readouterr().out
 
 
 def test_each_owner_serves_her_share_and_ends_with_the_program(hook: sy.TorchHook) -> None:

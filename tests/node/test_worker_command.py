@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -265,12 +265,20 @@ def test_it_may_have_as_many_connections_as_the_system_lets_it(files: Path) -> N
 # ------------------------------------------------------------------------- what keeps it from it
 
 
-def run_worker(*options: str) -> tuple[int, str]:
-    """The exit status and the error stream of a worker that does not start."""
-    command = [sys.executable, "-m", "syft.node", "worker", *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert done.stdout == ""
-    return done.returncode, done.stderr
+Refusal = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def refusal(capsys: pytest.CaptureFixture[str]) -> Refusal:
+    """The exit status and the error text of a worker that does not start, by its options."""
+
+    def run(*options: str) -> tuple[int, str]:
+        status = main(["worker", *options])
+        printed, said = capsys.readouterr()
+        assert printed == ""
+        return status, said
+
+    return run
 
 
 @pytest.fixture
@@ -281,30 +289,32 @@ def taken(hook: sy.TorchHook) -> Iterator[int]:
 
 
 def test_a_port_in_use_is_one_clear_line(taken: int) -> None:
-    assert run_worker("--port", str(taken)) == (
-        2,
-        f"syft: 127.0.0.1, port {taken} is in use. Stop what uses it, or choose another --port.\n",
+    command = [sys.executable, "-m", "syft.node", "worker", "--port", str(taken)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"syft: 127.0.0.1, port {taken} is in use. Stop what uses it, or choose another --port.\n"
     )
 
 
-def test_a_file_at_the_path_of_the_socket_is_one_clear_line(files: Path) -> None:
+def test_a_file_at_the_path_of_the_socket_is_one_clear_line(files: Path, refusal: Refusal) -> None:
     path = files / "ages.csv"
-    assert run_worker("--unix", str(path)) == (
+    assert refusal("--unix", str(path)) == (
         2,
         f"syft: {path} is in use. Stop what uses it, or choose another --unix.\n",
     )
     assert path.exists()
 
 
-def test_an_address_of_another_machine_is_one_clear_line(files: Path) -> None:
-    status, said = run_worker("--host", "192.0.2.1", "--anonymous", "--state", str(files / "s"))
+def test_an_address_of_another_machine_is_one_clear_line(files: Path, refusal: Refusal) -> None:
+    status, said = refusal("--host", "192.0.2.1", "--anonymous", "--state", str(files / "s"))
     assert status == 2 and said.startswith("syft: cannot serve at 192.0.2.1, port 8777: ")
     assert said.count("\n") == 1
 
 
-def test_a_certificate_that_is_none_is_one_clear_line(files: Path) -> None:
+def test_a_certificate_that_is_none_is_one_clear_line(files: Path, refusal: Refusal) -> None:
     both = ["--tls-cert", str(files / "ages.csv"), "--tls-key", str(files / "ages.csv")]
-    status, said = run_worker(*both)
+    status, said = refusal(*both)
     assert status == 2 and said.startswith(f"syft: Cannot use '{files / 'ages.csv'}'")
     assert said.count("\n") == 1
 

@@ -64,7 +64,9 @@ class Case:
     ) -> list[SampleInput]:
         """The inputs torch's own tests use (the first ``most`` of them).
 
-        They are equal at each call with the same ``number``, which seeds them.
+        They are equal at each call with the same ``number``, which seeds them.  Each has keyword
+        arguments of its own: some generators of torch hand out one dictionary again and again, and
+        what one test writes to that is in the samples of all tests that follow.
         """
         seed(number)
         random.seed(number)
@@ -72,7 +74,10 @@ class Case:
         # Not op.sample_inputs, which adds a millisecond of seeding to each sample, and searches
         # the stack for a test case of torch's own.
         made = self.op.sample_inputs_func(self.op, device, self.dtype, requires_grad)
-        return list(islice(made, most))
+        samples = list(islice(made, most))
+        for sample in samples:
+            sample.kwargs = dict(sample.kwargs)
+        return samples
 
 
 def _dtypes(op: OpInfo) -> Iterator[torch.dtype]:

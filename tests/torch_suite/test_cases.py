@@ -225,6 +225,17 @@ def test_samples_are_the_same_at_each_call() -> None:
         check_equal([x.input for x in once], [x.input for x in again])
 
 
+def test_what_is_written_to_a_sample_is_in_no_other() -> None:
+    """Torch hands out one dictionary for all samples of ``round(decimals=...)``."""
+    cases = [case for case in OP_CASES if case.op.name == "round"]
+    assert len(cases) >= 4
+    for case in cases:
+        for sample in case.samples("cpu"):
+            assert "out" not in sample.kwargs
+            sample.kwargs["out"] = ONE
+        assert all("out" not in sample.kwargs for sample in case.samples("cpu"))
+
+
 def test_every_row_of_the_table_names_a_case() -> None:
     """A row for a case that is not there would never be missed; each must mark some test."""
     kinds = {row.split("/")[0] for row in REASONS}

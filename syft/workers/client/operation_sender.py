@@ -29,6 +29,7 @@ from syft.workers.client.group import NOT_HELD, Held, MessageGroup
 from syft.workers.client.ownership import Ownership
 from syft.workers.client.pending import STORED, Pending
 from syft.workers.client.replies import refusal_of
+from syft.workers.client.requests import NOBODY
 from syft.workers.client.sent_calls import ranges
 from syft.workers.client.transport import Location, Owner, Transport
 from syft.workers.wire.definitions import Definition
@@ -117,7 +118,7 @@ class OperationSender(Ownership):
         drop = self._take_garbage() if self.garbage else ()
         frame = Frame(encode(Command(seq, op, args, out, flags, drop, kwargs)), [])
         serving = self._core.serving
-        if (self.owner.user if serving is None else serving.user) is not self._user:
+        if (self.owner.user if serving is None else serving.user or NOBODY) is not self._user:
             self._check_user()
         if self._exchange is None:
             return self._carry(seq, frame, False, drop, None, (out,) if out else ())
@@ -372,7 +373,7 @@ class OperationSender(Ownership):
         """Take in what the other end has said without being asked; what it told one user is not for
         another."""
         serving = self._core.serving
-        if (self.owner.user if serving is None else serving.user) is not self._user:
+        if (self.owner.user if serving is None else serving.user or NOBODY) is not self._user:
             self._check_user()
         if self.transport.collects:
             self.transport.collect()

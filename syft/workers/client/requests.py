@@ -43,6 +43,12 @@ _BEFORE = (
 _CALL_DEPTH = 3
 """How many frames above the one that carries it a request is made, at least."""
 
+NOBODY = ""
+"""Stands for the user of requests that a worker makes while it serves somebody without a user.
+
+What it asks by itself, without a user too, has the rights that its program proves; these have none.
+"""
+
 _ANSWERS = frozenset((Done, Value, Failure, Skipped, NotBegun))
 
 
@@ -105,14 +111,14 @@ class RequestSender(ReplyReader):
         of a worker in between.
         """
         serving = self._core.serving
-        self._user = self.owner.user if serving is None else serving.user
-        self.transport.speak_for(self._user)
+        self._user = self.owner.user if serving is None else serving.user or NOBODY
+        self.transport.speak_for(self._user or None)
         self.facts.changed_by_others(gradients=False)  # they were told to another user
 
     def _check_user(self) -> None:
         """Tell the other end if the next request is made for another user than the last one."""
         serving = self._core.serving
-        if (self.owner.user if serving is None else serving.user) != self._user:
+        if (self.owner.user if serving is None else serving.user or NOBODY) != self._user:
             self._speak_for()
 
     def _received(

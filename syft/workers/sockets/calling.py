@@ -26,6 +26,7 @@ from syft.workers.shells.network import Network
 from syft.workers.sockets.large_memory import LargeMemory
 from syft.workers.sockets.line import Line
 from syft.workers.sockets.line_texts import Busy, Bye, Control, Introduction, Meet, Open, Resume
+from syft.workers.sockets.looking import give_way, look
 from syft.workers.sockets.relaying import Relays
 from syft.workers.sockets.switchboard import Switchboard
 from syft.workers.sockets.tunnel_ends import is_about_tunnels
@@ -47,6 +48,7 @@ class CallingBoard(Switchboard):
     def __init__(self, network: Network) -> None:
         super().__init__(network)
         self._reading: set[Line] = set()
+        self._gives_way = give_way()
         self._dials: dict[Line, Dial] = {}
         self.memory = LargeMemory()
         """Where large tensors of all lines are received."""
@@ -155,7 +157,8 @@ class CallingBoard(Switchboard):
         pause = _pause(lines)
         held = self.monitor.leave()
         try:
-            ready = poller.poll(pause * 1000)
+            ready = look(lambda: poller.poll(0), self._gives_way) if self._gives_way else []
+            ready = ready or poller.poll(pause * 1000)
         finally:
             self.monitor.enter_again(held)
         for number, event in ready:

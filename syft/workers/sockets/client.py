@@ -23,6 +23,7 @@ from syft.workers.shells.network import Network
 from syft.workers.shells.virtual import Hooked, VirtualWorker
 from syft.workers.shells.worker import Worker
 from syft.workers.sockets.address import Address
+from syft.workers.sockets.asked_for import AskedAgain, AskedFor, Reconnecting
 from syft.workers.sockets.calling import CallingBoard
 from syft.workers.sockets.dialling import Target, sensible
 from syft.workers.sockets.guests import TICKET_SECONDS, ticket_key
@@ -130,7 +131,7 @@ def _blocks_by_default() -> bool:
     return os.environ.get("SYFT_BLOCKING", "") not in ("", "0")
 
 
-class WebsocketClientWorker(LineWorker):
+class WebsocketClientWorker(LineWorker, metaclass=Reconnecting):
     """A worker of another process, which serves at ``host`` and ``port`` or at a Unix socket.
 
     It is used as a :class:`~syft.workers.shells.virtual.VirtualWorker` is.  ``id`` is its name in
@@ -144,14 +145,20 @@ class WebsocketClientWorker(LineWorker):
     ``verbose`` and ``is_client_worker`` are taken for programs written for earlier versions, and
     change nothing.
 
+    Whoever asks for the same again, as a cell of a notebook does that is run twice, gets the same
+    object; if its connection was lost, a new one in its place.
+
     Raises :class:`OSError` if nobody answers at the address,
-    :class:`~syft.exceptions.WorkerRefused`, and :class:`~syft.exceptions.WorkerIdTaken`.
+    :class:`~syft.exceptions.WorkerRefused`, and :class:`~syft.exceptions.WorkerIdTaken`, which
+    says what is different, if another worker has that name.
 
     >>> with sy.WebsocketServerWorker(hook, port=0, id="dan") as server:
     ...     dan = sy.WebsocketClientWorker(hook, port=server.port)
     ...     (torch.ones(2).send(dan) + 1).get()
+    ...     sy.WebsocketClientWorker(hook, port=server.port) is dan
     ...     dan.close()
     tensor([2., 2.])
+    True
     """
 
     board: CallingBoard
@@ -176,32 +183,45 @@ class WebsocketClientWorker(LineWorker):
         is_client_worker: bool = True,
     ) -> None:
         local: Any = hook.local_worker
-        network = local.network
-        if id is not None and id in network.workers:
-            raise WorkerIdTaken(id)
         if address is None:
             address = Address("wss" if fingerprint or ca_file else "ws", host, port)
         limits = limits or local.core.limits
         target = Target(address, local.id, fingerprint, ca_file, token, None, limits, heartbeat)
+        blocking = _blocks_by_default() if blocking is None else blocking
+        self.tokens = {} if tokens is None else tokens
+        self.asked = AskedFor(target, self.tokens, blocking, timeout)
+        """With what this program asked for it."""
+        self.is_client_worker = is_client_worker
+        there = _there_already(local.network, id, self.asked)
+        if there is not None:
+            raise AskedAgain(there)
+        self._connect(local, id)
+
+    def _connect(self, local: VirtualWorker, id: str | None) -> None:
+        """Dial, and enter the network under the name ``id``, or under that which the worker has."""
+        asked, network = self.asked, local.network
+        target = asked.target
+        if id is not None:
+            _check_free(network, id, asked)
         websocket, welcome = target.dial(None, _PATIENCE)
         id = id or welcome.worker
-        if id in network.workers:
+        try:
+            _check_free(network, id, asked)
+        except WorkerIdTaken:
             websocket.stream.close()
-            raise WorkerIdTaken(id)
-        line = Line(id, limits, odd=False)
+            raise
+        line = Line(id, target.limits, odd=False)
         line.id, line.secret, line.user = welcome.line, welcome.secret, welcome.user
         line.users.add(line.user)
-        line.heartbeat = sensible(heartbeat, welcome.heartbeat)
+        line.heartbeat = sensible(target.heartbeat, welcome.heartbeat)
         exchange = _exchange_of(network)
-        super().__init__(exchange.board, id, line, main=local.id, target=welcome.worker)
+        super().__init__(exchange.board, id, line, local.id, welcome.worker)
         self.target_address = target
         self.welcome = welcome
         """What the worker said when this program connected."""
-        self.tokens = {} if tokens is None else tokens
-        self.timeout = timeout
+        self.timeout = asked.timeout
         self._within = threading.local()
-        self.is_client_worker = is_client_worker
-        self.blocking = _blocks_by_default() if blocking is None else blocking
+        self.blocking = asked.blocking
         self._exchange = exchange
         with self.board.monitor:
             self._serve_beside(local)
@@ -330,3 +350,27 @@ class WebsocketClientWorker(LineWorker):
             connection.let_others_refer()
         with contextlib.suppress(SyftError):
             connection.flush()
+
+
+def _there_already(
+    network: Network, id: str | None, asked: AskedFor
+) -> WebsocketClientWorker | None:
+    """The worker for which a program asks again; one whose connection was lost makes room."""
+    for worker in network.workers.values():
+        if not isinstance(worker, WebsocketClientWorker) or worker.asked != asked:
+            continue
+        if worker.id == (id or worker.target):
+            if worker.line.ended is None:
+                return worker
+            worker.close()
+            break
+    return None
+
+
+def _check_free(network: Network, id: str, asked: AskedFor) -> None:
+    """Raise if a worker has this name, and say what it was asked for with that is different."""
+    worker = network.workers.get(id)
+    if isinstance(worker, WebsocketClientWorker):
+        raise WorkerIdTaken(id, worker.asked.differences(asked))
+    if worker is not None:
+        raise WorkerIdTaken(id)

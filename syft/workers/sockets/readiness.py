@@ -12,6 +12,8 @@ import select
 import selectors
 from typing import Any, Final, Protocol
 
+from syft.workers.sockets.looking import give_way, look
+
 READ: Final = selectors.EVENT_READ
 WRITE: Final = selectors.EVENT_WRITE
 _NOBODY: Final = (None, 0)
@@ -26,8 +28,11 @@ class Readiness(Protocol):
     def forget(self, number: int) -> None:
         """Tell nobody of a socket, which may be closed or unknown."""
 
-    def wait(self, seconds: float) -> list[tuple[Any, int]]:
-        """What has happened, or happens within so many seconds: owners and events."""
+    def wait(self, seconds: float, soon: bool = False) -> list[tuple[Any, int]]:
+        """What has happened, or happens within so many seconds: owners and events.
+
+        ``soon`` says that something is expected, so it is looked for before this thread sleeps.
+        """
 
     def close(self) -> None:
         """Forget everything."""
@@ -50,6 +55,7 @@ class Epoll:
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
+        self._gives_way = give_way()
         self._owners: dict[int, tuple[Any, int]] = {}
 
     def watch(self, number: int, events: int, owner: Any) -> None:
@@ -68,17 +74,20 @@ class Epoll:
             with contextlib.suppress(OSError):  # Linux forgets what is closed
                 self._epoll.unregister(number)
 
-    def wait(self, seconds: float) -> list[tuple[Any, int]]:
+    def wait(self, seconds: float, soon: bool = False) -> list[tuple[Any, int]]:
         """See :meth:`Readiness.wait`; an error, or the end, is told as what is looked for."""
-        ready = []
-        for number, event in self._epoll.poll(seconds):
+        ready: list[tuple[Any, int]] = []
+        happened = []
+        if soon and self._gives_way is not None:
+            happened = look(lambda: self._epoll.poll(0), self._gives_way)
+        for number, event in happened or self._epoll.poll(seconds):
             owner, events = self._owners.get(number, _NOBODY)
             if event == select.EPOLLIN and events & READ:  # nearly always
                 ready.append((owner, READ))
             elif events:
-                happened = READ if event & ~select.EPOLLOUT else 0
-                happened |= WRITE if event & ~select.EPOLLIN else 0
-                ready.append((owner, happened & events))
+                told = READ if event & ~select.EPOLLOUT else 0
+                told |= WRITE if event & ~select.EPOLLIN else 0
+                ready.append((owner, told & events))
         return ready
 
     def close(self) -> None:
@@ -108,8 +117,8 @@ class Selectors:
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(number)
 
-    def wait(self, seconds: float) -> list[tuple[Any, int]]:
-        """See :meth:`Readiness.wait`."""
+    def wait(self, seconds: float, soon: bool = False) -> list[tuple[Any, int]]:
+        """See :meth:`Readiness.wait`; these systems are not looked at first."""
         return [(key.data, event) for key, event in self._selector.select(seconds)]
 
     def close(self) -> None:

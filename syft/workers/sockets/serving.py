@@ -120,6 +120,7 @@ class ServingBoard(Switchboard):
         self._unwritten: dict[Line, None] = {}  # lines with something to write
         self._running: tuple[float, Frame, Peer] | None = None
         self._ended = False
+        self._expects = False  # more may come soon, since something was just served
         self._next_look = 0.0
         self._held = 0  # bytes, as far as is known
         self._next_sum = 0.0
@@ -209,6 +210,7 @@ class ServingBoard(Switchboard):
                 self._on_event(what, event)
         if self._ready:
             worked |= self._serve_ready()
+        self._expects = worked
         return worked or bool(ready)
 
     def _wait(self, seconds: float) -> list[tuple[Any, int]]:
@@ -217,7 +219,7 @@ class ServingBoard(Switchboard):
         io = self.io.leave()
         state = self.monitor.leave()
         try:
-            return self._watched.wait(seconds)
+            return self._watched.wait(seconds, self._expects)
         finally:
             self.monitor.enter_again(state)
             self.io.enter_again(io)

@@ -17,11 +17,13 @@ import struct
 import sys
 import termios
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from syft.exceptions import BrokenFraming
+from syft.workers.sockets.looking import MOMENT, give_way
 
 Piece = bytes | bytearray | memoryview
 
@@ -123,6 +125,7 @@ class PlainStream(Stream):
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._receive = sock.recv_into
+        self._gives_way = give_way()
 
     def set_patience(self, seconds: float) -> None:
         """Have a read that waits give up after some time."""
@@ -132,6 +135,13 @@ class PlainStream(Stream):
 
     def read(self, memory: memoryview, wait: bool = False) -> int | None:
         """Read into ``memory``; see :meth:`Stream.read`."""
+        if wait and self._gives_way is not None:
+            until = time.perf_counter() + MOMENT
+            while time.perf_counter() < until:
+                try:
+                    return self._receive(memory, 0, _NOW)
+                except (BlockingIOError, InterruptedError):
+                    self._gives_way()
         try:
             return self._receive(memory, 0, 0 if wait else _NOW)
         except (BlockingIOError, InterruptedError):

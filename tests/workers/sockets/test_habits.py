@@ -8,6 +8,8 @@ import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -273,15 +275,80 @@ def test_what_a_notebook_shows(dan: sy.WebsocketClientWorker) -> None:
     assert "<b>dan</b>" in shown and str(dan.address) in shown and "nobody" in shown
 
 
+def test_whoever_asks_for_the_same_again_gets_the_same(
+    hook: sy.TorchHook, dan: sy.WebsocketClientWorker, server: sy.WebsocketServerWorker
+) -> None:
+    """A cell of a notebook that is run again."""
+    address = str(server.address)
+    x = torch.ones(2).send(dan)
+    assert sy.connect(address) is dan and sy.connect(address, id="dan") is dan
+    assert sy.connect(address, tokens={}, blocking=dan.blocking, verbose=True) is dan
+    assert sy.WebsocketClientWorker(hook, "127.0.0.1", server.port) is dan
+    assert len(server.reception.guests) == 1
+    assert (x + 1).get().tolist() == [2, 2], "what is there is in use as before"
+    other = sy.connect(address, id="dan again")
+    assert other is not dan and (torch.ones(2).send(other) + 1).get().tolist() == [2, 2]
+    assert sy.connect(address, id="dan again") is other
+    other.close()
+    dan.close()
+    anew = sy.connect(address)
+    assert anew is not dan and (torch.ones(2).send(anew) + 1).get().tolist() == [2, 2]
+    anew.close()
+    del x
+
+
 def test_a_name_is_given_once(
     hook: sy.TorchHook, dan: sy.WebsocketClientWorker, server: sy.WebsocketServerWorker
 ) -> None:
-    for id in ("dan", None):
-        with pytest.raises(WorkerIdTaken):
-            sy.connect(str(server.address), id=id)
-    again = sy.connect(str(server.address), id="dan again")
-    assert (torch.ones(2).send(again) + 1).get().tolist() == [2, 2]
-    again.close()
+    """What is different is named; what tokens are is not."""
+    address = str(server.address)
+    with sy.WebsocketServerWorker(hook, port=0, id="dan") as elsewhere:
+        for id in ("dan", None):
+            with pytest.raises(WorkerIdTaken, match="'dan' already, with another address. Use it"):
+                sy.connect(str(elsewhere.address), id=id)
+    settings: dict[str, Any]
+    for settings, differs in (
+        ({"tokens": {"ann": "syft_1"}}, ("tokens",)),
+        ({"heartbeat": 9.0, "blocking": True}, ("heartbeat", "blocking")),
+        ({"id": "dan", "token": "syft_1", "timeout": 5.0}, ("token", "timeout")),
+    ):
+        with pytest.raises(WorkerIdTaken) as caught:
+            sy.connect(address, **settings)
+        assert caught.value.differs == differs and "syft_1" not in str(caught.value)
+    sy.VirtualWorker(hook, id="eve")
+    with pytest.raises(WorkerIdTaken, match="'eve' already. Use it"):
+        sy.connect(address, id="eve")
+    assert comes_true(lambda: len(server.reception.guests) == 1), "nobody else has stayed"
+    assert (torch.ones(2).send(dan) + 1).get().tolist() == [2, 2]
+
+
+def test_another_local_worker_has_a_connection_of_its_own(
+    hook: sy.TorchHook, dan: sy.WebsocketClientWorker, server: sy.WebsocketServerWorker
+) -> None:
+    class Other:
+        local_worker = sy.VirtualWorker(hook, id="other")
+
+    with pytest.raises(WorkerIdTaken, match="with another local worker. Use it"):
+        sy.WebsocketClientWorker(Other(), port=server.port, id="dan")
+
+
+def test_a_lost_connection_makes_room_for_another_one(hook: sy.TorchHook, tmp_path: Path) -> None:
+    """A cell that is run again after the worker was started anew."""
+    address = f"unix://{tmp_path / 'dan.sock'}"
+    with sy.WebsocketServerWorker(hook, unix=tmp_path / "dan.sock", id="dan"):
+        dan = sy.connect(address)
+        x = torch.ones(2).send(dan)
+        assert x.shape == (2,)
+    assert comes_true(lambda: dan.line.ended is not None)
+    with sy.WebsocketServerWorker(hook, unix=tmp_path / "dan.sock", id="dan"):
+        anew = sy.connect(address)
+        assert anew is not dan and dan.closed
+        assert hook.local_worker.get_worker("dan") is anew
+        assert (torch.ones(2).send(anew) + 1).get().tolist() == [2, 2]
+        with pytest.raises(WorkerClosed):
+            x.get()
+        del x
+        anew.close()
 
 
 def test_addresses_that_are_none(hook: sy.TorchHook) -> None:

@@ -120,7 +120,7 @@ bob = sy.connect("{server.address}")
     compute = "x = torch.ones(2).send(bob)\n(x + 1).get()"
     assert kernel.value(compute) == "tensor([2., 2.])"
     assert kernel.value(compute) == "tensor([2., 2.])", "a cell that is run again"
-    assert kernel.run(connect)["error"] == "WorkerIdTaken", "this one too: it says what to do"
+    assert kernel.value(f"before = bob\n{connect}\nbob is before") == "True", "this one too"
     assert kernel.value(compute) == "tensor([2., 2.])", "and disturbs nothing"
     assert kernel.value("bob.search('#held')[0].sum().item()") == "6.0"
     # await at the top level, while others go on.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import select
+import selectors
 import socket
 import threading
+from typing import cast
 
 
 class Proxy:
@@ -44,7 +45,7 @@ class Proxy:
     def _run(self) -> None:
         while not self._stop:
             ends = [] if self.stalls.is_set() else [self._listener, *self._pairs]
-            for end in select.select(ends, [], [], 0.01)[0]:
+            for end in _readable(ends):
                 if end is self._listener:
                     self._accept()
                 elif end in self._pairs:
@@ -79,3 +80,11 @@ class Proxy:
             for one in (end, other):
                 del self._pairs[one], self._left[one]
                 one.close()
+
+
+def _readable(ends: list[socket.socket]) -> list[socket.socket]:
+    """Those of some sockets that can be read within 10 ms; any number of files may be open."""
+    with selectors.DefaultSelector() as selector:
+        for end in ends:
+            selector.register(end, selectors.EVENT_READ)
+        return [cast(socket.socket, key.fileobj) for key, _ in selector.select(0.01)]

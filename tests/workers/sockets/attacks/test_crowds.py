@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import resource
 import threading
 import time
@@ -43,7 +44,7 @@ def served_in(victim: Victim) -> float:
 
 def test_slow_callers_are_dropped_while_others_are_served() -> None:
     """1,000 connections: some say nothing, some a byte now and then, in each stage of the door."""
-    with Victim(files=FILES) as victim:
+    with Victim(files=FILES) as victim, contextlib.ExitStack() as closing:
         stages: list[Callable[[], Stranger]] = [
             lambda: Stranger(victim.port, upgrade=False),
             lambda: Stranger(victim.port, upgrade=False),
@@ -51,7 +52,7 @@ def test_slow_callers_are_dropped_while_others_are_served() -> None:
         ]
         request = b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: " + b"w" * 9000
         drops = [b"", request, frame(TEXT, b"{" * 9000)]
-        slow = [(index % 3, stages[index % 3]()) for index in range(1000)]
+        slow = [(index % 3, closing.enter_context(stages[index % 3]())) for index in range(1000)]
         began = time.monotonic()
         times = []
         sent = 0
@@ -65,8 +66,6 @@ def test_slow_callers_are_dropped_while_others_are_served() -> None:
                 break
             time.sleep(0.2)
         gone = time.monotonic() - began
-        for _, stranger in slow:
-            stranger.socket.close()
         times.sort()
         print(
             f"1,000 slow callers were dropped within {gone:.1f} s; an honest one was served in "
@@ -77,16 +76,13 @@ def test_slow_callers_are_dropped_while_others_are_served() -> None:
 
 
 def test_idle_callers_take_little_memory() -> None:
-    with Victim(files=FILES) as victim:
+    with Victim(files=FILES) as victim, contextlib.ExitStack() as idle:
         served_in(victim)
         before = victim.memory
-        idle = [Stranger(victim.port) for _ in range(1000)]
-        for stranger in idle:
-            stranger.greet()
+        for _ in range(1000):
+            idle.enter_context(Stranger(victim.port)).greet()  # before the worker hangs up
         growth = victim.memory - before
         took = served_in(victim)
-        for stranger in idle:
-            stranger.socket.close()
         print(f"1,000 idle connections: {growth:.1f} MB; the next served in {took * 1000:.1f} ms")
         assert growth < 20
 

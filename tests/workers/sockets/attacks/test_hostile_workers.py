@@ -171,7 +171,7 @@ def cases(hook: sy.TorchHook, seeds: range) -> str:
 
 def test_hostile_workers(hook: sy.TorchHook) -> None:
     first = random.randrange(10**9)
-    print(cases(hook, range(first, first + 200)))
+    print(cases(hook, range(first, first + 60)))
 
 
 @pytest.mark.soak
