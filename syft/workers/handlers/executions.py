@@ -375,6 +375,8 @@ def _finish(core: WorkerCore, execution: int, session: Execution, result: Any) -
     stored: dict[int, Any] = {}
     try:
         for out, value in zip(message.outs, results, strict=True):
+            if out not in core.store.promised:  # dropped before it was there
+                continue
             protect(value, session.guard)
             stored[out] = value
             core.hold(out, value)
