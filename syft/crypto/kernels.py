@@ -209,11 +209,6 @@ _MANY = 4096
 """Elements of the other operand above which that is faster."""
 
 
-def _cross(a: torch.Tensor, b: torch.Tensor, dim: int) -> torch.Tensor:
-    made: torch.Tensor = torch.linalg.cross(a, b, dim=dim)
-    return made
-
-
 def _convolution_terms(_: Shape, weight: Shape, *settings: Any) -> int:
     transposed: bool = settings[3]
     groups: int = settings[5]
@@ -277,11 +272,6 @@ def _overload(code: KernelCode) -> Any:
     return getattr(aten, f"_{name}" if "exact" in name else name).default
 
 
-def _summed_windows(pool: Any) -> Callable[..., torch.Tensor]:
-    """Average pooling with a divisor of 1."""
-    return lambda x, *window: pool(x, *window, 1)
-
-
 def _from_shape(op: Any, *last: Any) -> Callable[..., torch.Tensor]:
     """A backward operation that wants the input, but looks at its shape only."""
     return lambda grad, shape, *settings: op(grad, grad.new_empty(shape), *settings, *last)
@@ -290,7 +280,7 @@ def _from_shape(op: Any, *last: Any) -> Callable[..., torch.Tensor]:
 def _linear_kernel(code: KernelCode) -> Callable[..., torch.Tensor]:
     op = _overload(code)
     if code in (KernelCode.AVG_POOL2D, KernelCode.AVG_POOL3D):
-        return _summed_windows(op)
+        return lambda x, *window: op(x, *window, 1)  # a divisor of 1: the sums of the windows
     if code < KernelCode.AVG_POOL2D_BACKWARD:
         made: Callable[..., torch.Tensor] = op
         return made
@@ -303,7 +293,7 @@ _COMPUTE: Final[dict[KernelCode, Callable[..., torch.Tensor]]] = {
     KernelCode.CONVOLUTION: convolve,
     KernelCode.CONVOLUTION_GRAD_INPUT: input_gradient,
     KernelCode.CONVOLUTION_GRAD_WEIGHT: weight_gradient,
-    KernelCode.CROSS: _cross,
+    KernelCode.CROSS: lambda a, b, dim: torch.linalg.cross(a, b, dim=dim),
     **{code: _linear_kernel(code) for code in KernelCode if code >= KernelCode.AVG_POOL2D},
 }
 
