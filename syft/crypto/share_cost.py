@@ -148,7 +148,11 @@ class _Metas:
             made = operation.run(*(self._given(value) for value in args[1]), **dict(args[2]))
             return tuple(made) if operation.several else (made,)
         if code is ShareCode.LINEAR:
-            return (_empty(kernel_from(*args[:2]).shape(tuple(self.of(args[2]).shape))),)
+            number, settings, x, *factor = args
+            shapes = [tuple(self.of(x).shape)]
+            if factor:
+                shapes.insert(0 if factor[1] else 1, tuple(factor[0].shape))
+            return (_empty(kernel_from(number, settings).shape(*shapes)),)
         if code is ShareCode.PUBLIC:
             return (_empty(args[0].shape),)
         if code is ShareCode.REVEAL:

@@ -62,6 +62,13 @@ class Recorded:
         args = (int(kernel.code), kernel.settings, ShareSlot(x))
         return self.add(ShareCode.LINEAR, args, tuple(kernel.shape(self.shapes[x])))[0]
 
+    def scaled(self, kernel: Kernel, x: int, factor: torch.Tensor, first: bool) -> int:
+        """A bilinear kernel with a public factor."""
+        args = (int(kernel.code), kernel.settings, ShareSlot(x), factor, first)
+        shapes = [tuple(factor.shape), self.shapes[x]]
+        shape = tuple(kernel.shape(*(shapes if first else reversed(shapes))))
+        return self.add(ShareCode.LINEAR, args, shape)[0]
+
     def mask(self, x: int) -> int:
         shape = self.shapes[x]
         return self.add(ShareCode.MASK, (ShareSlot(x), shape), shape)[0]

@@ -7,6 +7,7 @@ import torch
 
 from syft.crypto.dealing import StreamName
 from syft.crypto.kernels import Kernel, KernelCode
+from syft.crypto.share_cost import cost
 from syft.crypto.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
 from syft.crypto.share_running import JoinedRound, PartyContext, run_program
 from syft.exceptions import MaterialError, ProgramError
@@ -289,3 +290,27 @@ def test_a_public_tensor_is_copied_before_it_is_written_to():
     runs = run_all(made.program(public), [x], 3)
     assert torch.equal(runs.secret(public), x + torch.arange(2))
     assert torch.equal(plain, torch.arange(2))
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("parties", [2, 3])
+def test_a_public_factor_costs_no_round(first, parties):
+    x, factor = torch.arange(6).view(2, 3), torch.tensor([[1, -2], [2**62, 4], [5, 7]])
+    made = Recorded((2, 3))
+    out = made.scaled(Kernel(KernelCode.MATMUL), 0, factor, first)
+    program = made.program(out)
+    found = run_all(program, [x], parties)
+    assert torch.equal(found.secret(out), factor @ x if first else x @ factor)
+    assert (found.rounds, found.dealt, cost(program, [(2, 3)]).rounds) == (0, 0, 0)
+    relu = made.positive(out)[0]
+    want = (factor @ x if first else x @ factor).clamp(min=0)
+    program = made.program(relu)
+    assert torch.equal(run_all(program, [x], parties).secret(relu), want)
+    assert cost(program, [(2, 3)]).rounds == 4
+
+
+def test_a_public_factor_may_not_make_too_much():
+    made = Recorded((2, 1))
+    out = made.scaled(Kernel(KernelCode.MATMUL), 0, torch.ones(1, 9, dtype=torch.int64), False)
+    with pytest.raises(ProgramError, match="18 elements, where at most 17"):
+        run_all(made.program(out), [torch.ones(2, 1, dtype=torch.int64)], most_elements=17)

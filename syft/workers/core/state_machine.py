@@ -28,6 +28,7 @@ from syft.exceptions import (
     ObjectNotReady,
     PermissionDenied,
     PromiseGivenUp,
+    SyftError,
     WireError,
     WorkerLost,
 )
@@ -149,7 +150,7 @@ class WorkerCore:
         self.sessions: dict[int, Any] = {}
         self.ended: OrderedDict[int, Any] = OrderedDict()
         """Collective operations that have ended here: later messages for them are ignored."""
-        self.aborted: dict[tuple[int, str], str] = {}
+        self.aborted: dict[tuple[int, str], SyftError] = {}
         """Parties that have failed of those that have not begun here, and why."""
         self.watched = False
         """Whether a caller may keep answers about shapes and gradients: see :meth:`watch`."""

@@ -45,7 +45,8 @@ from syft.workers.handlers.executions import (
     fail,
     has_started,
     keep,
-    note_abort,
+    note_failure,
+    refuse,
     resume,
     session_of,
     tell_others,
@@ -95,9 +96,9 @@ def start(core: WorkerCore, message: Start, frame: Frame, peer: Peer) -> Any:
         resume(core, message.execution, session, False)
         return Parked(message.seq) if message.execution in core.sessions else None
 
-    failed = _failed_before(core, message, session)
+    failed = _failed_before(core, message)
     if failed is not None:
-        fail(core, message.execution, session, failed, session.refused is not None)
+        fail(core, message.execution, session, failed, not isinstance(failed, RemoteFailure))
         return None
     order = READS if message.program in PROGRAMS else Access(writes=_first_id(message))
     return core.when_ready(message.seq, peer, act, ids, access=order)
@@ -105,7 +106,7 @@ def start(core: WorkerCore, message: Start, frame: Frame, peer: Peer) -> Any:
 
 def _give_up(core: WorkerCore, message: Start, peer: Peer, error: SyftError) -> None:
     """Tell the other parties that this worker's part is refused, unless it has begun before."""
-    if _runs(core, message.execution):
+    if has_started(core, message.execution):
         return
     cause = cause_of(core, None, error)
     end(core, message.execution)
@@ -119,19 +120,10 @@ def _first_id(message: Start) -> set[int]:
     return ids_in(message.args[:1])
 
 
-def _runs(core: WorkerCore, execution: int) -> bool:
-    """Whether this worker's part of an execution has been started, or has ended as others do."""
-    ended: Ended | None = core.ended.get(execution)
-    return has_started(core, execution) and (ended is None or ended.refused is None)
-
-
-def _failed_before(core: WorkerCore, message: Start, session: Execution) -> SyftError | None:
-    """Why an execution cannot begin: another party has failed, or sent too much."""
-    for name in message.parties:
-        reason = core.aborted.pop((message.execution, name), None)
-        if reason is not None:
-            return RemoteFailure("collective", reason)
-    return session.refused
+def _failed_before(core: WorkerCore, message: Start) -> SyftError | None:
+    """Why an execution cannot begin: a party has failed, or its letters could not be kept."""
+    errors = [core.aborted.pop((message.execution, name), None) for name in message.parties]
+    return next((error for error in errors if error is not None), None)
 
 
 def _sharing_of(core: WorkerCore, message: Start, peer: Peer) -> list[SharingSession]:
@@ -167,9 +159,6 @@ def _check_start(core: WorkerCore, message: Start, peer: Peer) -> None:
 def _check_fresh(core: WorkerCore, message: Start, peer: Peer) -> None:
     """Raise if this worker's part was started before, or has no place here."""
     parties = message.parties
-    ended: Ended | None = core.ended.get(message.execution)
-    if ended is not None and ended.refused is not None:
-        raise ended.refused
     in_place = 0 <= message.rank < len(parties) and parties[message.rank] == core.name
     again = has_started(core, message.execution)
     if again or not in_place or len(set(parties)) != len(parties):
@@ -314,13 +303,12 @@ def _program(message: Start, inputs: Sequence[torch.Tensor]) -> PartyProgram:
 @WorkerCore.handles(Exchange)
 def exchange(core: WorkerCore, message: Exchange, frame: Frame, peer: Peer) -> None:
     """Keep what another party sent, and resume the program if nothing else is missing."""
-    unpacker = Unpacker(frame.buffers, core.limits)  # letters are immutable: nobody copies them
-    values = [
-        unpack_at(value, unpacker, f".values[{index}]")
-        for index, value in enumerate(message.values)
-    ]
-    unpacker.finish()
-    if message.execution in core.ended:
+    if message.execution in core.ended or (message.execution, peer.name) in core.aborted:
+        return
+    try:
+        values = _values(core, message, frame)
+    except SyftError as error:
+        refuse(core, message.execution, error, peer)
         return
     name = (message.rank, message.number)
     session = core.sessions.get(message.execution)
@@ -332,9 +320,20 @@ def exchange(core: WorkerCore, message: Exchange, frame: Frame, peer: Peer) -> N
         raise LimitExceeded("$.number", "max_rounds", MAX_ROUNDS, message.number)
     about = message.users, message.shape_hidden, message.terms
     guard = received_guard(*about, core.limits, peer.identity)
-    session = keep(core, message.execution, name, Letter(tuple(values), guard), peer)
+    session = keep(core, message.execution, name, Letter(values, guard), peer)
     if session is not None:
         collect(core, message.execution, session)
+
+
+def _values(core: WorkerCore, message: Exchange, frame: Frame) -> tuple[Any, ...]:
+    """What is in a letter.  Letters are immutable, so nobody copies them."""
+    unpacker = Unpacker(frame.buffers, core.limits)
+    values = tuple(
+        unpack_at(value, unpacker, f".values[{index}]")
+        for index, value in enumerate(message.values)
+    )
+    unpacker.finish()
+    return values
 
 
 @WorkerCore.handles(Abort)
@@ -346,10 +345,10 @@ def abort(core: WorkerCore, message: Abort, frame: Frame, peer: Peer) -> None:
             sharing.end(message.reason)
         return
     session: Execution | None = core.sessions.get(message.execution)
+    failed = RemoteFailure("collective", message.reason)
     if session is None or session.start is None:
-        note_abort(core, message.execution, peer.name, message.reason)
+        note_failure(core, message.execution, peer.name, failed)
     elif peer.name in session.start.parties:
-        failed = RemoteFailure("collective", message.reason)
         fail(core, message.execution, session, failed, tell=False)
 
 

@@ -76,8 +76,6 @@ class Execution:
     payer: Peer
     """Who sent its first message, and is charged for it."""
     mailbox: dict[LetterName, KeptLetter] = field(default_factory=dict)
-    refused: SyftError | None = None
-    """Why letters could not be kept that came before it was started."""
     start: Start | None = None
     starter: Peer | None = None
     program: PartyProgram | None = None
@@ -106,7 +104,8 @@ class Execution:
                 remove(core, execution)
             return
         if self.starter.session in gone or error.name in self.start.parties:
-            fail(core, execution, self, error)
+            with serving(core, self.starter):
+                fail(core, execution, self, error)
 
     def waits_for_inputs(self, peer: Peer, request: int) -> bool:
         """Whether ``request`` of ``peer`` started this, and not all its inputs are there."""
@@ -168,13 +167,13 @@ def _make_room(core: WorkerCore) -> None:
     remove(core, next(key for key, one in waiting.items() if one.payer.name == busiest))
 
 
-def note_abort(core: WorkerCore, execution: int, name: str, reason: str) -> None:
+def note_failure(core: WorkerCore, execution: int, name: str, error: SyftError) -> None:
     """Remember that a party has failed of an execution that has not started here, and may never.
 
     Of too many, the oldest one goes of whoever sent the most.
     """
     early = core.aborted
-    early[execution, name] = reason
+    early[execution, name] = error
     if len(early) > MAX_SESSIONS:
         ((busiest, _),) = Counter(sender for _, sender in early).most_common(1)
         del early[next(key for key in early if key[1] == busiest)]
@@ -193,15 +192,11 @@ def remove(core: WorkerCore, execution: int) -> Execution | None:
     return session
 
 
-def end(core: WorkerCore, execution: int, refused: SyftError | None = None) -> None:
-    """Forget an execution, and ignore what comes late for it.
-
-    ``refused`` is why it will not begin.
-    """
+def end(core: WorkerCore, execution: int) -> None:
+    """Forget an execution, and ignore what comes late for it."""
     session = remove(core, execution)
     parties = () if session is None or session.start is None else session.start.parties
-    sharing = () if session is None else tuple(session.sharing)
-    core.ended[execution] = Ended(parties, sharing, refused)
+    core.ended[execution] = Ended(parties, () if session is None else tuple(session.sharing))
     if len(core.ended) > MAX_SESSIONS:
         core.ended.popitem(last=False)
 
@@ -212,7 +207,6 @@ class Ended:
 
     parties: tuple[str, ...]
     sharing: tuple[SharingSession, ...]
-    refused: SyftError | None
 
 
 # ---------------------------------------------------------------------------------------- letters
@@ -227,8 +221,6 @@ def keep(
     """
     try:
         session = session_of(core, execution, peer)
-        if session.refused is not None:
-            return None
         cost = _LEAST_COST + sum(
             value.untyped_storage().nbytes()
             for value in leaves(letter.values)
@@ -236,23 +228,26 @@ def keep(
         )
         core.store.charges.enter(peer.session.account, letters=cost)
     except LimitExceeded as error:
-        _refuse(core, execution, error, peer)
+        refuse(core, execution, error, peer)
         return None
     session.mailbox[name] = KeptLetter(peer, letter, cost)
     return session
 
 
-def _refuse(core: WorkerCore, execution: int, error: LimitExceeded, peer: Peer) -> None:
+def refuse(core: WorkerCore, execution: int, error: SyftError, peer: Peer) -> None:
+    """Fail an execution because a letter of a party cannot be read or kept: now, or when it is
+    started.  The party is told."""
     session: Execution | None = core.sessions.get(execution)
     if session is not None and session.start is not None:
-        fail(core, execution, session, error)
+        if peer.name in session.start.parties:
+            fail(core, execution, session, error)
         return
-    if session is None:
-        end(core, execution, error)
-    else:
-        session.refused = error
-        for name in list(session.mailbox):
+    note_failure(core, execution, peer.name, error)
+    if session is not None:
+        for name in [name for name, kept in session.mailbox.items() if kept.sender is peer]:
             _read(core, session, name)
+        if not session.mailbox:
+            remove(core, execution)
     core.post(peer.name, Abort(execution, -1, cause_of(core, None, error)))
 
 
@@ -375,6 +370,8 @@ def _finish(core: WorkerCore, execution: int, session: Execution, result: Any) -
     stored: dict[int, Any] = {}
     try:
         for out, value in zip(message.outs, results, strict=True):
+            if out not in core.store.promised:  # dropped before it was there
+                continue
             protect(value, session.guard)
             stored[out] = value
             core.hold(out, value)

@@ -182,7 +182,11 @@ class _PartyRun:
         corrections = {}
         for place, name in names.items():
             said, *tensors = received[name].values or (None,)
-            if said != place or not all(isinstance(one, torch.Tensor) for one in tensors):
+            if (
+                type(said) is not int
+                or said != place
+                or not all(isinstance(one, torch.Tensor) for one in tensors)
+            ):
                 raise MaterialError(f"material for instruction {place}", "another letter")
             corrections[place] = tensors
         return JoinedRound(corrections=corrections)

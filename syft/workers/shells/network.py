@@ -142,8 +142,11 @@ class Network:
             return
         try:
             sender.connection_to(to).forward(frame)
-        except (UnknownWorker, WorkerClosed):  # the other worker has left: its frames are lost
-            return
+        except (UnknownWorker, WorkerClosed) as error:  # it has left: its frames are lost
+            name = to if isinstance(to, str) else to.id
+            sender.core.lose(name, getattr(error, "reason", "it has left"))
+            letters = sender.core.outgoing()
+            self._in_transit.extend((sender, other, letter) for other, letter in letters)
 
     def step(self, most: int = 1) -> bool:
         """Let every worker of this process handle one message; False if there was none.

@@ -325,7 +325,7 @@ class ServingBoard(Switchboard):
 
     def remove(self, line: Line, reason: str) -> None:
         """End a line, and close its connection."""
-        websocket = line.websocket
+        websocket, dialled = line.websocket, self.redialler.knows(line)
         self._unregister(line)
         if websocket is not None:
             websocket.close(NORMAL, reason)
@@ -336,6 +336,14 @@ class ServingBoard(Switchboard):
         self._told_busy.pop(line, None)
         if line in self.lines:
             self.lines.remove(line)
+        if dialled:
+            self._tell_lost(line.name, reason)
+
+    def _tell_lost(self, name: str, reason: str) -> None:
+        """Fail what the workers here do together with one to which the line has ended."""
+        for host in list(self.network.hosts.values()):
+            host.core.lose(name, reason)
+            self.network.carry(host.core.outgoing(), host)
 
     def part(self, line: Line, reason: str) -> None:
         """Say that this end leaves, as far as that can be written at once, and end a line."""

@@ -943,3 +943,39 @@ def test_a_letter_that_is_no_tensor_is_the_fault_of_its_sender(
     next(program)
     with pytest.raises(MalformedMessage, match="one tensor from party 1"):
         program.send({(1, 0): Letter(values)})
+
+
+def test_a_party_that_has_left_when_a_letter_comes_is_the_cause(hook: sy.TorchHook) -> None:
+    alice, bob, carl = (sy.VirtualWorker(hook, id=name, pipelined=True) for name in NAMES)
+    inputs = [torch.ones(1).send(place) for place in (alice, bob, carl)]
+    promise = alice.promise()
+    totals = sy.sum_private(promise, *inputs[1:])
+    bob.network.run()
+    carl.close()
+    kept = torch.ones(1).send(alice, id=promise.id_at_location)
+    for total in totals[:2]:
+        with pytest.raises((WorkerLost, RemoteFailure, ObjectNotFound), match="carl"):
+            total.child.handle.wait()
+    assert not alice.core.sessions and not bob.core.sessions
+    del kept, promise, totals, inputs
+
+
+def test_a_line_that_a_party_has_dialled_and_lost_is_the_cause(hook: sy.TorchHook) -> None:
+    with (
+        sy.WebsocketServerWorker(hook, port=0, id="dan") as dan,
+        sy.WebsocketServerWorker(hook, port=0, id="eve") as eve,
+    ):
+        at_dan, at_eve = sy.connect(str(dan.address)), sy.connect(str(eve.address))
+        x = torch.tensor([1]).send(at_dan)
+        promise = at_eve.promise()
+        totals = sy.sum_private(x, promise)
+        sy.synchronize()
+        (line,) = (line for line in dan.board.lines if dan.board.redialler.knows(line))
+        with dan.owning():
+            dan.board.remove(line, "it was cut")
+        with pytest.raises(WorkerLost, match="cut"):
+            totals[0].child.handle.wait()
+        assert not dan.core.sessions
+        del x, promise, totals
+        at_dan.close()
+        at_eve.close()

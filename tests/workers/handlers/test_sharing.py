@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 
@@ -14,7 +16,9 @@ from syft.crypto.kernels import KernelCode
 from syft.crypto.local_operations import number_of
 from syft.crypto.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
 from syft.exceptions import (
+    LimitExceeded,
     MalformedMessage,
+    MaterialError,
     MaterialUsed,
     NotShareable,
     ObjectNotFound,
@@ -26,7 +30,7 @@ from syft.exceptions import (
     WrongParties,
 )
 from syft.ids import new_execution, new_id
-from syft.workers.wire.messages import Describe, Duplicate, Fetch, FetchAll, Move, Search
+from syft.workers.wire.messages import Describe, Duplicate, Exchange, Fetch, FetchAll, Move, Search
 from syft.workers.wire.references import Reference
 from tests.shells.child import make_worker
 from tests.shells.owner import inspect
@@ -472,3 +476,136 @@ def test_the_card_of_a_session_tells_its_counter_and_its_stock(pair: Client) -> 
 def _deal(program: ShareProgram) -> tuple[Any, ...]:
     args = program.instructions[2].args
     return tuple(value for value in args if type(value) is not ShareSlot)
+
+
+# ------------------------------------------------------------------------------- letters that lie
+
+
+class Liar:
+    """A pair of sessions in cores that are driven by hand: what one party sends can be changed."""
+
+    def __init__(self, pair: Client) -> None:
+        self.pair, self.change = pair, lambda message: message
+        for worker in pair.everybody:
+            worker.core.post = functools.partial(self._post, worker.core)
+
+    def _post(self, core: Any, to: str, message: Any, *rest: Any, **named: Any) -> None:
+        if isinstance(message, Exchange) and core.name in ("bob", "dealer"):
+            message = self.change(message)
+        type(core).post(core, to, message, *rest, **named)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda letter: {"values": ()},
+        lambda letter: {"values": (*letter.values, 5)},
+        lambda letter: {"values": (5,) * len(letter.values)},
+        lambda letter: {"values": (None,) * 2},
+        lambda letter: {"rank": 0},
+        lambda letter: {"values": tuple(reversed(letter.values))},
+    ],
+)
+def test_letters_that_lie_end_the_session_with_an_error(
+    hook: sy.TorchHook, change: Callable[[Exchange], dict[str, Any]]
+) -> None:
+    places = [sy.VirtualWorker(hook, id=name) for name in ("alice", "bob", "dealer")]
+    pair = Client(hook.local_worker, places[:2], places[2])
+    pair.open()
+    x, y = pair.share(X, Y)
+    liar = Liar(pair)
+    liar.change = lambda letter: msgspec.structs.replace(letter, **change(letter))
+    errors = (MalformedMessage, MaterialError, RemoteFailure)
+    with pytest.raises(errors):
+        pair.run(product_program((5,)), [x, y])
+    with pytest.raises(SessionEnded):
+        pair.run(product_program((5,)), [x, y])
+    assert not any(place.core.sessions for place in places[:2])
+    for place in places:
+        del place.core.post
+
+
+def test_programs_that_are_not_the_same_are_an_error_and_no_leak(pair: Client) -> None:
+    """Alice is told to reveal what bob is not."""
+    x, y = pair.share(X, Y)
+    here, execution = Reference(pair.session), new_execution()
+    one = ShareProgram(1, (step(ShareCode.REVEAL, (S(0), 0), 1),), (1,))
+    other = ShareProgram(1, (step(ShareCode.MASK, (S(0), (5,)), 1),), (1,))
+    out = new_id()
+    args = [(here, 2, one, Reference(x)), (here, 2, other, Reference(x)), None]
+    code = CollectiveCode.SHARES
+    pending = pair.start(code, pair.everybody, args, [[out], [out], []], execution)
+    line = pair.caller.connection_to(pair.parties[0])
+    line.wait(pending[0][1])
+    assert not torch.equal(pair.fetch(out, pair.parties[0]), X), "bob sent his behind a mask"
+    assert inspect(pair.parties[1]).executions == 1, "and waits for alice's"
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        (5, 1, ShareProgram(0, (), ())),
+        ("session", 0, ShareProgram(0, (), ())),
+        ("session", "x", ShareProgram(0, (), ())),
+        ("session", 1, 5),
+        ("session", 1, ShareProgram(1, (), (0,)), 5),
+        ("session", 1, ShareProgram(1, (), (0,)), ()),
+        ("session", 1, ShareProgram(1, (), (0,)), (5,)),
+        ("session", 1, ShareProgram(1, (), (0,)), (bytes(32),)),
+        ("session", 1, ShareProgram(1, (), (0,)), (bytes(31), (2,))),
+        ("session", 1, ShareProgram(1, (), (0,)), (bytes(32), (-2,))),
+        ("session", 1, ShareProgram(1, (), (0,)), (bytes(32), (1 << 29,))),
+        ("session", 1, ShareProgram(1, (), (0,)), (torch.ones(2),)),
+        ("session", 1, ShareProgram(1, (), (0,)), (torch.ones(2).long(), None, None)),
+        ("session", 1, ShareProgram(1, (), (0,)), (torch.ones(2).long(), 7)),
+    ],
+    ids=repr,
+)
+def test_arguments_that_make_no_sense(pair: Client, args: tuple[Any, ...]) -> None:
+    here = Reference(pair.session)
+    args = tuple(here if isinstance(arg, str) and arg == "session" else arg for arg in args)
+    nothing: list[Any] = [()] * 3
+    pending = pair.start(CollectiveCode.SHARES, pair.everybody, [args, None, None], nothing)
+    with pytest.raises((MalformedMessage, LimitExceeded)):
+        wait(pending)
+
+
+def test_each_plays_its_own_part(pair: Client) -> None:
+    here, alice = Reference(pair.session), pair.parties[0]
+    nothing: list[Any] = [()] * 3
+    code = CollectiveCode.DEAL
+    with pytest.raises(MalformedMessage, match="DEAL for the provider"):
+        wait(pair.start(code, pair.everybody, [(here, 1, ()), None, None], nothing))
+    pair.session = new_id()
+    pair.open()
+    here = Reference(pair.session)
+    with pytest.raises(MalformedMessage, match="alice, bob, dealer"):
+        wait(pair.start(code, pair.parties[:1], [(here, 1, ())], [()]))
+    pair.session = new_id()
+    pair.open()
+    here = Reference(pair.session)
+    split = CollectiveCode.SPLIT
+    for args in ((here, 5), (here, "x"), (None, 1), (None, 0)):
+        with pytest.raises(MalformedMessage):
+            wait(pair.start(split, pair.parties, [args, None], [(), ()]))
+    for places, names in (
+        (pair.parties[:1], ("alice",)),
+        (pair.everybody[:1], ("alice", "dealer")),
+        ([alice], ("alice", "bob", "dealer")),
+    ):
+        with pytest.raises(MalformedMessage):
+            wait(pair.start(split, places, [(here, 0)], [()], names=names))
+
+
+def test_whoever_may_not_read_does_not_deal(hook: sy.TorchHook) -> None:
+    alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
+    client = Client(hook.local_worker, [alice, bob], hook.local_worker)
+    client.open()
+    private = X.clone().private_tensor(["ann"], allow_destinations=["alice", "bob"])
+    with pytest.raises(PermissionDenied) as caught:
+        client.split(private.send(alice, user="ann"), alice)
+    assert caught.value.to == "me"
+    del caught, private
+    (x,) = client.share(X)
+    positive, _ = client.run(relu_program((5,)), [x])
+    assert torch.equal(client.value(positive), X.clamp(min=0))
