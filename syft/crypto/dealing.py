@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 import torch
 
-from syft.crypto.mask_stream import MaskStream
+from syft.crypto.mask_stream import MaskCipher, MaskStream
 from syft.exceptions import MaterialError
 
 
@@ -74,6 +74,8 @@ class Dealer(abc.ABC):
 class ProviderDealer(Dealer):
     """The provider: it knows all keys, computes values, and collects corrections.
 
+    A key is 32 bytes, or a cipher of it that serves several dealers of one thread.
+
     >>> provider = ProviderDealer([b"a" * 32, b"b" * 32], StreamName(1, 0))
     >>> a = provider.uniform([2])
     >>> bool((provider.derived([2], lambda: a * a) == a * a).all()), len(provider.corrections)
@@ -81,7 +83,10 @@ class ProviderDealer(Dealer):
     """
 
     def __init__(
-        self, keys: Sequence[bytes], name: StreamName, device: torch.device | str = "cpu"
+        self,
+        keys: Sequence[bytes | MaskCipher],
+        name: StreamName,
+        device: torch.device | str = "cpu",
     ) -> None:
         self._keys = keys
         self._device = device
@@ -123,7 +128,7 @@ class ProviderDealer(Dealer):
         shape: Sequence[int],
         join: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
     ) -> torch.Tensor:
-        draws = (stream.draw(torch.Size(shape), self._device) for stream in streams)
+        draws = (stream.draw(shape, self._device) for stream in streams)
         return functools.reduce(join, draws)
 
 
@@ -143,21 +148,29 @@ class PartyDealer(Dealer):
 
     def __init__(
         self,
-        key: bytes,
+        key: bytes | MaskCipher,
         name: StreamName,
         corrections: Sequence[torch.Tensor] | None,
         device: torch.device | str = "cpu",
     ) -> None:
         self._key = key
+        self._name = name
         self._device = device
-        self._stream = MaskStream(key, name.block())
+        self._opened: MaskStream | None = None
         self._corrections: Iterator[torch.Tensor] | None = (
             None if corrections is None else iter(corrections)
         )
 
+    @property
+    def _stream(self) -> MaskStream:
+        """The stream, opened when it is first drawn from."""
+        if self._opened is None:
+            self._opened = MaskStream(self._key, self._name.block())
+        return self._opened
+
     def uniform(self, shape: Sequence[int]) -> torch.Tensor:
         """This party's words."""
-        return self._stream.draw(torch.Size(shape), self._device)
+        return self._stream.draw(shape, self._device)
 
     uniform_bits = uniform
 
@@ -167,7 +180,7 @@ class PartyDealer(Dealer):
         Raises :class:`~syft.exceptions.MaterialError` if there is none, or one of another shape.
         """
         if self._corrections is None:
-            return self._stream.draw(torch.Size(shape), self._device)
+            return self._stream.draw(shape, self._device)
         correction = next(self._corrections, None)
         if correction is None or list(correction.shape) != list(shape):
             got = "none" if correction is None else f"one of shape {tuple(correction.shape)}"
@@ -178,4 +191,4 @@ class PartyDealer(Dealer):
 
     def again(self, name: StreamName, shape: Sequence[int]) -> torch.Tensor:
         """This party's share of the mask that an instruction of another name drew first."""
-        return MaskStream(self._key, name.block()).draw(torch.Size(shape), self._device)
+        return MaskStream(self._key, name.block()).draw(shape, self._device)

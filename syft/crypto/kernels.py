@@ -196,20 +196,17 @@ def _matmul(
 def _integer_matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Thin products as matrix times vector, where torch's matrix product of int64 takes up to
     seventeen times as long (of 4096 x 4096 by 1, torch 2.13)."""
-    if b.shape[1] <= _FEW_COLUMNS and a.stride(1) == 1 and b.shape[1]:
+    if b.shape[1] <= _FEW_COLUMNS and a.stride(1) == 1 and a.numel() > _MANY and b.shape[1]:
         return torch.stack([torch.mv(a, column) for column in b.t().contiguous()], 1)
-    if a.shape[0] <= _FEW_ROWS and b.stride(0) == 1 and a.shape[0]:
+    if a.shape[0] <= _FEW_ROWS and b.stride(0) == 1 and b.numel() > _MANY and a.shape[0]:
         rows = b.t()
         return torch.stack([torch.mv(rows, row) for row in a.contiguous()])
     return torch.mm(a, b)
 
 
 _FEW_COLUMNS, _FEW_ROWS = 4, 2
-
-
-def _cross(a: torch.Tensor, b: torch.Tensor, dim: int) -> torch.Tensor:
-    made: torch.Tensor = torch.linalg.cross(a, b, dim=dim)
-    return made
+_MANY = 4096
+"""Elements of the other operand above which that is faster."""
 
 
 def _convolution_terms(_: Shape, weight: Shape, *settings: Any) -> int:
@@ -275,11 +272,6 @@ def _overload(code: KernelCode) -> Any:
     return getattr(aten, f"_{name}" if "exact" in name else name).default
 
 
-def _summed_windows(pool: Any) -> Callable[..., torch.Tensor]:
-    """Average pooling with a divisor of 1."""
-    return lambda x, *window: pool(x, *window, 1)
-
-
 def _from_shape(op: Any, *last: Any) -> Callable[..., torch.Tensor]:
     """A backward operation that wants the input, but looks at its shape only."""
     return lambda grad, shape, *settings: op(grad, grad.new_empty(shape), *settings, *last)
@@ -288,7 +280,7 @@ def _from_shape(op: Any, *last: Any) -> Callable[..., torch.Tensor]:
 def _linear_kernel(code: KernelCode) -> Callable[..., torch.Tensor]:
     op = _overload(code)
     if code in (KernelCode.AVG_POOL2D, KernelCode.AVG_POOL3D):
-        return _summed_windows(op)
+        return lambda x, *window: op(x, *window, 1)  # a divisor of 1: the sums of the windows
     if code < KernelCode.AVG_POOL2D_BACKWARD:
         made: Callable[..., torch.Tensor] = op
         return made
@@ -301,7 +293,7 @@ _COMPUTE: Final[dict[KernelCode, Callable[..., torch.Tensor]]] = {
     KernelCode.CONVOLUTION: convolve,
     KernelCode.CONVOLUTION_GRAD_INPUT: input_gradient,
     KernelCode.CONVOLUTION_GRAD_WEIGHT: weight_gradient,
-    KernelCode.CROSS: _cross,
+    KernelCode.CROSS: lambda a, b, dim: torch.linalg.cross(a, b, dim=dim),
     **{code: _linear_kernel(code) for code in KernelCode if code >= KernelCode.AVG_POOL2D},
 }
 

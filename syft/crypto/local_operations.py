@@ -209,6 +209,7 @@ def _check_argument(operation: LocalOperation, value: Any, depth: int) -> bool:
     if kind is ShareSlot:
         return True
     if kind in _PLAIN:
+        _check_range(operation, value)
         return False
     if kind is torch.Tensor:
         if value.dtype in _INDEX_TYPES and value.layout is torch.strided:
@@ -226,6 +227,12 @@ def _check_keywords(operation: LocalOperation, keywords: tuple[Any, ...]) -> Non
             raise ProgramError(f"{operation.name} with an unknown keyword")
         if type(item[1]) not in _PLAIN:
             raise ProgramError(f"{operation.name} with a keyword that is no number")
+        _check_range(operation, item[1])
+
+
+def _check_range(operation: LocalOperation, value: Any) -> None:
+    if type(value) is int and not -(2**63) <= value < 2**63:
+        raise ProgramError(f"{operation.name} with a number beyond 64 bits")
 
 
 def run_local(

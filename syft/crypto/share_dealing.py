@@ -15,6 +15,7 @@ import torch
 from syft.crypto.beaver_products import deal_product
 from syft.crypto.dealing import ProviderDealer, StreamName
 from syft.crypto.kernels import kernel_from
+from syft.crypto.mask_stream import MaskCipher
 from syft.crypto.share_gates import GATES, is_corrected
 from syft.crypto.share_program import ShareCode, ShareProgram, ShareSlot
 
@@ -56,8 +57,9 @@ def deal_program(
     0
     """
     masks = _Masks(deals, counter)
+    ciphers = [MaskCipher(key) for key in keys]
     for place, code, public in deals:
-        dealer = ProviderDealer(keys, StreamName(counter, place), device)
+        dealer = ProviderDealer(ciphers, StreamName(counter, place), device)
         if code == ShareCode.PRODUCT:
             number, settings, *factors, shape = public
             a, b = (masks.drawn(dealer, *factors[i : i + 2]) for i in (0, 2))

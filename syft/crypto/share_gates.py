@@ -37,8 +37,13 @@ def _deal_positive(dealer: Dealer, bits: int, shape: tuple[int, ...]) -> Any:
     return deal_positive(dealer, shape, bits)
 
 
+def _divide(rank: int, material: Any, x: torch.Tensor) -> Protocol:
+    # Without bits the result is x, in memory of its own.
+    return divide(rank, material, x.clone() if material is None else x)
+
+
 GATES: Final[dict[ShareCode, Gate]] = {
-    ShareCode.DIVIDE: Gate(_deal_divide, divide),
+    ShareCode.DIVIDE: Gate(_deal_divide, _divide),
     ShareCode.NEGATIVE: Gate(deal_negative, negative),
     ShareCode.POSITIVE: Gate(_deal_positive, positive),
     ShareCode.ZERO: Gate(deal_zero, zero),

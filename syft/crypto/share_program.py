@@ -24,7 +24,7 @@ class ShareCode(IntEnum):
     ``operation`` is its number in ``local_operations``, ``positional`` a tuple and ``keywords`` a
     tuple of (name, value); both hold slots, numbers, public tensors and nested tuples.  One slot
     in ``outs`` for each tensor that the operation returns.  An operation that writes in place
-    fills one slot, with the tensor that it wrote to."""
+    fills no slot, or one with the tensor that it wrote to."""
     PUBLIC = 2
     """``args = (tensor,)``: shares of a public int64 tensor, party 0 has it and others zeros."""
     LINEAR = 3

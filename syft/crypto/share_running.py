@@ -24,6 +24,7 @@ from syft.crypto.beaver_products import MaskedValue, deal_product, mask, product
 from syft.crypto.dealing import PartyDealer, StreamName
 from syft.crypto.kernels import kernel_from
 from syft.crypto.local_operations import LOCAL_OPERATIONS, check_size, run_local
+from syft.crypto.mask_stream import MaskCipher
 from syft.crypto.opening import Protocol, ShareOpening
 from syft.crypto.ring_products import ring_map
 from syft.crypto.share_flow import operands_of, segments_of
@@ -136,6 +137,7 @@ class _Run:
         if len(inputs) != program.inputs:
             raise ProgramError(f"a program of {program.inputs} inputs got {len(inputs)}")
         self.program, self.party = program, party
+        self.cipher = MaskCipher(party.key)
         self.values: dict[int, Any] = dict(enumerate(inputs))
         self.operands = [operands_of(instruction) for instruction in program.instructions]
         self.uses: dict[int, int] = dict.fromkeys(program.results, 1)
@@ -153,7 +155,6 @@ class _Run:
         for segment in segments_of(self.program):
             for place in segment:
                 self._admit(place)
-                self._advance()
             while self.stalled or self.active or self.reveals:
                 if self.stalled:
                     yield from self._await_corrections()
@@ -166,21 +167,24 @@ class _Run:
         """Have an instruction start as soon as its operands are there."""
         absent = [slot for slot in self.operands[place] if slot not in self.values]
         if not absent:
-            self.ready.append(place)
+            self._begin(place)
             return
         self.missing[place] = len(absent)
         for slot in absent:
             self.waiting.setdefault(slot, []).append(place)
 
+    def _begin(self, place: int) -> None:
+        """Start an instruction that is ready, or put it where it waits for corrections."""
+        instruction = self.program.instructions[place]
+        if self.party.is_last and is_corrected(instruction):
+            self.stalled.append(place)
+        else:
+            self._start(place, instruction, None)
+
     def _advance(self) -> None:
-        """Take everything that is ready to its next opening."""
+        """Take everything that has become ready to its next opening."""
         while self.ready:
-            place = self.ready.popleft()
-            instruction = self.program.instructions[place]
-            if self.party.is_last and is_corrected(instruction):
-                self.stalled.append(place)
-            else:
-                self._start(place, instruction, None)
+            self._begin(self.ready.popleft())
 
     def _start(
         self, place: int, instruction: Instruction, corrections: Sequence[torch.Tensor] | None
@@ -195,7 +199,7 @@ class _Run:
             )
         else:
             name = StreamName(self.party.counter, place)
-            dealer = PartyDealer(self.party.key, name, corrections, self.party.device)
+            dealer = PartyDealer(self.cipher, name, corrections, self.party.device)
             if instruction.code is ShareCode.PRODUCT:
                 self._fill(place, (self._product(instruction, dealer),))
             else:
@@ -222,8 +226,6 @@ class _Run:
         kernel = kernel_from(code, settings)
         one, other = self._masked(x, x_mask, x_shape), self._masked(y, y_mask, y_shape)
         check_size(torch.Size(shape).numel(), self.party.most_elements)
-        if kernel.shape(x_shape, y_shape) != shape:
-            raise ProgramError(f"{kernel.code.name} of {x_shape} and {y_shape} is not of {shape}")
         c = deal_product(dealer, kernel, one.mask, other.mask, shape)
         return product(self.party.rank, kernel, c, one, other)
 
@@ -301,10 +303,7 @@ class _Run:
         try:
             opening = next(protocol) if joined is None else protocol.send(joined)
         except StopIteration as stop:
-            single = len(self.program.instructions[place].outs) <= 1
-            self._fill(
-                place, (stop.value,) if single and type(stop.value) is not tuple else stop.value
-            )
+            self._fill(place, stop.value if type(stop.value) is tuple else (stop.value,))
         else:
             self.active.append(_Active(place, protocol, opening))
 

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 
-from syft.crypto.mask_stream import MaskStream, agreed_key, fresh_key
+from syft.crypto.mask_stream import MaskCipher, MaskStream, agreed_key, fresh_key
 
 KEY = bytes(range(32))
 
@@ -63,3 +63,11 @@ def test_masks_are_uniform() -> None:
     numbers = MaskStream(fresh_key()).draw(torch.Size([100_000]))
     bits = (numbers.unsqueeze(1) >> torch.arange(64)) & 1
     assert bool(((bits.double().mean(0) - 0.5).abs() < 3 / len(numbers) ** 0.5).all())
+
+
+def test_streams_of_one_cipher_are_read_in_turns() -> None:
+    cipher = MaskCipher(KEY)
+    one, other = MaskStream(cipher), MaskStream(cipher, (1 << 32).to_bytes(16, "big"))
+    parts = [stream.draw([3]) for stream in (one, other, one, other)]
+    assert torch.equal(torch.cat(parts[::2]), MaskStream(KEY).draw([6]))
+    assert torch.cat(parts[1::2]).numpy().tobytes() == blocks(1 << 32, 3)

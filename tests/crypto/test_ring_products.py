@@ -161,6 +161,9 @@ def test_the_fastest_way_is_chosen_and_the_result_is_the_same(
     small = a[:8, :8]
     assert torch.equal(ring_product(MATMUL, small, small), small @ small)
     assert taken == [chosen]
+    medium = a[:40, :40]
+    assert torch.equal(ring_product(MATMUL, medium, medium), medium @ medium)
+    assert taken == [chosen, "_natively"]
 
 
 @pytest.mark.parametrize("way", WAYS[2:])
@@ -220,6 +223,20 @@ def test_linear_maps_are_exact_for_every_integer(numbers):
 
 def test_products_of_a_device_without_int64_are_limbs(monkeypatch):
     monkeypatch.setattr(Kernel, "native", lambda self, device: False)
-    a = extreme(3, 3)
+    monkeypatch.setattr(Kernel, "__call__", _floats_only(Kernel.__call__))
+    a, small = extreme(3, 3), torch.arange(9).view(3, 3)
     assert torch.equal(ring_product(MATMUL, a, a), torch.mm(a, a))
+    assert torch.equal(ring_product(MATMUL, small, small, (8, 8)), torch.mm(small, small))
     assert WHOLE == (2**63, 2**63)
+
+
+def _floats_only(call):
+    def run(kernel, *operands):
+        assert all(operand.dtype is torch.float64 for operand in operands)
+        return call(kernel, *operands)
+
+    return run
+
+
+def test_nothing_has_no_magnitude():
+    assert magnitude(torch.empty(0, dtype=torch.int64)) == 0

@@ -112,6 +112,8 @@ WRONG = {
     "a float tensor": one(ShareCode.LOCAL, (NEG, (S(0), torch.ones(2)), ())),
     "a float": one(ShareCode.LOCAL, (NEG, (S(0), 1.5), ())),
     "a name": one(ShareCode.LOCAL, (NEG, (S(0), "x"), ())),
+    "a number beyond 64 bits": one(ShareCode.LOCAL, (SPLIT, (S(0), 1 << 63), ()), (1,)),
+    "a keyword beyond 64 bits": one(ShareCode.LOCAL, (SPLIT, (S(0), 1), (("dim", 1 << 70),))),
     "deep nesting": one(ShareCode.LOCAL, (NEG, (S(0), ((((1,),),),)), ())),
     "an unknown keyword": one(ShareCode.LOCAL, (NEG, (S(0),), (("out", 1),))),
     "no keyword": one(ShareCode.LOCAL, (NEG, (S(0),), ("dim",))),

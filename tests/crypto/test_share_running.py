@@ -271,6 +271,15 @@ def test_a_share_that_is_revealed_is_a_copy():
     assert torch.equal(sent, share) and sent.data_ptr() != share.data_ptr()
 
 
+def test_dividing_by_one_makes_memory_of_its_own():
+    made = Recorded((2,))
+    same = made.divide(0, 0)
+    made.write(aten.zero_.default, S(0))
+    x = whole(2)
+    runs = run_all(made.program(same, 0), [x], 3)
+    assert torch.equal(runs.secret(same), x) and not runs.secret(0).any()
+
+
 def test_a_public_tensor_is_copied_before_it_is_written_to():
     made = Recorded((2,))
     plain = torch.arange(2)
