@@ -309,7 +309,7 @@ def exchange(core: WorkerCore, message: Exchange, frame: Frame, peer: Peer) -> N
         values = _values(core, message, frame)
     except SyftError as error:
         refuse(core, message.execution, error, peer)
-        return
+        raise
     name = (message.rank, message.number)
     session = core.sessions.get(message.execution)
     if session is not None and (

@@ -229,6 +229,7 @@ def keep(
         core.store.charges.enter(peer.session.account, letters=cost)
     except LimitExceeded as error:
         refuse(core, execution, error, peer)
+        core.post(peer.name, Abort(execution, -1, cause_of(core, None, error)))
         return None
     session.mailbox[name] = KeptLetter(peer, letter, cost)
     return session
@@ -236,7 +237,7 @@ def keep(
 
 def refuse(core: WorkerCore, execution: int, error: SyftError, peer: Peer) -> None:
     """Fail an execution because a letter of a party cannot be read or kept: now, or when it is
-    started.  The party is told."""
+    started."""
     session: Execution | None = core.sessions.get(execution)
     if session is not None and session.start is not None:
         if peer.name in session.start.parties:
@@ -248,7 +249,6 @@ def refuse(core: WorkerCore, execution: int, error: SyftError, peer: Peer) -> No
             _read(core, session, name)
         if not session.mailbox:
             remove(core, execution)
-    core.post(peer.name, Abort(execution, -1, cause_of(core, None, error)))
 
 
 def _read(core: WorkerCore, session: Execution, name: LetterName) -> KeptLetter:

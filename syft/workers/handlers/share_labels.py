@@ -17,6 +17,7 @@ from syft.workers.execution.permissions import Guard, meet_guards
 class SlotGuards:
     """The guard of each slot of a program, after all that it does.
 
+    >>> from syft.crypto.share_program import ShareSlot
     >>> reveal = Instruction(ShareCode.REVEAL, (ShareSlot(0), 1), (1,))
     >>> guards = SlotGuards(ShareProgram(1, (reveal,), (1,)), [Guard(frozenset({"ann"}))])
     >>> guards.of(1).users

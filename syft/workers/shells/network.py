@@ -148,6 +148,15 @@ class Network:
             letters = sender.core.outgoing()
             self._in_transit.extend((sender, other, letter) for other, letter in letters)
 
+    def lose(self, name: str, reason: str) -> None:
+        """Fail what the workers of this process do together with one that is gone for good.
+
+        >>> bob.network.lose("carl", "its process has ended")
+        """
+        for host in list(self.hosts.values()):
+            host.core.lose(name, reason)
+            self.carry(host.core.outgoing(), host)
+
     def step(self, most: int = 1) -> bool:
         """Let every worker of this process handle one message; False if there was none.
 

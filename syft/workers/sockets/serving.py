@@ -337,13 +337,7 @@ class ServingBoard(Switchboard):
         if line in self.lines:
             self.lines.remove(line)
         if dialled:
-            self._tell_lost(line.name, reason)
-
-    def _tell_lost(self, name: str, reason: str) -> None:
-        """Fail what the workers here do together with one to which the line has ended."""
-        for host in list(self.network.hosts.values()):
-            host.core.lose(name, reason)
-            self.network.carry(host.core.outgoing(), host)
+            self.network.lose(line.name, reason)
 
     def part(self, line: Line, reason: str) -> None:
         """Say that this end leaves, as far as that can be written at once, and end a line."""

@@ -203,7 +203,7 @@ class HostileWorker:
 
     def _welcome(self, honest: bool, resumed: bool) -> None:
         welcome: dict[str, Any] = {
-            **{"kind": "welcome", "worker": "mallory", "protocol": 1, "ops": 0, "line": "l"},
+            **{"kind": "welcome", "worker": "mallory", "protocol": 2, "ops": 0, "line": "l"},
             **{"secret": "s", "name": "me", "heartbeat": 0.05, "lease": 1.0},
             "received": self._received if resumed else 0,
         }

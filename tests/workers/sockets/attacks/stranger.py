@@ -53,7 +53,7 @@ def syft_frame(header: bytes, channel: int = 0) -> bytes:
 
 def hello(**fields: Any) -> dict[str, Any]:
     """What a caller says first."""
-    return {"kind": "hello", "protocol": 1, "ops": 0, "name": "stranger", **fields}
+    return {"kind": "hello", "protocol": 2, "ops": 0, "name": "stranger", **fields}
 
 
 class Stranger:

@@ -198,7 +198,7 @@ def test_requests_without_a_reply_change_nothing(scene: Scene, who: str) -> None
     caller = scene.callers[who]
     for message in (M.Share(scene.x, (who, f"{who} calls")), M.Abort(1, 0, "no")):
         caller.send(frame(BINARY, syft_frame(messages.encode(message))))
-    assert scene.ask(who, M.Exchange(1, 0, 0, ((0, 5),))) == "MALFORMED_MESSAGE"
+    assert scene.ask(who, M.Exchange(2, 0, 0, ((0, 5),))) == "MALFORMED_MESSAGE"
     scene.seq += 1
     assert scene.ask(who, M.Annotate(scene.seq, scene.x, ("#mine",))) == DENIED
     assert scene.holds(scene.x)

@@ -313,7 +313,7 @@ def test_a_fault_of_the_worker_ends_one_line(
             else:
                 monkeypatch.setattr(places.get(where, worker.board), where, fail)
             if where == "greet":
-                stranger.tell({"kind": "hello", "protocol": 1, "ops": 0, "name": "x"})
+                stranger.tell({"kind": "hello", "protocol": 2, "ops": 0, "name": "x"})
             else:
                 stranger.send(frame(TEXT, json.dumps({"kind": "settle", "number": 1}).encode()))
             assert stranger.closing_code() == (1008 if where == "greet" else 1011)
