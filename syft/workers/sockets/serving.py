@@ -20,7 +20,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from syft.exceptions import BrokenFraming, SyftError, WireError, WorkerLost
 from syft.serde.frame import Frame
@@ -31,11 +31,11 @@ from syft.workers.sockets.described import described
 from syft.workers.sockets.line import Line
 from syft.workers.sockets.line_texts import Busy, Bye, Control, Open
 from syft.workers.sockets.monitor import Monitor
+from syft.workers.sockets.opening_connections import Opening
 from syft.workers.sockets.outside_network import OutsideNetwork
 from syft.workers.sockets.readiness import READ, WRITE, readiness
 from syft.workers.sockets.redialling import Redialler
 from syft.workers.sockets.sparse_log import SparseLog
-from syft.workers.sockets.streams import Stream
 from syft.workers.sockets.switchboard import Switchboard
 from syft.workers.sockets.tunnel_ends import TunnelEnds, is_about_tunnels
 from syft.workers.sockets.websocket import FAULT, NORMAL, PING, PROTOCOL_ERROR, REFUSED, WebSocket
@@ -71,19 +71,6 @@ _SUM_EVERY: Final = 0.05
 
 def _refuse_tunnel(line: Line, sock: socket.socket) -> str:
     raise ConnectionRefusedError("no tunnel leads here")
-
-
-class Opening(Protocol):
-    """A connection whose caller has not said who it is."""
-
-    stream: Stream
-    since: float
-
-    def advance(self) -> bool:
-        """Read what is there; whether it is a connection of a line now, or closed."""
-
-    def close(self, reason: str) -> None:
-        """Give the connection up."""
 
 
 class ServingBoard(Switchboard):
