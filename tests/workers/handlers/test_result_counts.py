@@ -175,7 +175,8 @@ def test_a_collective_with_another_number_of_results_is_refused(
     for (first, second), where in ((at_bob, "bob"), (at_alice, "alice")):
         told = repr(first.child.handle.exception())
         mismatch = repr(ResultMismatch(wrong[0], where, *wrong[1:]))
-        aborted = where == "alice" and told == repr(RemoteFailure("collective", "party bob failed"))
+        of_bob = f"party bob failed: ResultMismatch: {ResultMismatch(wrong[0], 'bob', *wrong[1:])}"
+        aborted = where == "alice" and told == repr(RemoteFailure("collective", of_bob))
         assert told == mismatch or aborted
         with pytest.raises(ObjectNotFound, match="collective operation that should have made it"):
             second.get()
