@@ -45,8 +45,9 @@ SPU := .venv-spu/installed
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-11s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(DEMO) ## install into .venv and train on handwritten digits that stay with their owners
+demo: $(DEMO) ## install into .venv, train on digits that stay with their owners, read others unseen
 	$(BIN)/python examples/federated_digits.py
+	$(BIN)/python examples/private_inference.py
 
 plans: $(DEMO) ## the same digits, a training step being one message: plans against operations
 	$(BIN)/python examples/train_with_a_plan.py

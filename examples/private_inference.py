@@ -64,13 +64,15 @@ def new_model() -> nn.Module:
     )
 
 
-def train(model: nn.Module, images: Tensor, labels: Tensor, epochs: int = 12) -> None:
+def train(model: Any, images: Tensor, labels: Tensor, epochs: int = 12) -> None:
     """Train as anybody would; the company does this before anything is shared."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     for _ in range(epochs):
-        for rows in torch.randperm(len(labels)).split(32):
+        order: Any = torch.randperm(len(labels))
+        for rows in order.split(32):
+            loss: Any = F.cross_entropy(model(images[rows]), labels[rows])
             optimizer.zero_grad()
-            F.cross_entropy(model(images[rows]), labels[rows]).backward()
+            loss.backward()
             optimizer.step()
 
 
@@ -105,7 +107,51 @@ def served(names: Sequence[str]) -> Iterator[list[str]]:
                     process.stdin.close()  # a worker's process ends then
 
 
-# ------------------------------------------------------------------------------- 3. the same, shared
+# ------------------------------------------------------------------------------ 3. the same, shared
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What the workers send each other while one batch is read: seen from its outside."""
+
+    rounds: int
+    """How often alice and bob wait for each other."""
+    sent: int
+    """Bytes from alice to bob; as many go back."""
+    dealt: int
+    """Bytes from carol to bob, who is the last party; alice draws hers from a key."""
+    images: int
+
+
+def traffic_of(model: nn.Module, images: Tensor) -> Traffic:
+    """Count the messages of one batch, among three workers of this process."""
+    hook = sy.TorchHook(torch)
+    workers = [sy.VirtualWorker(hook, id=name) for name in WORKERS]
+    with torch.no_grad():
+        shared = shared_with(model, *workers)
+        read(shared, images[:1], *workers)  # the weights are opened under their masks, once
+        with sy.trace() as trace:
+            read(shared, images, *workers)
+    letters = {
+        way: [one.nbytes for one in trace if (one.sender, one.receiver) == way]
+        for way in (("alice", "bob"), ("carol", "bob"))
+    }
+    del shared
+    hook.close()
+    sent, dealt = letters.values()
+    return Traffic(len(sent), sum(sent), sum(dealt), len(images))
+
+
+def shared_with(model: nn.Module, alice: Any, bob: Any, carol: Any) -> Any:
+    """A copy of a model whose parameters are shared."""
+    copied: Any = copy.deepcopy(model)
+    return copied.fix_precision().share(alice, bob, crypto_provider=carol)
+
+
+def read(model: Any, images: Any, alice: Any, bob: Any, carol: Any) -> Tensor:
+    """The scores of a shared model for images, which are shared too."""
+    x = images.fix_precision().share(alice, bob, crypto_provider=carol)
+    return model(x).get().float_precision()
 
 
 @dataclass(frozen=True)
@@ -117,9 +163,7 @@ class Outcome:
     plain: Tensor
     labels: Tensor
     seconds: float
-    cost: sy.Cost
-    """Rounds and bytes of one batch."""
-    batch: int
+    traffic: Traffic
 
     def accuracy(self, scores: Tensor) -> float:
         """The part of the digits that is read rightly."""
@@ -142,26 +186,20 @@ def read_privately(model: nn.Module, images: Tensor, labels: Tensor, batch: int)
     """Share model and images among three processes, and read the images there."""
     with torch.no_grad():
         plain = model(images)
+    traffic = traffic_of(model, images[:batch])
     hook = sy.TorchHook(torch)
-    with served(WORKERS) as addresses:
-        alice, bob, carol = (sy.connect(address) for address in addresses)
-        shared: Any = copy.deepcopy(model).fix_precision()  # type: ignore[operator]
-        shared.share(alice, bob, crypto_provider=carol)
-        scores = []
-        with torch.no_grad():
-            first = images[:batch].fix_precision().share(alice, bob, crypto_provider=carol)
-            shared(first).get()  # the weights are opened under their masks, once
-            cost = sy.cost(shared, first)
-            began = time.perf_counter()
-            for part in images.split(batch):
-                x = part.fix_precision().share(alice, bob, crypto_provider=carol)
-                scores.append(shared(x).get().float_precision())
-            seconds = time.perf_counter() - began
-        del shared, first, x
-        for worker in (alice, bob, carol):
+    with served(WORKERS) as addresses, torch.no_grad():
+        workers = [sy.connect(address) for address in addresses]
+        shared = shared_with(model, *workers)
+        read(shared, images[:batch], *workers)  # the weights are opened under their masks, once
+        began = time.perf_counter()
+        scores = [read(shared, part, *workers) for part in images.split(batch)]
+        seconds = time.perf_counter() - began
+        del shared
+        for worker in workers:
             worker.close()
     hook.close()
-    return Outcome(torch.cat(scores), plain, labels, seconds, cost, batch)
+    return Outcome(torch.cat(scores), plain, labels, seconds, traffic)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -183,14 +221,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     train(model, images[:TRAINING], labels[:TRAINING])
     chosen = slice(TRAINING, TRAINING + options.images)
     outcome = read_privately(model, images[chosen], labels[chosen], options.batch)
-    count, cost, batch = len(outcome.labels), outcome.cost, outcome.batch
-    print(f"""private inference, {count} test images in batches of {batch}, three processes
+    count, traffic = len(outcome.labels), outcome.traffic
+    print(f"""private inference, {count} test images in batches of {traffic.images}, three processes
   digits read rightly, plain            {outcome.accuracy(outcome.plain):>8.2%}
   digits read rightly, shared           {outcome.accuracy(outcome.private):>8.2%}
   seconds an image                      {outcome.seconds / count:>8.4f}
-  rounds a batch                        {cost.rounds:>8}
-  bytes a party sends an image          {cost.sent / batch:>8,.0f}
-  bytes dealt an image, ahead of time   {cost.dealt / batch:>8,.0f}""")
+  rounds a batch                        {traffic.rounds:>8}
+  bytes a party sends an image          {traffic.sent / traffic.images:>8,.0f}
+  bytes dealt an image                  {traffic.dealt / traffic.images:>8,.0f}""")
     problems = outcome.problems()
     for problem in problems:
         print(f"DOES NOT HOLD: {problem}", file=sys.stderr)

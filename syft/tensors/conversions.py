@@ -24,7 +24,7 @@ from syft.tensors.fixed import precision as fixed
 from syft.workers.core.access import Access
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import HeldInputs, WorkerCore
-from syft.workers.execution.permissions import full_guard_of, protect
+from syft.workers.execution.permissions import full_guard_of, guard_of, protect, set_guard
 from syft.workers.execution.private_chains import NoTwin, Trial
 from syft.workers.handlers.commands import unpacker_for
 from syft.workers.wire.messages import Convert, Done, Reply
@@ -141,7 +141,8 @@ def fix_precision(
 ) -> torch.Tensor:
     """Encode the tensor in fixed precision, where it is.
 
-    See :func:`syft.tensors.fixed.precision.fix_precision` for the grid and the errors.
+    See :func:`syft.tensors.fixed.precision.fix_precision` for the grid and the errors.  What is
+    private stays so: the encoded tensor may be sent and read as the tensor may.
 
     >>> x = torch.tensor([0.5, 1.25]).send(bob).fix_precision()  # encoded by bob
     >>> (x + x).get()
@@ -150,6 +151,7 @@ def fix_precision(
     converted = convert(tensor, FIX_PRECISION, precision_fractional, base)
     for link in first_link(converted).remote_links():
         link.grid = fixed.choose_grid(precision_fractional, base)
+    set_guard(converted, guard_of(tensor))
     return converted
 
 
@@ -178,7 +180,9 @@ def float_precision(tensor: torch.Tensor) -> torch.Tensor:
     >>> (x * x).float_precision()
     tensor([0.2500, 1.5625])
     """
-    return convert(tensor, FLOAT_PRECISION)
+    decoded = convert(tensor, FLOAT_PRECISION)
+    set_guard(decoded, guard_of(tensor))
+    return decoded
 
 
 def float_precision_(tensor: torch.Tensor) -> torch.Tensor:

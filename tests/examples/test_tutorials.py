@@ -46,6 +46,37 @@ SHOWN = {
         "^exit status 0$",
         r"was lost: its owner has stopped it \(SIGTERM\)",
     ],
+    "encrypted_arithmetic": [
+        r"crypto provider: carol\*",
+        r"^sum:   tensor\(\[25, 30, 35\]\)$",
+        r"tensor\(\[ 25,  60, 105\]\)",
+        r"tensor\(\[False,  True,  True\]\)",
+        "its values are shared; get\\(\\) it first",
+        r"tensor\(\[0\.824\d, 3\.694\d\]\)",
+        "1 letter, 2000 numbers",
+        r"alice  bob    16,026  Exchange",
+        r"tensor\(\[26, 32, 38\]\)$",
+        r"tensor\(\[0, 0, 0\]\)$",
+        "is private, and no user was named",
+        r"^tensor\(4950\.\)$",
+    ],
+    "private_inference": [
+        r"^ plain: 9[5-9]\.\d\d%",
+        r"^shared: 9[5-9]\.\d\d%",
+        r"agree on 39[5-7] of 397 images",
+        r"read:   tensor\(\[\d",
+        r"largest error: 0\.00[01]",
+        r"^alice -> bob     12,\d\d\d bytes an image$",
+    ],
+    "secure_aggregation": [
+        r"PointerTensor \| me:\d+ -> ann",
+        r"ben's update left the clinic: tensor\(\[ *-?\d{15,}",
+        r"largest difference: \d\.\de-0[78]$",
+        r"all three together: 9\d\.\d%",
+        r"^ann alone: [3-7]\d\.\d%$",
+        r"^messages to me with as many numbers: 2 ",
+        r"largest difference: \d\.\de-05$",
+    ],
 }
 
 

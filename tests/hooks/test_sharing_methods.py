@@ -210,7 +210,7 @@ def test_what_cannot_be_shared(share, alice, bob):
 
 def test_sessions_do_not_mix(share, alice, bob, carol, dan):
     x, y = share(torch.tensor([1])), torch.tensor([1]).share(alice, dan, crypto_provider=carol)
-    with pytest.raises(LocationMismatch, match="integers shared among alice, bob"):
+    with pytest.raises(LocationMismatch, match="among alice, bob with provider carol"):
         x + y
 
 

@@ -143,3 +143,15 @@ def test_an_unknown_conversion_is_malformed(bob: sy.VirtualWorker) -> None:
 def test_a_number_serves_one_conversion(hook: sy.TorchHook) -> None:
     with pytest.raises(HookError, match="registered already"):
         register_conversion(ConversionCode.FLOAT_PRECISION, torch.clone)
+
+
+def test_private_data_of_this_process_stays_private(bob: sy.VirtualWorker) -> None:
+    private = torch.tensor([0.5]).private_tensor(allowed_users=["ann"])
+    encoded = private.fix_precision()
+    for tensor in (encoded, encoded.float_precision()):
+        with pytest.raises(PermissionDenied):
+            tensor.send(bob)
+        there = tensor.send(bob, user="ann")
+        with pytest.raises(PermissionDenied):
+            there.get()
+        there.get(user="ann")

@@ -30,7 +30,7 @@ class SharesRing(Ring):
 
     def __init__(self, session: SessionClient) -> None:
         self._of = weakref.ref(session)  # the session has the ring
-        self._parties = ", ".join(session.parties)
+        self._workers = f"{', '.join(session.parties)} with provider {session.lines.provider}"
 
     @property
     def _session(self) -> SessionClient:
@@ -40,8 +40,8 @@ class SharesRing(Ring):
 
     @property
     def name(self) -> str:
-        """``"integers shared among"`` the parties."""
-        return f"integers shared among {self._parties}"
+        """``"integers shared among"`` the parties, and who deals for them."""
+        return f"integers shared among {self._workers}"
 
     def lift(self, integers: torch.Tensor) -> torch.Tensor:
         """The shares of public integers: party 0 has them, the others zeros."""

@@ -197,7 +197,10 @@ class Reception:
         try:
             guest, received = self._admit(caller, hello)
         except NotWelcome as refusal:
-            STRANGERS.warning("refused a caller: %s", refusal.reason)
+            # Two workers that part at once may lose each other's farewell, and one comes back.
+            left = hello.resume is not None and hello.resume.line not in self.guests
+            say = STRANGERS.info if left else STRANGERS.warning
+            say("refused a caller: %s", refusal.reason)
             text = encode_control(Refused(refusal.code, refusal.reason))
             caller.websocket.put([text], TEXT)
             raise ConnectionAbortedError(refusal.reason) from None

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 import syft as sy
 from examples.clients.minimal_client import Client, Refused
+from syft.workers.sockets import guests
 from syft.workers.sockets.guests import NotWelcome
 from syft.workers.sockets.line_texts import Resume
 
@@ -13,8 +16,13 @@ from syft.workers.sockets.line_texts import Resume
 @pytest.mark.parametrize("secret", ["", "x" * 43, "é" * 43, "\0", "\U0001f600"])
 @pytest.mark.parametrize("knows_the_line", [False, True])
 def test_a_wrong_secret_is_refused(
-    hook: sy.TorchHook, secret: str, knows_the_line: bool, monkeypatch: pytest.MonkeyPatch
+    hook: sy.TorchHook,
+    secret: str,
+    knows_the_line: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    monkeypatch.setattr(guests, "STRANGERS", logging.getLogger("of this test"))  # it skips none
     with sy.WebsocketServerWorker(hook, port=0, id="bob") as bob:
         with Client(str(bob.address)) as client:
             line = client.welcome["line"] if knows_the_line else "x"
@@ -28,6 +36,8 @@ def test_a_wrong_secret_is_refused(
                     Client(str(bob.address))
             assert refusal.value.code == "unknown line"
             assert client.search("#nothing") == [], "the worker serves on, and the line is whole"
+    warned = [one for one in caplog.records if "refused a caller" in one.getMessage()]
+    assert bool(warned) == knows_the_line, "who comes back late is no warning to the owner"
 
 
 def test_a_line_that_was_ended_is_not_gone_on_with(hook: sy.TorchHook) -> None:
