@@ -141,7 +141,7 @@ class Client:
 
     def fetch(self, id: int, place: Any, user: str | None = None, keep: bool = True) -> Any:
         """The share at one place."""
-        return self.caller.connection_to(place).ask(Fetch, id, 0, keep, user)
+        return self.caller.connection_to(place).ask(Fetch, id, 0, keep, user=user)
 
     def value(self, id: int, user: str | None = None) -> torch.Tensor:
         """What the shares of an id sum to."""
