@@ -1,8 +1,8 @@
 """A ledger of what workers receive of shared tensors: for each tensor, what hides it.
 
-A *row* says that a tensor is a share of a value behind words of a key stream.  The value is computed
-here from the secrets, the words by AES as its standard defines counter mode; the sum over all
-parties must be what was sent.  No word may hide two tensors.
+A *row* says that a tensor is a share of a value behind words of a key stream.  The value is
+computed here from the secrets, the words by AES as its standard defines counter mode; the sum over
+all parties must be what was sent.  No word may hide two tensors.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def corrections(step: Instruction, name: StreamName, keys: Sequence[bytes]) -> l
     return dealer.rows
 
 
-# ------------------------------------------------------------------------------------ what is opened
+# ----------------------------------------------------------------------------------- what is opened
 
 
 def planes(bits: np.ndarray) -> np.ndarray:
