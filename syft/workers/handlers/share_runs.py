@@ -18,7 +18,8 @@ import torch
 
 from syft.codes import CollectiveCode
 from syft.crypto.beaver_products import MaskedValue
-from syft.crypto.share_dealing import deal_program
+from syft.crypto.local_operations import check_size
+from syft.crypto.share_dealing import deal_program, elements_of
 from syft.crypto.share_gates import is_corrected
 from syft.crypto.share_lint import lint, lint_deals
 from syft.crypto.share_program import ShareCode, ShareProgram
@@ -38,7 +39,7 @@ from syft.workers.handlers.party_programs import (
     guarding,
 )
 from syft.workers.handlers.share_labels import SlotGuards, agreement, memory_of
-from syft.workers.handlers.sharing import session_here, share_from
+from syft.workers.handlers.sharing import is_share, session_here, share_from
 
 _Rounds = Generator[Any, Received, Any]
 
@@ -48,6 +49,7 @@ def deal(seat: Seat, session: Any, counter: Any, deals: Any) -> PartyProgram:
     """The provider's part of a share program; see :mod:`syft.crypto.dealing`."""
     here = _session(seat, session, provider=True)
     lint_deals(deals)
+    check_size(elements_of(deals), seat.core.store.charges.most_elements)
     here.use(_checked_counter(counter))
     last = len(here.names) - 1
     for place, corrections in deal_program(deals, here.keys, counter):
@@ -63,7 +65,7 @@ def run_shares(seat: Seat, session: Any, counter: Any, program: Any, *inputs: An
         raise MalformedMessage("$.args[2]", "a share program", type(program).__name__)
     lint(program, len(here.names))
     here.use(_checked_counter(counter))
-    operands = [_operand(here, value, index) for index, value in enumerate(inputs)]
+    operands = _operands(here, inputs, seat.core.store.charges.most_elements)
     values = [value for value, _ in operands]
     yield here.turns
     here.check_open()
@@ -78,7 +80,7 @@ def run_shares(seat: Seat, session: Any, counter: Any, program: Any, *inputs: An
         here.keys[0],
         counter,
         tensors[0].device if tensors else "cpu",
-        seat.core.store.charges.limits.elements,
+        seat.core.store.charges.most_elements,
     )
     versions = [tensor._version for tensor in tensors]
     agreed = agreement(program, counter, here.parties, labels)
@@ -107,10 +109,23 @@ def _checked_counter(counter: Any) -> int:
 # ------------------------------------------------------------------------------ inputs and results
 
 
-def _operand(
-    here: SharingSession, value: Any, index: int
-) -> tuple[Any, Callable[[], Guard | None]]:
-    """An input of a program, and its guard by then: an object of the session, or a fresh share."""
+_Operand = tuple[Any, Callable[[], Guard | None]]
+"""An input of a program, and its guard by the time that it is asked for."""
+
+
+def _operands(here: SharingSession, inputs: Sequence[Any], most: int) -> list[_Operand]:
+    """The inputs of a program, whose fresh shares have at most so many elements: few bytes ask for
+    many, where they are drawn."""
+    operands = []
+    for index, value in enumerate(inputs):
+        operands.append(_operand(here, value, index, most))
+        if isinstance(value, tuple):
+            most -= operands[-1][0].numel()
+    return operands
+
+
+def _operand(here: SharingSession, value: Any, index: int, most: int) -> _Operand:
+    """An input: an object of the session, or a fresh share."""
     if isinstance(value, StoredShare | MaskedShare) and value.session is here:
         return value.value, partial(full_guard_of, value)
     if not isinstance(value, tuple) or not value or isinstance(value[0], Confined):
@@ -121,7 +136,7 @@ def _operand(
     if rest or not isinstance(fields, tuple | None):
         raise MalformedMessage(f"$.args[{index + 3}]", "a share, its shape and guard", "more")
     guard = None if fields is None else guard_from_fields(fields)
-    return share_from(fresh, shape), lambda: guard
+    return share_from(fresh, shape, most=most), lambda: guard
 
 
 def _check_reveals(seat: Seat, program: ShareProgram, guards: SlotGuards) -> None:
@@ -266,7 +281,7 @@ class _PartyRun:
                 )
             values = values[1:]
         fits = len(values) == len(own) and all(
-            type(other) is torch.Tensor and other.dtype is torch.int64 and other.shape == one.shape
+            is_share(other) and other.shape == one.shape
             for one, other in zip(own, values, strict=False)
         )
         if not fits:
