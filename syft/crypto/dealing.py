@@ -177,13 +177,17 @@ class PartyDealer(Dealer):
     def derived(self, shape: Sequence[int], value: Callable[[], torch.Tensor]) -> torch.Tensor:
         """This party's words, or at the last party the next correction.
 
-        Raises :class:`~syft.exceptions.MaterialError` if there is none, or one of another shape.
+        Raises :class:`~syft.exceptions.MaterialError` if there is none, or one that is no tensor
+        of int64 in this shape.
         """
         if self._corrections is None:
             return self._stream.draw(shape, self._device)
         correction = next(self._corrections, None)
-        if correction is None or list(correction.shape) != list(shape):
-            got = "none" if correction is None else f"one of shape {tuple(correction.shape)}"
+        if correction is None:
+            raise MaterialError(f"a correction of shape {tuple(shape)}", "none")
+        words = correction.dtype is torch.int64 and correction.layout is torch.strided
+        if not words or list(correction.shape) != list(shape):
+            got = f"one of shape {tuple(correction.shape)} of {correction.dtype}"
             raise MaterialError(f"a correction of shape {tuple(shape)}", got)
         return correction.to(self._device)
 

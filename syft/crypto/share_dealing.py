@@ -42,6 +42,27 @@ def deals_of(program: ShareProgram) -> tuple[Deal, ...]:
     )
 
 
+def elements_of(deals: Sequence[Deal]) -> int:
+    """The elements that a provider works with for deals that have passed ``lint_deals``: a few
+    bytes may ask for many.
+
+    >>> elements_of(((0, 6, (16, (2,))), (1, 5, (1, (), (1, 0), (3, 1), (1, 0), (1, 3), (3, 3)))))
+    35
+    """
+    return sum(
+        (
+            sum(torch.Size(public[at]).numel() for at in (3, 5, 6))
+            if code == ShareCode.PRODUCT
+            else _GATE_WORDS * torch.Size(public[-1]).numel()
+        )
+        for _, code, public in deals
+    )
+
+
+_GATE_WORDS = 10
+"""Words that a comparison needs for an element, at most."""
+
+
 def deal_program(
     deals: Sequence[Deal],
     keys: Sequence[bytes],

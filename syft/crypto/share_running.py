@@ -33,14 +33,17 @@ from syft.crypto.share_program import Instruction, ShareCode, ShareProgram, Shar
 from syft.exceptions import MaterialError, ProgramError
 
 MOST_ELEMENTS: Final = 1 << 31
-"""The elements of one tensor, if a party does not say otherwise."""
+"""The elements that a program may hold at once, if a party does not say otherwise."""
+
+_GATE_WORDS: Final = 10
+"""What a comparison holds for an element while it runs, in words of 8 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartyContext:
     """Who runs a program: party ``rank`` of ``parties``, with its key and the program's counter.
 
-    ``most_elements`` bounds every tensor that it makes.
+    ``most_elements`` bounds the tensors that it has made and still holds, views included.
     """
 
     rank: int
@@ -150,6 +153,13 @@ class _Run:
         self.active: list[_Active] = []
         self.reveals: list[tuple[int, int, torch.Tensor]] = []
         self.stalled: list[int] = []
+        self.held = 0
+        """The elements of what was made and is still in a slot."""
+
+    @property
+    def room(self) -> int:
+        """The elements that may still be made."""
+        return self.party.most_elements - self.held
 
     def steps(self) -> ProgramRun:
         for segment in segments_of(self.program):
@@ -207,7 +217,13 @@ class _Run:
         for slot in self.operands[place]:
             self.uses[slot] -= 1
             if not self.uses[slot]:
-                self.values[slot] = None
+                self._put(slot, None)
+
+    def _put(self, slot: int, value: Any) -> None:
+        """Fill a slot, or let go what is in it; inputs belong to somebody else."""
+        if slot >= self.program.inputs:
+            self.held += _elements_of(value) - _elements_of(self.values.get(slot))
+        self.values[slot] = value
 
     def _protocol(
         self, instruction: Instruction, dealer: PartyDealer, name: StreamName
@@ -217,7 +233,9 @@ class _Run:
         if share.shape != public[-1]:
             raise ProgramError(f"a share of shape {tuple(share.shape)}, not {public[-1]}")
         if instruction.code is ShareCode.MASK:
+            check_size(2 * share.numel(), self.room)
             return mask(dealer, name, share)
+        check_size(_GATE_WORDS * share.numel(), self.room)
         gate = GATES[instruction.code]
         return gate.run(self.party.rank, gate.deal(dealer, *public), share)
 
@@ -225,7 +243,7 @@ class _Run:
         code, settings, x, y, x_mask, x_shape, y_mask, y_shape, shape = instruction.args
         kernel = kernel_from(code, settings)
         one, other = self._masked(x, x_mask, x_shape), self._masked(y, y_mask, y_shape)
-        check_size(torch.Size(shape).numel(), self.party.most_elements)
+        check_size(torch.Size(shape).numel(), self.room)
         c = deal_product(dealer, kernel, one.mask, other.mask, shape)
         return product(self.party.rank, kernel, c, one, other)
 
@@ -251,9 +269,7 @@ class _Run:
 
     def _local(self, instruction: Instruction) -> Sequence[torch.Tensor]:
         number, positional, keywords = instruction.args
-        return run_local(
-            LOCAL_OPERATIONS[number], self._given(positional), keywords, self.party.most_elements
-        )
+        return run_local(LOCAL_OPERATIONS[number], self._given(positional), keywords, self.room)
 
     def _given(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
         """Arguments with the shares in the place of slots."""
@@ -280,13 +296,13 @@ class _Run:
         code, settings, slot, *factor = instruction.args
         kernel, share = kernel_from(code, settings), self._share(slot)
         if not factor:
-            check_size(kernel.shape(tuple(share.shape)).numel(), self.party.most_elements)
+            check_size(kernel.shape(tuple(share.shape)).numel(), self.room)
             return (ring_map(kernel, share),)
         public, first = factor
         public = public.to(self.party.device)
         a, b = (public, share) if first else (share, public)
         shape = kernel.shape(tuple(a.shape), tuple(b.shape))
-        check_size(shape.numel(), self.party.most_elements)
+        check_size(shape.numel(), self.room)
         return (ring_product(kernel, a, b),)
 
     # -------------------------------------------------------------------------------------- rounds
@@ -297,7 +313,7 @@ class _Run:
         if len(outs) > len(results):
             raise ProgramError(f"instruction {place} has {len(results)} results, not {len(outs)}")
         for slot, value in zip(outs, results, strict=False):
-            self.values[slot] = value if slot in self.uses else None
+            self._put(slot, value if slot in self.uses else None)
             for waiter in self.waiting.pop(slot, ()):
                 self.missing[waiter] -= 1
                 if not self.missing[waiter]:
@@ -340,6 +356,13 @@ class _Run:
             self._resume(one.place, one.protocol, [next(source) for _ in one.opening.shares])
         for place, party, _ in reveals:
             self._fill(place, (next(revealed) if party == self.party.rank else None,))
+
+
+def _elements_of(value: Any) -> int:
+    """The elements of what is in a slot; of a masked value also those of its mask."""
+    if type(value) is MaskedValue:
+        return 2 * value.opened.numel()
+    return value.numel() if type(value) is torch.Tensor else 0
 
 
 def _like(sent: Sequence[torch.Tensor], joined: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:

@@ -260,6 +260,18 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             op, function, args, kwargs
         )
 
+    @property
+    def most_elements(self) -> int:
+        """How many elements of 8 bytes the caller may have an operation make at once.
+
+        >>> Charges("bob", {}, PeerLimits(elements=10), Account).most_elements
+        10
+        """
+        account = self._payer()
+        if account is None:
+            return self.limits.elements
+        return min(self.limits.elements, (self.limits.bytes - account.bytes) // 8)
+
     # --------------------------------------------------------------------------------------- tags
 
     def tag(self, id: int, present: int, tags: Iterable[str], more: int) -> None:

@@ -7,8 +7,13 @@ view is not looked at: it may.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from typing import Any
 
+import torch
+
+from syft.crypto.beaver_products import MaskedValue
+from syft.crypto.program_digest import digest_of
 from syft.crypto.share_flow import operands_of, writes_in_place
 from syft.crypto.share_program import Instruction, ShareCode, ShareProgram
 from syft.workers.execution.permissions import Guard, meet_guards
@@ -17,6 +22,8 @@ from syft.workers.execution.permissions import Guard, meet_guards
 class SlotGuards:
     """The guard of each slot of a program, after all that it does.
 
+    ``memory`` names the memory of each input: views of one tensor share it.
+
     >>> from syft.crypto.share_program import ShareSlot
     >>> reveal = Instruction(ShareCode.REVEAL, (ShareSlot(0), 1), (1,))
     >>> guards = SlotGuards(ShareProgram(1, (reveal,), (1,)), [Guard(frozenset({"ann"}))])
@@ -24,13 +31,22 @@ class SlotGuards:
     frozenset({'ann'})
     """
 
-    def __init__(self, program: ShareProgram, inputs: Sequence[Guard | None]) -> None:
+    def __init__(
+        self,
+        program: ShareProgram,
+        inputs: Sequence[Guard | None],
+        memory: Sequence[Hashable] = (),
+    ) -> None:
         self._guards: dict[int, Guard | None] = {}
         self._memory: dict[int, set[int]] = {}
         self.written: Guard | None = None
         """The guard of what is written in place."""
         if any(guard is not None for guard in inputs):
             self._guards = dict(enumerate(inputs))
+            same: dict[Hashable, set[int]] = {}
+            for slot, key in enumerate(memory):
+                self._memory[slot] = same.setdefault(key, set())
+                self._memory[slot].add(slot)
             for step in program.instructions:
                 self._pass_on(step)
 
@@ -57,3 +73,41 @@ class SlotGuards:
         for slot in joined:
             self._memory[slot] = joined
         return joined if written else set()
+
+
+def memory_of(value: Any) -> Hashable:
+    """A name of the memory of an input: equal for tensors that share it.
+
+    >>> x = torch.ones(2)
+    >>> memory_of(x) == memory_of(x[:1]), memory_of(x) == memory_of(x.clone())
+    (True, False)
+    """
+    tensor: torch.Tensor = value.opened if isinstance(value, MaskedValue) else value
+    return tensor.untyped_storage().data_ptr() or id(tensor)
+
+
+def agreement(
+    program: ShareProgram, counter: int, parties: tuple[str, ...], inputs: Sequence[Guard | None]
+) -> bytes | None:
+    """What every party of a program must have alike if an input is private; None if none is.
+
+    A client that may not read an input gives each party its program and its inputs.  Each party
+    keeps the labels that follow from its own, so all of them must compute the same, on inputs that
+    are equally private.  A share may be at every party, whether its holder named that one or not.
+
+    >>> agreement(ShareProgram(1, (), (0,)), 1, ("alice", "bob", "carol"), [None]) is None
+    True
+    """
+    if all(guard is None for guard in inputs):
+        return None
+    labels = [
+        guard
+        and (
+            sorted(guard.users),
+            guard.shape_hidden,
+            sorted(guard.destinations.union(parties[:-1])),
+            sorted(guard.owners or ()),
+        )
+        for guard in inputs
+    ]
+    return digest_of(program, (counter, parties, labels))

@@ -10,14 +10,16 @@ order of their places.  It waits for nobody.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
 from syft.codes import CollectiveCode
 from syft.crypto.beaver_products import MaskedValue
-from syft.crypto.share_dealing import deal_program
+from syft.crypto.local_operations import check_size
+from syft.crypto.share_dealing import deal_program, elements_of
 from syft.crypto.share_gates import is_corrected
 from syft.crypto.share_lint import lint, lint_deals
 from syft.crypto.share_program import ShareCode, ShareProgram
@@ -29,14 +31,15 @@ from syft.workers.execution.leaving import check_leaving
 from syft.workers.execution.permissions import Guard, full_guard_of, protect
 from syft.workers.handlers.party_programs import (
     Letter,
+    LetterName,
     PartyProgram,
     Received,
     Round,
     Seat,
     guarding,
 )
-from syft.workers.handlers.share_labels import SlotGuards
-from syft.workers.handlers.sharing import session_here, share_from
+from syft.workers.handlers.share_labels import SlotGuards, agreement, memory_of
+from syft.workers.handlers.sharing import is_share, session_here, share_from
 
 _Rounds = Generator[Any, Received, Any]
 
@@ -46,6 +49,7 @@ def deal(seat: Seat, session: Any, counter: Any, deals: Any) -> PartyProgram:
     """The provider's part of a share program; see :mod:`syft.crypto.dealing`."""
     here = _session(seat, session, provider=True)
     lint_deals(deals)
+    check_size(elements_of(deals), seat.core.store.charges.most_elements)
     here.use(_checked_counter(counter))
     last = len(here.names) - 1
     for place, corrections in deal_program(deals, here.keys, counter):
@@ -61,11 +65,13 @@ def run_shares(seat: Seat, session: Any, counter: Any, program: Any, *inputs: An
         raise MalformedMessage("$.args[2]", "a share program", type(program).__name__)
     lint(program, len(here.names))
     here.use(_checked_counter(counter))
-    operands = [_operand(here, value, index) for index, value in enumerate(inputs)]
+    operands = _operands(here, inputs, seat.core.store.charges.most_elements)
     values = [value for value, _ in operands]
     yield here.turns
     here.check_open()
-    guards = SlotGuards(program, [guard for _, guard in operands])
+    # Not before: what had its turn earlier may have written private values to an input.
+    labels = [label() for _, label in operands]
+    guards = SlotGuards(program, labels, [memory_of(value) for value in values])
     _check_reveals(seat, program, guards)
     tensors = [value for value in values if isinstance(value, torch.Tensor)]
     context = PartyContext(
@@ -74,10 +80,11 @@ def run_shares(seat: Seat, session: Any, counter: Any, program: Any, *inputs: An
         here.keys[0],
         counter,
         tensors[0].device if tensors else "cpu",
-        seat.core.store.charges.limits.elements,
+        seat.core.store.charges.most_elements,
     )
     versions = [tensor._version for tensor in tensors]
-    results = yield from _PartyRun(seat, here, program, context).rounds(values)
+    agreed = agreement(program, counter, here.parties, labels)
+    results = yield from _PartyRun(seat, here, program, context, agreed).rounds(values)
     for tensor, version in zip(tensors, versions, strict=True):
         if tensor._version != version:
             protect(tensor, guards.written)
@@ -102,10 +109,25 @@ def _checked_counter(counter: Any) -> int:
 # ------------------------------------------------------------------------------ inputs and results
 
 
-def _operand(here: SharingSession, value: Any, index: int) -> tuple[Any, Guard | None]:
-    """An input of a program, and its guard: an object of the session, or a fresh share."""
+_Operand = tuple[Any, Callable[[], Guard | None]]
+"""An input of a program, and its guard by the time that it is asked for."""
+
+
+def _operands(here: SharingSession, inputs: Sequence[Any], most: int) -> list[_Operand]:
+    """The inputs of a program, whose fresh shares have at most so many elements: few bytes ask for
+    many, where they are drawn."""
+    operands = []
+    for index, value in enumerate(inputs):
+        operands.append(_operand(here, value, index, most))
+        if isinstance(value, tuple):
+            most -= operands[-1][0].numel()
+    return operands
+
+
+def _operand(here: SharingSession, value: Any, index: int, most: int) -> _Operand:
+    """An input: an object of the session, or a fresh share."""
     if isinstance(value, StoredShare | MaskedShare) and value.session is here:
-        return value.value, full_guard_of(value)
+        return value.value, partial(full_guard_of, value)
     if not isinstance(value, tuple) or not value or isinstance(value[0], Confined):
         raise MalformedMessage(f"$.args[{index + 3}]", "a share of this session", "another value")
     fresh, *rest = value
@@ -113,7 +135,8 @@ def _operand(here: SharingSession, value: Any, index: int) -> tuple[Any, Guard |
     fields = rest.pop(0) if rest else None
     if rest or not isinstance(fields, tuple | None):
         raise MalformedMessage(f"$.args[{index + 3}]", "a share, its shape and guard", "more")
-    return share_from(fresh, shape), None if fields is None else guard_from_fields(fields)
+    guard = None if fields is None else guard_from_fields(fields)
+    return share_from(fresh, shape, most=most), lambda: guard
 
 
 def _check_reveals(seat: Seat, program: ShareProgram, guards: SlotGuards) -> None:
@@ -153,15 +176,26 @@ def _stored(
 
 
 class _PartyRun:
-    """A program under way at one party: what its rounds are as letters."""
+    """A program under way at one party: what its rounds are as letters.
+
+    Where something private is computed with, the first letter to each party begins with what all
+    parties must have alike (``agreed``).
+    """
 
     def __init__(
-        self, seat: Seat, here: SharingSession, program: ShareProgram, context: PartyContext
+        self,
+        seat: Seat,
+        here: SharingSession,
+        program: ShareProgram,
+        context: PartyContext,
+        agreed: bytes | None,
     ) -> None:
         self.seat, self.program, self.context = seat, program, context
         self.parties = range(len(here.names))
         corrected = (n for n, step in enumerate(program.instructions) if is_corrected(step))
         self.letters = {place: number for number, place in enumerate(corrected)}
+        self.agreed = agreed
+        self.greeted: set[int] = set()
 
     def rounds(self, values: Sequence[Any]) -> _Rounds:
         """Run the program; returns its results by slot."""
@@ -197,7 +231,10 @@ class _PartyRun:
         mine = step.reveals.get(self.seat.rank, [])
         others = [rank for rank in self.parties if rank != self.seat.rank]
         send = {
-            rank: tuple(tensor.cpu() for tensor in (*common, *step.reveals.get(rank, ())))
+            rank: (
+                *self._greeting(rank),
+                *(tensor.cpu() for tensor in (*common, *step.reveals.get(rank, ()))),
+            )
             for rank in others
             if common or rank in step.reveals
         }
@@ -214,7 +251,7 @@ class _PartyRun:
         self, own: Sequence[torch.Tensor], received: Received, first: int, last: int
     ) -> list[torch.Tensor]:
         """The sums of these shares and the others', and from ``first`` to ``last`` the xors."""
-        letters = [self._checked(own, rank, letter) for (rank, _), letter in received.items()]
+        letters = [self._checked(own, name, letter) for name, letter in received.items()]
         joined = []
         for index, share in enumerate(own):
             bits = first <= index < last
@@ -228,17 +265,30 @@ class _PartyRun:
             joined.append(total)
         return joined
 
+    def _greeting(self, rank: int) -> tuple[bytes, ...]:
+        """What a letter to a party begins with."""
+        if self.agreed is None or rank in self.greeted:
+            return ()
+        self.greeted.add(rank)
+        return (self.agreed,)
+
     def _checked(
-        self, own: Sequence[torch.Tensor], rank: int, letter: Letter
+        self, own: Sequence[torch.Tensor], sender: LetterName, letter: Letter
     ) -> Sequence[torch.Tensor]:
         """The shares in a letter, if they are of the form of this party's own."""
-        values = letter.values
+        values, (rank, number) = letter.values, sender
+        name = self.seat.names[rank]
+        if self.agreed is not None and not number:
+            if values[:1] != (self.agreed,):
+                raise MalformedMessage(
+                    "$.values", "the same program on inputs that are as private", f"other ({name})"
+                )
+            values = values[1:]
         fits = len(values) == len(own) and all(
-            type(other) is torch.Tensor and other.dtype is torch.int64 and other.shape == one.shape
+            is_share(other) and other.shape == one.shape
             for one, other in zip(own, values, strict=False)
         )
         if not fits:
-            name = self.seat.names[rank]
             raise MalformedMessage(
                 "$.values", f"{len(own)} shares in the shapes of this round", f"others from {name}"
             )

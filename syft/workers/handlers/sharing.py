@@ -170,8 +170,10 @@ def _pieces(secret: torch.Tensor, parties: int) -> list[tuple[Any, Any]]:
     return [*((seed, shape) for seed in seeds), (rest, shape)]
 
 
-def share_from(value: Any, shape: Any, device: torch.device | str = "cpu") -> torch.Tensor:
-    """A share that was sent: a tensor, or what a seed draws in a shape.
+def share_from(
+    value: Any, shape: Any, device: torch.device | str = "cpu", most: int = LARGEST
+) -> torch.Tensor:
+    """A share that was sent: a tensor, or what a seed draws in a shape of ``most`` elements.
 
     Raises :class:`~syft.exceptions.MalformedMessage` for anything else.
 
@@ -182,21 +184,27 @@ def share_from(value: Any, shape: Any, device: torch.device | str = "cpu") -> to
         raise MalformedMessage("$.values", "a shape", type(shape).__name__)
     size = torch.Size(shape)
     if isinstance(value, torch.Tensor):
-        if not _is_share(value) or value.shape != size:
+        if not is_share(value) or value.shape != size:
             raise MalformedMessage("$.values", f"an int64 tensor {shape}", "another tensor")
         return value
-    if len(shape) > 64 or size.numel() > LARGEST:
-        raise MalformedMessage("$.values", f"at most {LARGEST} elements", f"{size.numel()}")
+    most = min(most, LARGEST)
+    if len(shape) > 64 or size.numel() > most:
+        raise MalformedMessage("$.values", f"at most {most} elements", f"{size.numel()}")
     return MaskStream(checked_key(value)).draw(size, device)
 
 
-def _is_share(value: torch.Tensor) -> bool:
+def is_share(value: Any) -> bool:
+    """Whether something that was sent has the form of a share.
+
+    >>> is_share(torch.tensor([1])), is_share(torch.ones(1))
+    (True, False)
+    """
     plain = type(value) is torch.Tensor and value.layout is torch.strided
     return plain and value.dtype is torch.int64
 
 
 def _checked_secret(secret: Any) -> torch.Tensor:
-    if not isinstance(secret, torch.Tensor) or not _is_share(secret):
+    if not isinstance(secret, torch.Tensor) or not is_share(secret):
         kind = secret.dtype if isinstance(secret, torch.Tensor) else type(secret).__name__
         raise NotShareable(f"a value of {kind}", "share int64 tensors, or fixed precision")
     return secret
