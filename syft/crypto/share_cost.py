@@ -39,8 +39,10 @@ class ProgramCost:
     """Bytes that the provider sends to the last party."""
 
 
-def cost(program: ShareProgram, shapes: Sequence[tuple[int, ...]]) -> ProgramCost:
+def cost(program: ShareProgram, shapes: Sequence[tuple[int, ...]] = ()) -> ProgramCost:
     """The cost of a program that has passed ``lint``, on inputs of these shapes.
+
+    The shapes are needed only if it reveals something.
 
     >>> relu = Instruction(ShareCode.POSITIVE, (ShareSlot(0), 16, (64,)), (1, 2))
     >>> found = cost(ShareProgram(1, (relu,), (1,)), [(64,)])
@@ -48,6 +50,7 @@ def cost(program: ShareProgram, shapes: Sequence[tuple[int, ...]]) -> ProgramCos
     (4, 784, {})
     """
     found = ProgramCost()
+    reveals = any(one.code is ShareCode.REVEAL for one in program.instructions)
     metas = _Metas(shapes)
     finished: dict[int, int] = dict.fromkeys(range(program.inputs), 0)
     barrier = 0
@@ -59,7 +62,8 @@ def cost(program: ShareProgram, shapes: Sequence[tuple[int, ...]]) -> ProgramCos
             done = max(start, barrier) + rounds
             found.rounds = max(found.rounds, done)
             finished.update(dict.fromkeys(instruction.outs, done))
-            metas.step(instruction)
+            if reveals:
+                metas.step(instruction)
         barrier = found.rounds
     return found
 
