@@ -20,7 +20,7 @@ from syft.crypto.kernels import Kernel
 from syft.crypto.local_operations import number_of
 from syft.crypto.mask_stream import MaskStream, fresh_key
 from syft.crypto.share_program import ShareCode, ShareProgram
-from syft.exceptions import NotShareable, SessionEnded, SyftError
+from syft.exceptions import SessionEnded, SyftError, UnsupportedOperation
 from syft.ids import new_id
 from syft.tensors.fixed.rings.integer_ring import Ring
 from syft.tensors.shared.cells import Cell, Geometry, MaskedCell, Memory, SharedObject
@@ -332,10 +332,11 @@ class SessionClient:
         return list(self._masks)
 
     def _check_real(self, value: Cell | MaskedCell) -> None:
-        """Raise :class:`~syft.exceptions.NotShareable` for what was made in a rehearsal."""
+        """Raise :class:`~syft.exceptions.UnsupportedOperation` for what a rehearsal has made."""
         recorded = value.recording is self._list
         if not recorded and (value.id is None or value.id in self._unreal):
-            raise NotShareable("what was computed to see what it costs", "compute it again")
+            what = "A tensor that was made to see what it costs"
+            raise UnsupportedOperation("any use", what, "compute it again")
 
     def open(self, cells: Sequence[Cell]) -> None:
         """Open tensors behind their masks, now, for the products to come."""
