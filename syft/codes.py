@@ -369,6 +369,7 @@ class ErrorCode(WireCode):
     SESSION_ENDED = 185
     MATERIAL_ERROR = 186
     MATERIAL_USED = 187
+    STOCK_FULL = 188
 
 
 class MessageCode(WireCode):

@@ -26,9 +26,9 @@ def cost(function: Callable[..., Any], *args: Any) -> Cost:
     Raises :class:`~syft.exceptions.UnsupportedOperation` if the function asks for values, and
     :class:`~syft.exceptions.HookError` if torch is not hooked.
 
-    >>> x = torch.ones(8).fix_precision().share(alice, bob, crypto_provider=carol)
+    >>> x = torch.ones(64).fix_precision().share(alice, bob, crypto_provider=carol)
     >>> sy.cost(torch.relu, x)
-    Cost(rounds=4, sent=112, dealt=..., instructions=3, programs=1, once=0)
+    Cost(rounds=4, sent=784, dealt=..., instructions=4, programs=1, once=0)
     """
     return cost_of(TorchHook.current().local_worker, function, args)
 
@@ -62,6 +62,7 @@ def stock() -> StockLevel:
 
     Raises :class:`~syft.exceptions.HookError` if torch is not hooked.
 
+    >>> x = torch.ones(8).fix_precision().share(alice, bob, crypto_provider=carol)
     >>> print(sy.stock())
     0 runs dealt ahead, 0 bytes
     """

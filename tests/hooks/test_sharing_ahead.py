@@ -190,7 +190,8 @@ def test_a_function_that_fails_leaves_everything_as_it_was(share, letters):
 
 def test_what_goes_while_a_cost_is_found_is_dropped_at_the_parties(share, alice):
     held = [share(torch.ones(3)), share(torch.ones(2))]
-    held[0].get(), held[1].get()
+    for one in held:
+        one.get()
     before = len(alice.core.store.objects)
     sy.cost(lambda x: held.pop(0) if len(held) > 1 else x, held[1])
     held[0].get()

@@ -13,6 +13,7 @@ from typing import Any, Final
 from syft.exceptions import StockFull, UnusableSetting
 from syft.ops.nested import leaves
 from syft.tensors.shared.cells import Cell
+from syft.tensors.shared.dealing_ahead import Run
 from syft.tensors.shared.rehearsal import RehearsedProgram, rehearse
 from syft.tensors.shared.session_client import SessionClient
 from syft.tensors.shared.sessions import sessions_of
@@ -124,15 +125,23 @@ def prepare_runs(
     for one in rehearse(sessions, function, args, cells):
         one.session.open(one.kept)
     found = rehearse(sessions, function, args, cells)
-    for one in found:
-        sizes = [sum(step.cost().dealt for step in run) for run in one.runs]
-        wanted = one.session.stock.nbytes + sizes[0] + (n - 1) * sizes[1]
+    needs = [(one.session, _needs(one.runs[0]), _needs(one.runs[1])) for one in found]
+    for session, first, later in needs:
+        wanted = session.stock.nbytes + _bytes_of(first) + (n - 1) * _bytes_of(later)
         if wanted > most_bytes:
             raise StockFull(n, wanted, most_bytes)
-    for one in found:
-        first, later = ([(p.counter, p.deals, p.cost().dealt) for p in run] for run in one.runs)
-        one.session.deal_ahead([first, *[later] * (n - 1)])
+    for session, first, later in needs:
+        session.deal_ahead([first, *[later] * (n - 1)])
     return stock_level(owner)
+
+
+def _needs(programs: Sequence[RehearsedProgram]) -> Run:
+    """What the programs of a run need."""
+    return [(one.counter, one.deals, one.cost().dealt) for one in programs]
+
+
+def _bytes_of(run: Run) -> int:
+    return sum(nbytes for _, _, nbytes in run)
 
 
 def stock_level(owner: Owner) -> StockLevel:

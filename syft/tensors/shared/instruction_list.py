@@ -90,21 +90,15 @@ class InstructionList:
             for one in self.instructions
         )
         values = list(self._living())
-        results = [value for value in values if opening or not isinstance(value, MaskedCell)]
+        masked = [value for value in values if isinstance(value, MaskedCell)]
+        cells: list[SharedObject] = [one for one in values if not isinstance(one, MaskedCell)]
+        wanted = tuple(self._placed(one.slot) for one in (values if opening else cells))
+        program = joined(ShareProgram(len(self.inputs), instructions, wanted))
+        opened = _places_of_masks(program)
+        for value in masked:
+            value.place = opened.get(self._placed(value.slot), value.place)
+        results = [*cells, *(one for one in masked if self._placed(one.slot) in opened)]
         slots = tuple(self._placed(one.slot) for one in results)
-        program = joined(ShareProgram(len(self.inputs), instructions, slots))
-        opened = {
-            one.outs[0]: place
-            for place, one in enumerate(program.instructions)
-            if one.code is ShareCode.MASK
-        }
-        for value in values:
-            slot = self._placed(value.slot)
-            if isinstance(value, MaskedCell) and slot in opened:
-                value.place = opened[slot]
-                if slot not in slots:
-                    results.append(value)
-                    slots = (*slots, slot)
         return replace(program, results=slots), results
 
     def _living(self) -> Iterator[SharedObject]:
@@ -122,3 +116,12 @@ class InstructionList:
         if type(value) is ShareSlot:
             return ShareSlot(self._placed(value.number))
         return tuple(map(self._renamed, value)) if type(value) is tuple else value
+
+
+def _places_of_masks(program: ShareProgram) -> dict[int, int]:
+    """The place of the instruction that fills each slot of a masked value."""
+    return {
+        one.outs[0]: place
+        for place, one in enumerate(program.instructions)
+        if one.code is ShareCode.MASK
+    }

@@ -67,13 +67,14 @@ class Rehearsal(PartyLines):
     def note_kept(self) -> None:
         """Find what the last call names of that which the first one has opened."""
         counters = {one.counter for one in self.runs[0]}
-        named = {mask for one in self.runs[-1] for mask in masks_in(one.deals)}
-        names = {(counter, place) for counter, place in named if counter in counters}
-        for cell in self.session.masked_cells():
-            name = None if cell.masked is None else cell.masked[1].name
-            if name is not None and (name.counter, name.place) in names:
-                if cell.id not in self.made:
-                    self.kept.append(cell)
+        named = set().union(*(masks_in(one.deals) for one in self.runs[-1]))
+        self.kept = [
+            cell
+            for cell in self.session.masked_cells()
+            if cell.id not in self.made
+            and _mask_of(cell) in named
+            and _mask_of(cell)[0] in counters
+        ]
 
     def _refuse(self, *args: Any) -> NoReturn:
         """Refused: there is nothing to be fetched, and nobody to ask."""
@@ -98,6 +99,12 @@ class Rehearsal(PartyLines):
             self.made.discard(id)
         else:
             self._real.discard(id)
+
+
+def _mask_of(cell: Cell) -> tuple[int, int]:
+    """The mask behind which a tensor was opened: counter and place; (0, 0) if it was not sent."""
+    name = None if cell.masked is None else cell.masked[1].name
+    return (0, 0) if name is None else (name.counter, name.place)
 
 
 def rehearse(

@@ -87,16 +87,11 @@ def run_shares(seat: Seat, session: Any, counter: Any, program: Any, *inputs: An
 
     ``counter`` is a number, or the material that was dealt ahead.
     """
-    dealt = counter if isinstance(counter, MaterialAhead) else None
-    here = _session(seat, session, provider=False, dealt=dealt is not None)
+    here = _session(seat, session, False, isinstance(counter, MaterialAhead))
     if not isinstance(program, ShareProgram):
         raise MalformedMessage("$.args[2]", "a share program", type(program).__name__)
     lint(program, len(here.names))
-    ahead: Mapping[int, Sequence[torch.Tensor]] | None = None
-    if dealt is not None and dealt.session is here:
-        ahead, counter = dealt.take(deals_of(program)), dealt.counter
-    else:
-        here.use(_checked_counter(counter))
+    number, ahead = _taken(here, counter, program)
     operands = [_operand(here, value, index) for index, value in enumerate(inputs)]
     values = [value for value, _ in operands]
     yield here.turns
@@ -104,7 +99,30 @@ def run_shares(seat: Seat, session: Any, counter: Any, program: Any, *inputs: An
     guards = SlotGuards(program, [guard for _, guard in operands])
     _check_reveals(seat, program, guards)
     tensors = [value for value in values if isinstance(value, torch.Tensor)]
-    context = PartyContext(
+    context = _context(seat, here, number, tensors)
+    versions = [tensor._version for tensor in tensors]
+    results = yield from _PartyRun(seat, here, program, context, ahead).rounds(values)
+    for tensor, version in zip(tensors, versions, strict=True):
+        if tensor._version != version:
+            protect(tensor, guards.written)
+    return _stored(here, program, results, guards)
+
+
+def _taken(
+    here: SharingSession, counter: Any, program: ShareProgram
+) -> tuple[int, Mapping[int, Sequence[torch.Tensor]] | None]:
+    """The number of a program and what was dealt for it ahead; both are used up."""
+    if isinstance(counter, MaterialAhead) and counter.session is here:
+        return counter.counter, counter.take(deals_of(program))
+    here.use(_checked_counter(counter))
+    return counter, None
+
+
+def _context(
+    seat: Seat, here: SharingSession, counter: int, tensors: Sequence[torch.Tensor]
+) -> PartyContext:
+    """Who runs a program, where its first input is."""
+    return PartyContext(
         here.rank,
         len(here.names),
         here.keys[0],
@@ -112,12 +130,6 @@ def run_shares(seat: Seat, session: Any, counter: Any, program: Any, *inputs: An
         tensors[0].device if tensors else "cpu",
         seat.core.store.charges.limits.elements,
     )
-    versions = [tensor._version for tensor in tensors]
-    results = yield from _PartyRun(seat, here, program, context, ahead).rounds(values)
-    for tensor, version in zip(tensors, versions, strict=True):
-        if tensor._version != version:
-            protect(tensor, guards.written)
-    return _stored(here, program, results, guards)
 
 
 def _material(letter: Letter, place: int) -> Sequence[torch.Tensor]:

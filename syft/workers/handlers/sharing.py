@@ -31,8 +31,9 @@ a connection (``new_execution``).
     (material,)`` for each of P, the same id, and ``()`` for D.  ``counter`` is above all that the
     session has seen.  SHARES of a program with just these deals has a reference to ``material`` in
     the place of its counter, which the material has, at any later time and once; it has an
-    ``execution`` of its own, no DEAL, and ``parties = P``: D may be gone.  Its masks are named by the counter of the material.
-    Drop the material after use.  That it fails ends no session.
+    ``execution`` of its own, no DEAL, and ``parties = P``: D may be gone.  Its masks are named by
+    the counter of the material.  Drop the material after use.  That DEAL_AHEAD fails ends no
+    session.
 
 ``SPLIT`` splits an int64 tensor that worker O holds, among the parties of a session.
     ``parties = (*P, O)``, or P if O is one of them; ``owner`` is the rank of O there.
