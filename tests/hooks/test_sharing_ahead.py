@@ -359,3 +359,46 @@ def test_functions_of_plain_tensors_cost_nothing(share):
     share(torch.ones(3))
     assert sy.cost(F.relu, torch.ones(2)).programs == 0
     assert sy.prepare(F.relu, torch.ones(2), n=3) == sy.StockLevel(0, 0)
+
+
+# ------------------------------------------------------------------------------------------- trace
+
+
+def test_a_trace_tells_what_programs_cost(share, parties, letters):
+    model, x = share(mlp()), torch.randn(4, 20)
+    cost = sy.cost(model, share(x))
+    with sy.trace() as trace:
+        model(share(x)).get()
+    (one,) = trace.programs
+    assert (one.instructions, one.rounds, one.sent, one.dealt, one.ahead) == (
+        cost.instructions + 2,
+        cost.rounds,
+        cost.sent + cost.once,
+        cost.dealt,
+        False,
+    )
+    operations = {operation.name: operation for operation in one.operations}
+    assert (operations["MASK"].count, operations["PRODUCT"].count) == (4, 2)
+    assert sum(operation.sent for operation in one.operations) == one.sent
+    assert sum(operation.dealt for operation in one.operations) == one.dealt
+    assert any("add" in name for name in operations)
+    assert [line.what for line in trace if line.sender == "me"][0] == "Start DEAL"
+    assert f"program 1: {one.instructions} instructions, {one.rounds} rounds" in repr(trace)
+    assert "1 x POSITIVE" in repr(trace) and "2 x PRODUCT: 0 sent, " in trace._repr_html_()
+
+
+def test_a_trace_tells_what_was_dealt_ahead_and_counts_what_is_revealed_once(
+    share, parties, letters
+):
+    x = share(torch.randn(64))
+    cost = sy.cost(torch.relu, x)
+    sy.prepare(torch.relu, x, n=1)
+    with sy.trace() as trace:
+        torch.relu(x).get()
+        torch.relu(x).reveal(to=parties[0])
+    ahead, online = trace.programs
+    assert ahead.ahead and not online.ahead
+    assert "dealt ahead" in str(ahead)
+    assert (ahead.sent, ahead.rounds) == (cost.sent, cost.rounds)
+    assert (online.sent, online.rounds) == (cost.sent, cost.rounds + 1)
+    assert online.sent == cost.sent
