@@ -62,6 +62,8 @@ class Frame(msgspec.Struct, gc=False):
     """Whether the receiver owns the buffers, so that tensors may use their memory."""
     private: bool = False
     """Whether a value in it is private: then it is not compressed, since its size would tell."""
+    lasting: bool = False
+    """Whether nobody writes to the buffers any more, so that it may be sent when there is time."""
 
     @property
     def nbytes(self) -> int:

@@ -271,9 +271,9 @@ class WorkerCore:
     ) -> None:
         """Queue a message for another worker; ``receive`` returns it with its frames.
 
-        ``private`` says that a value in it is.
+        ``private`` says that a value in it is.  Nobody writes to the buffers any more.
         """
-        frame = Frame(encode(message), list(buffers), private=private)
+        frame = Frame(encode(message), list(buffers), private=private, lasting=True)
         receiver = self.addressed(to)  # others may be served meanwhile, and the outbox emptied
         self.outbox.append((receiver, frame))
 

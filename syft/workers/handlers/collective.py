@@ -82,7 +82,7 @@ def start(core: WorkerCore, message: Start, frame: Frame, peer: Peer) -> Any:
     for out in message.outs:
         core.store.promise(out)
     core.note_made(message.outs)
-    ids = ids_in(message.args)
+    ids = _inputs_of(message)
     permit = core.permit(peer, ids, READS, ACTION)
 
     def act(held: HeldInputs) -> Parked | None:
@@ -113,6 +113,16 @@ def _give_up(core: WorkerCore, message: Start, peer: Peer, error: SyftError) -> 
     for sharing in _sharing_of(core, message, peer):
         sharing.end(cause)
     tell_others(core, message, cause)
+
+
+def _inputs_of(message: Start) -> set[int]:
+    """The ids of the objects that this part uses.
+
+    In what a program gets that sees to guards itself, only an argument as a whole is a reference.
+    """
+    if message.program in PROGRAMS:
+        return ids_in(message.args)
+    return set().union(*(ids_in(arg) for arg in message.args if _refers(arg)))
 
 
 def _first_id(message: Start) -> set[int]:
@@ -250,11 +260,15 @@ def _own_arguments(
     unpacker = Unpacker(frame.buffers, core.limits, owns_buffers=frame.exclusive)
     values = []
     for index, arg in enumerate(message.args):
-        refers = isinstance(arg, list | tuple) and arg[:1] in ([REF], (REF,))
-        unpacker.worker = view if refers else None
+        unpacker.worker = view if _refers(arg) else None
         values.append(unpack_at(arg, unpacker, f".args[{index}]"))
     unpacker.finish()
     return values
+
+
+def _refers(arg: Any) -> bool:
+    """Whether an argument is a reference, and not a value that travels."""
+    return isinstance(arg, list | tuple) and arg[:1] in ([REF], (REF,))
 
 
 def _check_leaving(

@@ -79,6 +79,21 @@ class CallingBoard(Switchboard):
                 self.monitor.notify()
             return self._handle_all() or wait
 
+    def glance(self, seconds: float) -> bool:
+        """See :meth:`Switchboard.glance`."""
+        with self.monitor.lock:
+            free = [one for one in self.lines if one.websocket and one not in self._reading]
+            if not free:
+                return False
+            self._reading.update(free)
+            try:
+                self._poll(free, seconds)
+                self.beat(free)
+            finally:
+                self._reading.difference_update(free)
+                self.monitor.notify()
+            return self._handle_all()
+
     def _is_readable(self, line: Line | None) -> bool:
         """Whether this thread may read a line: it has a connection, and no other thread reads it.
         Otherwise waits a little for that."""
@@ -145,8 +160,9 @@ class CallingBoard(Switchboard):
             self._drop(line, "it was interrupted while it was read")
             raise
 
-    def _poll(self, lines: list[Line]) -> None:
-        """Wait until one of the lines can be read, or written if it has something to write."""
+    def _poll(self, lines: list[Line], most: float = math.inf) -> None:
+        """Wait until one of the lines can be read, or written if it has something to write; some
+        seconds at ``most``."""
         poller = select.poll()
         by_number = {}
         for one in lines:
@@ -154,7 +170,7 @@ class CallingBoard(Switchboard):
             number = websocket.stream.fileno()
             by_number[number] = one
             poller.register(number, _READ | (select.POLLOUT if websocket.queued else 0))
-        pause = _pause(lines)
+        pause = min(_pause(lines), most)
         held = self.monitor.leave()
         try:
             ready = look(lambda: poller.poll(0), self._gives_way) if self._gives_way else []

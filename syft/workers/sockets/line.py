@@ -250,6 +250,18 @@ class Line:
             self.websocket = None
             self.broken_since = time.monotonic()
 
+    def is_awaited(self, heartbeats: int) -> bool:
+        """Whether its connection broke no more than so many heartbeats ago, whoever makes the next
+        one.
+
+        >>> Line("bob", Limits(), odd=True).is_awaited(3)
+        False
+        """
+        since = self.broken_since
+        if self.ended is not None or since is None:
+            return False
+        return time.monotonic() - since < heartbeats * self.heartbeat
+
     def end(self, reason: str) -> None:
         """Note that the line is over, for ``reason``."""
         self.detach()

@@ -27,10 +27,15 @@ _COPIED: Final = 1 << 20
 """Bytes of tensors up to which they are copied, so that nobody waits until they have arrived."""
 _MOST_COPIED: Final = 1 << 23
 """Bytes that may be on their way; with more, the next tensors are waited for."""
+_MOST_LASTING: Final = 1 << 26
+"""The same for tensors to which nobody writes."""
 _MOST_QUEUED: Final = 1 << 12
 """Bytes of requests that are collected in a row."""
 _MOST_DELAYED: Final = 2e-4
 """Seconds for which they are: to write each by itself takes longer than to make it."""
+_PATIENCE: Final = 0.05
+"""Seconds that something is waited for before the workers are asked whether anything is under way:
+each of them asks its own acquaintances, which takes them from their work."""
 
 
 class LineTransport(Transport):
@@ -123,7 +128,8 @@ class LineTransport(Transport):
         """Write a request, or collect it with others while the worker is busy.
 
         One with a megabyte of tensors, or more, has arrived when the call returns, since they may
-        change afterwards.  Smaller tensors are copied: to wait for the worker takes longer.
+        change afterwards.  Smaller tensors are copied: to wait for the worker takes longer.  Those
+        to which nobody writes any more are neither waited for nor copied.
         """
         with self.board.io.lock:
             self._deliver(frame)
@@ -162,8 +168,8 @@ class LineTransport(Transport):
         """Queue a request with tensors, which may change as soon as this returns; whether it has
         arrived already."""
         line, size = self.line, frame.nbytes
-        if size < LARGE:  # the line copies it
-            line.send(frame, channel)
+        if size < LARGE or (frame.lasting and line.kept_bytes < _MOST_LASTING):
+            line.send(frame, channel)  # a small one is copied there
         elif self.queued and size < _COPIED and line.kept_bytes < _MOST_COPIED:
             line.send(frame.owned(), channel)
         else:
@@ -220,7 +226,12 @@ class LineTransport(Transport):
             board.push(line)
         if block and not parked:
             return board.turn(line, True)
-        return board.turn(line, False) or (block and board.network.step())
+        moved, network = board.turn(line, False), board.network
+        if moved or not block:
+            return moved
+        return (
+            not network.mail and network.is_quiet() and board.glance(_PATIENCE)
+        ) or network.step()
 
     def collect(self) -> None:
         """Take in what the worker has sent."""

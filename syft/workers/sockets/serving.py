@@ -171,25 +171,32 @@ class ServingBoard(Switchboard):
 
         A request that waits for another worker calls this, so that others are served meanwhile.
         """
+        return self._beside(line, wait, _IDLE) or wait
+
+    def glance(self, seconds: float) -> bool:
+        """See :meth:`Switchboard.glance`."""
+        return self._beside(None, True, seconds)
+
+    def _beside(self, line: Line | None, wait: bool, most: float) -> bool:
         running, self._running = self._running, None
         try:
             with self.io:
                 if wait and line is not None and line.websocket is None:
-                    if not self._is_awaited(line):
+                    if not line.is_awaited(LOST_AFTER):
                         raise WorkerLost(line.name, line.ended or line.why)
-                return self._loop(wait) or wait
+                return self._loop(wait, most)
         finally:
             self._running = running
 
-    def _loop(self, wait: bool) -> bool:
-        """Serve what was taken in, or look for more."""
+    def _loop(self, wait: bool, most: float = _IDLE) -> bool:
+        """Serve what was taken in, or look for more; waits so many seconds at ``most``."""
         worked = self._serve_ready() if self._ready else False
         if self._unwritten:
             self._write_all()
         now = time.monotonic()
         if now >= self._next_look:
             self._look_around(now)
-        ready = self._wait(0 if worked or not wait else _IDLE)
+        ready = self._wait(0 if worked or not wait else most)
         for what, event in ready:
             if type(what) is Line and event == READ:  # nearly always
                 self._read(what)
@@ -233,13 +240,6 @@ class ServingBoard(Switchboard):
     def comes_back(self, line: Line) -> bool:
         """Whether this end makes another connection for a line."""
         return self.redialler.knows(line)
-
-    def _is_awaited(self, line: Line) -> bool:
-        """Whether a line whose connection broke is waited for, whoever makes the next one."""
-        since = line.broken_since
-        if line.ended is not None or since is None:
-            return False
-        return time.monotonic() - since < LOST_AFTER * line.heartbeat
 
     def _serve_ready(self) -> bool:
         """Serve the lines that have requests, each for a while."""

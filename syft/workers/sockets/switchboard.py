@@ -87,6 +87,10 @@ class Switchboard(ABC):
         """
 
     @abstractmethod
+    def glance(self, seconds: float) -> bool:
+        """Wait so many seconds at most for anything to come, and serve it; whether it has."""
+
+    @abstractmethod
     def broke(self, line: Line, error: Exception) -> None:
         """Note that the connection of a line is gone, or cannot be used any more."""
 

@@ -11,8 +11,12 @@ import pytest
 import torch
 
 import syft as sy
+from syft.serde.frame import Frame
+from syft.serde.packer import Packer
+from syft.serde.registry import pack
 from syft.workers.sockets import line_transport
 from syft.workers.sockets.line import LARGE
+from syft.workers.wire.messages import Exchange, encode
 
 
 @pytest.fixture(params=[False, True], ids=["pipelined", "blocking"])
@@ -57,3 +61,77 @@ def test_copies_are_few(dan: sy.WebsocketClientWorker, monkeypatch: pytest.Monke
     sy.synchronize()
     dan.board.wait_until_arrived(dan.line)
     assert dan.line.kept_bytes == 0
+
+
+def _letter(number: int, lasting: bool) -> Frame:
+    """A letter of an execution that never starts."""
+    packer = Packer()
+    values = (pack(torch.ones(2 * line_transport._COPIED, dtype=torch.uint8), packer),)
+    header = encode(Exchange(1 << 40, number, 0, values))
+    return Frame(header, packer.buffers, private=True, lasting=lasting)
+
+
+@pytest.mark.parametrize("dan", [False], indirect=True)
+@pytest.mark.parametrize("lasting", [False, True])
+def test_what_nobody_writes_to_is_not_waited_for(
+    hook: sy.TorchHook, dan: sy.WebsocketClientWorker, lasting: bool
+) -> None:
+    transport = hook.local_worker.connection_to(dan).transport
+    stream: Any = dan.line.websocket.stream  # type: ignore[union-attr]
+    write = stream.write
+    stream.write = lambda pieces: 0
+    back = threading.Timer(0.2, setattr, (stream, "write", write))
+    back.start()
+    transport.deliver(_letter(0, lasting))
+    assert (dan.line.kept_bytes > line_transport._COPIED) is lasting
+    back.join()
+    dan.board.wait_until_arrived(dan.line)
+    assert dan.line.kept_bytes == 0
+
+
+@pytest.mark.parametrize("dan", [False], indirect=True)
+def test_what_nobody_writes_to_is_waited_for_when_it_is_much(
+    hook: sy.TorchHook, dan: sy.WebsocketClientWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(line_transport, "_MOST_LASTING", 4 * line_transport._COPIED)
+    transport = hook.local_worker.connection_to(dan).transport
+    for number in range(20):
+        transport.deliver(_letter(number, True))
+        assert dan.line.kept_bytes < 7 * line_transport._COPIED
+
+
+@pytest.mark.parametrize("dan", [False], indirect=True)
+def test_workers_are_asked_what_is_under_way_only_when_nothing_comes(
+    hook: sy.TorchHook, dan: sy.WebsocketClientWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them asks others: while an answer is on its way, nobody is kept from work."""
+    x: Any = torch.ones(3)
+    pointer = x.send(dan)
+    connection = hook.local_worker.connection_to(dan)
+    sy.synchronize()
+    asked: list[Any] = []
+
+    def settle(lines: Any) -> bool:
+        asked.append(lines)
+        return False
+
+    monkeypatch.setattr(dan.board, "settle", settle)
+    another = pointer + 1
+    while connection.pending:
+        assert connection.transport.advance()
+        connection.read_replies()
+    assert not asked and another is not None
+    assert not connection.transport.advance()
+    assert asked
+
+
+@pytest.mark.parametrize("dan", [False], indirect=True)
+def test_a_line_that_another_thread_reads_is_not_waited_for(
+    dan: sy.WebsocketClientWorker,
+) -> None:
+    board: Any = dan.board
+    board._reading.add(dan.line)
+    began = time.monotonic()
+    assert not board.glance(5.0)
+    assert time.monotonic() - began < 5.0
+    board._reading.discard(dan.line)
