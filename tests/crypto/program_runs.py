@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 
-from syft.crypto.beaver_products import MaskedValue
 from syft.crypto.kernels import Kernel
-from syft.crypto.local_operations import number_of
-from syft.crypto.share_dealing import deal_program, deals_of
-from syft.crypto.share_lint import lint, lint_deals
-from syft.crypto.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
-from syft.crypto.share_running import JoinedRound, PartyContext, RoundOfShares, run_program
+from syft.crypto.programs.beaver_products import MaskedValue
+from syft.crypto.programs.local_operations import number_of
+from syft.crypto.programs.share_dealing import deal_program, deals_of
+from syft.crypto.programs.share_lint import lint, lint_deals
+from syft.crypto.programs.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
+from syft.crypto.programs.share_running import JoinedRound, PartyContext, RoundOfShares, run_program
 from tests.crypto.parties import KEYS, shared
 
 aten = torch.ops.aten

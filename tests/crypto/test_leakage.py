@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 import torch
 
-from syft.crypto.bit_planes import rows_of, tensor_of, transpose, unpack, words_of
-from syft.crypto.comparison import deal_negative, deal_positive, negative, positive
 from syft.crypto.dealing import Dealer, PartyDealer, ProviderDealer
-from syft.crypto.equality import deal_zero, zero
+from syft.crypto.gates.bit_planes import rows_of, tensor_of, transpose, unpack, words_of
+from syft.crypto.gates.comparison import deal_negative, deal_positive, negative, positive
+from syft.crypto.gates.equality import deal_zero, zero
+from syft.crypto.gates.truncation import deal_divide, divide
 from syft.crypto.mask_stream import fresh_key
-from syft.crypto.truncation import deal_divide, divide
 from tests.crypto.parties import NAME, run_parties, shared
 
 COUNT = 64 * 256

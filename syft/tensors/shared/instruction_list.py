@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from syft.crypto.share_joining import joined
-from syft.crypto.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
+from syft.crypto.programs.share_joining import joined
+from syft.crypto.programs.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
 from syft.tensors.shared.cells import Cell, MaskedCell, SharedObject
 from syft.workers.execution.permissions import Guard
 

@@ -14,8 +14,8 @@ from typing import Any, Final
 import torch
 
 from syft.chain.wrapper import Wrapper
-from syft.crypto.local_operations import number_of
-from syft.crypto.share_program import ShareCode
+from syft.crypto.programs.local_operations import number_of
+from syft.crypto.programs.share_program import ShareCode
 from syft.ops.nested import Arguments, Keywords, replace
 from syft.tensors.shared.cells import Cell, Geometry
 from syft.tensors.shared.session_client import SessionClient

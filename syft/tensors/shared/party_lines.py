@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from syft.crypto.share_program import ShareProgram
+from syft.crypto.programs.share_program import ShareProgram
 from syft.tensors.shared.instruction_list import ProgramInput
 from syft.tensors.shared.stock import Deals
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from syft.crypto.share_cost import ProgramCost, cost
-from syft.crypto.share_dealing import deals_of
-from syft.crypto.share_program import ShareProgram
+from syft.crypto.programs.share_cost import ProgramCost, cost
+from syft.crypto.programs.share_dealing import deals_of
+from syft.crypto.programs.share_program import ShareProgram
 from syft.exceptions import UnsupportedOperation
 from syft.tensors.shared.cells import Cell
 from syft.tensors.shared.instruction_list import ProgramInput

@@ -17,15 +17,15 @@ import torch
 
 from syft.crypto.dealing import StreamName
 from syft.crypto.kernels import Kernel
-from syft.crypto.local_operations import number_of
 from syft.crypto.mask_stream import MaskStream, fresh_key
-from syft.crypto.share_program import ShareCode, ShareProgram
+from syft.crypto.programs.local_operations import number_of
+from syft.crypto.programs.share_program import ShareCode, ShareProgram
 from syft.exceptions import SessionEnded, SyftError, UnsupportedOperation
 from syft.ids import new_id
 from syft.tensors.fixed.rings.integer_ring import Ring
 from syft.tensors.shared.cells import Cell, Geometry, MaskedCell, Memory, SharedObject
-from syft.tensors.shared.instruction_list import FreshShares, InstructionList, ProgramInput
 from syft.tensors.shared.dealing_ahead import Dealing, Run
+from syft.tensors.shared.instruction_list import FreshShares, InstructionList, ProgramInput
 from syft.tensors.shared.party_lines import PartyLines
 from syft.tensors.shared.stock import Stock
 from syft.workers.execution.permissions import Guard

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from syft.crypto.kernels import Kernel, KernelCode
-from syft.crypto.share_program import ShareCode
+from syft.crypto.programs.share_program import ShareCode
 from syft.tensors.fixed.rings.integer_ring import Ring
 from syft.tensors.fixed.rings.ring_link import as_integers, is_ring
 from syft.tensors.shared.additive_sharing import shared_tensor

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from syft.crypto.share_dealing import Deal, deals_of
-from syft.crypto.share_program import ShareCode, ShareProgram
+from syft.crypto.programs.share_dealing import Deal, deals_of
+from syft.crypto.programs.share_program import ShareCode, ShareProgram
 
 Deals = tuple[Deal, ...]
 

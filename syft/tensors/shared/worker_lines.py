@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from syft.codes import CollectiveCode
-from syft.crypto.share_dealing import deals_of
-from syft.crypto.share_program import ShareCode, ShareProgram
+from syft.crypto.programs.share_dealing import deals_of
+from syft.crypto.programs.share_program import ShareCode, ShareProgram
 from syft.exceptions import RemoteFailure, SessionEnded
 from syft.ids import new_execution, new_id
 from syft.tensors.pointer import PointerTensor, make_pointer

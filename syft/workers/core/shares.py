@@ -17,8 +17,8 @@ from weakref import WeakSet
 
 import torch
 
-from syft.crypto.beaver_products import MaskedValue
 from syft.crypto.mask_stream import KEY_BYTES
+from syft.crypto.programs.beaver_products import MaskedValue
 from syft.exceptions import (
     MalformedMessage,
     MaterialError,

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from syft.crypto.beaver_products import MaskedValue
-from syft.crypto.program_digest import digest_of
-from syft.crypto.share_flow import operands_of, writes_in_place
-from syft.crypto.share_program import Instruction, ShareCode, ShareProgram
+from syft.crypto.programs.beaver_products import MaskedValue
+from syft.crypto.programs.program_digest import digest_of
+from syft.crypto.programs.share_flow import operands_of, writes_in_place
+from syft.crypto.programs.share_program import Instruction, ShareCode, ShareProgram
 from syft.workers.execution.permissions import Guard, meet_guards
 
 
@@ -24,7 +24,7 @@ class SlotGuards:
 
     ``memory`` names the memory of each input: views of one tensor share it.
 
-    >>> from syft.crypto.share_program import ShareSlot
+    >>> from syft.crypto.programs.share_program import ShareSlot
     >>> reveal = Instruction(ShareCode.REVEAL, (ShareSlot(0), 1), (1,))
     >>> guards = SlotGuards(ShareProgram(1, (reveal,), (1,)), [Guard(frozenset({"ann"}))])
     >>> guards.of(1).users

@@ -17,13 +17,13 @@ from typing import Any
 import torch
 
 from syft.codes import CollectiveCode
-from syft.crypto.beaver_products import MaskedValue
-from syft.crypto.local_operations import check_size
-from syft.crypto.share_dealing import deal_program, deals_of, elements_of
-from syft.crypto.share_gates import is_corrected
-from syft.crypto.share_lint import lint, lint_deals
-from syft.crypto.share_program import ShareCode, ShareProgram
-from syft.crypto.share_running import JoinedRound, PartyContext, RoundOfShares, run_program
+from syft.crypto.programs.beaver_products import MaskedValue
+from syft.crypto.programs.local_operations import check_size
+from syft.crypto.programs.share_dealing import deal_program, deals_of, elements_of
+from syft.crypto.programs.share_gates import is_corrected
+from syft.crypto.programs.share_lint import lint, lint_deals
+from syft.crypto.programs.share_program import ShareCode, ShareProgram
+from syft.crypto.programs.share_running import JoinedRound, PartyContext, RoundOfShares, run_program
 from syft.exceptions import MalformedMessage, MaterialError
 from syft.workers.core.sent_labels import guard_from_fields
 from syft.workers.core.shares import (
@@ -87,7 +87,7 @@ def deal_ahead(seat: Seat, session: Any, counter: Any, deals: Any) -> PartyProgr
 
 @guarding(CollectiveCode.SHARES)
 def run_shares(seat: Seat, session: Any, counter: Any, program: Any, *inputs: Any) -> PartyProgram:
-    """A party's part of a share program; see :mod:`syft.crypto.share_running`.
+    """A party's part of a share program; see :mod:`syft.crypto.programs.share_running`.
 
     ``counter`` is a number, or the material that was dealt ahead.
     """

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from syft.codes import CollectiveCode
-from syft.crypto.share_cost import OperationCost, cost, costs_of_operations
-from syft.crypto.share_lint import lint
-from syft.crypto.share_program import ShareProgram
+from syft.crypto.programs.share_cost import OperationCost, cost, costs_of_operations
+from syft.crypto.programs.share_lint import lint
+from syft.crypto.programs.share_program import ShareProgram
 from syft.exceptions import SyftError
 from syft.serde.frame import Frame
 from syft.serde.packer import Unpacker

@@ -13,7 +13,7 @@ from typing import Any, Final
 import torch
 
 from syft.codes import TypeCode
-from syft.crypto.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
+from syft.crypto.programs.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
 from syft.exceptions import MalformedMessage
 from syft.serde.expect import expect_fields, malformed
 from syft.serde.packer import Packer, Unpacker

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from syft.crypto.kernels import Kernel, KernelCode
-from syft.crypto.local_operations import LOCAL_OPERATIONS, check_local, run_local
 from syft.crypto.mask_stream import MaskStream
-from syft.crypto.share_program import ShareCode, ShareProgram, ShareSlot
+from syft.crypto.programs.local_operations import LOCAL_OPERATIONS, check_local, run_local
+from syft.crypto.programs.share_program import ShareCode, ShareProgram, ShareSlot
 from syft.tensors.shared.instruction_list import FreshShares
 from syft.tensors.shared.party_lines import PartyLines
 from syft.tensors.shared.session_client import SessionClient

@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from syft.crypto.share_program import ShareCode
+from syft.crypto.programs.share_program import ShareCode
 from syft.exceptions import LocationMismatch, SessionEnded, UnsupportedOperation, WorkerLost
 from syft.tensors.fixed.precision import fix_precision
 from syft.tensors.shared import local_calls, session_client

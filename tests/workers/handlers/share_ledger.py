@@ -18,11 +18,11 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 
-from syft.crypto.beaver_products import deal_product
 from syft.crypto.dealing import Dealer, StreamName
 from syft.crypto.kernels import kernel_from
-from syft.crypto.share_gates import GATES
-from syft.crypto.share_program import Instruction, ShareCode, ShareProgram
+from syft.crypto.programs.beaver_products import deal_product
+from syft.crypto.programs.share_gates import GATES
+from syft.crypto.programs.share_program import Instruction, ShareCode, ShareProgram
 
 WHOLE = 1 << 64
 

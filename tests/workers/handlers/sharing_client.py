@@ -10,8 +10,8 @@ import torch
 
 from syft.codes import CollectiveCode
 from syft.crypto.mask_stream import MaskStream
-from syft.crypto.share_dealing import deals_of
-from syft.crypto.share_program import ShareProgram
+from syft.crypto.programs.share_dealing import deals_of
+from syft.crypto.programs.share_program import ShareProgram
 from syft.exceptions import RemoteFailure
 from syft.ids import new_execution, new_id
 from syft.workers.wire.messages import Fetch

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import syft as sy
-from syft.crypto.share_dealing import deals_of
+from syft.crypto.programs.share_dealing import deals_of
 from syft.exceptions import (
     MalformedMessage,
     MaterialError,

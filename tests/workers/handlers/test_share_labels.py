@@ -13,7 +13,7 @@ import torch
 
 import syft as sy
 from syft.codes import CollectiveCode
-from syft.crypto.share_program import ShareCode, ShareProgram
+from syft.crypto.programs.share_program import ShareCode, ShareProgram
 from syft.exceptions import MalformedMessage, PermissionDenied, RemoteFailure, SessionEnded
 from syft.ids import new_id
 from syft.workers.wire.references import Reference

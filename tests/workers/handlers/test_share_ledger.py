@@ -18,11 +18,11 @@ import syft as sy
 from syft.codes import CollectiveCode
 from syft.crypto.dealing import StreamName
 from syft.crypto.kernels import kernel_from
-from syft.crypto.local_operations import LOCAL_OPERATIONS, run_local
+from syft.crypto.programs.local_operations import LOCAL_OPERATIONS, run_local
+from syft.crypto.programs.share_flow import operands_of
+from syft.crypto.programs.share_gates import GATES
+from syft.crypto.programs.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
 from syft.crypto.ring_products import ring_map, ring_product
-from syft.crypto.share_flow import operands_of
-from syft.crypto.share_gates import GATES
-from syft.crypto.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
 from syft.serde.packer import Unpacker
 from syft.serde.registry import unpack_at
 from syft.workers.wire.messages import Exchange, Start

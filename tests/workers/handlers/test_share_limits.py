@@ -11,7 +11,7 @@ import torch
 import syft as sy
 from syft.codes import CollectiveCode
 from syft.crypto.kernels import KernelCode
-from syft.crypto.share_program import ShareCode, ShareProgram
+from syft.crypto.programs.share_program import ShareCode, ShareProgram
 from syft.exceptions import MalformedMessage, MaterialError, ProgramError, RemoteFailure
 from syft.serde.packer import Packer
 from syft.serde.registry import pack

@@ -13,8 +13,8 @@ import torch
 import syft as sy
 from syft.codes import CollectiveCode
 from syft.crypto.kernels import KernelCode
-from syft.crypto.local_operations import number_of
-from syft.crypto.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
+from syft.crypto.programs.local_operations import number_of
+from syft.crypto.programs.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
 from syft.exceptions import (
     LimitExceeded,
     MalformedMessage,

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syft.crypto.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
+from syft.crypto.programs.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
 from syft.exceptions import LimitExceeded, MalformedMessage
 from syft.serde.limits import Limits
 from syft.serde.packer import Packer, Unpacker

@@ -1,0 +1,115 @@
+"""Dealing for a share program: what the provider is told of it, and what it sends the last party.
+
+The provider gets no operand and no public tensor, only which instruction at which place needs what.
+It can run far ahead of the parties.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from syft.crypto.dealing import ProviderDealer, StreamName
+from syft.crypto.kernels import kernel_from
+from syft.crypto.mask_stream import MaskCipher
+from syft.crypto.programs.beaver_products import deal_product
+from syft.crypto.programs.share_gates import GATES, is_corrected
+from syft.crypto.programs.share_program import ShareCode, ShareProgram, ShareSlot
+
+Deal = tuple[int, int, tuple[Any, ...]]
+"""The place of an instruction, its code, and its arguments without slots."""
+
+
+def deals_of(program: ShareProgram) -> tuple[Deal, ...]:
+    """What has to be dealt for a program.
+
+    >>> from syft.crypto.programs.share_program import Instruction
+    >>> divide = Instruction(ShareCode.DIVIDE, (ShareSlot(0), 16, (2,)), (1,))
+    >>> deals_of(ShareProgram(1, (divide,), (1,)))
+    ((0, 6, (16, (2,))),)
+    """
+    return tuple(
+        (
+            place,
+            int(instruction.code),
+            tuple(value for value in instruction.args if type(value) is not ShareSlot),
+        )
+        for place, instruction in enumerate(program.instructions)
+        if is_corrected(instruction)
+    )
+
+
+def elements_of(deals: Sequence[Deal]) -> int:
+    """The elements that a provider works with for deals that have passed ``lint_deals``: a few
+    bytes may ask for many.
+
+    >>> elements_of(((0, 6, (16, (2,))), (1, 5, (1, (), (1, 0), (3, 1), (1, 0), (1, 3), (3, 3)))))
+    35
+    """
+    return sum(
+        (
+            sum(torch.Size(public[at]).numel() for at in (3, 5, 6))
+            if code == ShareCode.PRODUCT
+            else _GATE_WORDS * torch.Size(public[-1]).numel()
+        )
+        for _, code, public in deals
+    )
+
+
+_GATE_WORDS = 10
+"""Words that a comparison needs for an element, at most."""
+
+
+def deal_program(
+    deals: Sequence[Deal],
+    keys: Sequence[bytes],
+    counter: int,
+    device: torch.device | str = "cpu",
+) -> Iterator[tuple[int, list[torch.Tensor]]]:
+    """The corrections for deals that have passed ``lint_deals``, one instruction after the other.
+
+    ``keys`` are those of the parties, in their order; ``counter`` is the program's.
+
+    >>> deal, = deal_program(((0, 6, (16, (2,))),), [b"a" * 32, b"b" * 32], 1)
+    >>> deal[0]
+    0
+    """
+    masks = _Masks(deals, counter)
+    ciphers = [MaskCipher(key) for key in keys]
+    for place, code, public in deals:
+        dealer = ProviderDealer(ciphers, StreamName(counter, place), device)
+        if code == ShareCode.PRODUCT:
+            number, settings, *factors, shape = public
+            a, b = (masks.drawn(dealer, *factors[i : i + 2]) for i in (0, 2))
+            deal_product(dealer, kernel_from(number, settings), a, b, shape)
+        else:
+            GATES[ShareCode(code)].deal(dealer, *public)
+        yield place, dealer.corrections
+
+
+class _Masks:
+    """The masks of factors, each drawn once and kept until its last product."""
+
+    def __init__(self, deals: Sequence[Deal], counter: int) -> None:
+        self._counter = counter
+        self._kept: dict[Any, torch.Tensor] = {}
+        self._uses = Counter(
+            factor
+            for _, code, public in deals
+            if code == ShareCode.PRODUCT
+            for factor in (public[2:4], public[4:6])
+        )
+
+    def drawn(
+        self, dealer: ProviderDealer, mask: tuple[int, int], shape: tuple[int, ...]
+    ) -> torch.Tensor:
+        """The sum of all parties' shares of a mask."""
+        factor = (mask, shape)
+        if factor not in self._kept:
+            name = StreamName(mask[0] or self._counter, mask[1])
+            self._kept[factor] = dealer.again(name, shape)
+        self._uses[factor] -= 1
+        return self._kept[factor] if self._uses[factor] else self._kept.pop(factor)

@@ -1,0 +1,65 @@
+"""The instructions that use dealt randomness: how each is dealt, and the protocol that uses it.
+
+One table serves the provider, which deals without seeing an operand, and the parties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+
+from syft.crypto.dealing import Dealer
+from syft.crypto.gates.comparison import deal_negative, deal_positive, negative, positive
+from syft.crypto.gates.equality import deal_zero, zero
+from syft.crypto.gates.truncation import deal_divide, divide
+from syft.crypto.opening import Protocol
+from syft.crypto.programs.share_program import Instruction, ShareCode
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """One kind of instruction: ``args = (x, *public)``."""
+
+    deal: Callable[..., Any]
+    """``deal(dealer, *public)`` makes the material."""
+    run: Callable[[int, Any, torch.Tensor], Protocol]
+    """``run(rank, material, x)`` is the protocol."""
+
+
+def _deal_divide(dealer: Dealer, bits: int, shape: tuple[int, ...]) -> Any:
+    return deal_divide(dealer, shape, bits)
+
+
+def _deal_positive(dealer: Dealer, bits: int, shape: tuple[int, ...]) -> Any:
+    return deal_positive(dealer, shape, bits)
+
+
+def _divide(rank: int, material: Any, x: torch.Tensor) -> Protocol:
+    # Without bits the result is x, in memory of its own.
+    return divide(rank, material, x.clone() if material is None else x)
+
+
+GATES: Final[dict[ShareCode, Gate]] = {
+    ShareCode.DIVIDE: Gate(_deal_divide, _divide),
+    ShareCode.NEGATIVE: Gate(deal_negative, negative),
+    ShareCode.POSITIVE: Gate(_deal_positive, positive),
+    ShareCode.ZERO: Gate(deal_zero, zero),
+}
+"""The gates of one operand, by their code."""
+
+
+def is_corrected(instruction: Instruction) -> bool:
+    """Whether the last party needs corrections for an instruction.
+
+    >>> from syft.crypto.programs.share_program import ShareSlot
+    >>> is_corrected(Instruction(ShareCode.DIVIDE, (ShareSlot(0), 16, (2,)), (1,)))
+    True
+    >>> is_corrected(Instruction(ShareCode.MASK, (ShareSlot(0), (2,)), (1,)))
+    False
+    """
+    if instruction.code is ShareCode.DIVIDE:
+        return bool(instruction.args[1])
+    return instruction.code is ShareCode.PRODUCT or instruction.code in GATES

@@ -1,0 +1,284 @@
+"""What makes a share program, and a list of deals, well formed: every receiver checks it first.
+
+A program that passes runs to its end, but for what depends on the inputs (their shapes and kinds)
+and for the sizes of results, which are looked at before each is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import torch
+
+from syft.crypto.kernels import kernel_from
+from syft.crypto.programs.local_operations import check_local
+from syft.crypto.programs.share_flow import operands_of
+from syft.crypto.programs.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
+from syft.exceptions import ProgramError
+
+MOST_INSTRUCTIONS: Final = 1 << 14
+MOST_INPUTS: Final = 1 << 14
+MOST_SLOTS: Final = 1 << 20
+MOST_RESULTS: Final = 1 << 12
+"""Results of one instruction."""
+MOST_DIMENSIONS: Final = 16
+MOST_ELEMENTS: Final = 1 << 40
+"""Of a shape that an instruction names; what a party really makes is bounded by itself."""
+MOST_BITS: Final = 62
+
+Values = tuple[Any, ...]
+
+
+def lint(program: ShareProgram, parties: int) -> None:
+    """Raise :class:`~syft.exceptions.ProgramError`, naming the instruction, if one is wrong.
+
+    >>> mask = Instruction(ShareCode.MASK, (ShareSlot(0), (2,)), (1,))
+    >>> lint(ShareProgram(1, (mask,), (1,)), 2)
+    >>> lint(ShareProgram(1, (mask, mask), (1,)), 2)
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.ProgramError: instruction 1: slot 1 is filled already
+    """
+    if not 0 <= program.inputs <= MOST_INPUTS:
+        raise ProgramError(f"a share program of {program.inputs} inputs")
+    if len(program.instructions) > MOST_INSTRUCTIONS:
+        raise ProgramError(f"a share program of {len(program.instructions)} instructions")
+    scope = _InstructionCheck(program.inputs, parties)
+    for place, instruction in enumerate(program.instructions):
+        try:
+            scope.check(place, instruction)
+        except ProgramError as error:
+            raise ProgramError(f"instruction {place}: {error}") from error
+    if len(set(program.results)) != len(program.results):
+        raise ProgramError("a share program with the same result twice")
+    for slot in program.results:
+        if slot not in scope.kinds:
+            raise ProgramError(f"result {slot} of a share program has no value")
+
+
+def lint_deals(deals: Any) -> None:
+    """The same for what a provider is asked to deal (``deals_of``), which has no operands.
+
+    >>> lint_deals(((3, 6, (16, (2,))),))
+    >>> lint_deals(((3, 6, (63, (2,))),))
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.ProgramError: a division by 2^63
+    """
+    latest = -1
+    for deal in _tuple(deals, MOST_INSTRUCTIONS):
+        if type(deal) is not tuple or len(deal) != 3 or not is_whole(deal[0], 1 << 32):
+            raise ProgramError("a deal that is no place, code and arguments")
+        place, code, public = deal
+        if place <= latest:
+            raise ProgramError("deals that are not in order")
+        latest = place
+        if type(code) not in (int, ShareCode) or code not in _DEALS:
+            raise ProgramError("a deal for an unknown instruction")
+        _PUBLIC[ShareCode(code)](_tuple(public, 7))
+
+
+class _InstructionCheck:
+    """Checks instructions in order; ``kinds`` says what is in each slot by then."""
+
+    def __init__(self, inputs: int, parties: int) -> None:
+        self.parties = parties
+        self.kinds: dict[int, str] = dict.fromkeys(range(inputs), "input")
+        self.masks: dict[int, tuple[int, Values]] = {}
+        """The place and the shape of the MASK that filled a slot."""
+
+    def check(self, place: int, instruction: Instruction) -> None:
+        code = instruction.code
+        if type(code) is not ShareCode:
+            raise ProgramError("an unknown instruction")
+        if type(instruction.args) is not tuple:
+            raise ProgramError("arguments that are no tuple")
+        if code is ShareCode.LOCAL:
+            counts = _check_local(instruction.args)
+        else:
+            public = _public_args(code, instruction.args)
+            _PUBLIC[code](public)
+            counts = (2,) if code is ShareCode.POSITIVE else (1,)
+            if code is ShareCode.REVEAL and public[0] >= self.parties:
+                raise ProgramError(f"a reveal to party {public[0]} of {self.parties}")
+        self._read(instruction)
+        self._write(place, instruction, counts)
+
+    def _read(self, instruction: Instruction) -> None:
+        wanted = "masked" if instruction.code is ShareCode.PRODUCT else "share"
+        for slot in operands_of(instruction):
+            found = self.kinds.get(slot)
+            if found not in (wanted, "input"):
+                raise ProgramError(f"slot {slot} holds {found or 'nothing'}, not a {wanted}")
+        if instruction.code is ShareCode.PRODUCT:
+            _, _, x, y, x_mask, x_shape, y_mask, y_shape, _ = instruction.args
+            self._check_mask(x, x_mask, x_shape)
+            self._check_mask(y, y_mask, y_shape)
+
+    def _check_mask(self, slot: ShareSlot, name: Values, shape: Values) -> None:
+        """A mask of this program is that of the operand; others come with inputs."""
+        made = self.masks.get(slot.number)
+        if (made is None) == (name[0] == 0) or made is not None and made != (name[1], shape):
+            raise ProgramError(f"slot {slot.number} is not behind mask {name} of shape {shape}")
+
+    def _write(self, place: int, instruction: Instruction, counts: Iterable[int]) -> None:
+        outs = instruction.outs
+        if type(outs) is not tuple or len(outs) not in counts:
+            raise ProgramError("another number of results")
+        for slot in outs:
+            if not is_whole(slot, MOST_SLOTS):
+                raise ProgramError("a result in no slot")
+            if slot in self.kinds:
+                raise ProgramError(f"slot {slot} is filled already")
+            self.kinds[slot] = _MADE.get(instruction.code, "share")
+            if instruction.code is ShareCode.MASK:
+                self.masks[slot] = (place, instruction.args[1])
+
+
+_MADE: Final = {ShareCode.MASK: "masked", ShareCode.REVEAL: "plain"}
+"""What instructions make that make no shares."""
+
+_OPERANDS: Final = {
+    ShareCode.PUBLIC: (),
+    ShareCode.LINEAR: (2,),
+    ShareCode.PRODUCT: (2, 3),
+}
+"""Where the operands stand among the arguments, if not first."""
+
+
+def _public_args(code: ShareCode, args: Values) -> Values:
+    """The arguments without the operands, which must be slots; nothing else may be one."""
+    places = _OPERANDS.get(code, (0,))
+    if len(args) <= max(places, default=-1):
+        raise ProgramError("too few arguments")
+    if not all(
+        type(args[place]) is ShareSlot and is_whole(args[place].number, MOST_SLOTS)
+        for place in places
+    ):
+        raise ProgramError("an operand that is no slot")
+    return tuple(value for place, value in enumerate(args) if place not in places)
+
+
+def _check_local(args: Values) -> Iterable[int]:
+    """Check a local operation; returns how many results it may have."""
+    if len(args) != 3:
+        raise ProgramError("another number of arguments")
+    operation = check_local(*args)
+    if operation.in_place:
+        return (0, 1)
+    return range(1, MOST_RESULTS + 1) if operation.several else (1,)
+
+
+# ------------------------------------------------------------------------------- public arguments
+
+
+def is_whole(value: Any, end: int) -> bool:
+    """Whether a value is an integer from 0 to below ``end``.
+
+    >>> is_whole(3, 4), is_whole(True, 4), is_whole(-1, 4)
+    (True, False, False)
+    """
+    return type(value) is int and 0 <= value < end
+
+
+def check_shape(shape: Any) -> None:
+    """Raise :class:`~syft.exceptions.ProgramError` for what is no shape of a moderate size.
+
+    >>> check_shape((2, 3))
+    """
+    if type(shape) is not tuple or len(shape) > MOST_DIMENSIONS:
+        raise ProgramError("a shape that is no short tuple")
+    elements = 1
+    for size in shape:
+        if not is_whole(size, MOST_ELEMENTS):
+            raise ProgramError("a shape of other things than sizes")
+        elements *= size
+    if elements > MOST_ELEMENTS:
+        raise ProgramError(f"a shape of {elements} elements")
+
+
+def _tuple(value: Any, most: int) -> Values:
+    if type(value) is not tuple or len(value) > most:
+        raise ProgramError(f"something else than a tuple of at most {most}")
+    return value
+
+
+def _count(public: Values, count: int) -> Values:
+    if len(public) != count:
+        raise ProgramError("another number of arguments")
+    return public
+
+
+def _only_shape(public: Values) -> None:
+    check_shape(*_count(public, 1))
+
+
+def _bits_and_shape(public: Values) -> None:
+    bits, shape = _count(public, 2)
+    if not is_whole(bits, MOST_BITS + 1):
+        raise ProgramError(f"a division by 2^{bits!r:.20}")
+    check_shape(shape)
+
+
+def _plain_tensor(public: Values) -> None:
+    (tensor,) = _count(public, 1)
+    if type(tensor) is not torch.Tensor or tensor.dtype is not torch.int64:
+        raise ProgramError("a public value that is no int64 tensor")
+
+
+def _linear(public: Values) -> None:
+    code, settings, *factor = _count(public, 2 if len(public) <= 2 else 4)
+    if kernel_from(code, settings).bilinear is not bool(factor):
+        raise ProgramError("a kernel of another number of operands")
+    if factor:
+        _plain_tensor(tuple(factor[:1]))
+        if type(factor[1]) is not bool:
+            raise ProgramError("a public factor in no place")
+
+
+def _party(public: Values) -> None:
+    (party,) = _count(public, 1)
+    if not is_whole(party, MOST_INPUTS):
+        raise ProgramError("a reveal to no party")
+
+
+def _product(public: Values) -> None:
+    code, settings, x_mask, x_shape, y_mask, y_shape, shape = _count(public, 7)
+    kernel = kernel_from(code, settings)
+    for one in (x_shape, y_shape, shape):
+        check_shape(one)
+    for name in (x_mask, y_mask):
+        if type(name) is not tuple or len(name) != 2:
+            raise ProgramError("a mask without a name")
+        if not (is_whole(name[0], 1 << 63) and is_whole(name[1], 1 << 32)):
+            raise ProgramError("a mask without a name")
+    if not kernel.bilinear:
+        raise ProgramError("a product by a linear kernel")
+    if kernel.shape(x_shape, y_shape) != shape:
+        raise ProgramError(f"{kernel.code.name} of {x_shape} and {y_shape} is not of {shape}")
+
+
+_PUBLIC: Final[dict[ShareCode, Callable[[Values], None]]] = {
+    ShareCode.PUBLIC: _plain_tensor,
+    ShareCode.LINEAR: _linear,
+    ShareCode.MASK: _only_shape,
+    ShareCode.PRODUCT: _product,
+    ShareCode.DIVIDE: _bits_and_shape,
+    ShareCode.NEGATIVE: _only_shape,
+    ShareCode.POSITIVE: _bits_and_shape,
+    ShareCode.ZERO: _only_shape,
+    ShareCode.REVEAL: _party,
+}
+"""How to check what is public in an instruction."""
+
+_DEALS: Final = frozenset(
+    {
+        ShareCode.PRODUCT,
+        ShareCode.DIVIDE,
+        ShareCode.NEGATIVE,
+        ShareCode.POSITIVE,
+        ShareCode.ZERO,
+    }
+)
+"""The instructions that corrections are dealt for."""
