@@ -1,8 +1,8 @@
 """A list of the messages between workers, to see what a line of code costs on a network.
 
 A trace shows the sender, receiver, kind, size in bytes and delivery time of every message, and
-what programs on shared tensors hold and cost.  It never shows a value; :class:`~syft.workers.shells.message_log.MessageLog`
-keeps whole messages, for tests.
+what programs on shared tensors hold and cost.  It never shows a value;
+:class:`~syft.workers.shells.message_log.MessageLog` keeps whole messages, for tests.
 """
 
 from __future__ import annotations
