@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from syft.crypto.gates.equality import deal_zero, zero
 from tests.crypto.parties import PartyRun, shared, total
-from tests.crypto.test_comparison import ANY, PARTIES, run_gate, words
+from tests.crypto.gates.test_comparison import ANY, PARTIES, run_gate, words
 
 
 def run_zero(x: torch.Tensor, parties: int = 2) -> tuple[PartyRun, int]:

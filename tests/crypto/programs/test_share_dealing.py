@@ -26,7 +26,7 @@ def test_only_what_has_corrections_is_dealt():
 
 
 def test_corrections_make_products_of_the_masks_that_the_parties_draw(monkeypatch):
-    from syft.crypto import share_dealing
+    from syft.crypto.programs import share_dealing
 
     drawn = []
     again = share_dealing.ProviderDealer.again
