@@ -7,14 +7,14 @@ error of whoever failed first is the cause, and not what the others say of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import torch
 
 from syft.codes import CollectiveCode
 from syft.crypto.programs.share_dealing import deals_of
 from syft.crypto.programs.share_program import ShareCode, ShareProgram
-from syft.exceptions import RemoteFailure, SessionEnded
+from syft.exceptions import ObjectNotReady, RemoteFailure, SessionEnded
 from syft.ids import new_execution, new_id
 from syft.tensors.pointer import PointerTensor, make_pointer
 from syft.tensors.shared.instruction_list import ProgramInput
@@ -26,6 +26,9 @@ from syft.workers.client.transport import Location, Owner
 from syft.workers.core.sent_labels import guard_fields
 from syft.workers.wire.messages import Describe, Fetch
 from syft.workers.wire.references import Reference
+
+_MOST_TRIES: Final = 20
+"""How often shares are asked for again that are not ready."""
 
 
 class WorkerLines(PartyLines):
@@ -173,8 +176,20 @@ class WorkerLines(PartyLines):
     def fetch(self, ids: Sequence[int], user: str | None) -> list[list[torch.Tensor]]:
         """Ask every party for its shares, all before one is waited for.
 
+        A party may wait for another one that is gone, and not know it yet: it says that nothing
+        under way can bring its share.  So all are asked whether they are there, and then once more.
+
         Raises the first error; the others are not raised elsewhere.
         """
+        for _ in range(_MOST_TRIES):
+            try:
+                return self._fetched(ids, user)
+            except ObjectNotReady:
+                for line in (*self._lines, self._dealing):
+                    line.ask(Describe, self._session)
+        return self._fetched(ids, user)
+
+    def _fetched(self, ids: Sequence[int], user: str | None) -> list[list[torch.Tensor]]:
         answers: list[Callable[[], Any]] = []
         errors: list[Exception] = []
         found: list[torch.Tensor] = []

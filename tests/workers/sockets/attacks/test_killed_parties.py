@@ -1,0 +1,89 @@
+"""Whoever takes part in computing on shares is killed: all others are told, and keep nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+import syft as sy
+from syft.exceptions import SessionEnded, WorkerLost
+from tests.workers.sockets.attacks.victim import ROOT, Victim
+
+NAMES = ("alice", "bob", "dealer")
+
+
+@pytest.fixture
+def victims() -> Iterator[dict[str, Victim]]:
+    with contextlib.ExitStack() as stack:
+        yield {
+            name: stack.enter_context(Victim(id=name, log="ERROR", lease=0.5, heartbeat=0.2))
+            for name in NAMES
+        }
+
+
+@pytest.mark.parametrize("killed", ["bob", "dealer"])
+def test_the_others_tell_who_is_gone_and_go_on(
+    hook: sy.TorchHook, victims: dict[str, Victim], killed: str
+) -> None:
+    workers = {
+        name: sy.WebsocketClientWorker(hook, port=victim.port, id=name)
+        for name, victim in victims.items()
+    }
+    alice, bob, dealer = workers.values()
+    x = torch.rand(200_000).fix_precision().share(alice, bob, crypto_provider=dealer)
+    total = (x > 0).sum()
+    assert total.get() > 0
+    timer = threading.Timer(0.2, victims[killed].kill)
+    timer.start()
+    with pytest.raises((SessionEnded, WorkerLost), match=f"worker '{killed}' was lost"):
+        for _ in range(100_000):
+            total += (x > 0).sum()
+            total.get()
+    timer.join()
+    with pytest.raises(SessionEnded, match=f"worker '{killed}' was lost"):
+        for _ in range(100):  # it may have been a wait for its answer that noticed first
+            (x + x).get()
+    del x, total
+    left = [worker for name, worker in workers.items() if name != killed]
+    again = torch.tensor([1, -2]).share(*left)
+    assert again.relu().get().tolist() == [1, 0]
+    del again
+    gc.collect()
+    for worker in workers.values():
+        worker.close()
+    for name, victim in victims.items():
+        if name != killed:
+            victim.await_count("objects", 0)
+
+
+CLIENT = """
+import os, sys, threading, torch, syft as sy
+sy.TorchHook(torch)
+alice, bob, dealer = (sy.connect(address) for address in sys.argv[1:])
+x = torch.rand(200_000).fix_precision().share(alice, bob, crypto_provider=dealer)
+(x > 0).sum().get()
+threading.Timer(0.1, os._exit, [9]).start()
+while True:
+    y = (x > 0) * x
+    y.sum().get()
+"""
+
+
+def test_what_a_killed_client_shared_is_freed(victims: dict[str, Victim]) -> None:
+    addresses = [f"ws://127.0.0.1:{victim.port}" for victim in victims.values()]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    client = subprocess.run(
+        [sys.executable, "-c", CLIENT, *addresses], env=environment, cwd=ROOT, check=False
+    )
+    assert client.returncode == 9
+    for victim in victims.values():
+        victim.await_count("objects", 0)
+        victim.await_count("guests", 0)
