@@ -15,6 +15,9 @@ from syft.chain.link import Level as Level
 from syft.chain.link import Link as Link
 from syft.chain.wrapper import Wrapper as Wrapper
 from syft.hooks.connecting import connect as connect
+from syft.hooks.sharing_ahead import cost as cost
+from syft.hooks.sharing_ahead import prepare as prepare
+from syft.hooks.sharing_ahead import stock as stock
 from syft.hooks.torch_hook import TorchHook as TorchHook
 from syft.hooks.torch_hook import get_all as get_all
 from syft.hooks.torch_hook import send_all as send_all
@@ -33,6 +36,8 @@ from syft.tensors.local import LocalLink as LocalLink
 from syft.tensors.logging import LoggingTensor as LoggingTensor
 from syft.tensors.multi_pointer import MultiPointerTensor as MultiPointerTensor
 from syft.tensors.multi_pointer import combine_pointers as combine_pointers
+from syft.tensors.shared.ahead import Cost as Cost
+from syft.tensors.shared.ahead import StockLevel as StockLevel
 from syft.tensors.pointer import PointerTensor as PointerTensor
 from syft.version import VERSION as __version__
 from syft.workers.shells.virtual import VirtualWorker as VirtualWorker

@@ -369,6 +369,7 @@ class ErrorCode(WireCode):
     SESSION_ENDED = 185
     MATERIAL_ERROR = 186
     MATERIAL_USED = 187
+    STOCK_FULL = 188
 
 
 class MessageCode(WireCode):
@@ -432,6 +433,7 @@ class CollectiveCode(WireCode):
     SHARES = 3, "a program on shared tensors, at one of the parties"
     DEAL = 4, "the same at the provider: what the parties need of it"
     SPLIT = 5, "a tensor at one worker becomes a shared one"
+    DEAL_AHEAD = 6, "what the parties need of a program that comes later"
 
 
 PYTHON_TYPES: tuple[type, ...] = (bool, int, float, complex)

@@ -56,6 +56,11 @@ TEXTS = [
         "them again.",
     ),
     (
+        e.StockFull(100, 2000, 1000),
+        "Dealing ahead for 100 runs takes 2,000 bytes, and most_bytes is 1,000: prepare fewer "
+        "runs, or allow more.",
+    ),
+    (
         e.MaterialError("a correction of shape (2,)", "none"),
         "Expected a correction of shape (2,) from the provider, got none.",
     ),

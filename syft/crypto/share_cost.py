@@ -16,7 +16,7 @@ import torch
 
 from syft.crypto.dealing import ProviderDealer, StreamName
 from syft.crypto.kernels import kernel_from
-from syft.crypto.local_operations import LOCAL_OPERATIONS, on_meta
+from syft.crypto.local_operations import LOCAL_OPERATIONS, LocalOperation, on_meta
 from syft.crypto.share_flow import operands_of, segments_of
 from syft.crypto.share_gates import GATES
 from syft.crypto.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
@@ -39,8 +39,10 @@ class ProgramCost:
     """Bytes that the provider sends to the last party."""
 
 
-def cost(program: ShareProgram, shapes: Sequence[tuple[int, ...]]) -> ProgramCost:
+def cost(program: ShareProgram, shapes: Sequence[tuple[int, ...]] = ()) -> ProgramCost:
     """The cost of a program that has passed ``lint``, on inputs of these shapes.
+
+    Without shapes of its inputs, what it reveals counts no bytes.
 
     >>> relu = Instruction(ShareCode.POSITIVE, (ShareSlot(0), 16, (64,)), (1, 2))
     >>> found = cost(ShareProgram(1, (relu,), (1,)), [(64,)])
@@ -48,7 +50,7 @@ def cost(program: ShareProgram, shapes: Sequence[tuple[int, ...]]) -> ProgramCos
     (4, 784, {})
     """
     found = ProgramCost()
-    metas = _Metas(shapes)
+    metas = _Metas(shapes) if len(shapes) == program.inputs and _reveals(program) else None
     finished: dict[int, int] = dict.fromkeys(range(program.inputs), 0)
     barrier = 0
     for segment in segments_of(program):
@@ -59,16 +61,64 @@ def cost(program: ShareProgram, shapes: Sequence[tuple[int, ...]]) -> ProgramCos
             done = max(start, barrier) + rounds
             found.rounds = max(found.rounds, done)
             finished.update(dict.fromkeys(instruction.outs, done))
-            metas.step(instruction)
+            if metas is not None:
+                metas.step(instruction)
         barrier = found.rounds
     return found
 
 
-def _add(found: ProgramCost, instruction: Instruction, metas: _Metas) -> int:
+@dataclass(frozen=True, slots=True)
+class OperationCost:
+    """What all instructions of one kind send: to each other party, and from the provider.
+
+    >>> OperationCost("MASK", count=2, sent=160, dealt=0).count
+    2
+    """
+
+    name: str
+    count: int
+    sent: int
+    dealt: int
+
+
+def costs_of_operations(program: ShareProgram) -> list[OperationCost]:
+    """The cost of a program by the kind of its instructions, in the order in which they occur.
+
+    What is revealed counts no bytes.
+
+    >>> relu = Instruction(ShareCode.POSITIVE, (ShareSlot(0), 16, (64,)), (1, 2))
+    >>> costs_of_operations(ShareProgram(1, (relu,), (1,)))[0].sent
+    784
+    """
+    found: dict[str, list[ProgramCost]] = {}
+    for instruction in program.instructions:
+        one = ProgramCost()
+        _add(one, instruction, None)
+        found.setdefault(_name_of(instruction), []).append(one)
+    return [
+        OperationCost(name, len(all), sum(one.opened for one in all), sum(one.dealt for one in all))
+        for name, all in found.items()
+    ]
+
+
+def _name_of(instruction: Instruction) -> str:
+    """The name of an operation: of a local one that of torch's."""
+    if instruction.code is ShareCode.LOCAL:
+        operation: LocalOperation = LOCAL_OPERATIONS[instruction.args[0]]
+        return operation.name
+    return instruction.code.name
+
+
+def _reveals(program: ShareProgram) -> bool:
+    return any(one.code is ShareCode.REVEAL for one in program.instructions)
+
+
+def _add(found: ProgramCost, instruction: Instruction, metas: _Metas | None) -> int:
     """Add what an instruction sends; returns its rounds."""
     code, args = instruction.code, instruction.args
     if code is ShareCode.REVEAL:
-        found.revealed[args[1]] = found.revealed.get(args[1], 0) + 8 * metas.of(args[0]).numel()
+        size = 0 if metas is None else 8 * metas.of(args[0]).numel()
+        found.revealed[args[1]] = found.revealed.get(args[1], 0) + size
         return 1
     if code is ShareCode.MASK:
         found.opened += 8 * torch.Size(args[-1]).numel()

@@ -92,3 +92,22 @@ class MaterialUsed(MaterialError):
 
     def __str__(self) -> str:
         return f"{super().__str__().rstrip('.')}, which is used up."
+
+
+class StockFull(SharingError):
+    """More would be dealt ahead than the caller allows.
+
+    >>> print(StockFull(100, 2000, 1000))
+    Dealing ahead for 100 runs takes 2,000 bytes, and most_bytes is 1,000: prepare fewer runs, or \
+allow more.
+    """
+
+    def __init__(self, runs: int, wanted: int, most_bytes: int) -> None:
+        super().__init__(runs, wanted, most_bytes)
+        self.runs, self.wanted, self.most_bytes = runs, wanted, most_bytes
+
+    def __str__(self) -> str:
+        return (
+            f"Dealing ahead for {self.runs:,} runs takes {self.wanted:,} bytes, and most_bytes is "
+            f"{self.most_bytes:,}: prepare fewer runs, or allow more."
+        )

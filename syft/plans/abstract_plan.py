@@ -16,15 +16,13 @@ from syft.plans.building.build import STATE, BuiltPlan, Recipe, build
 from syft.plans.building.out_argument import check_fits, check_writable, write_results
 from syft.plans.exportable import Exportable
 from syft.plans.plan_record import PlanRecord, PlanSender
+from syft.plans.shared_state import HeldState, stand_ins
 from syft.program.code import code_of
 from syft.program.program import Action, Program
+from syft.tensors.shared.ahead import MOST_BYTES_AHEAD, StockLevel, prepare_runs
 from syft.workers.shells.virtual import VirtualWorker
 
 _BUILD_FIRST = "build it first, or write y.copy_(plan(x))"
-_NO_CONVERSION = (
-    "a plan computes where its data is: call it with such tensors here (its operations run one by "
-    "one), or send() it"
-)
 
 
 class AbstractPlan(Exportable):
@@ -160,6 +158,7 @@ class AbstractPlan(Exportable):
                 f"Plan {self.name!r}: {built.change()}. It came without its function and only "
                 "replays: put that back, or build it where its function is."
             )
+        args, kwargs = stand_ins(args, kwargs)
         self.build(*args, **kwargs)
         return self._built("called")
 
@@ -237,10 +236,16 @@ class AbstractPlan(Exportable):
     def get(self) -> Any:
         """The plan itself: it is here, and stays here when a copy of it is sent.
 
+        State that workers share is put together again, in place.
+
         >>> plan = sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
         >>> plan.get() is plan
         True
         """
+        if self._record.built is not None:
+            state = HeldState(self._record.built, self._recipe())
+            if state.is_shared:
+                state.convert("get")
         return self
 
     def move(self, *locations: Any) -> Any:
@@ -255,16 +260,68 @@ class AbstractPlan(Exportable):
         """
         raise UnsupportedOperation("move", "Plan", "plan.send(worker) puts a copy of it there")
 
-    def _cannot_convert(self, *args: Any, **kwargs: Any) -> Any:
-        """Refused: the state of a plan cannot be converted to another kind of tensor.
+    # --------------------------------------------------------------------------------- conversions
 
-        Raises :class:`~syft.exceptions.UnsupportedOperation`.
+    def fix_precision(self, *args: Any, **kwargs: Any) -> Any:
+        """Encode the state of the plan in fixed precision, in place; returns the plan.
+
+        The arguments are those of ``tensor.fix_precision()``.  The state stays in the modules and
+        tensors where it is.  Raises :class:`~syft.exceptions.NotBuilt`: the state of a plan is
+        known when it is built.
+
+        >>> hook = sy.TorchHook(torch)
+        >>> plan = sy.func2plan(args_shape=[(2,)], state=[torch.ones(2)])(lambda x, state: x)
+        >>> plan.fix_precision().float_precision() is plan
+        True
         """
-        raise UnsupportedOperation("converting its state", "Plan", _NO_CONVERSION)
+        return self._converted("fix_precision", *args, **kwargs)
 
-    fix_precision = fix_prec = fix_precision_ = fix_prec_ = _cannot_convert
-    float_precision = float_prec = float_precision_ = float_prec_ = _cannot_convert
-    share = share_ = encrypt = decrypt = _cannot_convert
+    def float_precision(self, *args: Any, **kwargs: Any) -> Any:
+        """Decode the state of the plan, in place; returns the plan."""
+        return self._converted("float_precision", *args, **kwargs)
+
+    def share(self, *workers: Any, **kwargs: Any) -> Any:
+        """Share the state of the plan among workers, in place; returns the plan.
+
+        The arguments are those of ``model.share()``.  The plan is then called with shared tensors,
+        and :meth:`get` brings the state back.  What an optimizer keeps is not shared.  Raises
+        :class:`~syft.exceptions.NotBuilt` and what ``model.share()`` does.
+
+        >>> model = torch.nn.Linear(2, 1, bias=False)
+        >>> plan = sy.func2plan(args_shape=[(1, 2)])(lambda x: model(x))
+        >>> x = torch.zeros(1, 2).encrypt(workers=[alice, bob], crypto_provider=carol)
+        >>> plan.fix_precision().share(alice, bob, crypto_provider=carol)(x).decrypt()
+        tensor([[0.]], grad_fn=...)
+        """
+        return self._converted("share", *workers, **kwargs)
+
+    def encrypt(self, **kwargs: Any) -> Any:
+        """Encode and share the state, in place, as ``model.encrypt()``; returns the plan."""
+        return self._converted("encrypt", **kwargs)
+
+    def decrypt(self, user: str | None = None) -> Any:
+        """Bring shared state back and decode it, in place; returns the plan."""
+        return self._converted("decrypt", user)
+
+    fix_prec = fix_precision_ = fix_prec_ = fix_precision
+    float_prec = float_precision_ = float_prec_ = float_precision
+    share_ = share
+
+    def _converted(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        HeldState(self._last_built("converted"), self._recipe()).convert(method, *args, **kwargs)
+        return self
+
+    def prepare(self, n: int, *args: Any, most_bytes: int = MOST_BYTES_AHEAD) -> StockLevel:
+        """Have the provider deal now for the next ``n`` calls on shared arguments like these.
+
+        As ``sy.prepare(plan, *args, n=n)``, which says what it raises.
+
+        >>> plan = sy.func2plan(args_shape=[(2,)])(lambda x: x * x)
+        >>> x = torch.ones(2).fix_precision().share(alice, bob, crypto_provider=carol)
+        >>> plan.prepare(5, x).runs
+        5
+        """
+        return prepare_runs(self._sender().worker, self, args, n, most_bytes)
 
     # ------------------------------------------------------------------------------------- owner
 

@@ -217,8 +217,6 @@ def test_names_of_the_plan_are_not_overwritten(net: Net) -> None:
 
 
 def test_what_a_plan_does_not_do_says_what_to_do_instead(net: Net) -> None:
-    for call in (net.fix_precision, net.fix_prec_, net.share, net.float_precision, net.encrypt):
-        assert "UnsupportedOperation" in refusal(call)
     assert "plan.send(worker)" in refusal(lambda: net.move("bob"))
     assert net.get() is net and net.location is None
 

@@ -43,23 +43,27 @@ class InstructionList:
 
     def __init__(self) -> None:
         self.inputs: list[ProgramInput] = []
+        self.shapes: list[tuple[int, ...]] = []
+        """The shapes of the inputs."""
         self.instructions: list[Instruction] = []
         self.bytes = 0
         """The memory of public and fresh tensors that wait here."""
         self._slots = 0
         self._made: list[tuple[int, weakref.ref[SharedObject]]] = []
 
-    def operand(self, value: SharedObject) -> ShareSlot:
+    def operand(self, value: Cell | MaskedCell) -> ShareSlot:
         """The slot of a tensor or a masked value; one that is stored becomes an input."""
         if value.recording is not self:
             assert value.id is not None  # it was made by an earlier program
             self.inputs.append(value.id)
+            self.shapes.append(value.shape)
             value.recording, value.slot = self, -len(self.inputs)
         return ShareSlot(value.slot)
 
     def fresh(self, value: Cell, shares: FreshShares) -> None:
         """Let shares that the client made be those of ``value``."""
         self.inputs.append(shares)
+        self.shapes.append(value.shape)
         self.bytes += shares.last.nbytes
         value.recording, value.slot = self, -len(self.inputs)
         self._made.append((value.slot, weakref.ref(value)))
@@ -74,32 +78,27 @@ class InstructionList:
         self.instructions.append(Instruction(code, args, slots))
         return len(self.instructions) - 1
 
-    def program(self) -> tuple[ShareProgram, list[SharedObject]]:
+    def program(self, opening: bool = False) -> tuple[ShareProgram, list[SharedObject]]:
         """The instructions as a program, and what its results are for.
 
         The results are the shares that somebody still has.  What nobody needs is left out, also
         what would be opened for it (``joined``).  Masked values that the program makes all the same
-        are results too, if somebody may use them again.
+        are results too, if somebody may use them again; with ``opening`` it makes all of those.
         """
         instructions = tuple(
             Instruction(one.code, self._renamed(one.args), tuple(map(self._placed, one.outs)))
             for one in self.instructions
         )
         values = list(self._living())
-        results = [value for value in values if not isinstance(value, MaskedCell)]
+        masked = [value for value in values if isinstance(value, MaskedCell)]
+        cells: list[SharedObject] = [one for one in values if not isinstance(one, MaskedCell)]
+        wanted = tuple(self._placed(one.slot) for one in (values if opening else cells))
+        program = joined(ShareProgram(len(self.inputs), instructions, wanted))
+        opened = _places_of_masks(program)
+        for value in masked:
+            value.place = opened.get(self._placed(value.slot), value.place)
+        results = [*cells, *(one for one in masked if self._placed(one.slot) in opened)]
         slots = tuple(self._placed(one.slot) for one in results)
-        program = joined(ShareProgram(len(self.inputs), instructions, slots))
-        opened = {
-            one.outs[0]: place
-            for place, one in enumerate(program.instructions)
-            if one.code is ShareCode.MASK
-        }
-        for value in values:
-            slot = self._placed(value.slot)
-            if isinstance(value, MaskedCell) and slot in opened:
-                value.place = opened[slot]
-                results.append(value)
-                slots = (*slots, slot)
         return replace(program, results=slots), results
 
     def _living(self) -> Iterator[SharedObject]:
@@ -117,3 +116,12 @@ class InstructionList:
         if type(value) is ShareSlot:
             return ShareSlot(self._placed(value.number))
         return tuple(map(self._renamed, value)) if type(value) is tuple else value
+
+
+def _places_of_masks(program: ShareProgram) -> dict[int, int]:
+    """The place of the instruction that fills each slot of a masked value."""
+    return {
+        one.outs[0]: place
+        for place, one in enumerate(program.instructions)
+        if one.code is ShareCode.MASK
+    }

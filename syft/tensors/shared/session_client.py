@@ -7,10 +7,11 @@ when a value is asked for, or when the list has become long (:data:`MOST_INSTRUC
 
 from __future__ import annotations
 
-import abc
+import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NoReturn
+from weakref import WeakSet
 
 import torch
 
@@ -19,11 +20,14 @@ from syft.crypto.kernels import Kernel
 from syft.crypto.local_operations import number_of
 from syft.crypto.mask_stream import MaskStream, fresh_key
 from syft.crypto.share_program import ShareCode, ShareProgram
-from syft.exceptions import SessionEnded, SyftError
+from syft.exceptions import SessionEnded, SyftError, UnsupportedOperation
 from syft.ids import new_id
 from syft.tensors.fixed.rings.integer_ring import Ring
 from syft.tensors.shared.cells import Cell, Geometry, MaskedCell, Memory, SharedObject
 from syft.tensors.shared.instruction_list import FreshShares, InstructionList, ProgramInput
+from syft.tensors.shared.dealing_ahead import Dealing, Run
+from syft.tensors.shared.party_lines import PartyLines
+from syft.tensors.shared.stock import Stock
 from syft.workers.execution.permissions import Guard
 
 MOST_INSTRUCTIONS: Final = 256
@@ -32,48 +36,8 @@ MOST_INSTRUCTIONS: Final = 256
 MOST_BYTES: Final = 64 << 20
 """The memory of public and fresh tensors that waits likewise."""
 
-
-class PartyLines(abc.ABC):
-    """Carries the programs of a session to its parties and its provider. Abstract.
-
-    ``parties`` are the names of the parties in order, ``provider`` that of the provider.
-    """
-
-    owner: str
-    """The name of the worker that the client calls from."""
-    parties: tuple[str, ...]
-    provider: str
-
-    @abc.abstractmethod
-    def run(
-        self,
-        counter: int,
-        program: ShareProgram,
-        inputs: Sequence[ProgramInput],
-        ids: Sequence[int],
-    ) -> None:
-        """Have a program run, and its results stored under these ids at every party."""
-
-    @abc.abstractmethod
-    def fetch(self, ids: Sequence[int], user: str | None) -> list[list[torch.Tensor]]:
-        """The shares of stored objects, on behalf of ``user``: for each id those of all parties."""
-
-    @abc.abstractmethod
-    def pointer(self, party: str, id: int) -> torch.Tensor:
-        """A pointer to what a program has revealed to one party under this id."""
-
-    @abc.abstractmethod
-    def split(self, pointer: Any, depth: int, id: int) -> None:
-        """Have the holder of a remote tensor split its integers, ``depth`` steps down its chain,
-        and the shares stored under this id."""
-
-    @abc.abstractmethod
-    def failure(self) -> Exception | None:
-        """Why something that was sent has failed; None if nothing has, as far as is known."""
-
-    @abc.abstractmethod
-    def discard(self, id: int) -> None:
-        """Have a stored object dropped everywhere, with the next request; it must not raise."""
+_UNREAL_COUNTER: Final = -(1 << 62)
+"""The programs of a rehearsal are numbered from here on: no real one has such a number."""
 
 
 class SessionClient:
@@ -87,7 +51,11 @@ class SessionClient:
         self.ring = make_ring(self)
         self.ended: str | None = None
         """Why the session has ended, if it has."""
+        self.stock = Stock()
+        """What was dealt ahead."""
         self._list = InstructionList()
+        self._masks: WeakSet[Cell] = WeakSet()
+        self._unreal: set[int] = set()
         self._used: set[int] = set()
         self._dropped: list[int] = []
         self._counter = 0
@@ -103,13 +71,16 @@ class SessionClient:
 
         What an instruction uses that was not sent yet is dropped afterwards.
         """
-        if id in self._used:
+        if id in self._unreal:
+            self._unreal.discard(id)
+        elif id in self._used:
             self._dropped.append(id)
         else:
             self.lines.discard(id)
 
     def __del__(self) -> None:
         self._used.clear()
+        self._dropped += self.stock.empty()
         self._discard_dropped()
 
     def _discard_dropped(self) -> None:
@@ -139,9 +110,10 @@ class SessionClient:
         self.check_open()
         return self._list.add(code, args, outs)
 
-    def slot(self, value: SharedObject) -> Any:
+    def slot(self, value: Cell | MaskedCell) -> Any:
         """The operand of an instruction that stands for a tensor of this session."""
         self.check_open()
+        self._check_real(value)
         slot = self._list.operand(value)
         if value.id is not None:
             self._used.add(value.id)
@@ -201,6 +173,7 @@ class SessionClient:
         value = MaskedCell(self, cell.shape)
         value.place = self.record(ShareCode.MASK, (self.slot(cell), cell.shape), (value,))
         cell.masked = version, value
+        self._masks.add(cell)
         return value
 
     def product(self, kernel: Kernel, x: Cell, y: Cell, shape: Sequence[int]) -> Cell:
@@ -225,12 +198,15 @@ class SessionClient:
 
     # ---------------------------------------------------------------------------------- sending
 
-    def flush(self) -> None:
-        """Send what was recorded; what nobody has any more is left out."""
+    def flush(self, opening: bool = False) -> None:
+        """Send what was recorded; what nobody has any more is left out.
+
+        With ``opening`` all masked values are opened that somebody may use.
+        """
         with self._lock:
             self.check_open()
             recorded, self._list = self._list, InstructionList()
-            program, results = recorded.program()
+            program, results = recorded.program(opening)
             used = self._used.intersection(one for one in recorded.inputs if type(one) is int)
             if program.instructions or results:
                 self._send(program, recorded.inputs, results)
@@ -244,16 +220,25 @@ class SessionClient:
         results: Sequence[SharedObject],
     ) -> None:
         """Send a program, and note the names of what it makes."""
-        self._counter += 1
+        material = self.stock.take(program)
+        counter = self._next_counter() if material is None else material.counter
         ids = [new_id() for _ in results]
         try:
-            self.lines.run(self._counter, program, inputs, ids)
+            if material is None:
+                self.lines.run(counter, program, inputs, ids)
+            else:
+                self.lines.run(counter, program, inputs, ids, material.id)
+                self.lines.discard(material.id)
         except SyftError as error:
             self._end(self.lines.failure() or error)
         for value, id in zip(results, ids, strict=True):
             value.id = id
             if isinstance(value, MaskedCell):
-                value.name = StreamName(self._counter, value.place)
+                value.name = StreamName(counter, value.place)
+
+    def _next_counter(self) -> int:
+        self._counter += 1
+        return self._counter
 
     def values(self, cells: Sequence[Cell], user: str | None = None) -> list[torch.Tensor]:
         """What cells hold, as plain int64 tensors: every party says its share.
@@ -263,6 +248,8 @@ class SessionClient:
         """
         self.flush()
         self.check_open()
+        for cell in cells:
+            self._check_real(cell)
         ids = [cell.id for cell in cells]
         try:
             rows = self.lines.fetch([id for id in ids if id is not None], user)
@@ -312,8 +299,65 @@ class SessionClient:
         self.ended = f"{type(error).__name__}: {error}"
         self._list = InstructionList()
         self._used.clear()
+        self._dropped += self.stock.empty()
         self._discard_dropped()
         raise SessionEnded(self.parties, self.ended) from error
+
+    # ----------------------------------------------------------------------------------- rehearsal
+
+    @contextlib.contextmanager
+    def rehearsing(self, lines: PartyLines, made: set[int]) -> Iterator[None]:
+        """A context in which programs go to other lines, and nothing that is done counts.
+
+        What was recorded before is sent first.  What is left of what was made in it, under the ids
+        in ``made``, cannot be used afterwards.
+        """
+        self.flush()
+        before = self.lines, self._counter, self.stock
+        cells = {cell: (cell.masked, cell.memory.version) for cell in self._masks}
+        self.lines, self._counter, self.stock = lines, _UNREAL_COUNTER, Stock()
+        try:
+            yield
+        finally:
+            self._list = InstructionList()
+            self._used.clear()
+            self._discard_dropped()
+            self.lines, self._counter, self.stock = before
+            for cell in self.masked_cells():
+                cell.masked, cell.memory.version = cells.get(cell, (None, cell.memory.version))
+            self._unreal |= made
+
+    def masked_cells(self) -> list[Cell]:
+        """The tensors that were opened behind a mask, or will be."""
+        return list(self._masks)
+
+    def _check_real(self, value: Cell | MaskedCell) -> None:
+        """Raise :class:`~syft.exceptions.UnsupportedOperation` for what a rehearsal has made."""
+        recorded = value.recording is self._list
+        if not recorded and (value.id is None or value.id in self._unreal):
+            what = "A tensor that was made to see what it costs"
+            raise UnsupportedOperation("any use", what, "compute it again")
+
+    def open(self, cells: Sequence[Cell]) -> None:
+        """Open tensors behind their masks, now, for the products to come."""
+        values = [self.masked(cell) for cell in cells]
+        self.flush(opening=bool(values))
+
+    def deal_ahead(self, runs: Sequence[Run]) -> None:
+        """Have what the programs of some runs need dealt now; returns when it is there."""
+        self.check_open()
+        Dealing(self.lines, self.stock, self._next_counter).deal(runs)
+
+    def waiting_bytes(self) -> int:
+        """The bytes of dealt material that wait at the last party."""
+        return self.lines.waiting_bytes()
+
+    def __repr__(self) -> str:
+        among = ", ".join(self.parties)
+        return (
+            f"<SessionClient {among}; {self.lines.provider} deals; {self.stock.runs} runs ahead, "
+            f"{self.stock.nbytes} bytes>"
+        )
 
     def check_open(self) -> None:
         """Raise :class:`~syft.exceptions.SessionEnded` if the session has ended."""

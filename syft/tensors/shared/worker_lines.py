@@ -18,12 +18,13 @@ from syft.exceptions import RemoteFailure, SessionEnded
 from syft.ids import new_execution, new_id
 from syft.tensors.pointer import PointerTensor, make_pointer
 from syft.tensors.shared.instruction_list import ProgramInput
-from syft.tensors.shared.session_client import PartyLines
+from syft.tensors.shared.party_lines import PartyLines
+from syft.tensors.shared.stock import Deals
 from syft.workers.client.answers import tensor_in
 from syft.workers.client.connection import Connection, Pending
 from syft.workers.client.transport import Location, Owner
 from syft.workers.core.sent_labels import guard_fields
-from syft.workers.wire.messages import Fetch
+from syft.workers.wire.messages import Describe, Fetch
 from syft.workers.wire.references import Reference
 
 
@@ -60,24 +61,35 @@ class WorkerLines(PartyLines):
         program: ShareProgram,
         inputs: Sequence[ProgramInput],
         ids: Sequence[int],
+        material: int | None = None,
     ) -> None:
-        """Send a program: to the provider what it has to deal, then to each party all of it."""
-        self._check_open()
-        execution, deals = new_execution(), deals_of(program)
-        session = Reference(self._session)
+        """Send a program: to the provider what it has to deal, then to each party all of it.
+
+        The provider is not asked for what was dealt before.
+        """
+        execution, session = new_execution(), Reference(self._session)
+        deals = deals_of(program) if material is None else ()
+        everybody = (*self.parties, self.provider)
+        number: int | Reference = counter
+        if material is None:
+            self._dealing.check_open()
+        else:
+            everybody, number = self.parties, Reference(material)
+        for line in self._lines:
+            line.check_open()
         if deals:
             args: tuple[Any, ...] = (session, counter, deals)
             rank = len(self._lines)
             self._start(self._dealing, CollectiveCode.DEAL, execution, rank, args, ())
         revealed = dict(_revealed(program))
         for rank, line in enumerate(self._lines):
-            args = (session, counter, program, *(self._operand(one, rank) for one in inputs))
+            args = (session, number, program, *(self._operand(one, rank) for one in inputs))
             outs = tuple(
                 id
                 for slot, id in zip(program.results, ids, strict=True)
                 if revealed.get(slot, rank) == rank
             )
-            self._start(line, CollectiveCode.SHARES, execution, rank, args, outs)
+            self._start(line, CollectiveCode.SHARES, execution, rank, args, outs, everybody)
 
     def _operand(self, value: ProgramInput, rank: int) -> Any:
         """An input as a party gets it: the name of an object, or a share that is new."""
@@ -125,10 +137,38 @@ class WorkerLines(PartyLines):
         rank: int,
         args: tuple[Any, ...],
         outs: tuple[int, ...],
+        names: tuple[str, ...] = (),
     ) -> None:
-        everybody = (*self.parties, self.provider)
+        everybody = names or (*self.parties, self.provider)
         pending = line.start_part(int(code), execution, everybody, rank, args, outs)
         _collect(line, pending, self._errors)
+
+    def deal_ahead(self, counter: int, deals: Deals, id: int) -> Callable[[], None]:
+        """Have the provider deal for a program to come, and the parties keep it."""
+        self._check_open()
+        execution, code = new_execution(), int(CollectiveCode.DEAL_AHEAD)
+        everybody = (*self.parties, self.provider)
+        args = (Reference(self._session), counter, deals)
+        errors: list[Exception] = []
+        under_way: list[tuple[Connection, Pending]] = []
+        for rank, line in enumerate((*self._lines, self._dealing)):
+            outs = (id,) if rank < len(self._lines) else ()
+            pending = line.start_part(code, execution, everybody, rank, args, outs)
+            _collect(line, pending, errors)
+            under_way.append((line, pending))
+
+        def wait() -> None:
+            for line, pending in under_way:
+                line.wait_settled(pending)
+            if errors:
+                raise first_cause(errors)
+
+        return wait
+
+    def waiting_bytes(self) -> int:
+        """What the card of the session says at the last party."""
+        card = self._lines[-1].ask(Describe, self._session)[3]
+        return int(card[4])
 
     def fetch(self, ids: Sequence[int], user: str | None) -> list[list[torch.Tensor]]:
         """Ask every party for its shares, all before one is waited for.

@@ -1,4 +1,4 @@
-"""What a worker stores of shared tensors: shares, masked values, and the session they belong to.
+"""What a worker stores of shared tensors: shares, masked values, dealt material, and the session.
 
 They are stored under ids like tensors, and are nobody's but the session's owner: the connection
 over which it was opened, for the same user.  No command takes them, no search lists them, nobody
@@ -13,12 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from weakref import WeakSet
 
 import torch
 
 from syft.crypto.beaver_products import MaskedValue
 from syft.crypto.mask_stream import KEY_BYTES
-from syft.exceptions import MalformedMessage, MaterialUsed, PermissionDenied, SessionEnded
+from syft.exceptions import (
+    MalformedMessage,
+    MaterialError,
+    MaterialUsed,
+    PermissionDenied,
+    SessionEnded,
+)
 from syft.workers.core.peer import Peer
 from syft.workers.core.turns import Turns
 from syft.workers.execution.holders import Holder
@@ -80,8 +87,10 @@ class SharingSession(Confined):
         self.counter = 0
         self.cause: str | None = None
         self.turns = Turns()
-        self.stock: Callable[[], int] = lambda: 0
-        """How many bytes of dealt material wait here."""
+        self.letters: Callable[[], int] = lambda: 0
+        """How many bytes of dealt material wait here to be read."""
+        self.ahead: WeakSet[MaterialAhead] = WeakSet()
+        """What was dealt for programs that have not come yet."""
 
     def __repr__(self) -> str:
         return f"<SharingSession {', '.join(self.parties)}>"
@@ -123,7 +132,52 @@ class SharingSession(Confined):
 
     def card(self) -> Any:
         """For the owner: parties, rank, counter, cause, and bytes of dealt material here."""
-        return self.names, self.rank, self.counter, self.cause, self.stock()
+        waiting = self.letters() + sum(one.nbytes for one in self.ahead if not one.used)
+        return self.names, self.rank, self.counter, self.cause, waiting
+
+
+class MaterialAhead(Confined):
+    """What was dealt to a party for a program to come: its number, and corrections by place.
+
+    Only the last party has corrections; the others draw what they need.  One program uses it.
+    """
+
+    def __init__(
+        self,
+        session: SharingSession,
+        counter: int,
+        deals: tuple[Any, ...],
+        corrections: Mapping[int, Sequence[torch.Tensor]],
+    ) -> None:
+        super().__init__(session)
+        self.counter, self.deals, self.corrections = counter, deals, corrections
+        self.used = False
+        session.ahead.add(self)
+
+    def __repr__(self) -> str:
+        return f"<MaterialAhead {self.counter}>"
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the corrections."""
+        return sum(one.nbytes for one in self.tensors())
+
+    def take(self, deals: tuple[Any, ...]) -> Mapping[int, Sequence[torch.Tensor]]:
+        """The corrections, for a program that needs just what was dealt.
+
+        Raises :class:`~syft.exceptions.MaterialUsed` the second time, and
+        :class:`~syft.exceptions.MaterialError` for another program; that uses it up too.
+        """
+        if self.used:
+            raise MaterialUsed(self.counter, self.session.counter)
+        self.used = True
+        if deals != self.deals:
+            raise MaterialError(f"material for {len(deals)} instructions", "that of others")
+        return self.corrections
+
+    def tensors(self) -> Sequence[torch.Tensor]:
+        """The corrections, also used ones until they are dropped."""
+        return [one for some in self.corrections.values() for one in some]
 
 
 class StoredShare(Confined):

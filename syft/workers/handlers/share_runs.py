@@ -5,26 +5,32 @@ shares of what is revealed, to whom it is revealed.  So only revealing asks whet
 where it goes.  A result is as private as all inputs from which it follows.
 
 The provider sends the last party one letter for each instruction with derived material, in the
-order of their places.  It waits for nobody.
+order of their places.  It waits for nobody, and may deal for programs that come later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from syft.codes import CollectiveCode
 from syft.crypto.beaver_products import MaskedValue
-from syft.crypto.share_dealing import deal_program
+from syft.crypto.share_dealing import deal_program, deals_of
 from syft.crypto.share_gates import is_corrected
 from syft.crypto.share_lint import lint, lint_deals
 from syft.crypto.share_program import ShareCode, ShareProgram
 from syft.crypto.share_running import JoinedRound, PartyContext, RoundOfShares, run_program
 from syft.exceptions import MalformedMessage, MaterialError
 from syft.workers.core.sent_labels import guard_from_fields
-from syft.workers.core.shares import Confined, MaskedShare, StoredShare, SharingSession
+from syft.workers.core.shares import (
+    Confined,
+    MaskedShare,
+    MaterialAhead,
+    SharingSession,
+    StoredShare,
+)
 from syft.workers.execution.leaving import check_leaving
 from syft.workers.execution.permissions import Guard, full_guard_of, protect
 from syft.workers.handlers.party_programs import (
@@ -53,14 +59,39 @@ def deal(seat: Seat, session: Any, counter: Any, deals: Any) -> PartyProgram:
     return []
 
 
+@guarding(CollectiveCode.DEAL_AHEAD)
+def deal_ahead(seat: Seat, session: Any, counter: Any, deals: Any) -> PartyProgram:
+    """What is dealt for a program to come: the parties keep it.
+
+    1. The provider sends the last party a letter for each instruction with derived material.
+
+    Rounds: 1.  Bytes: those of the corrections, to the last party.  Leakage: none.
+    """
+    provider = seat.size - 1
+    here = _session(seat, session, provider=seat.rank == provider)
+    if seat.rank == provider:
+        yield from deal(seat, session, counter, deals)
+        return []
+    lint_deals(deals)
+    here.use(_checked_counter(counter))
+    corrections = {}
+    for place, _, _ in deals if seat.rank == provider - 1 else ():
+        (letter,) = (yield seat.round({}, (provider,))).values()
+        corrections[place] = _material(letter, place)
+    return [MaterialAhead(here, counter, deals, corrections)]
+
+
 @guarding(CollectiveCode.SHARES)
 def run_shares(seat: Seat, session: Any, counter: Any, program: Any, *inputs: Any) -> PartyProgram:
-    """A party's part of a share program; see :mod:`syft.crypto.share_running`."""
-    here = _session(seat, session, provider=False)
+    """A party's part of a share program; see :mod:`syft.crypto.share_running`.
+
+    ``counter`` is a number, or the material that was dealt ahead.
+    """
+    here = _session(seat, session, False, isinstance(counter, MaterialAhead))
     if not isinstance(program, ShareProgram):
         raise MalformedMessage("$.args[2]", "a share program", type(program).__name__)
     lint(program, len(here.names))
-    here.use(_checked_counter(counter))
+    number, ahead = _taken(here, counter, program)
     operands = [_operand(here, value, index) for index, value in enumerate(inputs)]
     values = [value for value, _ in operands]
     yield here.turns
@@ -68,7 +99,30 @@ def run_shares(seat: Seat, session: Any, counter: Any, program: Any, *inputs: An
     guards = SlotGuards(program, [guard for _, guard in operands])
     _check_reveals(seat, program, guards)
     tensors = [value for value in values if isinstance(value, torch.Tensor)]
-    context = PartyContext(
+    context = _context(seat, here, number, tensors)
+    versions = [tensor._version for tensor in tensors]
+    results = yield from _PartyRun(seat, here, program, context, ahead).rounds(values)
+    for tensor, version in zip(tensors, versions, strict=True):
+        if tensor._version != version:
+            protect(tensor, guards.written)
+    return _stored(here, program, results, guards)
+
+
+def _taken(
+    here: SharingSession, counter: Any, program: ShareProgram
+) -> tuple[int, Mapping[int, Sequence[torch.Tensor]] | None]:
+    """The number of a program and what was dealt for it ahead; both are used up."""
+    if isinstance(counter, MaterialAhead) and counter.session is here:
+        return counter.counter, counter.take(deals_of(program))
+    here.use(_checked_counter(counter))
+    return counter, None
+
+
+def _context(
+    seat: Seat, here: SharingSession, counter: int, tensors: Sequence[torch.Tensor]
+) -> PartyContext:
+    """Who runs a program, where its first input is."""
+    return PartyContext(
         here.rank,
         len(here.names),
         here.keys[0],
@@ -76,18 +130,23 @@ def run_shares(seat: Seat, session: Any, counter: Any, program: Any, *inputs: An
         tensors[0].device if tensors else "cpu",
         seat.core.store.charges.limits.elements,
     )
-    versions = [tensor._version for tensor in tensors]
-    results = yield from _PartyRun(seat, here, program, context).rounds(values)
-    for tensor, version in zip(tensors, versions, strict=True):
-        if tensor._version != version:
-            protect(tensor, guards.written)
-    return _stored(here, program, results, guards)
 
 
-def _session(seat: Seat, session: Any, provider: bool) -> SharingSession:
+def _material(letter: Letter, place: int) -> Sequence[torch.Tensor]:
+    """The corrections in a letter; raises :class:`~syft.exceptions.MaterialError` if they are for
+    another instruction than that at ``place``."""
+    said, *tensors = letter.values or (None,)
+    if said != place or not all(isinstance(one, torch.Tensor) for one in tensors):
+        raise MaterialError(f"material for instruction {place}", "another letter")
+    return tensors
+
+
+def _session(seat: Seat, session: Any, provider: bool, dealt: bool = False) -> SharingSession:
+    """The session, if those take part who should: not the provider where it has dealt before."""
     here = session_here(seat, session)
-    if here.parties != seat.names or here.rank != seat.rank:
-        raise MalformedMessage("$.parties", ", ".join(here.parties), "others")
+    expected = here.names if dealt else here.parties
+    if expected != seat.names or here.rank != seat.rank:
+        raise MalformedMessage("$.parties", ", ".join(expected), "others")
     if provider is not (here.rank == len(here.names)):
         raise MalformedMessage("$.program", "DEAL for the provider, SHARES for the parties", "it")
     return here
@@ -156,9 +215,14 @@ class _PartyRun:
     """A program under way at one party: what its rounds are as letters."""
 
     def __init__(
-        self, seat: Seat, here: SharingSession, program: ShareProgram, context: PartyContext
+        self,
+        seat: Seat,
+        here: SharingSession,
+        program: ShareProgram,
+        context: PartyContext,
+        ahead: Mapping[int, Sequence[torch.Tensor]] | None,
     ) -> None:
-        self.seat, self.program, self.context = seat, program, context
+        self.seat, self.program, self.context, self.ahead = seat, program, context, ahead
         self.parties = range(len(here.names))
         corrected = (n for n, step in enumerate(program.instructions) if is_corrected(step))
         self.letters = {place: number for number, place in enumerate(corrected)}
@@ -175,16 +239,13 @@ class _PartyRun:
             joined = yield from self._corrections(step) if step.needs else self._opening(step)
 
     def _corrections(self, step: RoundOfShares) -> Generator[Round, Received, JoinedRound]:
-        """Wait for what the provider has dealt for some instructions."""
+        """Wait for what the provider has dealt for some instructions, unless it is here."""
+        if self.ahead is not None:
+            return JoinedRound(corrections=self.ahead)
         provider = self.seat.size - 1
         names = {place: (provider, self.letters[place]) for place in step.needs}
         received = yield Round({}, frozenset(names.values()))
-        corrections = {}
-        for place, name in names.items():
-            said, *tensors = received[name].values or (None,)
-            if said != place or not all(isinstance(one, torch.Tensor) for one in tensors):
-                raise MaterialError(f"material for instruction {place}", "another letter")
-            corrections[place] = tensors
+        corrections = {place: _material(received[name], place) for place, name in names.items()}
         return JoinedRound(corrections=corrections)
 
     def _opening(self, step: RoundOfShares) -> Generator[Round, Received, JoinedRound]:

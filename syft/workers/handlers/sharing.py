@@ -26,6 +26,15 @@ a connection (``new_execution``).
     session run one after another, in the order of their Starts, so a program may name the
     results of one before it at once, and what is sent need not be waited for.
 
+``DEAL_AHEAD`` deals for a program that comes later, or never.
+    to each of P and to D: ``parties = (*P, D)``, ``args = (session, counter, deals)``; ``outs =
+    (material,)`` for each of P, the same id, and ``()`` for D.  ``counter`` is above all that the
+    session has seen.  SHARES of a program with just these deals has a reference to ``material`` in
+    the place of its counter, which the material has, at any later time and once; it has an
+    ``execution`` of its own, no DEAL, and ``parties = P``: D may be gone.  Its masks are named by
+    the counter of the material.  Drop the material after use.  That DEAL_AHEAD fails ends no
+    session.
+
 ``SPLIT`` splits an int64 tensor that worker O holds, among the parties of a session.
     ``parties = (*P, O)``, or P if O is one of them; ``owner`` is the rank of O there.
     to each of P but O: ``args = (session, owner)``, ``outs = (share,)``.
@@ -80,7 +89,7 @@ def open_session(seat: Seat) -> PartyProgram:
         (letter,) = (yield seat.round({}, (provider,))).values()
         keys = [checked_key(*_values(letter, 1))]
     session = SharingSession(seat.core.name, seat.names, seat.rank, keys, seat.starter)
-    session.stock = partial(waiting_bytes, seat.core, seat.names[provider])
+    session.letters = partial(waiting_bytes, seat.core, seat.names[provider])
     return [session]
 
 

@@ -1,8 +1,8 @@
 """A list of the messages between workers, to see what a line of code costs on a network.
 
-A trace shows the sender, receiver, kind, size in bytes and delivery time of every message.  It
-never shows a value; :class:`~syft.workers.shells.message_log.MessageLog`
-keeps whole messages, for tests.
+A trace shows the sender, receiver, kind, size in bytes and delivery time of every message, and
+what programs on shared tensors hold and cost.  It never shows a value;
+:class:`~syft.workers.shells.message_log.MessageLog` keeps whole messages, for tests.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import Any, Final
 from syft.ops.table import NAMES
 from syft.serde.frame import Frame
 from syft.workers.shells.network import Network
+from syft.workers.shells.traced_programs import TracedProgram, name_of_start, program_in
 from syft.workers.wire import messages
-from syft.workers.wire.messages import Command, Message, Run
+from syft.workers.wire.messages import Command, Message, Run, Start
 from syft.workers.wire.sealed_bytes import is_sealed
 
 _HEAD: Final = ("ms", "from", "to", "bytes", "what")
@@ -58,6 +59,8 @@ class Trace:
         self._clock = clock
         self._began = 0.0
         self._lines: list[TracedMessage] = []
+        self.programs: list[TracedProgram] = []
+        """The programs on shared tensors that parties got from this process."""
 
     def __enter__(self) -> Trace:
         self._began = self._clock()
@@ -70,7 +73,11 @@ class Trace:
     def _observe(self, sender: str, receiver: str, frame: Frame) -> None:
         at = self._clock() - self._began
         sealed = is_sealed(frame)
-        what = "sealed, on its way" if sealed else _kind(messages.decode(frame.header))
+        message = None if sealed else messages.decode(frame.header)
+        what = "sealed, on its way" if message is None else _kind(message)
+        program = program_in(message, frame) if type(message) is Start else None
+        if program is not None:
+            self.programs.append(program)
         self._lines.append(TracedMessage(sender, receiver, what, frame.nbytes, at))
 
     @property
@@ -103,12 +110,14 @@ class Trace:
         rows = [_HEAD, *(line.cells() for line in self._lines)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(_aligned(row, widths)).rstrip() for row in rows]
-        return "\n".join([*lines, self._total()])
+        programs = [f"program {at}: {one}" for at, one in enumerate(self.programs, 1)]
+        return "\n".join([*lines, self._total(), *programs])
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{name}</th>" for name in _HEAD)
         rows = "".join(_row(line.cells()) for line in self._lines)
-        return f"<table><tr>{head}</tr>{rows}</table><p>{self._total()}</p>"
+        table = f"<table><tr>{head}</tr>{rows}</table><p>{self._total()}</p>"
+        return table + "".join(f"<pre>{html.escape(str(one))}</pre>" for one in self.programs)
 
 
 def _aligned(row: tuple[str, ...], widths: list[int]) -> list[str]:
@@ -128,4 +137,4 @@ def _kind(message: Message) -> str:
         return NAMES[message.op] if 0 <= message.op < len(NAMES) else f"op {message.op}"
     if type(message) is Run:
         return f"Run {message.number}" if message.define is None else f"Run {message.number}, new"
-    return type(message).__name__
+    return name_of_start(message) if type(message) is Start else type(message).__name__

@@ -8,7 +8,7 @@ programs, openings and instructions, so that tests can say what an operation cos
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -18,7 +18,8 @@ from syft.crypto.local_operations import LOCAL_OPERATIONS, check_local, run_loca
 from syft.crypto.mask_stream import MaskStream
 from syft.crypto.share_program import ShareCode, ShareProgram, ShareSlot
 from syft.tensors.shared.instruction_list import FreshShares
-from syft.tensors.shared.session_client import PartyLines, SessionClient
+from syft.tensors.shared.party_lines import PartyLines
+from syft.tensors.shared.session_client import SessionClient
 from syft.tensors.shared.shares_ring import SharesRing
 
 
@@ -41,7 +42,9 @@ class ClearParties(PartyLines):
         self.lost: Exception | None = None
         """What sending fails with."""
 
-    def run(self, counter: int, program: Any, inputs: Any, ids: Any) -> None:
+    def run(
+        self, counter: int, program: Any, inputs: Any, ids: Any, material: int | None = None
+    ) -> None:
         if self.lost is not None:
             raise self.lost
         if self.error is not None:
@@ -79,6 +82,13 @@ class ClearParties(PartyLines):
 
     def split(self, pointer: Any, depth: int, id: int) -> None:
         self.objects[id] = pointer
+
+    def deal_ahead(self, counter: int, deals: Any, id: int) -> Callable[[], None]:
+        self.objects[id] = counter, deals
+        return lambda: None
+
+    def waiting_bytes(self) -> int:
+        return 0
 
     def failure(self) -> Exception | None:
         return self.error

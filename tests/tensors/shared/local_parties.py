@@ -24,7 +24,9 @@ class LocalParties(ClearParties):
         self.rounds: list[int] = []
         self.sent: list[list[int]] = []
 
-    def run(self, counter: int, program: Any, inputs: Any, ids: Any) -> None:
+    def run(
+        self, counter: int, program: Any, inputs: Any, ids: Any, material: int | None = None
+    ) -> None:
         self.programs.append(program)
         self.counters.append(counter)
         self.counts.update(one.code.name for one in program.instructions)

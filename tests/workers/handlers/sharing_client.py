@@ -134,6 +134,33 @@ class Client:
         code = CollectiveCode.SHARES
         return pending + self.start(code, self.everybody, args, [*outs, ()], execution)
 
+    def deal_ahead(self, program: ShareProgram, counter: int | None = None) -> int:
+        """Have what a program needs dealt now; the id of the material."""
+        out = new_id()
+        wait(self.start_dealing_ahead(deals_of(program), out, counter))
+        return out
+
+    def start_dealing_ahead(
+        self, deals: Any, out: int, counter: int | None = None
+    ) -> list[tuple[Any, Any]]:
+        """The same without waiting."""
+        if counter is None:
+            self.counter += 1
+            counter = self.counter
+        args = [(Reference(self.session), counter, deals)] * len(self.everybody)
+        outs: list[Any] = [*([(out,)] * len(self.parties)), ()]
+        return self.start(CollectiveCode.DEAL_AHEAD, self.everybody, args, outs)
+
+    def start_with_material(
+        self, material: int, program: ShareProgram, inputs: Sequence[Any], outs: Sequence[int]
+    ) -> list[tuple[Any, Any]]:
+        """Run a program with what was dealt for it before."""
+        head = Reference(self.session), Reference(material), program
+        args: list[Any] = [
+            (*head, *(_input(value, rank) for value in inputs)) for rank in range(len(self.parties))
+        ]
+        return self.start(CollectiveCode.SHARES, self.parties, args, [outs] * len(self.parties))
+
     def share(self, *values: Any) -> list[int]:
         """Share tensors with shares that this client draws: seeds, and the rest."""
         program = ShareProgram(len(values), (), tuple(range(len(values))))

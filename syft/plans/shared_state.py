@@ -1,0 +1,70 @@
+"""Converting the state of a plan in place: fixed precision, sharing among workers, and back.
+
+The state stays where it is, in the user's modules and tensors, so they are converted with the plan.
+What an optimizer keeps is left as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from syft.chain.wrapper import Wrapper
+from syft.exceptions import HookError
+from syft.ops.nested import replace
+from syft.plans.building.build import BuiltPlan, Recipe
+from syft.tensors.fixed.fixed_link import is_fixed
+from syft.tensors.shared.shared_values import is_shared
+
+
+class HeldState(nn.Module):
+    """The state of a built plan as one module, for the methods that convert modules.
+
+    >>> plan = sy.func2plan(args_shape=[(2,)], state=[torch.ones(2)])(lambda x, state: x)
+    >>> len(list(HeldState(plan._record.built, plan._recipe()).buffers()))
+    1
+    """
+
+    def __init__(self, built: BuiltPlan, recipe: Recipe | None) -> None:
+        super().__init__()
+        entries = [] if recipe is None else recipe.entries()
+        parts = [entry for entry in entries if isinstance(entry, nn.Module)]
+        self._modules.update((str(at), part) for at, part in enumerate(parts))
+        for place in built.state.places:
+            if not place.is_optimizers:
+                found: Any = place.tensor
+                table = self._parameters if isinstance(found, nn.Parameter) else self._buffers
+                table[place.name] = found
+
+    def convert(self, method: str, *args: Any, **kwargs: Any) -> None:
+        """Call a method that the hook has given modules."""
+        found = getattr(nn.Module, method, None)
+        if found is None:
+            raise HookError("torch is not hooked", "call sy.TorchHook(torch) first")
+        found(self, *args, **kwargs)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether workers share a part of it."""
+        return any(map(is_shared, (*self.parameters(), *self.buffers())))
+
+
+def stand_ins(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Arguments to record with: zeros for encoded and shared tensors, which nobody may read.
+
+    >>> hook = sy.TorchHook(torch)
+    >>> stand_ins((torch.ones(2).fix_precision(), 3), {})
+    ((tensor([0., 0.]), 3), {})
+    """
+    args, kwargs = replace((tuple(args), kwargs), _stand_in)
+    return args, kwargs
+
+
+def _stand_in(value: Any) -> Any:
+    if type(value) is not Wrapper or not (is_fixed(value) or is_shared(value)):
+        return value
+    zeros = torch.zeros(value.shape, dtype=value.dtype, device=value.device)
+    return zeros.requires_grad_(value.requires_grad)
