@@ -110,38 +110,6 @@ def served(names: Sequence[str]) -> Iterator[list[str]]:
 # ------------------------------------------------------------------------------ 3. the same, shared
 
 
-@dataclass(frozen=True)
-class Traffic:
-    """What the workers send each other while one batch is read: seen from its outside."""
-
-    rounds: int
-    """How often alice and bob wait for each other."""
-    sent: int
-    """Bytes from alice to bob; as many go back."""
-    dealt: int
-    """Bytes from carol to bob, who is the last party; alice draws hers from a key."""
-    images: int
-
-
-def traffic_of(model: nn.Module, images: Tensor) -> Traffic:
-    """Count the messages of one batch, among three workers of this process."""
-    hook = sy.TorchHook(torch)
-    workers = [sy.VirtualWorker(hook, id=name) for name in WORKERS]
-    with torch.no_grad():
-        shared = shared_with(model, *workers)
-        read(shared, images[:1], *workers)  # the weights are opened under their masks, once
-        with sy.trace() as trace:
-            read(shared, images, *workers)
-    letters = {
-        way: [one.nbytes for one in trace if (one.sender, one.receiver) == way]
-        for way in (("alice", "bob"), ("carol", "bob"))
-    }
-    del shared
-    hook.close()
-    sent, dealt = letters.values()
-    return Traffic(len(sent), sum(sent), sum(dealt), len(images))
-
-
 def shared_with(model: nn.Module, alice: Any, bob: Any, carol: Any) -> Any:
     """A copy of a model whose parameters are shared."""
     copied: Any = copy.deepcopy(model)
@@ -149,9 +117,8 @@ def shared_with(model: nn.Module, alice: Any, bob: Any, carol: Any) -> Any:
 
 
 def read(model: Any, images: Any, alice: Any, bob: Any, carol: Any) -> Tensor:
-    """The scores of a shared model for images, which are shared too."""
-    x = images.fix_precision().share(alice, bob, crypto_provider=carol)
-    return model(x).get().float_precision()
+    """The scores of a shared model for images, which are shared too; still shared."""
+    return model(images.fix_precision().share(alice, bob, crypto_provider=carol))
 
 
 @dataclass(frozen=True)
@@ -163,7 +130,9 @@ class Outcome:
     plain: Tensor
     labels: Tensor
     seconds: float
-    traffic: Traffic
+    cost: sy.Cost
+    """Of one batch."""
+    batch: int
 
     def accuracy(self, scores: Tensor) -> float:
         """The part of the digits that is read rightly."""
@@ -186,20 +155,22 @@ def read_privately(model: nn.Module, images: Tensor, labels: Tensor, batch: int)
     """Share model and images among three processes, and read the images there."""
     with torch.no_grad():
         plain = model(images)
-    traffic = traffic_of(model, images[:batch])
     hook = sy.TorchHook(torch)
     with served(WORKERS) as addresses, torch.no_grad():
         workers = [sy.connect(address) for address in addresses]
         shared = shared_with(model, *workers)
-        read(shared, images[:batch], *workers)  # the weights are opened under their masks, once
+        cost = sy.cost(read, shared, images[:batch], *workers)
+        read(
+            shared, images[:batch], *workers
+        ).get()  # the weights are opened under their masks, once
         began = time.perf_counter()
-        scores = [read(shared, part, *workers) for part in images.split(batch)]
+        scores = [read(shared, part, *workers).decrypt() for part in images.split(batch)]
         seconds = time.perf_counter() - began
         del shared
         for worker in workers:
             worker.close()
     hook.close()
-    return Outcome(torch.cat(scores), plain, labels, seconds, traffic)
+    return Outcome(torch.cat(scores), plain, labels, seconds, cost, batch)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -221,14 +192,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     train(model, images[:TRAINING], labels[:TRAINING])
     chosen = slice(TRAINING, TRAINING + options.images)
     outcome = read_privately(model, images[chosen], labels[chosen], options.batch)
-    count, traffic = len(outcome.labels), outcome.traffic
-    print(f"""private inference, {count} test images in batches of {traffic.images}, three processes
+    count, cost, batch = len(outcome.labels), outcome.cost, outcome.batch
+    print(f"""private inference, {count} test images in batches of {batch}, three processes
   digits read rightly, plain            {outcome.accuracy(outcome.plain):>8.2%}
   digits read rightly, shared           {outcome.accuracy(outcome.private):>8.2%}
   seconds an image                      {outcome.seconds / count:>8.4f}
-  rounds a batch                        {traffic.rounds:>8}
-  bytes a party sends an image          {traffic.sent / traffic.images:>8,.0f}
-  bytes dealt an image                  {traffic.dealt / traffic.images:>8,.0f}""")
+  rounds a batch                        {cost.rounds:>8}
+  bytes a party sends an image          {cost.sent / batch:>8,.0f}
+  bytes dealt an image                  {cost.dealt / batch:>8,.0f}""")
     problems = outcome.problems()
     for problem in problems:
         print(f"DOES NOT HOLD: {problem}", file=sys.stderr)

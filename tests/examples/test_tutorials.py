@@ -66,6 +66,7 @@ SHOWN = {
         r"agree on 39[5-7] of 397 images",
         r"read:   tensor\(\[\d",
         r"largest error: 0\.00[01]",
+        r"^20 rounds, [\d,]+ bytes sent by a party, [\d,]+ bytes dealt",
         r"^alice -> bob     12,\d\d\d bytes an image$",
     ],
     "secure_aggregation": [

@@ -46,7 +46,7 @@ class InstructionList:
         self.shapes: list[tuple[int, ...]] = []
         """The shapes of the inputs."""
         self.instructions: list[Instruction] = []
-        self.bytes = 0
+        self.nbytes = 0
         """The memory of public and fresh tensors that wait here."""
         self._slots = 0
         self._made: list[tuple[int, weakref.ref[SharedObject]]] = []
@@ -64,7 +64,7 @@ class InstructionList:
         """Let shares that the client made be those of ``value``."""
         self.inputs.append(shares)
         self.shapes.append(value.shape)
-        self.bytes += shares.last.nbytes
+        self.nbytes += shares.last.nbytes
         value.recording, value.slot = self, -len(self.inputs)
         self._made.append((value.slot, weakref.ref(value)))
 

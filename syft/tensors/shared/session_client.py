@@ -122,7 +122,7 @@ class SessionClient:
     def make_room(self) -> None:
         """Send the list if it is long: before the operands of the next instruction are named."""
         full = len(self._list.instructions) >= MOST_INSTRUCTIONS
-        if full or self._list.bytes > MOST_BYTES:
+        if full or self._list.nbytes > MOST_BYTES:
             self.flush()
 
     def share(self, values: torch.Tensor, guard: Guard | None = None) -> Cell:
@@ -160,7 +160,7 @@ class SessionClient:
 
     def public_tensor(self, values: torch.Tensor) -> torch.Tensor:
         """A copy of a tensor that an instruction holds until it is sent."""
-        self._list.bytes += values.nbytes
+        self._list.nbytes += values.nbytes
         return values.detach().clone(memory_format=torch.contiguous_format)
 
     def masked(self, cell: Cell) -> MaskedCell:
