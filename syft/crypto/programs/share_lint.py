@@ -33,6 +33,8 @@ Values = tuple[Any, ...]
 def lint(program: ShareProgram, parties: int) -> None:
     """Raise :class:`~syft.exceptions.ProgramError`, naming the instruction, if one is wrong.
 
+    A program that has passed is not looked at again.
+
     >>> mask = Instruction(ShareCode.MASK, (ShareSlot(0), (2,)), (1,))
     >>> lint(ShareProgram(1, (mask,), (1,)), 2)
     >>> lint(ShareProgram(1, (mask, mask), (1,)), 2)
@@ -40,6 +42,8 @@ def lint(program: ShareProgram, parties: int) -> None:
     ...
     syft.exceptions.ProgramError: instruction 1: slot 1 is filled already
     """
+    if parties in program.sound_for:
+        return
     if not 0 <= program.inputs <= MOST_INPUTS:
         raise ProgramError(f"a share program of {program.inputs} inputs")
     if len(program.instructions) > MOST_INSTRUCTIONS:
@@ -55,6 +59,7 @@ def lint(program: ShareProgram, parties: int) -> None:
     for slot in program.results:
         if slot not in scope.kinds:
             raise ProgramError(f"result {slot} of a share program has no value")
+    program.sound_for.add(parties)
 
 
 def lint_deals(deals: Any) -> None:

@@ -10,7 +10,7 @@ instruction of each code takes and makes stands at :class:`ShareCode`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
@@ -90,3 +90,6 @@ class ShareProgram:
     inputs: int
     instructions: tuple[Instruction, ...]
     results: tuple[int, ...]
+    sound_for: set[int] = field(default_factory=set, compare=False, repr=False)
+    """For how many parties it has been found well formed, or one that differs from it only in what
+    the elements of public tensors are."""
