@@ -145,7 +145,8 @@ class LineTransport(Transport):
             return
         self._written = self.board.active = now
         self.board.push(self.line)
-        self.collect()
+        if not frame.lasting:  # such a letter has no reply, and whoever sends it reads on
+            self.collect()
 
     def _send(self, frame: Frame) -> bool:
         """Queue a request; whether it has arrived already."""

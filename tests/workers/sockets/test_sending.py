@@ -135,3 +135,23 @@ def test_a_line_that_another_thread_reads_is_not_waited_for(
     assert not board.glance(5.0)
     assert time.monotonic() - began < 5.0
     board._reading.discard(dan.line)
+
+
+@pytest.mark.parametrize("dan", [False], indirect=True)
+def test_a_server_that_waits_a_little_serves_others(
+    dan: sy.WebsocketClientWorker, server: sy.WebsocketServerWorker
+) -> None:
+    found: list[bool] = []
+    began, ended = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        began.set()
+        found.append(server.board.glance(30.0))
+        ended.set()
+
+    server.board.post(wait)
+    assert began.wait(30.0)
+    x: Any = torch.ones(3)
+    assert x.send(dan).get().equal(torch.ones(3))
+    assert ended.wait(30.0)
+    assert found == [True]
