@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import abc
 import functools
+import hashlib
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -33,18 +34,26 @@ from syft.exceptions import MaterialError
 
 @dataclass(frozen=True, slots=True, order=True)
 class StreamName:
-    """The name of a stream: the counter of a program, and the place of an instruction in it."""
+    """The name of a stream: the counter of a program, the place of an instruction in it, and what
+    is drawn from it.
+
+    Who has a party draw one thing and the provider deal another, at the same place, gets nothing:
+    these are two streams.
+    """
 
     counter: int
     place: int
+    use: str = ""
+    """The instruction and its public arguments."""
 
     def block(self) -> bytes:
         """The first counter block of the stream; 2^32 blocks of 16 bytes are its own.
 
-        >>> StreamName(1, 2).block().hex()
-        '00000000000000010000000200000000'
+        >>> StreamName(1, 2).block().hex(), StreamName(1, 2, "MASK").block().hex()
+        ('ccd0b6eb7b8a74cbe84cd0ff00000000', '407c41c0166431f8f7a2ce8e00000000')
         """
-        return self.counter.to_bytes(8, "big") + self.place.to_bytes(4, "big") + bytes(4)
+        text = f"{self.counter} {self.place} {self.use}"
+        return hashlib.sha256(text.encode()).digest()[:12] + bytes(4)
 
 
 class Dealer(abc.ABC):

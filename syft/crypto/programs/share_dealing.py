@@ -12,12 +12,18 @@ from typing import Any
 
 import torch
 
-from syft.crypto.dealing import ProviderDealer, StreamName
+from syft.crypto.dealing import ProviderDealer
 from syft.crypto.kernels import kernel_from
 from syft.crypto.mask_stream import MaskCipher
 from syft.crypto.programs.beaver_products import deal_product
 from syft.crypto.programs.share_gates import GATES, is_corrected
-from syft.crypto.programs.share_program import ShareCode, ShareProgram, ShareSlot
+from syft.crypto.programs.share_program import (
+    ShareCode,
+    ShareProgram,
+    ShareSlot,
+    stream_of,
+    stream_of_mask,
+)
 
 Deal = tuple[int, int, tuple[Any, ...]]
 """The place of an instruction, its code, and its arguments without slots."""
@@ -80,7 +86,7 @@ def deal_program(
     masks = _Masks(deals, counter)
     ciphers = [MaskCipher(key) for key in keys]
     for place, code, public in deals:
-        dealer = ProviderDealer(ciphers, StreamName(counter, place), device)
+        dealer = ProviderDealer(ciphers, stream_of(ShareCode(code), public, counter, place), device)
         if code == ShareCode.PRODUCT:
             number, settings, *factors, shape = public
             a, b = (masks.drawn(dealer, *factors[i : i + 2]) for i in (0, 2))
@@ -109,7 +115,7 @@ class _Masks:
         """The sum of all parties' shares of a mask."""
         factor = (mask, shape)
         if factor not in self._kept:
-            name = StreamName(mask[0] or self._counter, mask[1])
+            name = stream_of_mask(mask, shape, self._counter)
             self._kept[factor] = dealer.again(name, shape)
         self._uses[factor] -= 1
         return self._kept[factor] if self._uses[factor] else self._kept.pop(factor)

@@ -10,9 +10,12 @@ instruction of each code takes and makes stands at :class:`ShareCode`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
+
+from syft.crypto.dealing import StreamName
 
 
 class ShareCode(IntEnum):
@@ -93,3 +96,28 @@ class ShareProgram:
     sound_for: set[int] = field(default_factory=set, compare=False, repr=False)
     """For how many parties it has been found well formed, or one that differs from it only in what
     the elements of public tensors are."""
+
+
+def stream_of(code: ShareCode, public: Sequence[Any], counter: int, place: int) -> StreamName:
+    """The stream of an instruction, by all that is public of it: its arguments without slots.
+
+    >>> stream_of(ShareCode.MASK, ((2, 3),), 7, 0)
+    StreamName(counter=7, place=0, use='4 (2 3)')
+    """
+    return StreamName(counter, place, f"{int(code)} {' '.join(map(_text, public))}")
+
+
+def stream_of_mask(mask: tuple[int, int], shape: Sequence[int], counter: int) -> StreamName:
+    """The stream of a mask that an instruction of the program ``counter`` names.
+
+    >>> stream_of_mask((0, 2), (3,), 7) == stream_of(ShareCode.MASK, ((3,),), 7, 2)
+    True
+    """
+    return stream_of(ShareCode.MASK, (tuple(shape),), mask[0] or counter, mask[1])
+
+
+def _text(value: Any) -> str:
+    """An argument as a text: equal ones of two processes have equal texts, others do not."""
+    if isinstance(value, tuple):
+        return f"({' '.join(map(_text, value))})"
+    return str(value if value is None else int(value))

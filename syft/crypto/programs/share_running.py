@@ -28,7 +28,14 @@ from syft.crypto.programs.beaver_products import MaskedValue, deal_product, mask
 from syft.crypto.programs.local_operations import LOCAL_OPERATIONS, check_size, run_local
 from syft.crypto.programs.share_flow import operands_of, segments_of
 from syft.crypto.programs.share_gates import GATES, is_corrected
-from syft.crypto.programs.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
+from syft.crypto.programs.share_program import (
+    Instruction,
+    ShareCode,
+    ShareProgram,
+    ShareSlot,
+    stream_of,
+    stream_of_mask,
+)
 from syft.crypto.ring_products import ring_map, ring_product
 from syft.exceptions import MaterialError, ProgramError
 
@@ -208,7 +215,8 @@ class _Run:
                 (place, instruction.args[1], self._share(instruction.args[0]).clone())
             )
         else:
-            name = StreamName(self.party.counter, place)
+            public = [value for value in instruction.args if type(value) is not ShareSlot]
+            name = stream_of(instruction.code, public, self.party.counter, place)
             dealer = PartyDealer(self.cipher, name, corrections, self.party.device)
             if instruction.code is ShareCode.PRODUCT:
                 self._fill(place, (self._product(instruction, dealer),))
@@ -254,7 +262,7 @@ class _Run:
         value = self.values[slot.number]
         if type(value) is not MaskedValue:
             raise ProgramError("a product of what is no masked value")
-        expected = StreamName(name[0] or self.party.counter, name[1])
+        expected = stream_of_mask(name, shape, self.party.counter)
         if value.name != expected or value.shape != shape:
             raise ProgramError(f"a masked value {value.name}, where {expected} is named")
         return value

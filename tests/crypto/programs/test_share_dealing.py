@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from syft.crypto.dealing import PartyDealer, StreamName
 from syft.crypto.kernels import Kernel, KernelCode
 from syft.crypto.programs.share_dealing import deal_program, deals_of
-from syft.crypto.programs.share_program import ShareCode
+from syft.crypto.programs.share_program import ShareCode, stream_of, stream_of_mask
 from tests.crypto.parties import KEYS, total
 from tests.crypto.program_runs import Recorded
 
@@ -44,23 +46,44 @@ def test_corrections_make_products_of_the_masks_that_the_parties_draw(monkeypatc
         keys = KEYS[:parties]
         drawn.clear()
         corrections = dict(deal_program(deals, keys, 7))
-        assert drawn == [StreamName(7, 0), StreamName(7, 1)]
-        masks = {
-            place: total([_words(key, place, shape) for key in keys])
-            for place, shape in ((0, (2,)), (1, (3, 2)))
-        }
-        for place, expected in ((2, masks[0] * masks[1]), (3, masks[0] * masks[0])):
-            others = total([_words(key, place, expected.shape) for key in keys[:-1]])
+        named = [stream_of_mask((0, 0), (2,), 7), stream_of_mask((0, 1), (3, 2), 7)]
+        assert drawn == named
+        masks = [
+            total([_words(key, name, shape) for key in keys])
+            for name, shape in zip(named, ((2,), (3, 2)), strict=True)
+        ]
+        for (place, code, public), expected in zip(
+            deals, (masks[0] * masks[1], masks[0] * masks[0]), strict=True
+        ):
+            name = stream_of(ShareCode(code), public, 7, place)
+            others = total([_words(key, name, expected.shape) for key in keys[:-1]])
             assert torch.equal(corrections[place][0] + others, expected)
 
 
-def _words(key: bytes, place: int, shape: tuple[int, ...]) -> torch.Tensor:
-    return PartyDealer(key, StreamName(7, place), None).uniform(shape)
+def _words(key: bytes, name: StreamName, shape: Sequence[int]) -> torch.Tensor:
+    return PartyDealer(key, name, None).uniform(shape)
 
 
 def test_masks_of_programs_before_are_drawn_by_their_counter():
     public = (1, (), (5, 2), (2,), (0, 0), (2,), (2,))
     (deal,) = deal_program(((3, 5, public),), KEYS[:2], 7)
-    a = total([PartyDealer(key, StreamName(5, 2), None).uniform((2,)) for key in KEYS[:2]])
-    b = total([_words(key, 0, (2,)) for key in KEYS[:2]])
-    assert torch.equal(deal[1][0] + _words(KEYS[0], 3, (2,)), a * b)
+    a, b = (
+        total([_words(key, stream_of_mask(mask, (2,), 7), (2,)) for key in KEYS[:2]])
+        for mask in ((5, 2), (0, 0))
+    )
+    drawn = _words(KEYS[0], stream_of(ShareCode.PRODUCT, public, 7, 3), (2,))
+    assert torch.equal(deal[1][0] + drawn, a * b)
+
+
+def test_what_is_dealt_for_another_instruction_has_another_stream():
+    """A client could have the provider deal one thing, and a party draw another, from one stream:
+    what is sent behind its words would show."""
+    names = {
+        stream_of(ShareCode.MASK, ((2,),), 7, 3),
+        stream_of(ShareCode.DIVIDE, (16, (2,)), 7, 3),
+        stream_of(ShareCode.DIVIDE, (16, (3,)), 7, 3),
+        stream_of(ShareCode.DIVIDE, (17, (2,)), 7, 3),
+        stream_of(ShareCode.PRODUCT, (1, (), (0, 0), (2,), (0, 1), (2,), (2,)), 7, 3),
+        stream_of(ShareCode.PRODUCT, (1, (), (0, 0), (2,), (5, 1), (2,), (2,)), 7, 3),
+    }
+    assert len({name.block() for name in names}) == 6

@@ -5,10 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
-from syft.crypto.dealing import StreamName
 from syft.crypto.kernels import Kernel, KernelCode
 from syft.crypto.programs.share_cost import cost
-from syft.crypto.programs.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
+from syft.crypto.programs.share_program import (
+    Instruction,
+    ShareCode,
+    ShareProgram,
+    ShareSlot,
+    stream_of_mask,
+)
 from syft.crypto.programs.share_running import JoinedRound, PartyContext, run_program
 from syft.exceptions import MaterialError, ProgramError
 from tests.conftest import DEVICES
@@ -91,7 +96,7 @@ def test_every_instruction_makes_what_it_says(parties):
     assert torch.equal(runs.results[1][shown], x * y)
     values = [result[masked] for result in runs.results]
     assert torch.equal(unmasked(values), y)
-    assert {value.name for value in values} == {StreamName(1, 7)}
+    assert {value.name for value in values} == {stream_of_mask((0, 7), values[0].shape, 1)}
     assert runs.rounds == 4
 
 

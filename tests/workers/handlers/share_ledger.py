@@ -7,6 +7,7 @@ all parties must be what was sent.  No word may hide two tensors.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,14 +23,28 @@ from syft.crypto.dealing import Dealer, StreamName
 from syft.crypto.kernels import kernel_from
 from syft.crypto.programs.beaver_products import deal_product
 from syft.crypto.programs.share_gates import GATES
-from syft.crypto.programs.share_program import Instruction, ShareCode, ShareProgram
+from syft.crypto.programs.share_program import (
+    DEALT,
+    Instruction,
+    ShareCode,
+    ShareProgram,
+    ShareSlot,
+    stream_of,
+    stream_of_mask,
+)
 
 WHOLE = 1 << 64
 
 
-def stream_words(key: bytes, name: StreamName, words: np.ndarray) -> np.ndarray:
-    """Words of a stream by their numbers: the encrypted counters (NIST SP 800-38A)."""
-    start = (name.counter << 64) | (name.place << 32)
+def stream_words(key: bytes, name: StreamName | None, words: np.ndarray) -> np.ndarray:
+    """Words of a stream by their numbers: the encrypted counters (NIST SP 800-38A).
+
+    Without a name it is the only stream of its key, from 0 on.
+    """
+    start = 0
+    if name is not None:
+        said = hashlib.sha256(f"{name.counter} {name.place} {name.use}".encode()).digest()
+        start = int.from_bytes(said[:12], "big") << 32
     blocks = int(words.max()) // 2 + 1 if words.size else 0
     counters = b"".join((start + number).to_bytes(16, "big") for number in range(blocks))
     stream = Cipher(AES(key), ECB()).encryptor().update(counters)
@@ -97,7 +112,7 @@ def corrections(step: Instruction, name: StreamName, keys: Sequence[bytes]) -> l
     if step.code is ShareCode.PRODUCT:
         code, settings, _, _, x_mask, x_shape, y_mask, y_shape, shape = step.args
         a, b = (
-            dealer.again(StreamName(mask[0] or name.counter, mask[1]), shape)
+            dealer.again(stream_of_mask(mask, shape, name.counter), shape)
             for mask, shape in ((x_mask, x_shape), (y_mask, y_shape))
         )
         deal_product(dealer, kernel_from(code, settings), a, b, shape)
@@ -237,6 +252,14 @@ def plain_results(
     return (((x < 0) if step.code is ShareCode.NEGATIVE else (x == 0)).astype(np.int64),)
 
 
+def named(step: Instruction, counter: int, place: int) -> StreamName:
+    """The stream of an instruction, if it has one."""
+    if step.code not in DEALT:
+        return StreamName(counter, place)
+    public = [value for value in step.args if not isinstance(value, ShareSlot)]
+    return stream_of(step.code, public, counter, place)
+
+
 def rows_of_program(
     program: ShareProgram, steps: Sequence[tuple[int, np.ndarray]], counter: int, keys: Any
 ) -> list[Row]:
@@ -245,6 +268,6 @@ def rows_of_program(
         row
         for place, x in steps
         for row in OPENED[program.instructions[place].code](
-            program.instructions[place], x, StreamName(counter, place), keys
+            program.instructions[place], x, named(program.instructions[place], counter, place), keys
         )
     ]

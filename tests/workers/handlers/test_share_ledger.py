@@ -33,6 +33,7 @@ from tests.workers.handlers.share_ledger import (
     corrections,
     plain_results,
     rows_of_program,
+    named,
     stream_words,
 )
 
@@ -161,7 +162,7 @@ class Audit:
             operands = [values[slot] for slot in operands_of(step)]
             x = operands[0].detach().clone().numpy() if operands else NOTHING
             steps.append((place, x))
-            made = _made(step, operands, values, x, StreamName(counter, place), keys)
+            made = _made(step, operands, values, x, named(step, counter, place), keys)
             values.update(zip(step.outs, made, strict=False))
         revealed = {
             step.outs[0]: step.args[1]
@@ -183,7 +184,7 @@ class Audit:
         said = {letter[0]: letter[1:] for letter in dealt}
         assert len(said) == len(dealt)
         for place, step in enumerate(program.instructions):
-            rows = corrections(step, StreamName(counter, place), keys)
+            rows = corrections(step, named(step, counter, place), keys)
             found = said.pop(place, [])
             assert len(found) == len(rows)
             for row, tensor in zip(rows, found, strict=True):
@@ -254,7 +255,7 @@ def _refers(value: Any) -> bool:
 
 def _drawn(seed: bytes, shape: Sequence[int]) -> torch.Tensor:
     count = torch.Size(shape).numel()
-    words = stream_words(seed, StreamName(0, 0), np.arange(count))
+    words = stream_words(seed, None, np.arange(count))
     return torch.from_numpy(words.copy()).view(tuple(shape))
 
 
