@@ -24,7 +24,7 @@ SAMPLE := 0.1
 
 # The share of the tests of every shell that `make test` runs in child processes and over sockets
 # too.
-SHELL_SAMPLE := 0.12
+SHELL_SAMPLE := 0.1
 
 # The share of the lines of syft/, in percent, that must run.  Of a sample it is a little less: a
 # line that one case over sockets reaches first would fail a run that did not draw that case.

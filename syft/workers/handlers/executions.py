@@ -23,6 +23,7 @@ from syft.exceptions import (
     RemoteFailure,
     ResultMismatch,
     SyftError,
+    WorkerError,
     WorkerLost,
 )
 from syft.ops.nested import leaves
@@ -436,7 +437,8 @@ def cause_of(core: WorkerCore, session: Execution | None, error: BaseException) 
 
 
 def tell_others(core: WorkerCore, message: Start, cause: str) -> None:
-    """Tell the other parties that this worker's part has failed."""
+    """Tell the other parties that this worker's part has failed, as far as they can be reached."""
     for rank, name in enumerate(message.parties):
         if rank != message.rank:
-            core.post(name, Abort(message.execution, message.rank, cause))
+            with contextlib.suppress(WorkerError):
+                core.post(name, Abort(message.execution, message.rank, cause))

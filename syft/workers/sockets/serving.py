@@ -114,6 +114,8 @@ class ServingBoard(Switchboard):
         self._told_busy: dict[Line, float] = {}
         self.redialler = Redialler(self.post, self.add, self.remove)
         self._posted: deque[Callable[[], None]] = deque()
+        self._lost: deque[tuple[str, str]] = deque()  # whom no line leads to any more, and why
+        self._stands_in = False  # whether the standby thread reads
         self._wake_read, self._wake_write = socket.socketpair()
         self._wake_read.setblocking(False)
         self._watched.watch(self._wake_read.fileno(), READ, self._woken)
@@ -202,6 +204,8 @@ class ServingBoard(Switchboard):
                 self._read(what)
             else:
                 self._on_event(what, event)
+        while self._lost:
+            self.network.lose(*self._lost.popleft())
         if self._ready:
             worked |= self._serve_ready()
         self._expects = worked
@@ -324,7 +328,10 @@ class ServingBoard(Switchboard):
         if line in self.lines:
             self.lines.remove(line)
         if dialled:
-            self.network.lose(line.name, reason)
+            if self._stands_in:  # that thread executes nothing
+                self._lost.append((line.name, reason))
+            else:
+                self.network.lose(line.name, reason)
 
     def part(self, line: Line, reason: str) -> None:
         """Say that this end leaves, as far as that can be written at once, and end a line."""
@@ -533,11 +540,15 @@ class ServingBoard(Switchboard):
 
     def _read_meanwhile(self, running: tuple[float, Frame, Peer]) -> None:
         """Read and write while an operation takes long."""
-        for what, event in self._watched.wait(0):
-            self._on_event(what, event)
-        self._tell_busy(running)
-        self.beat(time.monotonic())
-        self._write_all()
+        self._stands_in = True
+        try:
+            for what, event in self._watched.wait(0):
+                self._on_event(what, event)
+            self._tell_busy(running)
+            self.beat(time.monotonic())
+            self._write_all()
+        finally:
+            self._stands_in = False
 
     def _tell_busy(self, running: tuple[float, Frame, Peer]) -> None:
         """Tell those who wait what they wait for, once a second."""
