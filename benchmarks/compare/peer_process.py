@@ -95,6 +95,7 @@ class PeerProcess:
             line = process.stdout.readline()
         finally:
             limit.cancel()
+            limit.join()
         if not line:
             self.close()
             raise PeerFailed(f"failed, see {self._log().relative_to(ROOT)}")

@@ -57,7 +57,7 @@ class Switchboard(ABC):
     """The lines of the workers of one network. Abstract.
 
     >>> sorted(Switchboard.__abstractmethods__)
-    ['broke', 'comes_back', 'opened', 'passed', 'reached_for', 'remove', 'said', 'turn']
+    ['broke', 'comes_back', 'glance', 'opened', 'passed', 'reached_for', 'remove', 'said', 'turn']
     """
 
     def __init__(self, network: Network) -> None:
