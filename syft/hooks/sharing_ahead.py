@@ -39,8 +39,9 @@ def prepare(
     """Have the provider deal now for the next ``n`` runs of a function, module or plan.
 
     Such a run then sends the provider nothing, and waits for nothing from it.  It is known by what
-    it needs: it has arguments of the same shapes, which were not used before, and its result is
-    fetched before something else is recorded.  Any other run is dealt for when it comes.  Returns
+    it needs: it has arguments of the same shapes, which were not used before, it runs with
+    gradients recorded or not as they are now (``torch.no_grad``), and its result is fetched before
+    something else is recorded.  Any other run is dealt for when it comes.  Returns
     when everything is at the parties.  Besides, what stays between runs is opened behind its mask.
 
     Raises :class:`~syft.exceptions.StockFull` if more than ``most_bytes`` would wait for the

@@ -23,7 +23,6 @@ from syft.exceptions import (
     RemoteFailure,
     ResultMismatch,
     SyftError,
-    WorkerError,
     WorkerLost,
 )
 from syft.ops.nested import leaves
@@ -437,8 +436,9 @@ def cause_of(core: WorkerCore, session: Execution | None, error: BaseException) 
 
 
 def tell_others(core: WorkerCore, message: Start, cause: str) -> None:
-    """Tell the other parties that this worker's part has failed, as far as they can be reached."""
+    """Tell the other parties that this worker's part has failed, as far as they can be reached and
+    take what it says."""
     for rank, name in enumerate(message.parties):
         if rank != message.rank:
-            with contextlib.suppress(WorkerError):
+            with contextlib.suppress(SyftError):
                 core.post(name, Abort(message.execution, message.rank, cause))

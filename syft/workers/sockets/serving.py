@@ -28,6 +28,7 @@ from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.sockets.calling import LOST_AFTER
 from syft.workers.sockets.described import described
+from syft.workers.sockets.equal_share import EqualShare
 from syft.workers.sockets.line import Line
 from syft.workers.sockets.line_texts import Busy, Bye, Control, Open
 from syft.workers.sockets.monitor import Monitor
@@ -58,15 +59,6 @@ _UNASKED: Final = 1 << 14
 """Messages and their bytes that are on their way without a closer look at how many."""
 _MOST_UNREAD: Final = 1 << 26
 """Bytes of replies that a caller has not read; until it does, nothing is served to it."""
-
-
-_MOST_HELD: Final = 1 << 28
-"""Bytes of requests and replies that all callers without a user together have the worker hold; with
-more, whoever has more than an equal share of them is not served, and not read."""
-_LEAST_SHARE: Final = 1 << 21
-"""Bytes that are never too many: what clients receive before they say that it has arrived."""
-_SUM_EVERY: Final = 0.05
-"""Seconds between two looks at how many these are."""
 
 
 def _refuse_tunnel(line: Line, sock: socket.socket) -> str:
@@ -109,8 +101,7 @@ class ServingBoard(Switchboard):
         self._ended = False
         self._expects = False  # more may come soon, since something was just served
         self._next_look = 0.0
-        self._held = 0  # bytes, as far as is known
-        self._next_sum = 0.0
+        self._share = EqualShare(self.lines)
         self._told_busy: dict[Line, float] = {}
         self.redialler = Redialler(self.post, self.add, self.remove)
         self._posted: deque[Callable[[], None]] = deque()
@@ -205,7 +196,7 @@ class ServingBoard(Switchboard):
             else:
                 self._on_event(what, event)
         while self._lost:
-            self.network.lose(*self._lost.popleft())
+            self._lose(*self._lost.popleft())
         if self._ready:
             worked |= self._serve_ready()
         self._expects = worked
@@ -266,7 +257,7 @@ class ServingBoard(Switchboard):
         return worked
 
     def _is_unread(self, line: Line) -> bool:
-        if self._is_over_share(line, line.kept_bytes):
+        if self._share.is_exceeded(line, line.kept_bytes):
             if line in self._stalled:  # nobody hears what it says of what has arrived
                 self.broke(line, BrokenFraming(REFUSED, "too little of what was sent has arrived"))
             return True
@@ -274,21 +265,8 @@ class ServingBoard(Switchboard):
             return True
         return line.websocket is not None and line.websocket.queued > _MOST_UNREAD
 
-    def _is_over_share(self, line: Line, held: int) -> bool:
-        """Whether so many bytes are more than the share of a line whose caller nobody knows, while
-        all of these together have the worker hold too many."""
-        share = max(_LEAST_SHARE, _MOST_HELD // max(1, len(self.lines)))
-        if line.user is not None or held <= share:
-            return False
-        now = time.monotonic()
-        if now >= self._next_sum:
-            strangers = [one for one in self.lines if one.user is None]
-            self._held = sum(one.kept_bytes + one.waiting for one in strangers)
-            self._next_sum = now + _SUM_EVERY
-        return self._held > _MOST_HELD
-
     def _waits_too_much(self, line: Line) -> bool:
-        return line.waiting > _MOST_WAITING or self._is_over_share(line, line.waiting)
+        return line.waiting > _MOST_WAITING or self._share.is_exceeded(line, line.waiting)
 
     def _respond(self, core: WorkerCore, frame: Frame, peer: Peer) -> Frame | None:
         """Serve a request while the other thread may read."""
@@ -331,7 +309,14 @@ class ServingBoard(Switchboard):
             if self._stands_in:  # that thread executes nothing
                 self._lost.append((line.name, reason))
             else:
-                self.network.lose(line.name, reason)
+                self._lose(line.name, reason)
+
+    def _lose(self, name: str, reason: str) -> None:
+        """Fail what the worker does together with one that is gone."""
+        try:
+            self.network.lose(name, reason)
+        except Exception as error:  # whoever leaves may not end the worker
+            STRANGERS.warning("a fault of this worker, as %s was lost: %r", name, error)
 
     def part(self, line: Line, reason: str) -> None:
         """Say that this end leaves, as far as that can be written at once, and end a line."""

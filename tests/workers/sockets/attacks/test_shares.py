@@ -14,7 +14,7 @@ import torch
 import syft as sy
 from syft.serde.limits import Limits
 from syft.trust.tokens import TokenBook
-from syft.workers.sockets import serving
+from syft.workers.sockets import equal_share
 from syft.workers.sockets.line import Line
 from syft.workers.wire import messages
 from tests.workers.sockets.attacks.stranger import BINARY, Stranger, frame, syft_frame
@@ -30,9 +30,9 @@ BATCH = 256 * 5000
 def server(
     hook: sy.TorchHook, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[sy.WebsocketServerWorker]:
-    monkeypatch.setattr(serving, "_MOST_HELD", MOST)
-    monkeypatch.setattr(serving, "_LEAST_SHARE", MOST // 8)
-    monkeypatch.setattr(serving, "_SUM_EVERY", 0.0)
+    monkeypatch.setattr(equal_share, "_MOST_HELD", MOST)
+    monkeypatch.setattr(equal_share, "_LEAST_SHARE", MOST // 8)
+    monkeypatch.setattr(equal_share, "_SUM_EVERY", 0.0)
     settings = {"tokens": TokenBook(), "anonymous": True, "heartbeat": 30.0}
     with sy.WebsocketServerWorker(hook, port=0, id="bob", **settings) as server:
         yield server
@@ -110,7 +110,7 @@ def test_one_that_asks_for_more_and_never_says_what_has_arrived_is_sent_away(
 
 def test_a_line_that_is_over_has_no_share(server: sy.WebsocketServerWorker) -> None:
     line = Line("eve", Limits(), odd=True)
-    assert not server.board.lines and not server.board._is_over_share(line, 10 * MOST)
+    assert not server.board.lines and not server.board._share.is_exceeded(line, 10 * MOST)
 
 
 @pytest.mark.soak
