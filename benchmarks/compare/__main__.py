@@ -19,6 +19,7 @@ from benchmarks.compare.peer_process import Library, PeerFailed, PeerProcess
 
 LIBRARIES = (
     Library("syft", ".venv", "benchmarks.compare.ours"),
+    Library("syft ahead", ".venv", "benchmarks.compare.ours", ("ahead",)),
     Library("CrypTen", ".venv-crypten", "benchmarks.compare.crypten_peer"),
     Library("SPU semi2k", ".venv-spu", "benchmarks.compare.spu_peer", ("semi2k",)),
     Library("SPU aby3", ".venv-spu", "benchmarks.compare.spu_peer", ("aby3",)),
@@ -29,10 +30,11 @@ MOST_RUNS = 30
 NOTES = """\
 Milliseconds: the median and, in brackets, the least.  Each library has three processes on loopback
 (SPU's semi2k two), each with one thread; they run in turns.  Operands and parameters are shared
-before the clock starts; it stops when the parties have their shares of the result.  CrypTen 0.4.1:
-two parties and its trusted third party.  SPU 0.9.5: the faster of semi2k (the first party is
-trusted with the triples) and aby3 (three parties, no two of which may show each other what they
-see).  The batch norms of ResNet-18 are folded into its convolutions.
+before the clock starts, operands anew for each run; it stops when the parties have their shares of
+the result.  Dealing is in the time, except where syft's provider has dealt before (`sy.prepare`).
+CrypTen 0.4.1: two parties and its trusted third party.  SPU 0.9.5: the faster of semi2k (the first
+party is trusted with the triples) and aby3 (three parties, no two of which may show each other what
+they see).  The batch norms of ResNet-18 are folded into its convolutions.
 
 The second table: processor time and bytes sent are of all processes together, framing and what goes
 to the provider and from it included.  The error is the largest difference from plain torch or jax;

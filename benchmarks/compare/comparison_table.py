@@ -58,16 +58,20 @@ def best(candidates: dict[str, Measured]) -> tuple[str, Measured]:
 def times(cases: Sequence[str], results: dict[str, dict[str, Measured]]) -> str:
     """Write the table of times; ``results`` are by library, then by case.
 
-    The libraries whose names begin with ``SPU`` are one column: the faster of its protocols.
+    The libraries whose names begin with ``SPU`` are one column: the faster of its protocols.  The
+    ratios are to syft, and to what it takes when the provider has dealt before.
     """
     rows = []
     for case in cases:
-        ours, crypten = results["syft"][case], results["CrypTen"][case]
+        ours, ahead = results["syft"][case], results["syft ahead"][case]
+        crypten = results["CrypTen"][case]
         name, spu = best({name: each[case] for name, each in results.items() if "SPU" in name})
         protocol = f" {name.removeprefix('SPU ')}" if spu.milliseconds else ""
-        figures = [cell(ours), cell(crypten), cell(spu) + protocol]
-        rows.append([case, *figures, ratio(crypten, ours), ratio(spu, ours)])
-    return markdown(["ms", "syft", "CrypTen", "SPU", "CrypTen / syft", "SPU / syft"], rows)
+        figures = [cell(ours), cell(ahead), cell(crypten), cell(spu) + protocol]
+        ratios = [f"{ratio(peer, ours)}; {ratio(peer, ahead)}" for peer in (crypten, spu)]
+        rows.append([case, *figures, *ratios])
+    header = ["ms", "syft", "dealt ahead", "CrypTen", "SPU", "CrypTen / syft; ahead"]
+    return markdown([*header, "SPU / syft; ahead"], rows)
 
 
 def details(cases: Sequence[str], results: dict[str, dict[str, Measured]]) -> str:

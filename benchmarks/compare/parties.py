@@ -190,12 +190,19 @@ class Ranks:
 
 
 def coordinate(
-    run: Callable[[str], Answer], used_so_far: Callable[[], Answer], names: Iterable[str]
+    run: Callable[[str], Answer],
+    used_so_far: Callable[[], Answer],
+    names: Iterable[str],
+    make_ready: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run each case that is named, and print what it took and what was used meanwhile."""
+    """Run each case that is named, and print what it took and what was used meanwhile.
+
+    ``make_ready`` is called before each, and what it does is not counted.
+    """
     used_so_far()
     say({"ready": True})
     for name in names:
+        make_ready()
         before = used_so_far()
         answer = run(name.strip())
         after = used_so_far()
