@@ -14,13 +14,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.compare.cases import CASES
-from benchmarks.compare.comparison_table import Measured, details, times
+from benchmarks.compare.comparison_table import OWN_POOLS, Measured, details, times
 from benchmarks.compare.peer_process import Library, PeerFailed, PeerProcess
 
 LIBRARIES = (
     Library("syft", ".venv", "benchmarks.compare.ours"),
     Library("syft ahead", ".venv", "benchmarks.compare.ours", ("ahead",)),
-    Library("CrypTen", ".venv-crypten", "benchmarks.compare.crypten_peer"),
+    Library("CrypTen", ".venv-crypten", "benchmarks.compare.crypten_peer", ("pairs",)),
+    Library(OWN_POOLS, ".venv-crypten", "benchmarks.compare.crypten_peer", ("own",), pools=True),
     Library("SPU semi2k", ".venv-spu", "benchmarks.compare.spu_peer", ("semi2k",)),
     Library("SPU aby3", ".venv-spu", "benchmarks.compare.spu_peer", ("aby3",)),
 )
@@ -32,7 +33,8 @@ Milliseconds: the median and, in brackets, the least.  Each library has three pr
 (SPU's semi2k two), each with one thread; they run in turns.  Operands and parameters are shared
 before the clock starts, operands anew for each run; it stops when the parties have their shares of
 the result.  Dealing is in the time, except where syft's provider has dealt before (`sy.prepare`).
-CrypTen 0.4.1: two parties and its trusted third party.  SPU 0.9.5: the faster of semi2k (the first
+CrypTen 0.4.1: two parties and its trusted third party; maxima of windows as a tournament and, in
+the column "own pools", by its own function.  SPU 0.9.5: the faster of semi2k (the first
 party is trusted with the triples) and aby3 (three parties, no two of which may show each other what
 they see).  The batch norms of ResNet-18 are folded into its convolutions.
 
@@ -46,6 +48,9 @@ def _prepare(peers: Sequence[PeerProcess], case: str) -> dict[str, Measured]:
     measured = {peer.library.name: Measured() for peer in peers}
     for peer in peers:
         mine = measured[peer.library.name]
+        if peer.library.pools and not CASES[case].pools:
+            mine.failure = "-"
+            continue
         try:
             mine.error = peer.ask(case)["error"]
         except PeerFailed as failed:

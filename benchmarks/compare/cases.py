@@ -70,6 +70,8 @@ class Case:
     run: Callable[..., Any]
     """Called with the layers and the inputs."""
     parameters: dict[str, Shape] = field(default_factory=dict)
+    pools: bool = False
+    """Whether it takes maxima of windows."""
 
 
 def _layer(name: str, *weight: int) -> Iterator[tuple[str, Shape]]:
@@ -153,11 +155,18 @@ CASES: dict[str, Case] = {
             "max pool 2x2 of 16x20x24x24",
             ((16, 20, 24, 24),),
             lambda layers, x: layers.max_pool(x, 2, 2),
+            pools=True,
         ),
         Case("MLP 784-500-10, batch 1", ((1, 784),), _mlp, _MLP),
         Case("MLP 784-500-10, batch 64", ((64, 784),), _mlp, _MLP),
-        Case("CNN on 28x28, batch 16", ((16, 1, 28, 28),), _cnn, _CNN),
-        Case("ResNet-18 on 64x64", ((1, 3, 64, 64),), _resnet18, dict(_resnet18_parameters())),
+        Case("CNN on 28x28, batch 16", ((16, 1, 28, 28),), _cnn, _CNN, pools=True),
+        Case(
+            "ResNet-18 on 64x64",
+            ((1, 3, 64, 64),),
+            _resnet18,
+            dict(_resnet18_parameters()),
+            pools=True,
+        ),
     )
 }
 

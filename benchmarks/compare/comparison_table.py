@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
+from typing import Final
+
+OWN_POOLS: Final = "CrypTen's own pools"
 
 
 @dataclass
@@ -64,14 +67,16 @@ def times(cases: Sequence[str], results: dict[str, dict[str, Measured]]) -> str:
     rows = []
     for case in cases:
         ours, ahead = results["syft"][case], results["syft ahead"][case]
-        crypten = results["CrypTen"][case]
+        crypten, own = results["CrypTen"][case], results[OWN_POOLS][case]
         name, spu = best({name: each[case] for name, each in results.items() if "SPU" in name})
         protocol = f" {name.removeprefix('SPU ')}" if spu.milliseconds else ""
-        figures = [cell(ours), cell(ahead), cell(crypten), cell(spu) + protocol]
-        ratios = [f"{ratio(peer, ours)}; {ratio(peer, ahead)}" for peer in (crypten, spu)]
+        figures = [cell(each) for each in (ours, ahead, crypten, own, spu)]
+        figures[-1] += protocol
+        ratios = [f"{ratio(peer, ours)}; {ratio(peer, ahead)}" for peer in (crypten, own, spu)]
         rows.append([case, *figures, *ratios])
-    header = ["ms", "syft", "dealt ahead", "CrypTen", "SPU", "CrypTen / syft; ahead"]
-    return markdown([*header, "SPU / syft; ahead"], rows)
+    peers = ["CrypTen", "own pools", "SPU"]
+    over = [f"{peer} / syft; ahead" for peer in peers]
+    return markdown(["ms", "syft", "dealt ahead", *peers, *over], rows)
 
 
 def details(cases: Sequence[str], results: dict[str, dict[str, Measured]]) -> str:

@@ -6,6 +6,8 @@ What had to be done for it to run beside torch 2.13, all of it here or in the re
   for examples: it is installed without its dependencies, and those that it imports by name.
 - ``crypten.nn.onnx_converter`` imports ``torch.onnx._internal.registration.registry``, which is
   gone, and does not use it here: an empty module stands in.
+- Its own ``max_pool2d`` also finds where each maximum was, and sends five times as much as a
+  tournament of ReLUs: that is the argument ``own``, and the tournament ``pairs``.
 - Networks are written as operations on its tensors.  That is what its modules call, and it leaves
   the export to ONNX out, which newer versions of torch write differently.
 
@@ -32,6 +34,9 @@ _REGISTRATION = "torch.onnx._internal.registration"
 PARTIES = 2
 PROVIDER = PARTIES
 
+OWN = "own"
+"""The argument for CrypTen's own pooling."""
+
 
 def _import_crypten() -> Any:
     """Import it with a stand-in for the module that torch no longer has."""
@@ -46,8 +51,9 @@ def _import_crypten() -> Any:
 class SharedLayers:
     """The layers, as operations on CrypTen's tensors."""
 
-    def __init__(self, parameters: dict[str, Any]) -> None:
+    def __init__(self, parameters: dict[str, Any], own_pools: bool) -> None:
         self.parameters = parameters
+        self.own_pools = own_pools
 
     def linear(self, x: Any, name: str) -> Any:
         """Return ``x @ weight.T + bias``."""
@@ -64,6 +70,8 @@ class SharedLayers:
 
     def max_pool(self, x: Any, size: int, stride: int, padding: int = 0) -> Any:
         """Return the maximum of each window; zeros are padded, as no value is less than they."""
+        if self.own_pools:
+            return x.max_pool2d(size, stride=stride, padding=padding)
         if padding:
             x = x.pad((padding,) * 4)
         return window_maximum(lambda a, b: b + (a - b).relu(), x, size, stride, (2, 3))
@@ -77,14 +85,14 @@ class SharedLayers:
         return x.flatten(start_dim=1)
 
 
-def _prepare(crypten: Any, name: str) -> Prepared:
+def _prepare(crypten: Any, name: str, own_pools: bool) -> Prepared:
     """Share what the case takes, party 0 being the owner of all of it."""
     case = CASES[name]
     inputs = [torch.from_numpy(array) for array in drawn_inputs(case)]
     parameters = {key: torch.from_numpy(array) for key, array in drawn_parameters(case).items()}
     shared = [crypten.cryptensor(tensor, src=0) for tensor in inputs]
     layers = SharedLayers(
-        {key: crypten.cryptensor(tensor, src=0) for key, tensor in parameters.items()}
+        {key: crypten.cryptensor(tensor, src=0) for key, tensor in parameters.items()}, own_pools
     )
 
     def run() -> Any:
@@ -107,7 +115,7 @@ def _count_only() -> None:
         say(used() if line.strip() == COUNT else {})
 
 
-def _rank(rank: int, rendezvous: str) -> None:
+def _rank(pools: str, rendezvous: str, rank: int) -> None:
     os.environ |= {
         "RANK": str(rank),
         "WORLD_SIZE": str(PARTIES),
@@ -125,16 +133,19 @@ def _rank(rank: int, rendezvous: str) -> None:
         TTPServer()
         return
     crypten.init()
-    Rank(lambda name: _prepare(crypten, name), crypten.communicator.get().barrier).serve()
+    barrier = crypten.communicator.get().barrier
+    Rank(lambda name: _prepare(crypten, name, pools == OWN), barrier).serve()
 
 
 def main() -> None:
-    """Coordinate, or be one rank: ``[RENDEZVOUS RANK]``."""
-    if len(sys.argv) == 3:
-        _rank(int(sys.argv[2]), sys.argv[1])
+    """Coordinate, or be one rank: ``own | pairs [RENDEZVOUS RANK]``."""
+    pools = sys.argv[1]
+    if len(sys.argv) == 4:
+        _rank(pools, sys.argv[2], int(sys.argv[3]))
         return
     with tempfile.TemporaryDirectory() as folder:
-        ranks = Ranks("benchmarks.compare.crypten_peer", PARTIES + 1, f"{folder}/rendezvous")
+        rendezvous = f"{folder}/rendezvous"
+        ranks = Ranks("benchmarks.compare.crypten_peer", PARTIES + 1, pools, rendezvous)
         try:
             coordinate(ranks.run, ranks.used, sys.stdin)
         finally:

@@ -34,6 +34,8 @@ class Library:
     environment: str
     module: str
     arguments: tuple[str, ...] = ()
+    pools: bool = False
+    """Whether it runs those cases alone that take maxima of windows."""
 
     @property
     def command(self) -> list[str]:
