@@ -71,20 +71,21 @@ _GATE_WORDS = 10
 
 def deal_program(
     deals: Sequence[Deal],
-    keys: Sequence[bytes],
+    keys: Sequence[bytes | MaskCipher],
     counter: int,
     device: torch.device | str = "cpu",
 ) -> Iterator[tuple[int, list[torch.Tensor]]]:
     """The corrections for deals that have passed ``lint_deals``, one instruction after the other.
 
-    ``keys`` are those of the parties, in their order; ``counter`` is the program's.
+    ``keys`` are those of the parties, in their order, or ciphers of them; ``counter`` is the
+    program's.
 
     >>> deal, = deal_program(((0, 6, (16, (2,))),), [b"a" * 32, b"b" * 32], 1)
     >>> deal[0]
     0
     """
     masks = _Masks(deals, counter)
-    ciphers = [MaskCipher(key) for key in keys]
+    ciphers = [key if isinstance(key, MaskCipher) else MaskCipher(key) for key in keys]
     for place, code, public in deals:
         dealer = ProviderDealer(ciphers, stream_of(ShareCode(code), public, counter, place), device)
         if code == ShareCode.PRODUCT:

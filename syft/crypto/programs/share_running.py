@@ -55,7 +55,7 @@ class PartyContext:
 
     rank: int
     parties: int
-    key: bytes = field(repr=False)
+    key: bytes | MaskCipher = field(repr=False)
     counter: int
     device: torch.device | str = "cpu"
     most_elements: int = MOST_ELEMENTS
@@ -147,7 +147,7 @@ class _Run:
         if len(inputs) != program.inputs:
             raise ProgramError(f"a program of {program.inputs} inputs got {len(inputs)}")
         self.program, self.party = program, party
-        self.cipher = MaskCipher(party.key)
+        self.cipher = party.key if isinstance(party.key, MaskCipher) else MaskCipher(party.key)
         self.values: dict[int, Any] = dict(enumerate(inputs))
         self.operands = [operands_of(instruction) for instruction in program.instructions]
         self.uses: dict[int, int] = dict.fromkeys(program.results, 1)

@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 import torch
 
-from syft.crypto.mask_stream import KEY_BYTES
+from syft.crypto.mask_stream import KEY_BYTES, MaskCipher
 from syft.crypto.programs.beaver_products import MaskedValue
 from syft.exceptions import (
     MalformedMessage,
@@ -83,6 +83,8 @@ class SharingSession(Confined):
     ) -> None:
         super().__init__(None)
         self.worker, self.parties, self.rank, self.keys = worker, parties, rank, tuple(keys)
+        self.ciphers = tuple(map(MaskCipher, self.keys))
+        """Those of the keys: to make one takes as long as a small program."""
         self.owner = owner
         self.counter = 0
         self.cause: str | None = None

@@ -58,7 +58,7 @@ def deal(seat: Seat, session: Any, counter: Any, deals: Any) -> PartyProgram:
     check_size(elements_of(deals), seat.core.store.charges.most_elements)
     here.use(_checked_counter(counter))
     last = len(here.names) - 1
-    for place, corrections in deal_program(deals, here.keys, counter):
+    for place, corrections in deal_program(deals, here.ciphers, counter):
         yield seat.round({last: (place, *corrections)}, ())
     return []
 
@@ -132,7 +132,7 @@ def _context(
     return PartyContext(
         here.rank,
         len(here.names),
-        here.keys[0],
+        here.ciphers[0],
         counter,
         tensors[0].device if tensors else "cpu",
         seat.core.store.charges.most_elements,
