@@ -5,14 +5,15 @@ A tensor of this process is split here, a remote one by the worker that holds it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 import torch
 from torch import nn
 
 from syft.chain.wrapper import Wrapper, first_link, wrap
 from syft.exceptions import NotShareable, NothingToGet
+from syft.hooks import bulk
 from syft.hooks.module_methods import (
     decode_module,
     encode_module,
@@ -30,6 +31,7 @@ from syft.tensors.shared.shared_values import (
     ENCODE_FIRST,
     check_shareable,
     get_shared,
+    is_shared,
     share_values,
     shared_cell,
 )
@@ -62,6 +64,11 @@ def share(
     tensor([2, 4])
     """
     if type(tensor) is Wrapper and isinstance(tensor.child, PointerTensor):
+        if user is not None:
+            raise NotShareable(
+                "a remote tensor on behalf of a user",
+                "connect as that user; its owner names who may have shares (allow_destinations=)",
+            )
         return _share_remotely(
             tensor.child, workers, owner, crypto_provider, requires_grad, protocol
         )
@@ -134,6 +141,22 @@ def reveal(tensor: torch.Tensor, to: Location, owner: Owner) -> torch.Tensor:
         scale: int = tensor.child.grid.scale  # type: ignore[attr-defined]
         return (pointer.double() / scale).float()
     return pointer.bool() if tensor.dtype is torch.bool else pointer
+
+
+def get_all(tensors: Iterable[torch.Tensor], user: str | None, keep: bool) -> list[Any]:
+    """What :func:`syft.hooks.bulk.get_all` does, for shared tensors too; their shares stay.
+
+    >>> x = torch.tensor([1, 2]).share(alice, bob, crypto_provider=carol)
+    >>> get_all([x, torch.ones(2).send(bob)], None, False)
+    [tensor([1, 2]), tensor([1., 1.])]
+    """
+    wanted = list(tensors)
+    shared = [tensor for tensor in wanted if is_shared(tensor)]
+    if not shared:
+        return bulk.get_all(wanted, user, keep)
+    together = iter(get_shared(shared, user))
+    sent = iter(bulk.get_all([one for one in wanted if not is_shared(one)], user, keep))
+    return [next(together if is_shared(one) else sent) for one in wanted]
 
 
 def encrypt(

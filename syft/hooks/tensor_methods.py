@@ -54,9 +54,12 @@ def get(
     tensor([1., 2.])
     """
     if wait:
-        if type(tensor) is Wrapper and not tensor.child.at_function_level and is_shared(tensor):
+        if is_shared(tensor):
             return get_shared([tensor], user)[0]
         return first_link(tensor).get(user, sum_results)
+    if is_shared(tensor):
+        instead = "call get(), or sy.get_all() for several at once"
+        raise UnsupportedOperation("get(wait=False)", "a shared tensor", instead)
     if sum_results:
         instead = "wait for the results, and add them up"
         raise UnsupportedOperation("get(sum_results=True, wait=False)", "a pointer", instead)

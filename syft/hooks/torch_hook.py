@@ -352,7 +352,8 @@ def get_all(pointers: Any, user: str | None = None, keep: bool = False) -> Any:
     a remote module), for which a mapping of the same kind is.  Pointers to several workers cost
     one message each, all of which are sent before one is waited for.  The objects are removed
     there, unless ``keep`` is set; if one of them cannot be fetched, all stay.  What the data owner
-    holds always stays.  Two pointers to one object give one tensor.
+    holds always stays.  Two pointers to one object give one tensor.  Shared tensors are put
+    together, and their shares stay.
 
     Raises :class:`~syft.exceptions.NothingToGet` if a tensor is here,
     :class:`~syft.exceptions.ObjectNotFound`, and :class:`~syft.exceptions.PermissionDenied`, which
@@ -370,7 +371,7 @@ def get_all(pointers: Any, user: str | None = None, keep: bool = False) -> Any:
     """
 
     def fetch(values: Iterable[torch.Tensor]) -> list[Any]:
-        return bulk.get_all(values, user, keep)
+        return sharing_methods.get_all(values, user, keep)
 
     return bulk.in_mapping(pointers, fetch) if isinstance(pointers, Mapping) else fetch(pointers)
 

@@ -286,6 +286,25 @@ def test_a_remote_tensor_that_cannot_be_split(alice, bob, carol, dan):
         torch.tensor([1]).send(dan).share(alice, bob)
     with pytest.raises(NotShareable, match=r"torch.float32: call .fix_precision\(\) first"):
         torch.ones(2).send(dan).share(alice, bob, crypto_provider=carol)
+    with pytest.raises(NotShareable, match="on behalf of a user: connect as that user"):
+        torch.tensor([1]).send(dan).share(alice, bob, crypto_provider=carol, user="ann")
+
+
+def test_many_are_fetched_at_once_with_remote_ones(share, bob):
+    shared, doubled = share(torch.tensor([1, 2])), share(torch.tensor([0.5, -1.0])) * 2
+    remote = torch.ones(2).send(bob)
+    one, other, third = sy.get_all([shared, remote, doubled])
+    assert one.tolist() == [1, 2] and other.tolist() == [1.0, 1.0]
+    assert third.float_precision().tolist() == [1.0, -2.0]
+    named = sy.get_all({"sum": shared + shared})
+    assert named["sum"].tolist() == [2, 4]
+    with pytest.raises(NothingToGet):
+        sy.get_all([shared, torch.ones(2)])
+
+
+def test_a_shared_tensor_is_waited_for(share):
+    with pytest.raises(UnsupportedOperation, match=r"call get\(\), or sy.get_all\(\)"):
+        share(torch.tensor([1])).get(wait=False)
 
 
 def test_private_tensors_go_where_their_owner_allows(hook, alice, bob, carol, dan):
