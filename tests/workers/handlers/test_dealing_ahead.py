@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,18 +21,10 @@ from syft.ids import new_id
 from syft.workers.wire.messages import Describe, Fetch
 from tests.shells.child import make_worker
 from tests.shells.owner import inspect
-from tests.workers.handlers.sharing_client import ALIVE, Client, wait
+from tests.workers.handlers.sharing_client import Client, wait
 from tests.workers.handlers.test_sharing import X, Y, product_program, relu_program
 
 pytestmark = pytest.mark.every_shell
-
-
-@pytest.fixture(autouse=True)
-def drop_what_was_made() -> Iterator[None]:
-    yield
-    for client in ALIVE:
-        client.close()
-    ALIVE.clear()
 
 
 @pytest.fixture(params=[(2, False), (3, True)])

@@ -5,20 +5,17 @@ A client chooses what each party runs, so it may tell each another story.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 
-import syft as sy
 from syft.codes import CollectiveCode
 from syft.crypto.programs.share_program import ShareCode, ShareProgram
 from syft.exceptions import MalformedMessage, PermissionDenied, RemoteFailure, SessionEnded
 from syft.ids import new_id
 from syft.workers.wire.references import Reference
-from tests.shells.child import make_worker
-from tests.workers.handlers.sharing_client import ALIVE, Client, pieces, wait
+from tests.workers.handlers.sharing_client import Client, pieces, wait
 from tests.workers.handlers.test_sharing import MULTIPLY, S, X, Y, local, step
 
 pytestmark = pytest.mark.every_shell
@@ -26,23 +23,6 @@ pytestmark = pytest.mark.every_shell
 aten = torch.ops.aten
 NEGATED = ShareProgram(1, (local(aten.neg.default, (S(0),), 1),), (1,))
 NAMES = ["alice", "bob"]
-
-
-@pytest.fixture(autouse=True)
-def drop_what_was_made() -> Iterator[None]:
-    yield
-    for client in ALIVE:
-        client.close()
-    ALIVE.clear()
-
-
-@pytest.fixture
-def pair(hook: sy.TorchHook) -> Client:
-    """A session of alice and bob, for which dealer deals; it is nobody's who may read."""
-    alice, bob, dealer = (make_worker(hook, id=name) for name in (*NAMES, "dealer"))
-    client = Client(hook.local_worker, [alice, bob], dealer)
-    client.open()
-    return client
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,19 +17,11 @@ from syft.serde.registry import pack
 from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.wire.messages import Exchange
 from syft.workers.wire.references import Reference
-from tests.workers.handlers.sharing_client import ALIVE, Client, wait
+from tests.workers.handlers.sharing_client import Client, wait
 from tests.workers.handlers.test_sharing import S, X, Y, local, product_program, relu_program, step
 
 aten = torch.ops.aten
 MOST = 4000
-
-
-@pytest.fixture(autouse=True)
-def drop_what_was_made() -> Iterator[None]:
-    yield
-    for client in ALIVE:
-        client.close()
-    ALIVE.clear()
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ Every kind of request that names an object is tried, and every collective.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,7 +18,7 @@ from syft.ids import new_execution, new_id
 from syft.serde.frame import Frame
 from syft.workers.wire import messages
 from syft.workers.wire.references import Reference
-from tests.workers.handlers.sharing_client import ALIVE, Client, wait
+from tests.workers.handlers.sharing_client import Client, wait
 from tests.workers.handlers.test_sharing import S, X, Y, product_program, relu_program, step
 
 REQUESTS: dict[str, Any] = {
@@ -52,22 +51,6 @@ HARMLESS = {"Holds": False, "Search": []}
 """What requests are answered that tell nothing."""
 SILENT = {"Await", "Drop", "ClearGradients", "Cancel"}
 """Requests that connections send in ways of their own; they change nothing."""
-
-
-@pytest.fixture(autouse=True)
-def drop_what_was_made() -> Iterator[None]:
-    yield
-    for client in ALIVE:
-        client.close()
-    ALIVE.clear()
-
-
-@pytest.fixture
-def pair(hook: sy.TorchHook) -> Client:
-    workers = [sy.VirtualWorker(hook, id=name) for name in ("alice", "bob", "dealer")]
-    client = Client(hook.local_worker, workers[:2], workers[2])
-    client.open()
-    return client
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -34,7 +34,7 @@ from syft.workers.wire.messages import Describe, Duplicate, Exchange, Fetch, Fet
 from syft.workers.wire.references import Reference
 from tests.shells.child import make_worker
 from tests.shells.owner import inspect
-from tests.workers.handlers.sharing_client import ALIVE, Client, pieces, wait
+from tests.workers.handlers.sharing_client import Client, pieces, wait
 
 pytestmark = pytest.mark.every_shell
 
@@ -64,14 +64,6 @@ def relu_program(shape: tuple[int, ...]) -> ShareProgram:
     return ShareProgram(1, (step(ShareCode.POSITIVE, (S(0), 0, shape), 1, 2),), (1, 2))
 
 
-@pytest.fixture(autouse=True)
-def drop_what_was_made() -> Iterator[None]:
-    yield
-    for client in ALIVE:
-        client.close()
-    ALIVE.clear()
-
-
 @pytest.fixture(params=["immediate", "queued", "mixed"])
 def workers(request: pytest.FixtureRequest, hook: sy.TorchHook) -> list[Any]:
     """Three parties and a provider."""
@@ -88,15 +80,6 @@ def workers(request: pytest.FixtureRequest, hook: sy.TorchHook) -> list[Any]:
 def client(request: pytest.FixtureRequest, hook: sy.TorchHook, workers: list[Any]) -> Client:
     """A session of two parties or three."""
     client = Client(hook.local_worker, workers[: request.param], workers[3])
-    client.open()
-    return client
-
-
-@pytest.fixture
-def pair(hook: sy.TorchHook) -> Client:
-    """A session of alice and bob, for which dealer deals."""
-    alice, bob, dealer = (make_worker(hook, id=name) for name in ("alice", "bob", "dealer"))
-    client = Client(hook.local_worker, [alice, bob], dealer)
     client.open()
     return client
 
