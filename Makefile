@@ -15,6 +15,10 @@ TYPED := syft tools examples benchmarks docs/conf.py
 WORKERS := 3
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=10
 
+# Each process that the tests start would compile syft anew, and each that runs tests would rewrite
+# all of them: half of what such a process costs.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The cases of torch's databases, and the attacks in two worlds, which call its operations too.  They
 # are many, so they run without coverage; to list them takes seconds.
 DATABASES := tests/torch_suite tests/privacy/two_worlds

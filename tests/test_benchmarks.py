@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.interleaved import measure
+from tests.outside import outside
 
 ROOT = Path(__file__).parent.parent
 
@@ -113,13 +113,12 @@ def bench_amount(amount):
 def test_a_run_prints_and_writes_the_table_and_never_fails_on_a_figure(tmp_path: Path) -> None:
     (tmp_path / "bench_sample.py").write_text(SAMPLE)
     written = tmp_path / "figures.md"
-    # Inside a process of pytest-xdist pytest-benchmark measures nothing; this one is of its own.
-    environment = {name: text for name, text in os.environ.items() if "XDIST" not in name}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "-p"]
         + ["benchmarks.conftest", "-p", "no:cacheprovider", f"--figures={written}", str(tmp_path)],
         cwd=ROOT,
-        env=environment,
+        # Inside a process of pytest-xdist pytest-benchmark measures nothing.
+        env=outside(),
         capture_output=True,
         text=True,
         check=False,

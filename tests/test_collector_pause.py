@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,54 +10,66 @@ from pathlib import Path
 import pytest
 
 from syft.collector_pause import CollectorPause
+from tests.outside import outside
 
 ROOT = Path(__file__).parent.parent
 
-IMPORT = """
-import gc, sys, torch
-passes = []
-gc.callbacks.append(lambda phase, info: passes.append(phase) if phase == "start" else None)
-{before}
-gc.collect(0)
-passes.clear()
-try:
-    import syft
-except ValueError as error:
-    print(error)
-print(len(passes), gc.isenabled())
-"""
+IMPORTS = """
+import gc, os, sys, torch
 
-
-def imported(before: str = "") -> list[str]:
-    """What a fresh process says that imports syft."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", IMPORT.format(before=before)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return done.stdout.split()
-
-
-def test_no_pass_during_an_import_and_the_collector_is_on_again() -> None:
-    passes, enabled = imported()
-    assert int(passes) <= 1, "one may follow the pause"
-    assert enabled == "True"
-
-
-def test_a_collector_that_is_off_stays_off() -> None:
-    assert imported("gc.disable()") == ["0", "False"]
-
-
-FAILING = """
 class Failing:
     def find_spec(self, name, path, target=None):
         if name == "syft.hooks.torch_hook":
             raise ValueError("refused")
-sys.meta_path.insert(0, Failing())
+
+cases = {
+    "plain": lambda: None,
+    "off": gc.disable,
+    "failing": lambda: sys.meta_path.insert(0, Failing()),
+}
+for name, prepare in cases.items():
+    if os.fork():
+        os.wait()
+        continue
+    passes = []
+    gc.callbacks.append(lambda phase, info: passes.append(phase) if phase == "start" else None)
+    prepare()
+    gc.collect(0)
+    passes.clear()
+    said = "imported"
+    try:
+        import syft
+    except ValueError as error:
+        said = str(error)
+    print(name, said, len(passes), gc.isenabled(), flush=True)
+    os._exit(0)
 """
 
 
-def test_an_import_that_fails_leaves_the_collector_on() -> None:
-    text, _, enabled = imported(FAILING)
-    assert (text, enabled) == ("refused", "True")
+@pytest.fixture(scope="module")
+def imports() -> dict[str, list[str]]:
+    """What processes say that import syft, forked from one that has torch and not syft."""
+    command = [sys.executable, "-c", IMPORTS]
+    environment = outside(PYTHONPATH=str(ROOT))
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return {name: rest for name, *rest in map(str.split, done.stdout.splitlines())}
+
+
+def test_no_pass_during_an_import_and_the_collector_is_on_again(
+    imports: dict[str, list[str]],
+) -> None:
+    said, passes, enabled = imports["plain"]
+    assert int(passes) <= 1, "one may follow the pause"
+    assert (said, enabled) == ("imported", "True")
+
+
+def test_a_collector_that_is_off_stays_off(imports: dict[str, list[str]]) -> None:
+    assert imports["off"] == ["imported", "0", "False"]
+
+
+def test_an_import_that_fails_leaves_the_collector_on(imports: dict[str, list[str]]) -> None:
+    said, _, enabled = imports["failing"]
+    assert (said, enabled) == ("refused", "True")
 
 
 @pytest.mark.parametrize("on", [True, False])

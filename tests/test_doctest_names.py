@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.doctest_names import names_read
+from tests.outside import outside
 
 ROOT = Path(__file__).parent.parent
 
@@ -73,6 +74,7 @@ def test_examples_are_given_what_they_read(tmp_path: Path) -> None:
         [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "-p", "conftest"]
         + ["-p", "no:cacheprovider", "-rA", "-n0", str(tmp_path)],
         cwd=ROOT,
+        env=outside(),
         capture_output=True,
         text=True,
         check=False,

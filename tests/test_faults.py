@@ -36,6 +36,7 @@ from syft.exceptions import (
 )
 from syft.ids import new_id
 from syft.workers.wire.messages import Command, Done, Drop, Exchange
+from tests.outside import outside
 from tests.shells.owner import inspect
 
 ROOT = Path(__file__).parent.parent
@@ -152,7 +153,7 @@ del pointers[0]
 hook.close()
 """
     command = [sys.executable, "-W", "error", "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=outside(), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
@@ -330,7 +331,8 @@ sy.TorchHook(torch)
 scripted = torch.jit.script(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU()))
 print(tuple(scripted(torch.ones(3, 2)).shape))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=outside(), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "(3, 2)\n"), done.stderr
 
 

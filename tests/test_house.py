@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -11,6 +12,13 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "syft").rglob("*.py"))
+
+
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    """Parse a file once for all tests: to parse takes most of their time."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
 
 # ------------------------------------------------------------------ torch is written to in one file
 
@@ -72,7 +80,7 @@ def test_only_the_ledger_writes_to_torch() -> None:
     found = {
         path.relative_to(ROOT).as_posix(): lines
         for path in SOURCES
-        if (lines := writes_to_torch(ast.parse(path.read_text(encoding="utf-8"))))
+        if (lines := writes_to_torch(tree_of(path)))
     }
     assert not found, f"use Ledger.add of {LEDGER}, so that closing the hook undoes it"
 
@@ -117,11 +125,11 @@ MODULES = {
 }
 
 
-def imported_by(name: str, source: str, is_package: bool, modules: Iterable[str]) -> set[str]:
+def imported_by(name: str, tree: ast.AST, is_package: bool, modules: Iterable[str]) -> set[str]:
     """Name the modules that a module imports: for type checking and inside functions too."""
     package = name if is_package else name.rpartition(".")[0]
     named = []
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             named += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -163,7 +171,7 @@ def rings(graph: dict[str, set[str]]) -> list[list[str]]:
 
 def test_no_modules_import_each_other() -> None:
     graph = {
-        name: imported_by(name, path.read_text("utf-8"), path.name == "__init__.py", MODULES)
+        name: imported_by(name, tree_of(path), path.name == "__init__.py", MODULES)
         for name, path in MODULES.items()
     }
     assert sum(map(len, graph.values())) > 500
@@ -176,9 +184,9 @@ def test_a_ring_is_found_also_where_imports_hide() -> None:
     typing = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import p.a.x"
     graph = {
         "p": set(),
-        "p.a": imported_by("p.a", hidden, False, modules),
-        "p.b": imported_by("p.b", typing, False, modules),
-        "p.c": imported_by("p.c", "from p.a import f", False, modules),
+        "p.a": imported_by("p.a", ast.parse(hidden), False, modules),
+        "p.b": imported_by("p.b", ast.parse(typing), False, modules),
+        "p.c": imported_by("p.c", ast.parse("from p.a import f"), False, modules),
     }
     assert rings(graph) == [("p.a", "p.b")]
 
@@ -200,7 +208,7 @@ def test_no_two_classes_have_one_name() -> None:
     classes = [
         node.name
         for path in SOURCES
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.ClassDef)
     ]
     assert doubles(classes) == []
@@ -261,7 +269,7 @@ def longest_ladder(function: ast.AST) -> int:
 
 def functions() -> Iterator[tuple[str, ast.AST]]:
     for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, FUNCTION):
                 yield f"{path.relative_to(ROOT)}:{node.lineno} {node.name}", node
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 from syft import ids
+from tests.outside import outside
 
 
 def test_ids_are_positive_numbers_of_63_bits_and_differ() -> None:
@@ -33,4 +34,4 @@ if os.fork() == 0:
 os.wait()
 assert int(os.read(reader, 100)) != new_id()
 """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], env=outside(), check=True, timeout=60)

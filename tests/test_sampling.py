@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.outside import outside
 from tests.sampling import share
 
 ROOT = Path(__file__).parent.parent
@@ -56,20 +56,15 @@ def test_listed():
     pass
 """
 
-OUTER = re.compile("XDIST|COV")
-
 SETTINGS = "[pytest]\nmarkers =\n    database: a case\n"
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the suite in a folder."""
-    # Neither a part of this run nor measured with it.
-    environment = {name: text for name, text in os.environ.items() if not OUTER.search(name)}
-    environment["PYTHONPATH"] = str(ROOT)
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "tests.sampling", "-v", *arguments],
         cwd=folder,
-        env=environment,
+        env=outside(PYTHONPATH=str(ROOT)),
         capture_output=True,
         text=True,
         check=False,

@@ -7,12 +7,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.outside import outside
+
 ROOT = Path(__file__).parent.parent.parent
 
 
 def test_both_ways_agree_and_one_is_cheaper() -> None:
     command = [sys.executable, "-W", "error", "examples/train_with_a_plan.py"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, env=outside(), capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
     assert "the same parameters, bit by bit: yes" in done.stdout

@@ -12,6 +12,7 @@ from torch.optim import optimizer as optim_module
 
 import syft as sy
 from tests.chain.refusal import refusal, shown
+from tests.outside import outside
 from tests.shells.owner import inspect
 
 TENSOR_METHODS = (
@@ -216,4 +217,4 @@ def test_synchronize_raises_the_first_unseen_error(hook: sy.TorchHook) -> None:
 
 def test_importing_syft_changes_nothing() -> None:
     code = "import torch; a = dir(torch.Tensor); import syft; assert dir(torch.Tensor) == a"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-c", code], env=outside(), check=True)

@@ -18,8 +18,9 @@ import torch
 
 from tests.shells.link import Link, Note
 
-_PROCESSES = multiprocessing.get_context("forkserver")
-_PROCESSES.set_forkserver_preload(["tests.shells.child"])
+PROCESSES = multiprocessing.get_context("forkserver")
+"""Has one server for a process of pytest: it has imported torch and syft, and forks."""
+PROCESSES.set_forkserver_preload(["tests.shells.child"])
 
 Serve = Callable[[Link], None]
 """What serves one worker, until the link is closed."""
@@ -31,7 +32,7 @@ class ChildProcess:
     def __init__(self, serve: Serve) -> None:
         end, there = socket.socketpair()
         self.link = Link(end)
-        self.process = _PROCESSES.Process(target=serve_workers, args=(there, serve), daemon=True)
+        self.process = PROCESSES.Process(target=serve_workers, args=(there, serve), daemon=True)
         self.process.start()
         there.close()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
-import multiprocessing
 import os
 import socket
 import ssl
@@ -19,6 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from syft.exceptions import FileRefused, UnusableSetting
 from syft.trust import certificates
 from syft.trust.certificates import Identity, client_context, own_certificate, server_context
+from tests.shells.processes import PROCESSES
 from tests.trust.authority import issue
 from tests.trust.meeting import REPLY, meet, tls_client, tls_server
 
@@ -122,7 +122,7 @@ def _fingerprint(folder: str) -> str:
 
 
 def test_processes_that_start_at_once_get_one_identity(tmp_path: Path) -> None:
-    with multiprocessing.get_context("spawn").Pool(2) as pool:
+    with PROCESSES.Pool(2) as pool:
         found = pool.map(_fingerprint, [str(tmp_path / "own")] * 8, chunksize=1)
         pool.close()
         pool.join()

@@ -6,7 +6,6 @@ import hashlib
 import hmac
 import json
 import math
-import multiprocessing
 import os
 import re
 import time
@@ -19,6 +18,7 @@ from hypothesis import strategies as st
 from syft.exceptions import FileRefused, UnknownToken, UnusableSetting
 from syft.trust import tokens
 from syft.trust.tokens import Grant, TokenBook
+from tests.shells.processes import PROCESSES
 from tests.trust.threads import run_at_once
 
 DAY = 86_400.0
@@ -297,7 +297,7 @@ def _make_five(path: str) -> list[str]:
 
 
 def test_processes_lose_no_token(path: Path) -> None:
-    with multiprocessing.get_context("spawn").Pool(2) as pool:
+    with PROCESSES.Pool(2) as pool:
         made = sum(pool.map(_make_five, [str(path)] * 4), [])
         pool.close()
         pool.join()

@@ -23,6 +23,7 @@ from syft.plans.export.onnx import to_onnx
 from syft.plans.export.torch_export import to_exported, to_torchscript
 from syft.plans.export.tracing import traceable
 from syft.program.program import Mode, Program
+from tests.outside import outside
 from tests.plans.export.exported import MODELS, S, act, recorded, replayed, state_of
 
 # torch.jit.trace says of each size check inside torch's own attention that it took one path.
@@ -405,7 +406,8 @@ def test_the_error_keeps_the_name_of_the_package(monkeypatch: pytest.MonkeyPatch
 
 def test_the_core_imports_no_package_for_onnx() -> None:
     code = "import sys, syft, syft.plans.export.onnx; print(*sorted(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=outside(), capture_output=True, text=True, check=True)
     assert not {"onnx", "onnxscript", "onnxruntime"} & set(done.stdout.split())
 
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import subprocess
-import sys
+import signal
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 
 import syft as sy
 from syft.exceptions import SessionEnded, WorkerLost
-from tests.workers.sockets.attacks.victim import ROOT, Victim
+from tests.shells.forked import ForkedProgram
+from tests.workers.sockets.attacks.victim import Victim
 
 NAMES = ("alice", "bob", "dealer")
 
@@ -64,26 +65,24 @@ def test_the_others_tell_who_is_gone_and_go_on(
             victim.await_count("objects", 0)
 
 
-CLIENT = """
-import os, sys, threading, torch, syft as sy
-sy.TorchHook(torch)
-alice, bob, dealer = (sy.connect(address) for address in sys.argv[1:])
-x = torch.rand(200_000).fix_precision().share(alice, bob, crypto_provider=dealer)
-(x > 0).sum().get()
-threading.Timer(0.1, os._exit, [9]).start()
-while True:
-    y = (x > 0) * x
-    y.sum().get()
-"""
+def compute_until_killed(addresses: list[str]) -> None:
+    """A client that ends in the middle of a computation, with no word to anybody."""
+    sy.TorchHook(torch)
+    alice, bob, dealer = map(sy.connect, addresses)
+    x = torch.rand(200_000).fix_precision().share(alice, bob, crypto_provider=dealer)
+    (x > 0).sum().get()
+    threading.Timer(0.1, os.kill, [os.getpid(), signal.SIGKILL]).start()
+    while True:
+        y = (x > 0) * x
+        y.sum().get()
 
 
-def test_what_a_killed_client_shared_is_freed(victims: dict[str, Victim]) -> None:
+def test_what_a_killed_client_shared_is_freed(victims: dict[str, Victim], tmp_path: Path) -> None:
     addresses = [f"ws://127.0.0.1:{victim.port}" for victim in victims.values()]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    client = subprocess.run(
-        [sys.executable, "-c", CLIENT, *addresses], env=environment, cwd=ROOT, check=False
-    )
-    assert client.returncode == 9
+    with (tmp_path / "errors").open("w+") as errors:
+        client = ForkedProgram(compute_until_killed, addresses, error=errors)
+        assert client.wait(60) == -signal.SIGKILL, (tmp_path / "errors").read_text()
+        client.close()
     for victim in victims.values():
         victim.await_count("objects", 0)
         victim.await_count("guests", 0)

@@ -1,6 +1,6 @@
-"""A worker in a process of its own, which strangers attack: ``python -m`` this file.
+"""A worker in a process of its own, which strangers attack.
 
-It takes its settings as JSON, prints its port, and obeys its owner, who writes lines to its
+It prints its port, and obeys its owner, who writes lines to its
 standard input.  Its log goes to its standard error.
 """
 
@@ -21,6 +21,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+
+from tests.shells.forked import ForkedProgram
 
 ROOT = Path(__file__).parents[4]
 
@@ -82,19 +84,11 @@ class Victim:
     def __init__(self, **settings: Any) -> None:
         self._log = tempfile.TemporaryFile("w+")
         settings.setdefault("id", "bob")
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.workers.sockets.attacks.victim", json.dumps(settings)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-            cwd=ROOT,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
-        )
-        assert self.process.stdout is not None and self.process.stdin is not None
+        self.process = ForkedProgram(serve, settings, error=self._log)
         line = self.process.stdout.readline()
         if not line:
-            self.process.communicate()
+            self.process.wait()
+            self.process.close()
             log = self.log()
             self._log.close()
             raise AssertionError(log)
@@ -111,7 +105,6 @@ class Victim:
     ) -> None:
         """End it; an attack that has ended it fails the test."""
         process = self.process
-        assert process.stdin is not None and process.stdout is not None
         died = process.poll()
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()
@@ -120,7 +113,7 @@ class Victim:
         except subprocess.TimeoutExpired:
             process.kill()
             code = process.wait()
-        process.stdout.close()
+        process.close()
         log = self.log()
         self._log.close()
         if kind is None and died != -signal.SIGKILL:
@@ -129,7 +122,6 @@ class Victim:
 
     def ask(self, what: str) -> Any:
         """What the owner is told: how many ``objects``, ``guests`` or ``openings`` there are."""
-        assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.write(what + "\n")
         self.process.stdin.flush()
         line = self.process.stdout.readline()
@@ -187,7 +179,3 @@ def honest_client(victim: Victim, **settings: Any) -> Iterator[Any]:
         yield client
     finally:
         client.close()
-
-
-if __name__ == "__main__":
-    serve(json.loads(sys.argv[1]))
