@@ -34,7 +34,7 @@ def _surface() -> tuple[frozenset[str], ...]:
     # Python's own copyreg puts a dunder (__slotnames__) on classes whose instances are copied.
     return tuple(
         frozenset(name for name in dir(kind) if not name.startswith("__"))
-        for kind in (torch.Tensor, nn.Module)
+        for kind in (torch.Tensor, nn.Module, torch.utils.data.Dataset)
     )
 
 

@@ -67,6 +67,14 @@ def _members(path: str, owner: type) -> Iterator[tuple[str, Any, str]]:
             yield f"{path}.{name}", value.fget, ""
 
 
+_PATHS: dict[type, str] = {
+    torch.Tensor: "torch.Tensor",
+    nn.Module: "torch.nn.Module",
+    torch.utils.data.Dataset: "torch.utils.data.Dataset",
+}
+"""The classes of torch that learn something."""
+
+
 def _learned(target: type) -> Iterator[tuple[str, Any, str]]:
     """What the hook in force has added to a class of torch."""
     for name, value in sorted(vars(target).items()):
@@ -74,8 +82,7 @@ def _learned(target: type) -> Iterator[tuple[str, Any, str]]:
         if (getattr(function, "__module__", None) or "").startswith("syft"):
             attribute = not inspect.isroutine(value) and not getattr(value, "_is_method", False)
             signature = "" if attribute else _signature(function)
-            path = "torch.Tensor" if target is torch.Tensor else "torch.nn.Module"
-            yield f"{path}.{name}", function, signature
+            yield f"{_PATHS[target]}.{name}", function, signature
 
 
 def surface() -> Iterator[tuple[str, Any, str]]:
@@ -94,8 +101,8 @@ def surface() -> Iterator[tuple[str, Any, str]]:
             yield f"syft.{name}", value, _signature(value)
             if inspect.isclass(value):
                 yield from _members(f"syft.{name}", value)
-    yield from _learned(torch.Tensor)
-    yield from _learned(nn.Module)
+    for target in _PATHS:
+        yield from _learned(target)
 
 
 def _lines() -> list[str]:
@@ -127,7 +134,7 @@ def test_every_public_name_has_a_doctest(hook: sy.TorchHook) -> None:
 def test_what_torch_learns_has_examples_that_run() -> None:
     """Some of it is defined inside the hook, where a collector of doctests does not look."""
     teaching = sy.TorchHook(torch)
-    learned = [*_learned(torch.Tensor), *_learned(nn.Module)]
+    learned = [found for target in _PATHS for found in _learned(target)]
     texts = {name: inspect.getdoc(value) or "" for name, value, _ in learned}
     teaching.close()
     runner = doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS)

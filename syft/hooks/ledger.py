@@ -10,9 +10,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from syft.exceptions import HookError
+
+EXTENSIONS: Final[list[tuple[type, str, Any]]] = []
+"""What rooms above this one have a hook add to classes of torch: they fill it when they are
+imported."""
 
 
 class Removable(Protocol):

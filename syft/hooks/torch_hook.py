@@ -1,9 +1,8 @@
 """``TorchHook(torch)``: adds methods to torch's classes, and makes the local worker.
 
-No function of torch is replaced.  Torch's own override protocols pass calls on sent, encrypted or
-wrapped tensors to syft, so that a call on a plain tensor costs what it costs without the hook.
-Six methods that go through all parameters of a module are surrounded when the first module is sent
-(:mod:`syft.hooks.whole_modules`).  ``close()`` removes every attribute that was added.
+No function of torch is replaced: its override protocols pass calls on sent, encrypted or wrapped
+tensors to syft.  Six methods that go through all parameters of a module are surrounded when the
+first one is sent (:mod:`syft.hooks.whole_modules`).  ``close()`` removes all that was added.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from syft.hooks import (
     sharing_methods,
     tensor_methods,
 )
-from syft.hooks.ledger import Attribute, Ledger
+from syft.hooks.ledger import EXTENSIONS, Attribute, Ledger
 from syft.hooks.listed_steps import ListedSteps
 from syft.hooks.module_methods import ModuleAttribute
 from syft.hooks.optimizer_state import StateFollower
@@ -204,6 +203,8 @@ class TorchHook:
             self._ledger.add(nn.Module, name, ModuleAttribute(name, method, is_method=True))
         for name, answer in {**MODULE_ATTRIBUTES, "owner": _owner_of_module(local)}.items():
             self._ledger.add(nn.Module, name, ModuleAttribute(name, answer, is_method=False))
+        for target, name, added in EXTENSIONS:
+            self._ledger.add(target, name, added)
 
     def _send_module(self) -> Callable[..., nn.Module]:
         local, whole = self.local_worker, WholeModules(self._ledger)

@@ -179,4 +179,9 @@ class Worker(ABC):
 def found_by(connection: Connection, query: str | Iterable[str]) -> list[Any]:
     """Pointers to the results of a search at the other end of a connection."""
     words = (query,) if isinstance(query, str) else tuple(str(word) for word in query)
-    return [connection.found(id, card) for id, card in cards_in(connection.ask(Search, words))]
+    return pointers_found(connection, connection.ask(Search, words))
+
+
+def pointers_found(connection: Connection, answer: Any) -> list[Any]:
+    """Pointers to what the other end of a connection has answered to a search."""
+    return [connection.found(id, card) for id, card in cards_in(answer)]

@@ -1,0 +1,193 @@
+"""Partitions: how a simulation divides one data set among clients, alike or not.
+
+Federated learning is hard where clients hold different things, so results are compared over
+partitions of known kinds.  Each is drawn from a generator of its own: the same seed gives the same
+bits, whatever torch's global seed is, and leaves that as it is.  Nothing here is for secrecy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from syft.exceptions import UnusableSetting
+from syft.federated.label_charts import LabelCounts, svg_chart, text_chart
+
+Rows = NDArray[np.int64]
+Seed = int | torch.Generator
+
+
+class Partition(Sequence[torch.Tensor]):
+    """Index tensors, one for each client: together they hold each sample once.
+
+    ``targets`` are the labels of all samples.  ``print`` draws how many samples of each label each
+    client has, and a notebook shows the same as a picture.  It is what
+    :func:`dataset.federate(workers, partition) <syft.federated.federating.dataset_federate>` takes.
+
+    ``seed`` is a number or a ``torch.Generator``, of which one number is drawn.
+
+    Raises :class:`~syft.exceptions.UnusableSetting` for no clients, an ``alpha`` that is not over
+    0, more shards than samples, and ``targets`` that are not one number for each sample.
+
+    >>> labels = torch.tensor([0, 0, 0, 0, 1, 1, 1, 1])
+    >>> partition = sy.Partition.by_label(labels, clients=2)
+    >>> list(partition)
+    [tensor([0, 1, 2, 3]), tensor([4, 5, 6, 7])]
+    >>> print(partition)
+    8 samples, labels 0 to 1, a column each (█ is 4)
+    client 0  █·  4
+    client 1  ·█  4
+    """
+
+    def __init__(self, targets: torch.Tensor, parts: Sequence[torch.Tensor]) -> None:
+        self.targets = targets
+        self.parts = list(parts)
+
+    @classmethod
+    def iid(cls, targets: torch.Tensor, clients: int, seed: Seed = 0) -> Partition:
+        """Samples drawn blindly: every client has the same mixture, and as many as the others.
+
+        >>> [len(rows) for rows in sy.Partition.iid(torch.zeros(7), clients=3)]
+        [3, 2, 2]
+        """
+        draw, labels = _generator(seed), _labels(targets, clients)
+        return cls._of(targets, np.array_split(draw.permutation(len(labels)), clients))
+
+    @classmethod
+    def dirichlet(
+        cls, targets: torch.Tensor, clients: int, alpha: float, seed: Seed = 0
+    ) -> Partition:
+        """Of each label, shares drawn from a Dirichlet distribution with parameter ``alpha``.
+
+        At 0.1 most of a label is at one client or two, at 100 all clients are nearly alike.  A
+        client may have nothing.  Source: Hsu, Qi, Brown, "Measuring the effects of non-identical
+        data distribution for federated visual classification" (2019); as is usual since, the
+        distribution is drawn over clients for each label.
+
+        >>> labels = torch.arange(100) % 10
+        >>> sum(len(rows) for rows in sy.Partition.dirichlet(labels, clients=4, alpha=0.5))
+        100
+        """
+        if not alpha > 0:
+            raise UnusableSetting("alpha", "over 0", str(alpha))
+        draw, labels = _generator(seed), _labels(targets, clients)
+        pieces: list[list[Rows]] = [[] for _ in range(clients)]
+        for label in np.unique(labels):
+            rows = draw.permutation(np.flatnonzero(labels == label))
+            shares = draw.dirichlet(np.full(clients, alpha))
+            cuts = np.floor(np.cumsum(shares[:-1]) * len(rows)).astype(np.int64)
+            for client, piece in enumerate(np.split(rows, np.minimum(cuts, len(rows)))):
+                pieces[client].append(piece)
+        return cls._of(targets, [np.concatenate([*several, _NONE]) for several in pieces])
+
+    @classmethod
+    def shards(
+        cls, targets: torch.Tensor, clients: int, shards_per_client: int = 2, seed: Seed = 0
+    ) -> Partition:
+        """Samples sorted by label and cut into equal shards, of which each client gets some.
+
+        With two shards most clients know two labels.  Source: McMahan et al.,
+        "Communication-efficient learning of deep networks from decentralized data" (2017).
+
+        >>> labels = torch.arange(100) % 10
+        >>> parts = sy.Partition.shards(labels, clients=5)
+        >>> [len(labels[rows].unique()) for rows in parts]
+        [2, 2, 2, 2, 2]
+        """
+        draw, labels = _generator(seed), _labels(targets, clients)
+        count = clients * shards_per_client
+        if not clients <= count <= max(len(labels), clients):
+            got = f"{shards_per_client} for {clients} clients and {len(labels)} samples"
+            raise UnusableSetting("shards_per_client", "1 or more, of a sample at least", got)
+        shards = np.array_split(np.argsort(labels, kind="stable"), count)
+        dealt = np.split(draw.permutation(count), clients)
+        return cls._of(targets, [np.concatenate([shards[at] for at in few]) for few in dealt])
+
+    @classmethod
+    def by_label(cls, targets: torch.Tensor, clients: int) -> Partition:
+        """Each label at one client, in turns; with more clients than labels, several share one.
+
+        Nothing is drawn.
+
+        >>> labels = torch.arange(6) % 3
+        >>> [labels[rows].tolist() for rows in sy.Partition.by_label(labels, clients=2)]
+        [[0, 2, 0, 2], [1, 1]]
+        """
+        labels = _labels(targets, clients)
+        pieces: list[list[Rows]] = [[] for _ in range(clients)]
+        known = np.unique(labels)
+        for at, label in enumerate(known):
+            holders = range(at % clients, clients, max(len(known), 1))
+            if len(known) >= clients:
+                holders = range(at % clients, at % clients + 1)
+            rows = np.array_split(np.flatnonzero(labels == label), len(holders))
+            for client, piece in zip(holders, rows, strict=True):
+                pieces[client].append(piece)
+        return cls._of(targets, [np.concatenate([*several, _NONE]) for several in pieces])
+
+    @classmethod
+    def _of(cls, targets: torch.Tensor, parts: Sequence[Rows]) -> Partition:
+        device = targets.device
+        return cls(targets, [torch.from_numpy(np.sort(rows)).to(device) for rows in parts])
+
+    def counts(self) -> LabelCounts:
+        """How many samples of each label each client has.
+
+        >>> labels = torch.tensor([5, 5, 7])
+        >>> sy.Partition.by_label(labels, clients=2).counts().table
+        [[2, 0], [0, 1]]
+        """
+        known, numbers = torch.unique(self.targets, return_inverse=True)
+        table = [torch.bincount(numbers[rows], minlength=len(known)).tolist() for rows in self]
+        return LabelCounts(known.tolist(), table)
+
+    @overload
+    def __getitem__(self, client: int) -> torch.Tensor: ...
+
+    @overload
+    def __getitem__(self, client: slice) -> list[torch.Tensor]: ...
+
+    def __getitem__(self, client: int | slice) -> Any:
+        """The index tensor of a client."""
+        return self.parts[client]
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        return iter(self.parts)
+
+    def __str__(self) -> str:
+        return text_chart(self.counts())
+
+    def __repr__(self) -> str:
+        return f"<Partition of {len(self.targets)} samples over {len(self)} clients>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return svg_chart(self.counts())
+
+
+_NONE: Rows = np.zeros(0, np.int64)
+
+
+def _labels(targets: torch.Tensor, clients: int) -> NDArray[Any]:
+    """The labels, once the arguments are known to be sensible."""
+    if clients < 1:
+        raise UnusableSetting("clients", "1 or more", str(clients))
+    if targets.dim() != 1:
+        raise UnusableSetting("targets", "one number for each sample", str(tuple(targets.shape)))
+    labels: NDArray[Any] = targets.detach().cpu().numpy()
+    return labels
+
+
+def _generator(seed: Seed) -> np.random.Generator:
+    """A generator of one partition's own."""
+    if isinstance(seed, torch.Generator):
+        drawn = torch.empty((), dtype=torch.int64, device=seed.device).random_(generator=seed)
+        seed = int(drawn)
+    return np.random.default_rng(seed)
