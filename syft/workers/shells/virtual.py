@@ -28,6 +28,7 @@ from syft.workers.core.stats import Stats
 from syft.workers.execution.operation import neutral_mode
 from syft.workers.execution.precautions import own_memory
 from syft.workers.handlers.withdrawing import may_be_withdrawn, withdraw
+from syft.workers.shells.asked_again import AskedAgain, Reconnecting, WorkerArguments
 from syft.workers.shells.connection_table import ConnectionTable
 from syft.workers.shells.network import Network
 from syft.workers.shells.worker import Worker, found_by
@@ -163,7 +164,7 @@ class VirtualTransport(Transport):
             self._worker.callers.pop(peer, None)
 
 
-class VirtualWorker(Worker):
+class VirtualWorker(Worker, metaclass=Reconnecting):
     """A worker in this process: an object store that runs torch operations for others.
 
     ``hook`` gives the network the worker joins (without one it starts its own). ``data`` are
@@ -172,7 +173,11 @@ class VirtualWorker(Worker):
     whether others may store plans here and run them.  ``peer_limits`` bounds what each caller may
     have and ask for here; the owner's own program has no limits.
 
-    Raises :class:`~syft.exceptions.WorkerIdTaken`.
+    Whoever asks for the same again, as a cell of a notebook does that is run twice, gets the same
+    object, with all that it holds.  ``data`` is the same if it is the same tensors.
+
+    Raises :class:`~syft.exceptions.WorkerIdTaken`, which says what is different, if another worker
+    has that name.
 
     >>> alice = VirtualWorker(None, id="alice", data=[torch.ones(2), torch.zeros(3)])
     >>> alice
@@ -194,9 +199,20 @@ class VirtualWorker(Worker):
         peer_limits: PeerLimits | None = None,
     ) -> None:
         self.id = id
+        data = _only_tensors(data)
         self.network = Network() if hook is None else hook.local_worker.network
-        if id in self.network.workers:
-            raise WorkerIdTaken(id)
+        settings = {
+            "hook": hook is not None,
+            "pipelined": pipelined,
+            "is_client_worker": is_client_worker,
+            "user": user,
+            "limits": limits,
+            "allow_plans": allow_plans,
+            "peer_limits": peer_limits,
+        }
+        self.asked = WorkerArguments(data, settings)
+        """With what it was made."""
+        self._check_free(id)
         self.core: WorkerCore = WorkerCore(id, self._connect, limits, allow_plans, peer_limits)
         self.pipelined = pipelined
         self.is_client_worker = is_client_worker
@@ -210,6 +226,18 @@ class VirtualWorker(Worker):
         self.network.workers[id] = self.network.hosts[id] = self
         self._networks = [self.network]
         self.hold(*data)
+
+    def _check_free(self, id: str) -> None:
+        """Raise unless no worker has this name; give the one that is there if it is the same."""
+        there = self.network.workers.get(id)
+        if there is None:
+            return
+        if type(there) is not type(self):
+            raise WorkerIdTaken(id, ("class",))
+        differs = there.asked.differences(self.asked)
+        if differs:
+            raise WorkerIdTaken(id, differs)
+        raise AskedAgain(there)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} id:{self.id} #objects:{self.objects_count()}>"
@@ -384,9 +412,7 @@ class VirtualWorker(Worker):
         1
         """
         ids = []
-        for tensor in tensors:
-            if not isinstance(tensor, torch.Tensor):
-                raise NotSendable(f"a value of type {type(tensor).__name__}", "hold tensors")
+        for tensor in _only_tensors(tensors):
             id = new_id()
             own_memory(tensor)
             self.core.hold(id, tensor)
@@ -489,3 +515,12 @@ class VirtualWorker(Worker):
         (1, 1)
         """
         return self.core.stats
+
+
+def _only_tensors(values: Iterable[Any]) -> tuple[torch.Tensor, ...]:
+    """The values, if each is a tensor that a worker can hold."""
+    tensors = tuple(values)
+    for value in tensors:
+        if not isinstance(value, torch.Tensor):
+            raise NotSendable(f"a value of type {type(value).__name__}", "hold tensors")
+    return tensors

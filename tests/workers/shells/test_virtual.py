@@ -21,6 +21,7 @@ from syft.exceptions import (
 )
 from syft.serde.frame import Frame
 from syft.serde.limits import Limits
+from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.wire.messages import Stale, encode
 from tests.shells.owner import inspect
 
@@ -28,12 +29,66 @@ from tests.shells.owner import inspect
 
 
 def test_a_worker_id_is_taken_once(hook: sy.TorchHook, bob: sy.VirtualWorker) -> None:
-    with pytest.raises(WorkerIdTaken, match="There is a worker 'bob' already"):
-        sy.VirtualWorker(hook, id="bob")
-    with pytest.raises(WorkerIdTaken, match="'me'"):
+    class Other(sy.VirtualWorker):
+        pass
+
+    with pytest.raises(WorkerIdTaken, match="a worker 'bob' already, with another class. Use it"):
+        Other(hook, id="bob")
+    with pytest.raises(WorkerIdTaken, match="'me' already, with another hook. Use it"):
         sy.VirtualWorker(hook, id="me")
     bob.close()
-    assert sy.VirtualWorker(hook, id="bob").id == "bob"
+    assert sy.VirtualWorker(hook, id="bob") is not bob
+
+
+def test_a_cell_that_is_run_again_gets_the_same_worker(
+    hook: sy.TorchHook, bob: sy.VirtualWorker
+) -> None:
+    x = torch.ones(2).send(bob)
+    assert sy.VirtualWorker(hook, id="bob") is bob is sy.VirtualWorker(id="bob", hook=hook)
+    assert (x + 1).get().tolist() == [2.0, 2.0]
+    data, limits = (torch.ones(1), torch.ones(1)), Limits(max_dims=9)
+    settings = {"pipelined": True, "user": "ann", "limits": limits, "is_client_worker": True}
+    eve = sy.VirtualWorker(hook, id="eve", data=data, **settings)
+    eve.is_client_worker = False  # what is set afterwards is no other argument
+    again = dict(settings, limits=Limits(max_dims=9))
+    assert sy.VirtualWorker(hook, id="eve", data=iter(data), **again) is eve
+    assert eve.objects_count() == 2
+    eve.clear_objects()
+
+
+@pytest.mark.parametrize(
+    ("settings", "differs"),
+    [
+        ({"pipelined": True}, ("pipelined",)),
+        ({"user": "bea", "allow_plans": False}, ("user", "allow_plans")),
+        ({"limits": Limits(max_dims=9)}, ("limits",)),
+        ({"peer_limits": PeerLimits(objects=9)}, ("peer_limits",)),
+        ({"is_client_worker": True}, ("is_client_worker",)),
+        ({"data": [torch.ones(1)]}, ("data",)),
+        ({"data": []}, ("data",)),
+    ],
+)
+def test_what_is_different_is_named(
+    hook: sy.TorchHook, settings: dict[str, Any], differs: tuple[str, ...]
+) -> None:
+    eve = sy.VirtualWorker(hook, id="eve", data=[torch.ones(1)])
+    with pytest.raises(WorkerIdTaken) as caught:
+        sy.VirtualWorker(hook, **{"id": "eve", **settings})
+    assert caught.value.differs == (differs if "data" in settings else ("data", *differs))
+    eve.clear_objects()
+
+
+def test_data_that_is_gone_is_not_the_same(hook: sy.TorchHook) -> None:
+    eve = sy.VirtualWorker(hook, id="eve", data=[torch.ones(1)])
+    eve.clear_objects()  # it kept no tensor alive
+    with pytest.raises(WorkerIdTaken, match="with another data"):
+        sy.VirtualWorker(hook, id="eve", data=[torch.ones(1)])
+
+
+def test_a_cell_that_failed_can_be_run_again(hook: sy.TorchHook) -> None:
+    with pytest.raises(NotSendable, match="a value of type int: hold tensors"):
+        sy.VirtualWorker(hook, id="eve", data=[torch.ones(1), 3])  # type: ignore[list-item]
+    assert sy.VirtualWorker(hook, id="eve").objects_count() == 0
 
 
 def test_an_unknown_worker_is_named_with_those_that_are_known(
