@@ -275,3 +275,32 @@ def test_a_plan_leaves_no_cycle() -> None:
     del net
     assert weak() is None
     assert not gc.isenabled()
+
+
+def test_torch_as_a_default_argument(bob: sy.VirtualWorker) -> None:
+    """Tutorials of earlier versions gave a plan its torch in this way."""
+
+    class Scaled(Plan):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.tensor([2.0]))
+
+        def forward(self, x: torch.Tensor, torch: Any = torch) -> torch.Tensor:
+            result: torch.Tensor = torch.abs(x * self.weight)
+            return result
+
+        @sy.method2plan
+        def shifted(self, x: torch.Tensor, torch: Any = torch) -> torch.Tensor:
+            result: torch.Tensor = torch.add(x, self.weight)
+            return result
+
+    @sy.func2plan(args_shape=[(-1,)])
+    def doubled(x: torch.Tensor, torch: Any = torch) -> torch.Tensor:
+        result: torch.Tensor = torch.add(x, x)
+        return result
+
+    net, x = Scaled(), torch.tensor([-3.0])
+    for plan, expected in ((net, 6.0), (net.shifted, -1.0), (doubled, -6.0)):
+        assert plan(x).item() == expected
+        sent = plan.send(bob)
+        assert sent(x.send(bob)).item() == sent.get()(x).item() == expected
