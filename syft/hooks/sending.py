@@ -22,7 +22,7 @@ from syft.workers.client.connection import Connection
 from syft.workers.client.contents import put_once
 from syft.workers.client.transport import Location as Worker
 from syft.workers.client.transport import Owner
-from syft.workers.core.claim import set_writers, writers_of
+from syft.workers.core.claim import names_in, set_writers, writers_of
 from syft.workers.execution.leaving import check_leaving
 from syft.workers.execution.permissions import Guard, guard_of, meet_guards, set_guard
 from syft.workers.wire.messages import Put
@@ -180,12 +180,37 @@ def send(
     places = [owner.get_worker(place) for place in locations]  # before anything is sent
     if not places:
         raise NotSendable("a tensor to nobody", "name at least one worker: x.send(bob)")
-    link, writers = first_link(tensor), frozenset(allow_writes)
+    link, writers = first_link(tensor), frozenset(names_in("allow_writes", allow_writes))
     pointers = [
         link.deliver(tensor, SentCopy(place, owner, garbage_collect_data, id, user, writers))
         for place in places
     ]
     return pointers[0] if len(pointers) == 1 else combine(pointers)
+
+
+def send_(
+    tensor: torch.Tensor, *locations: Location, owner: Owner, **settings: Any
+) -> torch.Tensor:
+    """Send the tensor in place: the same object becomes the pointer; returns it.
+
+    The arguments are those of ``send``, and so is what it raises.  Raises
+    :class:`~syft.exceptions.NotSendable` too, and leaves the tensor here, if a graph or a weak
+    reference still holds it.
+
+    >>> x = torch.ones(2)
+    >>> x.send_(bob) is x, x
+    (True, (Wrapper)>[PointerTensor | me:... -> bob:...])
+    """
+    sent = send(tensor, *locations, owner=owner, **settings)
+    if type(tensor) is Wrapper and tensor.child.at_function_level and type(sent) is Wrapper:
+        tensor.child, sent.child = sent.child, tensor.child
+        return tensor
+    try:
+        torch.utils.swap_tensors(tensor, sent)  # type: ignore[no-untyped-call]
+    except RuntimeError as error:
+        instead = f"use y = x.send(worker), or delete what was computed with it first ({error})"
+        raise NotSendable("a tensor in place that something else holds", instead) from error
+    return tensor
 
 
 def _check_id(id: Id) -> None:
@@ -230,8 +255,9 @@ def private_tensor(
     ...
     syft.exceptions.PermissionDenied: move: object ... on 'bob' may not go to 'alice': ...
     """
+    users = names_in("allowed_users", allowed_users)
     private = _leaf_over(tensor)
     places = frozenset(names_of(allow_destinations))
-    set_guard(private, Guard(frozenset(allowed_users), destinations=places))
+    set_guard(private, Guard(frozenset(users), destinations=places))
     set_writers(private, allow_writes)
     return private

@@ -20,7 +20,7 @@ from syft.serde.frame import Frame
 from syft.serde.limits import Limits
 from syft.workers.client.connection import Connection
 from syft.workers.client.transport import Location, Owner, Transport
-from syft.workers.core.claim import writers_of
+from syft.workers.core.claim import names_in, writers_of
 from syft.workers.core.peer import Peer, Session
 from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.core.state_machine import AddressedFrame, WorkerCore
@@ -416,7 +416,7 @@ class VirtualWorker(Worker, metaclass=Reconnecting):
             id = new_id()
             own_memory(tensor)
             self.core.hold(id, tensor)
-            self.core.own(id, {*allow_writes, *writers_of(tensor)})
+            self.core.own(id, {*names_in("allow_writes", allow_writes), *writers_of(tensor)})
             ids.append(id)
         self.core.store.show_to_owner(ids)
         return ids
