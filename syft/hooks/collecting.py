@@ -7,8 +7,6 @@ tensor.
 
 from __future__ import annotations
 
-from typing import NoReturn
-
 import torch
 
 from syft.chain.wrapper import first_link
@@ -52,15 +50,3 @@ def set_collects(tensor: torch.Tensor, value: bool) -> None:
         raise UnsupportedOperation("garbage_collect_data", "a tensor that is here", instead)
     for link in links:
         link.gc = value
-
-
-def disable_collecting(tensor: torch.Tensor) -> NoReturn:
-    """Refused: an attribute that changes something when it is read, as any inspector does.
-
-    >>> hook = sy.TorchHook(torch)
-    >>> torch.ones(2).disable_gc
-    Traceback (most recent call last):
-    ...
-    AttributeError: disable_gc would change something by being read: write x.gc = False
-    """
-    raise AttributeError("disable_gc would change something by being read: write x.gc = False")

@@ -27,6 +27,7 @@ from syft.hooks import (
     collecting,
     labels,
     module_methods,
+    renamed,
     sending,
     sharing_methods,
     tensor_methods,
@@ -79,7 +80,8 @@ TENSOR_ATTRIBUTES: Final[dict[str, Callable[[torch.Tensor], Any]]] = {
     "id_at_location": labels.id_at_location,
     "tags": labels.tags,
     "description": labels.description,
-    "disable_gc": collecting.disable_collecting,
+    "disable_gc": renamed.disable_gc,
+    "create_pointer": renamed.create_pointer,
 }
 
 MODULE_METHODS: Final[dict[str, Callable[..., Any]]] = {
@@ -104,9 +106,12 @@ class TorchHook:
 
     ``local_worker`` is the worker of this process, by default a new one called ``me``.
     ``is_client`` sets its ``is_client_worker``, which is true for a new hook by default; a second
-    call without it changes nothing.  Raises :class:`~syft.exceptions.HookError`, and leaves torch
-    as it was, if torch is hooked already with another local worker, if it has an attribute of a
-    name that syft adds, or if ``module`` is not torch.
+    call without it changes nothing.  ``verbose`` is taken for programs written for earlier
+    versions, and changes nothing: ``sy.trace()`` lists messages.
+
+    Raises :class:`~syft.exceptions.HookError`, and leaves torch as it was, if torch is hooked
+    already with another local worker, if it has an attribute of a name that syft adds, or if
+    ``module`` is not torch.
 
     >>> hook = TorchHook(torch)
     >>> TorchHook(torch) is hook
@@ -125,6 +130,7 @@ class TorchHook:
         module: ModuleType,
         local_worker: VirtualWorker | None = None,
         is_client: bool | None = None,
+        verbose: bool = False,
     ) -> TorchHook:
         if module is not torch:
             raise HookError(f"cannot hook {module!r}", "pass the torch module: TorchHook(torch)")

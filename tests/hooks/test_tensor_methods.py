@@ -170,7 +170,8 @@ def test_what_is_here_is_not_collected_elsewhere(bob: sy.VirtualWorker) -> None:
         assert refusal(lambda tensor=tensor: tensor.disable_gc).startswith(
             "AttributeError: disable"
         )
-        assert not hasattr(tensor, "disable_gc")
+        assert "x.send(worker) puts a copy" in refusal(lambda tensor=tensor: tensor.create_pointer)
+        assert not hasattr(tensor, "disable_gc") and not hasattr(tensor, "create_pointer")
 
 
 def test_a_pointer_to_a_plan_collects_in_the_same_way(bob: sy.VirtualWorker) -> None:

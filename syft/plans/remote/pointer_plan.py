@@ -17,6 +17,7 @@ from syft.exceptions import LocationMismatch, MalformedMessage, UnsupportedOpera
 from syft.ids import new_id
 from syft.plans.building.interface import Interface
 from syft.plans.building.template import KINDS, TENSOR
+from syft.plans.counted import Counted
 from syft.plans.plan import Plan, replaying_plan
 from syft.plans.remote.interface_codec import unpack_interface
 from syft.plans.remote.plan_call import PlanCall
@@ -331,15 +332,16 @@ class PointerPlan(RemoteReference):
             if is_parameter:
                 yield item
 
-    def parameters(self) -> Iterator[Any]:
-        """Pointers to the parameters at the worker; they share memory with the plan's.
+    def parameters(self) -> Counted[Any]:
+        """Pointers to the parameters at the worker, with a length; they share memory with the
+        plan's.
 
         >>> model = torch.nn.Linear(2, 1)
         >>> pointer = sy.func2plan(args_shape=[(1, 2)])(lambda x: model(x)).send(bob)
         >>> [parameter.shape for parameter in pointer.parameters()]
         [torch.Size([1, 2]), torch.Size([1])]
         """
-        return (pointer for _, pointer in self.named_parameters())
+        return Counted(pointer for _, pointer in self.named_parameters())
 
 
 def results_of(connection: Connection, first: int, value: Any, count: int) -> Sequence[Any]:

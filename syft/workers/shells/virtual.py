@@ -14,10 +14,17 @@ from typing import Any, Protocol
 
 import torch
 
-from syft.exceptions import NotSendable, WorkerClosed, WorkerIdTaken
+from syft.exceptions import (
+    NotSendable,
+    ObjectNotFound,
+    ProgramError,
+    WorkerClosed,
+    WorkerIdTaken,
+)
 from syft.ids import new_id
 from syft.serde.frame import Frame
 from syft.serde.limits import Limits
+from syft.workers.client.answers import cards_in
 from syft.workers.client.connection import Connection
 from syft.workers.client.transport import Location, Owner, Transport
 from syft.workers.core.claim import names_in, writers_of
@@ -31,7 +38,8 @@ from syft.workers.handlers.withdrawing import may_be_withdrawn, withdraw
 from syft.workers.shells.asked_again import AskedAgain, Reconnecting, WorkerArguments
 from syft.workers.shells.connection_table import ConnectionTable
 from syft.workers.shells.network import Network
-from syft.workers.shells.worker import Worker, found_by
+from syft.workers.shells.worker import Query, Worker, found_by, words_in
+from syft.workers.wire.messages import Search
 
 
 class Hooked(Protocol):
@@ -174,7 +182,9 @@ class VirtualWorker(Worker, metaclass=Reconnecting):
     have and ask for here; the owner's own program has no limits.
 
     Whoever asks for the same again, as a cell of a notebook does that is run twice, gets the same
-    object, with all that it holds.  ``data`` is the same if it is the same tensors.
+    object, with all that it holds.  ``data`` is the same if it is the same tensors.  ``verbose``
+    and ``log_msgs`` are taken for programs written for earlier versions, and change nothing:
+    ``sy.trace()`` lists messages.
 
     Raises :class:`~syft.exceptions.WorkerIdTaken`, which says what is different, if another worker
     has that name.
@@ -197,6 +207,9 @@ class VirtualWorker(Worker, metaclass=Reconnecting):
         limits: Limits | None = None,
         allow_plans: bool = True,
         peer_limits: PeerLimits | None = None,
+        *,
+        log_msgs: bool = False,
+        verbose: bool = False,
     ) -> None:
         self.id = id
         data = _only_tensors(data)
@@ -497,7 +510,7 @@ class VirtualWorker(Worker, metaclass=Reconnecting):
         self.core.give_up_all(sessions, reason)
         self.network.carry(self.core.outgoing(), self)
 
-    def request_search(self, query: str | Iterable[str], location: str | Worker) -> list[Any]:
+    def request_search(self, query: Query, location: str | Worker) -> list[Any]:
         """Search another worker; as :meth:`search`, with this worker as the pointers' owner.
 
         >>> ids = bob.hold(torch.ones(2).tag("#digits"))
@@ -505,6 +518,32 @@ class VirtualWorker(Worker, metaclass=Reconnecting):
         ['alice']
         """
         return found_by(self.connection_to(location), query)
+
+    def fetch_plan(self, id: str | int, location: str | Worker, copy: bool = False) -> Any:
+        """A copy of the plan that has this id, or tag, at another worker; it stays there too.
+
+        Its id there is ``pointer.id_at_location`` of what ``plan.send`` gave; each copy that is
+        sent has its own.  ``copy`` is taken for programs written for earlier versions, and changes
+        nothing.
+
+        Raises :class:`~syft.exceptions.ObjectNotFound` if there is none, and
+        :class:`~syft.exceptions.ProgramError` if there are several.
+
+        >>> pointer = sy.func2plan(args_shape=[(2,)])(lambda x: x + x).send(bob)
+        >>> hook.local_worker.fetch_plan(pointer.id_at_location, bob)(torch.ones(2))
+        tensor([2., 2.])
+        """
+        connection = self.connection_to(location)
+        found = cards_in(connection.ask(Search, words_in(id)))
+        plans = [(number, card) for number, card in found if len(card) > 3]
+        name = connection.location.id
+        if not plans:
+            reason = "there is no plan of that id or tag: use pointer.id_at_location, or tag it"
+            raise ObjectNotFound(id, name, reason)  # type: ignore[arg-type]
+        if len(plans) > 1:
+            ids = ", ".join(str(number) for number, _ in plans)
+            raise ProgramError(f"{name!r} has several plans {id!r}: fetch one of {ids}")
+        return connection.found(*plans[0]).copy().get()
 
     @property
     def stats(self) -> Stats:

@@ -13,6 +13,8 @@ from torch import nn
 import syft as sy
 from syft.exceptions import (
     NotSendable,
+    ProgramError,
+    UnusableSetting,
     ObjectNotFound,
     ObjectNotReady,
     UnknownWorker,
@@ -150,6 +152,47 @@ def test_a_worker_describes_itself(hook: sy.TorchHook) -> None:
 
 
 # ----------------------------------------------------------------------------------- what they hold
+
+
+def test_a_query_is_words_and_ids_in_any_form(hook: sy.TorchHook) -> None:
+    eve = sy.VirtualWorker(hook, id="eve", verbose=True, log_msgs=True)
+    one, both = eve.hold(torch.ones(1).tag("#a"), torch.ones(1).tag("#a", "#b"))
+    for query, found in (
+        (("#a",), [one, both]),
+        (("#a", "#b"), [both]),
+        ((["#a", "#b"],), [both]),
+        ((("#a",), "#b"), [both]),
+        ((one,), [one]),
+        ((str(one),), [one]),
+        ((["#a", one],), [one]),
+        ((one, "#b"), []),
+        ((5,), []),
+        (([],), [one, both]),
+        ((), [one, both]),
+    ):
+        assert [pointer.id_at_location for pointer in eve.search(*query)] == found, query
+    assert len(hook.local_worker.request_search(one, location=eve)) == 1
+    with pytest.raises(UnusableSetting, match=r"a query must be tags \(strings\) and ids \(numb"):
+        eve.search(1.5)  # type: ignore[arg-type]
+    eve.clear_objects()
+
+
+def test_a_plan_is_fetched_by_its_id_or_tag(
+    hook: sy.TorchHook, me: sy.VirtualWorker, bob: sy.VirtualWorker
+) -> None:
+    plan = sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
+    pointer = plan.tag("#double").send(bob)
+    x = torch.ones(2).tag("#double").send(bob)  # no plan
+    for id in (pointer.id_at_location, str(pointer.id_at_location), "#double"):
+        assert me.fetch_plan(id, bob)(torch.ones(2)).tolist() == [2.0, 2.0]
+    assert me.fetch_plan(pointer.id_at_location, "bob", copy=True).is_built
+    assert bob.objects_count() == 2
+    for none in (5, "#other", x.id_at_location):
+        with pytest.raises(ObjectNotFound, match="there is no plan of that id or tag"):
+            me.fetch_plan(none, bob)
+    twin = plan.send(bob)
+    with pytest.raises(ProgramError, match=f"several plans '#double': .*{twin.id_at_location}"):
+        me.fetch_plan("#double", bob)
 
 
 def test_a_worker_may_hold_data_from_the_start(hook: sy.TorchHook) -> None:
