@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from syft.chain.chosen_methods import ChosenMethods
 from syft.chain.link import PLAIN, Link
 from syft.codes import TypeCode
 from syft.exceptions import DataStaysPut, LocationMismatch, MalformedMessage, UnsupportedOperation
@@ -49,7 +50,7 @@ _BELOW = (
 )
 
 
-class Wrapper(torch.Tensor):
+class Wrapper(ChosenMethods, torch.Tensor):
     """A tensor whose data is elsewhere: at another worker, or inside its first link.
 
     Only :func:`wrap` and :func:`wrap_like` make wrappers.  ``.child`` is the first

@@ -93,6 +93,7 @@ from syft.exceptions.program_errors import PlansNotAllowed as PlansNotAllowed
 from syft.exceptions.program_errors import ProgramError as ProgramError
 from syft.exceptions.program_errors import StateMismatch as StateMismatch
 from syft.exceptions.program_errors import WrongArguments as WrongArguments
+from syft.exceptions.sending_errors import GraphLeftBehind as GraphLeftBehind
 from syft.exceptions.sending_errors import LimitExceeded as LimitExceeded
 from syft.exceptions.sending_errors import MalformedMessage as MalformedMessage
 from syft.exceptions.sending_errors import NotALeaf as NotALeaf

@@ -47,6 +47,27 @@ cannot travel. Send x.detach(), or send the inputs and compute there.
         )
 
 
+class GraphLeftBehind(UserWarning):
+    """A view of a leaf was sent: a leaf of its own went, and its gradient will not reach the other.
+
+    >>> print(GraphLeftBehind("SliceBackward0"))
+    What is sent is a view of a leaf that requires grad (SliceBackward0), and goes as a leaf of \
+its own: its gradient stays there, and does not reach the leaf here. Send x.detach() if it needs \
+no gradient.
+    """
+
+    def __init__(self, grad_fn: str) -> None:
+        super().__init__(grad_fn)
+        self.grad_fn = grad_fn
+
+    def __str__(self) -> str:
+        return (
+            f"What is sent is a view of a leaf that requires grad ({self.grad_fn}), and goes as a "
+            "leaf of its own: its gradient stays there, and does not reach the leaf here. Send "
+            "x.detach() if it needs no gradient."
+        )
+
+
 class NothingToGet(SendError):
     """The tensor is in this process: it was never sent, or was fetched already.
 

@@ -15,7 +15,7 @@ import torch
 
 from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import NothingToGet
-from syft.hooks.sending import card_of, check_leaf, guard_to_send
+from syft.hooks.sending import card_of, guard_to_send, leaf_to_send
 from syft.tensors.pointer import make_pointer
 from syft.tensors.remote_link import RemoteLink
 from syft.workers.client.answers import values_in
@@ -96,8 +96,9 @@ class BulkDelivery:
         return parcel.add(tensor, guard_to_send(tensor, self._location, self._owner, self._user))
 
     def put_leaf(self, tensor: torch.Tensor) -> Wrapper:
-        """The same, but raise :class:`~syft.exceptions.NotALeaf` for a tensor with a graph."""
-        check_leaf(tensor)
+        """The same, but of a tensor without a graph: see
+        :func:`~syft.hooks.sending.leaf_to_send`."""
+        tensor = leaf_to_send(tensor)
         return self._own.add(tensor, guard_to_send(tensor, self._location, self._owner, self._user))
 
     def send(self, garbage_collect_data: bool) -> None:

@@ -81,16 +81,23 @@ class Ledger:
 
 
 class Attribute:
-    """A computed attribute that an instance may override, which a ``property`` would forbid.
+    """A computed attribute that an instance may override, which a ``property`` would forbid, unless
+    ``assign`` says what setting it does.
 
     It has ``__set__`` because ``torch.overrides.get_overridable_functions``, which
     ``torch.compile`` calls, reads ``__set__`` of every attribute of ``torch.Tensor`` that has
     ``__get__``.
     """
 
-    def __init__(self, name: str, compute: Callable[[Any], Any]) -> None:
+    def __init__(
+        self,
+        name: str,
+        compute: Callable[[Any], Any],
+        assign: Callable[[Any, Any], None] | None = None,
+    ) -> None:
         self._name = name
         self._compute = compute
+        self._assign = assign
         self.__doc__ = compute.__doc__
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -100,7 +107,10 @@ class Attribute:
         return own[self._name] if self._name in own else self._compute(instance)
 
     def __set__(self, instance: Any, value: Any) -> None:
-        instance.__dict__[self._name] = value
+        if self._assign is None:
+            instance.__dict__[self._name] = value
+        else:
+            self._assign(instance, value)
 
     def __delete__(self, instance: Any) -> None:
         if self._name not in instance.__dict__:

@@ -6,21 +6,23 @@ in this process as a copy, a pointer as a pointer.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from syft.callers import line_at, place_of_user
 from syft.chain.wrapper import Wrapper, first_link
-from syft.exceptions import NotALeaf, NotSendable
+from syft.exceptions import GraphLeftBehind, NotALeaf, NotSendable
 from syft.tensors.multi_pointer import combine
 from syft.tensors.pointer import make_pointer
 from syft.workers.client.connection import Connection
 from syft.workers.client.contents import put_once
 from syft.workers.client.transport import Location as Worker
 from syft.workers.client.transport import Owner
-from syft.workers.core.claim import set_writers, writers_of
+from syft.workers.core.claim import names_in, set_writers, writers_of
 from syft.workers.execution.leaving import check_leaving
 from syft.workers.execution.permissions import Guard, guard_of, meet_guards, set_guard
 from syft.workers.wire.messages import Put
@@ -51,10 +53,9 @@ class SentCopy:
         return self._put(tensor, self._connect(sender or self.owner))
 
     def put_leaf(self, tensor: torch.Tensor) -> Wrapper:
-        """The same, but raise :class:`~syft.exceptions.NotALeaf` for a tensor with a graph."""
+        """The same, but of a tensor without a graph: see :func:`leaf_to_send`."""
         connection = self._connect(self.owner)
-        check_leaf(tensor)
-        return self._put(tensor, connection)
+        return self._put(leaf_to_send(tensor), connection)
 
     def _connect(self, sender: Owner) -> Connection:
         connection: Connection = sender.connection_to(self.location)
@@ -79,13 +80,43 @@ class SentCopy:
         return pointer
 
 
-def check_leaf(tensor: torch.Tensor) -> None:
-    """Raise :class:`~syft.exceptions.NotALeaf` for a tensor with an autograd graph behind it.
+def leaf_to_send(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor itself, if it has no graph; for a view of a leaf, a leaf over the same data.
 
-    >>> check_leaf(torch.ones(2, requires_grad=True))
+    What is sent of data that requires grad is often a part of it, such as a batch.  There is no
+    computation in its graph to be lost, only where its gradient would go, and a
+    :class:`~syft.exceptions.GraphLeftBehind` warning says so.  Guards, tags and who may write come
+    along, those of the whole too.
+
+    Raises :class:`~syft.exceptions.NotALeaf` for any other tensor with an autograd graph.
+
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> leaf_to_send(x) is x
+    True
     """
-    if tensor.requires_grad and not tensor.is_leaf:
+    if tensor.is_leaf or not tensor.requires_grad:
+        return tensor
+    whole = tensor._base
+    if whole is None or not whole.is_leaf:
         raise NotALeaf(type(tensor.grad_fn).__name__)
+    file, _, line = line_at(place_of_user(2)).rpartition(":")
+    name = type(tensor.grad_fn).__name__
+    warnings.warn_explicit(GraphLeftBehind(name), GraphLeftBehind, file, int(line))
+    leaf = _leaf_over(tensor)
+    set_guard(leaf, guard_of(whole))
+    set_writers(leaf, writers_of(whole))
+    return leaf
+
+
+def _leaf_over(tensor: torch.Tensor) -> torch.Tensor:
+    """A leaf that shares the data of a tensor, and its guard, its writers and its annotations."""
+    leaf = tensor.detach().requires_grad_(tensor.requires_grad)
+    for name in ("_tags", "_description"):
+        if name in tensor.__dict__:
+            leaf.__dict__[name] = tensor.__dict__[name]
+    set_guard(leaf, guard_of(tensor))
+    set_writers(leaf, writers_of(tensor))
+    return leaf
 
 
 def guard_to_send(
@@ -135,7 +166,10 @@ def send(
     user who sends, which private tensors check.  ``allow_writes`` names those who may change the
     object there too, and take it away: users, or callers that act for no user.
 
-    Raises :class:`~syft.exceptions.NotALeaf` for the result of a recorded computation,
+    Of a view of a leaf that requires grad a leaf of its own goes, with a warning
+    (:class:`~syft.exceptions.GraphLeftBehind`).
+
+    Raises :class:`~syft.exceptions.NotALeaf` for the result of any other recorded computation,
     :class:`~syft.exceptions.NotSendable` for an ``id`` outside 0 to ``2**63 - 1``,
     :class:`~syft.exceptions.UnknownWorker`, :class:`~syft.exceptions.PermissionDenied`.
 
@@ -146,12 +180,37 @@ def send(
     places = [owner.get_worker(place) for place in locations]  # before anything is sent
     if not places:
         raise NotSendable("a tensor to nobody", "name at least one worker: x.send(bob)")
-    link, writers = first_link(tensor), frozenset(allow_writes)
+    link, writers = first_link(tensor), frozenset(names_in("allow_writes", allow_writes))
     pointers = [
         link.deliver(tensor, SentCopy(place, owner, garbage_collect_data, id, user, writers))
         for place in places
     ]
     return pointers[0] if len(pointers) == 1 else combine(pointers)
+
+
+def send_(
+    tensor: torch.Tensor, *locations: Location, owner: Owner, **settings: Any
+) -> torch.Tensor:
+    """Send the tensor in place: the same object becomes the pointer; returns it.
+
+    The arguments are those of ``send``, and so is what it raises.  Raises
+    :class:`~syft.exceptions.NotSendable` too, and leaves the tensor here, if a graph or a weak
+    reference still holds it.
+
+    >>> x = torch.ones(2)
+    >>> x.send_(bob) is x, x
+    (True, (Wrapper)>[PointerTensor | me:... -> bob:...])
+    """
+    sent = send(tensor, *locations, owner=owner, **settings)
+    if type(tensor) is Wrapper and tensor.child.at_function_level and type(sent) is Wrapper:
+        tensor.child, sent.child = sent.child, tensor.child
+        return tensor
+    try:
+        torch.utils.swap_tensors(tensor, sent)  # type: ignore[no-untyped-call]
+    except RuntimeError as error:
+        instead = f"use y = x.send(worker), or delete what was computed with it first ({error})"
+        raise NotSendable("a tensor in place that something else holds", instead) from error
+    return tensor
 
 
 def _check_id(id: Id) -> None:
@@ -196,12 +255,9 @@ def private_tensor(
     ...
     syft.exceptions.PermissionDenied: move: object ... on 'bob' may not go to 'alice': ...
     """
-    private = tensor.detach().requires_grad_(tensor.requires_grad)
-    for name in ("_tags", "_description"):
-        if name in tensor.__dict__:
-            private.__dict__[name] = tensor.__dict__[name]
-    set_guard(private, guard_of(tensor))
+    users = names_in("allowed_users", allowed_users)
+    private = _leaf_over(tensor)
     places = frozenset(names_of(allow_destinations))
-    set_guard(private, Guard(frozenset(allowed_users), destinations=places))
-    set_writers(private, {*writers_of(tensor), *allow_writes})
+    set_guard(private, Guard(frozenset(users), destinations=places))
+    set_writers(private, allow_writes)
     return private

@@ -16,6 +16,7 @@ from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import NothingToGet, UnsupportedOperation
 from syft.hooks.sending import Location, names_of
 from syft.tensors.shared.shared_values import get_shared, is_shared
+from syft.workers.core.claim import names_in
 from syft.workers.execution.permissions import copy_of
 
 
@@ -100,7 +101,9 @@ def copy(tensor: torch.Tensor) -> torch.Tensor:
     return copy_of(tensor)
 
 
-def allow(tensor: torch.Tensor, *users: str, destinations: Iterable[Location] = ()) -> torch.Tensor:
+def allow(
+    tensor: torch.Tensor, *users: str | Iterable[str], destinations: Iterable[Location] = ()
+) -> torch.Tensor:
     """A pointer to a copy of a private remote tensor that ``users`` may read too, and that may go
     to the workers ``destinations`` on behalf of anybody.
 
@@ -120,7 +123,7 @@ def allow(tensor: torch.Tensor, *users: str, destinations: Iterable[Location] = 
     ...
     syft.exceptions.PermissionDenied: ...
     """
-    return first_link(tensor).allow(users, names_of(destinations))
+    return first_link(tensor).allow(names_in("users", users), names_of(destinations))
 
 
 def remote_get(tensor: torch.Tensor, user: str | None = None) -> torch.Tensor:

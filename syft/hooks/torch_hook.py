@@ -7,6 +7,7 @@ first one is sent (:mod:`syft.hooks.whole_modules`).  ``close()`` removes all th
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any, ClassVar, Final
@@ -22,8 +23,10 @@ from syft.chain.wrapper import first_link
 from syft.exceptions import HookError
 from syft.hooks import (
     bulk,
+    collecting,
     labels,
     module_methods,
+    renamed,
     sending,
     sharing_methods,
     tensor_methods,
@@ -32,7 +35,7 @@ from syft.hooks.ledger import EXTENSIONS, Attribute, Ledger
 from syft.hooks.listed_steps import ListedSteps
 from syft.hooks.module_methods import ModuleAttribute
 from syft.hooks.optimizer_state import StateFollower
-from syft.hooks.sending import Id, Location
+from syft.hooks.sending import Location
 from syft.hooks.whole_modules import WholeModules
 from syft.plans.abstract_plan import AbstractPlan
 from syft.plans.remote.plan_sending import LocalPlanSender
@@ -76,6 +79,8 @@ TENSOR_ATTRIBUTES: Final[dict[str, Callable[[torch.Tensor], Any]]] = {
     "id_at_location": labels.id_at_location,
     "tags": labels.tags,
     "description": labels.description,
+    "disable_gc": renamed.disable_gc,
+    "create_pointer": renamed.create_pointer,
 }
 
 MODULE_METHODS: Final[dict[str, Callable[..., Any]]] = {
@@ -100,9 +105,12 @@ class TorchHook:
 
     ``local_worker`` is the worker of this process, by default a new one called ``me``.
     ``is_client`` sets its ``is_client_worker``, which is true for a new hook by default; a second
-    call without it changes nothing.  Raises :class:`~syft.exceptions.HookError`, and leaves torch
-    as it was, if torch is hooked already with another local worker, if it has an attribute of a
-    name that syft adds, or if ``module`` is not torch.
+    call without it changes nothing.  ``verbose`` is taken for programs written for earlier
+    versions, and changes nothing: ``sy.trace()`` lists messages.
+
+    Raises :class:`~syft.exceptions.HookError`, and leaves torch as it was, if torch is hooked
+    already with another local worker, if it has an attribute of a name that syft adds, or if
+    ``module`` is not torch.
 
     >>> hook = TorchHook(torch)
     >>> TorchHook(torch) is hook
@@ -121,6 +129,7 @@ class TorchHook:
         module: ModuleType,
         local_worker: VirtualWorker | None = None,
         is_client: bool | None = None,
+        verbose: bool = False,
     ) -> TorchHook:
         if module is not torch:
             raise HookError(f"cannot hook {module!r}", "pass the torch module: TorchHook(torch)")
@@ -196,6 +205,9 @@ class TorchHook:
             self._ledger.add(torch.Tensor, name, method)
         for name, compute in {**TENSOR_ATTRIBUTES, "owner": _owner_of_tensor(local)}.items():
             self._ledger.add(torch.Tensor, name, Attribute(name, compute))
+        for name in collecting.NAMES:
+            attribute = Attribute(name, collecting.collects, collecting.set_collects)
+            self._ledger.add(torch.Tensor, name, attribute)
         self._ledger.add(torch.Tensor, "child", None)
         forward_methods()
         sharing = {name: _owned(method, local) for name, method in _SHARING_MODULES.items()}
@@ -221,24 +233,6 @@ class TorchHook:
 
 
 def _tensor_methods_of(local: VirtualWorker) -> dict[str, Callable[..., Any]]:
-    def send(
-        tensor: torch.Tensor,
-        *locations: Location,
-        garbage_collect_data: bool = True,
-        id: Id = None,
-        user: str | None = None,
-        allow_writes: Iterable[str] = (),
-    ) -> torch.Tensor:
-        return sending.send(
-            tensor,
-            *locations,
-            owner=local,
-            garbage_collect_data=garbage_collect_data,
-            id=id,
-            user=user,
-            allow_writes=allow_writes,
-        )
-
     def tag(tensor: torch.Tensor, *tags: str) -> torch.Tensor:
         labels.tag(tensor, *tags)
         for worker in local.network.hosts.values():
@@ -247,13 +241,13 @@ def _tensor_methods_of(local: VirtualWorker) -> dict[str, Callable[..., Any]]:
             labels.offer(tensor, local)
         return tensor
 
-    send.__doc__ = sending.send.__doc__
     tag.__doc__ = labels.tag.__doc__
-    sharing = {name: _owned(method, local) for name, method in _SHARING_TENSORS.items()}
-    return {"send": send, "tag": tag, **sharing}
+    return {"tag": tag, **{name: _owned(method, local) for name, method in _OWNED.items()}}
 
 
-_SHARING_TENSORS: Final[dict[str, Callable[..., Any]]] = {
+_OWNED: Final[dict[str, Callable[..., Any]]] = {
+    "send": sending.send,
+    "send_": sending.send_,
     "share": sharing_methods.share,
     "reveal": sharing_methods.reveal,
     "encrypt": sharing_methods.encrypt,
@@ -271,6 +265,9 @@ def _owned(method: Callable[..., Any], local: VirtualWorker) -> Callable[..., An
         return method(self, *args, owner=local, **kwargs)
 
     called.__name__, called.__doc__ = method.__name__, method.__doc__
+    signature = inspect.signature(method)
+    shown = [each for name, each in signature.parameters.items() if name != "owner"]
+    called.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
     return called
 
 

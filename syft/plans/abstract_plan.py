@@ -51,6 +51,9 @@ class AbstractPlan(Exportable):
     def build(self, *args: Any, **kwargs: Any) -> Any:
         """Record the plan on these arguments; returns what the function returned.
 
+        ``trace_autograd``, unless it is an argument of the function, is taken for programs written
+        for earlier versions: backward passes are recorded in any case.
+
         Building runs the function to record its operations, and then restores state and random
         numbers.  Later calls may have arguments of other sizes.  Bools, strings and None among the
         arguments decide what is recorded, so later calls must have the same.
@@ -68,6 +71,8 @@ class AbstractPlan(Exportable):
         recipe = self._recipe()
         if recipe is None:
             raise ProgramError(f"Plan {self.name!r} came without its function: it only replays.")
+        if not recipe.takes("trace_autograd"):
+            kwargs.pop("trace_autograd", None)
         record = self._record
         record.built, result = build(recipe, args, kwargs)
         if record.tags:
@@ -123,10 +128,7 @@ class AbstractPlan(Exportable):
         if built is not None:
             return built.blueprint.interface.takes("out")
         recipe = self._recipe()
-        parameters = recipe.signature.parameters if recipe is not None else {}
-        return "out" in parameters or any(
-            parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
-        )
+        return recipe is not None and recipe.takes("out")
 
     def _write_to(self, out: Any, args: Any, kwargs: Any) -> Any:
         """Call the plan, write its results into the tensors in ``out``, and return ``out``.

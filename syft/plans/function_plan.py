@@ -116,17 +116,25 @@ Decorator = Callable[[Callable[..., Any]], FunctionPlan]
 
 
 @overload
-def func2plan(args_shape: Callable[..., Any], state: Sequence[Entry] = ()) -> FunctionPlan: ...
+def func2plan(
+    args_shape: Callable[..., Any], state: Sequence[Entry] = (), *, trace_autograd: bool = False
+) -> FunctionPlan: ...
 
 
 @overload
 def func2plan(
-    args_shape: Sequence[Any] | None = None, state: Sequence[Entry] = ()
+    args_shape: Sequence[Any] | None = None,
+    state: Sequence[Entry] = (),
+    *,
+    trace_autograd: bool = False,
 ) -> Decorator: ...
 
 
 def func2plan(
-    args_shape: Sequence[Any] | Callable[..., Any] | None = None, state: Sequence[Entry] = ()
+    args_shape: Sequence[Any] | Callable[..., Any] | None = None,
+    state: Sequence[Entry] = (),
+    *,
+    trace_autograd: bool = False,
 ) -> Decorator | FunctionPlan:
     """Make a plan of the decorated function, or of a module.
 
@@ -135,7 +143,8 @@ def func2plan(
     ``args_shape`` lists the shapes of the arguments: ``(1, 2)``, ``(-1, 2)`` for any batch size,
     ``((1, 2), torch.int64)`` with a dtype.  With it, the plan is built at once.  ``state`` lists
     tensors, modules and optimizers that belong to the plan and are sent with it; the function gets
-    them from its argument ``state``: ``bias, model = state.read()``.
+    them from its argument ``state``: ``bias, model = state.read()``.  ``trace_autograd`` is taken
+    for programs written for earlier versions: backward passes are recorded in any case.
 
     Raises :class:`~syft.exceptions.WrongArguments` for malformed shapes and state, and whatever
     :meth:`~syft.plans.plan.Plan.build` raises.

@@ -25,6 +25,7 @@ from syft.plans.building.build import BuiltPlan, Recipe
 from syft.plans.building.interface import Blueprint, signature_of
 from syft.plans.building.optimizers import StateTensor
 from syft.plans.building.state import BoundState, Source
+from syft.plans.counted import Counted
 from syft.plans.plan_record import PlanRecord, copied_record
 
 
@@ -131,6 +132,15 @@ class Plan(AbstractPlan, nn.Module):
             yield from super().named_parameters(prefix, recurse, remove_duplicate)
             return
         yield from self._named_state(prefix, parameters=True)
+
+    def parameters(self, recurse: bool = True) -> Counted[nn.Parameter]:
+        """The parameters, as ``nn.Module`` gives them, with a length.
+
+        >>> model = torch.nn.Linear(2, 1)
+        >>> len(sy.func2plan(args_shape=[(1, 2)])(lambda x: model(x)).parameters())
+        2
+        """
+        return Counted(parameter for _, parameter in self.named_parameters(recurse=recurse))
 
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True

@@ -213,7 +213,7 @@ def test_a_handler_never_raises_what_the_operator_swallows(bob: sy.VirtualWorker
     x = torch.tensor(VALUES).send(bob)
     assert refusal(lambda: x + torch.ones(2)).startswith("LocationMismatch")
     assert refusal(lambda: torch.ones(2) + x).startswith("LocationMismatch")
-    assert refusal(lambda: x[np.array([0])]).startswith("NotSendable")
+    assert refusal(lambda: x[object()]).startswith("NotSendable")
     assert refusal(lambda: x + object()).startswith("TypeError: unsupported operand")
 
 

@@ -7,6 +7,7 @@ import torch
 
 import syft as sy
 from syft.chain.wrapper import first_link
+from syft.workers.core.claim import writers_of
 from tests.chain.refusal import refusal
 from tests.shells.owner import inspect
 
@@ -133,3 +134,98 @@ def test_what_is_promised_is_sent_on_when_it_has_come(
     assert doubled.get().get().tolist() == [2, 2], "it is a pointer to a pointer by then"
     assert promise.remote_get().copy().get().tolist() == [1, 1]
     del kept
+
+
+@pytest.mark.parametrize("name", ["gc", "garbage_collection", "garbage_collect_data"])
+@pytest.mark.parametrize("on", ["tensor", "link"])
+def test_the_object_outlives_the_pointer_if_that_is_said(
+    bob: sy.VirtualWorker, name: str, on: str
+) -> None:
+    x, y = torch.ones(2).send(bob), torch.ones(2).send(bob)
+    target = x if on == "tensor" else x.child
+    assert getattr(target, name) is True
+    setattr(target, name, False)
+    kept = x.id_at_location
+    assert (x.gc, x.garbage_collection, x.child.gc, y.gc) == (False, False, False, True)
+    if name != "garbage_collect_data" or on == "tensor":  # of a link it is the plain attribute
+        assert refusal(lambda: setattr(target, name, True)) == (
+            "UnsupportedOperation: PointerTensor has no rule for gc = True: drop the object where "
+            "it is, or get it."
+        )
+    y.gc = True  # as it is
+    x = y = target = None
+    assert list(inspect(bob).objects) == [kept]
+    (found,) = bob.search(str(kept))
+    found.get()
+
+
+def test_what_is_here_is_not_collected_elsewhere(bob: sy.VirtualWorker) -> None:
+    x = torch.ones(2)
+    assert x.gc is False
+    assert refusal(lambda: setattr(x, "gc", False)) == (
+        "UnsupportedOperation: a tensor that is here has no rule for garbage_collect_data: say it "
+        "when you send it: x.send(worker, garbage_collect_data=False)."
+    )
+    for tensor in (x, x.send(bob)):
+        assert refusal(lambda tensor=tensor: tensor.disable_gc).startswith(
+            "AttributeError: disable"
+        )
+        assert "x.send(worker) puts a copy" in refusal(lambda tensor=tensor: tensor.create_pointer)
+        assert not hasattr(tensor, "disable_gc") and not hasattr(tensor, "create_pointer")
+
+
+def test_a_pointer_to_a_plan_collects_in_the_same_way(bob: sy.VirtualWorker) -> None:
+    pointer = sy.func2plan(args_shape=[(2,)])(lambda x: x + x).send(bob)
+    pointer.gc = False
+    id = pointer.id_at_location
+    del pointer
+    assert list(inspect(bob).objects) == [id]
+    bob.search(str(id))[0].get()
+
+
+def test_sending_in_place(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:
+    x = torch.ones(2, requires_grad=True)
+    optimizer = torch.optim.SGD([x], lr=0.5)
+    assert x.send_(bob, garbage_collect_data=False) is x and x.location is bob and not x.gc
+    (x * 2).sum().backward()
+    optimizer.step()
+    assert inspect(bob).objects[x.id_at_location].tolist() == [0.0, 0.0]
+    assert x.send_(alice).location is alice
+    assert x.get().get().tolist() == [0.0, 0.0]
+    both = torch.ones(2)
+    assert both.send_(bob, alice) is both and (both + 1).get(sum_results=True).tolist() == [4, 4]
+
+
+def test_what_is_held_is_not_sent_in_place(hook: sy.TorchHook, bob: sy.VirtualWorker) -> None:
+    x = torch.ones(2, requires_grad=True)
+    held = x * x * 2
+    text = refusal(lambda: x.send_(bob))
+    assert text.startswith("NotSendable: Cannot send a tensor in place that something else holds: ")
+    assert inspect(bob).objects == {} and type(x) is torch.Tensor and held.tolist() == [2.0, 2.0]
+    assert refusal(lambda: torch.ones(2).send_()).startswith("NotSendable: Cannot send a tensor to")
+
+
+def test_users_are_named_one_by_one_or_in_a_list(bob: sy.VirtualWorker) -> None:
+    """A single name is no list of its letters."""
+    for users in ("ann", ["ann"], ("ann", "bea"), {"ann"}, iter(["ann"])):
+        x = torch.ones(1).private_tensor(allowed_users=users).send(bob, user="ann")
+        assert refusal(lambda x=x: x.get(user="a")).startswith("PermissionDenied")
+        for more in (("eve",), (["eve", "dan"],), ("eve", ("dan",))):
+            assert x.allow(*more).get(user="eve").item() == 1.0
+            assert refusal(lambda x=x, more=more: x.allow(*more).get(user="e")).startswith("Permis")
+        assert x.get(user="ann").item() == 1.0
+    text = "UnusableSetting: {} must be names (strings), got a value of type int.".format
+    x = torch.ones(1).send(bob)
+    assert refusal(lambda: x.allow(3)) == text("users")
+    assert refusal(lambda: torch.ones(1).private_tensor([3])) == text("allowed_users")
+    assert refusal(lambda: torch.ones(1).private_tensor(3)) == text("allowed_users")
+    assert refusal(lambda: torch.ones(1).send(bob, allow_writes=[3])) == text("allow_writes")
+
+
+def test_one_who_may_write_is_named_by_name(hook: sy.TorchHook) -> None:
+    eve = sy.VirtualWorker(hook, id="eve")
+    (id,) = eve.hold(torch.ones(1), allow_writes="ann")
+    assert eve.core.owners.of(id).writers == {"ann"}
+    x = torch.ones(1).private_tensor("ann", allow_writes="bea")
+    assert writers_of(x) == {"bea"}
+    eve.clear_objects()

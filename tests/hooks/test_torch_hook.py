@@ -15,16 +15,20 @@ from tests.chain.refusal import refusal, shown
 from tests.outside import outside
 from tests.shells.owner import inspect
 
-TENSOR_METHODS = (
-    """send get move copy allow remote_get remote_send tag describe private_tensor combine
-    share reveal refresh encrypt decrypt
+TENSOR_METHODS = """send send_ gc garbage_collection garbage_collect_data disable_gc create_pointer
+get move copy allow remote_get remote_send tag describe private_tensor combine
+share reveal refresh encrypt decrypt
 begin_msg_group release_msg_group
 fix_precision fix_prec fix_precision_ fix_prec_ float_precision float_prec float_precision_
 float_prec_ location owner id id_at_location tags description child""".split()
-)
 MODULE_METHODS = """send get move copy fix_precision fix_prec float_precision float_prec location
 share encrypt decrypt
 owner""".split()
+
+
+def test_verbose_is_taken() -> None:
+    hook = sy.TorchHook(torch, verbose=True)
+    assert sy.TorchHook(torch, None, True, False) is hook
 
 
 def identities(target: type) -> dict[str, int]:

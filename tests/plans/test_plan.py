@@ -275,3 +275,57 @@ def test_a_plan_leaves_no_cycle() -> None:
     del net
     assert weak() is None
     assert not gc.isenabled()
+
+
+def test_torch_as_a_default_argument(bob: sy.VirtualWorker) -> None:
+    """Tutorials of earlier versions gave a plan its torch in this way."""
+
+    class Scaled(Plan):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.tensor([2.0]))
+
+        def forward(self, x: torch.Tensor, torch: Any = torch) -> torch.Tensor:
+            result: torch.Tensor = torch.abs(x * self.weight)
+            return result
+
+        @sy.method2plan
+        def shifted(self, x: torch.Tensor, torch: Any = torch) -> torch.Tensor:
+            result: torch.Tensor = torch.add(x, self.weight)
+            return result
+
+    @sy.func2plan(args_shape=[(-1,)])
+    def doubled(x: torch.Tensor, torch: Any = torch) -> torch.Tensor:
+        result: torch.Tensor = torch.add(x, x)
+        return result
+
+    net, x = Scaled(), torch.tensor([-3.0])
+    for plan, expected in ((net, 6.0), (net.shifted, -1.0), (doubled, -6.0)):
+        assert plan(x).item() == expected
+        sent = plan.send(bob)
+        assert sent(x.send(bob)).item() == sent.get()(x).item() == expected
+
+
+def test_parameters_have_a_length(bob: sy.VirtualWorker) -> None:
+    net, stateless = Net(), sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
+    net.build(torch.ones(2, 2))
+    for plan in (net, net.send(bob)):
+        parameters = plan.parameters()
+        assert (
+            next(parameters).shape == (3, 2) and len(parameters) == 6 == len(list(parameters)) + 1
+        )
+    assert [*net.parameters()] == [parameter for _, parameter in net.named_parameters()]
+    assert len(net.parameters(recurse=False)) == 0 == len(stateless.parameters())
+
+
+def test_what_earlier_versions_took_is_taken() -> None:
+    plan = sy.func2plan(args_shape=(), trace_autograd=True)(lambda: torch.ones(2))
+    assert plan.is_built and plan().tolist() == [1.0, 1.0]
+    net = Net()
+    assert net.build(torch.ones(2, 2), trace_autograd=True).shape == (2, 2)
+
+    @sy.func2plan()
+    def own(x: torch.Tensor, trace_autograd: int) -> torch.Tensor:
+        return x * trace_autograd
+
+    assert own.build(torch.ones(1), trace_autograd=3).item() == 3

@@ -20,6 +20,7 @@ from syft.tensors.conversions import FIX_PRECISION, _converted, register_convers
 from syft.workers.execution.permissions import Guard, protect
 from syft.workers.wire.messages import Convert
 from tests.chain.refusal import refusal
+from tests.shells.child import make_worker
 
 pytestmark = pytest.mark.every_shell
 
@@ -82,6 +83,26 @@ def test_gradients_flow_through_a_remote_conversion(bob: sy.VirtualWorker) -> No
     x = torch.tensor(NUMBERS, requires_grad=True).send(bob)
     (x * 1).fix_precision().float_precision().sum().backward()
     assert x.get().grad.tolist() == [1.0, 1.0]
+
+
+def test_comparisons_are_decoded_where_they_are(worker: sy.VirtualWorker) -> None:
+    x = torch.tensor([1.5, -2.0]).send(worker).fix_precision()
+    assert (x > 0).float_prec().get().tolist() == (x > 0).get().float_prec().tolist() == [1.0, 0.0]
+    private = torch.tensor([1.5, -2.0]).private_tensor(["ann"]).send(worker, user="ann")
+    bits = (private.fix_precision() > 0).float_prec()
+    with pytest.raises(PermissionDenied):
+        bits.get()
+    assert bits.get(user="ann").tolist() == [1.0, 0.0]
+
+
+def test_shared_bits_are_brought_home_first(hook: sy.TorchHook) -> None:
+    bob, alice, carol = (make_worker(hook, id) for id in ("bob", "alice", "carol"))
+    bits = torch.tensor(NUMBERS).fix_precision().share(bob, alice, crypto_provider=carol) > 0
+    with pytest.raises(
+        UnsupportedOperation, match=r"AdditiveSharingTensor of torch.bool .*: get\("
+    ):
+        bits.float_prec()
+    assert bits.get().float_prec().tolist() == [1.0, 0.0]
 
 
 def test_an_error_comes_back_and_leaves_the_store_as_it_was(worker: sy.VirtualWorker) -> None:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import gc
 import math
 import weakref
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 import syft as sy
+from syft.exceptions import GraphLeftBehind
+from syft.hooks.sending import leaf_to_send
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.tensors.pointer import PointerTensor
+from syft.workers.core.claim import writers_of
 from tests.chain.refusal import here, refusal, shown
 from tests.shells.child import make_worker
 from tests.shells.owner import inspect
@@ -152,6 +157,53 @@ def test_a_tensor_with_a_graph_is_not_sent(bob: sy.VirtualWorker) -> None:
     )
     assert inspect(bob).objects == {}
     assert (x * 2).detach().send(bob).tolist() == [2.0, 2.0]
+
+
+VIEWS: list[tuple[Callable[[torch.Tensor], torch.Tensor], str]] = [
+    (lambda x: x[0:2], "SliceBackward0"),
+    (lambda x: x[1].view(3, 1), "ViewBackward0"),
+    (lambda x: x.t()[1:], "SliceBackward0"),
+    (lambda x: x.unbind(0)[2], "UnbindBackward0"),
+]
+
+
+@pytest.mark.parametrize(("view", "name"), VIEWS)
+def test_a_view_of_a_leaf_goes_as_a_leaf_of_its_own(
+    bob: sy.VirtualWorker, view: Callable[[torch.Tensor], torch.Tensor], name: str
+) -> None:
+    x = torch.arange(12.0).view(4, 3).requires_grad_()
+    part = view(x).tag("#part")
+    with pytest.warns(GraphLeftBehind, match=rf"\({name}\)") as warned:
+        pointer = part.send(bob)
+        (other,) = sy.send_all([part], bob)
+    assert {Path(one.filename).name for one in warned} == {"test_pointer.py"}
+    assert (pointer.requires_grad, pointer.is_leaf, pointer.tags) == (True, True, {"#part"})
+    (pointer * other).sum().backward()
+    fetched = pointer.get()
+    assert fetched.tolist() == fetched.grad.tolist() == other.get().tolist() == part.tolist()
+    assert x.grad is None
+
+
+def test_what_a_view_of_a_leaf_is_not(bob: sy.VirtualWorker) -> None:
+    x, changed = torch.ones(4, requires_grad=True), torch.ones(4)
+    changed[:2].mul_(x[:2])
+    for graph in ((x * 2)[:2], x[[0, 1]], changed[2:], x.double()[:2]):
+        assert refusal(lambda graph=graph: graph.send(bob)).startswith("NotALeaf: ")
+        assert refusal(lambda graph=graph: sy.send_all([graph], bob)).startswith("NotALeaf: ")
+    assert x.detach()[:2].send(bob).tolist() == [1.0, 1.0]  # without a warning
+    assert inspect(bob).objects == {}
+
+
+def test_a_view_of_a_private_leaf_is_as_private_as_the_whole(bob: sy.VirtualWorker) -> None:
+    private = torch.ones(4, requires_grad=True).private_tensor(["ann"], allow_writes=["bea"])
+    with pytest.warns(GraphLeftBehind):
+        assert refusal(lambda: private[:2].send(bob)).startswith("PermissionDenied: send")
+    with pytest.warns(GraphLeftBehind):
+        pointer = private[:2].send(bob, user="ann")
+    assert refusal(pointer.get).startswith("PermissionDenied: get")
+    with pytest.warns(GraphLeftBehind):
+        assert writers_of(leaf_to_send(private[:2])) == {"bea"}
+    assert pointer.get(user="ann").tolist() == [1.0, 1.0]
 
 
 def test_requires_grad_and_grad_travel(worker: sy.VirtualWorker) -> None:

@@ -40,7 +40,7 @@ INDICES: dict[str, Any] = {
 
 
 def sent(index: Any, worker: sy.VirtualWorker) -> Any:
-    """The index with its tensors at the worker, where they have to be."""
+    """The index with its tensors at the worker."""
     if isinstance(index, torch.Tensor):
         return index.send(worker)
     if isinstance(index, tuple):
@@ -62,6 +62,15 @@ def test_writing(worker: sy.VirtualWorker, kind: str, value: str) -> None:
     expected[index] = plain
     new = {"number": -5.0, "number in a tensor": torch.tensor(-5.0)}.get(value)
     pointer[sent(index, worker)] = plain.send(worker) if new is None else new
+    assert torch.equal(pointer.get(), expected)
+
+
+@pytest.mark.parametrize("kind", INDICES)
+def test_an_index_that_is_here(worker: sy.VirtualWorker, kind: str) -> None:
+    index, expected, pointer = INDICES[kind], BASE.clone(), BASE.send(worker)
+    assert torch.equal(pointer[index].get(), BASE[index])
+    expected[index] = -5.0
+    pointer[index] = -5.0
     assert torch.equal(pointer.get(), expected)
 
 

@@ -67,6 +67,13 @@ class Recipe:
         """The same elements, modules and optimizers without their names."""
         return [source.entry for source in self.known()]
 
+    def takes(self, name: str) -> bool:
+        """Whether a keyword of this name is an argument of the function."""
+        parameters = self.signature.parameters
+        return name in parameters or any(
+            parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
+        )
+
     def call(self, interface: Interface, inputs: Sequence[Any]) -> Any:
         """Call the function on the inputs of an interface."""
         args, kwargs = interface.arguments(inputs)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import ModuleType
 from typing import Any, Final
 
 import torch
@@ -169,22 +170,32 @@ def interface_of(
 def signature_of(function: Callable[..., Any], without: Sequence[str] = ()) -> inspect.Signature:
     """A function's parameters and defaults, without annotations.
 
-    A function of torch's that does not tell its parameters takes anything.
+    A parameter whose default is a Python module (``torch=torch``) is no argument of a plan: the
+    function has its default for it, and what follows is given by name.  A function of torch's that
+    does not tell its parameters takes anything.
 
     >>> signature_of(lambda x, *, lr=0.1: x), signature_of(torch.abs)
     (<Signature (x, *, lr=0.1)>, <Signature (*args, **kwargs)>)
+    >>> signature_of(lambda x, torch=torch, lr=0.1: torch.abs(x))
+    <Signature (x, *, lr=0.1)>
     """
     try:
         parameters = inspect.signature(function).parameters.values()
     except ValueError:
         return _ANY_ARGUMENTS
-    return inspect.Signature(
-        [
-            parameter.replace(annotation=Parameter.empty)
-            for parameter in parameters
-            if parameter.name not in without
-        ]
-    )
+    left: list[Parameter] = []
+    by_name_only = False
+    names = {Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD}
+    if any(parameter.kind is Parameter.VAR_POSITIONAL for parameter in parameters):
+        names = {Parameter.KEYWORD_ONLY}  # what follows could not be given by name
+    for parameter in parameters:
+        if isinstance(parameter.default, ModuleType) and parameter.kind in names:
+            by_name_only = True
+        elif parameter.name not in without:
+            in_order = parameter.kind is Parameter.POSITIONAL_OR_KEYWORD
+            kind = Parameter.KEYWORD_ONLY if by_name_only and in_order else parameter.kind
+            left.append(parameter.replace(annotation=Parameter.empty, kind=kind))
+    return inspect.Signature(left)
 
 
 def bound_arguments(

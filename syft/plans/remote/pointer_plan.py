@@ -10,20 +10,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
+import torch
+
 from syft.chain.wrapper import Wrapper, place_of, wrap
 from syft.exceptions import LocationMismatch, MalformedMessage, UnsupportedOperation
 from syft.ids import new_id
 from syft.plans.building.interface import Interface
 from syft.plans.building.template import KINDS, TENSOR
+from syft.plans.counted import Counted
 from syft.plans.plan import Plan, replaying_plan
 from syft.plans.remote.interface_codec import unpack_interface
 from syft.plans.remote.plan_call import PlanCall
 from syft.plans.remote.stored_plan import StoredPlan
 from syft.program.program import Slot
 from syft.program.recording.environment.source_line import add_recorded_line
-from syft.tensors.pointer import PointerTensor
+from syft.tensors.pointer import PointerTensor, make_pointer
 from syft.workers.client.answers import card_in, values_in
 from syft.workers.client.connection import STORED, Connection, Pending
+from syft.workers.client.index_operands import is_small_index
+from syft.workers.client.operands import is_guarded
 from syft.workers.wire.messages import Annotate, Describe, Duplicate, Fetch, Move
 from syft.workers.wire.definitions import InputKind
 from syft.workers.client.remote_reference import RemoteReference
@@ -52,6 +57,9 @@ class PointerPlan(RemoteReference):
     >>> total = torch.zeros(2).send(bob)
     >>> pointer(torch.ones(2).send(bob), out=total) is total, total.get()
     (True, tensor([2., 2.]))
+
+    Arguments are pointers to its worker.  Of those that are here, numbers travel, and public
+    tensors of integers or bools, such as indices, of at most a megabyte.
     """
 
     def __init__(
@@ -102,6 +110,7 @@ class PointerPlan(RemoteReference):
                 return self._write_to(out, args, kwargs)
         if kwargs or tuple(map(type, args)) not in self._accepted:
             args = self._bound(args, kwargs)
+        args = self._with_indices_sent(args)  # they live until the call has gone
         inputs = self._operands(args)
         results = len(interface.results)
         try:
@@ -114,6 +123,13 @@ class PointerPlan(RemoteReference):
             link.may_be_argument = True
             return wrap(link)
         return interface.nested_results(results_of(connection, first, value, results))
+
+    def _with_indices_sent(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The inputs of a call with pointers in the place of small public tensors of integers or
+        bools, which are sent."""
+        if all(type(arg) is Wrapper or not isinstance(arg, torch.Tensor) for arg in args):
+            return args
+        return tuple([_sent_index(self.connection, arg) for arg in args])
 
     def _operands(self, args: Sequence[Any]) -> list[Any]:
         """The inputs of a call as they are sent: ids and numbers."""
@@ -129,7 +145,8 @@ class PointerPlan(RemoteReference):
         Raises :class:`~syft.exceptions.WrongArguments` unless ``out`` is nested as the results are.
         """
         interface, connection = self.interface, self.connection
-        inputs = self._operands(self._bound(args, kwargs))
+        args = self._with_indices_sent(self._bound(args, kwargs))
+        inputs = self._operands(args)
         targets = interface.targets(out)
         inputs += [_reference(connection, interface.name, target) for target in targets]
         key = (*self._key, "out")
@@ -315,15 +332,16 @@ class PointerPlan(RemoteReference):
             if is_parameter:
                 yield item
 
-    def parameters(self) -> Iterator[Any]:
-        """Pointers to the parameters at the worker; they share memory with the plan's.
+    def parameters(self) -> Counted[Any]:
+        """Pointers to the parameters at the worker, with a length; they share memory with the
+        plan's.
 
         >>> model = torch.nn.Linear(2, 1)
         >>> pointer = sy.func2plan(args_shape=[(1, 2)])(lambda x: model(x)).send(bob)
         >>> [parameter.shape for parameter in pointer.parameters()]
         [torch.Size([1, 2]), torch.Size([1])]
         """
-        return (pointer for _, pointer in self.named_parameters())
+        return Counted(pointer for _, pointer in self.named_parameters())
 
 
 def results_of(connection: Connection, first: int, value: Any, count: int) -> Sequence[Any]:
@@ -339,6 +357,15 @@ def results_of(connection: Connection, first: int, value: Any, count: int) -> Se
         if type(value) is Pending:
             link.pending = value
     return list(map(wrap, links))
+
+
+def _sent_index(connection: Connection, value: Any) -> Any:
+    """A pointer to a copy at the worker of what travels by itself; any other value as it is."""
+    if type(value) is Wrapper or not isinstance(value, torch.Tensor):
+        return value
+    if not is_small_index(value) or is_guarded(value, connection):
+        return value
+    return make_pointer(connection, connection.put(value, None, None))
 
 
 def _reference(connection: Connection, plan: str, value: Any) -> int:

@@ -151,7 +151,14 @@ def float_precision(x: torch.Tensor) -> torch.Tensor:
 
     >>> float_precision(fix_precision(torch.tensor([1.5, -2.0])))
     tensor([ 1.5000, -2.0000])
+
+    The bits of a comparison become 0.0 and 1.0:
+
+    >>> float_precision(fix_precision(torch.tensor([1.5, -2.0])) > 0)
+    tensor([1., 0.])
     """
+    if x.dtype is torch.bool and type(x) is not Wrapper:
+        return x.float()
     _refuse_plain("float_precision", x)
     if x.requires_grad and torch.is_grad_enabled():
         numbers: torch.Tensor = _Decode.apply(x)  # type: ignore[no-untyped-call]
@@ -261,6 +268,9 @@ def _refuse_non_leaf(call: str, x: torch.Tensor) -> None:
 
 def _refuse_plain(call: str, x: torch.Tensor) -> None:
     if not is_fixed(x):
+        if type(x) is Wrapper:
+            kind = f"{type(x.child).__name__} of {x.dtype}"
+            raise UnsupportedOperation(call, kind, "get() it first, or encode it if it is not")
         raise UnsupportedOperation(call, "a plain tensor", "it is decoded already; use it as it is")
 
 

@@ -2,9 +2,10 @@
 
 A tensor that lies at the other worker travels as a reference.  One that lies elsewhere, this
 process included, is refused with both places named: moving data silently would be wrong, and slow.
-What does travel: Python values, 0-dimensional tensors (numbers in disguise), the source of
-``copy_``, and the tensors torch's own modules make inside their forward.  None of these travels if
-it is written to, or if a gradient would have to come back to it.
+What does travel: Python values, 0-dimensional tensors (numbers in disguise), small indices and
+masks (:mod:`~syft.workers.client.index_operands`), the source of ``copy_``, and the tensors torch's
+own modules make inside their forward.  None of these travels if it is written to, or if a gradient
+would have to come back to it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from syft.ops.table import BY_NAME, FLAGS, NAMES
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.workers.client.connection import Connection
+from syft.workers.client.index_operands import indices_in, with_tensors
 from syft.workers.client.provenance import made_by_torch
 from syft.workers.execution.permissions import full_guard_of, guard_of
 
@@ -52,15 +54,18 @@ _CARRIES_PLAIN = frozenset(
 class Operands:
     """Packs the arguments of one command; the packer gathers the data that travels along."""
 
-    __slots__ = ("connection", "number", "packer")
+    __slots__ = ("connection", "number", "packer", "_indices")
 
     def __init__(self, connection: Connection, number: int) -> None:
         self.connection = connection
         self.number = number
         self.packer = Packer(worker=connection.owner.core, destination=connection)
+        self._indices: list[torch.Tensor] = []
 
     def pack(self, args: Arguments, kwargs: Keywords) -> tuple[Arguments, Keywords | None]:
         """The arguments as operands; raises :class:`~syft.exceptions.LocationMismatch`."""
+        args = with_tensors(self.number, args)
+        self._indices = indices_in(self.number, args, kwargs)
         self._check(args)
         self._check(tuple(kwargs.values()))
         self._check_written(mutated_argument(FLAGS[self.number], args, kwargs))
@@ -89,11 +94,11 @@ class Operands:
             self._mismatch(self.connection.owner.id)
 
     def _may_travel(self, tensor: torch.Tensor) -> bool:
-        # A worker's tensor may lie in private memory; its owner's program knows its own tensors.
-        serves = self.connection.owner.core.serving is not None
-        if (full_guard_of(tensor) if serves else guard_of(tensor)) is not None:
+        if is_guarded(tensor, self.connection):
             return False  # it would arrive without its guard
-        return not tensor.dim() or self.number in _CARRIES_PLAIN or made_by_torch(tensor)
+        if not tensor.dim() or self.number in _CARRIES_PLAIN:
+            return True
+        return any(tensor is index for index in self._indices) or made_by_torch(tensor)
 
     def _check_written(self, target: Any) -> None:
         for leaf in leaves(target):
@@ -105,6 +110,18 @@ class Operands:
         if place == there:  # a pointer to the caller's own store, and a tensor that is not in it
             place = "here (not behind a pointer)"
         raise LocationMismatch(NAMES[self.number], (there, place))
+
+
+def is_guarded(tensor: torch.Tensor, connection: Connection) -> bool:
+    """Whether a tensor of the owner of a connection is private.
+
+    A worker's tensor may lie in private memory; its owner's program knows its own tensors.
+
+    >>> is_guarded(torch.ones(2), hook.local_worker.connection_to(bob))
+    False
+    """
+    serves = connection.owner.core.serving is not None
+    return (full_guard_of(tensor) if serves else guard_of(tensor)) is not None
 
 
 def _wants_gradient(tensor: torch.Tensor) -> bool:

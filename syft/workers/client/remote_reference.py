@@ -6,6 +6,7 @@ pointer is.
 
 from __future__ import annotations
 
+from syft.exceptions import UnsupportedOperation
 from syft.ids import new_id
 from syft.workers.client.connection import Connection
 from syft.workers.client.transport import Location, Owner
@@ -31,6 +32,30 @@ class RemoteReference:
     def __del__(self) -> None:
         if self.garbage_collect_data:
             self.connection.garbage.append(self.id_at_location)
+
+    @property
+    def gc(self) -> bool:
+        """Whether the remote object is dropped with this pointer; it may be set to False.
+
+        ``garbage_collection`` is the same.  Raises
+        :class:`~syft.exceptions.UnsupportedOperation` for True where it is False: the object may be
+        somebody else's, or belong to another pointer.
+
+        >>> x = torch.ones(2).send(bob)
+        >>> x.child.gc = False
+        >>> x.child.garbage_collection
+        False
+        """
+        return self.garbage_collect_data
+
+    @gc.setter
+    def gc(self, value: bool) -> None:
+        if value and not self.garbage_collect_data:
+            instead = "drop the object where it is, or get it"
+            raise UnsupportedOperation("gc = True", type(self).__name__, instead)
+        self.garbage_collect_data = bool(value)  # type: ignore[misc]  # every subclass has it
+
+    garbage_collection = gc
 
     @property
     def owner(self) -> Owner:

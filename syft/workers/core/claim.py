@@ -6,14 +6,35 @@ from collections.abc import Iterable
 
 import torch
 
+from syft.exceptions import UnusableSetting
 from syft.workers.core.peer import Peer
 
 _WRITERS = "_writers"
 
 
+def names_in(setting: str, names: str | Iterable[str | Iterable[str]]) -> tuple[str, ...]:
+    """The names of users or callers in an argument: one, or several in a list, a set or a tuple.
+
+    Raises :class:`~syft.exceptions.UnusableSetting`, which names the argument, for others.
+
+    >>> names_in("users", "ann"), names_in("users", [("ann", "bea"), "eve"])
+    (('ann',), ('ann', 'bea', 'eve'))
+    >>> names_in("users", [3])
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.UnusableSetting: users must be names (strings), got a value of type int.
+    """
+    if isinstance(names, str):
+        return (names,)
+    if not isinstance(names, Iterable):
+        got = f"a value of type {type(names).__name__}"
+        raise UnusableSetting(setting, "names (strings)", got)
+    return tuple(name for part in names for name in names_in(setting, part))
+
+
 def set_writers(tensor: torch.Tensor, names: Iterable[str]) -> None:
     """Name those who may change a tensor, for the workers to which it will be sent."""
-    writers = frozenset(names)
+    writers = frozenset(names_in("allow_writes", names))
     if writers:
         tensor.__dict__[_WRITERS] = writers_of(tensor) | writers
 

@@ -14,13 +14,20 @@ from typing import Any, Protocol
 
 import torch
 
-from syft.exceptions import NotSendable, WorkerClosed, WorkerIdTaken
+from syft.exceptions import (
+    NotSendable,
+    ObjectNotFound,
+    ProgramError,
+    WorkerClosed,
+    WorkerIdTaken,
+)
 from syft.ids import new_id
 from syft.serde.frame import Frame
 from syft.serde.limits import Limits
+from syft.workers.client.answers import cards_in
 from syft.workers.client.connection import Connection
 from syft.workers.client.transport import Location, Owner, Transport
-from syft.workers.core.claim import writers_of
+from syft.workers.core.claim import names_in, writers_of
 from syft.workers.core.peer import Peer, Session
 from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.core.state_machine import AddressedFrame, WorkerCore
@@ -28,9 +35,11 @@ from syft.workers.core.stats import Stats
 from syft.workers.execution.operation import neutral_mode
 from syft.workers.execution.precautions import own_memory
 from syft.workers.handlers.withdrawing import may_be_withdrawn, withdraw
+from syft.workers.shells.asked_again import AskedAgain, Reconnecting, WorkerArguments
 from syft.workers.shells.connection_table import ConnectionTable
 from syft.workers.shells.network import Network
-from syft.workers.shells.worker import Worker, found_by
+from syft.workers.shells.worker import Query, Worker, found_by, words_in
+from syft.workers.wire.messages import Search
 
 
 class Hooked(Protocol):
@@ -163,7 +172,7 @@ class VirtualTransport(Transport):
             self._worker.callers.pop(peer, None)
 
 
-class VirtualWorker(Worker):
+class VirtualWorker(Worker, metaclass=Reconnecting):
     """A worker in this process: an object store that runs torch operations for others.
 
     ``hook`` gives the network the worker joins (without one it starts its own). ``data`` are
@@ -172,7 +181,13 @@ class VirtualWorker(Worker):
     whether others may store plans here and run them.  ``peer_limits`` bounds what each caller may
     have and ask for here; the owner's own program has no limits.
 
-    Raises :class:`~syft.exceptions.WorkerIdTaken`.
+    Whoever asks for the same again, as a cell of a notebook does that is run twice, gets the same
+    object, with all that it holds.  ``data`` is the same if it is the same tensors.  ``verbose``
+    and ``log_msgs`` are taken for programs written for earlier versions, and change nothing:
+    ``sy.trace()`` lists messages.
+
+    Raises :class:`~syft.exceptions.WorkerIdTaken`, which says what is different, if another worker
+    has that name.
 
     >>> alice = VirtualWorker(None, id="alice", data=[torch.ones(2), torch.zeros(3)])
     >>> alice
@@ -192,11 +207,25 @@ class VirtualWorker(Worker):
         limits: Limits | None = None,
         allow_plans: bool = True,
         peer_limits: PeerLimits | None = None,
+        *,
+        log_msgs: bool = False,
+        verbose: bool = False,
     ) -> None:
         self.id = id
+        data = _only_tensors(data)
         self.network = Network() if hook is None else hook.local_worker.network
-        if id in self.network.workers:
-            raise WorkerIdTaken(id)
+        settings = {
+            "hook": hook is not None,
+            "pipelined": pipelined,
+            "is_client_worker": is_client_worker,
+            "user": user,
+            "limits": limits,
+            "allow_plans": allow_plans,
+            "peer_limits": peer_limits,
+        }
+        self.asked = WorkerArguments(data, settings)
+        """With what it was made."""
+        self._check_free(id)
         self.core: WorkerCore = WorkerCore(id, self._connect, limits, allow_plans, peer_limits)
         self.pipelined = pipelined
         self.is_client_worker = is_client_worker
@@ -210,6 +239,18 @@ class VirtualWorker(Worker):
         self.network.workers[id] = self.network.hosts[id] = self
         self._networks = [self.network]
         self.hold(*data)
+
+    def _check_free(self, id: str) -> None:
+        """Raise unless no worker has this name; give the one that is there if it is the same."""
+        there = self.network.workers.get(id)
+        if there is None:
+            return
+        if type(there) is not type(self):
+            raise WorkerIdTaken(id, ("class",))
+        differs = there.asked.differences(self.asked)
+        if differs:
+            raise WorkerIdTaken(id, differs)
+        raise AskedAgain(there)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} id:{self.id} #objects:{self.objects_count()}>"
@@ -384,13 +425,11 @@ class VirtualWorker(Worker):
         1
         """
         ids = []
-        for tensor in tensors:
-            if not isinstance(tensor, torch.Tensor):
-                raise NotSendable(f"a value of type {type(tensor).__name__}", "hold tensors")
+        for tensor in _only_tensors(tensors):
             id = new_id()
             own_memory(tensor)
             self.core.hold(id, tensor)
-            self.core.own(id, {*allow_writes, *writers_of(tensor)})
+            self.core.own(id, {*names_in("allow_writes", allow_writes), *writers_of(tensor)})
             ids.append(id)
         self.core.store.show_to_owner(ids)
         return ids
@@ -471,7 +510,7 @@ class VirtualWorker(Worker):
         self.core.give_up_all(sessions, reason)
         self.network.carry(self.core.outgoing(), self)
 
-    def request_search(self, query: str | Iterable[str], location: str | Worker) -> list[Any]:
+    def request_search(self, query: Query, location: str | Worker) -> list[Any]:
         """Search another worker; as :meth:`search`, with this worker as the pointers' owner.
 
         >>> ids = bob.hold(torch.ones(2).tag("#digits"))
@@ -479,6 +518,32 @@ class VirtualWorker(Worker):
         ['alice']
         """
         return found_by(self.connection_to(location), query)
+
+    def fetch_plan(self, id: str | int, location: str | Worker, copy: bool = False) -> Any:
+        """A copy of the plan that has this id, or tag, at another worker; it stays there too.
+
+        Its id there is ``pointer.id_at_location`` of what ``plan.send`` gave; each copy that is
+        sent has its own.  ``copy`` is taken for programs written for earlier versions, and changes
+        nothing.
+
+        Raises :class:`~syft.exceptions.ObjectNotFound` if there is none, and
+        :class:`~syft.exceptions.ProgramError` if there are several.
+
+        >>> pointer = sy.func2plan(args_shape=[(2,)])(lambda x: x + x).send(bob)
+        >>> hook.local_worker.fetch_plan(pointer.id_at_location, bob)(torch.ones(2))
+        tensor([2., 2.])
+        """
+        connection = self.connection_to(location)
+        found = cards_in(connection.ask(Search, words_in(id)))
+        plans = [(number, card) for number, card in found if len(card) > 3]
+        name = connection.location.id
+        if not plans:
+            reason = "there is no plan of that id or tag: use pointer.id_at_location, or tag it"
+            raise ObjectNotFound(id, name, reason)  # type: ignore[arg-type]
+        if len(plans) > 1:
+            ids = ", ".join(str(number) for number, _ in plans)
+            raise ProgramError(f"{name!r} has several plans {id!r}: fetch one of {ids}")
+        return connection.found(*plans[0]).copy().get()
 
     @property
     def stats(self) -> Stats:
@@ -489,3 +554,12 @@ class VirtualWorker(Worker):
         (1, 1)
         """
         return self.core.stats
+
+
+def _only_tensors(values: Iterable[Any]) -> tuple[torch.Tensor, ...]:
+    """The values, if each is a tensor that a worker can hold."""
+    tensors = tuple(values)
+    for value in tensors:
+        if not isinstance(value, torch.Tensor):
+            raise NotSendable(f"a value of type {type(value).__name__}", "hold tensors")
+    return tensors

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from syft.chain.wrapper import first_link
-from syft.exceptions import NothingToGet, WorkerClosed, WorkerIdTaken
+from syft.exceptions import NothingToGet, UnusableSetting, WorkerClosed, WorkerIdTaken
 from syft.ids import new_id
 from syft.workers.client.answers import cards_in
 from syft.workers.client.connection import Connection
@@ -22,6 +22,9 @@ from syft.workers.client.transport import Owner, Transport
 from syft.workers.shells.namespace import RemoteNamespace
 from syft.workers.shells.network import Network
 from syft.workers.wire.messages import GiveUp, Search
+
+Query = str | int | Iterable[str | int]
+"""What a search takes: a tag or an id, or several of them."""
 
 
 class Worker(ABC):
@@ -72,8 +75,11 @@ class Worker(ABC):
             raise WorkerClosed(self.id)
         return self.network.local.connection_to(self.id)
 
-    def search(self, query: str | Iterable[str]) -> list[Any]:
+    def search(self, *query: Query) -> list[Any]:
         """Pointers to the objects that carry every word of ``query`` as a tag (or as their id).
+
+        Words are given one by one or in a list; a number is an id.  An object is found under the
+        id that it has there (``pointer.id_at_location``), a plan too.
 
         The pointers belong to the network's first worker (``sy.local_worker``) and, unlike others,
         do not delete what they point to when they are dropped.
@@ -81,8 +87,10 @@ class Worker(ABC):
         >>> ids = bob.hold(torch.ones(2).tag("#digits", "#train"), torch.zeros(2).tag("#digits"))
         >>> len(bob.search("#digits")), [found.get() for found in bob.search(["#digits", "#train"])]
         (2, [tensor([1., 1.])])
+        >>> len(bob.search("#digits", "#train")), len(bob.search(ids[0]))
+        (1, 1)
         """
-        return found_by(self.connection(), query)
+        return found_by(self.connection(), *query)
 
     def promise(self, sender: str | None = None) -> torch.Tensor:
         """A pointer to an object that will arrive later: operations on it wait until it is present.
@@ -176,12 +184,29 @@ class Worker(ABC):
         return RemoteNamespace(self.connection(), "torch")
 
 
-def found_by(connection: Connection, query: str | Iterable[str]) -> list[Any]:
+def found_by(connection: Connection, *query: Query) -> list[Any]:
     """Pointers to the results of a search at the other end of a connection."""
-    words = (query,) if isinstance(query, str) else tuple(str(word) for word in query)
-    return pointers_found(connection, connection.ask(Search, words))
+    return pointers_found(connection, connection.ask(Search, words_in(query)))
 
 
 def pointers_found(connection: Connection, answer: Any) -> list[Any]:
     """Pointers to what the other end of a connection has answered to a search."""
     return [connection.found(id, card) for id, card in cards_in(answer)]
+
+
+def words_in(query: Query | tuple[Query, ...]) -> tuple[str, ...]:
+    """The words of a query: a text is one, and a number is the id that it writes.
+
+    Raises :class:`~syft.exceptions.UnusableSetting`.
+
+    >>> words_in(("#a", ["#b", 5]))
+    ('#a', '#b', '5')
+    """
+    if isinstance(query, str):
+        return (query,)
+    if isinstance(query, int):
+        return (str(int(query)),)
+    if not isinstance(query, Iterable):
+        expected = "tags (strings) and ids (numbers)"
+        raise UnusableSetting("a query", expected, f"a value of type {type(query).__name__}")
+    return tuple(word for part in query for word in words_in(part))

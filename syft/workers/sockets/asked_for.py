@@ -1,16 +1,10 @@
-"""With what a program has asked for a connection: whoever asks for the same again gets the same.
-
-A cell of a notebook is run again and again.  A second connection would take nothing along of what
-the first one has, and two workers of one name cannot be told apart.
-"""
+"""With what a program has asked for a connection: whoever asks for the same again gets the same
+(:mod:`syft.workers.shells.asked_again`)."""
 
 from __future__ import annotations
 
-import inspect
-from abc import ABCMeta
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from syft.workers.sockets.dialling import Target
 
@@ -46,41 +40,3 @@ class AskedFor:
         found = [name for one, two, name in pairs if getattr(one, name) != getattr(two, name)]
         found += [name for name in _OWN if getattr(self, name) != getattr(other, name)]
         return tuple(found if self.target.name == other.target.name else ["local worker", *found])
-
-
-class AskedAgain(Exception):
-    """Ends the making of a worker, since the one that is asked for is there: ``worker``.
-
-    >>> AskedAgain(bob).worker is bob
-    True
-    """
-
-    def __init__(self, worker: Any) -> None:
-        super().__init__(worker)
-        self.worker = worker
-
-
-class Reconnecting(ABCMeta):
-    """Has a class give the object that is there to whoever asks for the same again: its constructor
-    raises :class:`AskedAgain`.
-
-    >>> class One(metaclass=Reconnecting):
-    ...     def __init__(self, other: object = None) -> None:
-    ...         if other is not None:
-    ...             raise AskedAgain(other)
-    >>> one = One()
-    >>> One(one) is one, inspect.signature(One)
-    (True, <Signature (other: 'object' = None) -> 'None'>)
-    """
-
-    @property
-    def __signature__(cls) -> inspect.Signature:
-        """That of the constructor, and not of what calls it."""
-        of_init = inspect.signature(cls.__init__)  # type: ignore[misc]
-        return of_init.replace(parameters=[*of_init.parameters.values()][1:])
-
-    def __call__(cls, *args: Any, **settings: Any) -> Any:
-        try:
-            return super().__call__(*args, **settings)
-        except AskedAgain as found:
-            return found.worker

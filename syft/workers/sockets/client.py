@@ -19,11 +19,12 @@ from syft.trust import tickets
 from syft.trust.tickets import Ticket
 from syft.workers.client.answers import cards_in
 from syft.workers.core.peer import Peer, Session
+from syft.workers.shells.asked_again import AskedAgain, Reconnecting
 from syft.workers.shells.network import Network
 from syft.workers.shells.virtual import Hooked, VirtualWorker
 from syft.workers.shells.worker import Worker
 from syft.workers.sockets.address import Address
-from syft.workers.sockets.asked_for import AskedAgain, AskedFor, Reconnecting
+from syft.workers.sockets.asked_for import AskedFor
 from syft.workers.sockets.calling import CallingBoard
 from syft.workers.sockets.dialling import Target, sensible
 from syft.workers.sockets.guests import TICKET_SECONDS, ticket_key

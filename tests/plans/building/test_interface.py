@@ -87,3 +87,30 @@ def test_binding_names_the_plan() -> None:
     with pytest.raises(WrongArguments) as caught:
         bound_arguments("double", inspect.signature(lambda x: x), (), {})
     assert caught.value.plan == "double"
+
+
+def with_torch(x: torch.Tensor, torch: Any = torch, scale: float = 2.0) -> torch.Tensor:
+    result: torch.Tensor = torch.abs(x) * scale
+    return result
+
+
+def test_a_module_as_a_default_is_no_argument() -> None:
+    assert str(signature_of(with_torch)) == "(x, *, scale=2.0)"
+    taken = interface(with_torch, X, scale=3.0)
+    assert taken.input_names() == ["x", "scale"]
+    args, kwargs = taken.arguments([-X, 4.0])
+    assert torch.equal(with_torch(*args, **kwargs), X.abs() * 4)
+    got = "takes (x, *, scale=2.0), and got 2 arguments (got an unexpected keyword argument 'torch'"
+    assert got in refusal(lambda: interface(with_torch, X, torch=torch))
+    assert got.partition(",")[0] in refusal(lambda: interface(with_torch, X, 3.0))
+
+
+def test_modules_that_cannot_be_left_out_stay() -> None:
+    def by_place(x: Any, torch: Any = torch, /, n: int = 1) -> Any:
+        return x
+
+    def any_number(x: Any, torch: Any = torch, *rest: Any, other: Any = inspect) -> Any:
+        return x
+
+    assert list(signature_of(by_place).parameters) == ["x", "torch", "n"]
+    assert list(signature_of(any_number).parameters) == ["x", "torch", "rest"]

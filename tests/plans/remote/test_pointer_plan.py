@@ -406,3 +406,19 @@ def test_a_call_within_a_group_sends_what_is_held_first(
         assert torch.equal(more.get(), X * 4 + 1)
     assert len([entry for entry in log.to(worker.id) if type(entry.message).__name__ == "Run"]) == 3
     del outcome, doubled
+
+
+def test_indices_are_sent_with_the_call(hook: sy.TorchHook, worker: sy.VirtualWorker) -> None:
+    @sy.func2plan(args_shape=[(3,), ((2,), torch.int64)])
+    def picked(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        return x[index] * 2
+
+    x, index = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([2, 0])
+    pointer, there = picked.send(worker), x.send(worker)
+    for _ in range(2):
+        assert pointer(there, index).get().tolist() == [6.0, 2.0]
+    total = torch.zeros(2).send(worker)
+    assert pointer(there, index=index, out=total) is total and total.get().tolist() == [6.0, 2.0]
+    for wrong in (index.private_tensor(["ann"]), torch.zeros(2**17 + 1).long(), index.float()):
+        text = refusal(lambda wrong=wrong: pointer(there, wrong))
+        assert text.startswith("LocationMismatch: plan picked: the operands lie at worker and me")

@@ -157,6 +157,13 @@ def test_a_plain_tensor_is_not_decoded(call):
     )
 
 
+def test_bits_become_numbers():
+    x = fix_precision(torch.tensor([1.5, -2.0]))
+    for bits in (x > 0, x >= x, x == 1.5, x != x):
+        decoded = float_precision(bits)
+        assert decoded.dtype is torch.float32 and torch.equal(decoded, bits.to(torch.float32))
+
+
 def test_modules_are_fixed_parameter_by_parameter():
     model = nn.Linear(2, 1)
     for p in model.parameters():

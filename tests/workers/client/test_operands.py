@@ -33,7 +33,7 @@ def test_the_source_of_a_copy_travels(worker: sy.VirtualWorker) -> None:
         lambda x, y: y + x,
         lambda x, y: torch.cat([x, y]),
         lambda x, y: torch.add(x, other=y),
-        lambda x, y: x[y.long()],
+        lambda x, y: x[y],
         lambda x, y: torch.stack((x, [y][0])),
         lambda x, y: x.add_(y),
         lambda x, y: torch.add(x, 1, out=y),

@@ -13,6 +13,8 @@ from torch import nn
 import syft as sy
 from syft.exceptions import (
     NotSendable,
+    ProgramError,
+    UnusableSetting,
     ObjectNotFound,
     ObjectNotReady,
     UnknownWorker,
@@ -21,6 +23,7 @@ from syft.exceptions import (
 )
 from syft.serde.frame import Frame
 from syft.serde.limits import Limits
+from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.wire.messages import Stale, encode
 from tests.shells.owner import inspect
 
@@ -28,12 +31,66 @@ from tests.shells.owner import inspect
 
 
 def test_a_worker_id_is_taken_once(hook: sy.TorchHook, bob: sy.VirtualWorker) -> None:
-    with pytest.raises(WorkerIdTaken, match="There is a worker 'bob' already"):
-        sy.VirtualWorker(hook, id="bob")
-    with pytest.raises(WorkerIdTaken, match="'me'"):
+    class Other(sy.VirtualWorker):
+        pass
+
+    with pytest.raises(WorkerIdTaken, match="a worker 'bob' already, with another class. Use it"):
+        Other(hook, id="bob")
+    with pytest.raises(WorkerIdTaken, match="'me' already, with another hook. Use it"):
         sy.VirtualWorker(hook, id="me")
     bob.close()
-    assert sy.VirtualWorker(hook, id="bob").id == "bob"
+    assert sy.VirtualWorker(hook, id="bob") is not bob
+
+
+def test_a_cell_that_is_run_again_gets_the_same_worker(
+    hook: sy.TorchHook, bob: sy.VirtualWorker
+) -> None:
+    x = torch.ones(2).send(bob)
+    assert sy.VirtualWorker(hook, id="bob") is bob is sy.VirtualWorker(id="bob", hook=hook)
+    assert (x + 1).get().tolist() == [2.0, 2.0]
+    data, limits = (torch.ones(1), torch.ones(1)), Limits(max_dims=9)
+    settings = {"pipelined": True, "user": "ann", "limits": limits, "is_client_worker": True}
+    eve = sy.VirtualWorker(hook, id="eve", data=data, **settings)
+    eve.is_client_worker = False  # what is set afterwards is no other argument
+    again = dict(settings, limits=Limits(max_dims=9))
+    assert sy.VirtualWorker(hook, id="eve", data=iter(data), **again) is eve
+    assert eve.objects_count() == 2
+    eve.clear_objects()
+
+
+@pytest.mark.parametrize(
+    ("settings", "differs"),
+    [
+        ({"pipelined": True}, ("pipelined",)),
+        ({"user": "bea", "allow_plans": False}, ("user", "allow_plans")),
+        ({"limits": Limits(max_dims=9)}, ("limits",)),
+        ({"peer_limits": PeerLimits(objects=9)}, ("peer_limits",)),
+        ({"is_client_worker": True}, ("is_client_worker",)),
+        ({"data": [torch.ones(1)]}, ("data",)),
+        ({"data": []}, ("data",)),
+    ],
+)
+def test_what_is_different_is_named(
+    hook: sy.TorchHook, settings: dict[str, Any], differs: tuple[str, ...]
+) -> None:
+    eve = sy.VirtualWorker(hook, id="eve", data=[torch.ones(1)])
+    with pytest.raises(WorkerIdTaken) as caught:
+        sy.VirtualWorker(hook, **{"id": "eve", **settings})
+    assert caught.value.differs == (differs if "data" in settings else ("data", *differs))
+    eve.clear_objects()
+
+
+def test_data_that_is_gone_is_not_the_same(hook: sy.TorchHook) -> None:
+    eve = sy.VirtualWorker(hook, id="eve", data=[torch.ones(1)])
+    eve.clear_objects()  # it kept no tensor alive
+    with pytest.raises(WorkerIdTaken, match="with another data"):
+        sy.VirtualWorker(hook, id="eve", data=[torch.ones(1)])
+
+
+def test_a_cell_that_failed_can_be_run_again(hook: sy.TorchHook) -> None:
+    with pytest.raises(NotSendable, match="a value of type int: hold tensors"):
+        sy.VirtualWorker(hook, id="eve", data=[torch.ones(1), 3])  # type: ignore[list-item]
+    assert sy.VirtualWorker(hook, id="eve").objects_count() == 0
 
 
 def test_an_unknown_worker_is_named_with_those_that_are_known(
@@ -95,6 +152,47 @@ def test_a_worker_describes_itself(hook: sy.TorchHook) -> None:
 
 
 # ----------------------------------------------------------------------------------- what they hold
+
+
+def test_a_query_is_words_and_ids_in_any_form(hook: sy.TorchHook) -> None:
+    eve = sy.VirtualWorker(hook, id="eve", verbose=True, log_msgs=True)
+    one, both = eve.hold(torch.ones(1).tag("#a"), torch.ones(1).tag("#a", "#b"))
+    for query, found in (
+        (("#a",), [one, both]),
+        (("#a", "#b"), [both]),
+        ((["#a", "#b"],), [both]),
+        ((("#a",), "#b"), [both]),
+        ((one,), [one]),
+        ((str(one),), [one]),
+        ((["#a", one],), [one]),
+        ((one, "#b"), []),
+        ((5,), []),
+        (([],), [one, both]),
+        ((), [one, both]),
+    ):
+        assert [pointer.id_at_location for pointer in eve.search(*query)] == found, query
+    assert len(hook.local_worker.request_search(one, location=eve)) == 1
+    with pytest.raises(UnusableSetting, match=r"a query must be tags \(strings\) and ids \(numb"):
+        eve.search(1.5)  # type: ignore[arg-type]
+    eve.clear_objects()
+
+
+def test_a_plan_is_fetched_by_its_id_or_tag(
+    hook: sy.TorchHook, me: sy.VirtualWorker, bob: sy.VirtualWorker
+) -> None:
+    plan = sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
+    pointer = plan.tag("#double").send(bob)
+    x = torch.ones(2).tag("#double").send(bob)  # no plan
+    for id in (pointer.id_at_location, str(pointer.id_at_location), "#double"):
+        assert me.fetch_plan(id, bob)(torch.ones(2)).tolist() == [2.0, 2.0]
+    assert me.fetch_plan(pointer.id_at_location, "bob", copy=True).is_built
+    assert bob.objects_count() == 2
+    for none in (5, "#other", x.id_at_location):
+        with pytest.raises(ObjectNotFound, match="there is no plan of that id or tag"):
+            me.fetch_plan(none, bob)
+    twin = plan.send(bob)
+    with pytest.raises(ProgramError, match=f"several plans '#double': .*{twin.id_at_location}"):
+        me.fetch_plan("#double", bob)
 
 
 def test_a_worker_may_hold_data_from_the_start(hook: sy.TorchHook) -> None:
