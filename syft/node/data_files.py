@@ -201,7 +201,7 @@ def _read_safetensors(path: Path) -> Tensors:
         from safetensors.torch import load_file
     except ImportError:
         problem = "the package safetensors, which reads it, is not installed"
-        raise FileRefused(str(path), problem, "pip install 'syft[worker]'") from None
+        raise FileRefused(str(path), problem, "pip install 'syft-chain[worker]'") from None
     return load_file(path)
 
 

@@ -303,7 +303,8 @@ def test_without_the_package_it_says_what_to_install(
 ) -> None:
     save_file({"a": torch.ones(1)}, tmp_path / "x.safetensors")
     monkeypatch.setitem(sys.modules, "safetensors.torch", None)
-    with pytest.raises(FileRefused, match="is not installed. Instead: pip install 'syft.worker.'"):
+    instead = "is not installed. Instead: pip install 'syft-chain.worker.'"
+    with pytest.raises(FileRefused, match=instead):
         load(tmp_path / "x.safetensors")
 
 
