@@ -77,7 +77,7 @@ def _scikit_learn() -> ModuleType:
     except ImportError:
         raise ImportError(
             "The data of a sandbox ships with scikit-learn, which is not installed: "
-            "pip install 'syft[demo]', or call create_sandbox(..., download_data=False)."
+            "pip install scikit-learn, or call create_sandbox(..., download_data=False)."
         ) from None
     module: ModuleType = datasets
     return module
