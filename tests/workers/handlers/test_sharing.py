@@ -21,6 +21,7 @@ from syft.exceptions import (
     MaterialError,
     MaterialUsed,
     NotShareable,
+    ObjectIdTaken,
     ObjectNotFound,
     PermissionDenied,
     ProgramError,
@@ -30,7 +31,20 @@ from syft.exceptions import (
     WrongParties,
 )
 from syft.ids import new_execution, new_id
-from syft.workers.wire.messages import Describe, Duplicate, Exchange, Fetch, FetchAll, Move, Search
+from syft.serde.packer import Packer
+from syft.serde.registry import pack
+from syft.workers.wire.messages import (
+    Describe,
+    Duplicate,
+    Exchange,
+    Failure,
+    Fetch,
+    FetchAll,
+    Message,
+    Move,
+    Search,
+    decode,
+)
 from syft.workers.wire.references import Reference
 from tests.shells.child import make_worker
 from tests.shells.owner import inspect
@@ -469,12 +483,15 @@ class Liar:
 
     def __init__(self, pair: Client) -> None:
         self.pair, self.change = pair, lambda message: message
+        self.buffers: list[torch.Tensor] | None = None
+        """What goes with a changed message, if not what went with the true one."""
         for worker in pair.everybody:
             worker.core.post = functools.partial(self._post, worker.core)
 
     def _post(self, core: Any, to: str, message: Any, *rest: Any, **named: Any) -> None:
         if isinstance(message, Exchange) and core.name in ("bob", "dealer"):
             message = self.change(message)
+            rest = rest if self.buffers is None else (self.buffers, *rest[1:])
         type(core).post(core, to, message, *rest, **named)
 
 
@@ -504,6 +521,24 @@ def test_letters_that_lie_end_the_session_with_an_error(
     with pytest.raises(SessionEnded):
         pair.run(product_program((5,)), [x, y])
     assert not any(place.core.sessions for place in places[:2])
+    for place in places:
+        del place.core.post
+
+
+@pytest.mark.virtual_only("it drives cores by hand")
+@pytest.mark.parametrize("values", [(), (bytes(32),) * 2, (bytes(31),), (torch.ones(32),)])
+def test_a_key_that_is_none_opens_no_session(hook: sy.TorchHook, values: tuple[Any, ...]) -> None:
+    places = [sy.VirtualWorker(hook, id=name) for name in ("alice", "bob", "dealer")]
+    pair = Client(hook.local_worker, places[:2], places[2])
+    liar = Liar(pair)
+    packer = Packer()
+    packed = tuple(pack(value, packer) for value in values)
+    liar.change = lambda letter: msgspec.structs.replace(letter, values=packed)
+    liar.buffers = packer.buffers
+    with pytest.raises(MalformedMessage, match=r"\$\.values"):
+        wait(pair.start_opening()[:2])
+    for place in places[:2]:
+        assert pair.session not in place.core.store.objects and not place.core.sessions
     for place in places:
         del place.core.post
 
@@ -592,3 +627,49 @@ def test_whoever_may_not_read_does_not_deal(hook: sy.TorchHook) -> None:
     (x,) = client.share(X)
     positive, _ = client.run(relu_program((5,)), [x])
     assert torch.equal(client.value(positive), X.clamp(min=0))
+
+
+def test_a_program_that_is_refused_ends_the_session(pair: Client) -> None:
+    """The other party may have run it."""
+    (x,) = pair.share(X)
+    outs = [[x, new_id()], [new_id(), new_id()]]
+    with pytest.raises((ObjectIdTaken, RemoteFailure)):
+        wait(pair.start_run(relu_program((5,)), [x], outs))
+    for place in pair.parties:
+        with pytest.raises(SessionEnded, match="ObjectIdTaken"):
+            pair.fetch(x, place)
+    check_idle(pair)
+
+
+@pytest.mark.virtual_only("it watches what workers send")
+def test_a_program_that_fails_before_its_turn_is_passed_over(pair: Client) -> None:
+    """Alice is given three programs and waits for Bob, who refuses the second, and then another."""
+    (x,) = pair.share(X)
+    here, code, alice = Reference(pair.session), CollectiveCode.SHARES, pair.parties[0]
+    executions = [new_execution() for _ in range(3)]
+    pending = []
+    for counter, execution in enumerate(executions, 2):
+        args = [(here, counter, relu_program((5,)), Reference(x)), None, None]
+        outs: list[Any] = [(new_id(), new_id()), (), ()]
+        pending += pair.start(code, pair.everybody, args, outs, execution)
+
+    def refuse(number: int) -> None:
+        wrong = [None, (here, 9, "no program"), None]
+        with pytest.raises((MalformedMessage, SessionEnded)):
+            wait(pair.start(code, pair.everybody, wrong, [()] * 3, executions[number]))
+        with pytest.raises(RemoteFailure, match="party bob failed"):
+            wait([pending[number]])
+
+    refuse(1)
+    assert inspect(alice).executions == 2, "the first one has its turn"
+    told: list[Message] = []
+    pair.caller.network.observers.append(
+        lambda sender, receiver, frame: sender == "alice" and told.append(decode(frame.header))
+    )
+    refuse(0)
+    with pytest.raises(SessionEnded, match="party bob failed"):
+        wait([pending[2]])
+    pair.caller.network.observers.pop()
+    failed = [one.seq for one in told if isinstance(one, Failure)]
+    assert len(failed) == len(set(failed)) == 2, "of the first and the third"
+    check_idle(pair)
