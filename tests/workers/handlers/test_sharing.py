@@ -31,19 +31,14 @@ from syft.exceptions import (
     WrongParties,
 )
 from syft.ids import new_execution, new_id
-from syft.serde.packer import Packer
-from syft.serde.registry import pack
 from syft.workers.wire.messages import (
     Describe,
     Duplicate,
     Exchange,
-    Failure,
     Fetch,
     FetchAll,
-    Message,
     Move,
     Search,
-    decode,
 )
 from syft.workers.wire.references import Reference
 from tests.shells.child import make_worker
@@ -525,24 +520,6 @@ def test_letters_that_lie_end_the_session_with_an_error(
         del place.core.post
 
 
-@pytest.mark.virtual_only("it drives cores by hand")
-@pytest.mark.parametrize("values", [(), (bytes(32),) * 2, (bytes(31),), (torch.ones(32),)])
-def test_a_key_that_is_none_opens_no_session(hook: sy.TorchHook, values: tuple[Any, ...]) -> None:
-    places = [sy.VirtualWorker(hook, id=name) for name in ("alice", "bob", "dealer")]
-    pair = Client(hook.local_worker, places[:2], places[2])
-    liar = Liar(pair)
-    packer = Packer()
-    packed = tuple(pack(value, packer) for value in values)
-    liar.change = lambda letter: msgspec.structs.replace(letter, values=packed)
-    liar.buffers = packer.buffers
-    with pytest.raises(MalformedMessage, match=r"\$\.values"):
-        wait(pair.start_opening()[:2])
-    for place in places[:2]:
-        assert pair.session not in place.core.store.objects and not place.core.sessions
-    for place in places:
-        del place.core.post
-
-
 def test_programs_that_are_not_the_same_are_an_error_and_no_leak(pair: Client) -> None:
     """Alice is told to reveal what bob is not."""
     x, y = pair.share(X, Y)
@@ -638,38 +615,4 @@ def test_a_program_that_is_refused_ends_the_session(pair: Client) -> None:
     for place in pair.parties:
         with pytest.raises(SessionEnded, match="ObjectIdTaken"):
             pair.fetch(x, place)
-    check_idle(pair)
-
-
-@pytest.mark.virtual_only("it watches what workers send")
-def test_a_program_that_fails_before_its_turn_is_passed_over(pair: Client) -> None:
-    """Alice is given three programs and waits for Bob, who refuses the second, and then another."""
-    (x,) = pair.share(X)
-    here, code, alice = Reference(pair.session), CollectiveCode.SHARES, pair.parties[0]
-    executions = [new_execution() for _ in range(3)]
-    pending = []
-    for counter, execution in enumerate(executions, 2):
-        args = [(here, counter, relu_program((5,)), Reference(x)), None, None]
-        outs: list[Any] = [(new_id(), new_id()), (), ()]
-        pending += pair.start(code, pair.everybody, args, outs, execution)
-
-    def refuse(number: int) -> None:
-        wrong = [None, (here, 9, "no program"), None]
-        with pytest.raises((MalformedMessage, SessionEnded)):
-            wait(pair.start(code, pair.everybody, wrong, [()] * 3, executions[number]))
-        with pytest.raises(RemoteFailure, match="party bob failed"):
-            wait([pending[number]])
-
-    refuse(1)
-    assert inspect(alice).executions == 2, "the first one has its turn"
-    told: list[Message] = []
-    pair.caller.network.observers.append(
-        lambda sender, receiver, frame: sender == "alice" and told.append(decode(frame.header))
-    )
-    refuse(0)
-    with pytest.raises(SessionEnded, match="party bob failed"):
-        wait([pending[2]])
-    pair.caller.network.observers.pop()
-    failed = [one.seq for one in told if isinstance(one, Failure)]
-    assert len(failed) == len(set(failed)) == 2, "of the first and the third"
     check_idle(pair)
