@@ -100,8 +100,7 @@ class Execution:
     ) -> None:
         """End the execution if one of those who are gone takes part in it, or has started it."""
         if self.start is None or self.starter is None:
-            if self.payer.session in gone:
-                remove(core, execution)
+            # Its parties are not known here; that of a payer who is gone has been abandoned.
             return
         if self.starter.session in gone or error.name in self.start.parties:
             with serving(core, self.starter):

@@ -83,3 +83,11 @@ def test_waiting_for_a_write_costs_rounds():
     program = made.program(after, 2)
     check(program, (3,), (3,))
     assert cost(program, [(3,), (3,)]).rounds == 5
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_what_follows_from_a_public_factor_costs_what_it_sends(first):
+    made = Recorded((2, 3))
+    factor = torch.ones((5, 2) if first else (3, 7), dtype=torch.int64)
+    out = made.scaled(Kernel(KernelCode.MATMUL), 0, factor, first)
+    check(made.program(made.reveal(out, 1)), (2, 3))

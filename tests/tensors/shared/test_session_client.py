@@ -357,6 +357,23 @@ def test_an_error_of_something_else_ends_nothing(session, share, monkeypatch):
     assert value(x).tolist() == [1]
 
 
+def test_a_session_that_a_party_has_ended_is_ended(session, share, monkeypatch):
+    """The program that failed there was another caller's, say: nobody here knows of it."""
+    x = share(integers(1))
+    assert value(x).tolist() == [1]
+
+    def fetch(ids, user):
+        raise SessionEnded(("alice", "bob"), "MaterialUsed: twice")
+
+    monkeypatch.setattr(session.lines, "fetch", fetch)
+    with pytest.raises(SessionEnded, match="MaterialUsed: twice"):
+        value(x)
+    monkeypatch.undo()
+    assert session.ended == "MaterialUsed: twice"
+    with pytest.raises(SessionEnded, match="MaterialUsed: twice"):
+        value(x)
+
+
 # --------------------------------------------------------------------------------- share and get
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+import syft as sy
 from syft.exceptions import ObjectNotReady, WorkerLost
 from syft.tensors.shared import worker_lines
 from syft.tensors.shared.worker_lines import WorkerLines
@@ -43,6 +44,19 @@ def test_it_does_not_ask_for_ever(alice, bob, monkeypatch):
     with pytest.raises(ObjectNotReady):
         shared.get()
     assert waiting.left == 1000 - worker_lines._MOST_TRIES - 1
+
+
+def test_what_failed_before_over_a_line_is_raised_first(hook):
+    alice, bob = (sy.VirtualWorker(hook, id=name, pipelined=True) for name in ("alice", "bob"))
+    shared = share(alice, bob)
+    assert shared.get().tolist() == [1, 2]
+    wrong = torch.ones(2).send(alice) @ torch.ones(3).send(alice)
+    alice.connection().flush()
+    alice.network.run()
+    with pytest.raises(RuntimeError, match="size"):
+        shared.get()
+    assert shared.get().tolist() == [1, 2], "and that was all"
+    del wrong
 
 
 def test_who_is_gone_is_told_instead(alice, bob, monkeypatch):

@@ -116,6 +116,18 @@ def test_the_owner_may_do_what_callers_may_not() -> None:
     scene.store.charges.check(*large)
 
 
+def test_a_caller_that_has_much_may_make_little_and_the_owner_what_it_likes() -> None:
+    scene = Scene(elements=1000, bytes=1600)
+    charges = scene.store.charges
+    assert charges.most_elements == 200, "of 8 bytes"
+    scene.store.put(1, torch.ones(100))
+    assert charges.most_elements == 150
+    scene.serving = scene.eve
+    assert charges.most_elements == 200, "each has its own"
+    scene.serving = None
+    assert charges.most_elements == 1000
+
+
 def test_memory_that_grew_is_counted_anew() -> None:
     scene = Scene()
     small, large = torch.ones(2), torch.ones(SMALL + 1)

@@ -902,9 +902,13 @@ def test_a_party_that_is_lost_is_the_cause(core: WorkerCore) -> None:
     assert "party bob failed: WorkerLost: The connection to worker 'alice'" in told[2][1].reason
     assert not core.sessions and not core.store.promised
     # One that has not started here, and one whose starter is gone.
-    core.receive(Frame(encode(Exchange(101, 0, 2, (5,))), []), carl)
+    packer = Packer()
+    letter = Exchange(101, 0, 2, (pack(torch.tensor([10, 20]), packer),))
+    core.receive(Frame(encode(letter), packer.buffers), carl)
+    core.leave([Peer("eve")], "eve")
+    assert 101 in core.sessions and carl.session.account.letters
     core.leave([carl], "carl")
-    assert not core.sessions
+    assert not core.sessions and not carl.session.account.letters
     core.receive(Frame(encode(start(execution=102, outs=(52,))), []), me)
     core.leave([me], "me")
     assert not core.sessions

@@ -7,11 +7,26 @@ from typing import Any
 import pytest
 import torch
 
-from syft.exceptions import PermissionDenied, SyftError, TokenMissing, UnknownWorker, WorkerLost
+from syft.codes import CollectiveCode
+from syft.exceptions import (
+    MalformedMessage,
+    PermissionDenied,
+    RemoteFailure,
+    SessionEnded,
+    SyftError,
+    TokenMissing,
+    UnknownWorker,
+    WorkerLost,
+)
+from syft.ids import new_execution, new_id
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.wire.messages import Abort
+from syft.workers.wire.messages import Abort, Failure, Message, decode
+from syft.workers.wire.references import Reference
+from tests.shells.owner import inspect
 from tests.workers.core.peers import error_in, put
+from tests.workers.handlers.sharing_client import Client, wait
 from tests.workers.handlers.test_collective import exchange, known, start, tell
+from tests.workers.handlers.test_sharing import X, check_idle, relu_program
 
 UNREACHABLE: list[SyftError] = [
     PermissionDenied("a collective operation", "bob", None, to="alice"),
@@ -58,3 +73,36 @@ def test_a_party_that_cannot_be_told_keeps_nobody_from_being_told(
     ((to, abort),) = [one for one in told if one[0] != "@me"]
     assert to == "carl" and isinstance(abort, Abort) and cause in abort.reason
     assert not bob.sessions and not bob.store.promised
+
+
+def test_a_program_that_fails_before_its_turn_is_passed_over(pair: Client) -> None:
+    """Alice is given three programs and waits for Bob, who refuses the second, and then another."""
+    (x,) = pair.share(X)
+    here, code, alice = Reference(pair.session), CollectiveCode.SHARES, pair.parties[0]
+    executions = [new_execution() for _ in range(3)]
+    pending = []
+    for counter, execution in enumerate(executions, 2):
+        args = [(here, counter, relu_program((5,)), Reference(x)), None, None]
+        outs: list[Any] = [(new_id(), new_id()), (), ()]
+        pending += pair.start(code, pair.everybody, args, outs, execution)
+
+    def refuse(number: int) -> None:
+        wrong = [None, (here, 9, "no program"), None]
+        with pytest.raises((MalformedMessage, SessionEnded)):
+            wait(pair.start(code, pair.everybody, wrong, [()] * 3, executions[number]))
+        with pytest.raises(RemoteFailure, match="party bob failed"):
+            wait([pending[number]])
+
+    refuse(1)
+    assert inspect(alice).executions == 2, "the first one has its turn"
+    told: list[Message] = []
+    pair.caller.network.observers.append(
+        lambda sender, receiver, frame: sender == "alice" and told.append(decode(frame.header))
+    )
+    refuse(0)
+    with pytest.raises(SessionEnded, match="party bob failed"):
+        wait([pending[2]])
+    pair.caller.network.observers.pop()
+    failed = [one.seq for one in told if isinstance(one, Failure)]
+    assert len(failed) == len(set(failed)) == 2, "of the first and the third"
+    check_idle(pair)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 
@@ -18,7 +19,16 @@ from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.wire.messages import Exchange
 from syft.workers.wire.references import Reference
 from tests.workers.handlers.sharing_client import Client, wait
-from tests.workers.handlers.test_sharing import S, X, Y, local, product_program, relu_program, step
+from tests.workers.handlers.test_sharing import (
+    Liar,
+    S,
+    X,
+    Y,
+    local,
+    product_program,
+    relu_program,
+    step,
+)
 
 aten = torch.ops.aten
 MOST = 4000
@@ -133,3 +143,20 @@ def test_whoever_sends_something_else_ends_the_session(
         pair.run(relu_program((5,)), [x])
     monkeypatch.undo()
     goes_on(pair)
+
+
+@pytest.mark.parametrize("values", [(), (bytes(32),) * 2, (bytes(31),), (torch.ones(32),)])
+def test_a_key_that_is_none_opens_no_session(hook: sy.TorchHook, values: tuple[Any, ...]) -> None:
+    places = [sy.VirtualWorker(hook, id=name) for name in ("alice", "bob", "dealer")]
+    pair = Client(hook.local_worker, places[:2], places[2])
+    liar = Liar(pair)
+    packer = Packer()
+    packed = tuple(pack(value, packer) for value in values)
+    liar.change = lambda letter: msgspec.structs.replace(letter, values=packed)
+    liar.buffers = packer.buffers
+    with pytest.raises(MalformedMessage, match=r"\$\.values"):
+        wait(pair.start_opening()[:2])
+    for place in places[:2]:
+        assert pair.session not in place.core.store.objects and not place.core.sessions
+    for place in places:
+        del place.core.post

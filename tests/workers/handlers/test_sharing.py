@@ -21,6 +21,7 @@ from syft.exceptions import (
     MaterialError,
     MaterialUsed,
     NotShareable,
+    ObjectIdTaken,
     ObjectNotFound,
     PermissionDenied,
     ProgramError,
@@ -30,7 +31,15 @@ from syft.exceptions import (
     WrongParties,
 )
 from syft.ids import new_execution, new_id
-from syft.workers.wire.messages import Describe, Duplicate, Exchange, Fetch, FetchAll, Move, Search
+from syft.workers.wire.messages import (
+    Describe,
+    Duplicate,
+    Exchange,
+    Fetch,
+    FetchAll,
+    Move,
+    Search,
+)
 from syft.workers.wire.references import Reference
 from tests.shells.child import make_worker
 from tests.shells.owner import inspect
@@ -469,12 +478,15 @@ class Liar:
 
     def __init__(self, pair: Client) -> None:
         self.pair, self.change = pair, lambda message: message
+        self.buffers: list[torch.Tensor] | None = None
+        """What goes with a changed message, if not what went with the true one."""
         for worker in pair.everybody:
             worker.core.post = functools.partial(self._post, worker.core)
 
     def _post(self, core: Any, to: str, message: Any, *rest: Any, **named: Any) -> None:
         if isinstance(message, Exchange) and core.name in ("bob", "dealer"):
             message = self.change(message)
+            rest = rest if self.buffers is None else (self.buffers, *rest[1:])
         type(core).post(core, to, message, *rest, **named)
 
 
@@ -592,3 +604,15 @@ def test_whoever_may_not_read_does_not_deal(hook: sy.TorchHook) -> None:
     (x,) = client.share(X)
     positive, _ = client.run(relu_program((5,)), [x])
     assert torch.equal(client.value(positive), X.clamp(min=0))
+
+
+def test_a_program_that_is_refused_ends_the_session(pair: Client) -> None:
+    """The other party may have run it."""
+    (x,) = pair.share(X)
+    outs = [[x, new_id()], [new_id(), new_id()]]
+    with pytest.raises((ObjectIdTaken, RemoteFailure)):
+        wait(pair.start_run(relu_program((5,)), [x], outs))
+    for place in pair.parties:
+        with pytest.raises(SessionEnded, match="ObjectIdTaken"):
+            pair.fetch(x, place)
+    check_idle(pair)

@@ -14,18 +14,23 @@ import pytest
 import torch
 
 import syft as sy
+from syft.codes import CollectiveCode
 from syft.exceptions import (
     FingerprintMismatch,
     InsecureAddress,
     MalformedMessage,
+    RemoteFailure,
     UnknownWorker,
     WorkerLost,
     WorkerRefused,
 )
+from syft.ids import new_execution, new_id
 from syft.serde.limits import Limits
+from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.sockets.line import Line
 from syft.workers.sockets.line_texts import Settle
 from syft.workers.sockets.redialling import Redialler
+from syft.workers.wire.references import Reference
 from tests.workers.sockets.attacks.proxy import Proxy
 
 
@@ -269,6 +274,22 @@ def test_a_server_that_stops_ends_its_attempts(hook: sy.TorchHook) -> None:
         assert comes_true(lambda: here.board.redialler._threads)
         del x
     assert not here.board.redialler._threads
+
+
+def test_a_letter_that_is_refused_is_told_over_the_line_it_came_by(hook: sy.TorchHook) -> None:
+    """Nobody has asked Alice for anything yet: she knows Bob by what he calls himself."""
+    with two_servers(hook, peer_limits=PeerLimits(letters=100)) as (bob, alice, proxy, here, there):
+        x = torch.ones(2).send(bob)
+        line, names, out = hook.local_worker.connection_to(bob), ("bob", "alice"), new_id()
+        part = int(CollectiveCode.SUM), new_execution(), names, 0
+        pending = line.start_part(*part, (Reference(x.child.id_at_location),), (out,))
+        with bob.within(20), pytest.raises(RemoteFailure, match=r"alice failed: .*\.letters"):
+            line.wait(pending)
+        assert not here.core.sessions and not there.core.sessions
+        assert not any(there.board.comes_back(line) for line in there.board.lines), "she dials"
+        line.garbage.append(out)
+        del x
+        sy.synchronize()
 
 
 # ------------------------------------------------------------------------- the redialler by itself
