@@ -81,6 +81,13 @@ class ForkedProgram:
         """End it at once."""
         self.process.kill()
 
+    def __enter__(self) -> ForkedProgram:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+        self.wait()
+
     def close(self) -> None:
         """Close this end of its streams."""
         self.stdin.close()
