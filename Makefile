@@ -27,8 +27,11 @@ DATABASES := tests/torch_suite tests/privacy/two_worlds
 SAMPLE := 0.1
 
 # The share of the tests of every shell that `make test` runs in child processes and over sockets
-# too.
+# too, and of tests that try the same with other random numbers.
 SHELL_SAMPLE := 0.1
+
+# The share of its examples that each test of hypothesis tries in `make test`.
+EXAMPLES := 0.25
 
 # The share of the lines of syft/, in percent, that must run.  Of a sample it is a little less: a
 # line that one case over sockets reaches first would fail a run that did not draw that case.
@@ -56,11 +59,12 @@ demo: $(DEMO) ## install into .venv, train on digits that stay with their owners
 plans: $(DEMO) ## the same digits, a training step being one message: plans against operations
 	$(BIN)/python examples/train_with_a_plan.py
 
-test: lint imports types docs tests ## every check below, the fast ones first; of the databases a sample
+test: lint imports types docs tests ## every check below, the fast ones first; of like cases and of examples a share
 
 test-all: SHELL_SAMPLE := 1
+test-all: EXAMPLES := 1
 test-all: COVERED := 100
-test-all: lint imports types docs covered databases ## the same with the whole of the databases
+test-all: lint imports types docs covered databases ## the same with all cases of the databases and all examples
 
 lint: $(DEV) ## black and flake8
 	$(BIN)/black --check .
@@ -78,8 +82,8 @@ docs: $(DEV) ## sphinx-build; a warning is an error; the pages are in docs/_buil
 tests: covered sample ## pytest: both of these
 
 covered: $(DEV) ## pytest with doctests, without the databases; the lines of syft/ must run
-	$(PYTEST) -m "not soak" --sample=$(SHELL_SAMPLE) $(DATABASES:%=--ignore=%) \
-		--cov --cov-fail-under=$(COVERED)
+	$(PYTEST) -m "not soak" --sample=$(SHELL_SAMPLE) --examples=$(EXAMPLES) \
+		$(DATABASES:%=--ignore=%) --cov --cov-fail-under=$(COVERED)
 
 sample: $(DEV) ## pytest on a sample of torch's databases, another one each time
 	$(PYTEST) -m "not soak" --sample=$(SAMPLE) $(DATABASES)

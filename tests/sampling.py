@@ -6,6 +6,9 @@ choice is a hash of the seed and the test's name; therefore all processes of a r
 it does not depend on the order of tests.  Each test function, and each kind of tensor it goes
 through, keeps at least one case, unless the cases of many functions are drawn ``together``.
 
+What is not one of torch's cases is marked so only where each case tries the same again with other
+random numbers.  ``--examples=0.25`` does likewise with the examples of hypothesis.
+
 ``--seed`` also seeds hypothesis, on a build server too, where hypothesis by itself would try the
 same examples each time.  Without it a seed is drawn.  It is printed, and for each test that failed
 the command that runs it again.
@@ -24,14 +27,17 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
+
+FEWEST_EXAMPLES = 10
+"""How many examples a test of hypothesis tries in any run, if it has as many."""
 
 MOST_COMMANDS = 20
 """How many failed tests are listed as commands."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--sample=SHARE`` and ``--seed=NUMBER``."""
+    """Add ``--sample=SHARE``, ``--examples=SHARE`` and ``--seed=NUMBER``."""
     group = parser.getgroup("sampling")
     group.addoption(
         "--sample",
@@ -39,6 +45,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=1.0,
         metavar="SHARE",
         help="run this share of the tests marked `database`, from above 0 to 1",
+    )
+    group.addoption(
+        "--examples",
+        type=share,
+        default=1.0,
+        metavar="SHARE",
+        help="try this share of the examples of each test of hypothesis, from above 0 to 1",
     )
     group.addoption(
         "--seed",
@@ -78,7 +91,9 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests that are not in the sample."""
+    """Leave out the tests that are not in the sample, and examples of the others."""
+    if config.option.examples < 1.0:
+        try_fewer_examples(items, config.option.examples)
     if config.option.sample == 1.0:
         return
     drawn = draw(items, config.option.sample, config.option.seed)
@@ -106,6 +121,20 @@ def draw(items: Iterable[pytest.Item], part: float, seed: int) -> set[pytest.Ite
     return drawn
 
 
+def try_fewer_examples(items: Iterable[pytest.Item], part: float) -> None:
+    """Have tests of hypothesis try a part of their examples.
+
+    Most say themselves how many they try, and a profile would only reach those that do not.
+    """
+    functions = {getattr(item, "obj", None) for item in items}
+    for function in filter(is_hypothesis_test, functions):
+        own: Any = function
+        whole = own._hypothesis_internal_use_settings or settings.default
+        fewest = min(whole.max_examples, FEWEST_EXAMPLES)
+        count = max(fewest, math.ceil(part * whole.max_examples))
+        own._hypothesis_internal_use_settings = settings(whole, max_examples=count)
+
+
 def rank(seed: int, name: str) -> bytes:
     """The place of a test in the order of a seed, the same in every process."""
     return hashlib.sha256(f"{seed} {name}".encode()).digest()
@@ -119,7 +148,12 @@ def pytest_report_header(config: pytest.Config) -> str:
 def description(config: pytest.Config) -> str:
     """What a run needs to be told to draw the same again."""
     sampled = f" --sample={config.option.sample:g}" if config.option.sample < 1 else ""
-    return f"drawn with{sampled} --seed={config.option.seed}"
+    return f"drawn with{sampled}{examples(config)} --seed={config.option.seed}"
+
+
+def examples(config: pytest.Config) -> str:
+    """How this run was told to try fewer examples."""
+    return f" --examples={config.option.examples:g}" if config.option.examples < 1 else ""
 
 
 @pytest.hookimpl(trylast=True)
@@ -141,4 +175,4 @@ def command(nodeid: str, config: pytest.Config) -> str:
     """The command that runs one test as this run did."""
     python = os.path.relpath(sys.executable)
     python = sys.executable if python.startswith("..") else python
-    return f"{python} -m pytest {shlex.quote(nodeid)} --seed={config.option.seed}"
+    return f"{python} -m pytest {shlex.quote(nodeid)}{examples(config)} --seed={config.option.seed}"

@@ -101,22 +101,31 @@ def test_make_test_leaves_out_only_cases_of_the_databases() -> None:
     assert not [word for word in (*covered, *sample) if word.startswith("--seed")], "drawn afresh"
 
 
-def test_only_cases_of_the_databases_are_drawn_from() -> None:
+DRAWN_ELSEWHERE = [
+    "tests/conftest.py",  # every shell
+    "tests/crypto/test_leakage.py",  # secrets, by gate
+    "tests/test_sampling.py",  # a text
+    "tests/workers/core/test_backward_order.py",  # seeds
+    "tests/workers/handlers/test_share_uniformity.py",  # secrets
+]
+
+
+def test_only_cases_of_the_databases_and_repetitions_are_drawn_from() -> None:
     marking = [
         relative(path)
         for path in sorted((ROOT / "tests").rglob("*.py"))
         if re.search(r"\bmark\.database\b", path.read_text())
     ]
     elsewhere = [name for name in marking if not name.startswith(DATABASES)]
-    allowed = ["tests/conftest.py", "tests/test_sampling.py"]  # every shell; a text
-    assert elsewhere == allowed != marking
+    assert elsewhere == DRAWN_ELSEWHERE != marking
 
 
 def test_make_test_all_takes_all_of_the_databases() -> None:
-    sampled = [re.sub(r" --sample=\S+", "", command) for command in recipe("test")]
+    drawn = re.compile(r" --(sample|examples)=\S+")
+    sampled = [drawn.sub("", command) for command in recipe("test")]
     sampled = [command.replace("--cov-fail-under=99.9", "") for command in sampled]
     whole = [command.replace("--cov-fail-under=100", "") for command in recipe("test-all")]
-    assert [command.replace(" --sample=1 ", " ") for command in whole] == sampled
+    assert [command.replace(" --sample=1 --examples=1 ", " ") for command in whole] == sampled
     assert sampled != recipe("test")
 
 

@@ -56,6 +56,31 @@ def test_listed():
     pass
 """
 
+EXAMPLES = """
+from hypothesis import given, settings, strategies
+
+tried = dict.fromkeys(["own", "few", "default"], 0)
+
+@settings(max_examples=80, database=None)
+@given(strategies.integers())
+def test_own(number):
+    tried["own"] += 1
+
+@given(strategies.integers())
+@settings(max_examples=4, database=None)
+def test_few(number):
+    tried["few"] += 1
+
+@given(strategies.integers())
+def test_default(number):
+    tried["default"] += 1
+
+def test_say():
+    print()
+    for name, count in tried.items():
+        print(name, "tried", count)
+"""
+
 SETTINGS = "[pytest]\nmarkers =\n    database: a case\n"
 
 
@@ -130,6 +155,18 @@ def test_without_a_seed_one_is_drawn_and_said(suite: Path) -> None:
     assert seed_of(first) != seed_of(second)
     again = run(suite, "--sample=0.2", f"--seed={seed_of(first)}")  # in one process, not in two
     assert passed(again) == passed(first)
+
+
+def test_a_share_of_the_examples_is_tried(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text(SETTINGS)
+    (tmp_path / "test_examples.py").write_text(EXAMPLES)
+    counts = {}
+    for option in ("--examples=1", "--examples=0.25"):
+        done = run(tmp_path, option, "-s")
+        counts[option] = dict(re.findall(r"^(\w+) tried (\d+)$", done.stdout, re.MULTILINE))
+    assert counts["--examples=1"] == {"own": "80", "few": "4", "default": "100"}
+    assert counts["--examples=0.25"] == {"own": "20", "few": "4", "default": "25"}
+    assert "--examples=0.25 --seed=" in done.stdout
 
 
 def test_without_a_sample_every_test_runs(suite: Path) -> None:

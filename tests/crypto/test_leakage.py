@@ -111,7 +111,9 @@ def strongest_correlation(bits: torch.Tensor) -> float:
     return float((products - torch.diag(products.diagonal())).abs().max())
 
 
-@pytest.mark.parametrize("gate", GATES)
+@pytest.mark.parametrize(
+    "gate", [pytest.param(gate, marks=pytest.mark.database(gate)) for gate in GATES]
+)
 @pytest.mark.parametrize("secret", SECRETS)
 @pytest.mark.parametrize("parties, of", [(2, 0), (2, 1), (3, 2)])
 def test_a_view_is_uniform(gate: str, secret: int, parties: int, of: int) -> None:

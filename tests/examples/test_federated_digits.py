@@ -8,8 +8,9 @@ import select
 import subprocess
 import sys
 import termios
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from torch.nn import functional as F
 import syft as sy
 from examples import federated_digits as demo
 from tests.outside import outside
+from tests.shells.forked import ForkedProgram
 
 ROOT = Path(__file__).parent.parent.parent
 Leak = Callable[[Any, Any], object]
@@ -44,6 +46,23 @@ def test_the_main_job_keeps_its_promises(tmp_path: Path) -> None:
     assert picture.startswith(b"\x89PNG") and len(picture) > 20_000
 
 
+@pytest.fixture
+def forked_owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Saves starts of Python: that the owners start by themselves is shown by the main job."""
+    with (tmp_path / "errors").open("w+") as errors:
+
+        def start(command: list[str], **streams: object) -> ForkedProgram:
+            assert command[:2] == [sys.executable, demo.__file__]
+            return ForkedProgram(demo.main, command[2:], error=errors.fileno())
+
+        starts = SimpleNamespace(PIPE=subprocess.PIPE, Popen=start)
+        monkeypatch.setattr(demo, "subprocess", starts)
+        yield
+        errors.seek(0)
+        assert errors.read() == ""
+
+
+@pytest.mark.usefixtures("forked_owners")
 def test_a_terminal_gets_a_bar(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -63,6 +82,7 @@ def test_a_terminal_gets_a_bar(
     assert "round  1" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("forked_owners")
 def test_each_owner_serves_her_share_and_ends_with_the_program(hook: sy.TorchHook) -> None:
     with demo.served(demo.OWNERS) as addresses:
         for owner, address in zip(demo.OWNERS, addresses, strict=True):

@@ -1,4 +1,7 @@
-"""Workers that the command ``syft worker`` serves in processes of their own."""
+"""Workers that the command ``syft worker`` serves in processes of their own.
+
+They are forked: that ``python -m syft.node`` is the same command is shown in ``test_cli.py``.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,14 @@ import os
 import pty
 import re
 import select
-import subprocess
-import sys
 import termios
 import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+
+from syft.node.cli import main
+from tests.shells.forked import ForkedProgram
 
 PATIENCE = 60.0
 """Seconds in which a worker must have started, said something or ended."""
@@ -26,7 +30,7 @@ class StartedWorker:
     """
 
     def __init__(self, folder: Path, *options: str, terminal: bool = False) -> None:
-        command = [sys.executable, "-m", "syft.node", "worker", "--id", "bob"]
+        command = ["worker", "--id", "bob"]
         if "--port" not in options and "--unix" not in options:
             command += ["--port", "0"]
         self.error_path = folder / f"errors-{time.monotonic_ns()}"
@@ -38,13 +42,7 @@ class StartedWorker:
             termios.tcsetwinsize(errors, (24, 100))
         else:
             errors = os.open(self.error_path, os.O_WRONLY | os.O_CREAT)
-        self.process = subprocess.Popen(
-            [*command, *options],
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
+        self.process = ForkedProgram(main, [*command, *options], error=errors)
         os.close(errors)
         self.printed = self._announcement()
         self.address = self.printed.split("serves at ")[1].split()[0] if self.printed else ""
@@ -53,7 +51,6 @@ class StartedWorker:
 
     def _announcement(self) -> str:
         """What it prints at its start, up to the last of the lines with which to connect."""
-        assert self.process.stdout is not None
         lines: list[str] = []
         for line in self.process.stdout:
             lines.append(line)
@@ -97,7 +94,6 @@ class StartedWorker:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+        self.process.close()
         if self._terminal is not None:
             os.close(self._terminal)

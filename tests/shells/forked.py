@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from multiprocessing import reduction
-from typing import IO, Any
+from typing import Any
 
 import torch
 
@@ -46,13 +46,13 @@ class ForkedProgram:
         self,
         run: Callable[..., object],
         *arguments: object,
-        error: IO[Any],
+        error: int,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         theirs, mine = os.pipe()
         read, write = os.pipe()
         self.stdin, self.stdout = os.fdopen(mine, "w"), os.fdopen(read)
-        streams = _Streams(theirs, write, error.fileno())
+        streams = _Streams(theirs, write, error)
         given = (streams, dict(environment or {}), run, arguments)
         self.process = PROCESSES.Process(target=_run, args=given)
         self.process.start()
@@ -72,9 +72,21 @@ class ForkedProgram:
             raise subprocess.TimeoutExpired(self.process.name, timeout or 0)
         return code
 
+    def send_signal(self, number: int) -> None:
+        """Send it a signal."""
+        assert self.pid is not None
+        os.kill(self.pid, number)
+
     def kill(self) -> None:
         """End it at once."""
         self.process.kill()
+
+    def __enter__(self) -> ForkedProgram:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+        self.wait()
 
     def close(self) -> None:
         """Close this end of its streams."""

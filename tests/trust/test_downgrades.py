@@ -18,6 +18,7 @@ import pytest
 
 from syft.exceptions import FingerprintMismatch
 from syft.trust.certificates import Identity, client_context, own_certificate, server_context
+from tests.outside import outside
 from tests.trust.authority import DAY, TODAY, Shown, issue
 from tests.trust.meeting import (
     REPLY,
@@ -219,7 +220,7 @@ def test_no_environment_variable_turns_verification_off(tmp_path: Path) -> None:
     lax.write_text(textwrap.dedent(LAX))
     keys = tmp_path / "keys"
     environment = {
-        **os.environ,
+        **outside(),
         "OPENSSL_CONF": str(lax),
         "SSLKEYLOGFILE": str(keys),
         "PYTHONHTTPSVERIFY": "0",

@@ -385,9 +385,8 @@ except ModuleNotFoundError as error:
 
 
 def test_a_missing_package_is_named() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", MISSING], capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-c", MISSING]
+    done = subprocess.run(command, env=outside(), capture_output=True, text=True, check=True)
     assert done.stdout.strip() == (
         "to_onnx needs two packages that are no part of syft: pip install onnx onnxscript"
     )

@@ -170,6 +170,7 @@ def shown(gradient: torch.Tensor | None) -> Any:
     return None if gradient is None else gradient.tolist()
 
 
+@pytest.mark.database
 @pytest.mark.parametrize("seed", range(12))
 def test_any_program_with_backward_passes_gives_what_it_gives_in_order(seed: int) -> None:
     draw = random.Random(seed)

@@ -55,6 +55,7 @@ def opened(log: Any, provider: int) -> list[torch.Tensor]:
     return found
 
 
+@pytest.mark.database
 @pytest.mark.parametrize("secret", [0, 1, -(1 << 61) - 12345])
 def test_what_one_party_receives_is_uniform(
     hook: sy.TorchHook, workers: list[Any], secret: int

@@ -80,7 +80,7 @@ def compute_until_killed(addresses: list[str]) -> None:
 def test_what_a_killed_client_shared_is_freed(victims: dict[str, Victim], tmp_path: Path) -> None:
     addresses = [f"ws://127.0.0.1:{victim.port}" for victim in victims.values()]
     with (tmp_path / "errors").open("w+") as errors:
-        client = ForkedProgram(compute_until_killed, addresses, error=errors)
+        client = ForkedProgram(compute_until_killed, addresses, error=errors.fileno())
         assert client.wait(60) == -signal.SIGKILL, (tmp_path / "errors").read_text()
         client.close()
     for victim in victims.values():

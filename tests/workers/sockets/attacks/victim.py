@@ -84,7 +84,7 @@ class Victim:
     def __init__(self, **settings: Any) -> None:
         self._log = tempfile.TemporaryFile("w+")
         settings.setdefault("id", "bob")
-        self.process = ForkedProgram(serve, settings, error=self._log)
+        self.process = ForkedProgram(serve, settings, error=self._log.fileno())
         line = self.process.stdout.readline()
         if not line:
             self.process.wait()
