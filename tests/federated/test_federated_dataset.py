@@ -70,10 +70,12 @@ def test_what_workers_hold_does_not_pass_the_client(
 
 @pytest.mark.virtual_only("the search itself is tried elsewhere")
 def test_tags_must_name_one_pair(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:
-    bob.hold(torch.ones(2).tag("#X"), torch.ones(2).tag("#Y"), torch.ones(2).tag("#Y"))
+    bob.hold(torch.ones(2).tag("#X"), torch.ones(2).tag("#Y"), torch.ones(2).tag("#Y", "#Z"))
     grid = sy.PrivateGridNetwork(alice, bob)
     with pytest.raises(UnusableSetting, match="tags must be .*, got 1 and 2 at bob"):
         sy.FederatedDataset.from_search(grid, "#X", "#Y")
+    with pytest.raises(UnusableSetting, match="tags must be .*, got 0 and 1 at bob"):
+        sy.FederatedDataset.from_search(grid, "#A", "#Z")
     assert sy.FederatedDataset.from_search(grid, "#A", "#B").workers == []
     double = sy.FederatedDataset.from_search([bob], "#X", "#X", transform=lambda x: x * 2)
     assert double["bob"][0][0].get() == 2
