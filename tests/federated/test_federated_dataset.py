@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -66,6 +68,24 @@ def test_what_workers_hold_does_not_pass_the_client(
     for worker in (bob, alice):
         assert len(inspect(worker)) == 3, "what is held stays"
         worker.clear_objects()
+
+
+@pytest.mark.virtual_only("what is lost is closed here")
+def test_a_worker_that_is_lost_between_the_searches_is_left_out(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    class Unlucky(sy.PrivateGridNetwork):
+        def search(self, *query: str) -> dict[str, list[Any]]:
+            found = super().search(*query)
+            bob.close()
+            return found
+
+    for worker in (bob, alice):
+        worker.hold(torch.ones(2).tag("#X"), torch.ones(2).tag("#Y"))
+    with pytest.warns(UserWarning, match="Worker 'bob' is closed"):
+        found = sy.FederatedDataset.from_search(Unlucky(bob, alice), "#X", "#Y")
+    assert found.workers == ["alice"]
+    alice.clear_objects()
 
 
 @pytest.mark.virtual_only("the search itself is tried elsewhere")
