@@ -68,9 +68,13 @@ class FederatedDataset:
             Number of datapoints: 3
         """
         grid = workers if isinstance(workers, PrivateGridNetwork) else PrivateGridNetwork(*workers)
-        found = [grid.search(*_words(query)) for query in (data, targets)]
+        found: list[dict[str, list[Any]]] = []
+        lost: set[str] = set()
+        for query in (data, targets):
+            found.append(grid.search(*_words(query)))
+            lost.update(grid.unreachable)
         parts = []
-        for name in [worker.id for worker in grid.workers]:
+        for name in [worker.id for worker in grid.workers if worker.id not in lost]:
             pair = [table.get(name, []) for table in found]
             counts = [len(pointers) for pointers in pair]
             if counts == [0, 0]:

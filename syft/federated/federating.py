@@ -64,9 +64,9 @@ def dataset_federate(
     if len(chosen) != len(places):
         raise UnusableSetting("partition", f"{len(places)} parts", str(len(chosen)))
     whole = _whole(dataset)
-    parts = [_part(dataset, whole, rows) for rows in chosen]
-    return FederatedDataset(
-        [part.send(place, user) for part, place in zip(parts, places, strict=True)]
+    return FederatedDataset(  # one part after another: of a large data set there is one copy here
+        _part(dataset, whole, rows).send(place, user)
+        for rows, place in zip(chosen, places, strict=True)
     )
 
 

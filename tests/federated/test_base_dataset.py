@@ -65,6 +65,11 @@ def test_the_length_of_pointers_is_asked_once(hook: sy.TorchHook, bob: sy.Virtua
     with hook.record() as log:
         assert len(there) == len(there) == 6
     assert len(log) == 4, "two questions, two answers"
+    encoded = there.fix_precision()
+    with hook.record() as log:
+        assert len(encoded) == 6, "as many as it was made of"
+    assert len(log) == 0
+    del encoded
     wrong = sy.BaseDataset(data, others)
     with pytest.raises(UnusableSetting, match="targets must be as many as the data: 6, got 5"):
         assert len(wrong)
@@ -149,7 +154,8 @@ def test_fixed_precision_and_shares(
 
 
 def test_garbage_collection_can_be_left_out(bob: sy.VirtualWorker) -> None:
-    here().send(bob, garbage_collect_data=False)
+    there = here().send(bob, garbage_collect_data=False)
+    del there
     assert len(inspect(bob)) == 2
     bob.clear_objects()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -68,12 +70,32 @@ def test_what_workers_hold_does_not_pass_the_client(
         worker.clear_objects()
 
 
+@pytest.mark.virtual_only("what is lost is closed here")
+def test_a_worker_that_is_lost_between_the_searches_is_left_out(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    class Unlucky(sy.PrivateGridNetwork):
+        def search(self, *query: str) -> dict[str, list[Any]]:
+            found = super().search(*query)
+            bob.close()
+            return found
+
+    for worker in (bob, alice):
+        worker.hold(torch.ones(2).tag("#X"), torch.ones(2).tag("#Y"))
+    with pytest.warns(UserWarning, match="Worker 'bob' is closed"):
+        found = sy.FederatedDataset.from_search(Unlucky(bob, alice), "#X", "#Y")
+    assert found.workers == ["alice"]
+    alice.clear_objects()
+
+
 @pytest.mark.virtual_only("the search itself is tried elsewhere")
 def test_tags_must_name_one_pair(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:
-    bob.hold(torch.ones(2).tag("#X"), torch.ones(2).tag("#Y"), torch.ones(2).tag("#Y"))
+    bob.hold(torch.ones(2).tag("#X"), torch.ones(2).tag("#Y"), torch.ones(2).tag("#Y", "#Z"))
     grid = sy.PrivateGridNetwork(alice, bob)
     with pytest.raises(UnusableSetting, match="tags must be .*, got 1 and 2 at bob"):
         sy.FederatedDataset.from_search(grid, "#X", "#Y")
+    with pytest.raises(UnusableSetting, match="tags must be .*, got 0 and 1 at bob"):
+        sy.FederatedDataset.from_search(grid, "#A", "#Z")
     assert sy.FederatedDataset.from_search(grid, "#A", "#B").workers == []
     double = sy.FederatedDataset.from_search([bob], "#X", "#X", transform=lambda x: x * 2)
     assert double["bob"][0][0].get() == 2

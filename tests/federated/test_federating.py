@@ -66,9 +66,10 @@ def test_a_partition_says_who_gets_what(
 
 def test_tags_and_the_transform_go_along(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:
     tagged = DATA.clone().tag("#X").describe("numbers")
-    whole: Any = sy.BaseDataset(tagged, TARGETS, transform=lambda x: x + 1)
+    whole: Any = sy.BaseDataset(tagged, TARGETS.clone().tag("#Y"), transform=lambda x: x + 1)
     federated = whole.federate((bob, alice))
     (found,) = alice.search("#X")
+    assert [len(found) for found in bob.search("#Y")] == [4]
     assert found.description == "numbers" and found.shape == (3, 2)
     assert torch.equal(federated["alice"][:][0].get(), DATA[4:] + 1), "applied once"
 
