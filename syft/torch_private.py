@@ -68,6 +68,10 @@ decompositions: dict[Any, Any] = torch._decomp.decomposition_table
 is_fwd_grad_enabled = torch._C._is_fwd_grad_enabled
 """Forward-mode AD: on by default, off in inference mode and inside a custom autograd.Function."""
 
+tracing_state = torch._C._get_tracing_state
+set_tracing_state = torch._C._set_tracing_state  # type: ignore[attr-defined]
+"""What ``torch.jit.trace`` is recording on this thread, None if nothing; and to change that."""
+
 NO_FUNCTION = "its own backward would be lost; write it with ordinary torch operations"
 """Why a custom autograd.Function is refused on a function-level wrapper, for the error text."""
 

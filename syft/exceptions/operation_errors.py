@@ -91,7 +91,9 @@ Bring it here first with .get() (or .float_prec()), if you may.
 
     def __str__(self) -> str:
         text = f"{self.action} would read data that is not here: {self.tensor}."
-        return f"{text} Bring it here first with .get() (or .float_prec()), if you may."
+        whole = "; a whole state_dict with sy.get_all(state, keep=True)"
+        how = whole if self.action == "pickling" else ""
+        return f"{text} Bring it here first with .get() (or .float_prec()), if you may{how}."
 
 
 class ResultMismatch(OperationError):

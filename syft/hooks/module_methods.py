@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from syft.chain.wrapper import first_link
+from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import NotSendable
 from syft.hooks import bulk, tensor_methods
 from syft.tensors import conversions
@@ -95,10 +95,15 @@ def replace_tensors(module: nn.Module, change: Change, undo: Undo | None = None)
     return module
 
 
-def exchange_tensors(module: nn.Module, change: ChangeAll, undo: Undo | None = None) -> nn.Module:
-    """Replace the contents of every parameter and buffer by those of ``change(tensors)``, all made
-    at once; otherwise as :func:`replace_tensors`."""
-    old = tensors_of(module)
+def exchange_tensors(
+    module: nn.Module,
+    change: ChangeAll,
+    undo: Undo | None = None,
+    only: list[torch.Tensor] | None = None,
+) -> nn.Module:
+    """Replace the contents of every parameter and buffer (of those in ``only``) by those of
+    ``change(tensors)``, all made at once; otherwise as :func:`replace_tensors`."""
+    old = tensors_of(module) if only is None else only
     new = change(old)
     try:
         _swap_module(module, old, [_as_kind_of(*pair) for pair in zip(old, new, strict=True)])
@@ -150,7 +155,14 @@ def _as_kind_of(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
         value = getattr(old, mark, None)
         if value is not None:
             new.__dict__[mark] = value
-    return new
+    return _marked(new)
+
+
+def _marked(tensor: torch.Tensor) -> torch.Tensor:
+    """The same tensor, marked as part of a module if it is at a worker."""
+    if type(tensor) is Wrapper and tensor.child.remote_links():
+        tensor_methods.mark_as_part(tensor)
+    return tensor
 
 
 def send_module(
@@ -159,7 +171,9 @@ def send_module(
     """Send every parameter and buffer to a worker in one message; returns the module, changed in
     place.
 
-    Raises :class:`~syft.exceptions.NotSendable` unless exactly one worker is named.
+    What is there already stays as it is, so that a cell can be run again.  Raises
+    :class:`~syft.exceptions.NotSendable` unless exactly one worker is named, and for a module that
+    is at another worker: it is moved.
 
     >>> model = torch.nn.Linear(2, 1)
     >>> model.send(bob).weight.location
@@ -169,11 +183,25 @@ def send_module(
         raise NotSendable(
             f"a module to {len(locations)} workers", "send a copy to each: model.copy().send(bob)"
         )
+    place = owner.get_worker(locations[0])
+    here = [tensor for tensor in tensors_of(module) if not _is_at(tensor, place)]
     return exchange_tensors(
-        module,
-        lambda tensors: bulk.send_all(tensors, locations[0], owner, user),
-        bulk.unsend,
+        module, lambda tensors: bulk.send_all(tensors, place, owner, user), bulk.unsend, here
     )
+
+
+def _is_at(tensor: torch.Tensor, place: Any) -> bool:
+    """Whether a tensor is at a worker; False if it is here.
+
+    Raises :class:`~syft.exceptions.NotSendable` if it is at another one.
+    """
+    link = first_link(tensor)
+    if not link.remote_links() or is_shared(tensor):
+        return False
+    if link.location is not place:
+        instead = f"model.move({place.id}) takes it there; or bring it here first: model.get()"
+        raise NotSendable(f"a module that is at {link.place()}", instead)
+    return True
 
 
 def get_module(module: nn.Module, user: str | None = None) -> nn.Module:
@@ -220,7 +248,7 @@ def move_module(module: nn.Module, location: Any, user: str | None = None) -> nn
         return get_module(module, user)
     return replace_tensors(
         module,
-        lambda tensor: tensor_methods.move(tensor, location, user=user),
+        lambda tensor: tensor_methods.moved(tensor, location, user=user),
         lambda tensor, moved: _unmove(tensor, moved, user),
     )
 
@@ -230,7 +258,7 @@ def _unmove(tensor: torch.Tensor, moved: torch.Tensor, user: str | None) -> None
     links = first_link(tensor).remote_links()
     if links and moved is not tensor:
         place = tensor_methods.location(tensor)
-        bulk.take_duty(links, tensor_methods.move(moved, place, user=user))
+        bulk.take_duty(links, tensor_methods.moved(moved, place, user=user))
 
 
 def _is_owner(tensors: list[torch.Tensor], location: Any) -> bool:
@@ -247,7 +275,10 @@ def copy_module(module: nn.Module) -> nn.Module:
     >>> print(twin.location, model.location)
     <VirtualWorker id:bob #objects:2> None
     """
-    return copying.deepcopy(module)
+    twin = copying.deepcopy(module)
+    for tensor in tensors_of(twin):
+        _marked(tensor)
+    return twin
 
 
 def module_location(module: nn.Module) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy as copying
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -18,6 +18,8 @@ from syft.hooks.sending import Location, names_of
 from syft.tensors.shared.shared_values import get_shared, is_shared
 from syft.workers.core.claim import names_in
 from syft.workers.execution.permissions import copy_of
+
+_PART: Final = "_part_of_module"
 
 
 def location(tensor: torch.Tensor) -> Any:
@@ -39,7 +41,8 @@ def get(
     """Bring the tensor here, and remove it there.
 
     A pointer to a pointer gives the inner pointer.  A shared tensor is put together here; its
-    shares stay while it lives.  A multi-pointer gives every part, as a list or
+    shares stay while it lives, and so does a parameter of a module that was sent, which the module
+    goes on using.  A multi-pointer gives every part, as a list or
     (``sum_results``) added up.  Gradients of leaves and tags come along.  ``user`` names the user
     who reads, which private tensors check.  Without ``wait`` it returns at once with a handle whose
     ``result()`` is the tensor; for a multi-pointer, with a list of handles.
@@ -57,14 +60,14 @@ def get(
     if wait:
         if is_shared(tensor):
             return get_shared([tensor], user)[0]
-        return first_link(tensor).get(user, sum_results)
+        return first_link(tensor).get(user, sum_results, keep=is_part(tensor))
     if is_shared(tensor):
         instead = "call get(), or sy.get_all() for several at once"
         raise UnsupportedOperation("get(wait=False)", "a shared tensor", instead)
     if sum_results:
         instead = "wait for the results, and add them up"
         raise UnsupportedOperation("get(sum_results=True, wait=False)", "a pointer", instead)
-    handles = [link.start_get(user) for link in _remote_links(tensor, "get")]
+    handles = [link.start_get(user, keep=is_part(tensor)) for link in _remote_links(tensor, "get")]
     return handles[0] if len(handles) == 1 else handles
 
 
@@ -77,15 +80,42 @@ def move(
     """Move a remote tensor to another worker, directly, and return a pointer to it there.
 
     The tensor keeps its id.  With ``requires_grad`` it arrives as a leaf that requires grad; a
-    graph behind it stays where it was, and gradients are sent back to it.
+    graph behind it stays where it was, and gradients are sent back to it.  Raises
+    :class:`~syft.exceptions.UnsupportedOperation` for a parameter of a module that was sent, which
+    moves as a whole.
 
     >>> x = torch.ones(2).send(alice).move(bob)
     >>> alice, bob
     (<VirtualWorker id:alice #objects:0>, <VirtualWorker id:bob #objects:1>)
     """
+    if is_part(tensor):
+        instead = "move the whole: model.move(worker), or a copy of it: x.copy().move(worker)"
+        raise UnsupportedOperation("move", "a parameter of a module", instead)
+    return moved(tensor, location, requires_grad, user)
+
+
+def moved(
+    tensor: torch.Tensor, location: Location, requires_grad: bool = False, user: str | None = None
+) -> Any:
+    """What :func:`move` returns, also of a part of a module."""
     link = first_link(tensor)
-    moved = link.move(location, requires_grad, user)
-    return tensor if type(moved) is Wrapper and moved.child is link else moved
+    result = link.move(location, requires_grad, user)
+    return tensor if type(result) is Wrapper and result.child is link else result
+
+
+def mark_as_part(tensor: Wrapper) -> None:
+    """Note that a module has this tensor as a parameter or buffer, and goes on using it."""
+    tensor.__dict__[_PART] = True
+
+
+def is_part(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is a parameter or buffer of a module that was sent.
+
+    >>> model = torch.nn.Linear(2, 1).send(bob)
+    >>> is_part(model.weight), is_part(model.weight.data), is_part(torch.ones(2).send(bob))
+    (True, False, False)
+    """
+    return _PART in tensor.__dict__
 
 
 def copy(tensor: torch.Tensor) -> torch.Tensor:

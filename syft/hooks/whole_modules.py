@@ -20,7 +20,7 @@ gets its messages one by one.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Final
 
@@ -28,7 +28,8 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from syft.chain.wrapper import Wrapper
+from syft.chain.wrapper import Wrapper, first_link, place_of
+from syft.exceptions import LocationMismatch
 from syft.hooks.ledger import Ledger
 from syft.ops.control import RECORDING
 from syft.tensors.pointer import PointerTensor, own_leaf
@@ -138,6 +139,7 @@ class WholeModules:
             self._surrounded = True
             for name in _METHODS:
                 self._ledger.surround(nn.Module, name, _together)
+            self._ledger.surround(nn.Module, "load_state_dict", _checked_before)
             for target in (nn.Module, Optimizer):
                 self._ledger.surround(target, "zero_grad", _cleared_before)
 
@@ -159,6 +161,46 @@ def _together(method: Callable[..., Any]) -> Callable[..., Any]:
             _INSIDE.reset(token)
 
     return surrounded
+
+
+def _checked_before(load_state_dict: Callable[..., Any]) -> Callable[..., Any]:
+    """What loads a state into a module if it is here, or where the module is."""
+
+    def surrounded(self: nn.Module, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
+        check_places(self, state_dict, kwargs.get("assign") or args[1:2] == (True,))
+        return _together(load_state_dict)(self, state_dict, *args, **kwargs)
+
+    return surrounded
+
+
+def check_places(module: nn.Module, state: Mapping[str, Any], assign: bool = False) -> None:
+    """Raise :class:`~syft.exceptions.LocationMismatch` for a state at another place than the
+    module.
+
+    Torch lists what each tensor raises, and leaves its text out.  A state that is here goes to
+    wherever the module is, and with ``assign`` the module takes any.
+
+    >>> check_places(nn.Linear(2, 1), nn.Linear(2, 1).state_dict())
+    """
+    remote = {name: value for name, value in state.items() if type(value) is Wrapper}
+    if assign or not any(value.child.at_function_level for value in remote.values()):
+        return
+    mine = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    for name, value in remote.items():
+        place = first_link(mine[name]).location if name in mine else value.child.location
+        if value.child.at_function_level and place is not value.child.location:
+            raise _elsewhere(name, "here" if place is None else place.id, place_of(value))
+
+
+def _elsewhere(name: str, module: str, state: str) -> LocationMismatch:
+    """The error of a state at another place (made here: a frame that holds what it raises would
+    keep the pointers of the state)."""
+    error = LocationMismatch(f"load_state_dict: {name!r}", (module, state))
+    error.add_note(
+        "sy.get_all(state, keep=True) brings a whole state here; a module takes it where it is, "
+        "and at a worker too."
+    )
+    return error
 
 
 def _cleared_before(zero_grad: Callable[..., Any]) -> Callable[..., Any]:
@@ -194,5 +236,5 @@ def clear_gradients(parameters: Iterable[torch.Tensor | None]) -> None:
         connection.clear_gradients(links)
 
 
-_METHODS: Final = ("state_dict", "load_state_dict", "requires_grad_", "_apply")
-"""The methods of a module that are one message to each worker."""
+_METHODS: Final = ("state_dict", "requires_grad_", "_apply")
+"""With ``load_state_dict``, the methods of a module that are one message to each worker."""

@@ -128,14 +128,14 @@ class RemoteLink(Link):
             self._object_left()
         return value
 
-    def start_get(self, user: str | None = None) -> FetchHandle:
-        """Start to fetch the remote object, without waiting for it.
+    def start_get(self, user: str | None = None, keep: bool = False) -> FetchHandle:
+        """Start to fetch the remote object, without waiting for it; ``keep`` leaves it there too.
 
         >>> bob = sy.VirtualWorker(hook, id="bob", pipelined=True)
         >>> torch.ones(2).send(bob).child.start_get().result()
         tensor([1., 1.])
         """
-        keep = self.depth > 0 or is_shared(self.connection, self.id_at_location)
+        keep = keep or self.depth > 0 or is_shared(self.connection, self.id_at_location)
         seq = self.connection.next_seq()
         pending = self.connection.start(Fetch(seq, self.id_at_location, self.depth, keep, user))
         if not keep:

@@ -214,5 +214,6 @@ def test_a_refusal_names_the_chain_of_a_parameter(bob: sy.VirtualWorker) -> None
     assert re.sub(r"\d{11,}", "N", text) == (
         "DataStaysPut: pickling would read data that is not here: "
         "(Wrapper)>[PointerTensor | me:N -> bob:N]. "
-        "Bring it here first with .get() (or .float_prec()), if you may."
+        "Bring it here first with .get() (or .float_prec()), if you may; a whole state_dict with "
+        "sy.get_all(state, keep=True)."
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +15,8 @@ from torch.nn.utils import parametrizations, rnn
 from torch.nn.utils.rnn import PackedSequence
 
 import syft as sy
-from tests.chain.refusal import here, refusal, shown
+from syft.exceptions import LocationMismatch
+from tests.chain.refusal import here, notes_of, refusal, shown
 from tests.shells.owner import inspect, seed
 
 pytestmark = pytest.mark.every_shell
@@ -210,13 +212,68 @@ def test_location_owner_and_repr(bob: sy.VirtualWorker, me: sy.VirtualWorker) ->
     assert inspect(bob).objects == {}
 
 
-def test_a_pointer_to_a_module(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:
+def test_a_module_that_is_elsewhere_is_moved(
+    hook: sy.TorchHook, bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
     module = nn.Linear(2, 1)
     weight = module.weight.detach().clone()
-    module.send(bob).send(alice)
-    assert module.location is alice
-    assert module.get().location is bob
+    module.send(bob)
+    assert refusal(lambda: module.send(alice)) == (
+        "NotSendable: Cannot send a module that is at bob: model.move(alice) takes it there; or "
+        "bring it here first: model.get()."
+    )
+    assert inspect(alice).objects == {} and module.move(alice).location is alice
     assert torch.equal(module.get().weight, weight)
+
+
+def test_a_module_that_is_there_is_not_sent_again(
+    hook: sy.TorchHook, bob: sy.VirtualWorker
+) -> None:
+    """A cell is run twice; a part that was added meanwhile is sent."""
+    module = nn.Sequential(nn.Linear(2, 1)).send(bob)
+    held, ids = set(inspect(bob).objects), [p.id_at_location for p in module.parameters()]
+    with hook.record() as log:
+        assert module.send(bob) is module
+    assert len(log) == 0 and [p.id_at_location for p in module.parameters()] == ids
+    module.append(nn.Linear(1, 1))
+    assert module.send("bob")(torch.ones(1, 2).send(bob)).shape == (1, 1)
+    assert held < set(inspect(bob).objects) and len(inspect(bob)) == 4
+    assert module.get().location is None
+
+
+def test_a_parameter_stays_with_its_module(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:
+    module = nn.Sequential(nn.Linear(2, 1), nn.BatchNorm1d(1))
+    weight = module[0].weight.detach().clone()
+    module.send(bob)
+    for part in (module[0].weight, module.copy()[0].weight):
+        assert torch.equal(part.get(), weight) and torch.equal(part.get(), weight)
+        assert torch.equal(part.get(wait=False).result(), weight)
+        assert refusal(lambda part=part: part.move(alice)) == (
+            "UnsupportedOperation: a parameter of a module has no rule for move: move the whole: "
+            "model.move(worker), or a copy of it: x.copy().move(worker)."
+        )
+        assert torch.equal(part.copy().move(alice).get(), weight)
+    assert module[1].running_mean.get().tolist() == [0.0]
+    assert module(torch.ones(3, 2).send(bob)).shape == (3, 1)
+    assert module.move(alice)[0].weight.get().shape == (1, 2)
+    part = None
+    assert module.get().location is None
+    alone = nn.Parameter(torch.ones(2)).send(bob)
+    assert alone.get().tolist() == [1.0, 1.0] and inspect(bob).objects == {}
+
+
+def test_the_state_of_a_module_that_is_elsewhere_is_saved(bob: sy.VirtualWorker) -> None:
+    module, file = nn.Linear(2, 1).send(bob), io.BytesIO()
+    for what in (module, module.state_dict()):
+        text = refusal(lambda what=what: torch.save(what, io.BytesIO()))
+        assert text.startswith("DataStaysPut: pickling would read data that is not here: (Wrapper)")
+        assert text.endswith("a whole state_dict with sy.get_all(state, keep=True).")
+    what = None
+    torch.save(sy.get_all(module.state_dict(), keep=True), file)
+    file.seek(0)
+    other = nn.Linear(2, 1)
+    other.load_state_dict(torch.load(file))
+    assert torch.equal(module.get().weight, other.weight)
 
 
 # ------------------------------------------------------------------------------- all or nothing
@@ -257,7 +314,8 @@ def test_a_journey_that_fails_half_way(
 ) -> None:
     module = three().send(bob)
     number = module[2].bias.id_at_location
-    if action == "send":  # the last pointer cannot leave: its data is private at me
+    if action == "send":  # the last parameter cannot leave: it is private
+        module.get()
         guarded = torch.ones(3).private_tensor(["ann"])
         module[2].bias = nn.Parameter(guarded)
         module[2].bias.__dict__.update(guarded.__dict__)
@@ -275,9 +333,9 @@ def test_a_journey_that_fails_half_way(
     assert refusal(attempts[action]).startswith(expected)
     assert inspect(alice).objects == {}
     if action == "send":
-        module[2].bias = nn.Parameter(torch.ones(3).send(bob))
-    else:
-        kept.send(bob, id=number, garbage_collect_data=False)
+        assert module.location is None
+        return
+    kept.send(bob, id=number, garbage_collect_data=False)
     as_it_was(module, bob)
 
 
@@ -342,9 +400,16 @@ def test_state_dicts(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:
     second.load_state_dict(state)
     assert second.weight.tolist() == [5.0] * 3
     for wrong in (nn.BatchNorm1d(3), nn.BatchNorm1d(3).send(alice)):
-        text = refusal(lambda wrong=wrong: wrong.load_state_dict(state))
-        places = ("bob", "me") if wrong.location is None else ("alice", "bob")
-        assert f"an exception occurred : ('torch.Tensor.copy_', {places})" in text
+        place = "here" if wrong.location is None else "alice"
+        text = here("load_state_dict: 'weight'", place, "bob")
+        assert refusal(lambda wrong=wrong: wrong.load_state_dict(state)) == text
+        note = notes_of(lambda wrong=wrong: wrong.load_state_dict(state), LocationMismatch)
+        assert note.startswith("sy.get_all(state, keep=True) brings a whole state here;")
+        wrong.load_state_dict(sy.get_all(state, keep=True))
+        assert wrong.weight.tolist() == [5.0] * 3
+    assert nn.BatchNorm1d(3).load_state_dict(state, assign=True).missing_keys == []
+    assert nn.BatchNorm1d(3).load_state_dict(state, True, True).missing_keys == []
+    assert "Unexpected key" in refusal(lambda: nn.ReLU().load_state_dict(state))
     module.load_state_dict(other.state_dict(), assign=True)
     assert module.location is None
 

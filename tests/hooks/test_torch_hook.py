@@ -31,6 +31,17 @@ def test_verbose_is_taken() -> None:
     assert sy.TorchHook(torch, None, True, False) is hook
 
 
+def test_loaders_with_processes_of_their_own(hook: sy.TorchHook, bob: sy.VirtualWorker) -> None:
+    """Plain tensors go from process to process as they do without a hook."""
+    x, held = torch.arange(8.0).view(4, 2), torch.ones(2).send(bob)
+    data = torch.utils.data.TensorDataset(x, torch.arange(4))
+    loader = torch.utils.data.DataLoader(data, batch_size=2, num_workers=1)
+    for _ in range(2):
+        parts = [part for part, _ in loader]
+        assert torch.equal(torch.cat(parts), x)
+    assert (parts[0].send(bob) + held).tolist() == [[1.0, 2.0], [3.0, 4.0]]
+
+
 def identities(target: type) -> dict[str, int]:
     return {name: id(value) for name, value in vars(target).items()}
 

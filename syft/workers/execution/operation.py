@@ -20,6 +20,8 @@ from syft.torch_private import (
     any_function_mode,
     no_function_modes,
     set_grad_enabled,
+    set_tracing_state,
+    tracing_state,
 )
 from syft.workers.execution.permissions import storages_of
 from syft.workers.wire.messages import GRAD_MODE, INFERENCE_MODE
@@ -62,8 +64,8 @@ _NEUTRAL: Final = contextlib.nullcontext()
 
 
 def neutral_mode() -> contextlib.AbstractContextManager[Any]:
-    """A context without inference mode, autocast and function modes, in which a worker handles
-    queued messages.
+    """A context without inference mode, autocast, function modes and a trace of TorchScript, in
+    which a worker handles queued messages.
 
     A queued command runs while some caller waits for a result, under the modes of that caller.
     The modes of the command itself are in its message.
@@ -71,9 +73,13 @@ def neutral_mode() -> contextlib.AbstractContextManager[Any]:
     """
     recording = RECORDING.get()
     outer = torch.is_inference_mode_enabled() or any_autocast_enabled() or any_function_mode()
-    if recording is None and not outer:
+    tracing = tracing_state()
+    if recording is None and not outer and tracing is None:
         return _NEUTRAL
     modes = contextlib.ExitStack()
+    if tracing is not None:
+        modes.callback(set_tracing_state, tracing)
+        set_tracing_state(None)
     if recording is not None:
         modes.enter_context(recording.paused())
     modes.enter_context(no_function_modes())

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import torch
 
@@ -18,12 +18,14 @@ from syft.exceptions import (
     NotSendable,
     ObjectNotFound,
     ProgramError,
+    UnsupportedOperation,
     WorkerClosed,
     WorkerIdTaken,
 )
 from syft.ids import new_id
 from syft.serde.frame import Frame
 from syft.serde.limits import Limits
+from syft.torch_private import tracing_state
 from syft.workers.client.answers import cards_in
 from syft.workers.client.connection import Connection
 from syft.workers.client.transport import Location, Owner, Transport
@@ -86,6 +88,8 @@ class VirtualTransport(Transport):
         request that is made in this way."""
         if self._worker.closed:
             raise WorkerClosed(self._worker.id)
+        if tracing_state() is not None:
+            _refuse_tracing()
         core = self._core
         reply: Frame
         if self._observers:
@@ -105,6 +109,8 @@ class VirtualTransport(Transport):
         worker = self._worker
         if worker.closed:
             raise WorkerClosed(worker.id)
+        if tracing_state() is not None:
+            _refuse_tracing()
         if self.queued:
             if not worker.inbox:
                 worker.announce()
@@ -554,6 +560,12 @@ class VirtualWorker(Worker, metaclass=Reconnecting):
         (1, 1)
         """
         return self.core.stats
+
+
+def _refuse_tracing() -> NoReturn:
+    """Raise: a trace would see what the worker computes, and keep its values as constants."""
+    instead = "make a plan of it, sy.func2plan()(model), or get() it first"
+    raise UnsupportedOperation("torch.jit.trace", "what is at a worker", instead)
 
 
 def _only_tensors(values: Iterable[Any]) -> tuple[torch.Tensor, ...]:

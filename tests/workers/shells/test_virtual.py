@@ -25,6 +25,7 @@ from syft.serde.frame import Frame
 from syft.serde.limits import Limits
 from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.wire.messages import Stale, encode
+from tests.chain.refusal import refusal
 from tests.shells.owner import inspect
 
 # ------------------------------------------------------------------------------- names and networks
@@ -152,6 +153,30 @@ def test_a_worker_describes_itself(hook: sy.TorchHook) -> None:
 
 
 # ----------------------------------------------------------------------------------- what they hold
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.trace")
+@pytest.mark.parametrize("pipelined", [False, True])
+def test_a_trace_sees_nothing_of_a_worker(hook: sy.TorchHook, pipelined: bool) -> None:
+    """It would keep the worker's values as constants, and print them in its errors."""
+    eve = sy.VirtualWorker(hook, id="eve", pipelined=pipelined)
+    model = nn.Linear(2, 1)
+    nn.init.constant_(model.weight, 1234.5)
+    x = model.send(eve).weight.data
+    text = refusal(lambda: torch.jit.trace(model, (torch.ones(1, 2).send(eve),)))
+    text += refusal(lambda: torch.jit.trace(lambda a: a + x.sum(), (torch.ones(1),)))
+    said = "UnsupportedOperation: what is at a worker has no rule for torch.jit.trace: make a plan"
+    assert "1234" not in text and text.count(said) == 2
+    y = x * 2  # a queued worker has not begun
+
+    def plain(a: torch.Tensor) -> torch.Tensor:
+        eve.work()
+        return a + 1
+
+    traced = torch.jit.trace(plain, (torch.ones(1),))
+    assert "mul" not in str(traced.graph) and "add" in str(traced.graph)
+    assert y.sum().item() == 4938.0 and traced(torch.ones(1)).item() == 2.0
+    eve.clear_objects()  # torch keeps what it has begun to trace
 
 
 def test_a_query_is_words_and_ids_in_any_form(hook: sy.TorchHook) -> None:
