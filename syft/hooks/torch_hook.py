@@ -36,6 +36,7 @@ from syft.hooks.listed_steps import ListedSteps
 from syft.hooks.module_methods import ModuleAttribute
 from syft.hooks.optimizer_state import StateFollower
 from syft.hooks.sending import Location
+from syft.hooks.short_tracebacks import ShortTracebacks
 from syft.hooks.whole_modules import WholeModules
 from syft.plans.abstract_plan import AbstractPlan
 from syft.plans.remote.plan_sending import LocalPlanSender
@@ -123,6 +124,7 @@ class TorchHook:
 
     local_worker: VirtualWorker
     _ledger: Ledger
+    _short_tracebacks: ShortTracebacks
 
     def __new__(
         cls,
@@ -160,6 +162,7 @@ class TorchHook:
             raise
         self.local_worker.is_client_worker = is_client is not False
         cls._current = self
+        self._short_tracebacks = ShortTracebacks()
         AbstractPlan.sender = LocalPlanSender(self.local_worker)
         return self
 
@@ -186,6 +189,7 @@ class TorchHook:
         TorchHook._current = None
         AbstractPlan.sender = None
         self._ledger.undo()
+        self._short_tracebacks.undo()
         for worker in list(self.local_worker.network.workers.values()):
             worker.close()
 

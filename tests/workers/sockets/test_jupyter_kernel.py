@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import syft as sy
+from syft.callers import SYFT
 from syft.serde.frame import Frame
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
@@ -34,8 +35,8 @@ class Kernel:
 
     def run(self, cell: str) -> dict[str, Any]:
         """Run a cell; returns what it shows: by MIME type its value, its texts as ``stream``, and
-        the name of what it raised as ``error``."""
-        shown: dict[str, Any] = {"stream": "", "error": None}
+        the name of what it raised as ``error``, with its ``traceback``."""
+        shown: dict[str, Any] = {"stream": "", "error": None, "traceback": ""}
 
         def collect(message: dict[str, Any]) -> None:
             content = message["content"]
@@ -43,6 +44,8 @@ class Kernel:
                 shown.update(content["data"])
             elif message["msg_type"] == "stream":
                 shown["stream"] += content["text"]
+            elif message["msg_type"] == "error":
+                shown["traceback"] = "\n".join(content["traceback"])
 
         reply = self.client.execute_interactive(cell, timeout=PATIENCE, output_hook=collect)
         if reply["content"]["status"] == "error":
@@ -142,7 +145,12 @@ y.get(), z, turns
         kernel.value("from syft.workers.sockets import progress\nprogress._is_wanted()") == "True"
     )
     # An error names its cell, and the next one is not disturbed.
-    assert kernel.run("(x @ torch.ones(3, 3).send(bob)).get()")["error"] == "RuntimeError"
+    failed = kernel.run("(x @ torch.ones(3, 3).send(bob)).get()")
+    assert failed["error"] == "RuntimeError" and "frames inside syft" in failed["traceback"]
+    assert "Raised on worker" in failed["traceback"] and SYFT not in failed["traceback"]
+    whole = kernel.run("%env SYFT_DEBUG=1\n(x @ torch.ones(3, 3).send(bob)).get()")
+    assert f"{SYFT}workers" in whole["traceback"] and "left out" not in whole["traceback"]
+    kernel.run("%env SYFT_DEBUG=0")
     assert kernel.value("x.sum().get()") == "tensor(2.)"
     # The button that interrupts, during a long wait.
     interrupter = threading.Thread(target=lambda: begun.wait(PATIENCE) and _interrupt(kernel))

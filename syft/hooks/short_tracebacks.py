@@ -1,0 +1,243 @@
+"""Errors as a user reads them: the user's own lines, and what is wrong, without the inside of syft.
+
+A mistake of the user is shown with the frames of syft left out, and how many they are.  Only what
+is *printed* is short: the exception keeps its traceback, so a debugger, a log and ``except`` see
+all of it, and nothing is done before an error is about to end a program or a cell.
+``SYFT_DEBUG=1`` prints everything (``docs/design/0023-short-tracebacks.md``).
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import os
+import sys
+import sysconfig
+from collections.abc import Iterator
+from functools import partial
+from types import TracebackType
+from typing import Any, Final
+
+from syft.callers import SYFT, TORCH
+from syft.exceptions import SyftError
+
+_INSTALLED: Final = (
+    *(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")),
+    "<frozen ",
+)
+_PACKAGES: Final = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
+_ASKED_FOR: Final = "Raised on worker "
+"""How the note begins that says where a request was made which another worker could not do."""
+_ELSEWHERE: Final = "Traceback "
+"""How a note begins that holds the traceback of another worker."""
+
+_IN_NOTEBOOKS: Final = (SyftError, RuntimeError, OSError, LookupError, ValueError, TypeError)
+"""The classes of errors that another worker, or torch on behalf of syft, raises for a mistake."""
+
+
+@contextlib.contextmanager
+def shortened(error: BaseException) -> Iterator[None]:
+    """A context in which an error has the frames of the user alone, as have those it follows from.
+
+    This is for an error that is about to be printed; afterwards it is as it was.  An error that
+    did not come through syft, or that is none of a user's mistakes (a ``KeyError`` inside syft,
+    say), stays whole, and so does one that no line of the user has led to.
+
+    >>> x = torch.ones(2).send(bob)
+    >>> try:
+    ...     x.numpy()
+    ... except sy.exceptions.DataStaysPut as caught:
+    ...     error = caught
+    >>> with shortened(error):
+    ...     print(error.__traceback__.tb_next, error.__notes__)
+    None ['[... frames inside syft are left out: SYFT_DEBUG=1 shows all]']
+    >>> error.__traceback__.tb_next is None, hasattr(error, "__notes__")
+    (False, False)
+    """
+    states = [_State(one) for one in _all_of(error)] if _is_wanted() else []
+    try:
+        internal = {id(state.error) for state in states if _is_internal(state)}
+        for state in states:
+            if _is_mistake(state.error) and id(state.error) not in internal:
+                state.shorten(internal)
+        yield
+    finally:
+        for state in states:
+            state.restore()
+
+
+def _is_wanted() -> bool:
+    """Whether the environment does not ask for everything."""
+    return os.environ.get("SYFT_DEBUG", "") in ("", "0")
+
+
+class _State:
+    """An error, and what it was like before it was made shorter."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+        self.cause, self.context = error.__cause__, error.__context__
+        self.suppresses = error.__suppress_context__
+        self.traceback = error.__traceback__
+        self.entries = list(_entries(error.__traceback__))
+        self.files = [entry.tb_frame.f_code.co_filename for entry in self.entries]
+        self.notes: Any = getattr(error, "__notes__", None)
+
+    def shorten(self, internal: set[int]) -> None:
+        """Leave out the frames that are not the user's, and errors that syft raised for itself."""
+        files = self.files
+        users = [at for at, file in enumerate(files) if not _is_installed(file)]
+        if not users or not any(file.startswith(SYFT) for file in files):
+            return
+        kept = [
+            entry
+            for entry, file in zip(self.entries[: users[-1] + 1], files)
+            if not file.startswith((SYFT, TORCH))
+        ]
+        self.error.__traceback__ = _chained(kept)
+        notes = [note for note in _notes(self.error) if not note.startswith(_ELSEWHERE)]
+        vars(self.error)["__notes__"] = [*notes, _left_out(len(files) - len(kept))]
+        before = _printed_above(self.error)
+        if before is not None and id(before) in internal:
+            self.error.__cause__, self.error.__context__ = None, _outside(before, internal)
+            self.error.__suppress_context__ = False
+
+    def restore(self) -> None:
+        """Make the error what it was."""
+        error = self.error
+        error.__cause__, error.__context__ = self.cause, self.context
+        error.__suppress_context__ = self.suppresses
+        error.__traceback__ = self.traceback
+        if self.notes is None:
+            vars(error).pop("__notes__", None)
+        else:
+            vars(error)["__notes__"] = self.notes
+
+
+def _left_out(frames: int) -> str:
+    what = "1 frame inside syft is" if frames == 1 else f"{frames} frames inside syft are"
+    return f"[{what} left out: SYFT_DEBUG=1 shows all]"
+
+
+def _notes(error: BaseException) -> list[str]:
+    """The notes of an error, which anybody may have set to anything."""
+    notes: Any = getattr(error, "__notes__", None)
+    return [str(note) for note in notes] if isinstance(notes, list) else []
+
+
+def _printed_above(error: BaseException) -> BaseException | None:
+    """The error that is printed above another one, if any is."""
+    return error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def _all_of(error: BaseException) -> list[BaseException]:
+    """An error, those that are printed with it, and those inside groups, each of them once."""
+    found: dict[int, BaseException] = {}
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        one = waiting.pop()
+        if one is not None and id(one) not in found:
+            found[id(one)] = one
+            waiting += [one.__cause__, one.__context__]
+            waiting += one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+    return list(found.values())
+
+
+def _entries(traceback: TracebackType | None) -> Iterator[TracebackType]:
+    while traceback is not None:
+        yield traceback
+        traceback = traceback.tb_next
+
+
+def _chained(entries: list[TracebackType]) -> TracebackType | None:
+    """A traceback of these entries alone."""
+    last: TracebackType | None = None
+    for entry in reversed(entries):
+        last = TracebackType(last, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return last
+
+
+def _is_installed(file: str) -> bool:
+    """Whether a file is of syft, of Python or of an installed package, and not the user's own."""
+    return (
+        file.startswith((SYFT, TORCH, *_INSTALLED)) or _PACKAGES[0] in file or _PACKAGES[1] in file
+    )
+
+
+def _is_internal(state: _State) -> bool:
+    """Whether an error was raised and caught inside syft, so that the user never met it."""
+    files = state.files
+    return bool(files) and files[0].startswith(SYFT) and all(map(_is_installed, files))
+
+
+def _outside(error: BaseException, internal: set[int]) -> BaseException | None:
+    """The first error that the user met, of those that one inside syft followed from."""
+    found: BaseException | None = error
+    for _ in range(len(internal) + 1):  # causes may run in a circle
+        if found is None or id(found) not in internal:
+            return found
+        found = _printed_above(found)
+    return None
+
+
+def _is_mistake(error: BaseException) -> bool:
+    """Whether an error is one that syft means for the user, or torch's own about the operands."""
+    if isinstance(error, (SyftError, OSError)) or type(error) is RuntimeError:
+        return True
+    return any(note.startswith(_ASKED_FOR) for note in _notes(error))
+
+
+# ------------------------------------------------------------------------------ where it is printed
+
+
+class ShortTracebacks:
+    """Prints errors that nobody catches as :func:`shortened` has them, until it is undone.
+
+    In IPython, of which a Jupyter kernel is one kind, it is the handler of errors; elsewhere it is
+    ``sys.excepthook``.  Where somebody else has put a handler, theirs stays, and gets all.
+
+    >>> import sys
+    >>> short = ShortTracebacks()
+    >>> sys.excepthook is sys.__excepthook__, short.undo(), sys.excepthook is sys.__excepthook__
+    (False, None, True)
+    """
+
+    def __init__(self) -> None:
+        self._shell = _running_shell()
+        self._handler: Any = None
+        if self._shell is not None and not self._shell.custom_exceptions:
+            self._shell.set_custom_exc(_IN_NOTEBOOKS, _show_in_shell)
+            self._handler = self._shell.CustomTB
+        self._hook = partial(_print_short)
+        if sys.excepthook is sys.__excepthook__:
+            sys.excepthook = self._hook
+
+    def undo(self) -> None:
+        """Give back what was taken, unless somebody has put something else there."""
+        if sys.excepthook is self._hook:
+            sys.excepthook = sys.__excepthook__
+        if self._handler is not None and self._shell.CustomTB == self._handler:
+            self._shell.set_custom_exc((), None)
+
+
+def _print_short(
+    kind: type[BaseException], error: BaseException, traceback: TracebackType | None
+) -> None:
+    with shortened(error):
+        sys.__excepthook__(kind, error, error.__traceback__)
+
+
+def _show_in_shell(
+    shell: Any, kind: Any, error: BaseException, traceback: Any, tb_offset: int | None = None
+) -> None:
+    """Show an error as IPython would, which calls this in the place of its own method."""
+    with shortened(error):
+        shell.showtraceback(
+            (kind, error, error.__traceback__), tb_offset=tb_offset, running_compiled_code=True
+        )
+
+
+def _running_shell() -> Any:
+    """IPython's shell, if this runs in one: it adds a function that says so to Python's own."""
+    ask = getattr(builtins, "get_ipython", None)
+    return None if ask is None else ask()
