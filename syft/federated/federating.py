@@ -51,11 +51,7 @@ def dataset_federate(
     >>> data.federate((bob, alice), [torch.tensor([2]), torch.tensor([0, 1])])["bob"].get()[0]
     (tensor([0., 0., 1.]), tensor(2))
     """
-    local = TorchHook.current().local_worker
-    places = [local.get_worker(worker) for worker in workers]
-    if not places or len(set(places)) < len(places):
-        names = ", ".join(place.id for place in places) or "nobody"
-        raise UnusableSetting("workers", "different workers, at least one", names)
+    places = _places(workers)
     if isinstance(dataset, IterableDataset) or not isinstance(dataset, Sized):
         raise UnusableSetting("dataset", "a data set with a length", f"a {type(dataset).__name__}")
     chosen = (
@@ -68,6 +64,16 @@ def dataset_federate(
         _part(dataset, whole, rows).send(place, user)
         for rows, place in zip(chosen, places, strict=True)
     )
+
+
+def _places(workers: Iterable[Location | str]) -> list[Any]:
+    """The workers, which must be different ones."""
+    local = TorchHook.current().local_worker
+    places = [local.get_worker(worker) for worker in workers]
+    if not places or len(set(places)) < len(places):
+        names = ", ".join(place.id for place in places) or "nobody"
+        raise UnusableSetting("workers", "different workers, at least one", names)
+    return places
 
 
 def _whole(dataset: Dataset[Any]) -> BaseDataset | None:
