@@ -13,7 +13,15 @@ from torch.nn import functional
 
 from benchmarks.compare.__main__ import compare
 from benchmarks.compare.cases import CASES, drawn_inputs, window_maximum
-from benchmarks.compare.comparison_table import Measured, best, cell, details, ratio, times
+from benchmarks.compare.comparison_table import (
+    OWN_POOLS,
+    Measured,
+    best,
+    cell,
+    details,
+    ratio,
+    times,
+)
 from benchmarks.compare.parties import bytes_sent
 from benchmarks.compare.peer_process import Library, PeerFailed, PeerProcess
 from benchmarks.compare.torch_network import Network
@@ -143,20 +151,28 @@ def test_a_ratio_needs_both() -> None:
 def test_the_tables() -> None:
     results = {
         "syft": {"relu": measured(2.0, 4.0, 3.0)},
+        "syft ahead": {"relu": measured(1.5)},
         "CrypTen": {"relu": measured(failure="not installed")},
+        OWN_POOLS: {"relu": measured(9.0)},
         "SPU semi2k": {"relu": measured(7.0)},
         "SPU aby3": {"relu": measured(6.0)},
     }
-    assert times(["relu"], results).splitlines()[-1].split("|")[1:-1] == [
-        " relu ",
-        " 3.00 (2.00) ",
-        " not installed ",
-        " 6.00 (6.00) aby3 ",
-        " -              ",
-        " 2.00       ",
+    row = times(["relu"], results).splitlines()[-1].split("|")[1:-1]
+    assert [figure.strip() for figure in row] == [
+        "relu",
+        "3.00 (2.00)",
+        "1.50 (1.50)",
+        "not installed",
+        "9.00 (9.00)",
+        "6.00 (6.00) aby3",
+        "-; -",
+        "3.00; 6.00",
+        "2.00; 4.00",
     ]
     assert [line.replace(" ", "") for line in details(["relu"], results).splitlines()[2:]] == [
         "|relu|syft|6.00|3.00|1.0e-05|3|",
+        "|relu|syftahead|3.00|3.00|1.0e-05|1|",
+        "|relu|CrypTen'sownpools|18.0|3.00|1.0e-05|1|",
         "|relu|SPUsemi2k|14.0|3.00|1.0e-05|1|",
         "|relu|SPUaby3|12.0|3.00|1.0e-05|1|",
     ]

@@ -12,13 +12,12 @@ from syft.exceptions import UnusableSetting
 from syft.workers.wire.messages import Search, Value
 from tests.shells.owner import inspect
 
-pytestmark = pytest.mark.every_shell
-
 
 def part(count: int) -> sy.BaseDataset:
     return sy.BaseDataset(torch.ones(count, 2), torch.zeros(count))
 
 
+@pytest.mark.every_shell
 def test_parts_are_found_by_worker_and_by_name(
     bob: sy.VirtualWorker, alice: sy.VirtualWorker
 ) -> None:
@@ -36,7 +35,6 @@ def test_parts_are_found_by_worker_and_by_name(
         federated["carol"]
 
 
-@pytest.mark.virtual_only("nothing is asked of a worker")
 def test_parts_are_at_different_workers(bob: sy.VirtualWorker) -> None:
     with pytest.raises(UnusableSetting, match="data sets at workers, got one that is here"):
         sy.FederatedDataset([part(2)])
@@ -45,6 +43,7 @@ def test_parts_are_at_different_workers(bob: sy.VirtualWorker) -> None:
     assert repr(sy.FederatedDataset([])).endswith("nobody\n    Number of datapoints: 0")
 
 
+@pytest.mark.every_shell
 def test_what_workers_hold_does_not_pass_the_client(
     hook: sy.TorchHook, bob: sy.VirtualWorker, alice: sy.VirtualWorker
 ) -> None:
@@ -70,7 +69,6 @@ def test_what_workers_hold_does_not_pass_the_client(
         worker.clear_objects()
 
 
-@pytest.mark.virtual_only("what is lost is closed here")
 def test_a_worker_that_is_lost_between_the_searches_is_left_out(
     bob: sy.VirtualWorker, alice: sy.VirtualWorker
 ) -> None:
@@ -88,7 +86,6 @@ def test_a_worker_that_is_lost_between_the_searches_is_left_out(
     alice.clear_objects()
 
 
-@pytest.mark.virtual_only("the search itself is tried elsewhere")
 def test_tags_must_name_one_pair(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:
     bob.hold(torch.ones(2).tag("#X"), torch.ones(2).tag("#Y"), torch.ones(2).tag("#Y", "#Z"))
     grid = sy.PrivateGridNetwork(alice, bob)
