@@ -1,12 +1,13 @@
 """syft: PyTorch, unchanged, on data that lives elsewhere or that nobody may see."""
 
-import gc
-from typing import Any
+import gc as _gc
+from types import ModuleType as _ModuleType
+from typing import Any as _Any
 
 from syft.collector_pause import CollectorPause as _CollectorPause
 
-if gc.isenabled():
-    _pause: Any = _CollectorPause()
+if _gc.isenabled():
+    _pause: _Any = _CollectorPause()
 
 from syft import exceptions as exceptions
 from syft import ids as ids
@@ -22,6 +23,7 @@ from syft.federated.partition import Partition as Partition
 from syft.federated.private_grid import PrivateGridNetwork as PrivateGridNetwork
 from syft.federated.sandbox import create_sandbox as create_sandbox
 from syft.hooks.connecting import connect as connect
+from syft.hooks.renamed import not_there as _not_there
 from syft.hooks.sharing_ahead import cost as cost
 from syft.hooks.sharing_ahead import prepare as prepare
 from syft.hooks.sharing_ahead import stock as stock
@@ -54,10 +56,25 @@ from syft.workers.sockets.server import WebsocketServerWorker as WebsocketServer
 _pause = None  # ends the pause
 
 
-def __getattr__(name: str) -> Any:
+_PUBLIC_MODULES = frozenset(("exceptions", "ids", "serde"))
+
+
+def __getattr__(name: str) -> _Any:
     """``sy.hook`` and ``sy.local_worker``: those of the hook in force."""
     if name == "hook":
         return TorchHook.current()
     if name == "local_worker":
         return TorchHook.current().local_worker
-    raise AttributeError(f"module 'syft' has no attribute {name!r}")
+    error = _not_there(name)
+    raise error or AttributeError(f"module 'syft' has no attribute {name!r}", name=name)
+
+
+def __dir__() -> list[str]:
+    """What users call, without the rooms of the package, which importing it leaves here."""
+    dynamic = [] if TorchHook._current is None else ["hook", "local_worker"]
+    public = [
+        name
+        for name, value in globals().items()
+        if name in _PUBLIC_MODULES or not (name[0] == "_" or isinstance(value, _ModuleType))
+    ]
+    return sorted([*public, "__version__", *dynamic])

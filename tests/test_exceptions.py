@@ -314,7 +314,7 @@ def test_the_parts_of_what_goes_wrong_with_programs() -> None:
     assert (state.expected, state.got) == ("float32 (3,)", "float32 (5,)")
     assert (e.NotBuilt("sent").action, e.PlansNotAllowed("bob").worker) == ("sent", "bob")
     assert issubclass(e.NotBuilt, RuntimeError) and issubclass(e.FrozenPath, UserWarning)
-    assert issubclass(e.GraphLeftBehind, UserWarning)
+    assert issubclass(e.GraphLeftBehind, UserWarning) and issubclass(e.NotThere, AttributeError)
     assert str(e.ProgramError("it gave 3 results")) == "it gave 3 results"
 
 

@@ -11,13 +11,16 @@ import doctest
 import enum
 import inspect
 import pathlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
 import syft as sy
+from syft.hooks import renamed
 from tests.doctest_names import names_for
 
 LISTING = pathlib.Path(__file__).with_name("surface.txt")
@@ -111,6 +114,30 @@ def _lines() -> list[str]:
 
 def test_the_listing_is_the_surface(hook: sy.TorchHook) -> None:
     assert _lines() == LISTING.read_text(encoding="utf-8").splitlines()
+
+
+def test_dir_is_the_surface() -> None:
+    assert dir(sy) == sorted([*_public_names(), "__version__"])
+    hook = sy.TorchHook(torch)
+    assert dir(sy) == sorted([*_public_names(), "__version__", "hook", "local_worker"])
+    assert {name for name in dir(sy) if getattr(sy, name, None) is None} == set()
+    hook.close()
+
+
+def test_names_of_earlier_versions_say_what_to_use() -> None:
+    """None of them is there, and each that stands in a text is."""
+    for name in {**renamed._PLANNED, **renamed._GONE}:
+        assert not hasattr(sy, name)
+        with pytest.raises(sy.exceptions.NotThere) as caught:
+            getattr(sy, name)
+        yet = " yet" if name in renamed._PLANNED else ""
+        assert str(caught.value).startswith(f"sy.{name} is not there{yet}: ")
+        assert caught.value.planned is bool(yet)
+        for said in re.findall(r"sy\.(\w+)", caught.value.instead):
+            assert hasattr(sy, said), said
+    with pytest.raises(AttributeError, match="module 'syft' has no attribute 'nonsense'") as plain:
+        sy.nonsense  # noqa: B018
+    assert type(plain.value) is AttributeError
 
 
 def test_every_public_name_has_a_docstring(hook: sy.TorchHook) -> None:

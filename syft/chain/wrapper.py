@@ -149,7 +149,13 @@ class Wrapper(ChosenMethods, torch.Tensor):
     def __format__(self, spec: str) -> str:
         if spec and self.dim() == 0:  # as in torch, f"{loss:.3f}" reads the value
             return format(self.item(), spec)
-        return format(repr(self), spec)
+        try:
+            return format(repr(self), spec)
+        except ValueError:  # a format of numbers
+            if self.numel() == 1:
+                return format(self.item(), spec)
+        instead = "format one of them, x[0], or get() it first"
+        raise UnsupportedOperation(f"format {spec!r}", "a tensor of several elements", instead)
 
     # ------------------------------------------------------------------------------------- copies
 

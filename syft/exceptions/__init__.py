@@ -81,6 +81,7 @@ from syft.exceptions.operation_errors import DataStaysPut as DataStaysPut
 from syft.exceptions.operation_errors import EncodingError as EncodingError
 from syft.exceptions.operation_errors import HookError as HookError
 from syft.exceptions.operation_errors import LocationMismatch as LocationMismatch
+from syft.exceptions.operation_errors import NotThere as NotThere
 from syft.exceptions.operation_errors import OperationError as OperationError
 from syft.exceptions.operation_errors import OperationRefused as OperationRefused
 from syft.exceptions.operation_errors import ResultMismatch as ResultMismatch

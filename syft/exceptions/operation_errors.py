@@ -131,6 +131,23 @@ fractional digits.
         return f"{text} Instead, {self.instead}."
 
 
+class NotThere(AttributeError):
+    """A name of earlier versions that this one has not, or not yet; says what to use.
+
+    >>> print(NotThere("sy.NumpyTensor", "send torch.from_numpy(array)"))
+    sy.NumpyTensor is not there: send torch.from_numpy(array).
+    >>> print(NotThere("sy.Protocol", "move a pointer from plan to plan", planned=True))
+    sy.Protocol is not there yet: move a pointer from plan to plan.
+    """
+
+    def __init__(self, what: str, instead: str, planned: bool = False) -> None:
+        super().__init__(what, instead, planned)
+        self.what, self.instead, self.planned = what, instead, planned
+
+    def __str__(self) -> str:
+        return f"{self.what} is not there{' yet' * self.planned}: {self.instead}."
+
+
 class HookError(SyftError):
     """Torch is not hooked, or is hooked already in a way that does not fit.
 

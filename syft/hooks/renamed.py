@@ -1,13 +1,62 @@
-"""Attributes of tensors in earlier versions that are not there any more, and what to write instead.
+"""Names of earlier versions that are not there, and what to write instead.
 
-Whoever reads one gets an ``AttributeError`` that says so; ``hasattr`` says False.
+Whoever reads one gets :class:`~syft.exceptions.NotThere`, an ``AttributeError`` that says so, and
+``hasattr`` says False.
 """
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import torch
+
+from syft.exceptions import NotThere
+
+_SHARE: Final = (
+    "x.fix_precision().share(alice, bob, crypto_provider=carol) computes on private numbers"
+)
+_CONNECT: Final = "sy.connect(address) gives a worker of another process"
+_WIDER: Final = "x.fix_precision(precision_fractional=...) chooses the number of digits"
+
+_PLANNED: Final = {
+    "Protocol": "send a plan to each worker, and move the pointer from one to the next",
+    "func2protocol": "send a plan to each worker, and move the pointer from one to the next",
+    "PublicGridNetwork": _CONNECT,
+    "DataCentricFLClient": _CONNECT,
+    "NodeClient": _CONNECT,
+    "ModelCentricFLClient": "send a plan of a training step to each worker (docs/plans.md)",
+    "FLClient": "send a plan of a training step to each worker (docs/plans.md)",
+    "keygen": _SHARE,
+    "PaillierTensor": _SHARE,
+}
+_GONE: Final = {
+    "TrainConfig": "a plan of a training step runs at a worker (docs/plans.md)",
+    "NumpyTensor": "send torch.from_numpy(array)",
+    "PrivateTensor": 'x.private_tensor(allowed_users=["ann"]) is a method of every tensor',
+    "AdditiveSharingTensor": _SHARE,
+    "ReplicatedSharingTensor": _SHARE,
+    "AutogradTensor": "torch's own autograd works on every kind of tensor",
+    "LargePrecisionTensor": _WIDER,
+    "CRTPrecisionTensor": _WIDER,
+    "AbstractTensor": "a kind of tensor of your own inherits from sy.LocalLink",
+    "Promise": "worker.promise() is a pointer to what will arrive",
+    "PlaceHolder": "a plan numbers its values itself: print(plan.code)",
+    "make_hook": "sy.TorchHook(torch)",
+    "ID_PROVIDER": "sy.ids.new_id() draws an id",
+    "BaseWorker": "sy.VirtualWorker, sy.WebsocketServerWorker and sy.connect give workers",
+}
+"""What the package has in place of each name."""
+
+
+def not_there(name: str) -> NotThere | None:
+    """What to raise for a name of the package of earlier versions; None for any other name.
+
+    >>> print(not_there("make_hook"), not_there("nonsense"))
+    sy.make_hook is not there: sy.TorchHook(torch). None
+    """
+    planned = name in _PLANNED
+    instead = _PLANNED.get(name) or _GONE.get(name)
+    return None if instead is None else NotThere(f"sy.{name}", instead, planned)
 
 
 def disable_gc(tensor: torch.Tensor) -> NoReturn:
@@ -17,11 +66,10 @@ def disable_gc(tensor: torch.Tensor) -> NoReturn:
     >>> torch.ones(2).disable_gc
     Traceback (most recent call last):
     ...
-    AttributeError: disable_gc is not there: write x.gc = False, ...
+    syft.exceptions.NotThere: disable_gc is not there: write x.gc = False, ...
     """
-    raise AttributeError(
-        "disable_gc is not there: write x.gc = False, since reading an attribute changes nothing"
-    )
+    instead = "write x.gc = False, since reading an attribute changes nothing"
+    raise NotThere("disable_gc", instead)
 
 
 def create_pointer(tensor: torch.Tensor) -> NoReturn:
@@ -31,9 +79,10 @@ def create_pointer(tensor: torch.Tensor) -> NoReturn:
     >>> torch.ones(2).create_pointer
     Traceback (most recent call last):
     ...
-    AttributeError: create_pointer is not there: x.send(worker) puts a copy there and returns ...
+    syft.exceptions.NotThere: create_pointer is not there: x.send(worker) puts a copy there and ...
     """
-    raise AttributeError(
-        "create_pointer is not there: x.send(worker) puts a copy there and returns a pointer, and "
-        "worker.search(id) gives one to what is there already"
+    instead = (
+        "x.send(worker) puts a copy there and returns a pointer, and worker.search(id) gives one "
+        "to what is there already"
     )
+    raise NotThere("create_pointer", instead)

@@ -602,3 +602,23 @@ def test_an_argument_that_is_written_to_may_be_named(bob: sy.VirtualWorker) -> N
     y = torch.sigmoid_(input=x)
     assert y is x
     assert torch.equal(x.get(), torch.tensor([0.0, 1.0]).sigmoid_())
+
+
+def test_a_number_is_formatted_where_it_may_be_read(
+    bob: sy.VirtualWorker, worker: sy.VirtualWorker
+) -> None:
+    """As the loss of a training loop is, with one element in any shape."""
+    loss = (torch.ones(2).send(worker) * 1.23456).sum()
+    assert f"{loss:.4f} {loss.view(1, 1):7.3f} {loss:e}" == "2.4691   2.469 2.469120e+00"
+    assert "%.2f" % loss == "2.47"
+    several = torch.ones(2).send(worker)
+    assert f"{several:>99}" == f"{several}".rjust(99) and f"{loss}".startswith("(Wrapper)>[Point")
+    assert refusal(lambda: f"{torch.ones(2).send(bob):.2f}") == (
+        "UnsupportedOperation: a tensor of several elements has no rule for format '.2f': format "
+        "one of them, x[0], or get() it first."
+    )
+    private = torch.tensor(1.5).private_tensor(["ann"]).send(bob, user="ann")
+    for secret in (private, private.view(1)):
+        text = refusal(lambda secret=secret: f"{secret:.4f}")
+        assert text.startswith("PermissionDenied: an operation that reads its value: this value on")
+        assert "1.5" not in text and "1.5" not in f"{secret}"
