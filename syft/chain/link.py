@@ -140,6 +140,10 @@ class Link:
         """The part of the repr after ``(Wrapper)>``."""
         raise NotImplementedError
 
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows; None where it shows the repr."""
+        return None
+
     def place(self) -> str:
         """Where the data is, for error texts: the name of a worker or of the kind of link.
 

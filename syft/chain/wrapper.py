@@ -146,6 +146,10 @@ class Wrapper(ChosenMethods, torch.Tensor):
 
     __str__ = __repr__
 
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows: nothing is asked of a worker for it."""
+        return self.child._repr_html_()
+
     def __format__(self, spec: str) -> str:
         if spec and self.dim() == 0:  # as in torch, f"{loss:.3f}" reads the value
             return format(self.item(), spec)

@@ -57,12 +57,15 @@ class Parcel:
         if not self.tensors:
             return
         ids, pending = self.connection.put_all(self.tensors, self.guards)
-        for pointer, id, tensor in zip(self.pointers, ids, self.tensors, strict=True):
+        for place, (pointer, id) in enumerate(zip(self.pointers, ids, strict=True)):
             link: Any = pointer.child
+            tensor = self.tensors[place]
             link.id_at_location = id
             link.garbage_collect_data = garbage_collect_data
             if garbage_collect_data and type(tensor) is not Wrapper and tensor.requires_grad:
                 self.connection.facts.leaf_sent(link, tensor)
+            if place in self.guards and type(tensor) is not Wrapper:
+                link.note_private(tensor)
             if pending is not None:
                 link.pending = pending
 

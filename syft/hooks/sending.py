@@ -74,9 +74,12 @@ class SentCopy:
         if self.garbage_collect_data:
             connection.add_owner(id)
         pointer = make_pointer(connection, id, self.garbage_collect_data, card=card_of(tensor))
-        connection.follow_last(pointer.child)
+        link: Any = pointer.child
+        connection.follow_last(link)
+        if guard is not None and type(tensor) is not Wrapper:
+            link.note_private(tensor)
         if type(tensor) is not Wrapper and tensor.requires_grad and self.garbage_collect_data:
-            connection.facts.leaf_sent(pointer.child, tensor)
+            connection.facts.leaf_sent(link, tensor)
         return pointer
 
 

@@ -38,6 +38,7 @@ from syft.hooks.optimizer_state import StateFollower
 from syft.hooks.sending import Location
 from syft.hooks.short_tracebacks import ShortTracebacks
 from syft.hooks.whole_modules import WholeModules
+from syft.notebook_html import line, table
 from syft.plans.abstract_plan import AbstractPlan
 from syft.plans.remote.plan_sending import LocalPlanSender
 from syft.tensors import conversions, multi_pointer
@@ -48,6 +49,7 @@ from syft.workers.client.transport import Owner
 from syft.workers.shells.message_log import MessageLog
 from syft.workers.shells.message_trace import Trace
 from syft.workers.shells.virtual import VirtualWorker
+from syft.workers.shells.worker import WORKER_HEAD
 
 TENSOR_METHODS: Final[dict[str, Callable[..., Any]]] = {
     "get": tensor_methods.get,
@@ -165,6 +167,19 @@ class TorchHook:
         self._short_tracebacks = ShortTracebacks()
         AbstractPlan.sender = LocalPlanSender(self.local_worker)
         return self
+
+    def __repr__(self) -> str:
+        return f"<TorchHook {self._state()}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: who has hooked torch, and the workers known to it."""
+        workers = self.local_worker.network.workers.values()
+        cells = [worker.cells_shown() for worker in workers]
+        return line("TorchHook", self._state()) + table(WORKER_HEAD, cells, named=True)
+
+    def _state(self) -> str:
+        name = self.local_worker.id
+        return f"torch is hooked by {name}" if TorchHook._current is self else f"of {name}, closed"
 
     @classmethod
     def current(cls) -> TorchHook:

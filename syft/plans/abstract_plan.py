@@ -11,6 +11,7 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 from syft.exceptions import HookError, NotBuilt, NotSendable, ProgramError, UnsupportedOperation
+from syft.notebook_html import block, counted, line
 from syft.ops.control import RECORDING
 from syft.plans.building.build import STATE, BuiltPlan, Recipe, build
 from syft.plans.building.out_argument import check_fits, check_writable, write_results
@@ -210,6 +211,17 @@ class AbstractPlan(Exportable):
         code = f"\n{self.code}" if built else ""
         owner = "nobody" if AbstractPlan.sender is None else AbstractPlan.sender.worker.id
         return f"<{self._kind()} {self.name} id:{self.id} owner:{owner}{built}>{code}"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the operations, the state, and where the plan is."""
+        owner = "nobody" if AbstractPlan.sender is None else AbstractPlan.sender.worker.id
+        facts, code = ["not built"], ""
+        if self.is_built:
+            state = self._last_built("shown").blueprint.interface.state_shown()
+            facts = [counted(len(self.actions), "operation"), state]
+            code = block(self.code, summary="code")
+        shown = line(self.name, self._kind(), *facts, f"at {owner}", title=f"id {self.id}")
+        return shown + code
 
     # ------------------------------------------------------------------------------------ sending
 

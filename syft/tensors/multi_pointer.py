@@ -66,6 +66,10 @@ class MultiPointerTensor(Link):
         lines = "".join(f"\n\t-> {link.show()}" for link in self.child.values())
         return f"[MultiPointerTensor]{lines}"
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a line for each pointer."""
+        return "<br>".join(str(link._repr_html_()) for link in self.child.values())
+
     def place(self) -> str:
         """The names of the workers that hold the data.
 

@@ -21,6 +21,7 @@ from syft.chain.link import Delivery, Link
 from syft.chain.wrapper import Wrapper, wrap
 from syft.exceptions import UnsupportedOperation
 from syft.ids import new_id
+from syft.notebook_html import kind_shown, line, names
 from syft.ops.nested import Arguments
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
@@ -84,6 +85,8 @@ class RemoteLink(Link):
     # Rarely set, so kept out of the slots: a pointer is made for every result.
     _card: Card | None = None
     pending: Pending | None = None
+    private_kind: tuple[torch.dtype, torch.Size, int] | None = None
+    """Of a private tensor that was sent: dtype, shape, and how often facts were forgotten then."""
     asked: Connection | None = None
     """Over which connection, if it is another one, the request that is on its way was made."""
 
@@ -102,6 +105,34 @@ class RemoteLink(Link):
     def remote_links(self) -> list[Any]:
         """This link alone: the data is at one worker."""
         return [self]
+
+    # ------------------------------------------------------------------------------ in a notebook
+
+    def note_private(self, tensor: torch.Tensor) -> None:
+        """Note for notebooks that a plain tensor is private at the worker to which it was sent."""
+        self.private_kind = tensor.dtype, tensor.shape, self.connection.facts.losses
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: where the tensor is, and what is known of it without asking."""
+        private = "" if self.private_kind is None else "private"
+        card = self._card
+        tags = "" if card is None else names(card.tags)
+        description = card.description or "" if card is not None else ""
+        arrow = f"{self.owner.id}:{self.id} -> {self.place()}:{self.id_at_location}"
+        place = f"{self.place()}{'.child' * self.depth}"
+        return line(place, self._kind_seen(), private, tags, description, title=arrow, before="→ ")
+
+    def _kind_seen(self) -> str:
+        """``float32 (4, 3)``, as far as this end knows it."""
+        if self.depth:
+            return ""
+        facts = self.connection.facts
+        dtype, shape = facts.kind_seen(self.id_at_location)
+        if self.private_kind is not None and self.private_kind[2] == facts.losses:
+            dtype, shape, _ = self.private_kind
+        if shape is None and self._card is not None:
+            shape = self._card.shape
+        return kind_shown(dtype, shape)
 
     # ------------------------------------------------------------------------------ send, get, move
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 import torch
 
 from syft.exceptions import WrongArguments
+from syft.notebook_html import counted
 from syft.plans.building.input_properties import Fixed
 from syft.plans.building.out_argument import TENSORS_ONLY
 from syft.plans.building.template import TENSOR, kind_of, match, template_of
@@ -100,6 +101,14 @@ class Interface:
             self.signature, fill_slots(self.template, dict(enumerate(inputs)))
         )
         return filled.args, filled.kwargs
+
+    def state_shown(self) -> str:
+        """How many tensors the state consists of, for notebooks.
+
+        >>> interface_of("f", signature_of(lambda x: x), (torch.ones(2),), {}).state_shown()
+        'no state'
+        """
+        return f"state: {counted(len(self.state), 'tensor')}" if self.state else "no state"
 
     def takes(self, name: str) -> bool:
         """Whether a keyword of this name is an argument of the function.

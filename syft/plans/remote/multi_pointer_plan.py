@@ -46,6 +46,10 @@ class MultiPointerPlan:
         places = "".join(f"\n\t -> {pointer.place()}" for pointer in self.pointers.values())
         return f"[PointerPlan | {self.owner.id}:{self.id}{places}\n]"
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a line for each copy."""
+        return "<br>".join(pointer._repr_html_() for pointer in self.pointers.values())
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         several, single = _pointers_in((args, kwargs))
         for copies in several:

@@ -15,6 +15,7 @@ import torch
 from syft.chain.wrapper import Wrapper, place_of, wrap
 from syft.exceptions import LocationMismatch, MalformedMessage, UnsupportedOperation
 from syft.ids import new_id
+from syft.notebook_html import line
 from syft.plans.building.interface import Interface
 from syft.plans.building.template import KINDS, TENSOR
 from syft.plans.counted import Counted
@@ -89,6 +90,13 @@ class PointerPlan(RemoteReference):
 
     def __repr__(self) -> str:
         return f"[PointerPlan | {self.owner.id}:{self.id} -> {self.place()}]"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: what is known here of the plan, without asking."""
+        interface = self.interface
+        takes = f"takes {', '.join(interface.signature.parameters)}"
+        facts = f"plan {self.name}", takes, interface.state_shown()
+        return line(self.location.id, *facts, title=repr(self), before="→ ")
 
     def place(self) -> str:
         """``bob:2``: the worker that holds the plan, and its id there.

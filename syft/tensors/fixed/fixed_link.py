@@ -18,6 +18,7 @@ import torch
 from syft.chain.link import Level, Link
 from syft.chain.wrapper import Wrapper, wrap_like
 from syft.exceptions import HookError, UnsupportedOperation
+from syft.notebook_html import line
 from syft.ops.nested import Arguments, Keywords, is_container, leaves
 from syft.tensors.fixed.grid import Excess, Grid, decode, encode, encode_number
 from syft.tensors.fixed.rings.integer_ring import Ring
@@ -80,6 +81,12 @@ class FixedPrecisionTensor(Link):
     def show(self) -> str:
         """The name of the link and the integers."""
         return f"FixedPrecisionTensor>{show_child(self.child)}"
+
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows where the integers are not here: the grid, and where they are."""
+        below = self.child.child._repr_html_() if type(self.child) is Wrapper else None
+        grid = f"base {self.base}, {self.precision_fractional} digits"
+        return below and f"{line(type(self).__name__, grid)}<br>{below}"
 
     def place(self) -> str:
         """The integers are in this process."""

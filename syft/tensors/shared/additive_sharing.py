@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from syft.chain.wrapper import Wrapper
+from syft.notebook_html import kind_shown, line
 from syft.ops.nested import Arguments, Keywords, leaves
 from syft.tensors.fixed.rings.integer_ring import Ring
 from syft.tensors.fixed.rings.ring_link import RingLink, is_ring
@@ -99,6 +100,13 @@ class AdditiveSharingTensor(RingLink):
         lines = [f"\n\t-> {pointer!r}" for pointer in self.child.values()]
         provider = f"\n\t*crypto provider: {self.cell.session.lines.provider}*"
         return "[AdditiveSharingTensor]" + "".join(lines) + provider
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: who has shares, and who deals. Nothing is sent for it."""
+        session = self.cell.session
+        kind = kind_shown(torch.int64, self.cell.shape)
+        deals = "ended" if session.ended is not None else f"{session.lines.provider} deals"
+        return line(self.place(), "shared", kind, deals, before="→ ")
 
     def place(self) -> str:
         """The names of the parties."""

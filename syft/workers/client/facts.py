@@ -76,6 +76,8 @@ _OF_SHAPE: Final = frozenset(BY_NAME[f"torch.{name}"] for name in _SHAPE.split()
 FACTS: Final = _OF_SHAPE.union(BY_NAME[f"torch.{name}"] for name in _RANK.split())
 """The operations that ask for a fact, when they are given nothing but a tensor."""
 
+_DTYPE, _SIZES = BY_NAME["torch.Tensor.dtype.__get__"], BY_NAME["torch.Tensor.shape.__get__"]
+
 # How many dimensions these give follows from sizes, and sizes may follow from values.
 _BY_SIZE: Final = frozenset(
     BY_NAME[f"torch.{name}"] for name in """squeeze Tensor.squeeze cat concat concatenate atleast_1d
@@ -146,6 +148,21 @@ class Facts:
         Raises what torch does for a question that has no answer (``len`` of a number).
         """
         self.begin()
+        return self._answer(op, id)
+
+    def kind_seen(self, id: int) -> tuple[torch.dtype | None, tuple[int, ...] | None]:
+        """The dtype and the shape of an object, each of them if it is known already: for a repr,
+        which asks for nothing and begins nothing.
+
+        >>> Facts().kind_seen(7)
+        (None, None)
+        """
+        if not (id in self._keys or id in self._sent or self.noted):
+            return None, None
+        dtype, shape = self._answer(_DTYPE, id), self._answer(_SIZES, id)
+        return None if dtype is UNKNOWN else dtype, None if shape is UNKNOWN else tuple(shape)
+
+    def _answer(self, op: int, id: int) -> Any:
         key = self._key(id)
         answer = self._known.get((op, key), UNKNOWN)
         if answer is UNKNOWN and key in self._examples:

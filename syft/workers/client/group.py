@@ -23,6 +23,7 @@ from syft.chain.wrapper import Wrapper
 from syft.codes import TypeCode
 from syft.exceptions import MalformedMessage, ProgramError
 from syft.ids import new_id
+from syft.notebook_html import counted, line
 from syft.ops.nested import replace
 from syft.ops.returns import ONE_TENSOR, Returns
 from syft.ops.table import BY_NAME
@@ -212,6 +213,17 @@ class MessageGroup:
         self._open = 0
         self._batch: Batch | None = None
         self._garbage: list[int] = []
+
+    def __repr__(self) -> str:
+        return f"<MessageGroup to {self.connection.location.id}: {self._state()}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return line(self.connection.location.id, "message group", self._state(), before="→ ")
+
+    def _state(self) -> str:
+        held = 0 if self._batch is None else len(self._batch.steps)
+        return f"open, {counted(held, 'operation')} held back" if self._open else "closed"
 
     def __enter__(self) -> MessageGroup:
         self.begin()

@@ -7,12 +7,12 @@ what programs on shared tensors hold and cost.  It never shows a value;
 
 from __future__ import annotations
 
-import html
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from syft.notebook_html import block, table
 from syft.ops.table import NAMES
 from syft.serde.frame import Frame
 from syft.workers.shells.network import Network
@@ -114,10 +114,9 @@ class Trace:
         return "\n".join([*lines, self._total(), *programs])
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{name}</th>" for name in _HEAD)
-        rows = "".join(_row(line.cells()) for line in self._lines)
-        table = f"<table><tr>{head}</tr>{rows}</table><p>{self._total()}</p>"
-        return table + "".join(f"<pre>{html.escape(str(one))}</pre>" for one in self.programs)
+        """What a notebook shows."""
+        shown = table(_HEAD, (line.cells() for line in self._lines))
+        return f"{shown}<p>{self._total()}</p>{''.join(block(str(one)) for one in self.programs)}"
 
 
 def _aligned(row: tuple[str, ...], widths: list[int]) -> list[str]:
@@ -125,10 +124,6 @@ def _aligned(row: tuple[str, ...], widths: list[int]) -> list[str]:
         cell.rjust(width) if column in _RIGHT else cell.ljust(width)
         for column, (cell, width) in enumerate(zip(row, widths, strict=True))
     ]
-
-
-def _row(cells: tuple[str, ...]) -> str:
-    return f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in cells)}</tr>"
 
 
 def _kind(message: Message) -> str:

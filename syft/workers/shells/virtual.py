@@ -23,6 +23,7 @@ from syft.exceptions import (
     WorkerIdTaken,
 )
 from syft.ids import new_id
+from syft.notebook_html import names
 from syft.serde.frame import Frame
 from syft.serde.limits import Limits
 from syft.torch_private import tracing_state
@@ -34,6 +35,7 @@ from syft.workers.core.peer import Peer, Session
 from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.core.state_machine import AddressedFrame, WorkerCore
 from syft.workers.core.stats import Stats
+from syft.workers.core.tag_index import tags_of
 from syft.workers.execution.operation import neutral_mode
 from syft.workers.execution.precautions import own_memory
 from syft.workers.handlers.withdrawing import may_be_withdrawn, withdraw
@@ -260,6 +262,23 @@ class VirtualWorker(Worker, metaclass=Reconnecting):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} id:{self.id} #objects:{self.objects_count()}>"
+
+    def cells_shown(self) -> tuple[str, ...]:
+        """Its row in a table of workers: what it holds now, which is looked at and not collected.
+
+        >>> ids = bob.hold(torch.ones(2).tag("#digits"))
+        >>> bob.cells_shown()
+        ('bob', 'VirtualWorker', 'in this process', '1', '#digits')
+        """
+        held = list(self.core.store.objects.values())
+        tags = frozenset().union(*map(tags_of, held))
+        return *super().cells_shown()[:3], f"{len(held):,}", names(tags)
+
+    def place_shown(self) -> str:
+        """That it is in this process, for whom it speaks, and whether it was closed."""
+        user = "" if self.user is None else f"as {self.user}"
+        queued = "queued" if self.pipelined else ""
+        return " · ".join(filter(None, ["in this process", user, queued, super().place_shown()]))
 
     # ---------------------------------------------------------------------------- other workers
 

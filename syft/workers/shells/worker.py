@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import torch
 
 from syft.chain.wrapper import first_link
 from syft.exceptions import NothingToGet, UnusableSetting, WorkerClosed, WorkerIdTaken
 from syft.ids import new_id
+from syft.notebook_html import table
 from syft.workers.client.answers import cards_in
 from syft.workers.client.connection import Connection
 from syft.workers.client.group import MessageGroup
@@ -25,6 +26,9 @@ from syft.workers.wire.messages import GiveUp, Search
 
 Query = str | int | Iterable[str | int]
 """What a search takes: a tag or an id, or several of them."""
+
+WORKER_HEAD: Final = ("worker", "kind", "where", "objects", "tags")
+"""The columns of a table of workers."""
 
 
 class Worker(ABC):
@@ -51,6 +55,22 @@ class Worker(ABC):
     @abstractmethod
     def close(self) -> None:
         """Leave the network. Later requests raise :class:`~syft.exceptions.WorkerClosed`."""
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return table(WORKER_HEAD, [self.cells_shown()], named=True)
+
+    def cells_shown(self) -> tuple[str, ...]:
+        """Its row in a table of workers: what this program knows without asking it.
+
+        >>> bob.cells_shown()
+        ('bob', 'VirtualWorker', 'in this process', '0', '')
+        """
+        return self.id, type(self).__name__, self.place_shown(), "", ""
+
+    def place_shown(self) -> str:
+        """Where it is, in words."""
+        return "closed" if self.closed else ""
 
     def check_known(self, network: Network, asked: str) -> None:
         """Raise :class:`~syft.exceptions.UnknownWorker` unless it is known in a network, and

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import html
 import logging
 import os
 import threading
@@ -319,12 +318,12 @@ class WebsocketClientWorker(LineWorker, metaclass=Reconnecting):
         state = " closed" if self.closed or self.line.ended is not None else ""
         return f"<{type(self).__name__} id:{self.id} at {self.address}{state}>"
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows."""
+    def place_shown(self) -> str:
+        """Where it is, as whom this program speaks, and what runs there."""
         user = self.line.user or "nobody in particular"
-        shown = [self.id, str(self.address), f"as {user}", self.welcome.software]
-        name, *rest = map(html.escape, shown)  # the worker has chosen some of it
-        return " · ".join([f"<b>{name}</b>", *rest])
+        closed = "closed" if self.closed or self.line.ended is not None else ""
+        shown = [str(self.address), f"as {user}", self.welcome.software, closed]
+        return " · ".join(filter(None, shown))
 
     def close(self) -> None:
         """Say goodbye, and make no more requests. What this program has there is freed.

@@ -684,7 +684,7 @@ def test_a_worker_writes_nothing_into_a_notebook(
     dan.welcome.software = "<img src=x>"
     assert "<script" not in dan._repr_html_() and "<img" not in dan._repr_html_()
     dan.welcome.software = ""
-    assert dan._repr_html_().startswith("<b>&lt;script")
+    assert "<b>&lt;script" in dan._repr_html_()
     dan.close()
 
 

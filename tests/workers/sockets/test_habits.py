@@ -273,6 +273,9 @@ def test_what_a_notebook_shows(dan: sy.WebsocketClientWorker) -> None:
     assert repr(dan) == f"<WebsocketClientWorker id:dan at {dan.address}>"
     shown = dan._repr_html_()
     assert "<b>dan</b>" in shown and str(dan.address) in shown and "nobody" in shown
+    assert shown.startswith("<table>") and "closed" not in shown
+    dan.close()
+    assert "· closed</td>" in dan._repr_html_()
 
 
 def test_whoever_asks_for_the_same_again_gets_the_same(

@@ -141,6 +141,10 @@ y.get(), z, turns
     assert kernel.value("(await (x + 5).child.handle).get()") == "tensor([6., 6.])"
     # What a notebook shows.
     assert "<b>bob</b>" in kernel.run("bob")["text/html"]
+    pointer = kernel.run("x")
+    assert "→ <b>bob</b> · float32 (2,)" in pointer["text/html"]
+    assert pointer["text/plain"].startswith("(Wrapper)>[PointerTensor | me:")
+    assert "text/html" not in kernel.run("torch.ones(2)"), "plain tensors look as ever"
     assert (
         kernel.value("from syft.workers.sockets import progress\nprogress._is_wanted()") == "True"
     )
