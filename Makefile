@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 # What mypy reads.  The tests are left out: they hand in wrong types on purpose.
-TYPED := syft tools examples benchmarks docs/conf.py
+TYPED := syft tools examples benchmarks docs/conf.py docs/extensions
 
 # Tests run in three processes, each on one thread: with more threads than cores the tiny operations
 # of the tests wait for one another, and of two processes one often waits for others by itself.  On a
@@ -76,7 +76,7 @@ imports: $(DEV) ## import-linter: the layers
 types: $(DEV) ## mypy
 	$(BIN)/mypy --strict $(TYPED)
 
-docs: $(DEV) ## sphinx-build; a warning is an error; the pages are in docs/_build/html
+docs: $(DEV) ## sphinx-build; a warning is an error; the site is in docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going --fresh-env --quiet -b html docs docs/_build/html
 
 tests: covered sample ## pytest: both of these
@@ -109,7 +109,8 @@ hooks: $(DEV) ## have git run lint, imports and types before each commit
 	$(BIN)/pre-commit install
 
 clean: ## remove what the other targets made, but for .venv
-	rm -rf build dist *.egg-info docs/_build docs/api htmlcov .coverage .coverage.* examples/output
+	rm -rf build dist *.egg-info htmlcov .coverage .coverage.* examples/output
+	rm -rf docs/_build docs/api docs/project docs/reference docs/tutorials
 	rm -rf .mypy_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks
 	find syft tests tools examples benchmarks docs -name __pycache__ -prune -exec rm -rf {} +
 

@@ -1,24 +1,48 @@
-"""Sphinx settings: one page per module of syft, written from the docstrings at each build.
+"""Sphinx settings: the hand-written pages, tutorials, and a page for every public name and module.
 
-The pages under api/ are made by sphinx.ext.apidoc and are not kept in git.  The hand-written
-pages are Markdown, read where the code is read; the site links them as they are.  A Markdown
-parser for Sphinx would be one more dependency, for pages that are already readable.
+What is written by hand is Markdown and is read in the repository as well; ``docs/extensions``
+brings in what lies outside this folder.  The pages under ``api``, ``reference``, ``project`` and
+``tutorials`` are made at each build and are not kept in git.
 """
 
+import sys
 import tomllib
 from pathlib import Path
 
-_PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
+_ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(_ROOT))
 
-project = _PROJECT["name"]
+_PROJECT = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]
+
+project = "syft"
 author = "the syft contributors"
 release = _PROJECT["version"]
 version = release
 
-extensions = ["sphinx.ext.apidoc", "sphinx.ext.autodoc"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.apidoc",
+    "sphinx.ext.autodoc",
+    "docs.extensions.outside_pages",
+    "docs.extensions.public_names",
+]
 exclude_patterns = ["_build"]
 html_theme = "alabaster"
-html_theme_options = {"description": _PROJECT["description"], "page_width": "1100px"}
+html_theme_options = {
+    "description": _PROJECT["description"],
+    "page_width": "1100px",
+    "sidebar_collapse": True,
+}
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_search_scorer = "_static/search_order.js"
+html_copy_source = False
+html_show_sourcelink = False
+
+# Links to headings, also from other pages, as they are written for a reader of the repository.
+myst_heading_anchors = 4
+# Notebooks go from a title to a third level; the page is none the worse.
+suppress_warnings = ["myst.header"]
 
 apidoc_modules = [
     {

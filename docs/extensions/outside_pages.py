@@ -1,0 +1,110 @@
+"""Pages of the site whose files are elsewhere in the repository, and links between all pages.
+
+A page is written once, where people look for it: ``ARCHITECTURE.md`` at the root, tutorials in
+``examples``.  Before the site is built they are copied below ``docs``, and in every page the links
+that lead to one of them are led to its copy.  So a link is written as it has to be when the page is
+read in the repository.  What is copied is not kept in git.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+from docs.extensions.notebook_pages import notebook_page
+
+DOCS = Path(__file__).resolve().parents[1]
+ROOT = DOCS.parent
+
+COPIED = {
+    "ARCHITECTURE.md": "project/architecture.md",
+    "CONTRIBUTING.md": "project/contributing.md",
+    "CHANGELOG.md": "project/changelog.md",
+    "benchmarks/README.md": "project/benchmarks.md",
+    "benchmarks/compare/README.md": "project/comparison.md",
+    "examples/clients/README.md": "project/clients.md",
+    "examples/deploy/README.md": "project/deploy.md",
+}
+"""By file, from the root: the page that it is, from ``docs``."""
+
+FOLDERS = {
+    "examples/tutorials/*.ipynb": "tutorials/{}.md",
+    "benchmarks/results/*.md": "project/results_{}.md",
+}
+"""Files of which each is a page: the page by the name of the file."""
+
+MADE = ("project", "tutorials")
+"""The folders of ``docs`` that are written here, anew each time."""
+
+CHILDREN = {"design/README": "0*", "project/benchmarks": "results_*"}
+"""By page: the pages below it, which a reader of the repository sees in the folder."""
+
+_LINK = re.compile(r"(!?\[[^\]\[]*\])\(([^)\s#]+)(#[^)\s]*)?\)")
+
+
+def pages() -> dict[Path, Path]:
+    """By file: the page that it is, for every file outside ``docs`` that is one."""
+    copied = {ROOT / file: DOCS / page for file, page in COPIED.items()}
+    for pattern, page in FOLDERS.items():
+        copied |= {file: DOCS / page.format(file.stem) for file in sorted(ROOT.glob(pattern))}
+    return copied
+
+
+def relinked(text: str, file: Path, page: Path) -> str:
+    """Lead the links of a page to pages of the site, and to files from where the page is now.
+
+    ``file`` is where the text was written, ``page`` where it is read.
+
+    >>> text = "[how](docs/plans.md#costs), [where](ARCHITECTURE.md)"
+    >>> relinked(text, ROOT / "README.md", DOCS / "project" / "copy.md")
+    '[how](../plans.md#costs), [where](architecture.md)'
+    """
+    places = pages()
+
+    def led(link: re.Match[str]) -> str:
+        words, target, anchor = link[1], link[2], link[3] or ""
+        if ":" in target:
+            return link[0]
+        meant = (file.parent / target).resolve()
+        there = os.path.relpath(places.get(meant, meant), page.parent)
+        return f"{words}({Path(there).as_posix()}{anchor})"
+
+    return _LINK.sub(led, text)
+
+
+def write_pages(app: Sphinx) -> None:
+    """Copy the pages, and the notebooks as pages with their pictures."""
+    for folder in MADE:
+        shutil.rmtree(DOCS / folder, ignore_errors=True)
+        (DOCS / folder).mkdir()
+    for file, page in pages().items():
+        text = file.read_text(encoding="utf-8")
+        if file.suffix == ".ipynb":
+            made = notebook_page(json.loads(text), file.stem)
+            text = made.text
+            for name, picture in made.pictures.items():
+                (page.parent / name).write_bytes(picture)
+            page.write_text(text, encoding="utf-8")
+        else:
+            page.write_text(relinked(text, file, page), encoding="utf-8")
+
+
+def relink(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Lead the links of a page written below ``docs``, and name the pages below it."""
+    page = Path(app.env.doc2path(docname))
+    if page.suffix == ".md" and docname.partition("/")[0] not in MADE:
+        source[0] = relinked(source[0], page, page)
+    if docname in CHILDREN:
+        source[0] += f"\n```{{toctree}}\n:hidden:\n:glob:\n\n{CHILDREN[docname]}\n```\n"
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Enter both in Sphinx."""
+    app.connect("builder-inited", write_pages)
+    app.connect("source-read", relink)
+    return {"parallel_read_safe": True}
