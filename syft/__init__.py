@@ -15,6 +15,8 @@ from syft import serde as serde
 from syft.chain.link import Level as Level
 from syft.chain.link import Link as Link
 from syft.chain.wrapper import Wrapper as Wrapper
+from syft.federated.averaging import federated_average as federated_average
+from syft.federated.averaging import federated_avg as federated_avg
 from syft.federated.base_dataset import BaseDataset as BaseDataset
 from syft.federated.federated_dataset import FederatedDataset as FederatedDataset
 from syft.federated.federated_loader import FederatedDataLoader as FederatedDataLoader
@@ -22,6 +24,7 @@ from syft.federated.federating import dataset_federate as dataset_federate
 from syft.federated.partition import Partition as Partition
 from syft.federated.private_grid import PrivateGridNetwork as PrivateGridNetwork
 from syft.federated.sandbox import create_sandbox as create_sandbox
+from syft.federated.simulated_clients import SimulatedClients as SimulatedClients
 from syft.hooks.connecting import connect as connect
 from syft.hooks.renamed import not_there as _not_there
 from syft.hooks.sharing_ahead import cost as cost

@@ -1,0 +1,119 @@
+"""What a client's update is made of: a table of tensors by name, whatever holds them.
+
+A module, a state_dict, a list of tensors and a single tensor are averaged alike.  Each is read as
+such a table, and from the averaged table another one of the same kind is made.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from syft.chain.wrapper import Wrapper
+from syft.exceptions import UnusableSetting
+from syft.hooks import bulk
+from syft.hooks.module_methods import tensors_of
+
+# A torch.Tensor.  Type checkers cannot know of the methods that the hook adds to it.
+Tensor = Any
+Table = dict[str, Tensor]
+
+
+def listed_updates(updates: Any) -> tuple[list[str], list[Any]]:
+    """The updates one by one, with what they are called in errors: a mapping's keys, or numbers.
+
+    Raises :class:`~syft.exceptions.UnusableSetting` for no updates, and for what is one itself.
+
+    >>> listed_updates({"bob": [torch.ones(1)], "alice": [torch.ones(1)]})[0]
+    ['bob', 'alice']
+    """
+    single = isinstance(updates, nn.Module | torch.Tensor)
+    if isinstance(updates, Mapping):
+        names, several = [str(name) for name in updates], list(updates.values())
+        single = any(isinstance(value, torch.Tensor) for value in several)
+    elif not single:
+        several = list(updates)
+        names = [str(number) for number in range(len(several))]
+    if single:
+        raise UnusableSetting("updates", "a list of updates", f"one {type(updates).__name__}")
+    if not several:
+        raise UnusableSetting("updates", "one or more", "none")
+    return names, several
+
+
+def table_of(update: Any) -> Table:
+    """The tensors of an update by name: parameters and persistent buffers, if it is a module.
+
+    >>> list(table_of(torch.nn.Linear(2, 1))), list(table_of([torch.ones(1)]))
+    (['weight', 'bias'], ['0'])
+    """
+    if isinstance(update, torch.Tensor):
+        return {"": update}
+    if isinstance(update, nn.Module):
+        update = update.state_dict(keep_vars=True)
+    if isinstance(update, Mapping):
+        items: Iterable[tuple[Any, Any]] = update.items()
+        return {str(key): value for key, value in items if isinstance(value, torch.Tensor)}
+    return {str(number): tensor for number, tensor in enumerate(update)}
+
+
+def check_alike(names: Sequence[str], tables: Sequence[Table]) -> None:
+    """Raise :class:`~syft.exceptions.UnusableSetting` unless all tables have the same names, and
+    under each of them tensors of one shape and dtype.
+
+    >>> check_alike(["bob", "alice"], [{"w": torch.ones(2)}, {"w": torch.ones(3)}])
+    Traceback (most recent call last):
+    syft.exceptions.UnusableSetting: updates must be alike: 'w' of shape (2,) and \
+torch.float32, got (3,) and torch.float32 in update alice.
+    """
+    first = tables[0]
+    expected = {key: (tuple(tensor.shape), tensor.dtype) for key, tensor in first.items()}
+    for name, table in zip(names, tables, strict=True):
+        if table.keys() != first.keys():
+            strange = ", ".join(map(repr, sorted(table.keys() ^ first.keys())))
+            where = f"{strange} in only one of updates {names[0]} and {name}"
+            raise UnusableSetting("updates", "alike: tensors of the same names", where)
+        for key, tensor in table.items():
+            shape, dtype = expected[key]
+            if (tuple(tensor.shape), tensor.dtype) != (shape, dtype):
+                wanted = f"alike: {key!r} of shape {shape} and {dtype}"
+                got = f"{tuple(tensor.shape)} and {tensor.dtype} in update {name}"
+                raise UnusableSetting("updates", wanted, got)
+
+
+def made_like(update: Any, values: Table) -> Any:
+    """An update of the same kind with other values; what is no tensor in it stays as it is.
+
+    A module is copied, and all of the copy is in this process.
+
+    >>> made_like([torch.ones(1)], {"0": torch.zeros(1)})
+    [tensor([0.])]
+    """
+    if isinstance(update, torch.Tensor):
+        return values[""]
+    if isinstance(update, nn.Module):
+        return _module_like(update, values)
+    if isinstance(update, Mapping):
+        made: Any = copy.copy(update)  # a state_dict has attributes besides its items
+        made.update({key: values[str(key)] for key in update if str(key) in values})
+        return made
+    return list(values.values())
+
+
+def _module_like(module: nn.Module, values: Table) -> nn.Module:
+    """A deep copy in which the new values stand where the old tensors stood."""
+    places: dict[int, Any] = {}
+    for name, old in module.state_dict(keep_vars=True).items():
+        if name in values:
+            value = values[name]
+            if isinstance(old, nn.Parameter):
+                value = nn.Parameter(value, requires_grad=old.requires_grad)
+            places[id(old)] = value
+    rest = [tensor for tensor in tensors_of(module) if id(tensor) not in places]
+    away = [tensor for tensor in rest if type(tensor) is Wrapper]
+    places.update(zip(map(id, away), bulk.get_all(away, keep=True), strict=True))
+    return copy.deepcopy(module, places)

@@ -1,0 +1,304 @@
+"""Rounds of federated averaging with many simulated clients, in this process.
+
+For research and for tests of a federated programme before anybody's data is touched: how does it
+train on ten, a hundred, a thousand clients with such shares of the data?
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset, default_collate
+
+from syft.chain.wrapper import Wrapper
+from syft.exceptions import UnusableSetting
+from syft.federated.base_dataset import BaseDataset
+from syft.federated.local_batches import LocalBatches, seed_of, steps_together
+from syft.federated.running_mean import RunningMean
+from syft.federated.stacked_clients import Loss, StackedSGD, obstacle, stacked_gradients
+
+MakeOptimizer = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
+Samples = tuple[torch.Tensor, torch.Tensor]
+
+_STACK_BYTES: Final = 256 << 20
+"""Parameters of clients that are trained at once, unless ``clients_at_once`` says how many."""
+
+_MOST_AT_ONCE: Final = 128
+
+
+@dataclass(frozen=True, slots=True)
+class RoundReport:
+    """What came of a round.
+
+    ``clients`` took part, ``samples`` each; ``losses`` are the mean losses of each client over its
+    batches, while it trained, and ``loss`` is their mean by samples.
+    """
+
+    number: int
+    clients: list[int]
+    samples: list[int]
+    losses: torch.Tensor
+
+    @property
+    def loss(self) -> float:
+        """The mean loss of all samples.
+
+        >>> RoundReport(0, [0, 1], [1, 3], torch.tensor([1.0, 2.0])).loss
+        1.75
+        """
+        weights = torch.tensor(self.samples, dtype=torch.float64)
+        return float((self.losses.double() * weights).sum() / weights.sum())
+
+
+class SimulatedClients:
+    """Clients with data of their own who train one model in rounds (McMahan et al., 2017).
+
+    In a round each client trains a copy of ``model`` on its samples, ``epochs`` times, and the
+    model becomes the mean of the copies, weighted by samples.  ``datasets`` has for each client a
+    pair of tensors ``(x, y)``, or a data set of such samples, in this process; a transform is
+    applied once.  ``loss_fn(output, y)`` gives the mean loss of a batch.
+    ``optimizer(parameters)`` makes each client's optimizer, anew in each round.  ``batch_size``,
+    ``epochs``, ``shuffle``, ``drop_last`` and ``max_nr_batches`` (the most steps of a client in a
+    round; 0 is any number) divide its samples.
+
+    **Clients are trained many at once** with ``torch.optim.SGD`` and a model that
+    ``torch.func.vmap`` can run; otherwise one by one, and :attr:`obstacle` says why: another
+    optimizer, buffers that a step changes (the statistics of BatchNorm), random numbers (dropout),
+    ways that depend on values.  Either way gives the same but for rounding.  Batches of different
+    sizes are different steps, so clients with as many samples are fastest.  ``clients_at_once``
+    limits the memory: by default 128, or as many as have parameters of 256 MB; 1 trains one by one.
+
+    ``seed`` settles the order of the samples, and what a model draws; torch's own seed neither
+    matters nor changes.  The same seed gives the same bits on one machine.  The model stays where
+    it is, and batches go there.
+
+    Raises :class:`~syft.exceptions.UnusableSetting` for settings that make no sense, and for data
+    or a model that is not here.
+
+    >>> x = torch.randn(60, 2)
+    >>> y = (x.sum(1) > 0).long()
+    >>> model = torch.nn.Linear(2, 2)
+    >>> clients = sy.SimulatedClients(
+    ...     model,
+    ...     [(x[rows], y[rows]) for rows in sy.Partition.iid(y, clients=6)],
+    ...     torch.nn.functional.cross_entropy,
+    ...     lambda parameters: torch.optim.SGD(parameters, lr=0.5, momentum=0.9),
+    ...     batch_size=5,
+    ... )
+    >>> losses = [clients.round().loss for _ in range(5)]
+    >>> losses[-1] < losses[0], clients.obstacle
+    (True, '')
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        datasets: Iterable[Any],
+        loss_fn: Loss,
+        optimizer: MakeOptimizer,
+        *,
+        batch_size: int,
+        epochs: int = 1,
+        shuffle: bool = True,
+        drop_last: bool = False,
+        max_nr_batches: int = 0,
+        seed: int = 0,
+        clients_at_once: int | None = None,
+    ) -> None:
+        self.batches = LocalBatches(batch_size, epochs, shuffle, drop_last, max_nr_batches)
+        if clients_at_once is not None and clients_at_once < 1:
+            raise UnusableSetting("clients_at_once", "1 or more", str(clients_at_once))
+        if any(type(tensor) is Wrapper for tensor in model.state_dict(keep_vars=True).values()):
+            raise UnusableSetting("model", "a module in this process", "one that is not")
+        self.model = model
+        self.datasets = [_samples_of(dataset) for dataset in datasets]
+        """The samples of each client, as two tensors."""
+        self.seed = seed
+        self.rounds = 0
+        """How many rounds there have been."""
+        self.obstacle: str | None = None
+        """Why clients are trained one by one; empty if they are not, None before it is known."""
+        self._loss_fn = loss_fn
+        self._optimizer = optimizer
+        self._at_once = clients_at_once
+
+    def __len__(self) -> int:
+        return len(self.datasets)
+
+    def round(self, clients: Sequence[int] | None = None) -> RoundReport:
+        """Train one round and change the model; ``clients`` are the numbers of those who take part.
+
+        Clients without samples for a batch take no part.  Raises
+        :class:`~syft.exceptions.UnusableSetting` for unknown or repeated clients, and if there is
+        nobody left.
+
+        >>> model = torch.nn.Linear(1, 1)
+        >>> samples = [(torch.ones(count, 1), torch.ones(count, 1)) for count in (4, 2)]
+        >>> loss = torch.nn.functional.mse_loss
+        >>> clients = sy.SimulatedClients(model, samples, loss, torch.optim.SGD, batch_size=2)
+        >>> clients.round().samples, clients.round([1]).samples
+        ([4, 2], [2])
+        """
+        chosen = self._taking_part(clients)
+        mean = RunningMean()
+        losses = []
+        size = self._size_of_chunk()
+        for start in range(0, len(chosen), size):
+            losses.append(self._train(chosen[start : start + size], mean))
+        with torch.no_grad():
+            state = self.model.state_dict(keep_vars=True)
+            for name, value in mean.values().items():
+                state[name].copy_(value)
+        counts = [self._count(client) for client in chosen]
+        report = RoundReport(self.rounds, chosen, counts, torch.cat(losses))
+        self.rounds += 1
+        return report
+
+    def order(self, client: int, number: int) -> list[torch.Tensor]:
+        """The batches of a client in round ``number``, as indices of its samples.
+
+        >>> samples = [(torch.ones(3, 1), torch.ones(3, 1))]
+        >>> loss = torch.nn.functional.mse_loss
+        >>> clients = sy.SimulatedClients(
+        ...     torch.nn.Linear(1, 1), samples, loss, torch.optim.SGD, batch_size=2, shuffle=False
+        ... )
+        >>> clients.order(0, 0)
+        [tensor([0, 1]), tensor([2])]
+        """
+        return self.batches.batches(self._count(client), self._order_seed(client, number))
+
+    # ------------------------------------------------------------------------------- who takes part
+
+    def _taking_part(self, clients: Sequence[int] | None) -> list[int]:
+        chosen = list(range(len(self))) if clients is None else list(clients)
+        if len(set(chosen)) < len(chosen) or not set(chosen) <= set(range(len(self))):
+            wanted = f"different numbers under {len(self)}"
+            raise UnusableSetting("clients", wanted, str(chosen))
+        chosen = [client for client in chosen if self.batches.used(self._count(client))]
+        if not chosen:
+            raise UnusableSetting("clients", "some with samples for a batch", "none")
+        return chosen
+
+    def _count(self, client: int) -> int:
+        return len(self.datasets[client][0])
+
+    def _order_seed(self, client: int, number: int) -> int:
+        return seed_of("order", self.seed, number, client)
+
+    def _size_of_chunk(self) -> int:
+        if self._at_once is not None:
+            return self._at_once
+        nbytes = sum(parameter.nbytes for parameter in self.model.parameters())
+        return max(1, min(_MOST_AT_ONCE, _STACK_BYTES // max(1, nbytes)))
+
+    # ------------------------------------------------------------------------------------- training
+
+    def _train(self, clients: list[int], mean: RunningMean) -> torch.Tensor:
+        """Train some clients and add them to the mean; returns their losses."""
+        if len(clients) > 1 and not self.obstacle:
+            losses = self._train_together(clients, mean)
+            if losses is not None:
+                return losses
+        return torch.stack([self._train_alone(client, mean) for client in clients])
+
+    def _train_alone(self, client: int, mean: RunningMean) -> torch.Tensor:
+        """Train one client as a loop over its batches."""
+        device = self._device
+        model = copy.deepcopy(self.model)
+        optimizer = self._optimizer(list(model.parameters()))
+        data, targets = self.datasets[client]
+        total, count = torch.zeros((), dtype=torch.float64, device=device), 0
+        with self._own_random_numbers(client):
+            for rows in self.order(client, self.rounds):
+                x, y = data[rows.to(data.device)], targets[rows.to(targets.device)]
+                loss = self._loss_fn(model(x.to(device)), y.to(device))
+                optimizer.zero_grad()
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+                total += loss.detach() * len(rows)
+                count += len(rows)
+        mean.add(model.state_dict(), self._count(client))
+        return total.cpu() / count
+
+    def _train_together(self, clients: list[int], mean: RunningMean) -> torch.Tensor | None:
+        """Train several clients at once; None if that cannot be done, and nothing was."""
+        names = dict(self.model.named_parameters())
+        optimizer = self._optimizer(list(names.values()))
+        if self.obstacle is None:
+            self.obstacle = self._obstacle_outside(optimizer) or None
+            if self.obstacle:
+                return None
+        sgd = StackedSGD(optimizer.param_groups, names, len(clients))
+        data, targets = (
+            torch.cat([self.datasets[client][part] for client in clients]) for part in (0, 1)
+        )
+        counts = [self._count(client) for client in clients]
+        seeds = [self._order_seed(client, self.rounds) for client in clients]
+        totals = torch.zeros(len(clients), dtype=torch.float64, device=self._device)
+        seen = torch.zeros_like(totals)
+        for step in steps_together(self.batches, counts, seeds):
+            x = data[step.rows.to(data.device)].to(self._device)
+            y = targets[step.rows.to(targets.device)].to(self._device)
+            if self.obstacle is None:
+                with self._own_random_numbers(clients[0]):
+                    self.obstacle = obstacle(self.model, self._loss_fn, sgd, x[:2], y[:2])
+                if self.obstacle:
+                    return None
+            trained = sgd.of(step.clients)
+            losses, gradients = stacked_gradients(self.model, self._loss_fn, trained, x, y)
+            sgd.step(step.clients, gradients)
+            places, length = step.clients.to(totals.device), step.rows.shape[1]
+            totals.index_add_(0, places, losses.double() * length)
+            seen[places] += length
+        mean.add_stacked(sgd.parameters, counts)
+        return (totals / seen).cpu()
+
+    def _obstacle_outside(self, optimizer: torch.optim.Optimizer) -> str:
+        """Why several cannot be trained at once, apart from the model."""
+        if type(optimizer) is not torch.optim.SGD:
+            return f"its optimizer is {type(optimizer).__name__}, not SGD"
+        kinds = {(x.shape[1:], x.dtype, y.shape[1:], y.dtype) for x, y in self.datasets}
+        return "" if len(kinds) == 1 else "the samples of its clients differ in shape or dtype"
+
+    @property
+    def _device(self) -> torch.device:
+        """Where the model is."""
+        for parameter in self.model.parameters():
+            return parameter.device
+        raise UnusableSetting("model", "a module with parameters", "one without")
+
+    @contextlib.contextmanager
+    def _own_random_numbers(self, client: int) -> Iterator[None]:
+        """A context with random numbers of one client and round; afterwards all is as it was."""
+        with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+            torch.manual_seed(seed_of("model", self.seed, self.rounds, client))
+            yield
+
+
+def _samples_of(dataset: Any) -> Samples:
+    """The samples of a data set as two tensors."""
+    pair = _pair_of(dataset)
+    if len(pair) != 2 or not all(type(part) is torch.Tensor for part in pair):
+        raise UnusableSetting("datasets", "pairs of tensors in this process", "something else")
+    data, targets = pair
+    if len(data) != len(targets):
+        wanted = f"as many targets as samples: {len(data)}"
+        raise UnusableSetting("datasets", wanted, str(len(targets)))
+    return data, targets
+
+
+def _pair_of(dataset: Any) -> Any:
+    """What a data set holds, all of it; samples are put together as torch's ``DataLoader`` does."""
+    if isinstance(dataset, tuple):
+        return dataset
+    if isinstance(dataset, TensorDataset):
+        return dataset.tensors
+    if isinstance(dataset, BaseDataset):
+        return dataset[:]
+    return default_collate([dataset[number] for number in range(len(dataset))])

@@ -1,0 +1,189 @@
+"""Training many clients as one: their parameters are stacked, and a step is one call of torch.
+
+The models of small simulated clients are alike in all but their numbers, so what costs time is
+Python and torch's way to each kernel.  ``torch.func.vmap`` runs the model once for all of them.
+Not every model can be run so, and some would run and mean something else; :func:`obstacle` tries
+it, beside the model as it is, and names what is in the way.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import torch
+from torch import nn
+from torch.func import functional_call, vmap
+
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+Parameters = dict[str, torch.Tensor]
+
+_DEVIATION: Final = {torch.float64: 1e-9, torch.float32: 1e-3}
+"""How far the gradients of both ways may be apart, of their norm; 0.05 for narrower dtypes."""
+
+
+class StackedSGD:
+    """``torch.optim.SGD`` for stacked parameters, of which a step may concern some clients only.
+
+    ``groups`` are the ``param_groups`` of an optimizer of the model, and ``names`` are those of its
+    parameters.  The settings of each parameter are those of its group.
+
+    >>> weight = torch.nn.Parameter(torch.ones(1))
+    >>> groups = torch.optim.SGD([weight], lr=0.5).param_groups
+    >>> sgd = StackedSGD(groups, {"weight": weight}, clients=2)
+    >>> sgd.parameters["weight"]
+    tensor([[1.],
+            [1.]])
+    """
+
+    def __init__(
+        self, groups: Iterable[dict[str, Any]], names: Mapping[str, nn.Parameter], clients: int
+    ) -> None:
+        by_parameter = {id(parameter): group for group in groups for parameter in group["params"]}
+        self._settings = {
+            name: by_parameter[id(parameter)]
+            for name, parameter in names.items()
+            if id(parameter) in by_parameter and parameter.requires_grad
+        }
+        self.parameters: Parameters = {
+            name: names[name].detach().expand(clients, *names[name].shape).clone()
+            for name in self._settings
+        }
+        """The trained parameters by name, stacked: the first dimension is that of the clients."""
+        self._momenta = {
+            name: torch.zeros_like(self.parameters[name])
+            for name, group in self._settings.items()
+            if group["momentum"]
+        }
+        self._begun = {name: torch.zeros(clients, dtype=torch.bool) for name in self._momenta}
+
+    def of(self, clients: torch.Tensor) -> Parameters:
+        """The parameters of some clients, as leaves."""
+        return {
+            name: _some(stacked, clients).detach().requires_grad_()
+            for name, stacked in self.parameters.items()
+        }
+
+    @torch.no_grad()
+    def step(self, clients: torch.Tensor, gradients: Mapping[str, torch.Tensor | None]) -> None:
+        """Change the parameters of some clients by their gradients; None changes nothing."""
+        for name, gradient in gradients.items():
+            if gradient is not None:
+                stacked, group = self.parameters[name], self._settings[name]
+                old = _some(stacked, clients)
+                change = self._change(name, clients, old, gradient)
+                _put(stacked, clients, old.add_(change, alpha=-float(group["lr"])))
+
+    def _change(
+        self, name: str, clients: torch.Tensor, old: torch.Tensor, gradient: torch.Tensor
+    ) -> torch.Tensor:
+        """What is taken from the parameters, but for the learning rate."""
+        group = self._settings[name]
+        if group["maximize"]:
+            gradient = -gradient
+        if group["weight_decay"]:
+            gradient = gradient.add(old, alpha=group["weight_decay"])
+        if not group["momentum"]:
+            return gradient
+        momentum = _some(self._momenta[name], clients).mul_(group["momentum"])
+        momentum.add_(self._dampened(name, clients, gradient, group["dampening"]))
+        _put(self._momenta[name], clients, momentum)
+        if group["nesterov"]:
+            return gradient.add(momentum, alpha=group["momentum"])
+        return momentum
+
+    def _dampened(
+        self, name: str, clients: torch.Tensor, gradient: torch.Tensor, dampening: float
+    ) -> torch.Tensor:
+        """The gradient as it enters the momentum: dampened, except at a client's first step."""
+        if not dampening:
+            return gradient
+        begun = self._begun[name][clients].to(gradient.device, gradient.dtype)
+        self._begun[name][clients] = True
+        factors = 1 - begun * dampening
+        return gradient * factors.view(-1, *[1] * (gradient.dim() - 1))
+
+
+def _some(stacked: torch.Tensor, clients: torch.Tensor) -> torch.Tensor:
+    """The rows of some clients; of all of them no copy is made."""
+    if len(clients) == len(stacked):
+        return stacked
+    return stacked.index_select(0, clients.to(stacked.device))
+
+
+def _put(stacked: torch.Tensor, clients: torch.Tensor, rows: torch.Tensor) -> None:
+    """Write rows that :func:`_some` gave."""
+    if rows is not stacked:
+        stacked.index_copy_(0, clients.to(stacked.device), rows)
+
+
+def stacked_gradients(
+    model: nn.Module, loss_fn: Loss, parameters: Parameters, data: Any, targets: Any
+) -> tuple[torch.Tensor, dict[str, torch.Tensor | None]]:
+    """The loss of each client and the gradients of its parameters, which are leaves.
+
+    The first dimension of everything is that of the clients.  What the loss does not depend on has
+    no gradient.
+
+    >>> parameters = {"weight": torch.ones(2, 1, 1).requires_grad_()}
+    >>> model = torch.nn.Linear(1, 1, bias=False)
+    >>> x, y = torch.tensor([[[1.0]], [[2.0]]]), torch.zeros(2, 1, 1)
+    >>> stacked_gradients(model, torch.nn.functional.mse_loss, parameters, x, y)[0]
+    tensor([1., 4.])
+    """
+
+    def loss_of(own: Parameters, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return loss_fn(functional_call(model, own, (x,)), y)
+
+    losses = vmap(loss_of)(parameters, data, targets)
+    found = torch.autograd.grad(losses.sum(), list(parameters.values()), allow_unused=True)
+    return losses.detach(), dict(zip(parameters, found, strict=True))
+
+
+def obstacle(model: nn.Module, loss_fn: Loss, sgd: StackedSGD, data: Any, targets: Any) -> str:
+    """Why the model cannot be trained for several clients at once; empty if it can.
+
+    ``data`` and ``targets`` are batches of as many samples, stacked.  A copy of the model is run
+    on each of them by itself, and on all at once; both have to agree, and its buffers have to stay
+    as they are.  What fails by itself raises its own error.
+
+    >>> model, x = torch.nn.Sequential(torch.nn.BatchNorm1d(1)), torch.ones(2, 3, 1)
+    >>> sgd = StackedSGD(
+    ...     torch.optim.SGD(model.parameters()).param_groups, dict(model.named_parameters()), 2
+    ... )
+    >>> obstacle(model, torch.nn.functional.mse_loss, sgd, x, x)
+    "it changes its buffer '0.running_mean'"
+    """
+    alone = copy.deepcopy(model)
+    before = {name: buffer.clone() for name, buffer in alone.named_buffers()}
+    names = dict(alone.named_parameters())
+    trained = [names[name] for name in sgd.parameters]
+    rows = []
+    for x, y in zip(data, targets, strict=True):
+        loss = loss_fn(alone(x), y)
+        rows.append(torch.autograd.grad(loss, trained, allow_unused=True))
+    for name, buffer in alone.named_buffers():
+        if not torch.equal(buffer, before[name]):
+            return f"it changes its buffer {name!r}"
+    stacked = {
+        name: stack[: len(data)].detach().requires_grad_() for name, stack in sgd.parameters.items()
+    }
+    try:
+        _, found = stacked_gradients(alone, loss_fn, stacked, data, targets)
+    except Exception as error:  # it runs by itself: what fails is running several at once
+        return f"torch.func.vmap cannot run it: {str(error).strip().splitlines()[0]}"
+    for (name, gradient), expected in zip(found.items(), zip(*rows, strict=True), strict=True):
+        if not _agree(gradient, expected):
+            return f"several at once have another gradient of {name!r}"
+    return ""
+
+
+def _agree(gradient: torch.Tensor | None, expected: tuple[torch.Tensor | None, ...]) -> bool:
+    """Whether stacked gradients are those that were found one by one, but for rounding."""
+    there = [row for row in expected if row is not None]
+    if gradient is None or len(there) < len(expected):
+        return gradient is None and not there
+    rows = torch.stack(there)
+    most = _DEVIATION.get(rows.dtype, 0.05) * rows.norm()
+    return bool((gradient - rows).norm() <= most)

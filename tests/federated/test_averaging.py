@@ -1,0 +1,291 @@
+"""Means of updates, of every kind and wherever they are, and what is seen of each of them."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+import syft as sy
+from syft.exceptions import PermissionDenied, UnusableSetting
+from syft.workers.wire.messages import FetchAll, Run
+from tests.shells.child import make_worker
+from tests.shells.owner import inspect
+
+
+class Net(nn.Module):
+    """Two parameters are one, one is frozen, and one buffer is not persistent."""
+
+    grid: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.norm = nn.Linear(3, 3), nn.Linear(3, 3), nn.BatchNorm1d(3)
+        self.second.weight = self.first.weight
+        self.second.bias.requires_grad_(False)
+        self.register_buffer("grid", torch.full((2,), float("-inf")), persistent=False)
+
+
+def nets(count: int = 3) -> list[Any]:
+    made = []
+    for number in range(count):
+        net = Net()
+        net.norm.running_mean = torch.randn(3)
+        net.norm.num_batches_tracked = torch.tensor(10 * number)
+        made.append(net)
+    return made
+
+
+def mean_of(tensors: list[torch.Tensor], weights: list[float]) -> torch.Tensor:
+    total = sum(
+        (weight * x.detach().double() for x, weight in zip(tensors, weights, strict=True)),
+        torch.zeros((), dtype=torch.float64),
+    )
+    return total / sum(weights)
+
+
+def check_state(made: dict[str, Any], states: list[dict[str, Any]], weights: list[float]) -> None:
+    for name, value in made.items():
+        wanted = mean_of([state[name] for state in states], weights)
+        wanted = wanted if value.is_floating_point() else wanted.round()
+        torch.testing.assert_close(value, wanted.to(value.dtype), rtol=1e-6, atol=1e-6)
+
+
+@pytest.fixture(params=["here", "at workers", "masked", "shared"])
+def way(request: pytest.FixtureRequest) -> str:
+    """Where updates lie, and how they are added up."""
+    return str(request.param)
+
+
+@pytest.mark.every_shell
+def test_modules(hook: sy.TorchHook, way: str) -> None:
+    models, weights = nets(), [100.0, 300.0, 200.0]
+    states = [copy.deepcopy(model.state_dict()) for model in models]
+    options: dict[str, Any] = {}
+    if way != "here":
+        names = ("bob", "alice", "carol")
+        workers = [make_worker(hook, name) for name in names]
+        models = [model.send(place) for model, place in zip(models, workers, strict=True)]
+        options = {
+            "at workers": {},
+            "masked": {"secure": True},
+            "shared": {"workers": workers[:2], "crypto_provider": workers[2]},
+        }[way]
+    mean = sy.federated_average(models, weights, **options)
+    check_state(mean.state_dict(), states, weights)
+    assert type(mean) is Net and mean is not models[0] and mean.location is None
+    assert mean.first.weight is mean.second.weight
+    assert mean.first.bias.requires_grad and not mean.second.bias.requires_grad
+    assert isinstance(mean.first.bias, nn.Parameter)
+    assert torch.equal(mean.grid, torch.full((2,), float("-inf")))
+    assert mean.norm.num_batches_tracked == 12  # 11.67, rounded
+    for model, state in zip(models, states, strict=True):
+        if way != "here":
+            model.get()
+        assert all(map(torch.equal, model.state_dict().values(), state.values()))
+
+
+def test_state_dicts_lists_and_tensors() -> None:
+    states = [model.state_dict() for model in nets()]
+    for state in states:
+        state["version"] = 7
+    made = sy.federated_average(states, [1, 2, 3])
+    assert type(made) is type(states[0]) and made.pop("version") == 7
+    check_state(made, states, [1, 2, 3])
+    assert made["norm.running_mean"] is not states[0]["norm.running_mean"]
+
+    lists = [[torch.randn(2), torch.randn(3)] for _ in range(2)]
+    made = sy.federated_average(iter(lists))
+    assert type(made) is list and len(made) == 2
+    torch.testing.assert_close(made[1], (lists[0][1] + lists[1][1]) / 2)
+    made = sy.federated_average([(x for x in row) for row in lists], torch.tensor([3, 1]))
+    torch.testing.assert_close(made[0], 0.75 * lists[0][0] + 0.25 * lists[1][0])
+
+    x, y = torch.randn(2, requires_grad=True), torch.randn(2)
+    made = sy.federated_average([x, y])
+    torch.testing.assert_close(made, (x.detach() + y) / 2)
+    assert not made.requires_grad
+
+
+def test_the_old_name_and_updates_by_name() -> None:
+    assert sy.federated_avg is sy.federated_average
+    models = dict(zip(("bob", "alice"), nets(2), strict=True))
+    states = [model.state_dict() for model in models.values()]
+    check_state(sy.federated_avg(models).state_dict(), states, [1, 1])
+    weights = {"alice": 1, "bob": 3}
+    check_state(sy.federated_avg(models, weights).state_dict(), states, [3, 1])
+
+
+@given(
+    st.lists(st.tuples(st.floats(-1e3, 1e3), st.floats(0, 1e3)), min_size=1, max_size=6).filter(
+        lambda pairs: sum(weight for _, weight in pairs) > 1e-3
+    )
+)
+def test_the_mean_of_any_numbers(pairs: list[tuple[float, float]]) -> None:
+    values = [torch.tensor([value], dtype=torch.float64) for value, _ in pairs]
+    weights = [weight for _, weight in pairs]
+    made = sy.federated_average(values, weights)
+    torch.testing.assert_close(made, mean_of(values, weights), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.bfloat16, torch.float64, torch.complex64, torch.int32], ids=str
+)
+def test_dtypes_stay(dtype: torch.dtype, device: torch.device) -> None:
+    values = [torch.tensor([2, -2]).to(device, dtype), torch.tensor([3, 2]).to(device, dtype)]
+    made = sy.federated_average(values, [3, 1])
+    assert made.dtype is dtype and made.device == values[0].device
+    exact = torch.tensor([2.25, -1.0])
+    assert torch.equal(made.cpu(), (exact if dtype != torch.int32 else exact.round()).to(dtype))
+
+
+def test_many_narrow_numbers_lose_nothing_on_the_way() -> None:
+    ones = [torch.ones(1, dtype=torch.bfloat16)] * 1000  # a sum in bfloat16 stops at 256
+    assert sy.federated_average(ones) == 1
+
+
+def test_an_update_without_weight_does_not_count() -> None:
+    values = [torch.tensor([float("nan")]), torch.tensor([2.0])]
+    assert sy.federated_average(values, [0, 5]) == 2
+
+
+@pytest.mark.parametrize(
+    "weights, message",
+    [
+        ([1, float("nan")], "finite numbers from 0, got nan"),
+        ([1, float("inf")], "finite numbers from 0, got inf"),
+        ([1, -1], "finite numbers from 0, got -1.0"),
+        ([0, 0], "of a finite sum over 0, got 0.0"),
+        ([1e308, 1e308], "finite sum over 0"),
+        ([1], "one for each update: 2, got 1"),
+        ({"bob": 1, "alice": 1}, "by the names of the updates"),
+    ],
+    ids=str,
+)
+def test_weights_that_make_no_mean(weights: Any, message: str) -> None:
+    with pytest.raises(UnusableSetting, match=message):
+        sy.federated_average([torch.ones(1), torch.ones(1)], weights)
+
+
+def test_updates_that_differ() -> None:
+    def refused(updates: Any, message: str, **options: Any) -> None:
+        with pytest.raises(UnusableSetting, match=message):
+            sy.federated_average(updates, **options)
+
+    refused([nn.Linear(2, 1), nn.Linear(2, 1, bias=False)], "'bias' in only one of updates 0 and 1")
+    refused([nn.Linear(2, 1), nn.Linear(3, 1)], r"'weight' of shape \(1, 2\).*\(1, 3\).*update 1")
+    refused({"a": [torch.ones(1)], "b": [torch.ones(1).double()]}, "float64 in update b")
+    refused({"a": [torch.ones(1)], "b": [torch.ones(1)]}, "names", weights={"a": 1, "c": 1})
+    refused([], "one or more, got none")
+    refused({}, "one or more, got none")
+    refused(nn.Linear(2, 1), "a list of updates, got one Linear")
+    refused(nn.Sequential(nn.Linear(2, 1)), "a list of updates, got one Sequential")
+    refused(torch.ones(2), "a list of updates, got one Tensor")
+    refused(nn.Linear(2, 1).state_dict(), "a list of updates, got one OrderedDict")
+
+
+# ----------------------------------------------------------------------------- what is seen of them
+
+
+def test_fetching_takes_one_message_each_and_no_gradient(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    models: list[Any] = nets(2)
+    for model, place in zip(models, (bob, alice), strict=True):
+        model.send(place)
+        model.first.weight.sum().backward()
+    hook = sy.TorchHook.current()
+    with hook.record() as log:
+        sy.federated_average(models)
+    for place in (bob, alice):
+        kinds = Counter(type(entry.message) for entry in log.to(place.id))
+        # The state at once, and of the first module what is no state; its answers are flags.
+        assert kinds[FetchAll] == (2 if place is bob else 1) and kinds[Run] == 1
+        came = [entry for entry in log if entry.sender == place.id and entry.buffers]
+        sizes = sum(len(buffer) for entry in came for buffer in entry.buffers)
+        assert sizes <= sum(x.nbytes for x in Net().state_dict().values()) + 64
+
+
+@pytest.mark.parametrize("way", ["masked", "shared"])
+def test_no_update_is_seen_by_itself(hook: sy.TorchHook, way: str) -> None:
+    workers = [make_worker(hook, name) for name in ("bob", "alice", "carol")]
+    values = [torch.full((64,), number + 0.25, dtype=torch.float64) for number in range(3)]
+    pointers = [x.send(place) for x, place in zip(values, workers, strict=True)]
+    options: dict[str, Any] = {"workers": workers[:2], "crypto_provider": workers[2]}
+    with hook.record() as log:
+        mean = sy.federated_average(pointers, secure=True, **(options if way == "shared" else {}))
+    expected = torch.full((64,), 1.25, dtype=torch.float64)
+    torch.testing.assert_close(mean, expected, rtol=0, atol=1e-6)
+    seen = [
+        buffer.view(torch.int64)
+        for entry in log
+        for buffer in entry.buffers
+        if len(buffer) == expected.nbytes
+    ]
+    # Every update repeats one number.  What is masked does not, and neither does a share.
+    repeated = [vector for vector in seen if len(set(vector.tolist())) == 1]
+    assert len(seen) > len(repeated)
+    for vector in repeated:  # the sum, and the mean made of it
+        numbers = (vector.double() / 2**24, vector.view(torch.float64))
+        assert any(torch.allclose(number, expected, atol=1e-6) for number in numbers)
+
+
+def test_private_updates_are_averaged_for_those_who_may_see_them(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    def private(place: Any, value: float) -> Any:
+        x: Any = torch.full((2,), value)
+        return x.private_tensor(allowed_users=("bea",)).send(place, user="bea")
+
+    updates = [private(bob, 1.0), private(alice, 2.0)]
+    with pytest.raises(PermissionDenied):
+        sy.federated_average(updates)
+    assert sy.federated_average(updates, user="bea").tolist() == [1.5, 1.5]
+    with pytest.raises(PermissionDenied):  # they may not leave for one another
+        sy.federated_average(updates, secure=True, user="bea")
+
+
+def test_several_updates_of_a_worker_are_added_up_there(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    values = [torch.tensor([number]) for number in (1.0, 2.0, 6.0)]
+    places = (bob, bob, alice)
+    updates = [x.send(place) for x, place in zip(values, places, strict=True)]
+    made = sy.federated_average(updates, [1, 2, 1], secure=True)
+    torch.testing.assert_close(made, torch.tensor([11 / 4]))
+    del updates
+    assert not inspect(bob).objects and not inspect(alice).objects
+
+
+def test_what_would_not_be_secure_is_refused(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    x: Any = torch.ones(2)
+    at_bob, at_alice = x.send(bob), x.send(alice)
+
+    def refused(updates: Any, message: str, weights: Any = None) -> None:
+        with pytest.raises(UnusableSetting, match=message):
+            sy.federated_average(updates, weights, secure=True)
+
+    refused([at_bob, at_bob], "two places or more, to be secure, got all at bob")
+    refused([at_bob, at_alice], "two places or more, to be secure, got all at bob", [1, 0])
+    refused([x, x], "got all at me")
+    refused([at_bob, x], "at workers, to be secure, got one that is here")
+    refused([[at_bob, at_alice]] * 2, "tensors at one worker each")
+    refused([x.send(bob, alice)] * 2, "tensors at one worker each")
+    refused([[], []], "tensors at one worker each")
+
+
+def test_an_update_that_is_here_may_be_shared(
+    hook: sy.TorchHook, bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    carol = make_worker(hook, "carol")
+    x: Any = torch.ones(2)
+    made = sy.federated_average([x, (3 * x).send(bob)], workers=(bob, alice), crypto_provider=carol)
+    torch.testing.assert_close(made, torch.tensor([2.0, 2.0]))

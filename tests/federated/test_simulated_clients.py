@@ -1,0 +1,418 @@
+"""Rounds with simulated clients, held against a plain loop over the same batches."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import TensorDataset
+
+import syft as sy
+from syft.exceptions import UnusableSetting
+
+Samples = list[tuple[torch.Tensor, torch.Tensor]]
+
+SGD: dict[str, dict[str, Any]] = {
+    "plain": {"lr": 0.1},
+    "momentum": {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.01},
+    "nesterov": {"lr": 0.05, "momentum": 0.9, "nesterov": True},
+    "dampened": {"lr": 0.05, "momentum": 0.9, "dampening": 0.3, "maximize": True},
+}
+
+
+def sgd(**options: Any) -> Callable[[list[nn.Parameter]], torch.optim.Optimizer]:
+    return lambda parameters: torch.optim.SGD(parameters, **options)
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.Tanh(), nn.Linear(8, 3))
+
+
+def cnn() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(16, 3)
+    )
+
+
+class Tied(nn.Module):
+    """One weight in two places, a parameter that is not used, and one that is frozen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(16, 16), nn.Linear(16, 16)
+        self.second.weight = self.first.weight
+        self.last, self.unused = nn.Linear(16, 3), nn.Linear(1, 1)
+        self.last.bias.requires_grad_(False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.tanh(self.first(x.flatten(1)))
+        return self.last(torch.tanh(self.second(x)))  # type: ignore[no-any-return]
+
+
+class Branching(nn.Module):
+    """A path that depends on values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = mlp()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.inner(x)
+        return y if y.sum() > 0 else 2 * y
+
+
+def normed() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+
+
+def dropping() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.Dropout(), nn.Linear(8, 3))
+
+
+TOGETHER = {"mlp": mlp, "cnn": cnn, "tied": Tied}
+ALONE = {
+    "BatchNorm": (normed, "it changes its buffer '2.running_mean'"),
+    "dropout": (dropping, "torch.func.vmap cannot run it: vmap: called random operation"),
+    "branches": (Branching, "torch.func.vmap cannot run it: "),
+}
+
+
+def samples(counts: list[int], dtype: torch.dtype = torch.float32) -> Samples:
+    dice = torch.Generator().manual_seed(5)
+    return [
+        (
+            torch.randn(count, 1, 4, 4, generator=dice, dtype=dtype),
+            torch.randint(3, (count,), generator=dice),
+        )
+        for count in counts
+    ]
+
+
+def model_of(make: Callable[[], nn.Module], dtype: torch.dtype = torch.float32) -> nn.Module:
+    torch.default_generator.manual_seed(3)
+    return make().to(dtype)
+
+
+def plain_round(
+    model: nn.Module, data: Samples, make: Any, batches: list[list[torch.Tensor]], loss_fn: Any
+) -> tuple[dict[str, torch.Tensor], list[float]]:
+    """The state after one round of a plain loop, and the mean loss of each client."""
+    states, losses = [], []
+    for (x, y), own in zip(data, batches, strict=True):
+        client = copy.deepcopy(model)
+        optimizer = make(list(client.parameters()))
+        total = 0.0
+        for rows in own:
+            optimizer.zero_grad()
+            loss = loss_fn(client(x[rows]), y[rows])
+            loss.backward()
+            optimizer.step()
+            total += loss.item() * len(rows)
+        states.append(client.state_dict())
+        losses.append(total / max(1, sum(map(len, own))))
+    total_weight = sum(len(x) for x, _ in data)
+    mean = {
+        name: sum(
+            (state[name].double() * len(x) for state, (x, _) in zip(states, data, strict=True)),
+            torch.zeros(()),
+        )
+        / total_weight
+        for name in states[0]
+    }
+    return mean, losses
+
+
+def check_round(
+    make: Callable[[], nn.Module],
+    options: dict[str, Any],
+    counts: list[int],
+    dtype: torch.dtype = torch.float32,
+    loss_fn: Any = F.cross_entropy,
+    rounds: int = 1,
+    **division: Any,
+) -> sy.SimulatedClients:
+    """Rounds of simulated clients give what the plain loop gives."""
+    data = samples(counts, dtype)
+    model = model_of(make, dtype)
+    clients = sy.SimulatedClients(
+        model, data, loss_fn, sgd(**options), **{"batch_size": 4, **division}
+    )
+    for number in range(rounds):
+        batches = [clients.order(client, number) for client in range(len(counts))]
+        expected, losses = plain_round(model, data, sgd(**options), batches, loss_fn)
+        report = clients.round()
+        assert report.number == number and report.samples == counts
+        rtol = 1e-10 if dtype is torch.float64 else 1e-4
+        atol = 1e-12 if dtype is torch.float64 else 1e-6
+        for name, value in model.state_dict().items():
+            wanted = expected[name] if value.is_floating_point() else expected[name].round()
+            torch.testing.assert_close(value, wanted.to(value.dtype), rtol=rtol, atol=atol)
+        torch.testing.assert_close(
+            report.losses, torch.tensor(losses, dtype=torch.float64), rtol=rtol, atol=atol
+        )
+    return clients
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("options", SGD.values(), ids=SGD)
+@pytest.mark.parametrize("make", TOGETHER.values(), ids=TOGETHER)
+def test_a_round_together_is_a_round_of_the_loop(
+    make: Callable[[], nn.Module], options: dict[str, Any], dtype: torch.dtype
+) -> None:
+    clients = check_round(make, options, [8, 6, 3, 9, 8], dtype, epochs=2)
+    assert clients.obstacle == ""
+
+
+@pytest.mark.parametrize("make, reason", ALONE.values(), ids=ALONE)
+def test_what_cannot_be_stacked_is_trained_one_by_one(
+    make: Callable[[], nn.Module], reason: str
+) -> None:
+    data, model = samples([6, 8, 6]), model_of(make)
+    clients = sy.SimulatedClients(model, data, F.cross_entropy, sgd(lr=0.1), batch_size=4)
+    twin = copy.deepcopy(model)
+    clients.round()
+    assert clients.obstacle is not None and clients.obstacle.startswith(reason)
+    singly = sy.SimulatedClients(
+        twin, data, F.cross_entropy, sgd(lr=0.1), batch_size=4, clients_at_once=1
+    )
+    singly.round()
+    assert singly.obstacle is None
+    for mine, other in zip(model.state_dict().values(), twin.state_dict().values(), strict=True):
+        assert torch.equal(mine, other)
+    untrained = dict(model_of(make).named_parameters())
+    assert not any(torch.equal(x, untrained[name]) for name, x in model.named_parameters())
+
+
+def test_statistics_of_batches_are_averaged_too() -> None:
+    clients = check_round(normed, SGD["momentum"], [8, 6, 4])
+    assert clients.model.state_dict()["2.num_batches_tracked"] == 2
+
+
+def test_another_optimizer_trains_one_by_one() -> None:
+    data, model = samples([5, 8]), model_of(mlp)
+    clients = sy.SimulatedClients(model, data, F.cross_entropy, torch.optim.Adam, batch_size=4)
+    batches = [clients.order(client, 0) for client in range(2)]
+    expected, _ = plain_round(model, data, torch.optim.Adam, batches, F.cross_entropy)
+    clients.round()
+    assert clients.obstacle == "its optimizer is Adam, not SGD"
+    for name, value in model.state_dict().items():
+        torch.testing.assert_close(value, expected[name].float())
+
+
+def test_groups_of_an_optimizer_keep_their_settings() -> None:
+    def make(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+        groups = [{"params": parameters[:1], "lr": 0.5}, {"params": parameters[1:3]}]
+        return torch.optim.SGD(groups, lr=0.1, momentum=0.5)
+
+    data, model = samples([4, 4]), model_of(mlp)
+    before = copy.deepcopy(model)
+    clients = sy.SimulatedClients(model, data, F.cross_entropy, make, batch_size=2)
+    batches = [clients.order(client, 0) for client in range(2)]
+    expected, _ = plain_round(model, data, make, batches, F.cross_entropy)
+    clients.round()
+    assert clients.obstacle == ""
+    for name, value in model.state_dict().items():
+        torch.testing.assert_close(value, expected[name].float(), rtol=1e-4, atol=1e-6)
+    assert torch.equal(model.state_dict()["3.bias"], before.state_dict()["3.bias"])
+    assert not torch.equal(model.state_dict()["3.weight"], before.state_dict()["3.weight"])
+
+
+@settings(max_examples=15)
+@given(
+    counts=st.lists(st.integers(1, 9), min_size=1, max_size=6),
+    batch_size=st.integers(1, 5),
+    epochs=st.integers(1, 3),
+    shuffle=st.booleans(),
+    max_nr_batches=st.integers(0, 4),
+    at_once=st.integers(1, 4),
+)
+def test_any_division_into_batches(counts: list[int], at_once: int, **division: Any) -> None:
+    check_round(
+        mlp, SGD["dampened"], counts, torch.float64, rounds=2, clients_at_once=at_once, **division
+    )
+
+
+def test_losses_of_ones_own() -> None:
+    def loss_fn(output: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (output - F.one_hot(y, 3)).abs().mean() + 0.1 * output.square().mean()
+
+    assert check_round(mlp, SGD["plain"], [4, 5, 6], loss_fn=loss_fn).obstacle == ""
+
+
+def test_one_seed_gives_the_same_bits_whatever_torch_has_drawn() -> None:
+    def trained(make: Callable[[], nn.Module], seed: int, draws: int) -> list[torch.Tensor]:
+        model = model_of(make)
+        clients = sy.SimulatedClients(
+            model, samples([7, 9, 8, 3]), F.cross_entropy, sgd(lr=0.1), batch_size=4, seed=seed
+        )
+        for _ in range(3):
+            torch.randn(draws)
+            state = torch.get_rng_state()
+            clients.round()
+            assert torch.equal(torch.get_rng_state(), state)
+        return list(model.state_dict().values())
+
+    for make in (mlp, cnn, dropping):
+        first, second, third = trained(make, 1, 1), trained(make, 1, 5), trained(make, 2, 1)
+        assert all(map(torch.equal, first, second))
+        assert not all(map(torch.equal, first, third))
+
+
+def test_each_round_and_client_has_an_order_of_its_own() -> None:
+    clients = sy.SimulatedClients(
+        model_of(mlp), samples([30, 30]), F.cross_entropy, sgd(lr=0.1), batch_size=30
+    )
+    orders = [clients.order(client, number)[0] for client in (0, 1) for number in (0, 1)]
+    assert len({tuple(order.tolist()) for order in orders}) == 4
+    assert all(sorted(order.tolist()) == list(range(30)) for order in orders)
+
+
+def test_some_clients_take_part() -> None:
+    data, model = samples([4, 6, 8, 0]), model_of(mlp)
+    clients = sy.SimulatedClients(model, data, F.cross_entropy, sgd(lr=0.1), batch_size=4)
+    chosen = [2, 0]
+    batches = [clients.order(client, 0) for client in chosen]
+    expected, _ = plain_round(
+        model, [data[client] for client in chosen], sgd(lr=0.1), batches, F.cross_entropy
+    )
+    report = clients.round([*chosen, 3])
+    assert (report.clients, report.samples) == (chosen, [8, 4]) and len(clients) == 4
+    for name, value in model.state_dict().items():
+        torch.testing.assert_close(value, expected[name].float(), rtol=1e-4, atol=1e-6)
+    with pytest.raises(UnusableSetting, match="different numbers under 4"):
+        clients.round([1, 1])
+    with pytest.raises(UnusableSetting, match="different numbers under 4"):
+        clients.round([4])
+    with pytest.raises(UnusableSetting, match="some with samples"):
+        clients.round([3])
+    assert clients.rounds == 1
+
+
+def test_clients_whose_only_batch_is_dropped_take_no_part() -> None:
+    clients = sy.SimulatedClients(
+        model_of(mlp),
+        samples([4, 3, 5]),
+        F.cross_entropy,
+        sgd(lr=0.1),
+        batch_size=4,
+        drop_last=True,
+    )
+    assert clients.round().clients == [0, 2]
+
+
+def test_chunks_change_nothing_but_memory() -> None:
+    results = []
+    for at_once in (2, 100):
+        model = model_of(mlp, torch.float64)
+        sy.SimulatedClients(
+            model,
+            samples([4] * 7, torch.float64),
+            F.cross_entropy,
+            sgd(lr=0.1, momentum=0.9),
+            batch_size=2,
+            clients_at_once=at_once,
+        ).round()
+        results.append(model.state_dict())
+    for name, value in results[0].items():
+        torch.testing.assert_close(value, results[1][name], rtol=1e-10, atol=1e-12)
+
+
+def test_large_models_are_trained_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    from syft.federated import simulated_clients
+
+    sizes = []
+
+    class Noted(simulated_clients.StackedSGD):
+        def __init__(self, groups: Any, names: Any, clients: int) -> None:
+            sizes.append(clients)
+            super().__init__(groups, names, clients)
+
+    monkeypatch.setattr(simulated_clients, "StackedSGD", Noted)
+    monkeypatch.setattr(simulated_clients, "_STACK_BYTES", 3000)  # a model has 652 bytes
+    clients = sy.SimulatedClients(
+        model_of(mlp), samples([4] * 6), F.cross_entropy, sgd(lr=0.1), batch_size=4
+    )
+    clients.round()
+    assert sizes == [4, 2]
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda x, y: (x, y),
+        lambda x, y: TensorDataset(x, y),
+        lambda x, y: sy.BaseDataset(x / 2, y, transform=lambda data: data * 2),
+        lambda x, y: list(zip(x, y, strict=True)),
+    ],
+    ids=["pair", "TensorDataset", "BaseDataset", "list"],
+)
+def test_data_sets_of_every_kind(hook: sy.TorchHook, wrap: Any) -> None:
+    data, model, other = samples([4, 6]), model_of(mlp), model_of(mlp)
+    for trained, datasets in ((model, data), (other, [wrap(x, y) for x, y in data])):
+        sy.SimulatedClients(trained, datasets, F.cross_entropy, sgd(lr=0.1), batch_size=4).round()
+    assert all(map(torch.equal, model.state_dict().values(), other.state_dict().values()))
+
+
+def test_samples_that_differ_are_trained_one_by_one() -> None:
+    data = [(torch.randn(4, width, 2), torch.randn(4, width, 1)) for width in (2, 3)]
+    model = nn.Linear(2, 1)
+    clients = sy.SimulatedClients(model, data, F.mse_loss, sgd(lr=0.1), batch_size=2)
+    clients.round()
+    assert clients.obstacle == "the samples of its clients differ in shape or dtype"
+
+
+def test_the_device_is_kept(device: torch.device) -> None:
+    model = model_of(mlp).to(device)
+    clients = sy.SimulatedClients(
+        model,
+        samples([4, 7]),
+        F.cross_entropy,
+        sgd(lr=0.1, momentum=0.9, dampening=0.1),
+        batch_size=4,
+    )
+    clients.round()
+    assert clients.obstacle == ""
+    assert {parameter.device.type for parameter in model.parameters()} == {device.type}
+
+
+def test_what_is_elsewhere_or_does_not_fit_is_refused(bob: sy.VirtualWorker) -> None:
+    data: Any = samples([4])
+
+    def made(model: Any = None, datasets: Any = data, **options: Any) -> sy.SimulatedClients:
+        options = {"batch_size": 2, **options}
+        return sy.SimulatedClients(
+            model or mlp(), datasets, F.cross_entropy, torch.optim.SGD, **options
+        )
+
+    x, y = data[0]
+    away: Any = mlp()
+    with pytest.raises(UnusableSetting, match="model must be a module in this process"):
+        made(away.send(bob))
+    with pytest.raises(UnusableSetting, match="pairs of tensors in this process"):
+        made(datasets=[(x.send(bob), y)])
+    with pytest.raises(UnusableSetting, match="pairs of tensors in this process"):
+        made(datasets=[(x, y, y)])
+    with pytest.raises(UnusableSetting, match="as many targets as samples: 4"):
+        made(datasets=[(x, y[:2])])
+    with pytest.raises(UnusableSetting, match="module with parameters"):
+        made(nn.Flatten()).round()
+    for name in ("batch_size", "epochs", "clients_at_once"):
+        with pytest.raises(UnusableSetting, match=f"{name} must be 1 or more, got 0"):
+            made(**{name: 0})
+    with pytest.raises(UnusableSetting, match="max_nr_batches must be 0 or more, got -1"):
+        made(max_nr_batches=-1)
+
+
+def test_errors_of_the_model_are_its_own() -> None:
+    clients = sy.SimulatedClients(
+        nn.Linear(3, 1), samples([4, 4]), F.cross_entropy, torch.optim.SGD, batch_size=2
+    )
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        clients.round()
