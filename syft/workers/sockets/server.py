@@ -178,6 +178,15 @@ class WebsocketServerWorker(VirtualWorker):
             return Address("unix", str(Path(self.unix).absolute()))
         return Address("ws" if self.identity is None else "wss", self.host, self.port)
 
+    def place_shown(self) -> str:
+        """That it is in this process, and where others reach it.
+
+        >>> with WebsocketServerWorker(hook, port=0, id="dan") as dan:
+        ...     dan.place_shown()
+        'in this process · at ws://127.0.0.1:...'
+        """
+        return f"{super().place_shown()} · at {self.address}"
+
     # ------------------------------------------------------------------------------- serving
 
     def start(self) -> None:
