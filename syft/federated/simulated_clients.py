@@ -75,8 +75,8 @@ class SimulatedClients:
     limits the memory: by default 128, or as many as have parameters of 256 MB; 1 trains one by one.
 
     ``seed`` settles the order of the samples, and what a model draws; torch's own seed neither
-    matters nor changes.  The same seed gives the same bits on one machine.  The model stays where
-    it is, and batches go there.
+    matters nor changes.  The same seed gives the same bits on one machine, if torch's kernels do.
+    The model stays where it is, and batches go there.
 
     Raises :class:`~syft.exceptions.UnusableSetting` for settings that make no sense, and for data
     or a model that is not here.

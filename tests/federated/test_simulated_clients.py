@@ -68,6 +68,37 @@ class Branching(nn.Module):
         return y if y.sum() > 0 else 2 * y
 
 
+class Counting(nn.Module):
+    """What it computes depends on how often it was called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.calls = mlp(), 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return self.calls * self.inner(x)  # type: ignore[no-any-return]
+
+
+class Alternating(Counting):
+    """Which of its parameters are used depends on how often it was called."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        first: torch.Tensor = self.inner[:2](x)
+        return first[:, :3] if self.calls > 2 else self.inner[2:](first)
+
+
+def centred() -> nn.Module:
+    """The bias before the norm has gradients that are nothing but rounding."""
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(16, 8),
+        nn.BatchNorm1d(8, track_running_stats=False),
+        nn.Linear(8, 3),
+    )
+
+
 def normed() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
 
@@ -76,11 +107,13 @@ def dropping() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.Dropout(), nn.Linear(8, 3))
 
 
-TOGETHER = {"mlp": mlp, "cnn": cnn, "tied": Tied}
+TOGETHER = {"mlp": mlp, "cnn": cnn, "tied": Tied, "centred": centred}
 ALONE = {
     "BatchNorm": (normed, "it changes its buffer '2.running_mean'"),
     "dropout": (dropping, "torch.func.vmap cannot run it: vmap: called random operation"),
     "branches": (Branching, "torch.func.vmap cannot run it: "),
+    "counting": (Counting, "several at once have other gradients"),
+    "alternating": (Alternating, "several at once have other gradients"),
 }
 
 
@@ -166,7 +199,7 @@ def check_round(
 def test_a_round_together_is_a_round_of_the_loop(
     make: Callable[[], nn.Module], options: dict[str, Any], dtype: torch.dtype
 ) -> None:
-    clients = check_round(make, options, [8, 6, 3, 9, 8], dtype, epochs=2)
+    clients = check_round(make, options, [8, 6, 3, 10, 8], dtype, epochs=2)
     assert clients.obstacle == ""
 
 
