@@ -77,7 +77,7 @@ types: $(DEV) ## mypy
 	$(BIN)/mypy --strict $(TYPED)
 
 docs: $(DEV) ## sphinx-build; a warning is an error; the site is in docs/_build/html
-	$(BIN)/sphinx-build -W --keep-going --fresh-env --quiet -b html docs docs/_build/html
+	$(BIN)/sphinx-build -W --keep-going --fresh-env --quiet -j auto -b html docs docs/_build/html
 
 tests: covered sample ## pytest: both of these
 

@@ -35,7 +35,7 @@ html_theme_options = {
 }
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_search_scorer = "_static/search_order.js"
+html_search_scorer = str(_ROOT / "docs" / "_static" / "search_order.js")
 html_copy_source = False
 html_show_sourcelink = False
 

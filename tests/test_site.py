@@ -66,6 +66,12 @@ def test_the_first_page_ends_with_the_modules_and_names_none_before() -> None:
     assert "syft." not in index and ":download:" not in index
 
 
+def test_the_order_of_a_search_replaces_that_of_sphinx() -> None:
+    script = (DOCS / "_static" / "search_order.js").read_text()
+    assert "\nvar Scorer = {" in script, "Sphinx's own script declares it by var: no const, no let"
+    assert 'startsWith("api/")' in script
+
+
 def test_the_list_of_decisions_has_each_under_its_title() -> None:
     text = (DOCS / "design" / "README.md").read_text()
     listed = re.findall(r"^- \[(.*)\]\((.*)\)$", text, re.MULTILINE)

@@ -1,6 +1,7 @@
-/* What a search shows first: pages for users, then the pages of the modules, whose names repeat
+/* What a search shows first (a var, because searchtools.js declares the same one): pages for
+   users, then the pages of the modules, whose names repeat
    the public ones. */
-const Scorer = {
+var Scorer = {
   score: ([docname, , , , score]) => (docname.startsWith("api/") ? score - 40 : score),
   objNameMatch: 11,
   objPartialMatch: 6,
