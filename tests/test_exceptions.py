@@ -153,6 +153,12 @@ TEXTS = [
         "Bring it here first with .get() (or .float_prec()), if you may.",
     ),
     (
+        e.DataStaysPut("pickling", "(Wrapper)>[PointerTensor | me:1 -> bob:2]"),
+        "pickling would read data that is not here: (Wrapper)>[PointerTensor | me:1 -> bob:2]. "
+        "Bring it here first with .get() (or .float_prec()), if you may; a whole state_dict with "
+        "sy.get_all(state, keep=True).",
+    ),
+    (
         e.ResultMismatch("torch.sort", "bob", "2 tensors", "3 tensors"),
         "torch.sort gives 3 tensors at worker 'bob' where its caller expected 2 tensors; none was "
         "stored. The two ends run different versions of torch or syft.",

@@ -18,7 +18,7 @@ from torch import nn
 from torch._dynamo.utils import counters
 
 import syft as sy
-from syft.chain.wrapper import Wrapper
+from syft.chain.wrapper import Wrapper, first_link
 from tests.chain.refusal import refusal
 
 VALUES = [1.5, 2.0]
@@ -59,10 +59,12 @@ CLOSED: dict[str, Callable[[Any], Any]] = {
 def test_a_closed_door(make: Callable[[Any], torch.Tensor], door: str) -> None:
     x = make(VALUES)
     text = refusal(lambda: CLOSED[door](x))
+    whole = "; a whole state_dict with sy.get_all(state, keep=True)"
     assert text == (
         f"DataStaysPut: {door.strip()} would read data that is not here: "
         f"{repr(x).splitlines()[0]}. "
-        "Bring it here first with .get() (or .float_prec()), if you may."
+        "Bring it here first with .get() (or .float_prec()), if you may"
+        f"{whole if door.strip() == 'pickling' else ''}."
     )
 
 
@@ -197,7 +199,8 @@ def test_transforms_are_refused(make: Callable[[Any], torch.Tensor], transform: 
         warnings.simplefilter("ignore")
         text = refusal(attempt)
     assert text.startswith("UnsupportedOperation: ")
-    assert BELOW in text
+    remote = bool(first_link(x).remote_links())
+    assert ("for torch.jit.trace: " if transform == "trace" and remote else BELOW) in text
 
 
 def test_a_number_where_torch_wants_a_number(bob: sy.VirtualWorker) -> None:

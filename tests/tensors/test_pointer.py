@@ -415,7 +415,7 @@ def test_operations_at_two_places(bob: sy.VirtualWorker, alice: sy.VirtualWorker
         ("torch.Tensor.add", lambda: y + x, ("alice", "bob")),
         ("torch.cat", lambda: torch.cat([x, y]), ("bob", "alice")),
         ("torch.cat", lambda: torch.cat([x, plain]), ("bob", "me")),
-        ("torch.Tensor.__getitem__", lambda: x[plain.long()], ("bob", "me")),
+        ("torch.Tensor.__getitem__", lambda: x[plain], ("bob", "me")),
         ("torch.Tensor.__getitem__", lambda: plain[x.long()], ("bob", "me")),
         ("torch.Tensor.__setitem__", lambda: x.__setitem__(0, y[0]), ("bob", "alice")),
         ("torch.nn.functional.mse_loss", lambda: torch.nn.functional.mse_loss(x, plain), None),

@@ -70,7 +70,6 @@ def test_it_travels_under_somebodys_function_mode(bob: sy.VirtualWorker) -> None
         lambda x, plain: Holder(torch.add)(x),
         lambda x, plain: nn.Sequential(Holder(nn.functional.mse_loss))(x),
         lambda x, plain: torch.stack([x, plain]),
-        lambda x, plain: torch.masked.mean(x, 0, mask=plain > 0),
     ],
 )
 def test_what_the_caller_has_stays(act: Callable[..., Any], bob: sy.VirtualWorker) -> None:
