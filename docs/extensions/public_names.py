@@ -39,6 +39,11 @@ OWNERS = {
     "LoggingTensor": "link",
     "MultiPointerTensor": "link",
     "FixedPrecisionTensor": "link",
+    "BaseDataset": "dataset",
+    "FederatedDataset": "dataset",
+    "Partition": "partition",
+    "PrivateGridNetwork": "grid",
+    "SimulatedClients": "clients",
 }
 """By class: how an object of it is called where its members are listed.
 
@@ -52,6 +57,10 @@ TITLES = {
     "module": "module: methods of every module",
     "worker": "worker: methods of workers",
     "plan": "plan: methods of plans",
+    "dataset": "dataset: methods of data sets",
+    "partition": "partition: who gets which samples",
+    "grid": "grid: methods of several workers",
+    "clients": "clients: methods of simulated clients",
     "hook": "hook: methods of the hook",
     "state": "state: the state of a plan",
     "link": "link: methods of links",
@@ -85,7 +94,7 @@ def _as_written(path: str) -> str | None:
     """How users write a name of the surface; None for what is torch's."""
     first, *rest = path.split(".")
     if first == "torch":
-        return f"{'tensor' if rest[0] == 'Tensor' else 'module'}.{rest[-1]}"
+        return f"{rest[-2].lower()}.{rest[-1]}"
     if len(rest) == 1 or not rest[0][0].isupper():
         return ".".join(["sy", *rest])
     return f"{OWNERS[rest[0]]}.{rest[1]}" if rest[0] in OWNERS else None

@@ -8,7 +8,7 @@ it was trained on: masks that cancel in the sum, and additive shares.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import torch
@@ -94,11 +94,7 @@ def _shares_of(weights: Any, updates: Any, count: int) -> list[float]:
     """The weights as parts of one."""
     if weights is None:
         return [1 / count] * count
-    if isinstance(weights, Mapping):
-        if not isinstance(updates, Mapping) or weights.keys() != updates.keys():
-            raise UnusableSetting("weights", "by the names of the updates", str(list(weights)))
-        weights = [weights[name] for name in updates]
-    numbers = [float(weight) for weight in weights]
+    numbers = [float(weight) for weight in _in_order(weights, updates)]
     if len(numbers) != count:
         raise UnusableSetting("weights", f"one for each update: {count}", str(len(numbers)))
     for number in numbers:
@@ -108,6 +104,15 @@ def _shares_of(weights: Any, updates: Any, count: int) -> list[float]:
     if not total or not math.isfinite(total):
         raise UnusableSetting("weights", "of a finite sum over 0", str(total))
     return [number / total for number in numbers]
+
+
+def _in_order(weights: Any, updates: Any) -> Iterable[Any]:
+    """The weights in the order of the updates."""
+    if not isinstance(weights, Mapping):
+        return weights  # type: ignore[no-any-return]
+    if not isinstance(updates, Mapping) or weights.keys() != updates.keys():
+        raise UnusableSetting("weights", "by the names of the updates", str(list(weights)))
+    return [weights[name] for name in updates]
 
 
 def _fetched(tables: list[Table], user: str | None) -> list[Table]:

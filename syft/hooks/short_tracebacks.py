@@ -3,7 +3,7 @@
 A mistake of the user is shown with the frames of syft left out, and how many they are.  Only what
 is *printed* is short: the exception keeps its traceback, so a debugger, a log and ``except`` see
 all of it, and nothing is done before an error is about to end a program or a cell.
-``SYFT_DEBUG=1`` prints everything (``docs/design/0023-short-tracebacks.md``).
+``SYFT_DEBUG=1`` prints everything (``docs/design/0022-short-tracebacks.md``).
 """
 
 from __future__ import annotations
