@@ -370,6 +370,7 @@ class ErrorCode(WireCode):
     MATERIAL_ERROR = 186
     MATERIAL_USED = 187
     STOCK_FULL = 188
+    NOT_THERE = 189
 
 
 class MessageCode(WireCode):

@@ -62,6 +62,7 @@ exception to that.
     │   ├── TicketRefused            a ticket between workers is forged, changed, expired or used
     │   ├── FingerprintMismatch      the other end's certificate is not the pinned one
     │   └── UnknownToken             no token of that id is in the book
+    ├── NotThere                     a name of earlier versions (an AttributeError too)
     ├── FileRefused                  a file of the owner is absent, unsafe or not what it should be
     ├── UnusableSetting              an argument or option has a value that it cannot have
     ├── EncodingError                a number that the fixed-point grid cannot hold

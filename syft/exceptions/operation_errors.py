@@ -131,7 +131,7 @@ fractional digits.
         return f"{text} Instead, {self.instead}."
 
 
-class NotThere(AttributeError):
+class NotThere(SyftError, AttributeError):
     """A name of earlier versions that this one has not, or not yet; says what to use.
 
     >>> print(NotThere("sy.NumpyTensor", "send torch.from_numpy(array)"))

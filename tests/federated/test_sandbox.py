@@ -83,7 +83,7 @@ def test_twice_is_as_once(capsys: pytest.CaptureFixture[str]) -> None:
 def test_without_scikit_learn_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn", None)
     names: dict[str, Any] = {}
-    with pytest.raises(ImportError, match=r"scikit-learn, .* pip install 'syft\[demo\]', or call"):
+    with pytest.raises(ImportError, match=r"scikit-learn, .* pip install scikit-learn, or call"):
         sy.create_sandbox(names)
     assert names == {} and not hasattr(torch.Tensor, "send"), "nothing is half done"
     assert set(sandbox(verbose=False, download_data=False)) == NEW
