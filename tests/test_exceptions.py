@@ -277,6 +277,10 @@ TEXTS = [
         e.HookError("torch is not hooked", "call sy.TorchHook(torch) first"),
         "torch is not hooked: call sy.TorchHook(torch) first.",
     ),
+    (
+        e.NotThere("sy.Protocol", "move a pointer from plan to plan", planned=True),
+        "sy.Protocol is not there yet: move a pointer from plan to plan.",
+    ),
 ]
 
 CLASSES = [
