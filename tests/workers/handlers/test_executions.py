@@ -19,13 +19,16 @@ from syft.exceptions import (
     WorkerLost,
 )
 from syft.ids import new_execution, new_id
+from syft.serde.frame import Frame
+from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.wire.messages import Abort, Failure, Message, decode
+from syft.workers.handlers.party_programs import PROGRAMS
+from syft.workers.wire.messages import Abort, Done, Drop, Failure, Message, decode, encode
 from syft.workers.wire.references import Reference
 from tests.shells.owner import inspect
 from tests.workers.core.peers import error_in, put
 from tests.workers.handlers.sharing_client import Client, wait
-from tests.workers.handlers.test_collective import exchange, known, start, tell
+from tests.workers.handlers.test_collective import exchange, known, show_twice, start, tell
 from tests.workers.handlers.test_sharing import X, check_idle, relu_program
 
 UNREACHABLE: list[SyftError] = [
@@ -106,3 +109,18 @@ def test_a_program_that_fails_before_its_turn_is_passed_over(pair: Client) -> No
     failed = [one.seq for one in told if isinstance(one, Failure)]
     assert len(failed) == len(set(failed)) == 2, "of the first and the third"
     check_idle(pair)
+
+
+def test_a_result_that_was_dropped_before_it_was_there_is_not_stored(
+    bob: WorkerCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PROGRAMS, int(CollectiveCode.SUM), show_twice)
+    me = Peer("me")
+    bob.receive(Frame(encode(start()), []), me)
+    bob.receive(Frame(encode(Drop(5, (50,))), []), me)
+    assert 50 not in bob.store.promised
+    for number in (0, 1):
+        exchange(bob, "alice", number, 0)
+        told = exchange(bob, "carl", number, 2)
+    assert told == [("@me", Done(4))]
+    assert set(bob.store.objects) == {5} and not bob.sessions
