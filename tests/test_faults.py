@@ -492,7 +492,9 @@ def test_a_plain_operand_is_an_ordinary_error_with_a_text(bob: Any) -> None:
     assert text.startswith("torch.Tensor.add: the operands lie at bob and me.")
 
 
-ERRORS = sorted({name for name in dir(exceptions) if name[0].isupper()} - {"FrozenPath", "GraphLeftBehind"})
+ERRORS = sorted(
+    {name for name in dir(exceptions) if name[0].isupper()} - {"FrozenPath", "GraphLeftBehind"}
+)
 
 
 @pytest.mark.parametrize("name", ERRORS)
