@@ -105,7 +105,7 @@ class ServingBoard(Switchboard):
         self._told_busy: dict[Line, float] = {}
         self.redialler = Redialler(self.post, self.add, self.remove)
         self._posted: deque[Callable[[], None]] = deque()
-        self._lost: deque[tuple[str, str]] = deque()  # whom no line leads to any more, and why
+        self._lost: deque[tuple[str, str]] = deque()  # by the other thread, and why
         self._stands_in = False  # whether the standby thread reads
         self._wake_read, self._wake_write = socket.socketpair()
         self._wake_read.setblocking(False)
@@ -195,8 +195,6 @@ class ServingBoard(Switchboard):
                 self._read(what)
             else:
                 self._on_event(what, event)
-        while self._lost:
-            self._lose(*self._lost.popleft())
         if self._ready:
             worked |= self._serve_ready()
         self._expects = worked
@@ -277,6 +275,8 @@ class ServingBoard(Switchboard):
         finally:
             self.io.enter_again(held)
             self._running = None
+            while self._lost:  # before the next request asks what has become of it
+                self._lose(*self._lost.popleft())
 
     # ------------------------------------------------------------------------------- the lines
 
