@@ -24,11 +24,11 @@ unexport PYTHONDONTWRITEBYTECODE
 DATABASES := tests/torch_suite tests/privacy/two_worlds
 
 # The share of their cases that `make test` runs, others each time.
-SAMPLE := 0.05
+SAMPLE := 0.1
 
 # The share of the tests of every shell that `make test` runs in child processes and over sockets
 # too, and of tests that try the same with other random numbers.
-SHELL_SAMPLE := 0.05
+SHELL_SAMPLE := 0.12
 
 # The share of its examples that each test of hypothesis tries in `make test`.
 EXAMPLES := 0.25
