@@ -172,7 +172,8 @@ def obstacle(model: nn.Module, loss_fn: Loss, sgd: StackedSGD, data: Any, target
     try:
         _, found = stacked_gradients(alone, loss_fn, stacked, data, targets)
     except Exception as error:  # it runs by itself: what fails is running several at once
-        return f"torch.func.vmap cannot run it: {str(error).strip().splitlines()[0]}"
+        text = str(error).strip() or type(error).__name__
+        return f"torch.func.vmap cannot run it: {text.splitlines()[0]}"
     if not _agree(list(found.values()), rows):
         return "several at once have other gradients than each by itself"
     return ""

@@ -89,6 +89,19 @@ class Alternating(Counting):
         return first[:, :3] if self.calls > 2 else self.inner[2:](first)
 
 
+class Silent(nn.Module):
+    """It refuses to be run for several clients at once, without a word."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = mlp()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if torch._C._functorch.is_batchedtensor(x):
+            raise ValueError
+        return self.inner(x)  # type: ignore[no-any-return]
+
+
 def centred() -> nn.Module:
     """The bias before the norm has gradients that are nothing but rounding."""
     return nn.Sequential(
@@ -111,6 +124,7 @@ TOGETHER = {"mlp": mlp, "cnn": cnn, "tied": Tied, "centred": centred}
 ALONE = {
     "BatchNorm": (normed, "it changes its buffer '2.running_mean'"),
     "dropout": (dropping, "torch.func.vmap cannot run it: vmap: called random operation"),
+    "silent": (Silent, "torch.func.vmap cannot run it: ValueError"),
     "branches": (Branching, "torch.func.vmap cannot run it: "),
     "counting": (Counting, "several at once have other gradients"),
     "alternating": (Alternating, "several at once have other gradients"),
