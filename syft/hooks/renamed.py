@@ -26,11 +26,11 @@ _PLANNED: Final = {
     "NodeClient": _CONNECT,
     "ModelCentricFLClient": "send a plan of a training step to each worker (docs/plans.md)",
     "FLClient": "send a plan of a training step to each worker (docs/plans.md)",
+    "TrainConfig": "a plan of a training step runs at a worker (docs/plans.md)",
     "keygen": _SHARE,
     "PaillierTensor": _SHARE,
 }
 _GONE: Final = {
-    "TrainConfig": "a plan of a training step runs at a worker (docs/plans.md)",
     "NumpyTensor": "send torch.from_numpy(array)",
     "PrivateTensor": 'x.private_tensor(allowed_users=["ann"]) is a method of every tensor',
     "AdditiveSharingTensor": _SHARE,
