@@ -52,10 +52,11 @@ def test_a_signature_is_written_for_readers(hook: sy.TorchHook) -> None:
 
 def test_every_page_is_reached_from_the_first() -> None:
     index = (DOCS / "index.rst").read_text()
-    entries = re.findall(r"^ {3}(?:[^\n<:]* <)?([\w/.]+)>?$", index, re.MULTILINE)
+    entries = re.findall(r"^ {3}(?:[^\n<:]* <)?([\w/.*]+)>?$", index, re.MULTILINE)
     files = [*DOCS.glob("*.md"), *pages().values()]
     named = {path.relative_to(DOCS).as_posix().removesuffix(".md") for path in files}
     alone = {name for name in named if not name.startswith("project/results_")}
+    alone = {name for name in alone if not name.startswith("tutorials/")} | {"tutorials/*"}
     described = {f"reference/{start}" for start in TITLES}
     assert sorted(entries) == sorted(alone | described | {"design/README", "api/modules"})
 

@@ -11,7 +11,7 @@ import torch
 import syft as sy
 from tests.plans.notebook import code_cells, run_cell
 
-NOTEBOOK = Path(__file__).parents[2] / "examples" / "tutorials" / "introduction_to_plans.ipynb"
+NOTEBOOK = Path(__file__).parents[2] / "examples" / "tutorials" / "08_introduction_to_plans.ipynb"
 
 # By a piece of each cell that shows something: what it shows, with N for every id.
 SHOWN = [
