@@ -84,7 +84,7 @@ class TypeCode(WireCode):
         43,
         "id of a plan[, kinds of its inputs[, outs]] — likewise; without kinds, its state",
     )
-    PLAN = 44, "interface, program, [state, …], [tag, …], description — see Plans"
+    PLAN = 44, "interface, program, [state, …], [tag, …], description, copy of — see Plans"
     WRAPPER = 64, "attributes, link — the head of a chain whose link is below autograd"
     LOGGING_TENSOR = 65, "the tensor behind it"
     MULTI_POINTER = 66, "pointer, …"

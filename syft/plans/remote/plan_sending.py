@@ -94,7 +94,8 @@ def stored_plan(record: PlanRecord, built: BuiltPlan) -> StoredPlan:
     >>> stored_plan(plan._record, plan._record.built).tags
     {'#abs'}
     """
-    return StoredPlan(built.blueprint, built.state.read(), set(record.tags), record.description)
+    state, tags = built.state.read(), set(record.tags)
+    return StoredPlan(built.blueprint, state, tags, record.description, str(record.id))
 
 
 # ---------------------------------------------------------------------------------------- checks

@@ -547,15 +547,16 @@ class VirtualWorker(Worker, metaclass=Reconnecting):
     def fetch_plan(self, id: str | int, location: str | Worker, copy: bool = False) -> Any:
         """A copy of the plan that has this id, or tag, at another worker; it stays there too.
 
-        Its id there is ``pointer.id_at_location`` of what ``plan.send`` gave; each copy that is
-        sent has its own.  ``copy`` is taken for programs written for earlier versions, and changes
-        nothing.
+        The id is that of the plan that was sent, or the one that the sent copy has there
+        (``pointer.id_at_location``).  Of several copies of one plan it is the one that came last.
+        ``copy`` is taken for programs written for earlier versions, and changes nothing.
 
         Raises :class:`~syft.exceptions.ObjectNotFound` if there is none, and
-        :class:`~syft.exceptions.ProgramError` if there are several.
+        :class:`~syft.exceptions.ProgramError` if several have the tag.
 
-        >>> pointer = sy.func2plan(args_shape=[(2,)])(lambda x: x + x).send(bob)
-        >>> hook.local_worker.fetch_plan(pointer.id_at_location, bob)(torch.ones(2))
+        >>> plan = sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
+        >>> pointer = plan.send(bob)
+        >>> hook.local_worker.fetch_plan(plan.id, bob)(torch.ones(2))
         tensor([2., 2.])
         """
         connection = self.connection_to(location)
@@ -563,10 +564,12 @@ class VirtualWorker(Worker, metaclass=Reconnecting):
         plans = [(number, card) for number, card in found if len(card) > 3]
         name = connection.location.id
         if not plans:
-            reason = "there is no plan of that id or tag: use pointer.id_at_location, or tag it"
+            reason = (
+                "there is no plan of that id or tag that you may find: send it there, or tag it"
+            )
             raise ObjectNotFound(id, name, reason)  # type: ignore[arg-type]
-        if len(plans) > 1:
-            ids = ", ".join(str(number) for number, _ in plans)
+        if len(tagged := [number for number, card in plans if id in card[0]]) > 1:
+            ids = ", ".join(map(str, tagged))
             raise ProgramError(f"{name!r} has several plans {id!r}: fetch one of {ids}")
         return connection.found(*plans[0]).copy().get()
 

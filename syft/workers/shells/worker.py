@@ -99,7 +99,8 @@ class Worker(ABC):
         """Pointers to the objects that carry every word of ``query`` as a tag (or as their id).
 
         Words are given one by one or in a list; a number is an id.  An object is found under the
-        id that it has there (``pointer.id_at_location``), a plan too.
+        id that it has there (``pointer.id_at_location``).  A plan is found by the id of the plan it
+        is a copy of too (``plan.id``), the copy that came last first.
 
         The pointers belong to the network's first worker (``sy.local_worker``) and, unlike others,
         do not delete what they point to when they are dropped.
