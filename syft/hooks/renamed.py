@@ -15,6 +15,7 @@ from syft.exceptions import NotThere
 _SHARE: Final = (
     "x.fix_precision().share(alice, bob, crypto_provider=carol) computes on private numbers"
 )
+_LEAST_SQUARES: Final = "x.T @ x of shared tensors are the normal equations of least squares"
 _CONNECT: Final = "sy.connect(address) gives a worker of another process"
 _WIDER: Final = "x.fix_precision(precision_fractional=...) chooses the number of digits"
 
@@ -29,6 +30,8 @@ _PLANNED: Final = {
     "TrainConfig": "a plan of a training step runs at a worker (docs/plans.md)",
     "keygen": _SHARE,
     "PaillierTensor": _SHARE,
+    "EncryptedLinearRegression": _LEAST_SQUARES,
+    "DASH": _LEAST_SQUARES,
 }
 _GONE: Final = {
     "NumpyTensor": "send torch.from_numpy(array)",

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final
 import torch
 from torch import nn
 from torch.optim.optimizer import (
+    Optimizer,
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
@@ -34,7 +35,7 @@ from syft.hooks import (
 from syft.hooks.ledger import EXTENSIONS, Attribute, Ledger
 from syft.hooks.listed_steps import ListedSteps
 from syft.hooks.module_methods import ModuleAttribute
-from syft.hooks.optimizer_state import StateFollower
+from syft.hooks.optimizer_state import StateFollower, encode_optimizer
 from syft.hooks.sending import Location
 from syft.hooks.short_tracebacks import ShortTracebacks
 from syft.hooks.whole_modules import WholeModules
@@ -234,6 +235,8 @@ class TorchHook:
             self._ledger.add(nn.Module, name, ModuleAttribute(name, method, is_method=True))
         for name, answer in {**MODULE_ATTRIBUTES, "owner": _owner_of_module(local)}.items():
             self._ledger.add(nn.Module, name, ModuleAttribute(name, answer, is_method=False))
+        for name in ("fix_precision", "fix_prec"):
+            self._ledger.add(Optimizer, name, encode_optimizer)
         for target, name, added in EXTENSIONS:
             self._ledger.add(target, name, added)
 

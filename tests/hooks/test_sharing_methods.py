@@ -403,6 +403,7 @@ def test_training_steps_are_those_of_plain_numbers(share):
     x, y = torch.randn(6, 5), torch.randn(6, 3)
     secret, target = share(x), share(y)
     optimizers = [torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9) for m in (plain, model)]
+    assert optimizers[1].fix_precision() is optimizers[1]
     for _ in range(3):
         for m, optimizer, a, b in zip((plain, model), optimizers, (x, secret), (y, target)):
             optimizer.zero_grad()

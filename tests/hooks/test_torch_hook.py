@@ -59,6 +59,7 @@ def test_close_restores_every_attribute() -> None:
     hook = sy.TorchHook(torch)
     assert set(vars(torch.Tensor)) - set(before[6]) == set(TENSOR_METHODS)
     assert set(vars(nn.Module)) - set(before[7]) == set(MODULE_METHODS)
+    assert set(vars(torch.optim.Optimizer)) - set(before[-1]) == {"fix_precision", "fix_prec"}
     hook.close()
     assert namespaces() == before
     assert dir(torch.Tensor) == listing

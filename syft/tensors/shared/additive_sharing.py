@@ -13,7 +13,7 @@ above this link, so that numbers with fractions are shared too::
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -53,6 +53,9 @@ class AdditiveSharingTensor(RingLink):
     """
 
     __slots__ = ("cell",)
+
+    field: Final = 2**64
+    """Shares are added modulo this number, always."""
 
     instead = "its values are shared; get() it first, or compute with comparisons, where() and sums"
 

@@ -197,6 +197,15 @@ class StoredShare(Confined):
         return (self.value,)
 
 
+def numbers_of(stored: Any) -> Any:
+    """What a worker has stored, or of a share the integers that it is.
+
+    >>> numbers_of(7)
+    7
+    """
+    return stored.value if isinstance(stored, StoredShare) else stored
+
+
 class MaskedShare(Confined):
     """A masked value at a party.  Its guard is that of what was masked: results of products have
     it."""

@@ -33,6 +33,7 @@ from syft.workers.client.transport import Location, Owner, Transport
 from syft.workers.core.claim import names_in, writers_of
 from syft.workers.core.peer import Peer, Session
 from syft.workers.core.peer_limits import PeerLimits
+from syft.workers.core.shares import numbers_of
 from syft.workers.core.state_machine import AddressedFrame, WorkerCore
 from syft.workers.core.stats import Stats
 from syft.workers.core.tag_index import tags_of
@@ -467,8 +468,9 @@ class VirtualWorker(Worker, metaclass=Reconnecting):
 
     @property
     def _tensors(self) -> dict[int, torch.Tensor]:
-        """The same as ``_objects``: only tensors are held."""
-        return self._objects
+        """The tensors among ``_objects``; of a shared one, the integers of the worker's share."""
+        held = ((id, numbers_of(value)) for id, value in self._objects.items())
+        return {id: value for id, value in held if isinstance(value, torch.Tensor)}
 
     def collect(self) -> None:
         """Send the ids of all dropped pointers, and let queued workers finish.

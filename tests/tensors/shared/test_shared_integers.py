@@ -87,6 +87,13 @@ def test_powers_that_are_no_whole_numbers(exponent):
         share_values(X, clear_session()) ** exponent
 
 
+def test_integers_that_would_get_fractions():
+    shared = share_values(X, clear_session())
+    for call in (lambda: shared / 2, lambda: shared / shared, lambda: shared.div_(2)):
+        with pytest.raises(UnsupportedOperation, match=r"no rule for aten\.div.*fix_precision"):
+            call()
+
+
 def test_what_cannot_be_shared():
     session = clear_session()
     for x, error, text in [

@@ -152,6 +152,22 @@ def test_a_worker_describes_itself(hook: sy.TorchHook) -> None:
     assert carl._tensors.keys() == carl._objects.keys() == inspect(carl).objects.keys()
 
 
+def test_the_tensors_of_a_worker_are_its_tensors_and_its_shares(hook: sy.TorchHook) -> None:
+    """Not the session that shares belong to, nor plans."""
+    ann, ben, cid = (sy.VirtualWorker(hook, id=name) for name in ("ann", "ben", "cid"))
+    shared = torch.tensor([25, -7]).share(ann, ben, cid)
+    ids = [pointer.id_at_location for pointer in shared.child.child.values()]  # sends the shares
+    plan = sy.func2plan(args_shape=[(1,)])(torch.abs).send(ann)
+    plain = torch.ones(2).send(ann)
+    assert ann._tensors.keys() == {ids[0], plain.id_at_location}
+    assert len(ann._objects) == 4 and plan.id_at_location in ann._objects
+    shares = [one._tensors[id].tolist() for one, id in zip((ann, ben, cid), ids, strict=True)]
+    field = shared.child.field
+    assert [sum(column) % field for column in zip(*shares, strict=True)] == [25, field - 7]
+    del shared
+    assert not ben._tensors
+
+
 # ----------------------------------------------------------------------------------- what they hold
 
 

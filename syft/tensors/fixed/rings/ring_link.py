@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import torch
 
@@ -28,6 +28,9 @@ from syft.tensors.fixed.rings.plain_ring import PLAIN
 from syft.torch_private import has_composite_kernel
 
 aten = torch.ops.aten
+
+NO_FRACTIONS: Final = "integers have no fractions; call fix_precision() before share()"
+"""What to do instead of dividing."""
 
 
 class RingLink(Link):
@@ -75,7 +78,8 @@ class RingLink(Link):
     @classmethod
     def refused(cls, op: Any) -> UnsupportedOperation:
         """The error for an operation that no rule computes without reading a value."""
-        return UnsupportedOperation(str(op), cls.__name__, cls.instead)
+        instead = NO_FRACTIONS if str(op).startswith("aten.div.") else cls.instead
+        return UnsupportedOperation(str(op), cls.__name__, instead)
 
 
 def is_ring(value: Any) -> bool:
