@@ -37,7 +37,7 @@ from syft.workers.core.state_machine import AddressedFrame, WorkerCore
 from syft.workers.core.stats import Stats
 from syft.workers.core.tag_index import tags_of
 from syft.workers.execution.operation import neutral_mode
-from syft.workers.execution.precautions import own_memory
+from syft.workers.execution.private_memory import ready_to_hold
 from syft.workers.handlers.withdrawing import may_be_withdrawn, withdraw
 from syft.workers.shells.asked_again import AskedAgain, Reconnecting, WorkerArguments
 from syft.workers.shells.connection_table import ConnectionTable
@@ -440,10 +440,10 @@ class VirtualWorker(Worker, metaclass=Reconnecting):
     def hold(self, *tensors: torch.Tensor, allow_writes: Iterable[str] = ()) -> list[int]:
         """Put tensors of the data owner into the store; returns their ids.
 
-        No copy is made, unless torch did not allocate the memory (``torch.from_numpy``): what
-        callers may do to a tensor is not safe there.  Callers may read them, as far as they are not
-        private.  Only those named by ``allow_writes``, users or callers without a user, may change
-        them or take them away.
+        No copy is made, unless torch did not allocate the memory (``torch.from_numpy``), or it is
+        private: what callers may do to a tensor is not safe there.  Callers may read them, as far
+        as they are not private.  Only those named by ``allow_writes``, users or callers without a
+        user, may change them or take them away.
 
         >>> alice = VirtualWorker(None, id="alice")
         >>> len(alice.hold(torch.ones(2)))
@@ -452,7 +452,7 @@ class VirtualWorker(Worker, metaclass=Reconnecting):
         ids = []
         for tensor in _only_tensors(tensors):
             id = new_id()
-            own_memory(tensor)
+            ready_to_hold(tensor)
             self.core.hold(id, tensor)
             self.core.own(id, {*names_in("allow_writes", allow_writes), *writers_of(tensor)})
             ids.append(id)
