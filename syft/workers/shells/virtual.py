@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -18,7 +18,6 @@ from syft.exceptions import (
     NotSendable,
     ObjectNotFound,
     ProgramError,
-    UnsupportedOperation,
     WorkerClosed,
     WorkerIdTaken,
 )
@@ -29,7 +28,7 @@ from syft.serde.limits import Limits
 from syft.torch_private import tracing_state
 from syft.workers.client.answers import cards_in
 from syft.workers.client.connection import Connection
-from syft.workers.client.transport import Location, Owner, Transport
+from syft.workers.client.transport import Location, Owner, Transport, refuse_tracing
 from syft.workers.core.claim import names_in, writers_of
 from syft.workers.core.peer import Peer, Session
 from syft.workers.core.peer_limits import PeerLimits
@@ -91,7 +90,7 @@ class VirtualTransport(Transport):
         if self._worker.closed:
             raise WorkerClosed(self._worker.id)
         if tracing_state() is not None:
-            _refuse_tracing()
+            refuse_tracing()
         core = self._core
         reply: Frame
         if self._observers:
@@ -112,7 +111,7 @@ class VirtualTransport(Transport):
         if worker.closed:
             raise WorkerClosed(worker.id)
         if tracing_state() is not None:
-            _refuse_tracing()
+            refuse_tracing()
         if self.queued:
             if not worker.inbox:
                 worker.announce()
@@ -582,12 +581,6 @@ class VirtualWorker(Worker, metaclass=Reconnecting):
         (1, 1)
         """
         return self.core.stats
-
-
-def _refuse_tracing() -> NoReturn:
-    """Raise: a trace would see what the worker computes, and keep its values as constants."""
-    instead = "make a plan of it, sy.func2plan()(model), or get() it first"
-    raise UnsupportedOperation("torch.jit.trace", "what is at a worker", instead)
 
 
 def _only_tensors(values: Iterable[Any]) -> tuple[torch.Tensor, ...]:
