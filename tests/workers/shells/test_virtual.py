@@ -26,6 +26,7 @@ from syft.serde.limits import Limits
 from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.wire.messages import Stale, encode
 from tests.chain.refusal import refusal
+from tests.shells.child import make_worker
 from tests.shells.owner import inspect
 
 # ------------------------------------------------------------------------------- names and networks
@@ -171,11 +172,12 @@ def test_the_tensors_of_a_worker_are_its_tensors_and_its_shares(hook: sy.TorchHo
 # ----------------------------------------------------------------------------------- what they hold
 
 
+@pytest.mark.every_shell
 @pytest.mark.filterwarnings("ignore:.torch.jit.trace")
 @pytest.mark.parametrize("pipelined", [False, True])
 def test_a_trace_sees_nothing_of_a_worker(hook: sy.TorchHook, pipelined: bool) -> None:
     """It would keep the worker's values as constants, and print them in its errors."""
-    eve = sy.VirtualWorker(hook, id="eve", pipelined=pipelined)
+    eve: Any = make_worker(hook, id="eve", pipelined=pipelined)
     model = nn.Linear(2, 1)
     nn.init.constant_(model.weight, 1234.5)
     x = model.send(eve).weight.data
