@@ -161,11 +161,11 @@ def get_all(tensors: Iterable[torch.Tensor], user: str | None, keep: bool) -> li
 
 def encrypt(
     tensor: torch.Tensor,
-    *,
-    workers: Sequence[Location],
-    owner: Owner,
-    crypto_provider: Location | None = None,
     protocol: str | None = None,
+    *,
+    owner: Owner,
+    workers: Sequence[Location] = (),
+    crypto_provider: Location | None = None,
     requires_grad: bool = False,
     precision_fractional: int | None = None,
     base: int | None = None,
@@ -238,11 +238,11 @@ def share_module(
 
 def encrypt_module(
     module: nn.Module,
-    *,
-    workers: Sequence[Location],
-    owner: Owner,
-    crypto_provider: Location | None = None,
     protocol: str | None = None,
+    *,
+    owner: Owner,
+    workers: Sequence[Location] = (),
+    crypto_provider: Location | None = None,
     requires_grad: bool | None = None,
     precision_fractional: int | None = None,
     base: int | None = None,

@@ -309,9 +309,9 @@ class AbstractPlan(Exportable):
         """
         return self._converted("share", *workers, **kwargs)
 
-    def encrypt(self, **kwargs: Any) -> Any:
+    def encrypt(self, protocol: str | None = None, **kwargs: Any) -> Any:
         """Encode and share the state, in place, as ``model.encrypt()``; returns the plan."""
-        return self._converted("encrypt", **kwargs)
+        return self._converted("encrypt", protocol, **kwargs)
 
     def decrypt(self, user: str | None = None) -> Any:
         """Bring shared state back and decode it, in place; returns the plan."""

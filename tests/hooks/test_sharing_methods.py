@@ -197,6 +197,11 @@ def test_wrong_parties(alice, bob, carol):
         x.share("alice", "eve")
     with pytest.raises(NotShareable, match="protocol 'fss'"):
         x.share(alice, bob, protocol="fss")
+    for secret in (x, torch.ones(1).send(alice), nn.Linear(1, 1)):
+        with pytest.raises(NotShareable, match="protocol 'paillier'"):
+            secret.encrypt("paillier", crypto_provider=carol)
+    with pytest.raises(WrongParties, match="name two workers or more"):
+        x.encrypt()
 
 
 def test_who_shares_may_be_a_party_where_another_worker_deals(alice, bob):
