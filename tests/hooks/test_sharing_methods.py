@@ -244,8 +244,7 @@ def test_a_session_that_ended_is_replaced(hook, share, alice, bob, carol):
     x = share(torch.tensor([1]))
     session = session_among(hook.local_worker, [alice, bob], carol)
     x.get()
-    lost = x.child.child["bob"].id_at_location
-    hook.local_worker.connection_to(bob).garbage.append(lost)
+    bob.clear_objects()
     with pytest.raises(SessionEnded, match=r"bob"):
         (x * 2).get()
     with pytest.raises(SessionEnded):

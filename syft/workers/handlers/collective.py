@@ -49,6 +49,7 @@ from syft.workers.handlers.executions import (
     refuse,
     resume,
     session_of,
+    stop,
     tell_others,
 )
 from syft.workers.handlers.party_programs import (
@@ -111,7 +112,7 @@ def _give_up(core: WorkerCore, message: Start, peer: Peer, error: SyftError) -> 
     cause = cause_of(core, None, error)
     end(core, message.execution)
     for sharing in _sharing_of(core, message, peer):
-        sharing.end(cause)
+        stop(sharing, message, error, cause)
     tell_others(core, message, cause)
 
 
@@ -137,14 +138,16 @@ def _failed_before(core: WorkerCore, message: Start) -> SyftError | None:
 
 
 def _sharing_of(core: WorkerCore, message: Start, peer: Peer) -> list[SharingSession]:
-    """The session of shared tensors that fails with this execution, if it is the caller's."""
-    if message.program not in _END_SESSIONS:
+    """The session of shared tensors that stops with this execution, if it is the caller's."""
+    if message.program not in _STOP_SESSIONS:
         return []
     found = [core.store.objects.get(id) for id in _first_id(message)]
     return [one for one in found if isinstance(one, SharingSession) and one.is_owner(peer)]
 
 
-_END_SESSIONS = frozenset((int(CollectiveCode.SHARES), int(CollectiveCode.DEAL)))
+_STOP_SESSIONS = frozenset(
+    map(int, (CollectiveCode.SHARES, CollectiveCode.DEAL, CollectiveCode.ROLL_BACK))
+)
 """The programs after whose failure the parties may not agree on what they hold."""
 
 
@@ -233,6 +236,7 @@ def _begin(
             core=core,
             starter=peer,
             names=message.parties,
+            execution=message.execution,
             sharing=session.sharing,
         )
         session.program = GUARDING[message.program](seat, *args)
@@ -356,7 +360,7 @@ def abort(core: WorkerCore, message: Abort, frame: Frame, peer: Peer) -> None:
     ended: Ended | None = core.ended.get(message.execution)
     if ended is not None:
         for sharing in ended.sharing if peer.name in ended.parties else ():
-            sharing.end(message.reason)
+            sharing.interrupt(message.execution, message.reason)
         return
     session: Execution | None = core.sessions.get(message.execution)
     failed = RemoteFailure("collective", message.reason)

@@ -12,13 +12,15 @@ from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import torch
 
+from syft.codes import CollectiveCode
 from syft.exceptions import (
     LimitExceeded,
     MalformedMessage,
+    MaterialError,
     PermissionDenied,
     RemoteFailure,
     ResultMismatch,
@@ -30,7 +32,7 @@ from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.workers.core.peer import Peer, Session
 from syft.workers.core.sent_labels import terms_of, users_of
-from syft.workers.core.shares import SharingSession
+from syft.workers.core.shares import Overwritten, SharingSession
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.core.turns import Turns
 from syft.workers.execution.leaving import check_leaving
@@ -80,7 +82,7 @@ class Execution:
     starter: Peer | None = None
     program: PartyProgram | None = None
     sharing: list[SharingSession] = field(default_factory=list)
-    """What ends if the execution fails."""
+    """What is interrupted, or ends, if the execution fails."""
     sent: Counter[int] = field(default_factory=Counter)
     """How many letters have gone to each rank."""
     expect: frozenset[LetterName] | None = None
@@ -360,6 +362,7 @@ def _finish(core: WorkerCore, execution: int, session: Execution, result: Any) -
     message = cast(Start, session.start)
     results: Sequence[Any] = result if isinstance(result, tuple | list) else (result,)
     if len(results) != len(message.outs):
+        _put_back(results)
         expected = counted(len(message.outs), in_container=False)
         got = counted(len(results), in_container=False)
         name = (PROGRAMS | GUARDING)[message.program].__name__
@@ -375,6 +378,7 @@ def _finish(core: WorkerCore, execution: int, session: Execution, result: Any) -
             stored[out] = value
             core.hold(out, value)
     except Exception as error:  # the caller has too much: none of the results is kept
+        _put_back(results)
         for out, value in stored.items():
             if core.store.objects.get(out) is value:
                 core.store.take(out, "another result could not be stored")
@@ -386,21 +390,28 @@ def _finish(core: WorkerCore, execution: int, session: Execution, result: Any) -
         session.turns.done()
 
 
+def _put_back(results: Sequence[Any]) -> None:
+    """Undo what was written in place on the way to results that are not kept."""
+    for value in results:
+        if isinstance(value, Overwritten):
+            value.put_back()
+
+
 def fail(
     core: WorkerCore, execution: int, session: Execution, error: Exception, tell: bool = True
 ) -> None:
     """End an execution with a failure, and mark its results as gone.
 
     The peer that started this part gets the error.  ``tell`` notifies the other parties of the
-    cause.  The sessions of shared tensors that it used end.
+    cause.  The sessions of shared tensors that it used are interrupted, or end.
     """
     cause = cause_of(core, session, error)
+    message = session.start
     for sharing in session.sharing:
-        sharing.end(cause)
+        stop(sharing, cast(Start, message), error, cause)
     end(core, execution)
     if session.program is not None and not _is_running(session.program):
         session.program.close()
-    message = session.start
     if message is None:
         return
     failed = core.failure(message.seq, error, hidden=_is_hidden(session, error))
@@ -414,6 +425,22 @@ def fail(
     core.dataflow.settle(message.outs)
     if session.turns is not None:
         session.turns.done()
+
+
+_FINAL: Final = MaterialError, MalformedMessage, WorkerLost
+"""What no worker does that follows the protocol: a session in which it happens is over."""
+
+
+def stop(sharing: SharingSession, message: Start, error: BaseException, cause: str) -> None:
+    """Interrupt a session of shared tensors because an execution on it has failed.
+
+    Its caller may roll that back, and go on.  Where a worker is lost or does not follow the
+    protocol, and where it is rolling back that has failed, the session ends.
+    """
+    if isinstance(error, _FINAL) or message.program == CollectiveCode.ROLL_BACK:
+        sharing.end(cause)
+    else:
+        sharing.interrupt(message.execution, cause)
 
 
 def _is_running(program: PartyProgram) -> bool:
