@@ -6,6 +6,7 @@ Sums over the batches go from call to call, there: nothing is read before the en
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -51,7 +52,9 @@ def _parameters_of(loss_fn: Any) -> set[str]:
 
 
 def example_batch(tensor: Tensor, rows: int) -> torch.Tensor:
-    """Zeros like some rows of a data set, here: all that a recording needs to know.
+    """Zeros like some rows of a data set, in the memory of this machine: a recording needs no more.
+
+    A batch is brought to the device of the model, wherever the data is.
 
     >>> example_batch(torch.ones(9, 2, dtype=torch.int64), 3).shape
     torch.Size([3, 2])
@@ -74,6 +77,8 @@ def step_plan(
     ('training_step', 2)
     """
 
+    device = device_of(model)
+
     def training_step(
         data: Tensor,
         targets: Tensor,
@@ -86,7 +91,7 @@ def step_plan(
         called, its_optimizer = state.read()
         rows = order[start:stop]
         its_optimizer.zero_grad()
-        value = loss(called(data[rows]), targets[rows])
+        value = loss(called(data[rows].to(device)), targets[rows].to(device))
         value.backward()
         its_optimizer.step()
         value = value.detach()
@@ -116,8 +121,9 @@ class ScorePlan:
     ) -> None:
         state = state_of(model)
         self.names = list(state)
+        self._device = device = device_of(model)
         with torch.no_grad():
-            found = model(data)
+            found = model(data.to(device))
         self.classes = _classes(found, targets)
         """How many classes there are; 0 if the targets are no labels."""
 
@@ -126,7 +132,7 @@ class ScorePlan:
         ) -> list[Tensor]:
             sums, values = sums_and_state[:4], sums_and_state[4:]
             with torch.no_grad():
-                x, y = data[start:stop], targets[start:stop]
+                x, y = data[start:stop].to(device), targets[start:stop].to(device)
                 found = functional_call(model, dict(zip(self.names, values, strict=True)), (x,))
                 return self._added(sums, loss(found, y) * (stop - start), found, y)
 
@@ -136,8 +142,9 @@ class ScorePlan:
 
     def nothing(self) -> list[torch.Tensor]:
         """The sums before the first batch."""
-        counts = torch.zeros(self.classes, dtype=torch.int64)
-        return [torch.zeros(()), torch.zeros((), dtype=torch.int64), counts, counts.clone()]
+        zeros = functools.partial(torch.zeros, device=self._device)
+        labels = functools.partial(zeros, self.classes, dtype=torch.int64)
+        return [zeros(()), zeros((), dtype=torch.int64), labels(), labels()]
 
     def _added(
         self, sums: Sequence[Tensor], loss: Tensor, found: Tensor, targets: Tensor
@@ -160,6 +167,15 @@ def _classes(found: Tensor, targets: torch.Tensor) -> int:
         return 0
     alike = found.dim() > 1 and found.shape[:1] + found.shape[2:] == targets.shape
     return found.shape[1] if alike else 0
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """The device of a module: that of its first parameter or buffer.
+
+    >>> device_of(nn.Linear(2, 1))
+    device(type='cpu')
+    """
+    return next((tensor.device for tensor in state_of(model).values()), torch.device("cpu"))
 
 
 def state_of(model: nn.Module) -> dict[str, Any]:

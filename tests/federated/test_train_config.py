@@ -16,6 +16,7 @@ from torch.nn import functional as F
 import syft as sy
 from syft.exceptions import CannotRecord, PermissionDenied, PlansNotAllowed, UnusableSetting
 from syft.federated.fit_progress import FitProgress
+from tests.conftest import DEVICES
 from tests.federated.trained_models import (
     MODELS,
     Images,
@@ -124,6 +125,20 @@ def test_optimizers_by_their_names(optimizer: str, bob: Any, offer: Offer) -> No
     trained, _ = plain_loop(model, data, targets, orders_of(bob, 11), 4, make)
     bob.fit("digits")
     assert same_state(config.model_ptr.get(), trained)
+
+
+@pytest.mark.parametrize("data_device", DEVICES)
+@pytest.mark.parametrize("model_device", DEVICES)
+def test_batches_come_to_the_device_of_the_model(
+    model_device: str, data_device: str, bob: Any, offer: Offer
+) -> None:
+    model, data, targets = made("images")
+    offer(bob, data.to(data_device), targets.to(data_device))
+    config = config_for(model.to(model_device)).send(bob)
+    bob.fit("digits")
+    result = bob.evaluate("digits", return_histograms=True)
+    assert result["histogram_target"].device.type == torch.device(model_device).type
+    assert config.model_ptr.get().conv.weight.device.type == torch.device(model_device).type
 
 
 @pytest.mark.every_shell

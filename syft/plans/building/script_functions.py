@@ -117,6 +117,10 @@ def _index(tensor: torch.Tensor, indices: Sequence[Any]) -> torch.Tensor:
     return tensor[tuple(slice(None) if index is None else index for index in indices)]
 
 
+def _broadcast(tensors: list[torch.Tensor]) -> Any:
+    return torch.broadcast_tensors(*tensors)  # type: ignore[no-untyped-call]
+
+
 def _convolution(*args: Any) -> torch.Tensor:
     return torch.convolution(*args[:9])  # the others choose a library
 
@@ -131,7 +135,7 @@ def _convolution_mode(
 _BY_HAND: Final[dict[str, Callable[..., Any]]] = {
     "slice": _slice,
     "index": _index,
-    "broadcast_tensors": lambda tensors: torch.broadcast_tensors(*tensors),  # type: ignore[no-untyped-call]
+    "broadcast_tensors": _broadcast,
     "_convolution": _convolution,
     "_convolution_mode": _convolution_mode,
     "warn": lambda *message: None,
