@@ -39,7 +39,7 @@ def tutorials() -> Iterator[Any]:
         yield pytest.param(name, marks=drawn)
 
 
-@pytest.mark.parametrize("name", tutorials())
+@pytest.mark.parametrize("name", list(tutorials()))
 def test_a_tutorial_runs_and_shows_what_it_promises(name: str, hook: sy.TorchHook) -> None:
     names: dict[str, Any] = {}
     shown = ""
