@@ -24,7 +24,9 @@ from syft.federated.federating import dataset_federate as dataset_federate
 from syft.federated.partition import Partition as Partition
 from syft.federated.private_grid import PrivateGridNetwork as PrivateGridNetwork
 from syft.federated.sandbox import create_sandbox as create_sandbox
+from syft.federated import fitting as _fitting  # workers train by it
 from syft.federated.simulated_clients import SimulatedClients as SimulatedClients
+from syft.federated.train_config import TrainConfig as TrainConfig
 from syft.hooks.connecting import connect as connect
 from syft.hooks.renamed import not_there as _not_there
 from syft.hooks.renamed_modules import explain_renamed_modules as _explain_renamed_modules

@@ -104,13 +104,14 @@ def test_make_test_leaves_out_only_cases_of_the_databases() -> None:
 DRAWN_ELSEWHERE = [
     "tests/conftest.py",  # every shell
     "tests/crypto/test_leakage.py",  # secrets, by gate
+    "tests/examples/test_tutorials.py",  # most notebooks: they show what other tests hold
     "tests/test_sampling.py",  # a text
     "tests/workers/core/test_backward_order.py",  # seeds
     "tests/workers/handlers/test_share_uniformity.py",  # secrets
 ]
 
 
-def test_only_cases_of_the_databases_and_repetitions_are_drawn_from() -> None:
+def test_only_databases_repetitions_and_tutorials_are_drawn_from() -> None:
     marking = [
         relative(path)
         for path in sorted((ROOT / "tests").rglob("*.py"))

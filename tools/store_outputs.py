@@ -9,6 +9,7 @@ that a cell writes in pieces become one.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,8 @@ def store(path: Path) -> None:
     """
     notebook = json.loads(path.read_text(encoding="utf-8"))
     manager = KernelManager(kernel_name="python3")
-    manager.start_kernel(cwd=str(path.parent), extra_arguments=["--log-level=ERROR"])
+    here = os.environ | {"PYTHONPATH": str(Path.cwd())}  # not what is installed elsewhere
+    manager.start_kernel(cwd=str(path.parent), env=here, extra_arguments=["--log-level=ERROR"])
     client = manager.blocking_client()
     client.start_channels()
     try:
@@ -41,9 +43,9 @@ def store(path: Path) -> None:
         for number, cell in enumerate(code, start=1):
             cell["execution_count"] = number
             cell["outputs"] = _outputs(client, "".join(cell["source"]), number)
-            raised = any(output["output_type"] == "error" for output in cell["outputs"])
+            raised = [one["evalue"] for one in cell["outputs"] if one["output_type"] == "error"]
             if raised and "raises-exception" not in cell["metadata"].get("tags", ()):
-                raise CellFailed(f"{path.name}, cell {number}: {cell['outputs'][-1]['evalue']}")
+                raise CellFailed(f"{path.name}, cell {number}: {raised[0]}")
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)

@@ -19,8 +19,9 @@ from syft.tensors.shared.ahead import (
 def cost(function: Callable[..., Any], *args: Any) -> Cost:
     """What a run of a function, module or plan on shared arguments costs; nothing is sent for it.
 
-    It is run without values, and what it computes is dropped: a function that keeps shared tensors
-    (gradients) must make them anew in the next run.  The cost is that of every run but the first,
+    It is run without values, and what it computes is dropped.  Optimizers that it steps are left as
+    they were, without the gradients; other shared tensors that a function keeps must be made anew
+    in the next run.  The cost is that of every run but the first,
     in which what stays, such as weights, is opened behind its mask: ``once`` bytes more.
 
     Raises :class:`~syft.exceptions.UnsupportedOperation` if the function asks for values, and

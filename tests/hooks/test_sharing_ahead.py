@@ -269,6 +269,61 @@ def test_steps_of_training_are_prepared(share, carol):
     assert carol.stats.messages_in == asked and sy.stock().runs == 0
 
 
+@pytest.mark.parametrize("ask", [sy.cost, lambda *given: sy.prepare(*given, n=1)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda parameters: torch.optim.SGD(parameters, lr=0.125, momentum=0.5),
+        lambda parameters: torch.optim.Adam(parameters, lr=0.125),
+    ],
+)
+@pytest.mark.parametrize("steps_before", [0, 1])
+def test_asking_leaves_no_traces_in_a_training(share, make, ask, steps_before):
+    model = nn.Linear(3, 2)
+    plain = copy.deepcopy(model)
+    share(model)
+    data, target = torch.randn(4, 3), torch.randn(4, 2)
+    secrets = share(data).requires_grad_(), share(target)
+    optimizers = make(model.parameters()), make(plain.parameters())
+
+    def step(x, y, model=model, optimizer=optimizers[0]):
+        optimizer.zero_grad()
+        loss = ((model(x) - y) ** 2).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    def both():
+        step(*secrets).get()
+        step(data, target, plain, optimizers[1])
+
+    for _ in range(steps_before):
+        both()
+    secrets[0].grad = None
+    ask(step, *secrets)
+    assert [len(one.state) for one in optimizers] == [2 * steps_before] * 2
+    assert secrets[0].grad is None and model.weight.grad is None
+    for _ in range(2):
+        both()
+    for got, want in zip(model.get().float_precision().parameters(), plain.parameters()):
+        assert (got - want).abs().max() < 500 * STEP
+
+
+def test_gradients_from_before_stay_when_a_step_is_asked_for(share):
+    """Of a parameter that the step does not reach."""
+    weight, other = (share(torch.ones(2)).requires_grad_() for _ in range(2))
+    optimizer = torch.optim.SGD([weight, other], lr=0.5)
+    (other * 3).sum().backward()
+
+    def step():
+        weight.sum().backward()
+        optimizer.step()
+
+    sy.cost(step)
+    assert weight.grad is None
+    assert other.grad.get().float_precision().tolist() == [3.0, 3.0]
+
+
 def test_runs_of_several_programs_are_prepared(share, carol, monkeypatch):
     monkeypatch.setattr(session_client, "MOST_INSTRUCTIONS", 8)
     model = mlp()

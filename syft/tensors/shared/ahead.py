@@ -10,14 +10,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import torch
+
 from syft.exceptions import StockFull, UnusableSetting
 from syft.ops.nested import leaves
 from syft.tensors.shared.cells import Cell
 from syft.tensors.shared.dealing_ahead import Run
-from syft.tensors.shared.rehearsal import RehearsedProgram, rehearse
+from syft.tensors.shared.rehearsal import Rehearsal, RehearsedProgram, rehearse
 from syft.tensors.shared.session_client import SessionClient
 from syft.tensors.shared.sessions import sessions_of
 from syft.tensors.shared.shared_values import shared_cell
+from syft.tensors.shared.untouched_optimizers import UntouchedOptimizers, drop_unreal_gradient
 from syft.workers.client.transport import Owner
 
 MOST_BYTES_AHEAD: Final = 1 << 30
@@ -83,7 +86,7 @@ def cost_of(owner: Owner, function: Callable[..., Any], args: Sequence[Any]) -> 
     >>> cost_of(hook.local_worker, len, [[1]])
     Cost(rounds=0, sent=0, dealt=0, instructions=0, programs=0, once=0)
     """
-    found = rehearse(sessions_of(owner), function, args, _cells(args))
+    found = _rehearsed(sessions_of(owner), function, args)
     first, later = ([(one.session, run) for one in found for run in [one.runs[n]]] for n in (0, 1))
     total, opening = _sum(later), _sum(first)
     once = max(0, opening.sent - total.sent)
@@ -121,10 +124,10 @@ def prepare_runs(
     """
     if type(n) is not int or n < 1:
         raise UnusableSetting("n", "a number of runs from 1 on", repr(n))
-    sessions, cells = sessions_of(owner), _cells(args)
-    for one in rehearse(sessions, function, args, cells):
+    sessions = sessions_of(owner)
+    for one in _rehearsed(sessions, function, args):
         one.session.open(one.kept)
-    found = rehearse(sessions, function, args, cells)
+    found = _rehearsed(sessions, function, args)
     needs = [(one.session, _needs(one.runs[0]), _needs(one.runs[1])) for one in found]
     for session, first, later in needs:
         wanted = session.stock.nbytes + _bytes_of(first) + (n - 1) * _bytes_of(later)
@@ -154,6 +157,17 @@ def stock_level(owner: Owner) -> StockLevel:
     return StockLevel(
         sum(one.stock.runs for one in sessions), sum(one.waiting_bytes() for one in sessions)
     )
+
+
+def _rehearsed(
+    sessions: Sequence[SessionClient], function: Callable[..., Any], args: Sequence[Any]
+) -> list[Rehearsal]:
+    with UntouchedOptimizers():
+        found = rehearse(sessions, function, args, _cells(args))
+    for one in leaves(tuple(args)):
+        if isinstance(one, torch.Tensor) and one.is_leaf:
+            drop_unreal_gradient(one)
+    return found
 
 
 def _cells(args: Sequence[Any]) -> list[Cell]:

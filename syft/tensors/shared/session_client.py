@@ -378,13 +378,18 @@ class SessionClient:
         """The tensors that were opened behind a mask, or will be."""
         return list(self._masks)
 
+    def is_real(self, value: Cell | MaskedCell) -> bool:
+        """Whether the parties have it, or will: what a rehearsal has made is nowhere."""
+        recorded = value.recording is self._list
+        return recorded or (value.id is not None and value.id not in self._unreal)
+
     def _check_real(self, value: Cell | MaskedCell) -> None:
         """Raise :class:`~syft.exceptions.UnsupportedOperation` for what a rehearsal has made, and
         :class:`~syft.exceptions.SharedOperationFailed` for what a failed program was to make."""
         if value.recording is self._list:
             return
         self._lost.check(value.id, self.parties)
-        if value.id is None or value.id in self._unreal:
+        if not self.is_real(value):
             what = "A tensor that was made to see what it costs"
             raise UnsupportedOperation("any use", what, "compute it again")
 

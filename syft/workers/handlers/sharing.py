@@ -52,8 +52,8 @@ names it.  Each party puts back what its part has written in place, and refuses 
 with SharedOperationFailed, until ``ROLL_BACK``.  Counters that were used stay used.
 
 A program that writes in place to a stored input (``written_inputs``) has one more result at each
-party, the last one of ``outs``: what it has overwritten.  Drop it when all parts of the program have
-replied that they are done.
+party, the last one of ``outs``: what it has overwritten.  Drop it when all parts of the program
+have replied that they are done.
 
 ``ROLL_BACK`` has the parties undo what was done since the first program that failed, and go on.
     to each of P: ``parties = P``, ``args = (session, overwritten, …)``, ``outs = ()``: references
@@ -104,7 +104,8 @@ def open_session(seat: Seat) -> PartyProgram:
         (letter,) = (yield seat.round({}, (provider,))).values()
         keys = [checked_key(*_values(letter, 1))]
     session = SharingSession(seat.core.name, seat.names, seat.rank, keys, seat.starter)
-    session.letters = partial(waiting_bytes, seat.core, seat.names[provider])
+    dealer = seat.starter.origin, seat.names[provider]
+    session.letters = partial(waiting_bytes, seat.core, dealer)
     return [session]
 
 
@@ -184,8 +185,8 @@ def _check_provider(seat: Seat, guard: Guard | None, session: SharingSession | N
     caller = seat.starter
     if guard is None or guard.admits(caller.user) or session is None:
         return
-    if session.parties[-1] == caller.called:
-        raise PermissionDenied("share", seat.core.name, caller.user, to=caller.called)
+    if session.parties[-1] == caller.said:
+        raise PermissionDenied("share", seat.core.name, caller.user, to=caller.said)
 
 
 def _pieces(secret: torch.Tensor, parties: int) -> list[tuple[Any, Any]]:

@@ -41,6 +41,7 @@ from syft.workers.execution.private_memory import ready_to_hold
 from syft.workers.handlers.withdrawing import may_be_withdrawn, withdraw
 from syft.workers.shells.asked_again import AskedAgain, Reconnecting, WorkerArguments
 from syft.workers.shells.connection_table import ConnectionTable
+from syft.workers.shells.named_datasets import NamedDatasets
 from syft.workers.shells.network import Network
 from syft.workers.shells.worker import Query, Worker, found_by, words_in
 from syft.workers.wire.messages import Search
@@ -180,7 +181,7 @@ class VirtualTransport(Transport):
             self._worker.callers.pop(peer, None)
 
 
-class VirtualWorker(Worker, metaclass=Reconnecting):
+class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
     """A worker in this process: an object store that runs torch operations for others.
 
     ``hook`` gives the network the worker joins (without one it starts its own). ``data`` are

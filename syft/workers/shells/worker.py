@@ -22,6 +22,7 @@ from syft.workers.client.group import MessageGroup
 from syft.workers.client.transport import Owner, Transport
 from syft.workers.shells.namespace import RemoteNamespace
 from syft.workers.shells.network import Network
+from syft.workers.shells.training_calls import TrainingCalls
 from syft.workers.wire.messages import GiveUp, Search
 
 Query = str | int | Iterable[str | int]
@@ -31,7 +32,7 @@ WORKER_HEAD: Final = ("worker", "kind", "where", "objects", "tags")
 """The columns of a table of workers."""
 
 
-class Worker(ABC):
+class Worker(TrainingCalls, ABC):
     """A worker as users see it: the ``location`` of a pointer. Abstract.
 
     >>> sorted(Worker.__abstractmethods__)

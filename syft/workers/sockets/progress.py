@@ -1,4 +1,4 @@
-"""How far large tensors are that are sent or fetched: one line on the terminal, or in a notebook.
+"""How far large tensors are that are sent or fetched, and what a worker is busy with meanwhile.
 
 The keeper (:mod:`syft.workers.sockets.keeper`) looks ten times a second at how many bytes are on
 their way.  So a request pays nothing for it, and what takes less than a second shows nothing.
@@ -7,24 +7,21 @@ environment says ``SYFT_PROGRESS=0``.
 
 ``tqdm`` would have to be told of each piece by the code that reads and writes, and that is where
 time counts; what would be left for it to do is the text, a few lines of which are here.
+
+What a program waits for is what the worker says that it runs (``Busy``, told every second), while
+some thread waits; nothing is measured here.
 """
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterable
 from typing import Any, Final
 
+from syft.status_line import PAUSE, SHOWN_AFTER, StatusLine, bar, is_wanted
 from syft.workers.sockets.line import Line
 
-_PAUSE: Final = 0.1
-"""Seconds between two looks."""
-_SHOWN_AFTER: Final = 1.0
-"""Seconds that something must take to be shown."""
 _LEAST: Final = 1 << 20
 """Bytes on their way from which on a transfer is watched."""
-_WIDTH: Final = 24
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 
 
@@ -52,11 +49,10 @@ class Transfer:
     def text(self, now: float) -> str:
         """How far it is."""
         share = self.done / max(1, self.total)
-        bar = "#" * int(share * _WIDTH)
         speed = self.done / max(1e-9, now - self.since)
         left = f", {(self.total - self.done) / speed:.0f} s left" if speed else ""
-        head = f"{self.worker}: {self.verb} {_size(self.total)} [{bar:.<{_WIDTH}}]"
-        return f"{head} {share:.0%}".replace("%", " %") + f", {_size(speed)}/s{left}"
+        head = f"{self.worker}: {self.verb} {_size(self.total)} {bar(share)}"
+        return f"{head}, {_size(speed)}/s{left}"
 
     def last_text(self, now: float, broken: bool) -> str:
         """What it has come to."""
@@ -76,13 +72,17 @@ class Progress:
     def __init__(self) -> None:
         self._running: dict[tuple[Line, str], Transfer] = {}
         self._next = 0.0
-        self._width = 0  # letters of the line that is shown
+        self._line = StatusLine()
+        self._awaited = ""  # what was shown last of what is waited for
 
-    def look(self, lines: Iterable[Line], now: float) -> None:
-        """Look at what is on its way, if it is time to, and show it; ``now`` is monotonic."""
+    def look(self, lines: Iterable[Line], now: float, awaited: str = "") -> None:
+        """Look at what is on its way, if it is time to, and show it; ``now`` is monotonic.
+
+        ``awaited`` says what is waited for, if that has lasted.
+        """
         if now < self._next:
             return
-        self._next = now + _PAUSE
+        self._next = now + PAUSE
         under_way = set()
         for line in lines:
             websocket: Any = line.websocket
@@ -99,8 +99,9 @@ class Progress:
         for key in [key for key in self._running if key not in under_way]:
             transfer = self._running.pop(key)
             if transfer.shown:
-                self._write(transfer.last_text(now, key[0].websocket is None), "\n")
+                self._line.write(transfer.last_text(now, key[0].websocket is None), "\n")
         self._show(now)
+        self._show_awaited(awaited)
 
     def _note(
         self, line: Line, verb: str, now: float, count: int, left: int, whole: bool = False
@@ -116,31 +117,21 @@ class Progress:
 
     def _show(self, now: float) -> None:
         """Show the transfer with the most bytes left, of those that have taken long."""
-        long = [one for one in self._running.values() if now - one.since >= _SHOWN_AFTER]
-        if long and _is_wanted():
+        long = [one for one in self._running.values() if now - one.since >= SHOWN_AFTER]
+        if long and is_wanted():
             transfer = max(long, key=lambda one: one.total - one.done)
             transfer.shown = True
-            self._write(transfer.text(now))
+            self._line.write(transfer.text(now))
 
-    def _write(self, text: str, end: str = "") -> None:
-        """Write over the line that is shown."""
-        padded = text.ljust(self._width)
-        self._width = 0 if end else len(text)
-        try:
-            sys.stderr.write(f"\r{padded}{end}")
-            sys.stderr.flush()
-        except (OSError, ValueError, AttributeError):  # closed, or replaced by something else
-            return
-
-
-def _is_wanted() -> bool:
-    """Whether somebody sees standard error, and wants to be told."""
-    if os.environ.get("SYFT_PROGRESS") == "0":
-        return False
-    try:
-        return sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel.")
-    except (OSError, ValueError, AttributeError):
-        return False
+    def _show_awaited(self, awaited: str) -> None:
+        """Show what is waited for while nothing is on its way, and end the line after that."""
+        if awaited and not self._running and is_wanted():
+            if awaited != self._awaited:
+                self._line.write(awaited)
+            self._awaited = awaited
+        elif self._awaited:
+            self._line.write(self._awaited, "\n")
+            self._awaited = ""
 
 
 def _size(count: float) -> str:

@@ -67,8 +67,8 @@ def test_a_party_that_cannot_be_told_keeps_nobody_from_being_told(
     if started:
         tell(bob, "me", start())
         keep_from_alice(bob, error)
-        exchange(bob, "eve", 0, 0)  # who has no part in it
-        told, cause = exchange(bob, "carl", 0, 2), "expected party 0 of this execution, got eve"
+        exchange(bob, "alice", 0, 0)
+        told, cause = exchange(bob, "carl", 0, 1), "expected 2, as carl has, got 1"
     else:
         keep_from_alice(bob, error)
         told, cause = tell(bob, "me", start(program=9999)), "expected a known collective"
