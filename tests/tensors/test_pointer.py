@@ -131,7 +131,8 @@ def test_sending_to_nobody_or_to_a_closed_worker(hook: sy.TorchHook, bob: sy.Vir
     )
     bob.close()
     assert refusal(lambda: torch.ones(2).send(bob)) == (
-        "WorkerClosed: Worker 'bob' is closed: what it held is gone. Create a new one."
+        "WorkerClosed: Worker 'bob' is closed: what this program had there is gone. Create a "
+        "new one, or connect again."
     )
 
 
