@@ -24,9 +24,12 @@ from syft.federated.federating import dataset_federate as dataset_federate
 from syft.federated.partition import Partition as Partition
 from syft.federated.private_grid import PrivateGridNetwork as PrivateGridNetwork
 from syft.federated.sandbox import create_sandbox as create_sandbox
+from syft.federated import fitting as _fitting  # workers train by it
 from syft.federated.simulated_clients import SimulatedClients as SimulatedClients
+from syft.federated.train_config import TrainConfig as TrainConfig
 from syft.hooks.connecting import connect as connect
 from syft.hooks.renamed import not_there as _not_there
+from syft.hooks.renamed_modules import explain_renamed_modules as _explain_renamed_modules
 from syft.hooks.sharing_ahead import cost as cost
 from syft.hooks.sharing_ahead import prepare as prepare
 from syft.hooks.sharing_ahead import stock as stock
@@ -56,6 +59,7 @@ from syft.workers.shells.virtual import VirtualWorker as VirtualWorker
 from syft.workers.sockets.client import WebsocketClientWorker as WebsocketClientWorker
 from syft.workers.sockets.server import WebsocketServerWorker as WebsocketServerWorker
 
+_explain_renamed_modules()
 _pause = None  # ends the pause
 
 

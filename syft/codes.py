@@ -84,7 +84,7 @@ class TypeCode(WireCode):
         43,
         "id of a plan[, kinds of its inputs[, outs]] — likewise; without kinds, its state",
     )
-    PLAN = 44, "interface, program, [state, …], [tag, …], description — see Plans"
+    PLAN = 44, "interface, program, [state, …], [tag, …], description, copy of — see Plans"
     WRAPPER = 64, "attributes, link — the head of a chain whose link is below autograd"
     LOGGING_TENSOR = 65, "the tensor behind it"
     MULTI_POINTER = 66, "pointer, …"
@@ -371,6 +371,7 @@ class ErrorCode(WireCode):
     MATERIAL_USED = 187
     STOCK_FULL = 188
     NOT_THERE = 189
+    SHARED_OPERATION_FAILED = 190
 
 
 class MessageCode(WireCode):
@@ -435,6 +436,7 @@ class CollectiveCode(WireCode):
     DEAL = 4, "the same at the provider: what the parties need of it"
     SPLIT = 5, "a tensor at one worker becomes a shared one"
     DEAL_AHEAD = 6, "what the parties need of a program that comes later"
+    ROLL_BACK = 7, "the parties undo what programs have written in place, and go on"
 
 
 PYTHON_TYPES: tuple[type, ...] = (bool, int, float, complex)

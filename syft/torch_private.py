@@ -233,3 +233,32 @@ def zeros_received(node: Any) -> torch.Tensor:
     """
     like = node._input_metadata[0]
     return torch.zeros(torch.Size(like.shape), dtype=like.dtype, device=like.device)
+
+
+nn_functions = torch._C._nn
+"""The module of C functions behind much of ``torch.nn.functional``."""
+
+Graph = torch._C.Graph
+Block = torch._C.Block
+Node = torch._C.Node
+parse_schema: Any = torch._C.parse_schema
+"""What a TorchScript function consists of, and how the signature of an operation is read."""
+
+
+def simplified_graph(graph: Any) -> Any:
+    """A copy of a TorchScript graph with the functions it calls written out, and constants folded.
+
+    >>> traced = torch.jit.trace(lambda x: x.abs(), torch.ones(2))
+    >>> [node.kind() for node in simplified_graph(traced.graph).nodes()]
+    ['aten::abs']
+    """
+    graph = graph.copy()
+    torch._C._jit_pass_inline(graph)
+    clean_graph(graph)
+    return graph
+
+
+def clean_graph(graph: Any) -> None:
+    """Fold the constants of a TorchScript graph, and remove what nothing comes of."""
+    torch._C._jit_pass_constant_propagation(graph)
+    torch._C._jit_pass_dce(graph)

@@ -87,6 +87,11 @@ TEXTS = [
         "the promise (send the tensor to the promised id) before asking for the result.",
     ),
     (
+        e.SharedOperationFailed(("alice", "bob"), "ValueError: bob is full"),
+        "What was computed on tensors shared among alice, bob has failed (ValueError: bob is "
+        "full). What was shared or computed before is as it was.",
+    ),
+    (
         e.ObjectNotReady("bob", (7, 9), True),
         "Worker 'bob' still waits for a promised input (id 7, 9 and others), and nothing under way "
         "can bring it. Keep the promise (send the tensor to the promised id) before asking for the "

@@ -63,6 +63,29 @@ again.
         )
 
 
+class SharedOperationFailed(SharingError):
+    """A program on shared tensors has failed at a worker, and was undone at all of them.
+
+    What it was to make is not there.  What was there before it, is, as it was: also what the
+    program has written to in place.
+
+    >>> print(SharedOperationFailed(("alice", "bob"), "LimitExceeded: too much"))
+    What was computed on tensors shared among alice, bob has failed (LimitExceeded: too much). \
+What was shared or computed before is as it was.
+    """
+
+    def __init__(self, parties: tuple[str, ...], cause: str) -> None:
+        super().__init__(parties, cause)
+        self.parties, self.cause = parties, cause
+
+    def __str__(self) -> str:
+        among = ", ".join(self.parties)
+        return (
+            f"What was computed on tensors shared among {among} has failed ({self.cause}). "
+            "What was shared or computed before is as it was."
+        )
+
+
 class MaterialError(SharingError):
     """The randomness that a provider deals is not what a party needs.
 

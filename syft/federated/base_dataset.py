@@ -18,7 +18,8 @@ from syft.hooks import bulk
 from syft.hooks.torch_hook import TorchHook
 from syft.workers.client.transport import Location
 from syft.workers.core.claim import set_writers, writers_of
-from syft.workers.execution.permissions import guard_of, set_guard
+from syft.workers.execution.permissions import set_guard
+from syft.workers.execution.private_memory import guard_here
 
 # A torch.Tensor.  Type checkers cannot know of the methods that the hook adds to it.
 Tensor = Any
@@ -214,6 +215,6 @@ def _rows(tensor: Tensor, index: Any) -> Tensor:
         index = index.to(tensor.device)
     rows = tensor[index]
     if type(tensor) is not Wrapper:
-        set_guard(rows, guard_of(tensor))
+        set_guard(rows, guard_here(tensor))
         set_writers(rows, writers_of(tensor))
     return rows

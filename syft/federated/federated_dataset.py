@@ -108,7 +108,7 @@ class FederatedDataset:
         shares = ", ".join(f"{name} ({len(part)})" for name, part in self.datasets.items())
         return (
             f"FederatedDataset\n    Distributed across: {shares or 'nobody'}\n"
-            f"    Number of datapoints: {len(self)}"
+            f"    Number of datapoints: {sum(map(len, self))}"
         )
 
 

@@ -18,6 +18,9 @@ from syft.federated.federated_dataset import FederatedDataset
 
 _AHEAD: Final = 64
 """For so many batches the rows are sent in one message."""
+_MOST_SHUFFLED: Final = 1 << 27
+"""The most rows of one worker whose order is drawn here: a gigabyte of numbers.  How many there are
+is what the worker says."""
 
 Batch = Any
 """``(data, target)``, or what ``collate_fn`` makes of its samples."""
@@ -32,12 +35,13 @@ class FederatedDataLoader:
     through are missing from it.
 
     ``shuffle`` draws another order of each worker's rows for each epoch, from ``generator`` or
-    torch's.  ``drop_last`` leaves out each worker's last batch if it is not full.  ``collate_fn``
-    makes a batch of a list of samples, which are pairs of pointers.  ``num_workers`` and
-    ``pin_memory`` are taken for programs written for earlier versions, and change nothing.
+    torch's; of no more than 134,217,728 rows at one worker.  ``drop_last`` leaves out each worker's
+    last batch if it is not full.  ``collate_fn`` makes a batch of a list of samples, which are
+    pairs of pointers.  ``num_workers`` and ``pin_memory`` are taken for programs written for
+    earlier versions, and change nothing.
 
-    Raises :class:`~syft.exceptions.UnusableSetting` for a ``batch_size`` under 1, and for more
-    iterators than there are workers.
+    Raises :class:`~syft.exceptions.UnusableSetting` for a ``batch_size`` under 1, for more
+    iterators than there are workers, and when it comes to a worker with too many rows to shuffle.
 
     >>> data = sy.BaseDataset(torch.eye(5), torch.arange(5))
     >>> loader = sy.FederatedDataLoader(data.federate((bob, alice)), batch_size=2)
@@ -120,17 +124,24 @@ class FederatedDataLoader:
 
     def _batches(self, part: BaseDataset, dice: torch.Generator | None) -> Iterator[Batch]:
         """The batches of one worker."""
-        used = self._rows_used(part)
-        if not used:
-            return
-        rows = len(part)
-        order: Tensor = torch.arange(rows) if dice is None else torch.randperm(rows, generator=dice)
-        batches = order[:used].split(self.batch_size)
-        for start in range(0, len(batches), _AHEAD):
-            for chosen in part.send_rows(list(batches[start : start + _AHEAD])):
+        used, several = self._rows_used(part), self.batch_size * _AHEAD
+        order = None if dice is None else _shuffled(part, dice)[:used]
+        for start in range(0, used, several):
+            end = min(start + several, used)
+            rows: Tensor = torch.arange(start, end) if order is None else order[start:end]
+            for chosen in part.send_rows(list(rows.split(self.batch_size))):
                 yield self._collated(*part[chosen])
 
     def _collated(self, data: Tensor, targets: Tensor) -> Batch:
         if self.collate_fn is None:
             return data, targets
         return self.collate_fn(list(zip(data.unbind(), targets.unbind(), strict=True)))
+
+
+def _shuffled(part: BaseDataset, dice: torch.Generator) -> torch.Tensor:
+    """The rows of one worker in an order drawn here, if it does not say that there are too many."""
+    rows = len(part)
+    if rows > _MOST_SHUFFLED:
+        got = f"{rows:,}, as {part.location.id!r} says (shuffle=False needs no memory for them)"
+        raise UnusableSetting("the rows to shuffle", f"at most {_MOST_SHUFFLED:,}", got)
+    return torch.randperm(rows, generator=dice)

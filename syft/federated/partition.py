@@ -19,14 +19,17 @@ from syft.federated.label_charts import LabelCounts, svg_chart, text_chart
 
 Rows = NDArray[np.int64]
 Seed = int | torch.Generator
+Labels = torch.Tensor | Sequence[int] | NDArray[Any]
+"""One number for each sample; a data set keeps them in one of these forms."""
 
 
 class Partition(Sequence[torch.Tensor]):
     """Index tensors, one for each client: together they hold each sample once.
 
-    ``targets`` are the labels of all samples.  ``print`` draws how many samples of each label each
-    client has, and a notebook shows the same as a picture.  It is what
-    :func:`dataset.federate(workers, partition) <syft.federated.federating.dataset_federate>` takes.
+    ``targets`` are the labels of all samples: a tensor, an array or a list.  ``print`` draws how
+    many samples of each label each client has, and a notebook shows the same as a picture.  It is
+    what :func:`dataset.federate(workers, partition)
+    <syft.federated.federating.dataset_federate>` takes.
 
     ``seed`` is a number or a ``torch.Generator``, of which one number is drawn.
 
@@ -48,19 +51,18 @@ class Partition(Sequence[torch.Tensor]):
         self.parts = list(parts)
 
     @classmethod
-    def iid(cls, targets: torch.Tensor, clients: int, seed: Seed = 0) -> Partition:
+    def iid(cls, targets: Labels, clients: int, seed: Seed = 0) -> Partition:
         """Samples drawn blindly: every client has the same mixture, and as many as the others.
 
         >>> [len(rows) for rows in sy.Partition.iid(torch.zeros(7), clients=3)]
         [3, 2, 2]
         """
-        draw, labels = _generator(seed), _labels(targets, clients)
+        draw = _generator(seed)
+        targets, labels = _labels(targets, clients)
         return cls._of(targets, np.array_split(draw.permutation(len(labels)), clients))
 
     @classmethod
-    def dirichlet(
-        cls, targets: torch.Tensor, clients: int, alpha: float, seed: Seed = 0
-    ) -> Partition:
+    def dirichlet(cls, targets: Labels, clients: int, alpha: float, seed: Seed = 0) -> Partition:
         """Of each label, shares drawn from a Dirichlet distribution with parameter ``alpha``.
 
         At 0.1 most of a label is at one client or two, at 100 all clients are nearly alike.  A
@@ -74,7 +76,8 @@ class Partition(Sequence[torch.Tensor]):
         """
         if not alpha > 0:
             raise UnusableSetting("alpha", "over 0", str(alpha))
-        draw, labels = _generator(seed), _labels(targets, clients)
+        draw = _generator(seed)
+        targets, labels = _labels(targets, clients)
         pieces: list[list[Rows]] = [[] for _ in range(clients)]
         for label in np.unique(labels):
             rows = draw.permutation(np.flatnonzero(labels == label))
@@ -86,7 +89,7 @@ class Partition(Sequence[torch.Tensor]):
 
     @classmethod
     def shards(
-        cls, targets: torch.Tensor, clients: int, shards_per_client: int = 2, seed: Seed = 0
+        cls, targets: Labels, clients: int, shards_per_client: int = 2, seed: Seed = 0
     ) -> Partition:
         """Samples sorted by label and cut into equal shards, of which each client gets some.
 
@@ -98,7 +101,8 @@ class Partition(Sequence[torch.Tensor]):
         >>> [len(labels[rows].unique()) for rows in parts]
         [2, 2, 2, 2, 2]
         """
-        draw, labels = _generator(seed), _labels(targets, clients)
+        draw = _generator(seed)
+        targets, labels = _labels(targets, clients)
         count = clients * shards_per_client
         if not clients <= count <= max(len(labels), clients):
             got = f"{shards_per_client} for {clients} clients and {len(labels)} samples"
@@ -108,7 +112,7 @@ class Partition(Sequence[torch.Tensor]):
         return cls._of(targets, [np.concatenate([shards[at] for at in few]) for few in dealt])
 
     @classmethod
-    def by_label(cls, targets: torch.Tensor, clients: int) -> Partition:
+    def by_label(cls, targets: Labels, clients: int) -> Partition:
         """Each label at one client, in turns; with more clients than labels, several share one.
 
         Nothing is drawn.
@@ -117,7 +121,7 @@ class Partition(Sequence[torch.Tensor]):
         >>> [labels[rows].tolist() for rows in sy.Partition.by_label(labels, clients=2)]
         [[0, 2, 0, 2], [1, 1]]
         """
-        labels = _labels(targets, clients)
+        targets, labels = _labels(targets, clients)
         pieces: list[list[Rows]] = [[] for _ in range(clients)]
         known = np.unique(labels)
         for at, label in enumerate(known):
@@ -175,14 +179,14 @@ class Partition(Sequence[torch.Tensor]):
 _NONE: Rows = np.zeros(0, np.int64)
 
 
-def _labels(targets: torch.Tensor, clients: int) -> NDArray[Any]:
-    """The labels, once the arguments are known to be sensible."""
+def _labels(targets: Labels, clients: int) -> tuple[torch.Tensor, NDArray[Any]]:
+    """The labels, as both kinds of array, once the arguments are known to be sensible."""
     if clients < 1:
         raise UnusableSetting("clients", "1 or more", str(clients))
+    targets = torch.as_tensor(targets)
     if targets.dim() != 1:
         raise UnusableSetting("targets", "one number for each sample", str(tuple(targets.shape)))
-    labels: NDArray[Any] = targets.detach().cpu().numpy()
-    return labels
+    return targets, targets.detach().cpu().numpy()
 
 
 def _generator(seed: Seed) -> np.random.Generator:

@@ -12,6 +12,7 @@ from itertools import chain as joined
 from typing import Any
 
 import torch
+from torch import nn
 
 from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import NothingToGet
@@ -200,7 +201,8 @@ def get_all(
     >>> get_all([torch.ones(2).send(bob), torch.zeros(2).send(bob)])
     [tensor([1., 1.]), tensor([0., 0.])]
     """
-    chains = [first_link(pointer) for pointer in pointers]
+    wanted = list(pointers)
+    chains = [first_link(pointer) for pointer in wanted]
     links = [chain.remote_links() for chain in chains]
     if not all(links):
         raise NothingToGet(call)
@@ -211,7 +213,8 @@ def get_all(
             order = orders[link.connection] = Order(link.connection)
         order.add(link)
     # With several workers, the objects are dropped when all of them have answered.
-    stay = keep or len(orders) > 1 or any(order.kept for order in orders.values())
+    belongs = [isinstance(pointer, nn.Parameter) for pointer in wanted]  # to a module that needs it
+    stay = keep or len(orders) > 1 or any(belongs) or any(order.kept for order in orders.values())
     answers: list[Callable[[], None]] = []
     try:
         for order in orders.values():  # all requests are sent before one is waited for
@@ -223,7 +226,8 @@ def get_all(
         for chain, several in zip(chains, links, strict=True)
     ]
     if not keep:
-        _release(joined.from_iterable(links), stay)
+        free = (several for several, left in zip(links, belongs, strict=True) if not left)
+        _release(joined.from_iterable(free), stay)
     return values
 
 

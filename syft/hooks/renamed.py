@@ -27,7 +27,6 @@ _PLANNED: Final = {
     "NodeClient": _CONNECT,
     "ModelCentricFLClient": "send a plan of a training step to each worker (docs/plans.md)",
     "FLClient": "send a plan of a training step to each worker (docs/plans.md)",
-    "TrainConfig": "a plan of a training step runs at a worker (docs/plans.md)",
     "keygen": _SHARE,
     "PaillierTensor": _SHARE,
     "EncryptedLinearRegression": _LEAST_SQUARES,

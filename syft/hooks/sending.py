@@ -25,6 +25,7 @@ from syft.workers.client.transport import Owner
 from syft.workers.core.claim import names_in, set_writers, writers_of
 from syft.workers.execution.leaving import check_leaving
 from syft.workers.execution.permissions import Guard, guard_of, meet_guards, set_guard
+from syft.workers.execution.private_memory import guard_here, make_private
 from syft.workers.wire.messages import Put
 
 Location = Worker | str
@@ -131,9 +132,9 @@ def guard_to_send(
     >>> guard_to_send(torch.ones(2), bob, hook.local_worker, None) is None
     True
     """
-    guard = guard_of(tensor)
+    guard = guard_here(tensor)
     if type(tensor) is not Wrapper and tensor.is_leaf and tensor.grad is not None:
-        guard = meet_guards(guard, guard_of(tensor.grad))
+        guard = meet_guards(guard, guard_here(tensor.grad))
     check_leaving(guard, location.id, user or owner.user, "send", owner.id)
     return guard
 
@@ -244,7 +245,7 @@ def private_tensor(
     worker on behalf of anybody but these users, unless ``allow_destinations`` names that worker:
     its owner has the data in memory then.  ``allow_writes`` names those who may change it there
     besides whoever sends it: users, or callers that act for no user.  Returns a new tensor that
-    shares the data.
+    shares the data.  Views of that are as private when they are sent; this tensor is as it was.
 
     >>> x = torch.ones(2).private_tensor(allowed_users=["ann"]).send(bob, user="ann")
     >>> (x + x).get(user="ann")
@@ -261,6 +262,7 @@ def private_tensor(
     users = names_in("allowed_users", allowed_users)
     private = _leaf_over(tensor)
     places = frozenset(names_of(allow_destinations))
-    set_guard(private, Guard(frozenset(users), destinations=places))
+    set_guard(private, guard_here(tensor))
+    make_private(private, Guard(frozenset(users), destinations=places))
     set_writers(private, allow_writes)
     return private

@@ -372,8 +372,9 @@ def get_all(pointers: Any, user: str | None = None, keep: bool = False) -> Any:
     a remote module), for which a mapping of the same kind is.  Pointers to several workers cost
     one message each, all of which are sent before one is waited for.  The objects are removed
     there, unless ``keep`` is set; if one of them cannot be fetched, all stay.  What the data owner
-    holds always stays.  Two pointers to one object give one tensor.  Shared tensors are put
-    together, and their shares stay.
+    holds always stays, and so do parameters and a ``state_dict``: their module points to them, and
+    ``module.get()`` takes them away.  Two pointers to one object give one tensor.  Shared tensors
+    are put together, and their shares stay.
 
     Raises :class:`~syft.exceptions.NothingToGet` if a tensor is here,
     :class:`~syft.exceptions.ObjectNotFound`, and :class:`~syft.exceptions.PermissionDenied`, which
@@ -386,12 +387,13 @@ def get_all(pointers: Any, user: str | None = None, keep: bool = False) -> Any:
     The values of a remote module, which stays there, in one message:
 
     >>> model = torch.nn.Linear(2, 1).send(bob)
-    >>> list(sy.get_all(model.state_dict(keep_vars=True), keep=True))
+    >>> list(sy.get_all(model.state_dict(keep_vars=True)))
     ['weight', 'bias']
     """
 
     def fetch(values: Iterable[torch.Tensor]) -> list[Any]:
-        return sharing_methods.get_all(values, user, keep)
+        stay = keep or hasattr(pointers, "_metadata")  # a state_dict
+        return sharing_methods.get_all(values, user, stay)
 
     return bulk.in_mapping(pointers, fetch) if isinstance(pointers, Mapping) else fetch(pointers)
 

@@ -12,6 +12,7 @@ from syft.exceptions import WrongArguments
 from syft.plans.building.build import STATE, Recipe
 from syft.plans.building.examples import example_arguments
 from syft.plans.building.interface import signature_of
+from syft.plans.building.script_module import as_python
 from syft.plans.building.state import Entry, State, check_entries
 from syft.plans.plan import Plan
 
@@ -136,7 +137,7 @@ def func2plan(
     *,
     trace_autograd: bool = False,
 ) -> Decorator | FunctionPlan:
-    """Make a plan of the decorated function, or of a module.
+    """Make a plan of the decorated function, or of a module; both may be TorchScript.
 
     Without arguments the parentheses may be left out: ``@sy.func2plan``.
 
@@ -165,6 +166,7 @@ def func2plan(
 def _decorated(
     function: Callable[..., Any], args_shape: Sequence[Any] | None, state: Sequence[Entry]
 ) -> FunctionPlan:
+    function = as_python(function)
     if isinstance(function, nn.Module):
         function = _calling(function)
     plan = FunctionPlan(function, check_entries(name_of(function), state))

@@ -214,3 +214,19 @@ def test_queued_workers_too(hook: sy.TorchHook) -> None:
     slow = make_worker(hook, "slow", pipelined=True)
     loader = sy.FederatedDataLoader(federated({slow: 5}), batch_size=2)
     assert [rows(batch) for batch in loader] == [[0, 1], [2, 3], [4]]
+
+
+def test_how_many_rows_a_worker_says_takes_no_memory_here(bob: sy.VirtualWorker) -> None:
+    """A row that is repeated without end stands for a worker that lies."""
+    rows = 1 << 30
+    bob.hold(torch.ones(1).expand(rows).tag("#X"), torch.arange(1).expand(rows).tag("#Y"))
+    found = sy.FederatedDataset.from_search([bob], "#X", "#Y")
+    assert f"{rows}" in repr(found)
+    loader = sy.FederatedDataLoader(found, batch_size=2, shuffle=True)
+    assert len(loader) == rows // 2
+    text = f"the rows to shuffle must be at most 134,217,728, got {rows:,}, as 'bob' says"
+    with pytest.raises(UnusableSetting, match=text):
+        next(iter(loader))
+    data, targets = next(iter(sy.FederatedDataLoader(found, batch_size=2)))
+    assert data.get().tolist() == [1, 1] and targets.get().tolist() == [0, 0]
+    bob.clear_objects()

@@ -120,6 +120,16 @@ def test_labels_go_round() -> None:
     assert [len(rows) for rows in many][:10] == [20, 20, 20] + [30] * 7
 
 
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_labels_may_be_a_list_or_an_array(kind: str) -> None:
+    labels = torch.arange(30) % 3
+    expected = [rows.tolist() for rows in KINDS[kind](labels, 2, seed=5)]
+    for other in (labels.tolist(), labels.numpy()):
+        partition = KINDS[kind](other, 2, seed=5)
+        assert [rows.tolist() for rows in partition] == expected
+        assert partition.counts() == KINDS[kind](labels, 2, seed=5).counts()
+
+
 def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(UnusableSetting, match="clients must be 1 or more, got 0"):
         sy.Partition.iid(LABELS, 0)

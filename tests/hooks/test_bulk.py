@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -319,6 +321,32 @@ def test_a_state_dict_is_one_message_and_so_is_its_content(
     twin.load_state_dict(state)
     x = torch.randn(2, 3)
     assert torch.equal(twin(x), module.get()(x))
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        lambda module: module.state_dict(keep_vars=True),
+        lambda module: list(module.parameters()),
+        lambda module: [torch.zeros(2).send(module.weight.location), *module.parameters()],
+    ],
+    ids=["state", "parameters", "among others"],
+)
+def test_a_module_whose_parameters_were_fetched_goes_on_working(
+    worker: sy.VirtualWorker, wanted: Callable[[Any], Any]
+) -> None:
+    module: Any = nn.BatchNorm1d(3)
+    x = torch.arange(6.0).view(2, 3)
+    expected = copy.deepcopy(module)(x)
+    module.send(worker)
+    values = sy.get_all(wanted(module))
+    values = list(values.values()) if isinstance(values, dict) else values
+    assert any(torch.equal(value.detach(), torch.ones(3)) for value in values)
+    assert torch.equal(module(x.send(worker)).get(), expected)  # type: ignore[attr-defined]
+    torch.testing.assert_close(module.get().running_mean, torch.tensor([0.15, 0.25, 0.35]))
+    del values
+    worker.collect()
+    assert inspect(worker).objects == {}
 
 
 def test_a_module_at_two_workers(

@@ -186,7 +186,10 @@ def test_wrong_parties(alice, bob, carol):
         ((), carol, "nobody: name two workers or more"),
         ((alice,), carol, "alice: name two workers or more"),
         ((alice, alice), carol, "alice, alice: name each worker once"),
-        ((alice, carol), carol, "carol deals, and would learn the values"),
+        ((alice, carol), carol, "alice, carol: carol would also deal, .* this process deals"),
+        ((alice, bob, carol), "bob", "bob would also deal, .* name as crypto_provider= a worker"),
+        ((alice, "me"), None, "alice, me: this process is one of them, .* a worker that gets no"),
+        ((alice, "me"), "me", "alice, me: me would also deal"),
     ]:
         with pytest.raises(WrongParties, match=text):
             x.share(*workers, crypto_provider=provider)
@@ -199,6 +202,19 @@ def test_wrong_parties(alice, bob, carol):
             secret.encrypt("paillier", crypto_provider=carol)
     with pytest.raises(WrongParties, match="name two workers or more"):
         x.encrypt()
+
+
+def test_who_shares_may_be_a_party_where_another_worker_deals(alice, bob):
+    x = torch.tensor([0.5, -2.0]).fix_precision().share(alice, "me", crypto_provider=bob)
+    assert (x * x).get().float_precision().tolist() == [0.25, 4.0]
+
+
+def test_who_shares_deals_unless_another_worker_does(alice, bob):
+    x = torch.tensor([0.5, -2.0]).fix_precision().share(alice, bob)
+    assert repr(x).endswith("*crypto provider: me*")
+    assert (x * x).relu().get().float_precision().tolist() == [0.25, 4.0]
+    model = torch.nn.Linear(2, 1).fix_precision().share(alice, bob)
+    assert model(x).get().float_precision().shape == (1,)
 
 
 def test_what_cannot_be_shared(share, alice, bob):
@@ -229,8 +245,7 @@ def test_a_session_that_ended_is_replaced(hook, share, alice, bob, carol):
     x = share(torch.tensor([1]))
     session = session_among(hook.local_worker, [alice, bob], carol)
     x.get()
-    lost = x.child.child["bob"].id_at_location
-    hook.local_worker.connection_to(bob).garbage.append(lost)
+    bob.clear_objects()
     with pytest.raises(SessionEnded, match=r"bob"):
         (x * 2).get()
     with pytest.raises(SessionEnded):

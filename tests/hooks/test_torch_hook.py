@@ -23,7 +23,7 @@ fix_precision fix_prec fix_precision_ fix_prec_ float_precision float_prec float
 float_prec_ location owner id id_at_location tags description child""".split()
 MODULE_METHODS = """send get move copy fix_precision fix_prec float_precision float_prec location
 share encrypt decrypt
-owner""".split()
+owner obj""".split()
 
 
 def test_verbose_is_taken() -> None:

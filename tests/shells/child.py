@@ -14,7 +14,8 @@ import torch
 import syft as sy
 from syft.exceptions import WorkerClosed, WorkerIdTaken
 from syft.serde.frame import Frame
-from syft.workers.client.transport import Owner, Transport
+from syft.torch_private import tracing_state
+from syft.workers.client.transport import Owner, Transport, refuse_tracing
 from syft.workers.shells.worker import Worker
 from tests.shells.hub import Hub, send_frame
 from tests.shells.link import Link
@@ -42,6 +43,8 @@ class SocketTransport(Transport):
     def deliver(self, frame: Frame) -> None:
         if self.closed:
             raise WorkerClosed(self.worker.id)
+        if tracing_state() is not None:
+            refuse_tracing()
         names = (self.caller.id, self.worker.id)
         send_frame(self.hub, self.worker.link, "request", *names, self.user, frame)
 

@@ -106,6 +106,12 @@ class OwnersSide:
         ids: list[int] = self.act("hold", [*zip(tensors, users, writers, strict=True)])
         return ids
 
+    def add_dataset(self, dataset: Any, key: str) -> None:
+        """Offer a data set of the owner, as private as it is."""
+        guard = guard_of(dataset.data)
+        users = None if guard is None else sorted(guard.users)
+        self.act("offer", (dataset.data, dataset.targets, users, key))
+
     def collect(self) -> None:
         """Bring in the ids of all dropped pointers, and let everybody finish."""
         worker: Any = self
@@ -150,6 +156,13 @@ def _hold(hub: Any, link: Any, target: str, values: list[Any]) -> list[int]:
     return ids
 
 
+def _offer(hub: Any, link: Any, target: str, value: Any) -> None:
+    data, targets, users, key = value
+    for tensor in (data, targets):
+        set_guard(tensor, None if users is None else Guard(frozenset(users)))
+    hub.hosts[target].add_dataset(sy.BaseDataset(data, targets), key)
+
+
 def _clear(hub: Any, link: Any, target: str, _: Any) -> None:
     hub.hosts[target].clear_objects()
 
@@ -174,6 +187,7 @@ ACTIONS: dict[str, Callable[[Any, Any, str, Any], Any]] = {
     "open": _open,
     "inspect": lambda hub, link, target, _: _inspected(hub.hosts[target]),
     "hold": _hold,
+    "offer": _offer,
     "clear": _clear,
     "gone": _gone,
     "settle": _settle,

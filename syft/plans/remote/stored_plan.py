@@ -51,8 +51,9 @@ class StoredPlan(Holder):
         state: Sequence[torch.Tensor],
         tags: set[str],
         description: str | None,
+        copy_of: str | None = None,
     ) -> None:
-        super().__init__(tags, description)
+        super().__init__(tags, description, copy_of)
         self.blueprint = blueprint
         self.state = list(state)
         self._lowered: Lowered | None = None
@@ -85,7 +86,7 @@ class StoredPlan(Holder):
         state = list(map(copy_of, self.state))
         constants = tuple(map(copy_of, self.blueprint.program.constants))
         blueprint = self.blueprint.with_constants(constants)
-        return StoredPlan(blueprint, state, self.tags, self.description)
+        return StoredPlan(blueprint, state, self.tags, self.description, self.copy_of)
 
     def card(self) -> Any:
         """The interface of the plan, as plain values."""
@@ -179,6 +180,7 @@ def _pack(plan: StoredPlan, packer: Packer) -> Operand:
         pack_items(without_unread_gradients(plan.blueprint.program, plan.state), packer),
         tuple(sorted(plan.tags)),
         plan.description,
+        plan.copy_of,
     )
 
 
@@ -196,7 +198,7 @@ def _unpack(operand: Sequence[Any], unpacker: Unpacker) -> StoredPlan:
 
 
 def _unpacked(operand: Sequence[Any], unpacker: Unpacker) -> StoredPlan:
-    expect_fields(operand, 5)
+    expect_fields(operand, 6)
     interface = unpack_interface(unpack_at(operand[1], unpacker, ".interface"))
     program = unpack_at(operand[2], unpacker, ".program")
     if not isinstance(program, Program):
@@ -209,8 +211,9 @@ def _unpacked(operand: Sequence[Any], unpacker: Unpacker) -> StoredPlan:
     for index, tag in enumerate(tags):
         expect_type(tag, str, "a text", f".tags[{index}]")
     description = expect_type(operand[5], (str, type(None)), "a text or nil", ".description")
+    original = expect_type(operand[6], (str, type(None)), "a text or nil", ".copy_of")
     _check_fit(interface, program, len(state))
-    return StoredPlan(Blueprint(interface, program), state, set(tags), description)
+    return StoredPlan(Blueprint(interface, program), state, set(tags), description, original)
 
 
 def _check_fit(interface: Interface, program: Program, state: int) -> None:

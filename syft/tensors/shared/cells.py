@@ -7,6 +7,7 @@ all parties.  When the last tensor over a cell dies, the shares are dropped.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +45,19 @@ class Geometry:
         return room.as_strided(self.shape, self.strides, self.offset)
 
 
+def dense(shape: Sequence[int]) -> Geometry:
+    """The geometry of a contiguous tensor.
+
+    >>> dense([2, 3])
+    Geometry(shape=(2, 3), strides=(3, 1), offset=0)
+    """
+    strides, reach = [], 1
+    for size in reversed(shape):
+        strides.append(reach)
+        reach *= max(size, 1)
+    return Geometry(tuple(shape), tuple(reversed(strides)))
+
+
 class Memory:
     """The memory that a tensor and its views share; ``version`` counts what was written to it."""
 
@@ -71,6 +85,11 @@ class SharedObject:
     def __del__(self) -> None:
         if self.id is not None:
             self.session.discard(self.id)
+
+    def drop(self) -> None:
+        """Have what the parties hold under the present id dropped, and have none."""
+        self.__del__()
+        self.id = None
 
 
 class Cell(SharedObject):
@@ -117,3 +136,15 @@ class MaskedCell(SharedObject):
         """The place of the instruction that draws the mask, until it is sent."""
         self.name: StreamName | None = None
         """The program and the instruction that drew the mask, once it was sent."""
+
+
+def sum_of(shares: Sequence[torch.Tensor]) -> torch.Tensor:
+    """What shares add up to, modulo 2^64.
+
+    >>> sum_of([torch.tensor([2**62]), torch.tensor([-(2**62) + 5])])
+    tensor([5])
+    """
+    total = shares[0].clone()
+    for share in shares[1:]:
+        total += share
+    return total

@@ -14,6 +14,7 @@ import torch
 
 from syft.crypto.programs.share_program import ShareProgram
 from syft.tensors.shared.instruction_list import ProgramInput
+from syft.tensors.shared.sent_programs import SentProgram
 from syft.tensors.shared.stock import Deals
 
 
@@ -66,6 +67,16 @@ class PartyLines(abc.ABC):
     @abc.abstractmethod
     def failure(self) -> Exception | None:
         """Why something that was sent has failed; None if nothing has, as far as is known."""
+
+    @abc.abstractmethod
+    def settle(self) -> None:
+        """Wait until every program that was sent has ended, well or not."""
+
+    @abc.abstractmethod
+    def roll_back(self) -> Sequence[SentProgram]:
+        """Have the parties undo the programs that have failed, and all after them; returns these.
+
+        Raises why that cannot be."""
 
     @abc.abstractmethod
     def discard(self, id: int) -> None:

@@ -89,6 +89,8 @@ class Rehearsal(PartyLines):
     split: Any = _refuse
     deal_ahead: Any = _refuse
     waiting_bytes: Any = _refuse
+    settle: Any = _refuse
+    roll_back: Any = _refuse
 
     def failure(self) -> None:
         """None: nothing is sent."""

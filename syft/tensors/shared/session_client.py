@@ -20,13 +20,28 @@ from syft.crypto.kernels import Kernel
 from syft.crypto.mask_stream import MaskStream, fresh_key
 from syft.crypto.programs.local_operations import number_of
 from syft.crypto.programs.share_program import ShareCode, ShareProgram
-from syft.exceptions import SessionEnded, SyftError, UnsupportedOperation
+from syft.exceptions import (
+    SessionEnded,
+    SharedOperationFailed,
+    SyftError,
+    UnsupportedOperation,
+)
 from syft.ids import new_id
 from syft.tensors.fixed.rings.integer_ring import Ring
-from syft.tensors.shared.cells import Cell, Geometry, MaskedCell, Memory, SharedObject
+from syft.tensors.shared.cells import (
+    Cell,
+    Geometry,
+    MaskedCell,
+    Memory,
+    SharedObject,
+    dense,
+    sum_of,
+)
 from syft.tensors.shared.dealing_ahead import Dealing, Run
 from syft.tensors.shared.instruction_list import FreshShares, InstructionList, ProgramInput
+from syft.tensors.shared.lost_results import LostResults, undo
 from syft.tensors.shared.party_lines import PartyLines
+from syft.tensors.shared.sent_programs import first_cause
 from syft.tensors.shared.stock import Stock
 from syft.workers.execution.permissions import Guard
 
@@ -56,6 +71,7 @@ class SessionClient:
         self._list = InstructionList()
         self._masks: WeakSet[Cell] = WeakSet()
         self._unreal: set[int] = set()
+        self._lost = LostResults()
         self._used: set[int] = set()
         self._dropped: list[int] = []
         self._counter = 0
@@ -71,6 +87,7 @@ class SessionClient:
 
         What an instruction uses that was not sent yet is dropped afterwards.
         """
+        self._lost.forget(id)
         if id in self._unreal:
             self._unreal.discard(id)
         elif id in self._used:
@@ -168,7 +185,7 @@ class SessionClient:
         version = cell.memory.version
         if cell.masked is not None and cell.masked[0] == version:
             known = cell.masked[1]
-            if known.id is not None or known.recording is self._list:  # or it was left out
+            if self._is_there(known):  # or it was left out, or is lost
                 return known
         value = MaskedCell(self, cell.shape)
         value.place = self.record(ShareCode.MASK, (self.slot(cell), cell.shape), (value,))
@@ -232,6 +249,7 @@ class SessionClient:
         except SyftError as error:
             self._end(self.lines.failure() or error)
         for value, id in zip(results, ids, strict=True):
+            self._lost.note_sent(id, value)
             value.id = id
             if isinstance(value, MaskedCell):
                 value.name = StreamName(counter, value.place)
@@ -243,8 +261,8 @@ class SessionClient:
     def values(self, cells: Sequence[Cell], user: str | None = None) -> list[torch.Tensor]:
         """What cells hold, as plain int64 tensors: every party says its share.
 
-        Raises :class:`~syft.exceptions.SessionEnded` if a program has failed, and what a party
-        raises that does not hand its share out.
+        Raises :class:`~syft.exceptions.SharedOperationFailed` if a program has failed, and what a
+        party raises that does not hand its share out.
         """
         self.flush()
         self.check_open()
@@ -255,6 +273,8 @@ class SessionClient:
             rows = self.lines.fetch([id for id in ids if id is not None], user)
         except Exception as error:  # also what an unrelated request before this one raised
             self.check_failures()
+            if isinstance(error, SharedOperationFailed):
+                self._fail(error)
             if isinstance(error, SessionEnded):
                 self.ended = error.cause
             raise
@@ -278,7 +298,8 @@ class SessionClient:
         self.check_open()
         cell = self.new_cell(dense(shape), device)
         id = new_id()
-        self.lines.split(pointer, depth, id)
+        with self._undoing():
+            self.lines.split(pointer, depth, id)
         cell.id = id
         return cell
 
@@ -289,14 +310,40 @@ class SessionClient:
             self.check_failures()
 
     def check_failures(self) -> None:
-        """Raise :class:`~syft.exceptions.SessionEnded` if something that was sent has failed."""
+        """Raise :class:`~syft.exceptions.SharedOperationFailed` if a program that was sent has
+        failed, once it is undone; :class:`~syft.exceptions.SessionEnded` if it cannot be."""
         error = self.lines.failure()
         if error is not None:
-            self._end(error)
+            self._fail(error)
+
+    @contextlib.contextmanager
+    def _undoing(self) -> Iterator[None]:
+        """A context in which something is asked of parties that may refuse it, because a program
+        that was sent before has failed."""
+        try:
+            yield
+        except SharedOperationFailed as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> NoReturn:
+        """Undo what has failed and what was sent after it, and raise why.
+
+        Shares that were sent with it are sent again with the next program.
+        """
+        with self._lock:
+            try:
+                error, undone = undo(self.lines, error)
+            except Exception as lost:  # whatever a worker raises
+                self._end(first_cause([lost, error]))
+            cause = error.cause if isinstance(error, SharedOperationFailed) else _told(error)
+            for cell, shares in self._lost.add(undone, cause):
+                cell.drop()
+                self._list.fresh(cell, shares)
+        raise SharedOperationFailed(self.parties, cause) from error
 
     def _end(self, error: Exception) -> NoReturn:
         """Note that the session has ended, and raise why."""
-        self.ended = f"{type(error).__name__}: {error}"
+        self.ended = _told(error)
         self._list = InstructionList()
         self._used.clear()
         self._dropped += self.stock.empty()
@@ -337,10 +384,20 @@ class SessionClient:
         return recorded or (value.id is not None and value.id not in self._unreal)
 
     def _check_real(self, value: Cell | MaskedCell) -> None:
-        """Raise :class:`~syft.exceptions.UnsupportedOperation` for what a rehearsal has made."""
+        """Raise :class:`~syft.exceptions.UnsupportedOperation` for what a rehearsal has made, and
+        :class:`~syft.exceptions.SharedOperationFailed` for what a failed program was to make."""
+        if value.recording is self._list:
+            return
+        self._lost.check(value.id, self.parties)
         if not self.is_real(value):
             what = "A tensor that was made to see what it costs"
             raise UnsupportedOperation("any use", what, "compute it again")
+
+    def _is_there(self, value: MaskedCell) -> bool:
+        """Whether the parties have a masked value, or will."""
+        if value.recording is self._list:
+            return True
+        return value.id is not None and value.id not in self._lost
 
     def open(self, cells: Sequence[Cell]) -> None:
         """Open tensors behind their masks, now, for the products to come."""
@@ -350,7 +407,8 @@ class SessionClient:
     def deal_ahead(self, runs: Sequence[Run]) -> None:
         """Have what the programs of some runs need dealt now; returns when it is there."""
         self.check_open()
-        Dealing(self.lines, self.stock, self._next_counter).deal(runs)
+        with self._undoing():
+            Dealing(self.lines, self.stock, self._next_counter).deal(runs)
 
     def waiting_bytes(self) -> int:
         """The bytes of dealt material that wait at the last party."""
@@ -369,26 +427,5 @@ class SessionClient:
             raise SessionEnded(self.parties, self.ended)
 
 
-def dense(shape: Sequence[int]) -> Geometry:
-    """The geometry of a contiguous tensor.
-
-    >>> dense([2, 3])
-    Geometry(shape=(2, 3), strides=(3, 1), offset=0)
-    """
-    strides, reach = [], 1
-    for size in reversed(shape):
-        strides.append(reach)
-        reach *= max(size, 1)
-    return Geometry(tuple(shape), tuple(reversed(strides)))
-
-
-def sum_of(shares: Sequence[torch.Tensor]) -> torch.Tensor:
-    """What shares add up to, modulo 2^64.
-
-    >>> sum_of([torch.tensor([2**62]), torch.tensor([-(2**62) + 5])])
-    tensor([5])
-    """
-    total = shares[0].clone()
-    for share in shares[1:]:
-        total += share
-    return total
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -32,14 +32,15 @@ def session_among(
 
     Without a provider the owner deals.  Raises :class:`~syft.exceptions.WrongParties` for fewer
     than two parties, one that is named twice, or one that deals too, and
-    :class:`~syft.exceptions.UnknownWorker`.
+    :class:`~syft.exceptions.UnknownWorker`.  A party that deals knows the masks behind which the
+    others open their shares, so it would learn the values: there is no setting that allows it.
     """
     if protocol not in (None, "snn"):
         raise NotShareable(f"with protocol {protocol!r}", "leave it out, or name 'snn'")
     parties = [owner.get_worker(worker) for worker in workers]
     provider = owner.get_worker(owner if crypto_provider is None else crypto_provider)
     names = tuple(party.id for party in parties)
-    _check_parties(names, provider.id)
+    _check_parties(names, provider.id, crypto_provider is None)
     sessions = _SESSIONS.setdefault(owner, WeakValueDictionary())
     key = frozenset(names), provider.id
     session = sessions.get(key)
@@ -49,13 +50,23 @@ def session_among(
     return session
 
 
-def _check_parties(names: tuple[str, ...], provider: str) -> None:
+def _check_parties(names: tuple[str, ...], provider: str, unnamed: bool) -> None:
     if len(set(names)) != len(names):
         raise WrongParties(names, "name each worker once")
     if len(names) < 2:
         raise WrongParties(names, "name two workers or more")
     if provider in names:
-        raise WrongParties(names, f"{provider} deals, and would learn the values; name another one")
+        raise WrongParties(names, _WITHOUT_PROVIDER if unnamed else _ALSO_DEALS.format(provider))
+
+
+_ALSO_DEALS = (
+    "{} would also deal, and so know the masks that hide the shares of the others; name as "
+    "crypto_provider= a worker that gets no share, or leave it out, and this process deals"
+)
+_WITHOUT_PROVIDER = (
+    "this process is one of them, and deals unless another worker does; name as crypto_provider= "
+    "a worker that gets no share"
+)
 
 
 def sessions_of(owner: Owner) -> list[SessionClient]:

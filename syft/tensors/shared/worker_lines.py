@@ -14,11 +14,19 @@ import torch
 from syft.codes import CollectiveCode
 from syft.crypto.programs.share_dealing import deals_of
 from syft.crypto.programs.share_program import ShareCode, ShareProgram
-from syft.exceptions import ObjectNotReady, RemoteFailure, SessionEnded
+from syft.exceptions import ObjectNotReady, SessionEnded
 from syft.ids import new_execution, new_id
 from syft.tensors.pointer import PointerTensor, make_pointer
 from syft.tensors.shared.instruction_list import ProgramInput
 from syft.tensors.shared.party_lines import PartyLines
+from syft.tensors.shared.sent_programs import (
+    SentProgram,
+    SentPrograms,
+    collect,
+    drop_overwritten,
+    first_cause,
+    overwrites,
+)
 from syft.tensors.shared.stock import Deals
 from syft.workers.client.answers import tensor_in
 from syft.workers.client.connection import Connection, Pending
@@ -44,13 +52,16 @@ class WorkerLines(PartyLines):
         self._lines: list[Connection] = [owner.connection_to(party) for party in parties]
         self._dealing: Connection = owner.connection_to(provider)
         self._session = new_id()
-        self._errors: list[Exception] = []
+        self._sent = SentPrograms()
         self._check_open()
         execution = new_execution()
         for rank, line in reversed([*enumerate((*self._lines, self._dealing))]):
             self._start(line, CollectiveCode.OPEN_SESSION, execution, rank, (), (self._session,))
 
     def __del__(self) -> None:
+        for sent in self._sent.under_way:
+            for id in sent.kept:
+                self.discard(id)
         for line in (*self._lines, self._dealing):
             line.garbage.append(self._session)
 
@@ -70,29 +81,85 @@ class WorkerLines(PartyLines):
 
         The provider is not asked for what was dealt before.
         """
-        execution, session = new_execution(), Reference(self._session)
         deals = deals_of(program) if material is None else ()
-        everybody = (*self.parties, self.provider)
-        number: int | Reference = counter
         if material is None:
             self._dealing.check_open()
-        else:
-            everybody, number = self.parties, Reference(material)
         for line in self._lines:
             line.check_open()
+        kept = (new_id(),) if overwrites(program, inputs) else ()
+        left = len(self._lines) + bool(deals)
+        sent = SentProgram(program, inputs, ids, left, kept, dealt=bool(deals))
+        self._sent.under_way.append(sent)
+        execution, session = new_execution(), Reference(self._session)
+        everybody = (*self.parties, self.provider)
         if deals:
-            args: tuple[Any, ...] = (session, counter, deals)
-            rank = len(self._lines)
-            self._start(self._dealing, CollectiveCode.DEAL, execution, rank, args, ())
-        revealed = dict(_revealed(program))
+            code, rank = int(CollectiveCode.DEAL), len(self._lines)
+            args = (session, counter, deals)
+            pending = self._dealing.start_part(code, execution, everybody, rank, args, ())
+            self._sent.watch(sent, self._dealing, pending, True)
+        if material is None:
+            self._send_parts(sent, execution, everybody, (session, counter, program))
+        else:
+            self._send_parts(sent, execution, self.parties, (session, Reference(material), program))
+
+    def _send_parts(
+        self, sent: SentProgram, execution: int, names: tuple[str, ...], head: tuple[Any, ...]
+    ) -> None:
+        """Send each party its part of a program."""
+        revealed, code = dict(_revealed(sent.program)), int(CollectiveCode.SHARES)
         for rank, line in enumerate(self._lines):
-            args = (session, number, program, *(self._operand(one, rank) for one in inputs))
+            args = (*head, *(self._operand(one, rank) for one in sent.inputs))
             outs = tuple(
                 id
-                for slot, id in zip(program.results, ids, strict=True)
+                for slot, id in zip(sent.program.results, sent.ids, strict=True)
                 if revealed.get(slot, rank) == rank
             )
-            self._start(line, CollectiveCode.SHARES, execution, rank, args, outs, everybody)
+            pending = line.start_part(code, execution, names, rank, args, (*outs, *sent.kept))
+            self._sent.watch(sent, line, pending, False)
+
+    def settle(self) -> None:
+        """Wait until every program under way has ended, well or not.
+
+        Raises :class:`~syft.exceptions.ObjectNotReady` if one cannot, because somebody is gone.
+        """
+        for sent in list(self._sent.under_way):
+            for line, pending in sent.parts:
+                self._settle(line, pending)
+
+    def _settle(self, line: Connection, pending: Pending) -> None:
+        for _ in range(_MOST_TRIES):
+            try:
+                return line.wait_settled(pending)
+            except ObjectNotReady:
+                self._ask_all()
+        line.wait_settled(pending)
+
+    def _ask_all(self) -> None:
+        """Ask everybody whether they are there."""
+        for line in (*self._lines, self._dealing):
+            line.ask(Describe, self._session)
+
+    def roll_back(self) -> list[SentProgram]:
+        """Have the parties undo the programs that are not known to have ended well, and go on."""
+        undone = list(self._sent.under_way)
+        if any(sent.dealt for sent in undone):
+            self._check_provider()
+        execution, code = new_execution(), int(CollectiveCode.ROLL_BACK)
+        errors: list[Exception] = []
+        under_way: list[tuple[Connection, Pending]] = []
+        for rank, line in enumerate(self._lines):
+            kept = [id for sent in reversed(undone) if line in sent.done for id in sent.kept]
+            args = (Reference(self._session), *map(Reference, kept))
+            pending = line.start_part(code, execution, self.parties, rank, args, ())
+            collect(line, pending, errors)
+            under_way.append((line, pending))
+        for line, pending in under_way:
+            self._settle(line, pending)
+        if errors:
+            raise first_cause(errors)
+        drop_overwritten(undone)
+        self._sent.under_way.clear()
+        return undone
 
     def _operand(self, value: ProgramInput, rank: int) -> Any:
         """An input as a party gets it: the name of an object, or a share that is new."""
@@ -124,7 +191,7 @@ class WorkerLines(PartyLines):
         errors: list[Exception] = []
         for line, rank, args, outs in starts:
             pending = line.start_part(code, execution, everybody, rank, args, outs)
-            _collect(line, pending, errors)
+            collect(line, pending, errors)
             if rank == owner:
                 holding = line, pending
         line, pending = holding
@@ -140,11 +207,16 @@ class WorkerLines(PartyLines):
         rank: int,
         args: tuple[Any, ...],
         outs: tuple[int, ...],
-        names: tuple[str, ...] = (),
     ) -> None:
-        everybody = names or (*self.parties, self.provider)
+        everybody = (*self.parties, self.provider)
         pending = line.start_part(int(code), execution, everybody, rank, args, outs)
-        _collect(line, pending, self._errors)
+        collect(line, pending, self._sent.errors)
+
+    def _check_provider(self) -> None:
+        """Raise :class:`~syft.exceptions.SessionEnded` if the session is over at the provider."""
+        card = self._dealing.ask(Describe, self._session)[3]
+        if card[3] is not None:
+            raise SessionEnded(self.parties, str(card[3]))
 
     def deal_ahead(self, counter: int, deals: Deals, id: int) -> Callable[[], None]:
         """Have the provider deal for a program to come, and the parties keep it."""
@@ -157,7 +229,7 @@ class WorkerLines(PartyLines):
         for rank, line in enumerate((*self._lines, self._dealing)):
             outs = (id,) if rank < len(self._lines) else ()
             pending = line.start_part(code, execution, everybody, rank, args, outs)
-            _collect(line, pending, errors)
+            collect(line, pending, errors)
             under_way.append((line, pending))
 
         def wait() -> None:
@@ -185,8 +257,7 @@ class WorkerLines(PartyLines):
             try:
                 return self._fetched(ids, user)
             except ObjectNotReady:
-                for line in (*self._lines, self._dealing):
-                    line.ask(Describe, self._session)
+                self._ask_all()
         return self._fetched(ids, user)
 
     def _fetched(self, ids: Sequence[int], user: str | None) -> list[list[torch.Tensor]]:
@@ -222,30 +293,7 @@ class WorkerLines(PartyLines):
         """Why something that was sent has failed, as far as that is known here."""
         for line in (*self._lines, self._dealing):
             line.read_replies()
-        return first_cause(self._errors) if self._errors else None
-
-
-def _collect(line: Connection, pending: Pending, errors: list[Exception]) -> None:
-    """Put what a request raises into a list; it is not raised over the line then."""
-
-    def settled() -> None:
-        try:
-            line.take(pending)
-        except Exception as error:  # whatever the worker's torch raised
-            errors.append(error.with_traceback(None))
-
-    line.when_settled(pending, settled)
-
-
-def first_cause(errors: list[Exception]) -> Exception:
-    """Take from the errors of several workers that of the one who failed: others only tell of it.
-
-    >>> first_cause([RemoteFailure("collective", "bob failed"), ValueError("bob is full")])
-    ValueError('bob is full')
-    """
-    cause = min(errors, key=lambda error: isinstance(error, (RemoteFailure, SessionEnded)))
-    errors.clear()  # a list in the frame that raises one would keep that frame
-    return cause
+        return first_cause(self._sent.errors) if self._sent.errors else None
 
 
 def _revealed(program: ShareProgram) -> Iterator[tuple[int, int]]:

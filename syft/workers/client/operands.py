@@ -24,7 +24,8 @@ from syft.serde.registry import pack
 from syft.workers.client.connection import Connection
 from syft.workers.client.index_operands import indices_in, with_tensors
 from syft.workers.client.provenance import made_by_torch
-from syft.workers.execution.permissions import full_guard_of, guard_of
+from syft.workers.execution.permissions import full_guard_of
+from syft.workers.execution.private_memory import guard_here
 
 _BARE = frozenset((int, float, bool, str, type(None)))
 
@@ -121,7 +122,7 @@ def is_guarded(tensor: torch.Tensor, connection: Connection) -> bool:
     False
     """
     serves = connection.owner.core.serving is not None
-    return (full_guard_of(tensor) if serves else guard_of(tensor)) is not None
+    return (full_guard_of(tensor) if serves else guard_here(tensor)) is not None
 
 
 def _wants_gradient(tensor: torch.Tensor) -> bool:

@@ -33,9 +33,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
-from syft.exceptions import WorkerClosed
+from syft.exceptions import UnsupportedOperation, WorkerClosed
 from syft.serde.frame import Frame
 from syft.workers.core.state_machine import WorkerCore
 
@@ -164,3 +164,18 @@ class Transport(ABC):
     @abstractmethod
     def close(self) -> None:
         """Tell the other end that this connection makes no more requests."""
+
+
+def refuse_tracing() -> NoReturn:
+    """Raise for a request that is made while ``torch.jit.trace`` records: it would keep what the
+    worker computes, or what comes back from it, as constants.
+
+    Raises :class:`~syft.exceptions.UnsupportedOperation`.
+
+    >>> refuse_tracing()
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.UnsupportedOperation: what is at a worker has no rule for torch.jit.trace: ...
+    """
+    instead = "make a plan of it, sy.func2plan()(model), or get() it first"
+    raise UnsupportedOperation("torch.jit.trace", "what is at a worker", instead)

@@ -40,6 +40,29 @@ def may_find(store: ObjectStore, owners: Owners, peer: Peer, id: int) -> bool:
     return bool(tags) and (peer.reads is None or not peer.reads.isdisjoint(tags))
 
 
+def copies_first(
+    store: ObjectStore, owners: Owners, peer: Peer, ids: list[int], words: Collection[str]
+) -> list[int]:
+    """What a search has found, with copies of a plan that a word is the id of in front.
+
+    The caller's own come before others, since anybody may send a plan as the copy of another one,
+    and of those the newest first.
+
+    >>> copies_first(ObjectStore("bob"), Owners(ObjectStore("bob")), Peer("me"), [], {"#a"})
+    []
+    """
+
+    def rank(id: int) -> int:
+        if getattr(store.objects[id], "_copy_of", None) not in words:
+            return 2
+        origin = owners.of(id)
+        return int(origin is None or origin.owner != peer.identity)
+
+    if not any(rank(id) < 2 for id in ids):
+        return ids
+    return sorted(reversed(ids), key=rank)
+
+
 def tags_of(value: Any) -> Collection[str]:
     """The tags of what is stored, as they are here: a pointer is not followed.
 

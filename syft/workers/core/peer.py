@@ -41,6 +41,10 @@ class Session:
         """The collective operations that the caller has started."""
 
 
+Place = tuple[object, str]
+"""A worker: the program that knows it, and what it is called there."""
+
+
 class Peer:
     """A caller on one connection: its name, and the user on whose behalf it sends requests.
 
@@ -67,6 +71,8 @@ class Peer:
         "dropped",
         "fetched",
         "called",
+        "said",
+        "origin",
         "knows",
         "__weakref__",
     )
@@ -88,6 +94,11 @@ class Peer:
         self.reads: frozenset[str] | None = None
         """The tags by which it finds what is not its own; None: all."""
         self.called = called or name
+        self.said = name
+        """What it calls itself, which others may do too."""
+        self.origin: object = None
+        """Stands for the program on whose behalf it calls, where several call: they may give
+        workers the same names."""
         self.identity: str | None = None if is_owner else user or self.called
         """To whom belongs what this caller makes; None is the owner of the worker."""
         self.who = self.identity, name
@@ -99,6 +110,15 @@ class Peer:
         """The tombstone text of an object that this peer fetched."""
         self.knows = 0
         """What this caller is told of when somebody else changes it: KINDS, GRADIENTS, or both."""
+
+    @property
+    def place(self) -> Place:
+        """Which worker it is, among those that programs call so.
+
+        >>> Peer("bob").place
+        (None, 'bob')
+        """
+        return self.origin, self.said
 
     @property
     def names(self) -> set[str]:

@@ -25,6 +25,7 @@ from syft.exceptions import (
     MaterialUsed,
     PermissionDenied,
     SessionEnded,
+    SharedOperationFailed,
 )
 from syft.workers.core.peer import Peer
 from syft.workers.core.turns import Turns
@@ -88,6 +89,10 @@ class SharingSession(Confined):
         self.owner = owner
         self.counter = 0
         self.cause: str | None = None
+        """Why it has ended."""
+        self.interruption: str | None = None
+        """Why programs are refused until what failed is rolled back."""
+        self._rolled_back = 0
         self.turns = Turns()
         self.letters: Callable[[], int] = lambda: 0
         """How many bytes of dealt material wait here to be read."""
@@ -112,6 +117,14 @@ class SharingSession(Confined):
         return self.parties[:-1]
 
     def check_open(self) -> None:
+        """Raise :class:`~syft.exceptions.SessionEnded` if the session has ended, and
+        :class:`~syft.exceptions.SharedOperationFailed` if a program has failed that is not rolled
+        back yet."""
+        self.check_going_on()
+        if self.interruption is not None:
+            raise SharedOperationFailed(self.names, self.interruption)
+
+    def check_going_on(self) -> None:
         """Raise :class:`~syft.exceptions.SessionEnded` if the session has ended."""
         if self.cause is not None:
             raise SessionEnded(self.names, self.cause)
@@ -127,6 +140,21 @@ class SharingSession(Confined):
         """End the session; the first cause counts."""
         if self.cause is None:
             self.cause = cause
+
+    def interrupt(self, execution: int, cause: str) -> None:
+        """Refuse programs and values from now on, because an execution has failed; the first cause
+        counts.
+
+        What is told late, of one that was rolled back, counts no more.  A provider holds no values
+        that the failure could have spoilt, and goes on.
+        """
+        provides = self.rank == len(self.names)
+        if not provides and execution > self._rolled_back and self.interruption is None:
+            self.interruption = cause
+
+    def go_on(self, execution: int) -> None:
+        """Go on: this execution has rolled back what failed before it."""
+        self._rolled_back, self.interruption = execution, None
 
     def tensors(self) -> Sequence[torch.Tensor]:
         """None: keys are no tensors, and leave in no message."""
@@ -180,6 +208,40 @@ class MaterialAhead(Confined):
     def tensors(self) -> Sequence[torch.Tensor]:
         """The corrections, also used ones until they are dropped."""
         return [one for some in self.corrections.values() for one in some]
+
+
+class Overwritten(Confined):
+    """What a program has overwritten in place, until all parties are known to have ended it well.
+
+    It is a copy of all memory of stored shares that the program may write to, taken before it runs.
+    """
+
+    def __init__(self, session: SharingSession, written: Sequence[torch.Tensor]) -> None:
+        super().__init__(session)
+        memory = {tensor.untyped_storage().data_ptr(): tensor for tensor in written}
+        self._memory = [_all_memory_of(tensor) for tensor in memory.values()]
+        self._copies = [one.clone() for one in self._memory]
+
+    def __repr__(self) -> str:
+        return f"<Overwritten, {sum(one.nbytes for one in self._copies)} bytes>"
+
+    def put_back(self) -> None:
+        """Undo what was written since.
+
+        Guards stay: what private values were written to is as private as they for ever.
+        """
+        for memory, copy in zip(self._memory, self._copies, strict=True):
+            memory.copy_(copy)
+
+    def tensors(self) -> Sequence[torch.Tensor]:
+        """The copies."""
+        return self._copies
+
+
+def _all_memory_of(tensor: torch.Tensor) -> torch.Tensor:
+    """All memory of a share, as one row of words."""
+    whole = torch.empty(0, dtype=torch.int64, device=tensor.device)
+    return whole.set_(tensor.untyped_storage())
 
 
 class StoredShare(Confined):

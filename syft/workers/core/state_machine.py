@@ -49,7 +49,7 @@ from syft.workers.core.nesting import Nesting
 from syft.workers.core.open_promises import named
 from syft.workers.core.outgoing import Outgoing
 from syft.workers.core.owners import Owners, Permit
-from syft.workers.core.peer import EVERYTHING, GRADIENTS, Peer, Session
+from syft.workers.core.peer import EVERYTHING, GRADIENTS, Peer, Place, Session
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimits
 from syft.workers.core.shares import Confined, droppable_shares
 from syft.workers.core.stats import Stats
@@ -150,7 +150,7 @@ class WorkerCore:
         self.sessions: dict[int, Any] = {}
         self.ended: OrderedDict[int, Any] = OrderedDict()
         """Collective operations that have ended here: later messages for them are ignored."""
-        self.aborted: dict[tuple[int, str], SyftError] = {}
+        self.aborted: dict[tuple[int, Place], SyftError] = {}
         """Parties that have failed of those that have not begun here, and why."""
         self.watched = False
         """Whether a caller may keep answers about shapes and gradients: see :meth:`watch`."""
@@ -366,8 +366,7 @@ class WorkerCore:
                 self.store.give_up(id, id, reason)
                 self.dataflow.settle((id,))
         for execution, started in list(self.sessions.items()):
-            if started.payer.session in sessions:
-                started.abandon(self, execution, reason)
+            started.leave(self, execution, sessions, reason)
 
     def _mark_missing(self, outs: Iterable[int], reason: str) -> None:
         """Write tombstones for those results of an operation that it did not make."""

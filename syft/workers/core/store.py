@@ -21,7 +21,7 @@ from syft.workers.core.charges import GIVEN_UP, Charges
 from syft.workers.core.claim import Claim
 from syft.workers.core.listeners import Listeners
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimits
-from syft.workers.core.tag_index import TagIndex
+from syft.workers.core.tag_index import TagIndex, is_indexed
 
 TOMBSTONES = 4096
 """The tombstones that a store keeps, and half of the most that it has (about a megabyte)."""
@@ -188,7 +188,7 @@ class ObjectStore:
         self.charges.charge_one(id, value)
         self.objects[id] = value
         self.kept(id)
-        if getattr(value, "_tags", None):
+        if is_indexed(value):
             self.tags.note(id)
 
     def put_all(self, values: Mapping[int, Any]) -> None:
@@ -198,7 +198,7 @@ class ObjectStore:
         self.charges.charge(values)
         self.objects.update(values)
         for id, value in values.items():
-            if getattr(value, "_tags", None):
+            if is_indexed(value):
                 self.tags.note(id)
 
     def put_new(self, values: Mapping[int, Any]) -> None:

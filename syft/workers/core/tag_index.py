@@ -3,6 +3,9 @@
 The tags themselves are on the objects (``_tags`` in their ``__dict__``), where they travel with
 them.  The index holds the ids of tagged objects only: an untagged one costs no memory here.  An id
 that it gives is checked against the object before it counts.
+
+A copy that was sent of a plan is found by the id of that plan too, as if it were a tag: its sender
+knows no other.
 """
 
 from __future__ import annotations
@@ -18,6 +21,23 @@ def tags_of(value: Any) -> frozenset[str]:
     frozenset()
     """
     return frozenset(getattr(value, "_tags", None) or ())
+
+
+def is_indexed(value: Any) -> bool:
+    """Whether an object is found by anything but its id, as :class:`TagIndex` says.
+
+    >>> x, y = torch.ones(2), torch.ones(2)
+    >>> y._tags = {"#a"}
+    >>> is_indexed(x), is_indexed(y)
+    (False, True)
+    """
+    return bool(getattr(value, "_tags", None)) or hasattr(value, "_copy_of")
+
+
+def _words_of(value: Any) -> frozenset[str]:
+    """What finds an object besides its id: its tags, and what it is a copy of."""
+    original = getattr(value, "_copy_of", None)
+    return tags_of(value) if original is None else tags_of(value) | {original}
 
 
 class TagIndex:
@@ -40,7 +60,7 @@ class TagIndex:
 
     def note(self, id: int) -> None:
         """Take in the tags of an object, if it has any, in the place of those it had before."""
-        tags = tags_of(self._objects.get(id))
+        tags = _words_of(self._objects.get(id))
         if id in self._noted:
             if self._noted[id] == tags:
                 return
@@ -71,7 +91,7 @@ class TagIndex:
         if named in self._objects:
             found[named] = None
         objects = self._objects
-        return [id for id in found if words <= tags_of(objects.get(id)) | {str(id)}]
+        return [id for id in found if words <= _words_of(objects.get(id)) | {str(id)}]
 
 
 def _as_id(word: str) -> int:

@@ -16,17 +16,25 @@ import torch
 class Holder(ABC):
     """A stored object that contains tensors. Abstract.
 
-    A search reads ``tags`` and ``description``.
+    A search reads ``tags`` and ``description``.  ``copy_of`` is the id that the original has with
+    whoever sent it, a word by which a search finds the copy.
 
     >>> sorted(Holder.__abstractmethods__)
     ['admit', 'card', 'duplicate', 'exchange', 'tensors']
     """
 
-    def __init__(self, tags: set[str], description: str | None) -> None:
+    def __init__(self, tags: set[str], description: str | None, copy_of: str | None = None) -> None:
         if tags:
             self._tags = tags
         if description is not None:
             self._description = description
+        if copy_of is not None:
+            self._copy_of = copy_of
+
+    @property
+    def copy_of(self) -> str | None:
+        """The id of what this is a copy of, where that is."""
+        return self.__dict__.get("_copy_of")
 
     @property
     def tags(self) -> set[str]:

@@ -266,8 +266,17 @@ def storages_of(value: Any) -> list[torch.UntypedStorage]:
     """
     if isinstance(value, Holder):
         return [storage for tensor in value.tensors() for storage in storages_of(tensor)]
+    return [part.untyped_storage() for part in strided_parts_of(value)]
+
+
+def strided_parts_of(value: Any) -> tuple[torch.Tensor, ...]:
+    """The strided tensors that hold the elements of a tensor, or of the tensor it wraps.
+
+    >>> x = torch.ones(2); strided_parts_of(x)[0] is x, len(strided_parts_of(x.to_sparse()))
+    (True, 2)
+    """
     tensor = elements_of(value)
-    return [] if tensor is None else [part.untyped_storage() for part in _parts(tensor)]
+    return () if tensor is None else _parts(tensor)
 
 
 def _parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:

@@ -36,10 +36,10 @@ from syft.workers.execution.permissions import Guard, combined, full_guard_of
 from syft.workers.handlers.commands import StoreView, unpacker_for
 from syft.workers.handlers.executions import (
     ACTION,
-    MAX_PARTY_MESSAGES,
     Ended,
     Execution,
     cause_of,
+    charge,
     collect,
     end,
     fail,
@@ -49,6 +49,7 @@ from syft.workers.handlers.executions import (
     refuse,
     resume,
     session_of,
+    stop,
     tell_others,
 )
 from syft.workers.handlers.party_programs import (
@@ -73,11 +74,14 @@ def start(core: WorkerCore, message: Start, frame: Frame, peer: Peer) -> Any:
     try:
         _check_start(core, message, peer)
         session = session_of(core, message.execution, peer)
+        if session.payer is not peer:
+            charge(core, session, peer)
         core.store.charges.enter(peer.session.account, promises=len(message.outs))
     except SyftError as error:
         _give_up(core, message, peer, error)
         raise
     session.start, session.starter = message, peer
+    session.forget_strangers(core)
     session.sharing += _sharing_of(core, message, peer)
     for out in message.outs:
         core.store.promise(out)
@@ -96,7 +100,7 @@ def start(core: WorkerCore, message: Start, frame: Frame, peer: Peer) -> Any:
         resume(core, message.execution, session, False)
         return Parked(message.seq) if message.execution in core.sessions else None
 
-    failed = _failed_before(core, message)
+    failed = _failed_before(core, message, peer)
     if failed is not None:
         fail(core, message.execution, session, failed, not isinstance(failed, RemoteFailure))
         return None
@@ -111,7 +115,7 @@ def _give_up(core: WorkerCore, message: Start, peer: Peer, error: SyftError) -> 
     cause = cause_of(core, None, error)
     end(core, message.execution)
     for sharing in _sharing_of(core, message, peer):
-        sharing.end(cause)
+        stop(sharing, message, error, cause)
     tell_others(core, message, cause)
 
 
@@ -130,21 +134,24 @@ def _first_id(message: Start) -> set[int]:
     return ids_in(message.args[:1])
 
 
-def _failed_before(core: WorkerCore, message: Start) -> SyftError | None:
+def _failed_before(core: WorkerCore, message: Start, peer: Peer) -> SyftError | None:
     """Why an execution cannot begin: a party has failed, or its letters could not be kept."""
-    errors = [core.aborted.pop((message.execution, name), None) for name in message.parties]
+    places = [(peer.origin, name) for name in message.parties]
+    errors = [core.aborted.pop((message.execution, place), None) for place in places]
     return next((error for error in errors if error is not None), None)
 
 
 def _sharing_of(core: WorkerCore, message: Start, peer: Peer) -> list[SharingSession]:
-    """The session of shared tensors that fails with this execution, if it is the caller's."""
-    if message.program not in _END_SESSIONS:
+    """The session of shared tensors that stops with this execution, if it is the caller's."""
+    if message.program not in _STOP_SESSIONS:
         return []
     found = [core.store.objects.get(id) for id in _first_id(message)]
     return [one for one in found if isinstance(one, SharingSession) and one.is_owner(peer)]
 
 
-_END_SESSIONS = frozenset((int(CollectiveCode.SHARES), int(CollectiveCode.DEAL)))
+_STOP_SESSIONS = frozenset(
+    map(int, (CollectiveCode.SHARES, CollectiveCode.DEAL, CollectiveCode.ROLL_BACK))
+)
 """The programs after whose failure the parties may not agree on what they hold."""
 
 
@@ -233,6 +240,7 @@ def _begin(
             core=core,
             starter=peer,
             names=message.parties,
+            execution=message.execution,
             sharing=session.sharing,
         )
         session.program = GUARDING[message.program](seat, *args)
@@ -317,23 +325,21 @@ def _program(message: Start, inputs: Sequence[torch.Tensor]) -> PartyProgram:
 @WorkerCore.handles(Exchange)
 def exchange(core: WorkerCore, message: Exchange, frame: Frame, peer: Peer) -> None:
     """Keep what another party sent, and resume the program if nothing else is missing."""
-    if message.execution in core.ended or (message.execution, peer.name) in core.aborted:
+    if message.execution in core.ended or (message.execution, peer.place) in core.aborted:
         return
     try:
         values = _values(core, message, frame)
     except SyftError as error:
         refuse(core, message.execution, error, peer)
         raise
-    name = (message.rank, message.number)
-    session = core.sessions.get(message.execution)
-    if session is not None and (
-        name in session.mailbox or len(session.mailbox) >= MAX_PARTY_MESSAGES
-    ):
-        raise MalformedMessage("$", "one letter of each number from each party", "another one")
+    session: Execution | None = core.sessions.get(message.execution)
+    if session is not None:
+        session.check_letter(peer, message.number)
     if not 0 <= message.number < MAX_ROUNDS:
         raise LimitExceeded("$.number", "max_rounds", MAX_ROUNDS, message.number)
     about = message.users, message.shape_hidden, message.terms
     guard = received_guard(*about, core.limits, peer.identity)
+    name = (message.rank, message.number)
     session = keep(core, message.execution, name, Letter(values, guard), peer)
     if session is not None:
         collect(core, message.execution, session)
@@ -355,14 +361,14 @@ def abort(core: WorkerCore, message: Abort, frame: Frame, peer: Peer) -> None:
     """Fail this worker's part because another party failed: now, or when the part is started."""
     ended: Ended | None = core.ended.get(message.execution)
     if ended is not None:
-        for sharing in ended.sharing if peer.name in ended.parties else ():
-            sharing.end(message.reason)
+        for sharing in ended.sharing if peer.place in ended.parties else ():
+            sharing.interrupt(message.execution, message.reason)
         return
     session: Execution | None = core.sessions.get(message.execution)
     failed = RemoteFailure("collective", message.reason)
     if session is None or session.start is None:
-        note_failure(core, message.execution, peer.name, failed)
-    elif peer.name in session.start.parties:
+        note_failure(core, message.execution, peer, failed)
+    elif session.has(peer.place):
         fail(core, message.execution, session, failed, tell=False)
 
 

@@ -12,13 +12,15 @@ from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import torch
 
+from syft.codes import CollectiveCode
 from syft.exceptions import (
     LimitExceeded,
     MalformedMessage,
+    MaterialError,
     PermissionDenied,
     RemoteFailure,
     ResultMismatch,
@@ -28,9 +30,9 @@ from syft.exceptions import (
 from syft.ops.nested import leaves
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
-from syft.workers.core.peer import Peer, Session
+from syft.workers.core.peer import Peer, Place, Session
 from syft.workers.core.sent_labels import terms_of, users_of
-from syft.workers.core.shares import SharingSession
+from syft.workers.core.shares import Overwritten, SharingSession
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.core.turns import Turns
 from syft.workers.execution.leaving import check_leaving
@@ -62,9 +64,13 @@ _LONGEST_CAUSE = 1000
 
 @dataclass(frozen=True, slots=True)
 class KeptLetter:
-    """A letter that has arrived, who sent it, and what it counts for until it is read."""
+    """A letter that has arrived, who sent it, and what it counts for until it is read.
+
+    ``rank`` is the place that the sender says it has.
+    """
 
     sender: Peer
+    rank: int
     letter: Letter
     cost: int
 
@@ -74,13 +80,15 @@ class Execution:
     """One execution at one worker: its generator once started, and the letters received for it."""
 
     payer: Peer
-    """Who sent its first message, and is charged for it."""
-    mailbox: dict[LetterName, KeptLetter] = field(default_factory=dict)
+    """Who is charged for it: its starter; before, somebody who has sent a letter."""
+    mailbox: dict[tuple[Place, int], KeptLetter] = field(default_factory=dict)
+    """The letters that were not read yet, by their senders and their numbers: whoever is no party
+    takes nobody's place."""
     start: Start | None = None
     starter: Peer | None = None
     program: PartyProgram | None = None
     sharing: list[SharingSession] = field(default_factory=list)
-    """What ends if the execution fails."""
+    """What is interrupted, or ends, if the execution fails."""
     sent: Counter[int] = field(default_factory=Counter)
     """How many letters have gone to each rank."""
     expect: frozenset[LetterName] | None = None
@@ -93,7 +101,58 @@ class Execution:
     def abandon(self, core: WorkerCore, execution: int, why: str = "was cleared") -> None:
         """End the execution with a failure: the worker was cleared, or the start cancelled."""
         with serving(core, self.payer):  # the others have the names it gave them
-            fail(core, execution, self, _failed_itself(core, why))
+            fail(core, execution, self, _failed(core.name, why))
+
+    def party(self, rank: int) -> Place:
+        """The party of a rank, as its starter names it."""
+        return cast(Peer, self.starter).origin, cast(Start, self.start).parties[rank]
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """All parties."""
+        return tuple(map(self.party, range(len(cast(Start, self.start).parties))))
+
+    def has(self, place: Place) -> bool:
+        """Whether a worker is one of the parties."""
+        origin, name = place
+        return origin is cast(Peer, self.starter).origin and name in cast(Start, self.start).parties
+
+    def check_letter(self, peer: Peer, number: int) -> None:
+        """Raise :class:`~syft.exceptions.MalformedMessage` for a letter that is not to be kept."""
+        if self.start is not None and not self.has(peer.place):
+            raise MalformedMessage("$", "a letter of a party", f"one of {peer.name}")
+        many = len(self.mailbox) >= MAX_PARTY_MESSAGES and (
+            sum(place == peer.place for place, _ in self.mailbox) >= MAX_PARTY_MESSAGES
+        )
+        if many or (peer.place, number) in self.mailbox:
+            raise MalformedMessage("$", "one letter of each number from each party", "another one")
+
+    def forget_strangers(self, core: WorkerCore) -> None:
+        """Drop the letters of those who turn out to be no parties."""
+        for name in [name for name in self.mailbox if not self.has(name[0])]:
+            _read(core, self, name)
+
+    def leave(
+        self, core: WorkerCore, execution: int, gone: Container[Session], reason: str
+    ) -> None:
+        """End the execution if its starter is gone.
+
+        One that has not started here loses the letters of those who are gone.  If one of them turns
+        out to be a party, it fails when it is started.
+        """
+        if self.start is not None:
+            if self.payer.session in gone:
+                self.abandon(core, execution, reason)
+            return
+        for name, kept in list(self.mailbox.items()):
+            if kept.sender.session in gone:
+                _read(core, self, name)
+                note_failure(core, execution, kept.sender, _failed(kept.sender.said, reason))
+        others = [kept.sender for kept in self.mailbox.values()]
+        if not others:
+            remove(core, execution)
+        elif self.payer.session in gone:
+            charge(core, self, others[0])
 
     def lose(
         self, core: WorkerCore, execution: int, gone: Container[Session], error: WorkerLost
@@ -117,8 +176,19 @@ class Execution:
         )
 
 
-def _failed_itself(core: WorkerCore, why: str) -> RemoteFailure:
-    return RemoteFailure("collective", f"party {core.name} failed: it {why}")
+def _failed(name: str, why: str) -> RemoteFailure:
+    return RemoteFailure("collective", f"party {name} failed: it {why}")
+
+
+def charge(core: WorkerCore, session: Execution, peer: Peer) -> None:
+    """Let another caller be charged for an execution from now on.
+
+    Raises :class:`~syft.exceptions.LimitExceeded`.
+    """
+    charges = core.store.charges
+    charges.enter(peer.session.account, executions=1)
+    charges.leave(session.payer.session.account, executions=1)
+    session.payer = peer
 
 
 @contextlib.contextmanager
@@ -166,13 +236,13 @@ def _make_room(core: WorkerCore) -> None:
     remove(core, next(key for key, one in waiting.items() if one.payer.name == busiest))
 
 
-def note_failure(core: WorkerCore, execution: int, name: str, error: SyftError) -> None:
+def note_failure(core: WorkerCore, execution: int, peer: Peer, error: SyftError) -> None:
     """Remember that a party has failed of an execution that has not started here, and may never.
 
     Of too many, the oldest one goes of whoever sent the most.
     """
     early = core.aborted
-    early[execution, name] = error
+    early[execution, peer.place] = error
     if len(early) > MAX_SESSIONS:
         ((busiest, _),) = Counter(sender for _, sender in early).most_common(1)
         del early[next(key for key in early if key[1] == busiest)]
@@ -194,7 +264,8 @@ def remove(core: WorkerCore, execution: int) -> Execution | None:
 def end(core: WorkerCore, execution: int) -> None:
     """Forget an execution, and ignore what comes late for it."""
     session = remove(core, execution)
-    parties = () if session is None or session.start is None else session.start.parties
+    started = session is not None and session.start is not None
+    parties = () if session is None or not started else session.places
     core.ended[execution] = Ended(parties, () if session is None else tuple(session.sharing))
     if len(core.ended) > MAX_SESSIONS:
         core.ended.popitem(last=False)
@@ -204,7 +275,7 @@ def end(core: WorkerCore, execution: int) -> None:
 class Ended:
     """What is remembered of an execution: a party may fail when the others have ended."""
 
-    parties: tuple[str, ...]
+    parties: tuple[Place, ...]
     sharing: tuple[SharingSession, ...]
 
 
@@ -214,7 +285,8 @@ class Ended:
 def keep(
     core: WorkerCore, execution: int, name: LetterName, letter: Letter, peer: Peer
 ) -> Execution | None:
-    """Keep a letter until the program waits for it; None if it cannot be kept.
+    """Keep a letter, which calls itself ``name``, until the program waits for it; None if it cannot
+    be kept.
 
     Then the execution fails here, or is refused when it is started, and the sender is told.
     """
@@ -228,9 +300,10 @@ def keep(
         core.store.charges.enter(peer.session.account, letters=cost)
     except LimitExceeded as error:
         refuse(core, execution, error, peer)
-        core.post(peer.name, Abort(execution, -1, cause_of(core, None, error)))
+        core.post(peer.said, Abort(execution, -1, cause_of(core, None, error)))
         return None
-    session.mailbox[name] = KeptLetter(peer, letter, cost)
+    rank, number = name
+    session.mailbox[peer.place, number] = KeptLetter(peer, rank, letter, cost)
     return session
 
 
@@ -239,47 +312,52 @@ def refuse(core: WorkerCore, execution: int, error: SyftError, peer: Peer) -> No
     started."""
     session: Execution | None = core.sessions.get(execution)
     if session is not None and session.start is not None:
-        if peer.name in session.start.parties:
+        if session.has(peer.place):
             fail(core, execution, session, error)
         return
-    note_failure(core, execution, peer.name, error)
+    note_failure(core, execution, peer, error)
     if session is not None:
-        for name in [name for name, kept in session.mailbox.items() if kept.sender is peer]:
+        for name in [name for name in session.mailbox if name[0] == peer.place]:
             _read(core, session, name)
         if not session.mailbox:
             remove(core, execution)
 
 
-def _read(core: WorkerCore, session: Execution, name: LetterName) -> KeptLetter:
+def _read(core: WorkerCore, session: Execution, name: tuple[Place, int]) -> KeptLetter:
     """Take a letter out of the mailbox."""
     kept = session.mailbox.pop(name)
     core.store.charges.leave(kept.sender.session.account, letters=kept.cost)
     return kept
 
 
-def waiting_bytes(core: WorkerCore, sender: str) -> int:
+def waiting_bytes(core: WorkerCore, sender: Place) -> int:
     """The bytes of letters from a worker that wait to be read."""
     kept = (one for session in core.sessions.values() for one in session.mailbox.values())
-    return sum(one.cost for one in kept if one.sender.name == sender)
+    return sum(one.cost for one in kept if one.sender.place == sender)
 
 
 def collect(core: WorkerCore, execution: int, session: Execution) -> None:
     """Resume the program, if all letters have arrived for which it waits."""
     if session.program is None or session.expect is None:
         return
-    if session.expect <= session.mailbox.keys():
+    if _has_come(session):
         resume(core, execution, session, True)
+
+
+def _has_come(session: Execution) -> bool:
+    """Whether all letters are there for which the program waits."""
+    mailbox = session.mailbox
+    return all((session.party(rank), number) in mailbox for rank, number in session.expect or ())
 
 
 def _collected(core: WorkerCore, session: Execution) -> Received:
     """The letters for which the program waits, all of which are there."""
-    parties = cast(Start, session.start).parties
     received: Received = {}
-    for name in sorted(session.expect or ()):
-        kept = _read(core, session, name)
-        if kept.sender.name != parties[name[0]]:
-            raise MalformedMessage("$.rank", f"party {name[0]} of this execution", kept.sender.name)
-        received[name] = kept.letter
+    for rank, number in sorted(session.expect or ()):
+        kept = _read(core, session, (session.party(rank), number))
+        if kept.rank != rank:
+            raise MalformedMessage("$.rank", f"{rank}, as {kept.sender.said} has", str(kept.rank))
+        received[rank, number] = kept.letter
         if kept.letter.guard is not None:
             session.guard = kept.letter.guard.meet(session.guard or kept.letter.guard)
     return received
@@ -312,7 +390,7 @@ def resume(core: WorkerCore, execution: int, session: Execution, collected: bool
                 fail(core, execution, session, error)
                 return
             session.expect = step.expect
-            if not step.expect <= session.mailbox.keys():
+            if not _has_come(session):
                 return
             collected = True
 
@@ -360,6 +438,7 @@ def _finish(core: WorkerCore, execution: int, session: Execution, result: Any) -
     message = cast(Start, session.start)
     results: Sequence[Any] = result if isinstance(result, tuple | list) else (result,)
     if len(results) != len(message.outs):
+        _put_back(results)
         expected = counted(len(message.outs), in_container=False)
         got = counted(len(results), in_container=False)
         name = (PROGRAMS | GUARDING)[message.program].__name__
@@ -375,6 +454,7 @@ def _finish(core: WorkerCore, execution: int, session: Execution, result: Any) -
             stored[out] = value
             core.hold(out, value)
     except Exception as error:  # the caller has too much: none of the results is kept
+        _put_back(results)
         for out, value in stored.items():
             if core.store.objects.get(out) is value:
                 core.store.take(out, "another result could not be stored")
@@ -386,21 +466,28 @@ def _finish(core: WorkerCore, execution: int, session: Execution, result: Any) -
         session.turns.done()
 
 
+def _put_back(results: Sequence[Any]) -> None:
+    """Undo what was written in place on the way to results that are not kept."""
+    for value in results:
+        if isinstance(value, Overwritten):
+            value.put_back()
+
+
 def fail(
     core: WorkerCore, execution: int, session: Execution, error: Exception, tell: bool = True
 ) -> None:
     """End an execution with a failure, and mark its results as gone.
 
     The peer that started this part gets the error.  ``tell`` notifies the other parties of the
-    cause.  The sessions of shared tensors that it used end.
+    cause.  The sessions of shared tensors that it used are interrupted, or end.
     """
     cause = cause_of(core, session, error)
+    message = session.start
     for sharing in session.sharing:
-        sharing.end(cause)
+        stop(sharing, cast(Start, message), error, cause)
     end(core, execution)
     if session.program is not None and not _is_running(session.program):
         session.program.close()
-    message = session.start
     if message is None:
         return
     failed = core.failure(message.seq, error, hidden=_is_hidden(session, error))
@@ -414,6 +501,22 @@ def fail(
     core.dataflow.settle(message.outs)
     if session.turns is not None:
         session.turns.done()
+
+
+_FINAL: Final = MaterialError, MalformedMessage, WorkerLost
+"""What no worker does that follows the protocol: a session in which it happens is over."""
+
+
+def stop(sharing: SharingSession, message: Start, error: BaseException, cause: str) -> None:
+    """Interrupt a session of shared tensors because an execution on it has failed.
+
+    Its caller may roll that back, and go on.  Where a worker is lost or does not follow the
+    protocol, and where it is rolling back that has failed, the session ends.
+    """
+    if isinstance(error, _FINAL) or message.program == CollectiveCode.ROLL_BACK:
+        sharing.end(cause)
+    else:
+        sharing.interrupt(message.execution, cause)
 
 
 def _is_running(program: PartyProgram) -> bool:

@@ -16,7 +16,7 @@ from syft.serde.packer import Packer
 from syft.serde.registry import pack, unpack_at
 from syft.workers.core.access import Access
 from syft.workers.core.claim import Claim
-from syft.workers.core.findable import may_find, tags_of
+from syft.workers.core.findable import copies_first, may_find, tags_of
 from syft.workers.core.peer import EVERYTHING, Peer
 from syft.workers.core.sent_labels import guard_fields, received_guard
 from syft.workers.core.shares import Confined, StoredShare
@@ -207,10 +207,11 @@ def search(core: WorkerCore, message: Search, frame: Frame, peer: Peer) -> Reply
     """The ids, tags, descriptions and shapes of the objects that have every word as tag or id."""
     core.forget(message.drop, peer)
     objects = core.store.objects
-    found_ids = [id for id in core.store.search(set(message.words)) if _is_listed(objects[id])]
-    cards = ((id, *_card(objects[id])) for id in found_ids)
-    found = [card for card in cards if may_find(core.store, core.owners, peer, card[0])]
-    return Value(message.seq, pack(found, Packer()))
+    words = set(message.words)
+    ids = (id for id in core.store.search(words) if _is_listed(objects[id]))
+    found = [id for id in ids if may_find(core.store, core.owners, peer, id)]
+    ordered = copies_first(core.store, core.owners, peer, found, words)
+    return Value(message.seq, pack([(id, *_card(objects[id])) for id in ordered], Packer()))
 
 
 def _is_listed(value: Any) -> bool:

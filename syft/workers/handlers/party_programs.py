@@ -116,12 +116,13 @@ class Seat(Party):
     """The place of a party at its worker, for programs that see to guards themselves.
 
     ``names`` are the parties by name; ``starter`` is the caller that started it.  What a program
-    notes as ``sharing`` ends if it fails.
+    notes as ``sharing`` is interrupted or ends if it fails.
     """
 
     core: WorkerCore = field(kw_only=True)
     starter: Peer = field(kw_only=True)
     names: tuple[str, ...] = field(kw_only=True)
+    execution: int = field(kw_only=True)
     sharing: list[SharingSession] = field(kw_only=True, default_factory=list)
 
 

@@ -20,6 +20,7 @@ from syft.codes import CollectiveCode
 from syft.crypto.programs.beaver_products import MaskedValue
 from syft.crypto.programs.local_operations import check_size
 from syft.crypto.programs.share_dealing import deal_program, deals_of, elements_of
+from syft.crypto.programs.share_flow import writes_in_place, written_inputs
 from syft.crypto.programs.share_gates import is_corrected
 from syft.crypto.programs.share_lint import lint, lint_deals
 from syft.crypto.programs.share_program import ShareCode, ShareProgram
@@ -30,6 +31,7 @@ from syft.workers.core.shares import (
     Confined,
     MaskedShare,
     MaterialAhead,
+    Overwritten,
     SharingSession,
     StoredShare,
 )
@@ -89,7 +91,9 @@ def deal_ahead(seat: Seat, session: Any, counter: Any, deals: Any) -> PartyProgr
 def run_shares(seat: Seat, session: Any, counter: Any, program: Any, *inputs: Any) -> PartyProgram:
     """A party's part of a share program; see :mod:`syft.crypto.programs.share_running`.
 
-    ``counter`` is a number, or the material that was dealt ahead.
+    ``counter`` is a number, or the material that was dealt ahead.  What is written in place is put
+    back if this part fails; of a program that writes so, the last result is what it has
+    overwritten, for the case that another part fails.
     """
     here = _session(seat, session, False, isinstance(counter, MaterialAhead))
     if not isinstance(program, ShareProgram):
@@ -108,11 +112,54 @@ def run_shares(seat: Seat, session: Any, counter: Any, program: Any, *inputs: An
     context = _context(seat, here, number, tensors)
     versions = [tensor._version for tensor in tensors]
     agreed = agreement(program, number, here.parties, labels)
-    results = yield from _PartyRun(seat, here, program, context, agreed, ahead).rounds(values)
-    for tensor, version in zip(tensors, versions, strict=True):
-        if tensor._version != version:
-            protect(tensor, guards.written)
-    return _stored(here, program, results, guards)
+    overwritten = _overwritten(here, program, inputs, values)
+    try:
+        results = yield from _PartyRun(seat, here, program, context, agreed, ahead).rounds(values)
+        for tensor, version in zip(tensors, versions, strict=True):
+            if tensor._version != version:
+                protect(tensor, guards.written)
+        return [*_stored(here, program, results, guards), *overwritten]
+    except BaseException:  # also where another party has failed, and this part is closed
+        for one in overwritten:
+            one.put_back()
+        raise
+
+
+@guarding(CollectiveCode.ROLL_BACK)
+def roll_back(seat: Seat, session: Any, *overwritten: Any) -> PartyProgram:
+    """Undo what programs have overwritten, newest first, and go on after one that has failed.
+
+    1. Each party tells the others that it has.
+
+    Rounds: 1.  Bytes: 0.  Leakage: none.
+    """
+    here = session_here(seat, session, interrupted=True)
+    if here.names != seat.names or here.rank != seat.rank:
+        raise MalformedMessage("$.parties", ", ".join(here.names), "others")
+    for index, one in enumerate(overwritten, 1):
+        if not isinstance(one, Overwritten) or one.session is not here:
+            raise MalformedMessage(f"$.args[{index}]", "what a program has overwritten", "not that")
+    yield here.turns
+    here.check_going_on()
+    for one in overwritten:
+        one.put_back()
+    yield seat.round(dict.fromkeys(seat.others, ()))
+    here.go_on(seat.execution)
+    return []
+
+
+def _overwritten(
+    here: SharingSession, program: ShareProgram, inputs: Sequence[Any], values: Sequence[Any]
+) -> list[Overwritten]:
+    """A copy of what a program may overwrite, if it writes in place to what is stored.
+
+    Shares that have come with it are not kept if it fails.
+    """
+    if not any(map(writes_in_place, program.instructions)):
+        return []
+    places = written_inputs(program)
+    written = [values[place] for place in places if isinstance(inputs[place], StoredShare)]
+    return [Overwritten(here, written)] if written else []
 
 
 def _taken(

@@ -20,8 +20,9 @@ a connection (``new_execution``).
     :class:`~syft.crypto.mask_stream.MaskStream`.  ``guard`` is what ``guard_fields`` makes, and the
     same for all parties.
     ``outs``: one id for each of ``program.results`` that is stored at this party, in this order:
-    REVEALs to other parties are left out.  A share is stored as :class:`StoredShare`, a masked
-    value as :class:`MaskedShare`, what was revealed as a plain tensor.
+    REVEALs to other parties are left out, and what was overwritten comes last (below).  A share is
+    stored as :class:`StoredShare`, a masked value as :class:`MaskedShare`, what was revealed as a
+    plain tensor.
     ``counter`` is above all that the session has seen, the same in DEAL and SHARES.  Programs of a
     session run one after another, in the order of their Starts, so a program may name the
     results of one before it at once, and what is sent need not be waited for.
@@ -46,8 +47,22 @@ Drop ids as those of tensors.  ``FETCH`` of a Share replies with its int64 tenso
 admits the user; of nothing else here.  ``DESCRIBE`` of a session has as card ``(parties, rank,
 counter, cause or nil, bytes of dealt material that wait here)``.
 
-When a program fails, the session ends at all of its workers: whoever failed replies with the error,
-the others with RemoteFailure that names it, and later requests get SessionEnded.
+When a program fails, whoever failed replies with the error, and the others with RemoteFailure that
+names it.  Each party puts back what its part has written in place, and refuses programs and FETCH
+with SharedOperationFailed, until ``ROLL_BACK``.  Counters that were used stay used.
+
+A program that writes in place to a stored input (``written_inputs``) has one more result at each
+party, the last one of ``outs``: what it has overwritten.  Drop it when all parts of the program
+have replied that they are done.
+
+``ROLL_BACK`` has the parties undo what was done since the first program that failed, and go on.
+    to each of P: ``parties = P``, ``args = (session, overwritten, …)``, ``outs = ()``: references
+    to what programs have overwritten at this party, the newest first, of all that have ended well
+    here since the first that did not end well everywhere.  Send it when all of them have replied.
+    Drop their results.
+
+A session ends at once, and for good, where a worker is lost, where somebody breaks the protocol
+(MalformedMessage, MaterialError), and where ROLL_BACK fails: later requests get SessionEnded.
 """
 
 from __future__ import annotations
@@ -89,19 +104,24 @@ def open_session(seat: Seat) -> PartyProgram:
         (letter,) = (yield seat.round({}, (provider,))).values()
         keys = [checked_key(*_values(letter, 1))]
     session = SharingSession(seat.core.name, seat.names, seat.rank, keys, seat.starter)
-    session.letters = partial(waiting_bytes, seat.core, seat.names[provider])
+    dealer = seat.starter.origin, seat.names[provider]
+    session.letters = partial(waiting_bytes, seat.core, dealer)
     return [session]
 
 
-def session_here(seat: Seat, value: Any) -> SharingSession:
-    """The session that is the first argument of a program, if it is open.
+def session_here(seat: Seat, value: Any, interrupted: bool = False) -> SharingSession:
+    """The session that is the first argument of a program, if it is open; or ``interrupted``.
 
-    Raises :class:`~syft.exceptions.SessionEnded` if it is not, and
+    Raises :class:`~syft.exceptions.SessionEnded` or
+    :class:`~syft.exceptions.SharedOperationFailed` if it is not, and
     :class:`~syft.exceptions.MalformedMessage` for anything else.
     """
     if not isinstance(value, SharingSession):
         raise MalformedMessage("$.args[0]", "a session", type(value).__name__)
-    value.check_open()
+    if interrupted:
+        value.check_going_on()
+    else:
+        value.check_open()
     return value
 
 
@@ -165,8 +185,8 @@ def _check_provider(seat: Seat, guard: Guard | None, session: SharingSession | N
     caller = seat.starter
     if guard is None or guard.admits(caller.user) or session is None:
         return
-    if session.parties[-1] == caller.called:
-        raise PermissionDenied("share", seat.core.name, caller.user, to=caller.called)
+    if session.parties[-1] == caller.said:
+        raise PermissionDenied("share", seat.core.name, caller.user, to=caller.said)
 
 
 def _pieces(secret: torch.Tensor, parties: int) -> list[tuple[Any, Any]]:

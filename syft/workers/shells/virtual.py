@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -18,7 +18,6 @@ from syft.exceptions import (
     NotSendable,
     ObjectNotFound,
     ProgramError,
-    UnsupportedOperation,
     WorkerClosed,
     WorkerIdTaken,
 )
@@ -29,7 +28,7 @@ from syft.serde.limits import Limits
 from syft.torch_private import tracing_state
 from syft.workers.client.answers import cards_in
 from syft.workers.client.connection import Connection
-from syft.workers.client.transport import Location, Owner, Transport
+from syft.workers.client.transport import Location, Owner, Transport, refuse_tracing
 from syft.workers.core.claim import names_in, writers_of
 from syft.workers.core.peer import Peer, Session
 from syft.workers.core.peer_limits import PeerLimits
@@ -38,10 +37,11 @@ from syft.workers.core.state_machine import AddressedFrame, WorkerCore
 from syft.workers.core.stats import Stats
 from syft.workers.core.tag_index import tags_of
 from syft.workers.execution.operation import neutral_mode
-from syft.workers.execution.precautions import own_memory
+from syft.workers.execution.private_memory import ready_to_hold
 from syft.workers.handlers.withdrawing import may_be_withdrawn, withdraw
 from syft.workers.shells.asked_again import AskedAgain, Reconnecting, WorkerArguments
 from syft.workers.shells.connection_table import ConnectionTable
+from syft.workers.shells.named_datasets import NamedDatasets
 from syft.workers.shells.network import Network
 from syft.workers.shells.worker import Query, Worker, found_by, words_in
 from syft.workers.wire.messages import Search
@@ -92,7 +92,7 @@ class VirtualTransport(Transport):
         if self._worker.closed:
             raise WorkerClosed(self._worker.id)
         if tracing_state() is not None:
-            _refuse_tracing()
+            refuse_tracing()
         core = self._core
         reply: Frame
         if self._observers:
@@ -113,7 +113,7 @@ class VirtualTransport(Transport):
         if worker.closed:
             raise WorkerClosed(worker.id)
         if tracing_state() is not None:
-            _refuse_tracing()
+            refuse_tracing()
         if self.queued:
             if not worker.inbox:
                 worker.announce()
@@ -181,7 +181,7 @@ class VirtualTransport(Transport):
             self._worker.callers.pop(peer, None)
 
 
-class VirtualWorker(Worker, metaclass=Reconnecting):
+class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
     """A worker in this process: an object store that runs torch operations for others.
 
     ``hook`` gives the network the worker joins (without one it starts its own). ``data`` are
@@ -441,10 +441,10 @@ class VirtualWorker(Worker, metaclass=Reconnecting):
     def hold(self, *tensors: torch.Tensor, allow_writes: Iterable[str] = ()) -> list[int]:
         """Put tensors of the data owner into the store; returns their ids.
 
-        No copy is made, unless torch did not allocate the memory (``torch.from_numpy``): what
-        callers may do to a tensor is not safe there.  Callers may read them, as far as they are not
-        private.  Only those named by ``allow_writes``, users or callers without a user, may change
-        them or take them away.
+        No copy is made, unless torch did not allocate the memory (``torch.from_numpy``), or it is
+        private: what callers may do to a tensor is not safe there.  Callers may read them, as far
+        as they are not private.  Only those named by ``allow_writes``, users or callers without a
+        user, may change them or take them away.
 
         >>> alice = VirtualWorker(None, id="alice")
         >>> len(alice.hold(torch.ones(2)))
@@ -453,7 +453,7 @@ class VirtualWorker(Worker, metaclass=Reconnecting):
         ids = []
         for tensor in _only_tensors(tensors):
             id = new_id()
-            own_memory(tensor)
+            ready_to_hold(tensor)
             self.core.hold(id, tensor)
             self.core.own(id, {*names_in("allow_writes", allow_writes), *writers_of(tensor)})
             ids.append(id)
@@ -549,15 +549,16 @@ class VirtualWorker(Worker, metaclass=Reconnecting):
     def fetch_plan(self, id: str | int, location: str | Worker, copy: bool = False) -> Any:
         """A copy of the plan that has this id, or tag, at another worker; it stays there too.
 
-        Its id there is ``pointer.id_at_location`` of what ``plan.send`` gave; each copy that is
-        sent has its own.  ``copy`` is taken for programs written for earlier versions, and changes
-        nothing.
+        The id is that of the plan that was sent, or the one that the sent copy has there
+        (``pointer.id_at_location``).  Of several copies of one plan it is the one that came last.
+        ``copy`` is taken for programs written for earlier versions, and changes nothing.
 
         Raises :class:`~syft.exceptions.ObjectNotFound` if there is none, and
-        :class:`~syft.exceptions.ProgramError` if there are several.
+        :class:`~syft.exceptions.ProgramError` if several have the tag.
 
-        >>> pointer = sy.func2plan(args_shape=[(2,)])(lambda x: x + x).send(bob)
-        >>> hook.local_worker.fetch_plan(pointer.id_at_location, bob)(torch.ones(2))
+        >>> plan = sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
+        >>> pointer = plan.send(bob)
+        >>> hook.local_worker.fetch_plan(plan.id, bob)(torch.ones(2))
         tensor([2., 2.])
         """
         connection = self.connection_to(location)
@@ -565,10 +566,12 @@ class VirtualWorker(Worker, metaclass=Reconnecting):
         plans = [(number, card) for number, card in found if len(card) > 3]
         name = connection.location.id
         if not plans:
-            reason = "there is no plan of that id or tag: use pointer.id_at_location, or tag it"
+            reason = (
+                "there is no plan of that id or tag that you may find: send it there, or tag it"
+            )
             raise ObjectNotFound(id, name, reason)  # type: ignore[arg-type]
-        if len(plans) > 1:
-            ids = ", ".join(str(number) for number, _ in plans)
+        if len(tagged := [number for number, card in plans if id in card[0]]) > 1:
+            ids = ", ".join(map(str, tagged))
             raise ProgramError(f"{name!r} has several plans {id!r}: fetch one of {ids}")
         return connection.found(*plans[0]).copy().get()
 
@@ -581,12 +584,6 @@ class VirtualWorker(Worker, metaclass=Reconnecting):
         (1, 1)
         """
         return self.core.stats
-
-
-def _refuse_tracing() -> NoReturn:
-    """Raise: a trace would see what the worker computes, and keep its values as constants."""
-    instead = "make a plan of it, sy.func2plan()(model), or get() it first"
-    raise UnsupportedOperation("torch.jit.trace", "what is at a worker", instead)
 
 
 def _only_tensors(values: Iterable[Any]) -> tuple[torch.Tensor, ...]:

@@ -22,6 +22,7 @@ from syft.workers.client.group import MessageGroup
 from syft.workers.client.transport import Owner, Transport
 from syft.workers.shells.namespace import RemoteNamespace
 from syft.workers.shells.network import Network
+from syft.workers.shells.training_calls import TrainingCalls
 from syft.workers.wire.messages import GiveUp, Search
 
 Query = str | int | Iterable[str | int]
@@ -31,7 +32,7 @@ WORKER_HEAD: Final = ("worker", "kind", "where", "objects", "tags")
 """The columns of a table of workers."""
 
 
-class Worker(ABC):
+class Worker(TrainingCalls, ABC):
     """A worker as users see it: the ``location`` of a pointer. Abstract.
 
     >>> sorted(Worker.__abstractmethods__)
@@ -99,7 +100,8 @@ class Worker(ABC):
         """Pointers to the objects that carry every word of ``query`` as a tag (or as their id).
 
         Words are given one by one or in a list; a number is an id.  An object is found under the
-        id that it has there (``pointer.id_at_location``), a plan too.
+        id that it has there (``pointer.id_at_location``).  A plan is found by the id of the plan it
+        is a copy of too (``plan.id``), the copy that came last first.
 
         The pointers belong to the network's first worker (``sy.local_worker``) and, unlike others,
         do not delete what they point to when they are dropped.

@@ -88,6 +88,8 @@ class Guest:
     tokens: dict[str, str] = field(default_factory=dict)
     """The tokens with which it has proved for whom it speaks, by their users."""
     root: Guest | None = None
+    mark: object = field(default_factory=object)
+    """What its peers, and those of who acts for it, have as their origin."""
 
     @property
     def origin(self) -> Guest:
@@ -394,6 +396,7 @@ class Reception:
         channel = line.channel(0)
         channel.host = self.worker
         peer = self._peer(guest, guest.name, guest.user, Session(), guest.grant)
+        peer.said = guest.said_name
         channel.peer = peer
         guest.stand_in = channel.caller = self._stand_in(guest, guest.said_name, channel)
         self.worker.callers[peer] = channel
@@ -415,6 +418,7 @@ class Reception:
         peer = Peer(name, user, session, users=guest.users, called=called)
         if grant is not None:
             peer.plans, peer.reads = grant.plans, grant.read
+        peer.origin = guest.origin.mark
         guest.peers.append(peer)
         self._by_peer[id(session)] = guest
         return peer
@@ -432,6 +436,7 @@ class Reception:
     def speaks_for(self, guest: Guest, peer: Peer) -> None:
         """Note that the requests of ``peer``, to whose worker a guest has introduced this one, are
         made on behalf of that guest."""
+        peer.origin = guest.origin.mark
         guest.peers.append(peer)
         self._by_peer[id(peer.session)] = guest
 
@@ -457,6 +462,7 @@ class Reception:
             name, session = self._name_beside(guest, opening.source), Session()
         guest.users.add(user)
         channel.peer = self._peer(guest, name, user, session, grant)
+        channel.peer.said = opening.source
         channel.host = self.worker if opening.target == self.worker.id else None
         channel.caller = self._stand_in(guest, opening.source, channel)
         self.worker.callers[channel.peer] = channel

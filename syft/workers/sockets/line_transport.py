@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from syft.exceptions import TokenMissing, WorkerClosed, WorkerLost
 from syft.serde.frame import Frame
-from syft.workers.client.transport import Owner, Transport
+from syft.torch_private import tracing_state
+from syft.workers.client.transport import Owner, Transport, refuse_tracing
 from syft.workers.core.peer import Peer, Session
 from syft.workers.shells.network import Network
 from syft.workers.shells.worker import Worker
@@ -153,6 +154,8 @@ class LineTransport(Transport):
         line = self.line
         if line.ended is not None or self.worker.closed:
             raise self.worker.gone()
+        if tracing_state() is not None:
+            refuse_tracing()
         if self._observers:
             self.board.network.observe(self.caller.id, self.worker.id, frame)
         if self.worker.vouch is not None and (names := named_workers(frame)):

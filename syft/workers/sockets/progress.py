@@ -2,8 +2,6 @@
 
 The keeper (:mod:`syft.workers.sockets.keeper`) looks ten times a second at how many bytes are on
 their way.  So a request pays nothing for it, and what takes less than a second shows nothing.
-Lines go to standard error, if that is a terminal or the output of a notebook, unless the
-environment says ``SYFT_PROGRESS=0``.
 
 ``tqdm`` would have to be told of each piece by the code that reads and writes, and that is where
 time counts; what would be left for it to do is the text, a few lines of which are here.
@@ -11,20 +9,14 @@ time counts; what would be left for it to do is the text, a few lines of which a
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterable
 from typing import Any, Final
 
+from syft.workers.shells.progress_line import PAUSE, SHOWN_AFTER, ProgressLine, bar, is_wanted
 from syft.workers.sockets.line import Line
 
-_PAUSE: Final = 0.1
-"""Seconds between two looks."""
-_SHOWN_AFTER: Final = 1.0
-"""Seconds that something must take to be shown."""
 _LEAST: Final = 1 << 20
 """Bytes on their way from which on a transfer is watched."""
-_WIDTH: Final = 24
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 
 
@@ -52,11 +44,10 @@ class Transfer:
     def text(self, now: float) -> str:
         """How far it is."""
         share = self.done / max(1, self.total)
-        bar = "#" * int(share * _WIDTH)
         speed = self.done / max(1e-9, now - self.since)
         left = f", {(self.total - self.done) / speed:.0f} s left" if speed else ""
-        head = f"{self.worker}: {self.verb} {_size(self.total)} [{bar:.<{_WIDTH}}]"
-        return f"{head} {share:.0%}".replace("%", " %") + f", {_size(speed)}/s{left}"
+        head = f"{self.worker}: {self.verb} {_size(self.total)} {bar(share)}"
+        return f"{head}, {_size(speed)}/s{left}"
 
     def last_text(self, now: float, broken: bool) -> str:
         """What it has come to."""
@@ -76,13 +67,13 @@ class Progress:
     def __init__(self) -> None:
         self._running: dict[tuple[Line, str], Transfer] = {}
         self._next = 0.0
-        self._width = 0  # letters of the line that is shown
+        self._shown = ProgressLine()
 
     def look(self, lines: Iterable[Line], now: float) -> None:
         """Look at what is on its way, if it is time to, and show it; ``now`` is monotonic."""
         if now < self._next:
             return
-        self._next = now + _PAUSE
+        self._next = now + PAUSE
         under_way = set()
         for line in lines:
             websocket: Any = line.websocket
@@ -99,7 +90,7 @@ class Progress:
         for key in [key for key in self._running if key not in under_way]:
             transfer = self._running.pop(key)
             if transfer.shown:
-                self._write(transfer.last_text(now, key[0].websocket is None), "\n")
+                self._shown.write(transfer.last_text(now, key[0].websocket is None), "\n")
         self._show(now)
 
     def _note(
@@ -116,31 +107,11 @@ class Progress:
 
     def _show(self, now: float) -> None:
         """Show the transfer with the most bytes left, of those that have taken long."""
-        long = [one for one in self._running.values() if now - one.since >= _SHOWN_AFTER]
-        if long and _is_wanted():
+        long = [one for one in self._running.values() if now - one.since >= SHOWN_AFTER]
+        if long and is_wanted():
             transfer = max(long, key=lambda one: one.total - one.done)
             transfer.shown = True
-            self._write(transfer.text(now))
-
-    def _write(self, text: str, end: str = "") -> None:
-        """Write over the line that is shown."""
-        padded = text.ljust(self._width)
-        self._width = 0 if end else len(text)
-        try:
-            sys.stderr.write(f"\r{padded}{end}")
-            sys.stderr.flush()
-        except (OSError, ValueError, AttributeError):  # closed, or replaced by something else
-            return
-
-
-def _is_wanted() -> bool:
-    """Whether somebody sees standard error, and wants to be told."""
-    if os.environ.get("SYFT_PROGRESS") == "0":
-        return False
-    try:
-        return sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel.")
-    except (OSError, ValueError, AttributeError):
-        return False
+            self._shown.write(transfer.text(now))
 
 
 def _size(count: float) -> str:

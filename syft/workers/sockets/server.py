@@ -300,6 +300,12 @@ class WebsocketServerWorker(VirtualWorker):
         with self.owning():
             return super().hold(*tensors, allow_writes=allow_writes)
 
+    def add_dataset(self, dataset: Any, key: str) -> None:
+        """Offer a data set to whoever trains at this worker; see
+        :meth:`~syft.workers.shells.named_datasets.NamedDatasets.add_dataset`."""
+        with self.owning():
+            super().add_dataset(dataset, key)
+
     def collect(self) -> None:
         """Tell other workers which pointers are gone."""
         with self.owning():

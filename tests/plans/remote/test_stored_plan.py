@@ -116,6 +116,7 @@ def shortened(field: int) -> Callable[[list[Any]], list[Any]]:
         (with_field(4, 5), "$.tags"),
         (with_field(4, [5]), "$.tags[0]"),
         (with_field(5, 5), "$.description"),
+        (with_field(6, 5), "$.copy_of"),
     ],
 )
 def test_what_is_no_plan_is_refused(
@@ -392,11 +393,13 @@ values = st.recursive(
 )
 
 
-@given(values, values, values, values, values)
+@given(values, values, values, values, values, values)
 @settings(max_examples=150, deadline=None)
-def test_random_operands_are_refused_or_plans(a: Any, b: Any, c: Any, d: Any, e: Any) -> None:
+def test_random_operands_are_refused_or_plans(
+    a: Any, b: Any, c: Any, d: Any, e: Any, f: Any
+) -> None:
     try:
-        unpack([int(TypeCode.PLAN), a, b, c, d, e], Unpacker([]))
+        unpack([int(TypeCode.PLAN), a, b, c, d, e, f], Unpacker([]))
     except WireError:
         pass
 

@@ -19,6 +19,7 @@ from syft.crypto.programs.local_operations import LOCAL_OPERATIONS, check_local,
 from syft.crypto.programs.share_program import ShareCode, ShareProgram, ShareSlot
 from syft.tensors.shared.instruction_list import FreshShares
 from syft.tensors.shared.party_lines import PartyLines
+from syft.tensors.shared.sent_programs import SentProgram
 from syft.tensors.shared.session_client import SessionClient
 from syft.tensors.shared.shares_ring import SharesRing
 
@@ -39,6 +40,10 @@ class ClearParties(PartyLines):
         self.pointers: list[tuple[str, int]] = []
         self.error: Exception | None = None
         """What programs fail with; it is told when somebody asks."""
+        self.undone: set[int] = set()
+        """What they were to make."""
+        self.failed: list[SentProgram] = []
+        """What has failed since."""
         self.lost: Exception | None = None
         """What sending fails with."""
 
@@ -48,6 +53,7 @@ class ClearParties(PartyLines):
         if self.lost is not None:
             raise self.lost
         if self.error is not None:
+            self.failed.append(SentProgram(program, inputs, ids))
             return
         self.programs.append(program)
         self.counters.append(counter)
@@ -90,11 +96,21 @@ class ClearParties(PartyLines):
     def waiting_bytes(self) -> int:
         return 0
 
+    def settle(self) -> None:
+        """Everything has ended."""
+
+    def roll_back(self) -> Sequence[SentProgram]:
+        if self.lost is not None:
+            raise self.lost
+        failed, self.failed, self.error = self.failed, [], None
+        self.undone.update(id for one in failed for id in one.ids)
+        return failed
+
     def failure(self) -> Exception | None:
         return self.error
 
     def discard(self, id: int) -> None:
-        assert id in self.objects or self.error is not None
+        assert id in self.objects or id in self.undone or self.lost is not None
         self.objects.pop(id, None)
 
 

@@ -11,7 +11,13 @@ import torch
 import torch.nn.functional as F
 
 from syft.crypto.programs.share_program import ShareCode
-from syft.exceptions import LocationMismatch, SessionEnded, UnsupportedOperation, WorkerLost
+from syft.exceptions import (
+    LocationMismatch,
+    SessionEnded,
+    SharedOperationFailed,
+    UnsupportedOperation,
+    WorkerLost,
+)
 from syft.tensors.fixed.precision import fix_precision
 from syft.tensors.shared import local_calls, session_client
 from syft.tensors.shared.shared_values import get_shared, refresh, share_values, shared_cell
@@ -315,11 +321,34 @@ def test_operands_of_two_sessions_do_not_meet(share):
         share(integers(1)) + other
 
 
-def test_a_failed_program_ends_the_session(session, share):
+def test_a_failed_program_is_undone(session, share):
     x = share(integers(1))
+    session.flush()
+    fresh, y = share(integers(5)), x * x
+    lost = [y + fresh, y]
     session.lines.error = ValueError("bob is out of memory")
-    with pytest.raises(SessionEnded, match="ValueError: bob is out of memory"):
-        value(x * 2)
+    with pytest.raises(SharedOperationFailed, match="ValueError: bob is out of memory"):
+        value(lost[0])
+    for use in (lambda: value(lost[0]), lambda: lost[1] + 1, lambda: repr(lost[0] + lost[0])):
+        with pytest.raises(SharedOperationFailed, match="ValueError: bob is out of memory"):
+            use()
+    assert (value(x).tolist(), value(fresh).tolist(), value(x * x).tolist()) == ([1], [5], [1])
+    lost.clear()
+    del y, fresh
+    gc.collect()
+    assert len(session.lines.objects) == 2, "x and what was opened of it"
+    assert not session._lost._causes
+
+
+def test_a_failed_program_that_cannot_be_undone_ends_the_session(session, share):
+    x = share(integers(1))
+    session.flush()
+    session.lines.error = ValueError("bob is out of memory")
+    y = x * 2
+    session.flush()
+    session.lines.lost = WorkerLost("bob", "gone")
+    with pytest.raises(SessionEnded, match="WorkerLost: .* worker 'bob' was lost"):
+        value(y)
     for use in (lambda: x + 1, lambda: value(x), lambda: share(integers(1))):
         with pytest.raises(SessionEnded, match="Share them again"):
             use()
@@ -331,9 +360,9 @@ def test_synchronize_tells_of_a_failure(session, share):
     session.synchronize()
     assert len(session.lines.programs) == 1
     session.lines.error = ValueError("bob is out of memory")
-    with pytest.raises(SessionEnded, match="bob is out of memory"):
+    with pytest.raises(SharedOperationFailed, match="bob is out of memory"):
         session.synchronize()
-    session.synchronize()  # there is nothing to wait for any more
+    session.synchronize()  # there is nothing wrong any more
     del x
 
 

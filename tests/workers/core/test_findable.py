@@ -11,12 +11,15 @@ import syft as sy
 from syft.codes import CollectiveCode
 from syft.exceptions import ObjectNotFound
 from syft.ops.table import BY_NAME
+from syft.plans.remote.plan_sending import stored_plan
 from syft.serde.frame import Frame
+from syft.serde.packer import Packer
+from syft.serde.registry import pack
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.wire import messages
 from syft.workers.wire.messages import decode, encode
-from tests.workers.core.peers import error_in, ref
+from tests.workers.core.peers import error_in, ref, value_in
 
 HIDDEN, SHOWN, OWN, PROMISED, OUT = 501, 502, 503, 504, 900
 ADD = BY_NAME["torch.Tensor.add"]
@@ -123,3 +126,23 @@ def test_what_it_drops_is_nobodys_but_its_own(core: WorkerCore) -> None:
     assert say(core, reader(), messages.Share(HIDDEN, ("eve",))) is None
     say(core, reader(), messages.Describe(6, SHOWN, (HIDDEN,)))
     assert HIDDEN in core.store.objects
+
+
+def test_a_plan_is_found_by_whose_copy_it_is_as_by_a_tag(core: WorkerCore) -> None:
+    """Ann's own copies come first, and what she may not find by a tag she does not find at all."""
+    plan = sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
+    stored = [stored_plan(plan._record, plan._record.built) for _ in range(4)]
+    stored[3]._tags = {"#shown"}
+    eve = Peer("laptop", "eve", users=("eve",))
+    for id, peer, value in zip((601, 602, 603, 604), (reader(), reader(), eve, eve), stored):
+        packer = Packer()
+        put = messages.Put(5, id, pack(value, packer))
+        reply = core.respond(Frame(encode(put), packer.buffers), peer)
+        assert reply is not None and isinstance(decode(reply.header), messages.Done)
+
+    def found_by(peer: Peer) -> list[int]:
+        return [card[0] for card in value_in(core, messages.Search(6, (str(plan.id),)), peer)]
+
+    assert found_by(reader()) == [602, 601, 604]
+    assert found_by(eve) == [604, 603]
+    assert found_by(Peer("me", "zoe", users=())) == [604]

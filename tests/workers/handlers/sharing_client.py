@@ -11,6 +11,7 @@ import torch
 from syft.codes import CollectiveCode
 from syft.crypto.mask_stream import MaskStream
 from syft.crypto.programs.share_dealing import deals_of
+from syft.crypto.programs.share_flow import written_inputs
 from syft.crypto.programs.share_program import ShareProgram
 from syft.exceptions import RemoteFailure
 from syft.ids import new_execution, new_id
@@ -28,6 +29,8 @@ class Client:
         self.caller, self.parties, self.provider = caller, list(parties), provider
         self.session = new_id()
         self.counter = 0
+        self.overwritten: list[int] = []
+        """What programs that write in place have overwritten."""
         self.made: list[tuple[Any, int]] = []
         """What was made, and where."""
         ALIVE.append(self)
@@ -118,6 +121,7 @@ class Client:
             self.counter += 1
             counter = self.counter
         deals = deals_of(program) if deals is None else deals
+        outs = self._with_overwritten(program, inputs, outs)
         here, execution = Reference(self.session), new_execution()
         pending = []
         if deals:
@@ -133,6 +137,24 @@ class Client:
         args.append(None)
         code = CollectiveCode.SHARES
         return pending + self.start(code, self.everybody, args, [*outs, ()], execution)
+
+    def _with_overwritten(
+        self, program: ShareProgram, inputs: Sequence[Any], outs: Sequence[Sequence[int]]
+    ) -> Sequence[Sequence[int]]:
+        """The results of each party, and what it has overwritten if it writes to an input."""
+        if not any(type(inputs[place]) is int for place in written_inputs(program)):
+            return outs
+        self.overwritten.append(new_id())
+        return [[*own, self.overwritten[-1]] for own in outs]
+
+    def roll_back(self, kept: Sequence[Sequence[int]]) -> None:
+        """Have the parties undo what each has kept under these ids, and go on."""
+        wait(self.start_rolling_back(kept))
+
+    def start_rolling_back(self, kept: Sequence[Sequence[int]]) -> list[tuple[Any, Any]]:
+        """The same without waiting."""
+        args = [(Reference(self.session), *map(Reference, own)) for own in kept]
+        return self.start(CollectiveCode.ROLL_BACK, self.parties, args, [()] * len(args))
 
     def deal_ahead(self, program: ShareProgram, counter: int | None = None) -> int:
         """Have what a program needs dealt now; the id of the material."""
@@ -155,6 +177,7 @@ class Client:
         self, material: int, program: ShareProgram, inputs: Sequence[Any], outs: Sequence[int]
     ) -> list[tuple[Any, Any]]:
         """Run a program with what was dealt for it before."""
+        (outs,) = self._with_overwritten(program, inputs, [outs])
         head = Reference(self.session), Reference(material), program
         args: list[Any] = [
             (*head, *(_input(value, rank) for value in inputs)) for rank in range(len(self.parties))

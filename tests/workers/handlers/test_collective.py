@@ -597,17 +597,69 @@ def test_the_reply_goes_to_the_connection_that_started_it(core: WorkerCore) -> N
     assert to is starter and decode(frame.header) == Done(4)
 
 
+@pytest.mark.parametrize("when", ["before", "before and gone", "while"])
+def test_a_letter_of_one_who_is_no_party_changes_nothing(core: WorkerCore, when: str) -> None:
+    """Whoever guesses the number of an execution neither takes a place in it nor ends it."""
+    eve, me = Peer("eve"), Peer("me")
+    letter = Frame(encode(Exchange(99, 0, 0, ())), [])
+    if when == "while":
+        tell(core, "me", start())
+    core.receive(letter, eve)
+    if when == "before and gone":
+        core.give_up_all({eve.session}, "has left")
+        assert not core.sessions
+    if when != "while":
+        core.receive(Frame(encode(start()), []), me)
+        assert core.sessions[99].payer is me and not core.sessions[99].mailbox
+    for number in range(2):
+        exchange(core, "alice", number, 0)
+        exchange(core, "carl", number, 2)
+    assert not core.sessions and 50 in core.store.objects
+
+
+def test_a_party_that_leaves_before_the_start_is_told_of_then(core: WorkerCore) -> None:
+    alice, carl, me = Peer("alice"), Peer("carl"), Peer("me")
+    for peer, rank in ((alice, 0), (carl, 2)):
+        core.receive(Frame(encode(Exchange(99, 0, rank, ())), []), peer)
+    assert core.sessions[99].payer is alice
+    core.give_up_all({alice.session}, "has left")
+    assert core.sessions[99].payer is carl
+    told = core.receive(Frame(encode(start()), []), me)
+    failures = [decode(frame.header) for to, frame in told if to is me]
+    assert "party alice failed: it has left" in str(error_in(failures[0]))
+    assert not core.sessions
+
+
+def test_parties_of_other_programs_that_are_called_alike_are_no_parties(core: WorkerCore) -> None:
+    """Two programs each have an alice and a carl; they may come under other names than these."""
+    mine, others = object(), object()
+    me = Peer("me")
+    me.origin = mine
+    core.receive(Frame(encode(start()), []), me)
+    for origin in (others, mine):
+        for name, rank in (("alice", 0), ("carl", 2)):
+            peer = Peer(f"{name}-2" if origin is mine else name)
+            peer.said, peer.origin = name, origin
+            for number in range(2):
+                letter = Exchange(99, number, rank, ())
+                core.receive(Frame(encode(letter), []), peer)
+            if origin is others:
+                core.receive(Frame(encode(Abort(99, rank, "no")), []), peer)
+        assert bool(core.sessions) is (origin is others)
+    assert 50 in core.store.objects
+
+
 @pytest.mark.parametrize("early", [True, False])
-def test_a_frame_from_the_wrong_sender_aborts(core: WorkerCore, early: bool) -> None:
+def test_a_letter_with_the_rank_of_another_aborts(core: WorkerCore, early: bool) -> None:
     if not early:
         tell(core, "me", start())
-    told = exchange(core, "eve", 0, 0)
+    told = exchange(core, "alice", 0, 1)
     if early:
         tell(core, "me", start())
     told += exchange(core, "carl", 0, 2)
     failure = next(message for to, message in told if to == "@me")
     assert str(error_in(failure)) == (
-        "Malformed message at $.rank: expected party 0 of this execution, got eve."
+        "Malformed message at $.rank: expected 0, as alice has, got 1."
     )
     assert [to for to, message in told if isinstance(message, Abort)] == ["alice", "carl"]
     assert not core.sessions and not core.store.promised

@@ -8,11 +8,12 @@ import pytest
 import torch
 
 from syft.codes import CollectiveCode
+from syft.crypto.programs.share_program import ShareProgram
 from syft.exceptions import (
-    MalformedMessage,
     PermissionDenied,
+    ProgramError,
     RemoteFailure,
-    SessionEnded,
+    SharedOperationFailed,
     SyftError,
     TokenMissing,
     UnknownWorker,
@@ -66,8 +67,8 @@ def test_a_party_that_cannot_be_told_keeps_nobody_from_being_told(
     if started:
         tell(bob, "me", start())
         keep_from_alice(bob, error)
-        exchange(bob, "eve", 0, 0)  # who has no part in it
-        told, cause = exchange(bob, "carl", 0, 2), "expected party 0 of this execution, got eve"
+        exchange(bob, "alice", 0, 0)
+        told, cause = exchange(bob, "carl", 0, 1), "expected 2, as carl has, got 1"
     else:
         keep_from_alice(bob, error)
         told, cause = tell(bob, "me", start(program=9999)), "expected a known collective"
@@ -89,9 +90,11 @@ def test_a_program_that_fails_before_its_turn_is_passed_over(pair: Client) -> No
         outs: list[Any] = [(new_id(), new_id()), (), ()]
         pending += pair.start(code, pair.everybody, args, outs, execution)
 
+    nothing_there = ShareProgram(1, (), (5,))
+
     def refuse(number: int) -> None:
-        wrong = [None, (here, 9, "no program"), None]
-        with pytest.raises((MalformedMessage, SessionEnded)):
+        wrong = [None, (here, 9, nothing_there, Reference(x)), None]
+        with pytest.raises((ProgramError, SharedOperationFailed)):
             wait(pair.start(code, pair.everybody, wrong, [()] * 3, executions[number]))
         with pytest.raises(RemoteFailure, match="party bob failed"):
             wait([pending[number]])
@@ -103,7 +106,7 @@ def test_a_program_that_fails_before_its_turn_is_passed_over(pair: Client) -> No
         lambda sender, receiver, frame: sender == "alice" and told.append(decode(frame.header))
     )
     refuse(0)
-    with pytest.raises(SessionEnded, match="party bob failed"):
+    with pytest.raises(SharedOperationFailed, match="party bob failed"):
         wait([pending[2]])
     pair.caller.network.observers.pop()
     failed = [one.seq for one in told if isinstance(one, Failure)]

@@ -171,7 +171,7 @@ class Audit:
         }
         for rank, start in enumerate(starts):
             here = [slot for slot in program.results if revealed.get(slot, rank) == rank]
-            for slot, out in zip(here, start.outs, strict=True):
+            for slot, out in zip(here, start.outs, strict=len(start.outs) != len(here) + 1):
                 if slot not in revealed:
                     self.plain[out] = values[slot]
         return steps

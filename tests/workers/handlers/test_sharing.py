@@ -27,6 +27,7 @@ from syft.exceptions import (
     ProgramError,
     RemoteFailure,
     SessionEnded,
+    SharedOperationFailed,
     UnknownWorker,
     WrongParties,
 )
@@ -378,21 +379,19 @@ def test_a_counter_is_used_once(pair: Client) -> None:
     check_idle(pair)
 
 
-def test_a_failure_ends_the_session_everywhere_with_its_cause(client: Client) -> None:
+def test_a_failure_interrupts_the_session_everywhere_with_its_cause(client: Client) -> None:
     x, y = client.share(X, Y[:4])
     program = ShareProgram(2, (local(aten.add.Tensor, (S(0), S(1)), 2),), (2,))
     with pytest.raises((RuntimeError, RemoteFailure), match="size of tensor"):
         client.run(program, [x, y])
     for place in client.parties:
-        with pytest.raises(SessionEnded, match="must match the size of tensor"):
+        with pytest.raises(SharedOperationFailed, match="must match the size of tensor"):
             client.fetch(x, place)
-    with pytest.raises(SessionEnded):
+    with pytest.raises(SharedOperationFailed):
         client.run(program, [x, x])
     check_idle(client)
-    again = Client(client.caller, client.parties, client.provider)
-    again.open()
-    (z,) = again.share(X)
-    assert torch.equal(again.value(z), X)
+    client.roll_back([[]] * len(client.parties))
+    assert torch.equal(client.value(client.run(program, [x, x])[0]), 2 * X)
 
 
 def test_a_share_that_is_gone_is_the_cause_at_all(client: Client) -> None:
@@ -513,8 +512,10 @@ def test_letters_that_lie_end_the_session_with_an_error(
     errors = (MalformedMessage, MaterialError, RemoteFailure)
     with pytest.raises(errors):
         pair.run(product_program((5,)), [x, y])
-    with pytest.raises(SessionEnded):
+    with pytest.raises((SessionEnded, SharedOperationFailed)):
         pair.run(product_program((5,)), [x, y])
+    with pytest.raises(SessionEnded):
+        pair.roll_back([[], []])
     assert not any(place.core.sessions for place in places[:2])
     for place in places:
         del place.core.post
@@ -606,13 +607,13 @@ def test_whoever_may_not_read_does_not_deal(hook: sy.TorchHook) -> None:
     assert torch.equal(client.value(positive), X.clamp(min=0))
 
 
-def test_a_program_that_is_refused_ends_the_session(pair: Client) -> None:
+def test_a_program_that_is_refused_interrupts_the_session(pair: Client) -> None:
     """The other party may have run it."""
     (x,) = pair.share(X)
     outs = [[x, new_id()], [new_id(), new_id()]]
     with pytest.raises((ObjectIdTaken, RemoteFailure)):
         wait(pair.start_run(relu_program((5,)), [x], outs))
     for place in pair.parties:
-        with pytest.raises(SessionEnded, match="ObjectIdTaken"):
+        with pytest.raises(SharedOperationFailed, match="ObjectIdTaken"):
             pair.fetch(x, place)
     check_idle(pair)

@@ -26,6 +26,7 @@ from syft.serde.limits import Limits
 from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.wire.messages import Stale, encode
 from tests.chain.refusal import refusal
+from tests.shells.child import make_worker
 from tests.shells.owner import inspect
 
 # ------------------------------------------------------------------------------- names and networks
@@ -171,11 +172,12 @@ def test_the_tensors_of_a_worker_are_its_tensors_and_its_shares(hook: sy.TorchHo
 # ----------------------------------------------------------------------------------- what they hold
 
 
+@pytest.mark.every_shell
 @pytest.mark.filterwarnings("ignore:.torch.jit.trace")
 @pytest.mark.parametrize("pipelined", [False, True])
 def test_a_trace_sees_nothing_of_a_worker(hook: sy.TorchHook, pipelined: bool) -> None:
     """It would keep the worker's values as constants, and print them in its errors."""
-    eve = sy.VirtualWorker(hook, id="eve", pipelined=pipelined)
+    eve: Any = make_worker(hook, id="eve", pipelined=pipelined)
     model = nn.Linear(2, 1)
     nn.init.constant_(model.weight, 1234.5)
     x = model.send(eve).weight.data
@@ -231,9 +233,46 @@ def test_a_plan_is_fetched_by_its_id_or_tag(
     for none in (5, "#other", x.id_at_location):
         with pytest.raises(ObjectNotFound, match="there is no plan of that id or tag"):
             me.fetch_plan(none, bob)
+    with pytest.raises(ObjectNotFound, match="there is no plan of that id or tag"):
+        me.fetch_plan(sy.Plan().id, bob)
     twin = plan.send(bob)
     with pytest.raises(ProgramError, match=f"several plans '#double': .*{twin.id_at_location}"):
         me.fetch_plan("#double", bob)
+
+
+def test_a_plan_is_found_by_the_id_of_what_was_sent(
+    hook: sy.TorchHook, me: sy.VirtualWorker, bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    plan = sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
+    older, newer = plan.send(bob), plan.send(bob)
+    for query in (plan.id, str(plan.id)):
+        assert [p.id_at_location for p in bob.search(query)] == [
+            newer.id_at_location,
+            older.id_at_location,
+        ]
+        assert me.fetch_plan(query, bob)(torch.ones(2)).tolist() == [2.0, 2.0]
+    assert bob.search(plan.id, newer.id_at_location)[0].id_at_location == newer.id_at_location
+    assert bob.search(plan.id, "#none") == []
+    moved = newer.move(alice)
+    assert [p.id_at_location for p in alice.search(plan.id)] == [moved.id_at_location]
+    assert len(bob.search(plan.id)) == 1
+    twin = older.copy()
+    assert [p.id_at_location for p in bob.search(plan.id)][0] == twin.id_at_location
+    del older, twin
+    bob.collect()
+    assert bob.search(plan.id) == []
+
+
+def test_a_plan_with_a_name_is_found_by_it(hook: sy.TorchHook, bob: sy.VirtualWorker) -> None:
+    class Net(sy.Plan):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * 3
+
+    net = Net(id="net")
+    net.build(torch.ones(2))
+    pointer = net.send(bob)
+    assert [found.id_at_location for found in bob.search("net")] == [pointer.id_at_location]
+    assert hook.local_worker.fetch_plan("net", bob)(torch.ones(2)).tolist() == [3.0, 3.0]
 
 
 def test_a_worker_may_hold_data_from_the_start(hook: sy.TorchHook) -> None:

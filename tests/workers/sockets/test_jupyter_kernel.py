@@ -146,7 +146,8 @@ y.get(), z, turns
     assert pointer["text/plain"].startswith("(Wrapper)>[PointerTensor | me:")
     assert "text/html" not in kernel.run("torch.ones(2)"), "plain tensors look as ever"
     assert (
-        kernel.value("from syft.workers.sockets import progress\nprogress._is_wanted()") == "True"
+        kernel.value("from syft.workers.shells import progress_line\nprogress_line.is_wanted()")
+        == "True"
     )
     # An error names its cell, and the next one is not disturbed.
     failed = kernel.run("(x @ torch.ones(3, 3).send(bob)).get()")

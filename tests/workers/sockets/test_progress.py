@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-import syft.workers.sockets.progress as progress_module
+import syft.workers.shells.progress_line as line_module
 from syft.serde.limits import Limits
 from syft.workers.sockets.line import Line
-from syft.workers.sockets.progress import Progress, Transfer, _is_wanted
+from syft.workers.sockets.progress import Progress, Transfer
 
 MB = 1_000_000
 
@@ -25,7 +25,7 @@ class Terminal(io.StringIO):
 
 def _show_at(stderr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Give the module a standard error of its own: pytest replaces the real one."""
-    monkeypatch.setattr(progress_module, "sys", SimpleNamespace(stderr=stderr))
+    monkeypatch.setattr(line_module, "sys", SimpleNamespace(stderr=stderr))
 
 
 @pytest.fixture
@@ -108,20 +108,6 @@ def test_nothing_has_come_yet() -> None:
     assert transfer.text(1.0) == "bob: sending 5 MB [........................] 0 %, 0 B/s"
 
 
-def test_who_is_shown_it(monkeypatch: pytest.MonkeyPatch, terminal: Terminal) -> None:
-    assert _is_wanted()
-    monkeypatch.setenv("SYFT_PROGRESS", "0")
-    assert not _is_wanted()
-    monkeypatch.setenv("SYFT_PROGRESS", "1")
-    _show_at(io.StringIO(), monkeypatch)
-    assert not _is_wanted()
-    notebook = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})
-    _show_at(notebook(), monkeypatch)
-    assert _is_wanted()
-    _show_at(None, monkeypatch)
-    assert not _is_wanted()
-
-
 def test_it_never_raises(line: Line, terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     progress = Progress()
     for now in (0.0, 2.0):
@@ -132,4 +118,3 @@ def test_it_never_raises(line: Line, terminal: Terminal, monkeypatch: pytest.Mon
         if broken is not None:
             broken.close()
         progress.look([line], now + 1.0)
-        progress._write("anything")

@@ -1,0 +1,50 @@
+"""Imports of earlier versions: each that fails says what to write instead."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+from syft.hooks.renamed_modules import _MODULES, RenamedModules, explain_renamed_modules
+
+
+@pytest.mark.parametrize("name", sorted(_MODULES))
+def test_a_module_of_earlier_versions_says_what_to_write(name: str) -> None:
+    with pytest.raises(ModuleNotFoundError) as caught:
+        importlib.import_module(name)
+    assert str(caught.value) == f"{name} is not there: {_MODULES[name]}."
+    assert caught.value.name == name
+
+
+def test_a_name_inside_one_says_so_too() -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"^syft\.frameworks is not there: sy\.federated"):
+        importlib.import_module("syft.frameworks.torch.fl")
+
+
+def test_other_modules_are_not_found_as_ever() -> None:
+    for name in ("syft.nonsense", "frameworks", "syft.workers.virtually"):
+        with pytest.raises(ModuleNotFoundError, match=f"^No module named '{name}'$"):
+            importlib.import_module(name)
+
+
+def test_python_asks_once_and_last_and_after_import_of_the_package() -> None:
+    text = (
+        "import sys, syft; from syft.hooks.renamed_modules import RenamedModules as R\n"
+        "print(sys.meta_path.count(R), sys.meta_path[-1] is R)"
+    )
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout == "1 True\n"
+    explain_renamed_modules()
+    assert sys.meta_path.count(RenamedModules) == 1
+
+
+def test_it_comes_back_if_it_was_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "meta_path", [one for one in sys.meta_path if one != RenamedModules])
+    with pytest.raises(ModuleNotFoundError, match="^No module named 'syft.generic'$"):
+        importlib.import_module("syft.generic")
+    explain_renamed_modules()
+    with pytest.raises(ModuleNotFoundError, match=r"sy\.LocalLink"):
+        importlib.import_module("syft.generic")
