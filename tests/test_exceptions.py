@@ -187,6 +187,10 @@ TEXTS = [
         "it is.",
     ),
     (
+        e.NothingToGet("decrypt", shared=False),
+        "decrypt(): this tensor is not shared. Use it as it is, or get() it if it is at a worker.",
+    ),
+    (
         e.MalformedMessage("$.args[2]", "a type code", "'x'"),
         "Malformed message at $.args[2]: expected a type code, got 'x'.",
     ),

@@ -71,15 +71,21 @@ no gradient.
 class NothingToGet(SendError):
     """The tensor is in this process: it was never sent, or was fetched already.
 
+    Calls that put shares together raise it for what is not ``shared``, here or elsewhere.
+
     >>> print(NothingToGet("get"))
     get(): this tensor is here already (it was never sent, or has been fetched). Use it as it is.
     """
 
-    def __init__(self, call: str) -> None:
-        super().__init__(call)
+    def __init__(self, call: str, shared: bool = True) -> None:
+        super().__init__(call, shared)
         self.call = call
+        self.shared = shared
 
     def __str__(self) -> str:
+        if not self.shared:
+            instead = "Use it as it is, or get() it if it is at a worker"
+            return f"{self.call}(): this tensor is not shared. {instead}."
         text = "this tensor is here already (it was never sent, or has been fetched)"
         return f"{self.call}(): {text}. Use it as it is."
 

@@ -130,7 +130,7 @@ def reveal(tensor: torch.Tensor, to: Location, owner: Owner) -> torch.Tensor:
     """
     cell = shared_cell(tensor)
     if cell is None:
-        raise NothingToGet("reveal")
+        raise NothingToGet("reveal", shared=False)
     name = owner.get_worker(to).id
     if name not in cell.session.parties:
         raise NotShareable(

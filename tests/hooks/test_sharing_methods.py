@@ -222,11 +222,12 @@ def test_what_cannot_be_shared(share, alice, bob):
         torch.ones(2).share(alice, bob)
     with pytest.raises(NotShareable, match="shared already"):
         share(torch.tensor([1])).share(alice, bob)
-    for call in ("get", "refresh", "decrypt"):
-        with pytest.raises(NothingToGet):
-            getattr(torch.ones(2), call)()
     with pytest.raises(NothingToGet):
-        torch.ones(2).reveal(to=alice)
+        torch.ones(2).get()
+    for plain in (torch.ones(2), torch.ones(2).send(alice)):
+        for call in (plain.refresh, plain.decrypt, lambda x=plain: x.reveal(to=alice)):
+            with pytest.raises(NothingToGet, match="this tensor is not shared.*get.. it if"):
+                call()
 
 
 def test_sessions_do_not_mix(share, alice, bob, carol, dan):

@@ -109,7 +109,7 @@ def get_shared(tensors: Sequence[torch.Tensor], user: str | None = None) -> list
     wanted = [*tensors, *(gradient for gradient in gradients if gradient is not None)]
     cells = [cell for cell in map(shared_cell, wanted) if cell is not None]
     if len(cells) != len(wanted):
-        raise NothingToGet("get")
+        raise NothingToGet("decrypt", shared=False)
     plain = [_in_form_of(tensor, x) for tensor, x in zip(wanted, revealed(cells, user))]
     own, found = plain[: len(tensors)], iter(plain[len(tensors) :])
     for tensor, values, gradient in zip(tensors, own, gradients, strict=True):
@@ -146,7 +146,7 @@ def refresh(tensor: torch.Tensor) -> torch.Tensor:
     """
     cell = shared_cell(tensor)
     if cell is None:
-        raise NothingToGet("refresh")
+        raise NothingToGet("refresh", shared=False)
     zeros = torch.zeros(cell.shape, dtype=torch.int64, device=cell.device)
     nothing: torch.Tensor = shared_tensor(cell.session.share(zeros))
     if is_fixed(tensor):
