@@ -21,6 +21,7 @@ import torch
 
 from syft.crypto.convolutions import convolve, input_gradient, weight_gradient
 from syft.exceptions import ProgramError
+from syft.torch_private import broadcast_shape
 
 aten = torch.ops.aten
 
@@ -168,12 +169,14 @@ def kernel_of(operation: Any, *settings: Any) -> Kernel:
 
 @functools.lru_cache(maxsize=4096)
 def _shape_of(kernel: Kernel, shapes: tuple[Shape, ...]) -> torch.Size:
-    forward = _GRADIENT_OF.get(kernel.code)
-    if forward is not None:
+    if (forward := _GRADIENT_OF.get(kernel.code)) is not None:
         return forward(kernel, shapes)
-    operands = [torch.empty(shape, dtype=torch.float64, device="meta") for shape in shapes]
     try:
-        return kernel(*operands).shape
+        if kernel.code is KernelCode.MULTIPLY:  # on meta, torch imports its compiler for it
+            return broadcast_shape(*map(torch.Size, shapes))
+        return kernel(
+            *(torch.empty(one, dtype=torch.float64, device="meta") for one in shapes)
+        ).shape
     except (RuntimeError, IndexError, ValueError, ArithmeticError) as error:
         raise ProgramError(f"{kernel.code.name} of shapes {shapes}: {error}") from error
 
