@@ -21,7 +21,6 @@ import torch
 
 from syft.crypto.convolutions import convolve, input_gradient, weight_gradient
 from syft.exceptions import ProgramError
-from syft.torch_private import broadcast_shape
 
 aten = torch.ops.aten
 
@@ -169,16 +168,24 @@ def kernel_of(operation: Any, *settings: Any) -> Kernel:
 
 @functools.lru_cache(maxsize=4096)
 def _shape_of(kernel: Kernel, shapes: tuple[Shape, ...]) -> torch.Size:
-    if (forward := _GRADIENT_OF.get(kernel.code)) is not None:
+    forward = _GRADIENT_OF.get(kernel.code)
+    if forward is not None:
         return forward(kernel, shapes)
+    operands = [torch.empty(shape, dtype=torch.float64, device="meta") for shape in shapes]
     try:
-        if kernel.code is KernelCode.MULTIPLY:  # on meta, torch imports its compiler for it
-            return broadcast_shape(*map(torch.Size, shapes))
-        return kernel(
-            *(torch.empty(one, dtype=torch.float64, device="meta") for one in shapes)
-        ).shape
+        return (_multiplied if kernel.code is KernelCode.MULTIPLY else kernel)(*operands).shape
     except (RuntimeError, IndexError, ValueError, ArithmeticError) as error:
         raise ProgramError(f"{kernel.code.name} of shapes {shapes}: {error}") from error
+
+
+def _multiplied(*operands: torch.Tensor) -> torch.Tensor:
+    """A tensor of the meta device with the shape of a product.
+
+    The product itself would import torch's compiler: a second and more of a worker's first
+    comparison.
+    """
+    expanded: torch.Tensor = aten.broadcast_tensors.default(operands)[0]
+    return expanded.new_empty(expanded.shape)
 
 
 # --------------------------------------------------------------------------------- bilinear kernels
