@@ -242,6 +242,9 @@ def test_no_more_than_some_steps_are_under_way(hook: sy.TorchHook, offer: Offer)
     waiting: list[int] = []
     bob.fit("digits", on_progress=lambda _: waiting.append(len(bob.inbox)))
     assert 20 < max(waiting) <= 40
+    now = config.model_ptr.get()(data)
+    assert bob.evaluate("digits")["loss"].item() == pytest.approx(nll(targets, now).item(), 1e-5)
+    assert bob.evaluate("digits")["nr_predictions"] == 300
     del config
 
 
