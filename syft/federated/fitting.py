@@ -128,8 +128,12 @@ class PlanTrainer(Trainer):
             raise UnusableSetting("return_histograms", "False: the targets are no labels", "True")
         state = training.state_there()
         sums = training.sent(score.nothing())
+        under_way: deque[Handle] = deque()
         for rows in training.sent_rows(torch.arange(count)):
             sums = there(data, targets, rows, *sums, *state)
+            under_way.append(sums[0].child.handle)
+            if len(under_way) > _UNDER_WAY:
+                under_way.popleft().wait()
         total, right, predicted, present = bulk.get_all(sums, user)
         found: dict[str, Any] = {"loss": total / count} if wanted["loss"] else {}
         if wanted["accuracy"]:

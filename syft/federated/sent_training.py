@@ -147,7 +147,9 @@ class SentTraining:
 def _as_before(model: nn.Module, original: nn.Module) -> nn.Module:
     """A module of the kind that the user gave: of a script, a script with the same values."""
     if not isinstance(model, ScriptTwin):
-        return model.train(original.training)
+        for part, given in zip(model.modules(), original.modules(), strict=True):
+            part.training = given.training
+        return model
     script: Any = copy.deepcopy(original)
     script.load_state_dict(model.state_dict())
     return script  # type: ignore[no-any-return]

@@ -179,11 +179,12 @@ def test_the_model_is_taken_as_it_is_when_it_is_sent(bob: Any, offer: Offer) -> 
 def test_the_class_and_the_mode_come_back(bob: Any, offer: Offer) -> None:
     model, data, targets = made("images")
     offer(bob, data, targets)
-    config = config_for(model.eval()).send(bob)
+    model.eval().drop.train()
+    config = config_for(model).send(bob)
     torch.manual_seed(3)
     bob.fit("digits")
     back = config.model_ptr.get()
-    assert type(back) is Images and not back.training
+    assert type(back) is Images and not back.training and back.drop.training
     assert back.norm.num_batches_tracked.item() == 9, "it is trained in training mode"
     assert model.norm.num_batches_tracked.item() == 0
 
@@ -242,6 +243,9 @@ def test_no_more_than_some_steps_are_under_way(hook: sy.TorchHook, offer: Offer)
     waiting: list[int] = []
     bob.fit("digits", on_progress=lambda _: waiting.append(len(bob.inbox)))
     assert 20 < max(waiting) <= 40
+    now = config.model_ptr.get()(data)
+    assert bob.evaluate("digits")["loss"].item() == pytest.approx(nll(targets, now).item(), 1e-5)
+    assert bob.evaluate("digits")["nr_predictions"] == 300
     del config
 
 

@@ -233,8 +233,18 @@ def sorts(x: torch.Tensor) -> torch.Tensor:
     return x + values[0]
 
 
+def pops(x: torch.Tensor) -> torch.Tensor:
+    values = [2, 1]
+    return x + values.pop()
+
+
 @pytest.mark.parametrize(
-    "make, what", [(Counting, "prim::SetAttr"), (lambda: sorts, "aten::sort .*test_script_")]
+    "make, what",
+    [
+        (Counting, "prim::SetAttr"),
+        (lambda: sorts, "aten::sort .*test_script_"),
+        (lambda: pops, "aten::pop .*test_script_"),
+    ],
 )
 def test_what_no_plan_can_keep_is_refused_with_the_scripts_line(make: Any, what: str) -> None:
     twin = as_python(torch.jit.script(make()))
