@@ -32,8 +32,8 @@ def small_mlp() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, CLASSES))
 
 
-def small_cnn() -> nn.Module:
-    """Two convolutions for digits of 8 by 8 pixels."""
+def small_cnn(side: int = 8) -> nn.Module:
+    """Two convolutions for digits of so many pixels by as many."""
     return nn.Sequential(
         nn.Conv2d(1, 8, 3, padding=1),
         nn.ReLU(),
@@ -42,8 +42,13 @@ def small_cnn() -> nn.Module:
         nn.ReLU(),
         nn.MaxPool2d(2),
         nn.Flatten(),
-        nn.Linear(64, CLASSES),
+        nn.Linear(16 * (side // 4) ** 2, CLASSES),
     )
+
+
+def large_cnn() -> nn.Module:
+    """The same for digits of 28 by 28 pixels."""
+    return small_cnn(28)
 
 
 def momentum(parameters: Any) -> torch.optim.Optimizer:
@@ -51,11 +56,14 @@ def momentum(parameters: Any) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, lr=LR, momentum=MOMENTUM)
 
 
-def batches(clients: int) -> Clients:
+def batches(clients: int, side: int = 8) -> Clients:
     """As many batches for each client, of images of noise."""
     torch.manual_seed(0)
     return [
-        [(torch.randn(BATCH, 1, 8, 8), torch.randint(CLASSES, (BATCH,))) for _ in range(STEPS)]
+        [
+            (torch.randn(BATCH, 1, side, side), torch.randint(CLASSES, (BATCH,)))
+            for _ in range(STEPS)
+        ]
         for _ in range(clients)
     ]
 
@@ -75,19 +83,27 @@ def plain_round(model: nn.Module, clients: Clients) -> None:
 
 
 @pytest.mark.parametrize(
-    "make, count, at_most",
-    [(small_mlp, 100, 0.15), (small_cnn, 20, 0.45)],
-    ids=["MLP", "CNN"],
+    "make, count, at_most, name",
+    [
+        (small_mlp, 100, 0.15, "MLP"),
+        (small_cnn, 20, 0.45, "CNN"),
+        (large_cnn, 20, 0.45, "CNN of 28 × 28"),
+    ],
+    ids=["MLP", "CNN", "CNN of 28 × 28"],
 )
 def bench_simulated_clients(
-    ratio: Ratio, one_thread: None, make: Callable[[], nn.Module], count: int, at_most: float
+    ratio: Ratio,
+    one_thread: None,
+    make: Callable[[], nn.Module],
+    count: int,
+    at_most: float,
+    name: str,
 ) -> None:
     """All clients of a step at once."""
-    own = batches(count)
+    own = batches(count, 28 if make is large_cnn else 8)
     data = [tuple(map(torch.cat, zip(*client, strict=True))) for client in own]
     clients = sy.SimulatedClients(make(), data, F.cross_entropy, momentum, batch_size=BATCH)
     model = make()
-    name = "MLP" if make is small_mlp else "CNN"
     ratio(
         f"round of {count} simulated clients, {name} / a plain loop",
         subject=clients.round,

@@ -32,6 +32,12 @@ _STACK_BYTES: Final = 256 << 20
 
 _MOST_AT_ONCE: Final = 128
 
+_IMAGE_BYTES: Final = 320 << 10
+"""Images that are convolved at once: what the layers make of them is some times as much, and should
+stay in the processor's cache."""
+_FEWEST_IMAGES: Final = 10
+"""Clients whose images are convolved at once, however large they are."""
+
 
 @dataclass(frozen=True, slots=True)
 class RoundReport:
@@ -73,7 +79,8 @@ class SimulatedClients:
     optimizer, buffers that a step changes (the statistics of BatchNorm), random numbers (dropout),
     ways that depend on values.  Either way gives the same but for rounding.  Batches of different
     sizes are different steps, so clients with as many samples are fastest.  ``clients_at_once``
-    limits the memory: by default 128, or as many as have parameters of 256 MB; 1 trains one by one.
+    limits the memory: by default 128, or as many as have parameters of 256 MB, and with
+    convolutions 10 or as many as have batches of 320 kB; 1 trains one by one.
 
     ``seed`` settles the order of the samples, and what a model draws; torch's own seed neither
     matters nor changes.  The same seed gives the same bits on one machine, if torch's kernels do.
@@ -128,6 +135,7 @@ class SimulatedClients:
         self._loss_fn = loss_fn
         self._optimizer = optimizer
         self._at_once = clients_at_once
+        self._fast = True
 
     def __len__(self) -> int:
         return len(self.datasets)
@@ -149,7 +157,7 @@ class SimulatedClients:
         chosen = self._taking_part(clients)
         mean = RunningMean()
         losses = []
-        size = self._size_of_chunk()
+        size = self._size_of_chunk(chosen[0])
         samples = sum(self.batches.most(self._count(client)) for client in chosen)
         with Steps(f"round {self.rounds}", samples) as steps:
             for start in range(0, len(chosen), size):
@@ -194,11 +202,15 @@ class SimulatedClients:
     def _order_seed(self, client: int, number: int) -> int:
         return seed_of("order", self.seed, number, client)
 
-    def _size_of_chunk(self) -> int:
+    def _size_of_chunk(self, client: int) -> int:
         if self._at_once is not None:
             return self._at_once
         nbytes = sum(parameter.nbytes for parameter in self.model.parameters())
-        return max(1, min(_MOST_AT_ONCE, _STACK_BYTES // max(1, nbytes)))
+        most = max(1, min(_MOST_AT_ONCE, _STACK_BYTES // max(1, nbytes)))
+        if any(isinstance(part, nn.Conv2d) for part in self.model.modules()):
+            batch = self.datasets[client][0][:1].nbytes * self.batches.batch_size
+            most = min(most, max(_FEWEST_IMAGES, _IMAGE_BYTES // max(1, batch)))
+        return most
 
     # ------------------------------------------------------------------------------------- training
 
@@ -253,11 +265,13 @@ class SimulatedClients:
             y = targets[step.rows.to(targets.device)].to(self._device)
             if self.obstacle is None:
                 with self._own_random_numbers(clients[0]):
-                    self.obstacle = obstacle(self.model, self._loss_fn, sgd, x[:2], y[:2])
+                    self.obstacle, self._fast = self._obstacle_inside(sgd, x[:2], y[:2])
                 if self.obstacle:
                     return None
             trained = sgd.of(step.clients)
-            losses, gradients = stacked_gradients(self.model, self._loss_fn, trained, x, y)
+            losses, gradients = stacked_gradients(
+                self.model, self._loss_fn, trained, x, y, self._fast
+            )
             sgd.step(step.clients, gradients)
             places, length = step.clients.to(totals.device), step.rows.shape[1]
             totals.index_add_(0, places, losses.double() * length)
@@ -272,6 +286,16 @@ class SimulatedClients:
             return f"its optimizer is {type(optimizer).__name__}, not SGD"
         kinds = {(x.shape[1:], x.dtype, y.shape[1:], y.dtype) for x, y in self.datasets}
         return "" if len(kinds) == 1 else "the samples of its clients differ in shape or dtype"
+
+    def _obstacle_inside(
+        self, sgd: StackedSGD, data: torch.Tensor, targets: torch.Tensor
+    ) -> tuple[str, bool]:
+        """What is in the way of the model, and whether it may have its images in a fast layout."""
+        for fast in (True, False):
+            found = obstacle(self.model, self._loss_fn, sgd, data, targets, fast)
+            if not found:
+                return "", fast
+        return found, False
 
     @property
     def _device(self) -> torch.device:

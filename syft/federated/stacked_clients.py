@@ -8,6 +8,7 @@ it, beside the model as it is, and names what is in the way.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -15,6 +16,8 @@ from typing import Any, Final
 import torch
 from torch import nn
 from torch.func import functional_call, vmap
+
+from syft.federated.stacked_images import FastImages
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 Parameters = dict[str, torch.Tensor]
@@ -119,12 +122,17 @@ def _put(stacked: torch.Tensor, clients: torch.Tensor, rows: torch.Tensor) -> No
 
 
 def stacked_gradients(
-    model: nn.Module, loss_fn: Loss, parameters: Parameters, data: Any, targets: Any
+    model: nn.Module,
+    loss_fn: Loss,
+    parameters: Parameters,
+    data: Any,
+    targets: Any,
+    fast: bool = True,
 ) -> tuple[torch.Tensor, dict[str, torch.Tensor | None]]:
     """The loss of each client and the gradients of its parameters, which are leaves.
 
     The first dimension of everything is that of the clients.  What the loss does not depend on has
-    no gradient.
+    no gradient.  With ``fast`` images are laid out as torch is fast with them.
 
     >>> parameters = {"weight": torch.ones(2, 1, 1).requires_grad_()}
     >>> model = torch.nn.Linear(1, 1, bias=False)
@@ -136,12 +144,15 @@ def stacked_gradients(
     def loss_of(own: Parameters, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return loss_fn(functional_call(model, own, (x,)), y)
 
-    losses = vmap(loss_of)(parameters, data, targets)
+    with FastImages() if fast and data.dim() == 5 else contextlib.nullcontext():
+        losses = vmap(loss_of)(parameters, data, targets)
     found = torch.autograd.grad(losses.sum(), list(parameters.values()), allow_unused=True)
     return losses.detach(), dict(zip(parameters, found, strict=True))
 
 
-def obstacle(model: nn.Module, loss_fn: Loss, sgd: StackedSGD, data: Any, targets: Any) -> str:
+def obstacle(
+    model: nn.Module, loss_fn: Loss, sgd: StackedSGD, data: Any, targets: Any, fast: bool = True
+) -> str:
     """Why the model cannot be trained for several clients at once; empty if it can.
 
     ``data`` and ``targets`` are batches of as many samples, stacked.  A copy of the model is run
@@ -170,7 +181,7 @@ def obstacle(model: nn.Module, loss_fn: Loss, sgd: StackedSGD, data: Any, target
         name: stack[: len(data)].detach().requires_grad_() for name, stack in sgd.parameters.items()
     }
     try:
-        _, found = stacked_gradients(alone, loss_fn, stacked, data, targets)
+        _, found = stacked_gradients(alone, loss_fn, stacked, data, targets, fast)
     except Exception as error:  # it runs by itself: what fails is running several at once
         text = str(error).strip() or type(error).__name__
         return f"torch.func.vmap cannot run it: {text.splitlines()[0]}"

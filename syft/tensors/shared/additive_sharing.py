@@ -20,6 +20,7 @@ import torch
 from syft.chain.wrapper import Wrapper
 from syft.notebook_html import kind_shown, line
 from syft.ops.nested import Arguments, Keywords, leaves
+from syft.serde.registry import register_hint
 from syft.tensors.fixed.rings.integer_ring import Ring
 from syft.tensors.fixed.rings.ring_link import RingLink, is_ring
 from syft.tensors.shared.cells import Cell
@@ -129,6 +130,12 @@ def revealed(cells: list[Cell], user: str | None = None) -> list[torch.Tensor]:
         for cell, values in zip(own, session.values(own, user), strict=True):
             found[id(cell)] = values
     return [found[id(cell)] for cell in cells]
+
+
+register_hint(
+    AdditiveSharingTensor,
+    "its shares are at the workers that hold them already: compute with it as it is, or get() it",
+)
 
 
 def shared_tensor(cell: Cell, dtype: torch.dtype = torch.int64) -> Wrapper:

@@ -8,7 +8,14 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 
-from syft.exceptions import NotALeaf, NotShareable, NothingToGet, UnsupportedOperation
+from syft.exceptions import (
+    NotALeaf,
+    NotSendable,
+    NotShareable,
+    NothingToGet,
+    UnsupportedOperation,
+)
+from syft.serde import serialize
 from syft.tensors.fixed.precision import fix_precision
 from syft.tensors.logging import LoggingTensor
 from syft.tensors.shared.shared_values import get_shared, is_shared, refresh, share_values
@@ -113,3 +120,9 @@ def test_what_is_not_shared_cannot_be_put_together():
         with pytest.raises(NothingToGet):
             call(X)
     assert not is_shared(X) and is_shared(share_values(X, clear_session()))
+
+
+def test_shares_are_not_sent_a_second_time():
+    shared = share_values(V, clear_session())
+    with pytest.raises(NotSendable, match="its shares are at the workers that hold them already"):
+        serialize(shared)
