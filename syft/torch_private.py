@@ -37,6 +37,9 @@ enter_autocast = torch.amp.autocast_mode._enter_autocast
 exit_autocast = torch.amp.autocast_mode._exit_autocast
 """Autocast as two calls; torch's tracers write a region of autocast into a graph this way."""
 
+broadcast_shape = torch._C._infer_size
+"""The shape to which two broadcast; ``torch.broadcast_shapes`` imports sympy for it."""
+
 set_version = torch._C._autograd._unsafe_set_version_counter
 """Sets the version counters of tensors, for tensors that were written to and restored."""
 

@@ -31,7 +31,11 @@ TEXTS = [
         "There is a worker 'bob' already, with another address and another token. Use it "
         "(hook.local_worker.get_worker('bob')), close it first (.close()), or choose another id.",
     ),
-    (e.WorkerClosed("bob"), "Worker 'bob' is closed: what it held is gone. Create a new one."),
+    (
+        e.WorkerClosed("bob"),
+        "Worker 'bob' is closed: what this program had there is gone. Create a new "
+        "one, or connect again.",
+    ),
     (
         e.TokenMissing("bob", "ann"),
         "Nothing proves to worker 'bob' that this program speaks for user 'ann'. Connect with that "

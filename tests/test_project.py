@@ -104,13 +104,14 @@ def test_make_test_leaves_out_only_cases_of_the_databases() -> None:
 DRAWN_ELSEWHERE = [
     "tests/conftest.py",  # every shell
     "tests/crypto/test_leakage.py",  # secrets, by gate
+    "tests/examples/test_tutorials.py",  # most notebooks: they show what other tests hold
     "tests/test_sampling.py",  # a text
     "tests/workers/core/test_backward_order.py",  # seeds
     "tests/workers/handlers/test_share_uniformity.py",  # secrets
 ]
 
 
-def test_only_cases_of_the_databases_and_repetitions_are_drawn_from() -> None:
+def test_only_databases_repetitions_and_tutorials_are_drawn_from() -> None:
     marking = [
         relative(path)
         for path in sorted((ROOT / "tests").rglob("*.py"))
@@ -124,14 +125,27 @@ def test_make_test_all_takes_all_of_the_databases() -> None:
     drawn = re.compile(r" --(sample|examples)=\S+")
     sampled = [drawn.sub("", command) for command in recipe("test")]
     sampled = [command.replace("--cov-fail-under=99.9", "") for command in sampled]
+    sampled = [command.replace(WITHOUT_MODULES, "") for command in sampled]
     whole = [command.replace("--cov-fail-under=100", "") for command in recipe("test-all")]
     assert [command.replace(" --sample=1 --examples=1 ", " ") for command in whole] == sampled
     assert sampled != recipe("test")
 
 
+WITHOUT_MODULES = "-D module_pages=0"
+"""What `make test` adds to the command that builds the site."""
+
+
+def test_make_test_builds_the_site_without_the_pages_of_the_modules() -> None:
+    assert sum(WITHOUT_MODULES in command for command in recipe("test")) == 1
+    (command,) = (command for command in recipe("test") if WITHOUT_MODULES in command)
+    whole = command.replace(WITHOUT_MODULES, "")
+    assert "sphinx-build -W" in whole
+    assert whole == recipe("docs")[-1] and whole in recipe("test-all")
+
+
 @pytest.mark.parametrize("target", ["lint", "imports", "types", "docs", "covered", "sample"])
 def test_each_check_is_a_target_of_its_own(target: str) -> None:
-    assert recipe(target)[-1] in recipe("test")
+    assert recipe(target)[-1] in [line.replace(WITHOUT_MODULES, "") for line in recipe("test")]
     assert f"| `make {target}` |" in read("CONTRIBUTING.md")
 
 
@@ -345,6 +359,12 @@ def test_the_package_says_the_version_of_the_metadata() -> None:
 CODE_LOADERS = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "importlib", "imp"}
 CODE_LOADERS |= {"runpy", "code", "codeop", "joblib"}
 CODE_RUNNERS = {"eval", "exec", "compile", "__import__"}
+READERS = {
+    *(f"builtins.{name}" for name in CODE_RUNNERS),
+    "torch.load",
+    "torch.save",
+    "sys.modules",
+}
 MODULES_BELOW_ROOT = {path.relative_to(ROOT / "syft").parts[0].split(".")[0] for path in SOURCES}
 
 
@@ -374,11 +394,8 @@ def code_from_elsewhere(tree: ast.AST) -> list[str]:
             found += sorted(names & CODE_LOADERS)
         elif isinstance(node, ast.Name) and node.id in CODE_RUNNERS:
             found.append(node.id)
-        elif isinstance(node, ast.Attribute) and ast.unparse(node) in {
-            *(f"builtins.{name}" for name in CODE_RUNNERS),
-            *("torch.load", "torch.save", "sys.modules"),
-        }:
-            found.append(ast.unparse(node))
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            found += {f"{node.value.id}.{node.attr}"} & READERS
     return found
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import json
+import os
 import re
 from collections import Counter
 from pathlib import Path
@@ -10,11 +12,13 @@ from pathlib import Path
 import pytest
 
 import syft as sy
+from docs.extensions.module_pages import without_modules
 from docs.extensions.notebook_pages import notebook_page
-from docs.extensions.outside_pages import DOCS, ROOT, pages, relinked
+from docs.extensions.outside_pages import DOCS, ROOT, page_of_notebook, pages, relinked
 from docs.extensions.public_names import TITLES, PublicName, public_names
 
 WRITTEN = sorted([*DOCS.glob("*.md"), *(DOCS / "design").glob("*.md")])
+NOTEBOOKS = [file for file in pages() if file.suffix == ".ipynb"]
 READ = [*WRITTEN, ROOT / "README.md", *(file for file in pages() if file.suffix == ".md")]
 
 
@@ -65,6 +69,7 @@ def test_the_first_page_ends_with_the_modules_and_names_none_before() -> None:
     index = (DOCS / "index.rst").read_text()
     assert index.rstrip().endswith("<api/modules>")
     assert "syft." not in index and ":download:" not in index
+    assert without_modules(index).splitlines() == index.rstrip().splitlines()[:-1]
 
 
 def test_the_order_of_a_search_replaces_that_of_sphinx() -> None:
@@ -114,6 +119,34 @@ def test_a_copied_page_keeps_its_links() -> None:
     text = "[a](../docs/wire.md#lines) [b](figures.py) [c](#here)"
     moved = relinked(text, ROOT / "benchmarks" / "README.md", DOCS / "project" / "benchmarks.md")
     assert moved == "[a](../wire.md#lines) [b](../../benchmarks/figures.py) [c](#here)"
+
+
+def text_of(notebook: Path) -> str:
+    cells = json.loads(notebook.read_text())["cells"]
+    return "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.stem)
+def test_links_of_a_notebook_lead_to_files_and_on_the_site_to_their_pages(notebook: Path) -> None:
+    page = pages()[notebook]
+    made = page_of_notebook(notebook, page).text
+    for target in re.findall(r"\]\(([^)\s#:]+)(?:#[^)\s]*)?\)", text_of(notebook)):
+        file = (notebook.parent / target).resolve()
+        assert file.exists(), target
+        there = os.path.relpath(pages().get(file, file), page.parent)
+        assert f"]({there}" in made, target
+
+
+def test_links_of_a_notebook_are_led_and_its_code_stays(tmp_path: Path) -> None:
+    cells = [
+        {"cell_type": "markdown", "source": ["[next](two.ipynb)\n", "[site](https://x.org)"]},
+        {"cell_type": "code", "source": "parts[0](x)", "outputs": []},
+    ]
+    file = tmp_path / "one.ipynb"
+    file.write_text(json.dumps({"cells": cells}))
+    made = page_of_notebook(file, tmp_path / "pages" / "one.md").text
+    assert made.startswith("[next](../two.ipynb)\n[site](https://x.org)\n")
+    assert "parts[0](x)" in made
 
 
 # ---------------------------------------------------------------------------------------- notebooks

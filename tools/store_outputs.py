@@ -16,6 +16,7 @@ from typing import Any
 
 from jupyter_client.manager import KernelManager
 
+ROOT = Path(__file__).resolve().parents[1]
 SECONDS = 600
 """How long one cell may run."""
 
@@ -29,12 +30,13 @@ class CellFailed(Exception):
 def store(path: Path) -> None:
     """Run the cells of a notebook and write what they show into it.
 
-    A cell that is meant to raise says so as in Jupyter: by the tag ``raises-exception``.
+    A cell that is meant to raise says so as in Jupyter: by the tag ``raises-exception``.  The
+    kernel runs in the notebook's folder, and imports the package that lies beside this file.
     """
     notebook = json.loads(path.read_text(encoding="utf-8"))
     manager = KernelManager(kernel_name="python3")
-    here = os.environ | {"PYTHONPATH": str(Path.cwd())}  # not what is installed elsewhere
-    manager.start_kernel(cwd=str(path.parent), env=here, extra_arguments=["--log-level=ERROR"])
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}  # a relative one would be another place there
+    manager.start_kernel(cwd=str(path.parent), env=env, extra_arguments=["--log-level=ERROR"])
     client = manager.blocking_client()
     client.start_channels()
     try:

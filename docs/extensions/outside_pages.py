@@ -16,7 +16,7 @@ from pathlib import Path
 
 from sphinx.application import Sphinx
 
-from docs.extensions.notebook_pages import notebook_page
+from docs.extensions.notebook_pages import NotebookPage, notebook_page
 
 DOCS = Path(__file__).resolve().parents[1]
 ROOT = DOCS.parent
@@ -77,21 +77,30 @@ def relinked(text: str, file: Path, page: Path) -> str:
     return _LINK.sub(led, text)
 
 
+def page_of_notebook(file: Path, page: Path) -> NotebookPage:
+    """A notebook as a page, with the links of its text led as those of other pages are; its code
+    has brackets of its own, and stays."""
+    notebook = json.loads(file.read_text(encoding="utf-8"))
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "markdown":
+            cell["source"] = relinked("".join(cell["source"]), file, page)
+    return notebook_page(notebook, file.stem)
+
+
 def write_pages(app: Sphinx) -> None:
     """Copy the pages, and the notebooks as pages with their pictures."""
     for folder in MADE:
         shutil.rmtree(DOCS / folder, ignore_errors=True)
         (DOCS / folder).mkdir()
     for file, page in pages().items():
-        text = file.read_text(encoding="utf-8")
         if file.suffix == ".ipynb":
-            made = notebook_page(json.loads(text), file.stem)
-            text = made.text
+            made = page_of_notebook(file, page)
             for name, picture in made.pictures.items():
                 (page.parent / name).write_bytes(picture)
-            page.write_text(text, encoding="utf-8")
+            page.write_text(made.text, encoding="utf-8")
         else:
-            page.write_text(relinked(text, file, page), encoding="utf-8")
+            text = relinked(file.read_text(encoding="utf-8"), file, page)
+            page.write_text(text, encoding="utf-8")
 
 
 def relink(app: Sphinx, docname: str, source: list[str]) -> None:

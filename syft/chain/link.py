@@ -34,6 +34,7 @@ import torch
 
 from syft.exceptions import HookError, NothingToGet, UnsupportedOperation
 from syft.ops.nested import Arguments, Keywords
+from syft.serde.registry import register_hint
 
 Rule = Callable[..., Any]
 RuleType = TypeVar("RuleType", bound=Rule)
@@ -308,3 +309,8 @@ class _NoLink(Link):
 
 PLAIN: Final = _NoLink()
 """Stands for the missing link of a plain tensor: it gives every default answer."""
+
+register_hint(
+    Link,
+    "a kind of link travels once it has a codec: syft.serde.register(...), docs/new_tensor_type.md",
+)

@@ -193,6 +193,12 @@ class Wrapper(ChosenMethods, torch.Tensor):
             raise UnsupportedOperation("torch.vmap", type(self.child).__name__, _BELOW)
         return super().dim()
 
+    def set_(self, *args: Any, **kwargs: Any) -> Any:  # torch's own asks no link at this level
+        """Take the memory of another tensor, where that is."""
+        if self.child.at_function_level:
+            return self.child.call(torch.Tensor.set_, (self, *args), kwargs)
+        return super().set_(*args, **kwargs)
+
     def numpy(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refused: the data is not here.  Raises :class:`~syft.exceptions.DataStaysPut`.
 

@@ -59,7 +59,7 @@ class WorkerClosed(WorkerError):
     """The worker was closed: its objects are gone and it takes no messages.
 
     >>> print(WorkerClosed("bob"))
-    Worker 'bob' is closed: what it held is gone. Create a new one.
+    Worker 'bob' is closed: what this program had there is gone. Create a new one, or connect again.
     """
 
     def __init__(self, name: str) -> None:
@@ -67,7 +67,10 @@ class WorkerClosed(WorkerError):
         self.name = name
 
     def __str__(self) -> str:
-        return f"Worker {self.name!r} is closed: what it held is gone. Create a new one."
+        return (
+            f"Worker {self.name!r} is closed: what this program had there is gone. Create a new "
+            "one, or connect again."
+        )
 
 
 class RequestWithdrawn(WorkerError):

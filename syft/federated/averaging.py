@@ -26,6 +26,7 @@ from syft.federated.client_updates import (
 from syft.federated.running_mean import RunningMean, narrowed
 from syft.hooks import bulk
 from syft.hooks.whole_modules import one_message_each
+from syft.status_line import counted
 from syft.tensors.collective_call import sum_private
 
 _FRACTION: Final = 24
@@ -79,11 +80,11 @@ def federated_average(
     if not secure:
         tables = _fetched(tables, user)
     check_alike(names, tables)
-    counted = [pair for pair in zip(tables, shares, strict=True) if pair[1]]
+    weighed = [pair for pair in zip(tables, shares, strict=True) if pair[1]]
     if secure:
-        mean = _secure_mean(counted, workers, crypto_provider, user)
+        mean = _secure_mean(weighed, workers, crypto_provider, user)
     else:
-        mean = _mean(counted)
+        mean = _mean(weighed)
     return made_like(several[0], mean)
 
 
@@ -130,7 +131,7 @@ def _fetched(tables: list[Table], user: str | None) -> list[Table]:
 def _mean(weighed: Sequence[tuple[Table, float]]) -> Table:
     """The mean of tables of this process."""
     mean = RunningMean()
-    for table, share in weighed:
+    for table, share in counted(weighed, "federated_average", len(weighed)):
         mean.add(table, share)
     return mean.values()
 

@@ -106,6 +106,10 @@ def made_like(update: Any, values: Table) -> Any:
 
 def _module_like(module: nn.Module, values: Table) -> nn.Module:
     """A deep copy in which the new values stand where the old tensors stood."""
+    if isinstance(module, torch.jit.ScriptModule):  # is copied in C++, which exchanges nothing
+        script: Any = copy.deepcopy(module)
+        script.load_state_dict({**script.state_dict(), **values})
+        return script  # type: ignore[no-any-return]
     places: dict[int, Any] = {}
     for name, old in module.state_dict(keep_vars=True).items():
         if name in values:

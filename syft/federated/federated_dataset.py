@@ -96,7 +96,7 @@ class FederatedDataset:
 
     def __getitem__(self, worker: Any) -> BaseDataset:
         """The part at a worker; raises KeyError if there is none."""
-        return self.datasets[worker if isinstance(worker, str) else worker.id]
+        return self.datasets[getattr(worker, "id", worker)]
 
     def __len__(self) -> int:
         return sum(map(len, self))

@@ -18,6 +18,7 @@ from syft.federated.base_dataset import BaseDataset, Tensor
 from syft.federated.federated_dataset import FederatedDataset
 from syft.hooks.ledger import EXTENSIONS
 from syft.hooks.torch_hook import TorchHook
+from syft.status_line import counted
 from syft.workers.client.transport import Location
 
 _LABELS = ("_tags", "_description")
@@ -62,7 +63,7 @@ def dataset_federate(
     whole = _whole(dataset)
     return FederatedDataset(  # one part after another: of a large data set there is one copy here
         _part(dataset, whole, rows).send(place, user)
-        for rows, place in zip(chosen, places, strict=True)
+        for rows, place in counted(zip(chosen, places, strict=True), "federate", len(places))
     )
 
 

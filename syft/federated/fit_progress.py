@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import torch
 
-from syft.workers.shells.progress_line import PAUSE, SHOWN_AFTER, ProgressLine, bar, is_wanted
+from syft.status_line import PAUSE, SHOWN_AFTER, StatusLine, bar, is_wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class TrainingBar:
     'bob: epoch 1 of 2 [######..................] 25 %, loss 0.5, 9 s left'
     """
 
-    _line: ClassVar[ProgressLine] = ProgressLine()
+    _line: ClassVar[StatusLine] = StatusLine()
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

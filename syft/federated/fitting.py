@@ -62,11 +62,10 @@ class Fit:
         last: Tensor = None
         for number, order in enumerate(orders, start=1):
             self._progress = replace(self._progress, epoch=number)
-            rows, total = self._sent([order, torch.zeros(())])
+            (total,) = training.sent([torch.zeros(())])
             under_way: deque[Handle] = deque()
-            for start in range(0, len(order), size):
-                stop = min(start + size, len(order))
-                last, total = step(self.data, self.targets, rows, start, stop, total)
+            for rows in training.sent_rows(order):
+                last, total = step(self.data, self.targets, rows, total)
                 under_way.append(last.child.handle)
                 yield from self._done(under_way, _UNDER_WAY)
             yield from self._done(under_way, 0)
@@ -75,10 +74,6 @@ class Fit:
             seen = None if type(mean) is Wrapper else mean
             self._progress = replace(self._progress, loss=seen)
         self.loss = yield from self._read(last)
-
-    def _sent(self, tensors: list[torch.Tensor]) -> list[Tensor]:
-        owner = self.training.worker.network.local
-        return bulk.send_all(tensors, self.training.worker, owner)
 
     def _done(self, under_way: deque[Handle], most: int) -> Iterator[Handle]:
         """Wait until no more steps are under way, and say of each that it is done."""
@@ -132,10 +127,9 @@ class PlanTrainer(Trainer):
         if wanted["histograms"] and not score.classes:
             raise UnusableSetting("return_histograms", "False: the targets are no labels", "True")
         state = training.state_there()
-        sums = bulk.send_all(score.nothing(), worker, worker.network.local)
-        size = training.settings.batches.batch_size
-        for start in range(0, count, size):
-            sums = there(data, targets, start, min(start + size, count), *sums, *state)
+        sums = training.sent(score.nothing())
+        for rows in training.sent_rows(torch.arange(count)):
+            sums = there(data, targets, rows, *sums, *state)
         total, right, predicted, present = bulk.get_all(sums, user)
         found: dict[str, Any] = {"loss": total / count} if wanted["loss"] else {}
         if wanted["accuracy"]:

@@ -49,6 +49,15 @@ class LocalBatches:
         """
         return count - count % self.batch_size if self.drop_last else count
 
+    def most(self, count: int) -> int:
+        """How many samples a client with so many goes through in a round, or a few more.
+
+        >>> LocalBatches(batch_size=2, epochs=3, max_nr_batches=4).most(5)
+        8
+        """
+        every = self.used(count) * self.epochs
+        return min(every, self.max_nr_batches * self.batch_size) if self.max_nr_batches else every
+
     def orders(self, count: int, seed: int) -> list[torch.Tensor]:
         """The samples that one client uses, in the order of their use, a tensor for each epoch."""
         dice = torch.Generator().manual_seed(seed)

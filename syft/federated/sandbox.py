@@ -17,6 +17,7 @@ from syft.exceptions import WorkerIdTaken
 from syft.federated.partition import Partition
 from syft.federated.private_grid import PrivateGridNetwork
 from syft.hooks.torch_hook import TorchHook
+from syft.status_line import counted
 from syft.workers.shells.virtual import VirtualWorker
 
 # A torch.Tensor.  Type checkers cannot know of the methods that the hook adds to it.
@@ -57,7 +58,9 @@ def create_sandbox(gbs: dict[str, Any], verbose: bool = True, download_data: boo
     hook = TorchHook(torch)
     say(f"\t- Creating Virtual Workers: {', '.join(NAMES)}")
     workers = [_worker(hook, name) for name in NAMES]
-    for name in DATA_SETS if collection is not None else ():
+    names = DATA_SETS if collection is not None else ()
+    # What is said of each is enough; without that it is shown how far this is.
+    for name in names if verbose else counted(names, "create_sandbox", len(names)):
         say(f"\t- Distributing {name} (#{name}) amongst the workers")
         _distribute(name, collection, workers)
     say("\t- Storing hook, workers and a grid of them as variables")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import copy
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import torch
 from torch import nn
@@ -24,6 +24,10 @@ from syft.workers.shells.named_datasets import DATA, TARGET, key_tag
 
 # A torch.Tensor.  Type checkers cannot know of the methods that the hook adds to it.
 Tensor = Any
+
+
+_AHEAD: Final = 64
+"""For so many batches the rows are sent in one message."""
 
 
 @dataclass(frozen=True)
@@ -111,14 +115,21 @@ class SentTraining:
         rows = self.settings.batches.batch_size + 1
         return example_batch(data, rows), example_batch(targets, rows)
 
+    def sent(self, tensors: list[torch.Tensor]) -> list[Tensor]:
+        """Pointers to copies of tensors at the worker, sent in one message."""
+        return bulk.send_all(tensors, self.worker, self.worker.network.local)
+
+    def sent_rows(self, order: torch.Tensor) -> Iterator[Tensor]:
+        """Pointers to the numbers of the rows of each batch, many of them sent in one message."""
+        batches = torch.split(order, self.settings.batches.batch_size)
+        for start in range(0, len(batches), _AHEAD):
+            yield from self.sent(list(batches[start : start + _AHEAD]))
+
     def state_there(self) -> list[Tensor]:
         """Pointers to the state of the model at the worker, in the order of ``state_of``; it is
         sent, if nothing was trained yet."""
         if self._step is None:
-            owner = self.worker.network.local
-            return bulk.send_all(
-                [tensor.detach() for tensor in state_of(self.model).values()], self.worker, owner
-            )
+            return self.sent([tensor.detach() for tensor in state_of(self.model).values()])
         there = self._step.state_dict()
         return [there[self._names[name]] for name in state_of(self.model)]
 

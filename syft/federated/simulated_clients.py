@@ -22,6 +22,7 @@ from syft.federated.base_dataset import BaseDataset
 from syft.federated.local_batches import LocalBatches, seed_of, steps_together
 from syft.federated.running_mean import RunningMean
 from syft.federated.stacked_clients import Loss, StackedSGD, obstacle, stacked_gradients
+from syft.status_line import Steps
 
 MakeOptimizer = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
 Samples = tuple[torch.Tensor, torch.Tensor]
@@ -149,8 +150,10 @@ class SimulatedClients:
         mean = RunningMean()
         losses = []
         size = self._size_of_chunk()
-        for start in range(0, len(chosen), size):
-            losses.append(self._train(chosen[start : start + size], mean))
+        samples = sum(self.batches.most(self._count(client)) for client in chosen)
+        with Steps(f"round {self.rounds}", samples) as steps:
+            for start in range(0, len(chosen), size):
+                losses.append(self._train(chosen[start : start + size], mean, steps))
         with torch.no_grad():
             state = self.model.state_dict(keep_vars=True)
             for name, value in mean.values().items():
@@ -199,15 +202,15 @@ class SimulatedClients:
 
     # ------------------------------------------------------------------------------------- training
 
-    def _train(self, clients: list[int], mean: RunningMean) -> torch.Tensor:
+    def _train(self, clients: list[int], mean: RunningMean, steps: Steps) -> torch.Tensor:
         """Train some clients and add them to the mean; returns their losses."""
         if len(clients) > 1 and not self.obstacle:
-            losses = self._train_together(clients, mean)
+            losses = self._train_together(clients, mean, steps)
             if losses is not None:
                 return losses
-        return torch.stack([self._train_alone(client, mean) for client in clients])
+        return torch.stack([self._train_alone(client, mean, steps) for client in clients])
 
-    def _train_alone(self, client: int, mean: RunningMean) -> torch.Tensor:
+    def _train_alone(self, client: int, mean: RunningMean, steps: Steps) -> torch.Tensor:
         """Train one client as a loop over its batches."""
         device = self._device
         model = copy.deepcopy(self.model)
@@ -223,10 +226,13 @@ class SimulatedClients:
                 optimizer.step()
                 total += loss.detach() * len(rows)
                 count += len(rows)
+                steps.done(len(rows))
         mean.add(model.state_dict(), self._count(client))
         return total.cpu() / count
 
-    def _train_together(self, clients: list[int], mean: RunningMean) -> torch.Tensor | None:
+    def _train_together(
+        self, clients: list[int], mean: RunningMean, steps: Steps
+    ) -> torch.Tensor | None:
         """Train several clients at once; None if that cannot be done, and nothing was."""
         names = dict(self.model.named_parameters())
         optimizer = self._optimizer(list(names.values()))
@@ -256,6 +262,7 @@ class SimulatedClients:
             places, length = step.clients.to(totals.device), step.rows.shape[1]
             totals.index_add_(0, places, losses.double() * length)
             seen[places] += length
+            steps.done(step.rows.numel())
         mean.add_stacked(sgd.parameters, counts)
         return (totals / seen).cpu()
 

@@ -1,7 +1,9 @@
 """The two plans of a training at a worker: one step of it, and one batch of a measurement.
 
 A plan takes the whole data and the numbers of its rows, so a call says which rows and nothing else.
-Sums over the batches go from call to call, there: nothing is read before the end.
+It picks them by ``index_select``, whose result has a size that follows from that of the numbers: so
+a worker looks at the sizes of a step once.  Sums over the batches go from call to call, there:
+nothing is read before the end.
 """
 
 from __future__ import annotations
@@ -65,10 +67,8 @@ def example_batch(tensor: Tensor, rows: int) -> torch.Tensor:
 def step_plan(
     model: nn.Module, optimizer: Any, loss: Loss, data: torch.Tensor, targets: torch.Tensor
 ) -> Any:
-    """A plan of a step: ``(data, targets, order, start, stop, total)`` gives the loss of the batch,
-    and ``total`` with that added for each sample.
-
-    The batch is the rows ``order[start:stop]``.  ``data`` and ``targets`` are examples.
+    """A plan of a step: ``(data, targets, rows, total)`` gives the loss of the batch of these rows,
+    and ``total`` with that added for each of them.  ``data`` and ``targets`` are examples.
 
     >>> model = nn.Linear(2, 1)
     >>> sgd = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -82,33 +82,29 @@ def step_plan(
     def training_step(
         data: Tensor,
         targets: Tensor,
-        order: Tensor,
-        start: int,
-        stop: int,
+        rows: Tensor,
         total: Tensor,
         state: Any,
     ) -> tuple[Tensor, Tensor]:
         called, its_optimizer = state.read()
-        rows = order[start:stop]
+        x, y = data.index_select(0, rows), targets.index_select(0, rows)
         its_optimizer.zero_grad()
-        value = loss(called(data[rows].to(device)), targets[rows].to(device))
+        value = loss(called(x.to(device)), y.to(device))
         value.backward()
         its_optimizer.step()
         value = value.detach()
-        return value, total + value * (stop - start)
+        return value, total + value * rows.shape[0]
 
     plan = func2plan(state=(model, optimizer))(training_step)
-    order = torch.arange(len(data))
-    plan.build(data, targets, order, 0, len(data) - 1, torch.zeros(()))
+    plan.build(data, targets, torch.arange(len(data) - 1), torch.zeros(()))
     return plan
 
 
 class ScorePlan:
     """A plan that measures a batch with the state of a model that lies elsewhere, under ``names``.
 
-    It is called with data, targets, first row, last row but one, the sums so far, and the state;
-    the sums are the loss, the right predictions, and how often each label was predicted and is
-    there.
+    It is called with data, targets, the numbers of rows, the sums so far, and the state; the sums
+    are the loss, the right predictions, and how often each label was predicted and is there.
 
     >>> score = ScorePlan(nn.Linear(2, 3), nn.CrossEntropyLoss(), torch.zeros(4, 2),
     ...     torch.zeros(4, dtype=torch.int64))
@@ -128,17 +124,18 @@ class ScorePlan:
         """How many classes there are; 0 if the targets are no labels."""
 
         def score(
-            data: Tensor, targets: Tensor, start: int, stop: int, *sums_and_state: Tensor
+            data: Tensor, targets: Tensor, rows: Tensor, *sums_and_state: Tensor
         ) -> list[Tensor]:
             sums, values = sums_and_state[:4], sums_and_state[4:]
             with torch.no_grad():
-                x, y = data[start:stop].to(device), targets[start:stop].to(device)
+                x = data.index_select(0, rows).to(device)
+                y = targets.index_select(0, rows).to(device)
                 found = functional_call(model, dict(zip(self.names, values, strict=True)), (x,))
-                return self._added(sums, loss(found, y) * (stop - start), found, y)
+                return self._added(sums, loss(found, y) * rows.shape[0], found, y)
 
         self.plan = func2plan()(score)
-        example = (data, targets, 0, len(data) - 1, *self.nothing(), *state.values())
-        self.plan.build(*example)
+        rows = torch.arange(len(data) - 1)
+        self.plan.build(data, targets, rows, *self.nothing(), *state.values())
 
     def nothing(self) -> list[torch.Tensor]:
         """The sums before the first batch."""

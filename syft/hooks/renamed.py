@@ -43,6 +43,7 @@ _GONE: Final = {
     "AbstractTensor": "a kind of tensor of your own inherits from sy.LocalLink",
     "Promise": "worker.promise() is a pointer to what will arrive",
     "PlaceHolder": "a plan numbers its values itself: print(plan.code)",
+    "Optims": "one optimizer of torch takes parameters at several workers",
     "make_hook": "sy.TorchHook(torch)",
     "ID_PROVIDER": "sy.ids.new_id() draws an id",
     "BaseWorker": "sy.VirtualWorker, sy.WebsocketServerWorker and sy.connect give workers",

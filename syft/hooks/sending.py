@@ -99,7 +99,8 @@ def leaf_to_send(tensor: torch.Tensor) -> torch.Tensor:
     >>> leaf_to_send(x) is x
     True
     """
-    if tensor.is_leaf or not tensor.requires_grad:
+    recorded = _behind_local_links(tensor)
+    if recorded.is_leaf or not recorded.requires_grad:
         return tensor
     whole = tensor._base
     if whole is None or not whole.is_leaf:
@@ -111,6 +112,19 @@ def leaf_to_send(tensor: torch.Tensor) -> torch.Tensor:
     set_guard(leaf, guard_of(whole))
     set_writers(leaf, writers_of(whole))
     return leaf
+
+
+def _behind_local_links(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor whose graph torch records: links above autograd only stand before it.
+
+    It is asked, and not they, because a link that logs would log a question nobody has put.
+    """
+    while type(tensor) is Wrapper and tensor.child.at_function_level:
+        behind = tensor.child.tensor_behind()
+        if behind is None:
+            break
+        tensor = behind
+    return tensor
 
 
 def _leaf_over(tensor: torch.Tensor) -> torch.Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -18,7 +18,14 @@ import syft as sy
 from syft.ops.nested import Arguments, Keywords
 from syft.chain.wrapper import Wrapper, links_in, wrap
 from syft.codes import WireCode
-from syft.exceptions import HookError, LocationMismatch, MalformedMessage, NotSendable, SyftError
+from syft.exceptions import (
+    HookError,
+    LocationMismatch,
+    MalformedMessage,
+    NotALeaf,
+    NotSendable,
+    SyftError,
+)
 from syft.ops.table import name_of
 from syft.serde import Packer, Unpacker, pack, register, unpack, unpack_at
 from syft.serde.expect import expect_fields
@@ -341,3 +348,35 @@ def no_journal_leaves_a_trace() -> Iterator[None]:
     rules = dict(sy.LocalLink.rules), dict(sy.LoggingTensor.rules), dict(sy.Link.rules)
     yield
     assert rules == (sy.LocalLink.rules, sy.LoggingTensor.rules, sy.Link.rules)
+
+
+class Questions(sy.LocalLink):
+    """A link that keeps the names of all operations it sees."""
+
+    __slots__ = ()
+
+    seen: ClassVar[list[str]] = []
+
+    @classmethod
+    def on_call(cls, operation: Any, args: Arguments, kwargs: Keywords) -> Any:
+        cls.seen.append(name_of(operation))
+        return operation(*args, **kwargs)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_sending_asks_the_link_nothing(bob: sy.VirtualWorker, grad: bool) -> None:
+    x = Questions().on(Questions().on(torch.ones(2, requires_grad=grad)))
+    Questions.seen.clear()
+    with pytest.raises(NotSendable) as caught:
+        x.send(bob)
+    assert Questions.seen == []
+    assert str(caught.value).endswith(
+        "Questions: a kind of link travels once it has a codec: syft.serde.register(...), "
+        "docs/new_tensor_type.md."
+    )
+
+
+def test_a_graph_behind_links_is_not_sent(bob: sy.VirtualWorker) -> None:
+    x = Questions().on(Questions().on(torch.ones(2, requires_grad=True)))
+    with pytest.raises(NotALeaf, match="MulBackward0"):
+        (x * 2).send(bob)

@@ -289,3 +289,19 @@ def test_an_update_that_is_here_may_be_shared(
     x: Any = torch.ones(2)
     made = sy.federated_average([x, (3 * x).send(bob)], workers=(bob, alice), crypto_provider=carol)
     torch.testing.assert_close(made, torch.tensor([2.0, 2.0]))
+
+
+@pytest.mark.parametrize("way", ["traced", "scripted"])
+def test_the_mean_of_scripts_is_a_script(way: str) -> None:
+    models = [torch.nn.Linear(2, 1) for _ in range(2)]
+    scripts: list[Any] = [torch.jit.script(model) for model in models]
+    if way == "traced":
+        scripts = [
+            torch.jit.trace(model, torch.ones(1, 2))  # type: ignore[no-untyped-call]
+            for model in models
+        ]
+    mean = sy.federated_average(scripts, [1, 3])
+    expected = (models[0].weight + 3 * models[1].weight) / 4
+    assert isinstance(mean, torch.jit.ScriptModule)
+    assert torch.allclose(mean.weight, expected)
+    assert torch.equal(scripts[0].weight, models[0].weight), "the updates stay as they are"

@@ -31,6 +31,8 @@ def test_parts_are_found_by_worker_and_by_name(
         "FederatedDataset\n    Distributed across: bob (2), alice (3)\n"
         "    Number of datapoints: 5"
     )
+    with pytest.raises(KeyError, match="^0$"):
+        federated[0]
     with pytest.raises(KeyError):
         federated["carol"]
 

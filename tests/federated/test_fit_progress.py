@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-import syft.workers.shells.progress_line as line_module
+import syft.status_line as line_module
 from syft.federated.fit_progress import FitProgress, TrainingBar
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import syft as sy
-from syft.exceptions import GraphLeftBehind
+from syft.exceptions import GraphLeftBehind, LocationMismatch, UnsupportedOperation
 from syft.hooks.sending import leaf_to_send
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
@@ -131,7 +131,8 @@ def test_sending_to_nobody_or_to_a_closed_worker(hook: sy.TorchHook, bob: sy.Vir
     )
     bob.close()
     assert refusal(lambda: torch.ones(2).send(bob)) == (
-        "WorkerClosed: Worker 'bob' is closed: what it held is gone. Create a new one."
+        "WorkerClosed: Worker 'bob' is closed: what this program had there is gone. Create a "
+        "new one, or connect again."
     )
 
 
@@ -343,6 +344,17 @@ def test_in_place_operations_keep_the_pointer_and_the_id(worker: sy.VirtualWorke
     assert x.id_at_location == number
     assert list(inspect(worker).objects) == [number]
     assert x.get().tolist() == [7.0, 0.0]
+
+
+def test_set_takes_the_memory_of_another_tensor(worker: sy.VirtualWorker) -> None:
+    x, y = torch.ones(2).send(worker), torch.zeros(3).send(worker)  # type: ignore[attr-defined]
+    assert x.shape == (2,) and x.set_(y) is x and x.shape == (3,)
+    y.add_(1)
+    assert x.get().tolist() == [1, 1, 1]
+    with pytest.raises(LocationMismatch):
+        y.set_(torch.ones(1))
+    with pytest.raises(UnsupportedOperation, match="copy_"):
+        torch.ones(1).fix_precision().set_(torch.ones(1))  # type: ignore[attr-defined]
 
 
 def test_out_reuses_the_remote_memory(worker: sy.VirtualWorker) -> None:

@@ -33,15 +33,23 @@ class Geometry:
         """The geometry of a tensor."""
         return Geometry(tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset()))
 
-    def meta(self) -> torch.Tensor:
-        """A tensor without values that has this geometry.
+    @property
+    def extent(self) -> int:
+        """How many elements of memory a tensor of this geometry needs.
 
-        >>> Geometry((2, 2), (2, 1), 4).meta()
-        tensor(..., device='meta', size=(2, 2), dtype=torch.int64)
+        >>> Geometry((2, 2), (2, 1), 4).extent
+        8
         """
         pairs = zip(self.shape, self.strides, strict=True)
-        reach = sum((size - 1) * stride for size, stride in pairs)
-        room = torch.empty(self.offset + max(reach, 0) + 1, dtype=torch.int64, device="meta")
+        return self.offset + max(sum((size - 1) * stride for size, stride in pairs), 0) + 1
+
+    def stand_in(self, device: str) -> torch.Tensor:
+        """A tensor of zeros that has this geometry, or one without values on the device meta.
+
+        >>> Geometry((2, 2), (2, 1), 4).stand_in("meta")
+        tensor(..., device='meta', size=(2, 2), dtype=torch.int64)
+        """
+        room = torch.zeros(self.extent, dtype=torch.int64, device=device)
         return room.as_strided(self.shape, self.strides, self.offset)
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from syft.exceptions import UnsupportedOperation
 from syft.ids import new_id
+from syft.status_line import counted
 from syft.tensors.shared.party_lines import PartyLines
 from syft.tensors.shared.stock import Deals, Material, Stock, masks_in, with_counters
 
@@ -34,7 +35,7 @@ class Dealing:
         What was dealt before something fails stays in stock.
         """
         try:
-            for run in runs:
+            for run in counted(runs, "dealing ahead", len(runs)):
                 self._deal_run(run)
             self._wait(0)
         finally:

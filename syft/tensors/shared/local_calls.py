@@ -1,22 +1,26 @@
 """Recording a torch operation that acts on each share alone.
 
 The parties run the same operation on real tensors, so views share memory there as they do in
-torch.  The client has to know the geometry of the results (torch computes it on meta tensors,
-once for each kind of call) and which tensors share memory, because what was opened of a tensor is
-out of date when its memory is written to.
+torch.  The client has to know the geometry of the results (torch computes it, once for each kind of
+call) and which tensors share memory, because what was opened of a tensor is out of date when its
+memory is written to.
+
+Geometries of small results are found with zeros, and others with tensors without values (meta): the
+first of those that a process adds has torch import its compiler, which takes a second or more.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Final
 
 import torch
 
 from syft.chain.wrapper import Wrapper
-from syft.crypto.programs.local_operations import number_of
+from syft.crypto.programs.local_operations import LOCAL_OPERATIONS, number_of
 from syft.crypto.programs.share_program import ShareCode
-from syft.ops.nested import Arguments, Keywords, replace
+from syft.ops.nested import Arguments, Keywords, leaves, replace
 from syft.tensors.shared.cells import Cell, Geometry
 from syft.tensors.shared.session_client import SessionClient
 
@@ -49,6 +53,9 @@ _GEOMETRIES: dict[Any, Any] = {}
 """The geometries of results, by operation, geometries of operands and other arguments."""
 
 _MOST_GEOMETRIES: Final = 4096
+
+_FEW: Final = 1 << 16
+"""Elements that are computed with to see the geometry of a result."""
 
 
 def run_locally(
@@ -165,11 +172,13 @@ def _without_masks(indices: Any) -> list[Any]:
 def _geometries(
     op: Any, args: Arguments, kwargs: Keywords, cell_of: Callable[[Any], Cell]
 ) -> Geometry | list[Geometry]:
+    device = "cpu" if _is_small(op, args, kwargs, cell_of) else "meta"
+
     def stand_in(value: Any) -> Any:
         if type(value) is Wrapper:
-            return cell_of(value).geometry.meta()
+            return cell_of(value).geometry.stand_in(device)
         if isinstance(value, torch.Tensor):
-            return value.to("meta")
+            return value.to(device)
         if isinstance(value, (list, tuple)):
             return [stand_in(item) for item in value]
         return value
@@ -179,6 +188,20 @@ def _geometries(
     if isinstance(out, torch.Tensor):
         return Geometry.of(out)
     return [Geometry.of(part) for part in out]
+
+
+def _is_small(op: Any, args: Arguments, kwargs: Keywords, cell_of: Callable[[Any], Cell]) -> bool:
+    """Whether an operation on zeros takes few of them: results are no larger than all operands, or
+    than their product where these are tensors alone."""
+    extents = [
+        cell_of(one).geometry.extent if type(one) is Wrapper else one.numel()
+        for one in leaves((*args, *kwargs.values()))
+        if isinstance(one, torch.Tensor)
+    ]
+    if LOCAL_OPERATIONS[number_of(op)].grows:
+        alone = all(isinstance(value, torch.Tensor) for value in args)
+        return alone and math.prod(extents) <= _FEW
+    return sum(extents) <= _FEW
 
 
 def _turned(op: Any, args: Arguments, source: Cell) -> bool:

@@ -67,8 +67,9 @@ class TrainingCalls:
 
         Raises :class:`~syft.exceptions.UnusableSetting` if no configuration was sent (or it is
         gone: keep the ``TrainConfig``), and for a key that the worker does not offer, with those
-        that it does; :class:`~syft.exceptions.CannotRecord` for a model that no plan can keep; and
-        what the step raises at the worker.
+        that it does; :class:`~syft.exceptions.CannotRecord` for a model that no plan can keep;
+        :class:`~syft.exceptions.PlansNotAllowed` if the owner of the worker lets nobody run plans;
+        and what the step raises at the worker.
 
         >>> bob.add_dataset(sy.BaseDataset(torch.eye(2), torch.tensor([[1.0], [0.0]])), key="xor")
         >>> model, loss = torch.nn.Linear(2, 1), torch.nn.MSELoss()

@@ -57,6 +57,7 @@ class CallingBoard(Switchboard):
         self._breaking: set[Line] = set()
         self.busy: dict[Line, Busy] = {}
         """What a worker said of what it is doing."""
+        self._moved_when_told = -1  # the requests that had been made when it was said
         self.introduce: Callable[[Line, Meet], Introduction] = _nobody
         self.relays = Relays(self)
 
@@ -134,11 +135,19 @@ class CallingBoard(Switchboard):
         if time.monotonic() < until:
             return
         busy = self.busy.get(line)
-        why = "it has not said why"
-        if busy is not None:
-            whose = "" if busy.user is None else f" for user {busy.user!r}"
-            why = f"it runs {busy.operation}{whose} since {busy.seconds:.1f} s"
+        why = "it has not said why" if busy is None else _what_it_runs(busy)
         raise WorkerTimeout(line.name, seconds, why)
+
+    def awaited(self) -> str:
+        """What some thread waits for, as far as workers have said it; empty if nobody waits.
+
+        It is called by the keeper beside threads that wait, so what it says may be over.
+        """
+        if self._moved_when_told != self.moved:  # what is waited for was asked later
+            return ""
+        reading, busy = tuple(self._reading), self.busy
+        told = [(line, busy[line]) for line in reading if line in busy]
+        return "; ".join(f"{line.name}: {_what_it_runs(one)}" for line, one in told)
 
     def _read(self, lines: list[Line], wait: bool) -> None:
         """Read the lines; with ``wait`` one time until something comes, or a heartbeat is due."""
@@ -351,6 +360,7 @@ class CallingBoard(Switchboard):
         """Answer where workers are, and keep what the worker says it is busy with."""
         if type(control) is Busy:
             self.busy[line] = control
+            self._moved_when_told = self.moved
         elif type(control) is Meet:
             line.tell(self.introduce(line, control))
             self.push(line)
@@ -395,3 +405,9 @@ def text_of(error: BaseException) -> str:
     ('Connection refused', 'TimeoutError')
     """
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def _what_it_runs(busy: Busy) -> str:
+    """What a worker has said that it is busy with."""
+    whose = "" if busy.user is None else f" for user {busy.user!r}"
+    return f"it runs {busy.operation}{whose} since {busy.seconds:.1f} s"

@@ -1,8 +1,8 @@
 """The thread that looks after a program's lines while nobody waits for a worker.
 
 It answers heartbeats and what workers ask, writes requests that were collected, tells workers which
-pointers are gone, and shows how far large transfers are.  While the program itself reads and
-writes, it does next to nothing.
+pointers are gone, and shows how far large transfers are and what is waited for.  While the program
+itself reads and writes, it does next to nothing.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Keeper:
         while not self._stopped.wait(pause):
             board = self._board
             now = time.monotonic()
-            progress.look(list(board.lines), now)
+            progress.look(list(board.lines), now, board.awaited())
             quiet = now - board.active
             if quiet < _BRISK:
                 pause = _BRISK

@@ -1,10 +1,15 @@
-"""How far large tensors are that are sent or fetched: one line on the terminal, or in a notebook.
+"""How far large tensors are that are sent or fetched, and what a worker is busy with meanwhile.
 
 The keeper (:mod:`syft.workers.sockets.keeper`) looks ten times a second at how many bytes are on
 their way.  So a request pays nothing for it, and what takes less than a second shows nothing.
+Lines go to standard error, if that is a terminal or the output of a notebook, unless the
+environment says ``SYFT_PROGRESS=0``.
 
 ``tqdm`` would have to be told of each piece by the code that reads and writes, and that is where
 time counts; what would be left for it to do is the text, a few lines of which are here.
+
+What a program waits for is what the worker says that it runs (``Busy``, told every second), while
+some thread waits; nothing is measured here.
 """
 
 from __future__ import annotations
@@ -12,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from syft.workers.shells.progress_line import PAUSE, SHOWN_AFTER, ProgressLine, bar, is_wanted
+from syft.status_line import PAUSE, SHOWN_AFTER, StatusLine, bar, is_wanted
 from syft.workers.sockets.line import Line
 
 _LEAST: Final = 1 << 20
@@ -67,10 +72,14 @@ class Progress:
     def __init__(self) -> None:
         self._running: dict[tuple[Line, str], Transfer] = {}
         self._next = 0.0
-        self._shown = ProgressLine()
+        self._line = StatusLine()
+        self._awaited = ""  # what was shown last of what is waited for
 
-    def look(self, lines: Iterable[Line], now: float) -> None:
-        """Look at what is on its way, if it is time to, and show it; ``now`` is monotonic."""
+    def look(self, lines: Iterable[Line], now: float, awaited: str = "") -> None:
+        """Look at what is on its way, if it is time to, and show it; ``now`` is monotonic.
+
+        ``awaited`` says what is waited for, if that has lasted.
+        """
         if now < self._next:
             return
         self._next = now + PAUSE
@@ -90,8 +99,9 @@ class Progress:
         for key in [key for key in self._running if key not in under_way]:
             transfer = self._running.pop(key)
             if transfer.shown:
-                self._shown.write(transfer.last_text(now, key[0].websocket is None), "\n")
+                self._line.write(transfer.last_text(now, key[0].websocket is None), "\n")
         self._show(now)
+        self._show_awaited(awaited)
 
     def _note(
         self, line: Line, verb: str, now: float, count: int, left: int, whole: bool = False
@@ -111,7 +121,17 @@ class Progress:
         if long and is_wanted():
             transfer = max(long, key=lambda one: one.total - one.done)
             transfer.shown = True
-            self._shown.write(transfer.text(now))
+            self._line.write(transfer.text(now))
+
+    def _show_awaited(self, awaited: str) -> None:
+        """Show what is waited for while nothing is on its way, and end the line after that."""
+        if awaited and not self._running and is_wanted():
+            if awaited != self._awaited:
+                self._line.write(awaited)
+            self._awaited = awaited
+        elif self._awaited:
+            self._line.write(self._awaited, "\n")
+            self._awaited = ""
 
 
 def _size(count: float) -> str:

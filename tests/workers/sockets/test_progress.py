@@ -7,10 +7,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
-import syft.workers.shells.progress_line as line_module
+import syft as sy
+import syft.status_line as status_module
 from syft.serde.limits import Limits
+from syft.status_line import StatusLine
 from syft.workers.sockets.line import Line
+from syft.workers.sockets.line_texts import Busy
 from syft.workers.sockets.progress import Progress, Transfer
 
 MB = 1_000_000
@@ -25,7 +29,7 @@ class Terminal(io.StringIO):
 
 def _show_at(stderr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Give the module a standard error of its own: pytest replaces the real one."""
-    monkeypatch.setattr(line_module, "sys", SimpleNamespace(stderr=stderr))
+    monkeypatch.setattr(status_module, "sys", SimpleNamespace(stderr=stderr))
 
 
 @pytest.fixture
@@ -108,6 +112,40 @@ def test_nothing_has_come_yet() -> None:
     assert transfer.text(1.0) == "bob: sending 5 MB [........................] 0 %, 0 B/s"
 
 
+def test_what_is_waited_for(line: Line, terminal: Terminal) -> None:
+    """Beside a transfer it is not shown; when the wait is over its line ends."""
+    progress = Progress()
+    for now, awaited in ((0.0, ""), (1.0, "bob: runs a"), (2.0, "bob: runs ab"), (3.0, "")):
+        progress.look([line], now, awaited)
+    assert terminal.getvalue() == "\rbob: runs a\rbob: runs ab\rbob: runs ab\n"
+    for now in (4.0, 6.0):
+        _arrived(line, int(now) * MB, 50 * MB)
+        progress.look([line], now, "bob: runs a")
+    assert "runs" not in _lines(terminal)[-1]
+
+
+def test_a_worker_that_computes_is_shown(
+    hook: sy.TorchHook, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says each second what it runs, while somebody waits for that."""
+    monkeypatch.setattr(status_module, "PAUSE", 0.0)
+    with sy.WebsocketServerWorker(hook, port=0, id="bob") as server:
+        bob: Any = sy.connect(str(server.address))
+        x = torch.ones(2, 2).send(bob)  # type: ignore[attr-defined]
+        board, line = bob.board, bob.line
+        assert board.awaited() == ""
+        board.said(line, Busy("torch.matmul", "ann", 2.5, 0))
+        assert board.awaited() == ""  # nobody waits
+        board._reading.add(line)
+        assert board.awaited() == "bob: it runs torch.matmul for user 'ann' since 2.5 s"
+        board._reading.discard(line)
+        x.get()
+        board._reading.add(line)
+        assert board.awaited() == ""  # that was what was asked before
+        board._reading.discard(line)
+        bob.close()
+
+
 def test_it_never_raises(line: Line, terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     progress = Progress()
     for now in (0.0, 2.0):
@@ -118,3 +156,4 @@ def test_it_never_raises(line: Line, terminal: Terminal, monkeypatch: pytest.Mon
         if broken is not None:
             broken.close()
         progress.look([line], now + 1.0)
+        StatusLine().write("anything")
