@@ -18,6 +18,7 @@ from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import GraphLeftBehind, NotALeaf, NotSendable
 from syft.tensors.multi_pointer import combine
 from syft.tensors.pointer import make_pointer
+from syft.tensors.shared.shared_values import is_shared
 from syft.workers.client.connection import Connection
 from syft.workers.client.contents import put_once
 from syft.workers.client.transport import Location as Worker
@@ -146,11 +147,22 @@ def guard_to_send(
     >>> guard_to_send(torch.ones(2), bob, hook.local_worker, None) is None
     True
     """
+    refuse_shared(tensor)
     guard = guard_here(tensor)
     if type(tensor) is not Wrapper and tensor.is_leaf and tensor.grad is not None:
         guard = meet_guards(guard, guard_here(tensor.grad))
     check_leaving(guard, location.id, user or owner.user, "send", owner.id)
     return guard
+
+
+def refuse_shared(tensor: torch.Tensor) -> None:
+    """Raise :class:`~syft.exceptions.NotSendable` for a shared tensor, which is nowhere as a whole.
+
+    >>> refuse_shared(torch.ones(2))
+    """
+    if type(tensor) is Wrapper and is_shared(tensor):
+        instead = "get() it, or reveal(to=...) it at one of those who share it, first"
+        raise NotSendable("a shared tensor", instead)
 
 
 def card_of(tensor: torch.Tensor) -> tuple[Any, ...] | None:

@@ -14,7 +14,7 @@ import torch
 
 from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import NothingToGet, UnsupportedOperation
-from syft.hooks.sending import Location, names_of
+from syft.hooks.sending import Location, names_of, refuse_shared
 from syft.tensors.shared.shared_values import get_shared, is_shared
 from syft.workers.core.claim import names_in
 from syft.workers.execution.permissions import copy_of
@@ -98,6 +98,7 @@ def moved(
     tensor: torch.Tensor, location: Location, requires_grad: bool = False, user: str | None = None
 ) -> Any:
     """What :func:`move` returns, also of a part of a module."""
+    refuse_shared(tensor)
     link = first_link(tensor)
     result = link.move(location, requires_grad, user)
     return tensor if type(result) is Wrapper and result.child is link else result

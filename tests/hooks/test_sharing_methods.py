@@ -13,6 +13,7 @@ from torch import nn
 import syft as sy
 from syft.exceptions import (
     LocationMismatch,
+    NotSendable,
     NotShareable,
     NothingToGet,
     PermissionDenied,
@@ -215,6 +216,17 @@ def test_who_shares_deals_unless_another_worker_does(alice, bob):
     assert (x * x).relu().get().float_precision().tolist() == [0.25, 4.0]
     model = torch.nn.Linear(2, 1).fix_precision().share(alice, bob)
     assert model(x).get().float_precision().shape == (1,)
+
+
+def test_what_is_shared_is_not_sent(share, alice, carol):
+    x, model = share(torch.ones(2)), share(nn.Linear(2, 1))
+    calls = [one for y in (x, x > 0, model) for one in (y.send, y.move)]
+    for call in (*calls, lambda to: sy.send_all([x], to)):
+        for place in (alice, carol):
+            with pytest.raises(NotSendable, match=r"send a shared tensor: get\(\) it, or reveal"):
+                call(place)
+    assert near(x, torch.ones(2)) and model.location is None
+    assert x.reveal(to=alice).move(carol).tolist() == [1.0, 1.0]
 
 
 def test_what_cannot_be_shared(share, alice, bob):
