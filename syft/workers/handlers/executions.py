@@ -406,17 +406,19 @@ def _send(core: WorkerCore, execution: int, session: Execution, step: Round) -> 
     message = cast(Start, session.start)
     guarding = message.program in GUARDING
     guard = step.guard if guarding else session.guard
-    for rank in step.send:
-        party = core.place_of(message.parties[rank])
-        check_leaving(guard, party, cast(Peer, session.starter).user, ACTION, core.name)
+    if guard is not None:
+        user = cast(Peer, session.starter).user
+        for rank in step.send:
+            party = core.place_of(message.parties[rank])
+            check_leaving(guard, party, user, ACTION, core.name)
+    users, private = users_of(guard), guarding or guard is not None
     hidden, terms = guard is not None and guard.shape_hidden, terms_of(guard, core.name, True)
     for rank, values in step.send.items():
         packer = Packer(limits=core.limits)
         operands = tuple(pack(_row_major(value), packer) for value in values)
         place = execution, session.sent[rank], message.rank
-        sent = Exchange(*place, operands, users_of(guard), hidden, terms)
+        sent = Exchange(*place, operands, users, hidden, terms)
         session.sent[rank] += 1
-        private = guarding or guard is not None
         core.post(message.parties[rank], sent, packer.buffers, private=private)
         packer.sent()
 
