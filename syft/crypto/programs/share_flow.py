@@ -20,6 +20,17 @@ def operands_of(instruction: Instruction) -> list[int]:
     return found
 
 
+def operands_in(program: ShareProgram) -> Sequence[Sequence[int]]:
+    """The slots that each instruction of a program reads; found once.
+
+    >>> operands_in(ShareProgram(1, (Instruction(ShareCode.REVEAL, (ShareSlot(0), 0), (1,)),), ()))
+    [[0]]
+    """
+    if not program.operands:
+        program.operands[:] = map(operands_of, program.instructions)
+    return program.operands
+
+
 def _collect(values: tuple[Any, ...], found: list[int]) -> None:
     for value in values:
         kind = type(value)

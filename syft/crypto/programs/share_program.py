@@ -10,6 +10,7 @@ instruction of each code takes and makes stands at :class:`ShareCode`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -96,6 +97,9 @@ class ShareProgram:
     sound_for: set[int] = field(default_factory=set, compare=False, repr=False)
     """For how many parties it has been found well formed, or one that differs from it only in what
     the elements of public tensors are."""
+    operands: list[list[int]] = field(default_factory=list, compare=False, repr=False)
+    """The slots that each instruction reads, once somebody has asked (``share_flow``); alike for
+    the same programs."""
 
 
 def stream_of(code: ShareCode, public: Sequence[Any], counter: int, place: int) -> StreamName:
@@ -104,7 +108,7 @@ def stream_of(code: ShareCode, public: Sequence[Any], counter: int, place: int) 
     >>> stream_of(ShareCode.MASK, ((2, 3),), 7, 0)
     StreamName(counter=7, place=0, use='4 (2 3)')
     """
-    return StreamName(counter, place, f"{int(code)} {' '.join(map(_text, public))}")
+    return StreamName(counter, place, _use_of(code, tuple(public)))
 
 
 def stream_of_mask(mask: tuple[int, int], shape: Sequence[int], counter: int) -> StreamName:
@@ -114,6 +118,11 @@ def stream_of_mask(mask: tuple[int, int], shape: Sequence[int], counter: int) ->
     True
     """
     return stream_of(ShareCode.MASK, (tuple(shape),), mask[0] or counter, mask[1])
+
+
+@functools.lru_cache(maxsize=1024)
+def _use_of(code: ShareCode, public: tuple[Any, ...]) -> str:
+    return f"{int(code)} {' '.join(map(_text, public))}"
 
 
 def _text(value: Any) -> str:

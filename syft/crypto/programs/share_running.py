@@ -26,7 +26,7 @@ from syft.crypto.mask_stream import MaskCipher
 from syft.crypto.opening import Protocol, ShareOpening
 from syft.crypto.programs.beaver_products import MaskedValue, deal_product, mask, product
 from syft.crypto.programs.local_operations import LOCAL_OPERATIONS, check_size, run_local
-from syft.crypto.programs.share_flow import operands_of, segments_of
+from syft.crypto.programs.share_flow import operands_in, segments_of
 from syft.crypto.programs.share_gates import GATES, is_corrected
 from syft.crypto.programs.share_program import (
     Instruction,
@@ -149,7 +149,7 @@ class _Run:
         self.program, self.party = program, party
         self.cipher = party.key if isinstance(party.key, MaskCipher) else MaskCipher(party.key)
         self.values: dict[int, Any] = dict(enumerate(inputs))
-        self.operands = [operands_of(instruction) for instruction in program.instructions]
+        self.operands = operands_in(program)
         self.uses: dict[int, int] = dict.fromkeys(program.results, 1)
         for slots in self.operands:
             for slot in slots:

@@ -42,7 +42,7 @@ class Session:
 
 
 Place = tuple[object, str]
-"""A worker: the program that knows it, and what it is called there."""
+"""A worker: what stands for the program on whose behalf it calls, and what it is called there."""
 
 
 class Peer:
@@ -71,8 +71,7 @@ class Peer:
         "dropped",
         "fetched",
         "called",
-        "said",
-        "origin",
+        "place",
         "knows",
         "__weakref__",
     )
@@ -94,11 +93,8 @@ class Peer:
         self.reads: frozenset[str] | None = None
         """The tags by which it finds what is not its own; None: all."""
         self.called = called or name
-        self.said = name
-        """What it calls itself, which others may do too."""
-        self.origin: object = None
-        """Stands for the program on whose behalf it calls, where several call: they may give
-        workers the same names."""
+        self.place: Place = None, name
+        """Which worker it is, where several programs call who may give workers the same names."""
         self.identity: str | None = None if is_owner else user or self.called
         """To whom belongs what this caller makes; None is the owner of the worker."""
         self.who = self.identity, name
@@ -112,13 +108,13 @@ class Peer:
         """What this caller is told of when somebody else changes it: KINDS, GRADIENTS, or both."""
 
     @property
-    def place(self) -> Place:
-        """Which worker it is, among those that programs call so.
+    def said(self) -> str:
+        """What it calls itself, which others may do too.
 
-        >>> Peer("bob").place
-        (None, 'bob')
+        >>> Peer("bob").said
+        'bob'
         """
-        return self.origin, self.said
+        return self.place[1]
 
     @property
     def names(self) -> set[str]:

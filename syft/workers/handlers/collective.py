@@ -80,7 +80,7 @@ def start(core: WorkerCore, message: Start, frame: Frame, peer: Peer) -> Any:
     except SyftError as error:
         _give_up(core, message, peer, error)
         raise
-    session.start, session.starter = message, peer
+    session.begin(message, peer)
     session.forget_strangers(core)
     session.sharing += _sharing_of(core, message, peer)
     for out in message.outs:
@@ -136,7 +136,7 @@ def _first_id(message: Start) -> set[int]:
 
 def _failed_before(core: WorkerCore, message: Start, peer: Peer) -> SyftError | None:
     """Why an execution cannot begin: a party has failed, or its letters could not be kept."""
-    places = [(peer.origin, name) for name in message.parties]
+    places = [(peer.place[0], name) for name in message.parties]
     errors = [core.aborted.pop((message.execution, place), None) for place in places]
     return next((error for error in errors if error is not None), None)
 
@@ -368,7 +368,7 @@ def abort(core: WorkerCore, message: Abort, frame: Frame, peer: Peer) -> None:
     failed = RemoteFailure("collective", message.reason)
     if session is None or session.start is None:
         note_failure(core, message.execution, peer, failed)
-    elif session.has(peer.place):
+    elif peer.place in session.parties:
         fail(core, message.execution, session, failed, tell=False)
 
 

@@ -87,6 +87,8 @@ class Execution:
     start: Start | None = None
     starter: Peer | None = None
     program: PartyProgram | None = None
+    parties: tuple[Place, ...] = ()
+    """Its parties by their ranks, once it was started."""
     sharing: list[SharingSession] = field(default_factory=list)
     """What is interrupted, or ends, if the execution fails."""
     sent: Counter[int] = field(default_factory=Counter)
@@ -103,23 +105,14 @@ class Execution:
         with serving(core, self.payer):  # the others have the names it gave them
             fail(core, execution, self, _failed(core.name, why))
 
-    def party(self, rank: int) -> Place:
-        """The party of a rank, as its starter names it."""
-        return cast(Peer, self.starter).origin, cast(Start, self.start).parties[rank]
-
-    @property
-    def places(self) -> tuple[Place, ...]:
-        """All parties."""
-        return tuple(map(self.party, range(len(cast(Start, self.start).parties))))
-
-    def has(self, place: Place) -> bool:
-        """Whether a worker is one of the parties."""
-        origin, name = place
-        return origin is cast(Peer, self.starter).origin and name in cast(Start, self.start).parties
+    def begin(self, message: Start, peer: Peer) -> None:
+        """Note that it was started, and who its parties are: those that its starter calls so."""
+        self.start, self.starter = message, peer
+        self.parties = tuple((peer.place[0], name) for name in message.parties)
 
     def check_letter(self, peer: Peer, number: int) -> None:
         """Raise :class:`~syft.exceptions.MalformedMessage` for a letter that is not to be kept."""
-        if self.start is not None and not self.has(peer.place):
+        if self.start is not None and peer.place not in self.parties:
             raise MalformedMessage("$", "a letter of a party", f"one of {peer.name}")
         many = len(self.mailbox) >= MAX_PARTY_MESSAGES and (
             sum(place == peer.place for place, _ in self.mailbox) >= MAX_PARTY_MESSAGES
@@ -129,7 +122,7 @@ class Execution:
 
     def forget_strangers(self, core: WorkerCore) -> None:
         """Drop the letters of those who turn out to be no parties."""
-        for name in [name for name in self.mailbox if not self.has(name[0])]:
+        for name in [name for name in self.mailbox if name[0] not in self.parties]:
             _read(core, self, name)
 
     def leave(
@@ -264,8 +257,7 @@ def remove(core: WorkerCore, execution: int) -> Execution | None:
 def end(core: WorkerCore, execution: int) -> None:
     """Forget an execution, and ignore what comes late for it."""
     session = remove(core, execution)
-    started = session is not None and session.start is not None
-    parties = () if session is None or not started else session.places
+    parties = () if session is None else session.parties
     core.ended[execution] = Ended(parties, () if session is None else tuple(session.sharing))
     if len(core.ended) > MAX_SESSIONS:
         core.ended.popitem(last=False)
@@ -312,7 +304,7 @@ def refuse(core: WorkerCore, execution: int, error: SyftError, peer: Peer) -> No
     started."""
     session: Execution | None = core.sessions.get(execution)
     if session is not None and session.start is not None:
-        if session.has(peer.place):
+        if peer.place in session.parties:
             fail(core, execution, session, error)
         return
     note_failure(core, execution, peer, error)
@@ -346,15 +338,17 @@ def collect(core: WorkerCore, execution: int, session: Execution) -> None:
 
 def _has_come(session: Execution) -> bool:
     """Whether all letters are there for which the program waits."""
-    mailbox = session.mailbox
-    return all((session.party(rank), number) in mailbox for rank, number in session.expect or ())
+    for rank, number in session.expect or ():
+        if (session.parties[rank], number) not in session.mailbox:
+            return False
+    return True
 
 
 def _collected(core: WorkerCore, session: Execution) -> Received:
     """The letters for which the program waits, all of which are there."""
     received: Received = {}
     for rank, number in sorted(session.expect or ()):
-        kept = _read(core, session, (session.party(rank), number))
+        kept = _read(core, session, (session.parties[rank], number))
         if kept.rank != rank:
             raise MalformedMessage("$.rank", f"{rank}, as {kept.sender.said} has", str(kept.rank))
         received[rank, number] = kept.letter
@@ -412,17 +406,19 @@ def _send(core: WorkerCore, execution: int, session: Execution, step: Round) -> 
     message = cast(Start, session.start)
     guarding = message.program in GUARDING
     guard = step.guard if guarding else session.guard
-    for rank in step.send:
-        party = core.place_of(message.parties[rank])
-        check_leaving(guard, party, cast(Peer, session.starter).user, ACTION, core.name)
+    if guard is not None:
+        user = cast(Peer, session.starter).user
+        for rank in step.send:
+            party = core.place_of(message.parties[rank])
+            check_leaving(guard, party, user, ACTION, core.name)
+    users, private = users_of(guard), guarding or guard is not None
     hidden, terms = guard is not None and guard.shape_hidden, terms_of(guard, core.name, True)
     for rank, values in step.send.items():
         packer = Packer(limits=core.limits)
         operands = tuple(pack(_row_major(value), packer) for value in values)
         place = execution, session.sent[rank], message.rank
-        sent = Exchange(*place, operands, users_of(guard), hidden, terms)
+        sent = Exchange(*place, operands, users, hidden, terms)
         session.sent[rank] += 1
-        private = guarding or guard is not None
         core.post(message.parties[rank], sent, packer.buffers, private=private)
         packer.sent()
 

@@ -104,7 +104,7 @@ def open_session(seat: Seat) -> PartyProgram:
         (letter,) = (yield seat.round({}, (provider,))).values()
         keys = [checked_key(*_values(letter, 1))]
     session = SharingSession(seat.core.name, seat.names, seat.rank, keys, seat.starter)
-    dealer = seat.starter.origin, seat.names[provider]
+    dealer = seat.starter.place[0], seat.names[provider]
     session.letters = partial(waiting_bytes, seat.core, dealer)
     return [session]
 

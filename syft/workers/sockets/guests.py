@@ -396,7 +396,7 @@ class Reception:
         channel = line.channel(0)
         channel.host = self.worker
         peer = self._peer(guest, guest.name, guest.user, Session(), guest.grant)
-        peer.said = guest.said_name
+        peer.place = guest.origin.mark, guest.said_name
         channel.peer = peer
         guest.stand_in = channel.caller = self._stand_in(guest, guest.said_name, channel)
         self.worker.callers[peer] = channel
@@ -418,7 +418,6 @@ class Reception:
         peer = Peer(name, user, session, users=guest.users, called=called)
         if grant is not None:
             peer.plans, peer.reads = grant.plans, grant.read
-        peer.origin = guest.origin.mark
         guest.peers.append(peer)
         self._by_peer[id(session)] = guest
         return peer
@@ -436,7 +435,7 @@ class Reception:
     def speaks_for(self, guest: Guest, peer: Peer) -> None:
         """Note that the requests of ``peer``, to whose worker a guest has introduced this one, are
         made on behalf of that guest."""
-        peer.origin = guest.origin.mark
+        peer.place = guest.origin.mark, peer.said
         guest.peers.append(peer)
         self._by_peer[id(peer.session)] = guest
 
@@ -462,7 +461,7 @@ class Reception:
             name, session = self._name_beside(guest, opening.source), Session()
         guest.users.add(user)
         channel.peer = self._peer(guest, name, user, session, grant)
-        channel.peer.said = opening.source
+        channel.peer.place = guest.origin.mark, opening.source
         channel.host = self.worker if opening.target == self.worker.id else None
         channel.caller = self._stand_in(guest, opening.source, channel)
         self.worker.callers[channel.peer] = channel

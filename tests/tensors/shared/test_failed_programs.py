@@ -11,9 +11,10 @@ import torch
 
 import syft as sy
 from syft.crypto import dealing
-from syft.exceptions import SessionEnded, SharedOperationFailed, WorkerLost
+from syft.exceptions import ObjectNotReady, SessionEnded, SharedOperationFailed, WorkerLost
 from syft.tensors.shared import session_client
 from syft.tensors.shared.shared_values import shared_cell
+from syft.workers.client.connection import Connection
 from syft.workers.handlers import share_runs
 
 
@@ -179,3 +180,68 @@ def test_it_ends_where_a_party_is_gone(failing):
         y.get()
     with pytest.raises(SessionEnded):
         x + 1
+
+
+def test_it_ends_where_a_party_cannot_go_on(failing, monkeypatch):
+    x = failing.share(X)
+    x.get()
+
+    def broken(here, *_):
+        if here.worker == "bob":
+            here.end("MalformedMessage: somebody lied")
+        raise ValueError("what follows from it")
+
+    monkeypatch.setattr(share_runs, "_stored", broken)
+    with pytest.raises(SessionEnded, match="ValueError: what follows from it"):
+        x.relu().get()
+    with pytest.raises(SessionEnded):
+        x + 1
+
+
+def test_what_is_under_way_is_asked_for_again(failing, monkeypatch):
+    """A worker may say that nothing can bring an answer, before it knows who is gone."""
+    x = failing.share(X)
+    x.get()
+    wait, left = Connection.wait_settled, [3]
+
+    def impatient(line, pending):
+        if left[0]:
+            left[0] -= 1
+            raise ObjectNotReady("alice")
+        wait(line, pending)
+
+    monkeypatch.setattr(Connection, "wait_settled", impatient)
+    failing.fails(lambda: x.relu().get())
+    assert x.get().tolist() == X.tolist() and not left[0]
+    left[0] = 1000
+    failing.on = True
+    with pytest.raises(SessionEnded, match="bob is full"):
+        x.relu().get()
+
+
+def test_a_refusal_that_comes_before_its_reason(failing, monkeypatch):
+    """One party has heard of a failure before the client has."""
+    x = failing.share(X)
+    x.get()
+    session = shared_cell(x).session
+
+    def refused(*_):
+        raise SharedOperationFailed(("alice", "bob"), "party carol failed: MemoryError")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(session.lines, "fetch", refused)
+        with pytest.raises(SharedOperationFailed, match="carol failed"):
+            x.get()
+    assert x.get().tolist() == X.tolist()
+
+
+def test_what_is_overwritten_goes_with_its_session(failing):
+    x = failing.share(X)
+    x.get()
+    x += 1
+    shared_cell(x).session.flush()
+    del x
+    gc.collect()
+    for _ in range(2):
+        kinds = failing.objects()
+    assert not kinds["<Overwritten,"] and not kinds["<SharingSession"]

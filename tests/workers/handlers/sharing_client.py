@@ -11,7 +11,7 @@ import torch
 from syft.codes import CollectiveCode
 from syft.crypto.mask_stream import MaskStream
 from syft.crypto.programs.share_dealing import deals_of
-from syft.crypto.programs.share_flow import written_inputs
+from syft.crypto.programs.share_flow import writes_in_place, written_inputs
 from syft.crypto.programs.share_program import ShareProgram
 from syft.exceptions import RemoteFailure
 from syft.ids import new_execution, new_id
@@ -142,7 +142,8 @@ class Client:
         self, program: ShareProgram, inputs: Sequence[Any], outs: Sequence[Sequence[int]]
     ) -> Sequence[Sequence[int]]:
         """The results of each party, and what it has overwritten if it writes to an input."""
-        if not any(type(inputs[place]) is int for place in written_inputs(program)):
+        writes = any(map(writes_in_place, program.instructions))
+        if not writes or not any(type(inputs[place]) is int for place in written_inputs(program)):
             return outs
         self.overwritten.append(new_id())
         return [[*own, self.overwritten[-1]] for own in outs]

@@ -634,12 +634,12 @@ def test_parties_of_other_programs_that_are_called_alike_are_no_parties(core: Wo
     """Two programs each have an alice and a carl; they may come under other names than these."""
     mine, others = object(), object()
     me = Peer("me")
-    me.origin = mine
+    me.place = mine, "me"
     core.receive(Frame(encode(start()), []), me)
     for origin in (others, mine):
         for name, rank in (("alice", 0), ("carl", 2)):
             peer = Peer(f"{name}-2" if origin is mine else name)
-            peer.said, peer.origin = name, origin
+            peer.place = origin, name
             for number in range(2):
                 letter = Exchange(99, number, rank, ())
                 core.receive(Frame(encode(letter), []), peer)
