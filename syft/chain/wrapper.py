@@ -48,7 +48,6 @@ _BELOW = (
     "torch reached below the chain (vmap, torch.func, jit.trace and torch.tensor(x) do); write it "
     "with ordinary tensor operations"
 )
-_SET = "torch does not tell of it above autograd; use copy_(), or assign to .data"
 
 
 class Wrapper(ChosenMethods, torch.Tensor):
@@ -97,8 +96,7 @@ class Wrapper(ChosenMethods, torch.Tensor):
         first = links[0]
         for link in links:
             if link.at_function_level:
-                below = _SET if func.overloadpacket is torch.ops.aten.set_ else _BELOW
-                raise UnsupportedOperation(str(func), type(link).__name__, below)
+                raise UnsupportedOperation(str(func), type(link).__name__, _BELOW)
             if type(link) is not type(first):
                 first = _kind_that_takes(func, first, link)
         return first.call(func, args, kwargs)
