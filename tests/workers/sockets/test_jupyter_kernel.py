@@ -145,9 +145,7 @@ y.get(), z, turns
     assert "→ <b>bob</b> · float32 (2,)" in pointer["text/html"]
     assert pointer["text/plain"].startswith("(Wrapper)>[PointerTensor | me:")
     assert "text/html" not in kernel.run("torch.ones(2)"), "plain tensors look as ever"
-    assert (
-        kernel.value("from syft.workers.sockets import progress\nprogress._is_wanted()") == "True"
-    )
+    assert kernel.value("from syft import status_line\nstatus_line.is_wanted()") == "True"
     # An error names its cell, and the next one is not disturbed.
     failed = kernel.run("(x @ torch.ones(3, 3).send(bob)).get()")
     assert failed["error"] == "RuntimeError" and "frames inside syft" in failed["traceback"]
