@@ -6,6 +6,7 @@ seed of a run is settled in ``tests/sampling.py``.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import hypothesis
@@ -19,6 +20,12 @@ pytest_plugins = ["tests.sampling", "tests.doctest_names"]
 # The first optimizer of a process makes torch import its compiler, which keeps the frames of that
 # moment, and every tensor in them, alive.  Here that does no harm.
 torch.optim.SGD([torch.zeros(1)]).zero_grad()
+
+# pytest gives a handler to each logger that keeps its records to itself, and takes it away, six
+# times a test.  torch has fifty such loggers, and that was a third of what a small test costs.
+for _name, _logger in list(logging.root.manager.loggerDict.items()):
+    if _name.startswith("torch") and isinstance(_logger, logging.Logger):
+        _logger.propagate = True
 
 # With what hypothesis prints, an example that failed is run again on any machine.  No example has a
 # deadline: on a busy machine any test may take long.

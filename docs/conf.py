@@ -23,6 +23,7 @@ extensions = [
     "myst_parser",
     "sphinx.ext.apidoc",
     "sphinx.ext.autodoc",
+    "docs.extensions.module_pages",
     "docs.extensions.outside_pages",
     "docs.extensions.public_names",
 ]

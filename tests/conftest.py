@@ -30,12 +30,14 @@ SHELLS = [
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 
 
-def _surface() -> tuple[frozenset[str], ...]:
-    # Python's own copyreg puts a dunder (__slotnames__) on classes whose instances are copied.
-    return tuple(
-        frozenset(name for name in dir(kind) if not name.startswith("__"))
-        for kind in (torch.Tensor, nn.Module, torch.utils.data.Dataset)
-    )
+_HOOKED = dict.fromkeys(
+    base for kind in (torch.Tensor, nn.Module, torch.utils.data.Dataset) for base in kind.mro()
+)
+
+
+def _surface() -> list[set[str]]:
+    # Python's own copyreg puts __slotnames__ on classes whose instances are copied.
+    return [vars(kind).keys() - {"__slotnames__"} for kind in _HOOKED]
 
 
 _UNHOOKED = _surface()

@@ -124,14 +124,27 @@ def test_make_test_all_takes_all_of_the_databases() -> None:
     drawn = re.compile(r" --(sample|examples)=\S+")
     sampled = [drawn.sub("", command) for command in recipe("test")]
     sampled = [command.replace("--cov-fail-under=99.9", "") for command in sampled]
+    sampled = [command.replace(WITHOUT_MODULES, "") for command in sampled]
     whole = [command.replace("--cov-fail-under=100", "") for command in recipe("test-all")]
     assert [command.replace(" --sample=1 --examples=1 ", " ") for command in whole] == sampled
     assert sampled != recipe("test")
 
 
+WITHOUT_MODULES = "-D module_pages=0"
+"""What `make test` adds to the command that builds the site."""
+
+
+def test_make_test_builds_the_site_without_the_pages_of_the_modules() -> None:
+    assert sum(WITHOUT_MODULES in command for command in recipe("test")) == 1
+    (command,) = (command for command in recipe("test") if WITHOUT_MODULES in command)
+    whole = command.replace(WITHOUT_MODULES, "")
+    assert "sphinx-build -W" in whole
+    assert whole == recipe("docs")[-1] and whole in recipe("test-all")
+
+
 @pytest.mark.parametrize("target", ["lint", "imports", "types", "docs", "covered", "sample"])
 def test_each_check_is_a_target_of_its_own(target: str) -> None:
-    assert recipe(target)[-1] in recipe("test")
+    assert recipe(target)[-1] in [line.replace(WITHOUT_MODULES, "") for line in recipe("test")]
     assert f"| `make {target}` |" in read("CONTRIBUTING.md")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import syft as sy
+from docs.extensions.module_pages import without_modules
 from docs.extensions.notebook_pages import notebook_page
 from docs.extensions.outside_pages import DOCS, ROOT, pages, relinked
 from docs.extensions.public_names import TITLES, PublicName, public_names
@@ -65,6 +66,7 @@ def test_the_first_page_ends_with_the_modules_and_names_none_before() -> None:
     index = (DOCS / "index.rst").read_text()
     assert index.rstrip().endswith("<api/modules>")
     assert "syft." not in index and ":download:" not in index
+    assert without_modules(index).splitlines() == index.rstrip().splitlines()[:-1]
 
 
 def test_the_order_of_a_search_replaces_that_of_sphinx() -> None:
