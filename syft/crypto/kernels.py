@@ -173,9 +173,19 @@ def _shape_of(kernel: Kernel, shapes: tuple[Shape, ...]) -> torch.Size:
         return forward(kernel, shapes)
     operands = [torch.empty(shape, dtype=torch.float64, device="meta") for shape in shapes]
     try:
-        return kernel(*operands).shape
+        return (_multiplied if kernel.code is KernelCode.MULTIPLY else kernel)(*operands).shape
     except (RuntimeError, IndexError, ValueError, ArithmeticError) as error:
         raise ProgramError(f"{kernel.code.name} of shapes {shapes}: {error}") from error
+
+
+def _multiplied(*operands: torch.Tensor) -> torch.Tensor:
+    """A tensor of the meta device with the shape of a product.
+
+    The product itself would import torch's compiler: a second and more of a worker's first
+    comparison.
+    """
+    expanded: torch.Tensor = aten.broadcast_tensors.default(operands)[0]
+    return expanded.new_empty(expanded.shape)
 
 
 # --------------------------------------------------------------------------------- bilinear kernels

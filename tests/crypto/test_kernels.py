@@ -227,6 +227,8 @@ def test_what_passes_the_check_has_a_shape_or_says_why(code, settings, shape):
 @pytest.mark.parametrize(
     "kernel, shapes",
     [
+        (Kernel(KernelCode.MULTIPLY), ((2, 3), (2,))),
+        (Kernel(KernelCode.MULTIPLY), ((2**31, 1), (1, 2**31))),
         (Kernel(KernelCode.MATMUL), ((2, 3), (2, 3))),
         (Kernel(KernelCode.CROSS, (9,)), ((4, 3), (4, 3))),
         (Kernel(KernelCode.AVG_POOL2D, ((9, 9), (), (0, 0), False, True)), ((1, 4, 4),)),

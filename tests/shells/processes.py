@@ -19,8 +19,12 @@ import torch
 from tests.shells.link import Link, Note
 
 PROCESSES = multiprocessing.get_context("forkserver")
-"""Has one server for a process of pytest: it has imported torch and syft, and forks."""
-PROCESSES.set_forkserver_preload(["tests.shells.child"])
+"""Has one server for a process of pytest: it has imported torch and syft, and forks.
+
+So it has torch's compiler, which torch imports in the first call of many of its functions: that of
+a wrapper, an optimizer's, one on the meta device.  Each process would spend a second and a half.
+"""
+PROCESSES.set_forkserver_preload(["tests.shells.child", "torch._dynamo"])
 
 Serve = Callable[[Link], None]
 """What serves one worker, until the link is closed."""
