@@ -48,6 +48,17 @@ def owner(node: ast.AST) -> str | None:
     return node.id if isinstance(node, ast.Name) else None
 
 
+WRITERS = {"setattr", "delattr", "object.__setattr__", "type.__setattr__"}
+
+
+def called(node: ast.Call) -> str:
+    """Name what is called if it is ``a`` or ``a.b``; ast.unparse takes a hundred times as long."""
+    function = node.func
+    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
+        return f"{function.value.id}.{function.attr}"
+    return function.id if isinstance(function, ast.Name) else ""
+
+
 def targets(node: ast.AST) -> Iterator[ast.AST]:
     """List what a statement or call writes to or deletes."""
     if isinstance(node, ast.Assign | ast.Delete):
@@ -57,9 +68,7 @@ def targets(node: ast.AST) -> Iterator[ast.AST]:
         yield from ast.walk(node.target)
     elif isinstance(node, ast.withitem) and node.optional_vars is not None:
         yield from ast.walk(node.optional_vars)
-    elif isinstance(node, ast.Call) and ast.unparse(node.func) in {
-        *("setattr", "delattr", "object.__setattr__", "type.__setattr__"),
-    }:
+    elif isinstance(node, ast.Call) and called(node) in WRITERS:
         # The first argument owns what is written: setattr(torch, "x", 1).
         yield ast.Attribute(node.args[0], "written", ast.Store())
 
@@ -97,6 +106,7 @@ def test_only_the_ledger_writes_to_torch() -> None:
         "import torch\ndelattr(torch.Tensor, 'add')",
         "import torch\ntorch.overrides._cache['x'] = 1",
         "import torch\nx, torch.y = 1, 2",
+        "import torch\nobject.__setattr__(torch.nn, 'x', 1)",
         "from syft.torch_private import eval_frame\neval_frame.skip = 1",
     ],
 )
@@ -240,7 +250,7 @@ def complexity(function: ast.AST) -> int:
 def asks_type(test: ast.AST) -> bool:
     """Whether a condition asks for the type of something."""
     for node in ast.walk(test):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass"):
+        if isinstance(node, ast.Call) and called(node) in ("isinstance", "issubclass"):
             return True
         if isinstance(node, ast.Compare) and "type(" in ast.unparse(node.left):
             return True

@@ -358,6 +358,12 @@ def test_the_package_says_the_version_of_the_metadata() -> None:
 CODE_LOADERS = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "importlib", "imp"}
 CODE_LOADERS |= {"runpy", "code", "codeop", "joblib"}
 CODE_RUNNERS = {"eval", "exec", "compile", "__import__"}
+READERS = {
+    *(f"builtins.{name}" for name in CODE_RUNNERS),
+    "torch.load",
+    "torch.save",
+    "sys.modules",
+}
 MODULES_BELOW_ROOT = {path.relative_to(ROOT / "syft").parts[0].split(".")[0] for path in SOURCES}
 
 
@@ -387,11 +393,8 @@ def code_from_elsewhere(tree: ast.AST) -> list[str]:
             found += sorted(names & CODE_LOADERS)
         elif isinstance(node, ast.Name) and node.id in CODE_RUNNERS:
             found.append(node.id)
-        elif isinstance(node, ast.Attribute) and ast.unparse(node) in {
-            *(f"builtins.{name}" for name in CODE_RUNNERS),
-            *("torch.load", "torch.save", "sys.modules"),
-        }:
-            found.append(ast.unparse(node))
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            found += {f"{node.value.id}.{node.attr}"} & READERS
     return found
 
 
