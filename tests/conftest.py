@@ -30,17 +30,18 @@ SHELLS = [
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 
 
-_HOOKED = dict.fromkeys(
-    base for kind in (torch.Tensor, nn.Module, torch.utils.data.Dataset) for base in kind.mro()
-)
+_UNHOOKED = {
+    base: frozenset(vars(base))
+    for kind in (torch.Tensor, nn.Module, torch.utils.data.Dataset)
+    for base in kind.mro()
+}
 
 
-def _surface() -> list[set[str]]:
-    # Python's own copyreg puts __slotnames__ on classes whose instances are copied.
-    return [vars(kind).keys() - {"__slotnames__"} for kind in _HOOKED]
+def _left_on_torch() -> list[str]:
+    # Python itself puts dunders on classes: copyreg does (__slotnames__) where one is copied.
+    changed = (vars(base).keys() ^ names for base, names in _UNHOOKED.items())
+    return [name for names in changed for name in names if not name.startswith("__")]
 
-
-_UNHOOKED = _surface()
 
 _PATIENCE = 5.0
 """Seconds in which workers of other processes tell one another what is gone."""
@@ -81,7 +82,7 @@ def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
                     time.sleep(0.01)
             current.close()
         assert not held, f"objects left on workers: {held}"
-        assert _surface() == _UNHOOKED, "attributes left on torch"
+        assert not (left := _left_on_torch()), f"attributes left on torch: {left}"
         assert torch.is_grad_enabled() is grad_mode, "grad mode left changed"
         assert set(threading.enumerate()) <= threads, "threads left running"
     finally:
