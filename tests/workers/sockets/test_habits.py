@@ -18,6 +18,7 @@ import syft as sy
 from syft.exceptions import (
     HookError,
     ObjectNotFound,
+    UnsupportedOperation,
     WorkerClosed,
     WorkerIdTaken,
     WorkerLost,
@@ -418,3 +419,14 @@ def test_a_value_whose_answer_was_lost_on_the_way_comes_when_it_is_asked_for_aga
     monkeypatch.setitem(dan.board._dials, line, dial)
     assert pointer.get().tolist() == [1.0, 1.0, 1.0]
     dan.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.trace:DeprecationWarning")
+def test_a_trace_of_a_model_that_is_there_is_refused_before_it_reads_a_value(
+    dan: sy.WebsocketClientWorker,
+) -> None:
+    model, x = torch.nn.Linear(2, 1).send(dan), torch.ones(1, 2).send(dan)
+    with pytest.raises(UnsupportedOperation, match=r"for torch\.jit\.trace: ") as caught:
+        torch.jit.trace(model, x)
+    assert "tensor(" not in str(caught.value)
+    assert model(x).get().shape == (1, 1)
