@@ -139,14 +139,17 @@ def test_links_of_a_notebook_lead_to_files_and_on_the_site_to_their_pages(notebo
 
 def test_links_of_a_notebook_are_led_and_its_code_stays(tmp_path: Path) -> None:
     cells = [
-        {"cell_type": "markdown", "source": ["[next](two.ipynb)\n", "[site](https://x.org)"]},
-        {"cell_type": "code", "source": "parts[0](x)", "outputs": []},
+        {
+            "cell_type": "markdown",
+            "source": ["# One\n", "[next](two.ipynb)\n", "[a](https://x.org)"],
+        },
+        {"cell_type": "code", "source": "parts[0](x)  # a part", "outputs": []},
     ]
-    file = tmp_path / "one.ipynb"
+    file = tmp_path / "07b_one.ipynb"
     file.write_text(json.dumps({"cells": cells}))
     made = page_of_notebook(file, tmp_path / "pages" / "one.md").text
-    assert made.startswith("[next](../two.ipynb)\n[site](https://x.org)\n")
-    assert "parts[0](x)" in made
+    assert made.startswith("# 07b · One\n[next](../two.ipynb)\n[a](https://x.org)\n")
+    assert "parts[0](x)  # a part" in made
 
 
 # ---------------------------------------------------------------------------------------- notebooks

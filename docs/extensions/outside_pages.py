@@ -78,13 +78,15 @@ def relinked(text: str, file: Path, page: Path) -> str:
 
 
 def page_of_notebook(file: Path, page: Path) -> NotebookPage:
-    """A notebook as a page, with the links of its text led as those of other pages are; its code
-    has brackets of its own, and stays."""
+    """A notebook as a page: its title begins with its number, and the links of its text are led as
+    those of other pages are; its code has brackets of its own, and stays."""
     notebook = json.loads(file.read_text(encoding="utf-8"))
     for cell in notebook["cells"]:
         if cell["cell_type"] == "markdown":
             cell["source"] = relinked("".join(cell["source"]), file, page)
-    return notebook_page(notebook, file.stem)
+    made = notebook_page(notebook, file.stem)
+    number = file.stem.partition("_")[0]
+    return NotebookPage(made.text.replace("# ", f"# {number} · ", 1), made.pictures)
 
 
 def write_pages(app: Sphinx) -> None:
