@@ -1,0 +1,42 @@
+"""What a process keeps of the memory that it has freed.
+
+A tensor of some megabytes lies in pages of its own, which the C library gives back to the system
+as soon as the tensor is gone; the next one needs pages anew, and the system clears each of them:
+for large tensors this takes longer than most arithmetic on them.  A process that does nothing but
+serve uses the same few sizes again and again, so it keeps some of what it has freed.  This is a
+setting of the whole process, which no library may change for the program that uses it: only
+``syft worker`` does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Final
+
+KEPT: Final = 256 << 20
+"""Bytes that are kept, if nothing else is said."""
+
+_TRIM_THRESHOLD: Final = -1
+_MMAP_THRESHOLD: Final = -3
+"""The numbers of two settings of glibc's ``mallopt``."""
+_LARGEST_KEPT: Final = 32 << 20
+"""A block that is larger has pages of its own whatever is set: glibc takes no higher threshold."""
+
+
+def keep_freed_memory(nbytes: int = KEPT) -> bool:
+    """Keep up to so many bytes that were freed, for each thread that allocates; 0 keeps none.
+
+    Blocks above 32 MB are given back all the same.  Returns whether the C library can do it:
+    glibc's ``mallopt`` is asked, and elsewhere nothing changes.
+
+    >>> keep_freed_memory(0)
+    True
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except AttributeError:  # musl, macOS
+        return False
+    if not nbytes:
+        return True
+    kept = min(nbytes, 2**31 - 1)  # mallopt takes a C int
+    return bool(mallopt(_MMAP_THRESHOLD, _LARGEST_KEPT) and mallopt(_TRIM_THRESHOLD, kept))
