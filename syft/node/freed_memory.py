@@ -18,16 +18,21 @@ KEPT: Final = 256 << 20
 
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
-"""The numbers of two settings of glibc's ``mallopt``."""
+_TOP_PAD: Final = -2
+"""The numbers of three settings of glibc's ``mallopt``."""
 _LARGEST_KEPT: Final = 32 << 20
 """A block that is larger has pages of its own whatever is set: glibc takes no higher threshold."""
+_HEAP: Final = 64 << 20
+"""The pieces of which the heaps of threads consist.  One that is empty is kept if the piece before
+it has less room than what is asked for here."""
 
 
 def keep_freed_memory(nbytes: int = KEPT) -> bool:
-    """Keep up to so many bytes that were freed, for each thread that allocates; 0 keeps none.
+    """Keep up to so many bytes that were freed; 0 leaves the process as it is.
 
-    Blocks above 32 MB are given back all the same.  Returns whether the C library can do it:
-    glibc's ``mallopt`` is asked, and elsewhere nothing changes.
+    Blocks above 32 MB are given back all the same.  The main thread and each other one that
+    allocates have a heap of their own, for which this holds.  Returns whether the C library can do
+    it: glibc's ``mallopt`` is asked, and elsewhere nothing changes.
 
     >>> keep_freed_memory(0)
     True
@@ -39,4 +44,5 @@ def keep_freed_memory(nbytes: int = KEPT) -> bool:
     if not nbytes:
         return True
     kept = min(nbytes, 2**31 - 1)  # mallopt takes a C int
-    return bool(mallopt(_MMAP_THRESHOLD, _LARGEST_KEPT) and mallopt(_TRIM_THRESHOLD, kept))
+    settings = (_MMAP_THRESHOLD, _LARGEST_KEPT), (_TRIM_THRESHOLD, kept), (_TOP_PAD, _HEAP)
+    return all([bool(mallopt(setting, value)) for setting, value in settings])
