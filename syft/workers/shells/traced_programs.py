@@ -64,8 +64,10 @@ def name_of_start(message: Start) -> str:
     return "Start" if name is None else f"Start {name}"
 
 
-def program_in(message: Start, frame: Frame) -> TracedProgram | None:
+def program_in(message: Start, frame: Frame, provided: bool = True) -> TracedProgram | None:
     """The program in the message to the first party; None in others, which hold the same one.
+
+    ``provided``: a provider that is no party deals for it now, and is the last one named.
 
     >>> program_in(Start(1, 1, 5, ("a", "b"), 0, (), ()), None) is None
     True
@@ -73,7 +75,7 @@ def program_in(message: Start, frame: Frame) -> TracedProgram | None:
     if message.program != CollectiveCode.SHARES or message.rank or len(message.args) <= _PROGRAM:
         return None
     ahead = not isinstance(message.args[1], int)  # a reference to what was dealt
-    others = len(message.parties) - (1 if ahead else 2)
+    others = len(message.parties) - (2 if provided else 1)
     try:
         program = unpack_at(message.args[_PROGRAM], Unpacker(frame.buffers), ".args[2]")
         if not isinstance(program, ShareProgram):
