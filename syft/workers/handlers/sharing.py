@@ -108,9 +108,10 @@ def open_session(seat: Seat, dealer: Any = None) -> PartyProgram:
         yield seat.round(others, ())
     else:
         (letter,) = (yield seat.round({}, (provider,))).values()
-        key, *agreed = _values(letter, 1 + len(said))
+        key, *agreed = letter.values or (None,)
         if agreed != [*said]:
-            raise MalformedMessage("$.values", "a key from a provider that is a party", "another")
+            told = "a key, and the rank of who deals too" if said else "a key alone"
+            raise MalformedMessage("$.values", told, f"{len(letter.values)} values")
         keys = [checked_key(key)]
     session = SharingSession(seat.core.name, seat.names, seat.rank, keys, seat.starter, dealer)
     place = seat.starter.place[0], seat.names[provider]
