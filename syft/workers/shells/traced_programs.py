@@ -25,7 +25,8 @@ class TracedProgram:
     """One program on shared tensors, which each party got: how long it is, and what it costs.
 
     ``sent`` are the bytes that a party sends to open what all may see; ``dealt`` those from the
-    provider, which come ``ahead`` or online, or stay where they are if the last party deals.  What is revealed to one party is not counted.
+    provider, which come ``ahead`` or online, or stay where they are if the last party deals.  What
+    is revealed to one party is not counted.
 
     >>> print(TracedProgram(2, 4, 784, 4672, False, (OperationCost("POSITIVE", 1, 784, 4672),)))
     2 instructions, 4 rounds, 784 bytes sent by a party, 4,672 dealt
