@@ -6,6 +6,7 @@ error of whoever failed first is the cause, and not what the others say of it.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ import torch
 from syft.codes import CollectiveCode
 from syft.crypto.programs.share_dealing import deals_of
 from syft.crypto.programs.share_program import ShareCode, ShareProgram
-from syft.exceptions import ObjectNotReady, SessionEnded
+from syft.exceptions import ObjectNotReady, ProviderLost, SessionEnded, WorkerClosed
 from syft.ids import new_execution, new_id
 from syft.tensors.pointer import PointerTensor, make_pointer
 from syft.tensors.shared.instruction_list import ProgramInput
@@ -96,27 +97,42 @@ class WorkerLines(PartyLines):
             line.check_open()
         kept = (new_id(),) if overwrites(program, inputs) else ()
         sent = SentProgram(program, inputs, ids, len(self._lines), kept)
-        self._sent.under_way.append(sent)
         execution, session = new_execution(), Reference(self._session)
-        if material is None:
-            names = self._have_dealt(sent, execution, counter)
-            self._send_parts(sent, execution, names, (session, counter, program))
-        else:
-            self._send_parts(sent, execution, self.parties, (session, Reference(material), program))
+        head: tuple[Any, ...] = (session, counter, program)
+        names = self.parties
+        if material is not None:
+            head = (session, Reference(material), program)
+        elif self._have_dealt(sent, execution, counter):
+            names = self._everybody
+        self._sent.under_way.append(sent)
+        self._send_parts(sent, execution, names, head)
 
-    def _have_dealt(self, sent: SentProgram, execution: int, counter: int) -> tuple[str, ...]:
-        """Send a provider that is no party what it has to deal, if that is anything; returns the
-        names of those who take part in the program."""
+    def _have_dealt(self, sent: SentProgram, execution: int, counter: int) -> bool:
+        """Send a provider that is no party what it has to deal; returns whether that is anything.
+
+        Raises :class:`~syft.exceptions.ProviderLost`; no party has been told of the program then.
+        """
         deals = deals_of(sent.program) if self._dealing else ()
         if not deals:
-            return self.parties
+            return False
         code, rank = int(CollectiveCode.DEAL), len(self._lines)
         args = (Reference(self._session), counter, deals)
-        for line in self._dealing:
+        (line,) = self._dealing
+        with self._needing_provider():
             pending = line.start_part(code, execution, self._everybody, rank, args, ())
-            sent.left, sent.dealt = sent.left + 1, True
-            self._sent.watch(sent, line, pending, True)
-        return self._everybody
+        sent.left, sent.dealt = sent.left + 1, True
+        self._sent.watch(sent, line, pending, True)
+        return True
+
+    @contextlib.contextmanager
+    def _needing_provider(self) -> Iterator[None]:
+        """A context in which the provider is asked for something: if it is gone, that is said."""
+        try:
+            yield
+        except WorkerClosed as error:
+            if error.name != self.provider:
+                raise
+            raise ProviderLost(self.parties, self.provider) from error
 
     def _send_parts(
         self, sent: SentProgram, execution: int, names: tuple[str, ...], head: tuple[Any, ...]
@@ -136,24 +152,39 @@ class WorkerLines(PartyLines):
     def settle(self) -> None:
         """Wait until every program under way has ended, well or not.
 
-        Raises :class:`~syft.exceptions.ObjectNotReady` if one cannot, because somebody is gone.
+        A provider that is gone has ended its part.  Raises
+        :class:`~syft.exceptions.ObjectNotReady` if another one cannot, because somebody is gone.
         """
         for sent in list(self._sent.under_way):
             for line, pending in sent.parts:
-                self._settle(line, pending)
+                with self._doing_without(line):
+                    self._settle(line, pending)
+
+    @contextlib.contextmanager
+    def _doing_without(self, line: Connection) -> Iterator[None]:
+        """A context in which a provider may be gone that is no party: what the parties hold is
+        there without it."""
+        try:
+            yield
+        except WorkerClosed as error:
+            if line not in self._dealing or error.name != self.provider:
+                raise
+            self.provider_lost = True
 
     def _settle(self, line: Connection, pending: Pending) -> None:
         for _ in range(_MOST_TRIES):
             try:
                 return line.wait_settled(pending)
             except ObjectNotReady:
+                line.check_open()  # or nothing will ever come
                 self._ask_all()
         line.wait_settled(pending)
 
     def _ask_all(self) -> None:
-        """Ask everybody whether they are there."""
+        """Ask everybody whether they are there; the provider need not be."""
         for line in self._all_lines:
-            line.ask(Describe, self._session)
+            with self._doing_without(line):
+                line.ask(Describe, self._session)
 
     def roll_back(self) -> list[SentProgram]:
         """Have the parties undo the programs that are not known to have ended well, and go on."""
@@ -218,13 +249,15 @@ class WorkerLines(PartyLines):
     def _check_provider(self) -> None:
         """Raise :class:`~syft.exceptions.SessionEnded` if the session is over at the provider."""
         for line in self._dealing:
-            card = line.ask(Describe, self._session)[3]
-            if card[3] is not None:
-                raise SessionEnded(self.parties, str(card[3]))
+            with self._doing_without(line):
+                card = line.ask(Describe, self._session)[3]
+                if card[3] is not None:
+                    raise SessionEnded(self.parties, str(card[3]))
 
     def deal_ahead(self, counter: int, deals: Deals, id: int) -> Callable[[], None]:
         """Have the provider deal for a program to come, and the parties keep it."""
-        self._check_open()
+        with self._needing_provider():
+            self._check_open()
         execution, code = new_execution(), int(CollectiveCode.DEAL_AHEAD)
         args = (Reference(self._session), counter, deals)
         errors: list[Exception] = []
@@ -236,10 +269,11 @@ class WorkerLines(PartyLines):
             under_way.append((line, pending))
 
         def wait() -> None:
-            for line, pending in under_way:
-                line.wait_settled(pending)
-            if errors:
-                raise first_cause(errors)
+            with self._needing_provider():
+                for line, pending in under_way:
+                    line.wait_settled(pending)
+                if errors:
+                    raise first_cause(errors)
 
         return wait
 

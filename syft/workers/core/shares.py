@@ -26,6 +26,7 @@ from syft.exceptions import (
     PermissionDenied,
     SessionEnded,
     SharedOperationFailed,
+    WorkerLost,
 )
 from syft.workers.core.peer import Peer
 from syft.workers.core.turns import Turns
@@ -114,6 +115,12 @@ class SharingSession(Confined):
     def session(self) -> SharingSession:
         """The session itself."""
         return self
+
+    def can_do_without(self, error: BaseException) -> bool:
+        """Whether what is lost is the provider, and the parties hold shares without it."""
+        if not isinstance(error, WorkerLost) or self.dealer is not None:
+            return False
+        return self.holds_shares and error.name == self.parties[self.provider]
 
     def is_owner(self, peer: Peer) -> bool:
         """Whether this caller has opened the session: over this connection, for this user."""

@@ -65,8 +65,9 @@ have replied that they are done.
     here since the first that did not end well everywhere.  Send it when all of them have replied.
     Drop their results.
 
-A session ends at once, and for good, where a worker is lost, where somebody breaks the protocol
+A session ends at once, and for good, where a party is lost, where somebody breaks the protocol
 (MalformedMessage, MaterialError), and where ROLL_BACK fails: later requests get SessionEnded.
+Where D is lost and is no party, its programs under way have failed, and what they wrote is undone.
 """
 
 from __future__ import annotations
