@@ -96,6 +96,12 @@ TEXTS = [
         "full). What was shared or computed before is as it was.",
     ),
     (
+        e.ProviderLost(("alice", "bob"), "carol"),
+        "What was computed on tensors shared among alice, bob has failed (the provider carol is "
+        "lost: get() what is there, and share it again with another one). What was shared or "
+        "computed before is as it was.",
+    ),
+    (
         e.ObjectNotReady("bob", (7, 9), True),
         "Worker 'bob' still waits for a promised input (id 7, 9 and others), and nothing under way "
         "can bring it. Keep the promise (send the tensor to the promised id) before asking for the "

@@ -86,6 +86,24 @@ What was shared or computed before is as it was.
         )
 
 
+class ProviderLost(SharedOperationFailed):
+    """The worker that deals for shared tensors is lost, and what was to be computed needs it.
+
+    The parties still have what they had: it can be fetched, added up, and shared again.
+
+    >>> print(ProviderLost(("alice", "bob"), "carol"))
+    What was computed on tensors shared among alice, bob has failed (the provider carol is lost: \
+get() what is there, and share it again with another one). What was shared or computed before is \
+as it was.
+    """
+
+    def __init__(self, parties: tuple[str, ...], provider: str) -> None:
+        instead = "get() what is there, and share it again with another one"
+        super().__init__(parties, f"the provider {provider} is lost: {instead}")
+        self.args = (parties, provider)
+        self.provider = provider
+
+
 class MaterialError(SharingError):
     """The randomness that a provider deals is not what a party needs.
 

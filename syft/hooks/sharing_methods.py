@@ -47,12 +47,15 @@ def share(
     requires_grad: bool = False,
     protocol: str | None = None,
     user: str | None = None,
+    allow_dealing_party: bool = False,
 ) -> torch.Tensor:
     """Split a tensor among two workers or more: each gets random integers that add up to it.
 
     Nobody learns anything of the values but all of the workers together.  ``crypto_provider`` deals
     the randomness that products and comparisons need, and must not tell the workers what it deals;
-    without one this process deals.  With ``requires_grad`` the shared tensor is a leaf that does.
+    without one this process deals.  It must not be one of the workers, unless
+    ``allow_dealing_party``: that one can then read what the others open, which is nearly all that
+    is computed with.  With ``requires_grad`` the shared tensor is a leaf that does.
     A remote tensor is split by the worker that holds it, and this process sees nothing of it.
 
     The values are integers, bits, or numbers in fixed precision.  Raises
@@ -70,10 +73,16 @@ def share(
                 "connect as that user; its owner names who may have shares (allow_destinations=)",
             )
         return _share_remotely(
-            tensor.child, workers, owner, crypto_provider, requires_grad, protocol
+            tensor.child,
+            workers,
+            owner,
+            crypto_provider,
+            requires_grad,
+            protocol,
+            allow_dealing_party,
         )
     check_shareable(tensor)
-    session = session_among(owner, workers, crypto_provider, protocol)
+    session = session_among(owner, workers, crypto_provider, protocol, allow_dealing_party)
     return share_values(tensor, session, requires_grad, _guard_of(tensor, session, owner, user))
 
 
@@ -94,6 +103,7 @@ def _share_remotely(
     crypto_provider: Location | None,
     requires_grad: bool,
     protocol: str | None,
+    allow_dealing_party: bool,
 ) -> torch.Tensor:
     """Have the holder of a tensor split it: the shares go from there to the parties."""
     if crypto_provider is None:
@@ -105,7 +115,7 @@ def _share_remotely(
     real, grid = tensor.dtype.is_floating_point, pointer.grid
     if real and grid is None or tensor.dtype.is_complex:
         raise NotShareable(f"a remote tensor of {tensor.dtype}", ENCODE_FIRST)
-    session = session_among(owner, workers, crypto_provider, protocol)
+    session = session_among(owner, workers, crypto_provider, protocol, allow_dealing_party)
     kind = torch.bool if tensor.dtype is torch.bool else torch.int64
     if not real and tensor.dtype is not torch.int64:
         tensor = tensor.long()
@@ -169,6 +179,7 @@ def encrypt(
     requires_grad: bool = False,
     precision_fractional: int | None = None,
     base: int | None = None,
+    allow_dealing_party: bool = False,
 ) -> torch.Tensor:
     """Share a tensor, and encode it in fixed precision first if it holds fractions.
 
@@ -187,6 +198,7 @@ def encrypt(
         crypto_provider=crypto_provider,
         requires_grad=requires_grad,
         protocol=protocol,
+        allow_dealing_party=allow_dealing_party,
     )
 
 
@@ -210,6 +222,7 @@ def share_module(
     crypto_provider: Location | None = None,
     requires_grad: bool | None = None,
     protocol: str | None = None,
+    allow_dealing_party: bool = False,
 ) -> nn.Module:
     """Share every parameter and buffer in fixed precision; returns the module, changed in place.
 
@@ -221,7 +234,7 @@ def share_module(
     >>> model.get().float_precision().weight.shape
     torch.Size([1, 2])
     """
-    session = session_among(owner, workers, crypto_provider, protocol)
+    session = session_among(owner, workers, crypto_provider, protocol, allow_dealing_party)
 
     def shared(tensor: torch.Tensor) -> torch.Tensor:
         if type(tensor) is not Wrapper and not tensor.is_floating_point():
@@ -246,6 +259,7 @@ def encrypt_module(
     requires_grad: bool | None = None,
     precision_fractional: int | None = None,
     base: int | None = None,
+    allow_dealing_party: bool = False,
 ) -> nn.Module:
     """Encode a module in fixed precision and share it, in place.
 
@@ -253,7 +267,8 @@ def encrypt_module(
     >>> type(model.decrypt().weight).__name__
     'Parameter'
     """
-    session_among(owner, workers, crypto_provider, protocol)  # what is wrong is told first
+    # What is wrong is told before anything is encoded.
+    session_among(owner, workers, crypto_provider, protocol, allow_dealing_party)
     return share_module(
         encode_module(module, precision_fractional, base),
         *workers,
@@ -261,6 +276,7 @@ def encrypt_module(
         crypto_provider=crypto_provider,
         requires_grad=requires_grad,
         protocol=protocol,
+        allow_dealing_party=allow_dealing_party,
     )
 
 
