@@ -197,6 +197,15 @@ class Wrapper(ChosenMethods, torch.Tensor):
             return self.child.call(torch.Tensor.set_, (self, *args), kwargs)
         return super().set_(*args, **kwargs)
 
+    def apply_(self, function: Callable[[Any], Any]) -> Any:
+        """Refused: a function of Python numbers would read and write memory that is not here.
+
+        torch's own would do so without asking, and end the process.
+        """
+        if self.child.at_function_level:
+            return self.child.call(torch.Tensor.apply_, (self, function), {})
+        self._refuse("apply_()")
+
     def numpy(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refused: the data is not here.  Raises :class:`~syft.exceptions.DataStaysPut`.
 
