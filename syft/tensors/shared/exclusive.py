@@ -1,14 +1,13 @@
 """One thread at a time records in a session, so that threads may share tensors, and a session.
 
 What an instruction names must be in the list that it is added to: between the two no other thread
-may send the list.  The lock is that of one session, and is free while nobody uses it, so programs of
-one thread pay a fraction of a microsecond.
+may send the list.  Each session has a lock of its own, so programs of one thread pay a fraction of a
+microsecond.
 """
 
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -30,6 +29,7 @@ H = TypeVar("H", bound=HasLock)
 def exclusive(method: Callable[Concatenate[H, P], R]) -> Callable[Concatenate[H, P], R]:
     """The same method, under the lock of its session.
 
+    >>> import threading
     >>> class Counter:
     ...     lock = threading.RLock()
     ...     @exclusive
