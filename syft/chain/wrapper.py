@@ -123,6 +123,9 @@ class Wrapper(ChosenMethods, torch.Tensor):
         if type(value) is not Wrapper or type(value.child) is not type(self.child):
             kind = type(self.child).__name__
             raise LocationMismatch("torch.Tensor.data", (f"a {kind}", place_of(value)))
+        if _form(value) == _form(self):  # also a gradient, which cannot be swapped while it is one
+            self.child = value.detach().child
+            return
         replacement = value.detach().requires_grad_(self.requires_grad)
         _keep_parameterness(self, replacement)
         replacement.grad = self.grad
@@ -246,6 +249,12 @@ hide_from_compiler(Wrapper.__torch_dispatch__)
 
 _get_data = torch.Tensor.data.__get__  # type: ignore[attr-defined]
 _set_data = torch.Tensor.data.__set__  # type: ignore[attr-defined]
+
+
+def _form(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """What torch's own part of a wrapper says of the data."""
+    shape, strides = tuple(tensor.shape), tensor.stride()
+    return shape, strides, tensor.storage_offset(), tensor.dtype, tensor.device
 
 
 _OPAQUE = ((), None, None, None, torch.float32, MKLDNN)

@@ -1,8 +1,8 @@
 """One thread at a time records in a session, so that threads may share tensors, and a session.
 
 What an instruction names must be in the list that it is added to: between the two no other thread
-may send the list.  Each session has a lock of its own, so programs of one thread pay a fraction of a
-microsecond.
+may send the list.  Each session has a lock of its own, so a program of one thread pays a fraction
+of a microsecond.
 """
 
 from __future__ import annotations
