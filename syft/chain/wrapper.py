@@ -124,7 +124,8 @@ class Wrapper(ChosenMethods, torch.Tensor):
             kind = type(self.child).__name__
             raise LocationMismatch("torch.Tensor.data", (f"a {kind}", place_of(value)))
         if _form(value) == _form(self):  # also a gradient, which cannot be swapped while it is one
-            self.child = value.detach().child
+            detached: Any = value.detach()
+            self.child = detached.child
             return
         replacement = value.detach().requires_grad_(self.requires_grad)
         _keep_parameterness(self, replacement)
