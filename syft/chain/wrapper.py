@@ -123,6 +123,10 @@ class Wrapper(ChosenMethods, torch.Tensor):
         if type(value) is not Wrapper or type(value.child) is not type(self.child):
             kind = type(self.child).__name__
             raise LocationMismatch("torch.Tensor.data", (f"a {kind}", place_of(value)))
+        if _form(value) == _form(self):  # also a gradient, which cannot be swapped while it is one
+            detached: Any = value.detach()
+            self.child = detached.child
+            return
         replacement = value.detach().requires_grad_(self.requires_grad)
         _keep_parameterness(self, replacement)
         replacement.grad = self.grad
@@ -197,6 +201,15 @@ class Wrapper(ChosenMethods, torch.Tensor):
             return self.child.call(torch.Tensor.set_, (self, *args), kwargs)
         return super().set_(*args, **kwargs)
 
+    def apply_(self, function: Callable[[Any], Any]) -> Any:
+        """Refused: a function of Python numbers would read and write memory that is not here.
+
+        torch's own would do so without asking, and end the process.
+        """
+        if self.child.at_function_level:
+            return self.child.call(torch.Tensor.apply_, (self, function), {})
+        self._refuse("apply_()")
+
     def numpy(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refused: the data is not here.  Raises :class:`~syft.exceptions.DataStaysPut`.
 
@@ -237,6 +250,12 @@ hide_from_compiler(Wrapper.__torch_dispatch__)
 
 _get_data = torch.Tensor.data.__get__  # type: ignore[attr-defined]
 _set_data = torch.Tensor.data.__set__  # type: ignore[attr-defined]
+
+
+def _form(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """What torch's own part of a wrapper says of the data."""
+    shape, strides = tuple(tensor.shape), tensor.stride()
+    return shape, strides, tensor.storage_offset(), tensor.dtype, tensor.device
 
 
 _OPAQUE = ((), None, None, None, torch.float32, MKLDNN)

@@ -19,6 +19,7 @@ from torch._dynamo.utils import counters
 
 import syft as sy
 from syft.chain.wrapper import Wrapper, first_link
+from syft.exceptions import DataStaysPut, OperationRefused, UnsupportedOperation
 from tests.chain.refusal import refusal
 
 VALUES = [1.5, 2.0]
@@ -228,3 +229,12 @@ def test_torch_compile_does_not_trace_the_worker(bob: sy.VirtualWorker) -> None:
     y = compiled(x)
     assert counters["frames"]["total"] <= 8  # the lambda and finalizers; a traced worker has 25
     assert y.tolist() == [4.0, 5.0]
+
+
+def test_apply_would_write_to_no_memory(make: Callable[[Any], torch.Tensor]) -> None:
+    """torch's own ends the process."""
+    x = make(VALUES)
+    if isinstance(first_link(x), sy.LoggingTensor):
+        return  # its tensor is here, and is what torch gets
+    with pytest.raises((DataStaysPut, OperationRefused, UnsupportedOperation), match="apply_"):
+        x.apply_(abs)

@@ -30,6 +30,7 @@ from syft.tensors.fixed.rings import (
     access_rules,
     comparison_rules,
     component_rules,
+    derived_rules,
     product_rules,
 )
 from syft.tensors.fixed.rings.ring_link import RingLink, as_integers, is_ring
@@ -76,7 +77,11 @@ TABLES: tuple[tuple[type[Link], str, tuple[ModuleType, ...]], ...] = (
         (arithmetic, creation, fallback, pooling, products, selection, shapes, sums),
     ),
     (FixedPrecisionTensor, "private_rules", (fallback, private_functions, private_layers)),
-    (RingLink, "rules", (access_rules, comparison_rules, component_rules, product_rules)),
+    (
+        RingLink,
+        "rules",
+        (access_rules, comparison_rules, component_rules, derived_rules, product_rules),
+    ),
 )
 """The tables of rules, and the modules that fill them."""
 

@@ -71,6 +71,17 @@ def run_locally(
     """
     if op in _SAME:
         return cell_of(args[0])
+    with session.lock:
+        return _recorded(session, op, args, kwargs, cell_of)
+
+
+def _recorded(
+    session: SessionClient,
+    op: Any,
+    args: Arguments,
+    kwargs: Keywords,
+    cell_of: Callable[[Any], Cell],
+) -> Cell | list[Cell]:
     session.make_room()
     op, args, kwargs = _normalised(op, args, kwargs)
     call = RecordedCall(session, cell_of)

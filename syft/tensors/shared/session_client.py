@@ -31,6 +31,7 @@ from syft.exceptions import (
 )
 from syft.ids import new_id
 from syft.tensors.fixed.rings.integer_ring import Ring
+from syft.tensors.shared.exclusive import exclusive
 from syft.tensors.shared.cells import (
     Cell,
     Geometry,
@@ -78,7 +79,8 @@ class SessionClient:
         self._used: set[int] = set()
         self._dropped: list[int] = []
         self._counter = 0
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
+        """Whoever records holds it (:mod:`~syft.tensors.shared.exclusive`)."""
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -145,6 +147,7 @@ class SessionClient:
         if full or self._list.nbytes > MOST_BYTES:
             self.flush()
 
+    @exclusive
     def share(self, values: torch.Tensor, guard: Guard | None = None) -> Cell:
         """Split an int64 tensor of this process among the parties.
 
@@ -160,6 +163,7 @@ class SessionClient:
         self._list.fresh(cell, FreshShares(seeds, last, guard))
         return cell
 
+    @exclusive
     def public(self, values: torch.Tensor) -> Cell:
         """A tensor that everybody may see, as shares: party 0 has it."""
         self.make_room()
@@ -196,6 +200,7 @@ class SessionClient:
         self._masks.add(cell)
         return value
 
+    @exclusive
     def product(self, kernel: Kernel, x: Cell, y: Cell, shape: Sequence[int]) -> Cell:
         """A bilinear kernel of two tensors."""
         self.make_room()
@@ -218,22 +223,22 @@ class SessionClient:
 
     # ---------------------------------------------------------------------------------- sending
 
+    @exclusive
     def flush(self, opening: bool = False) -> None:
         """Send what was recorded; what nobody has any more is left out.
 
         With ``opening`` all masked values are opened that somebody may use.
         """
-        with self._lock:
-            self.check_open()
-            recorded, self._list = self._list, InstructionList()
-            program, results = recorded.program(opening)
-            used = self._used.intersection(one for one in recorded.inputs if type(one) is int)
-            try:
-                if program.instructions or results:
-                    self._send(program, recorded.inputs, results)
-            finally:
-                self._used -= used
-                self._discard_dropped()
+        self.check_open()
+        recorded, self._list = self._list, InstructionList()
+        program, results = recorded.program(opening)
+        used = self._used.intersection(one for one in recorded.inputs if type(one) is int)
+        try:
+            if program.instructions or results:
+                self._send(program, recorded.inputs, results)
+        finally:
+            self._used -= used
+            self._discard_dropped()
 
     def _send(
         self,
@@ -282,6 +287,7 @@ class SessionClient:
         self._counter += 1
         return self._counter
 
+    @exclusive
     def values(self, cells: Sequence[Cell], user: str | None = None) -> list[torch.Tensor]:
         """What cells hold, as plain int64 tensors: every party says its share.
 
@@ -306,6 +312,7 @@ class SessionClient:
             sum_of(row).to(cell.device).contiguous() for cell, row in zip(cells, rows, strict=True)
         ]
 
+    @exclusive
     def reveal(self, cell: Cell, party: str) -> torch.Tensor:
         """A pointer to the integers of a cell, which one party gets and nobody else."""
         rank = self.parties.index(party)
@@ -317,6 +324,7 @@ class SessionClient:
         id, value.id = value.id, None  # the pointer is its owner
         return self.lines.pointer(party, id)
 
+    @exclusive
     def split(self, pointer: Any, depth: int, shape: Sequence[int], device: torch.device) -> Cell:
         """The integers of a remote tensor, which its holder splits among the parties."""
         self.check_open()
@@ -327,6 +335,7 @@ class SessionClient:
         cell.id = id
         return cell
 
+    @exclusive
     def synchronize(self) -> None:
         """Send what was recorded, and raise why something has failed, as far as is known."""
         if self.ended is None:
@@ -356,7 +365,7 @@ class SessionClient:
 
         Shares that were sent with it are sent again with the next program.
         """
-        with self._lock:
+        with self.lock:
             try:
                 error, undone = undo(self.lines, error)
             except Exception as lost:  # whatever a worker raises
@@ -391,20 +400,21 @@ class SessionClient:
         What was recorded before is sent first.  What is left of what was made in it, under the ids
         in ``made``, cannot be used afterwards.
         """
-        self.flush()
-        before = self.lines, self._counter, self.stock
-        cells = {cell: (cell.masked, cell.memory.version) for cell in self._masks}
-        self.lines, self._counter, self.stock = lines, _UNREAL_COUNTER, Stock()
-        try:
-            yield
-        finally:
-            self._list = InstructionList()
-            self._used.clear()
-            self._discard_dropped()
-            self.lines, self._counter, self.stock = before
-            for cell in self.masked_cells():
-                cell.masked, cell.memory.version = cells.get(cell, (None, cell.memory.version))
-            self._unreal |= made
+        with self.lock:
+            self.flush()
+            before = self.lines, self._counter, self.stock
+            cells = {cell: (cell.masked, cell.memory.version) for cell in self._masks}
+            self.lines, self._counter, self.stock = lines, _UNREAL_COUNTER, Stock()
+            try:
+                yield
+            finally:
+                self._list = InstructionList()
+                self._used.clear()
+                self._discard_dropped()
+                self.lines, self._counter, self.stock = before
+                for cell in self.masked_cells():
+                    cell.masked, cell.memory.version = cells.get(cell, (None, cell.memory.version))
+                self._unreal |= made
 
     def masked_cells(self) -> list[Cell]:
         """The tensors that were opened behind a mask, or will be."""
@@ -431,11 +441,13 @@ class SessionClient:
             return True
         return value.id is not None and value.id not in self._lost
 
+    @exclusive
     def open(self, cells: Sequence[Cell]) -> None:
         """Open tensors behind their masks, now, for the products to come."""
         values = [self.masked(cell) for cell in cells]
         self.flush(opening=bool(values))
 
+    @exclusive
     def deal_ahead(self, runs: Sequence[Run]) -> None:
         """Have what the programs of some runs need dealt now; returns when it is there."""
         self.check_open()

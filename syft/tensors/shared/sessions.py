@@ -6,6 +6,7 @@ of them are of one session, which is opened for the first one and goes with the 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -20,6 +21,9 @@ _SESSIONS: WeakKeyDictionary[
     Any, WeakValueDictionary[tuple[frozenset[str], str], SessionClient]
 ] = WeakKeyDictionary()
 """The sessions of each owner, by the names of their parties and of their provider."""
+
+_OPENING = threading.Lock()
+"""Two threads open one session, and not two whose tensors would not meet."""
 
 
 def session_among(
@@ -45,12 +49,13 @@ def session_among(
     if provider.id in names and not allow_dealing_party:
         unnamed = crypto_provider is None
         raise WrongParties(names, _WITHOUT_PROVIDER if unnamed else _ALSO_DEALS.format(provider.id))
-    sessions = _SESSIONS.setdefault(owner, WeakValueDictionary())
     key = frozenset(names), provider.id
-    session = sessions.get(key)
-    if session is None or session.ended is not None:
-        lines = WorkerLines(owner, parties, provider)
-        session = sessions[key] = SessionClient(lines, SharesRing)
+    with _OPENING:
+        sessions = _SESSIONS.setdefault(owner, WeakValueDictionary())
+        session = sessions.get(key)
+        if session is None or session.ended is not None:
+            lines = WorkerLines(owner, parties, provider)
+            session = sessions[key] = SessionClient(lines, SharesRing)
     return session
 
 

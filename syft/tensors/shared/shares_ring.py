@@ -16,6 +16,7 @@ from syft.tensors.fixed.rings.integer_ring import Ring
 from syft.tensors.fixed.rings.ring_link import as_integers, is_ring
 from syft.tensors.shared.additive_sharing import shared_tensor
 from syft.tensors.shared.cells import Cell, dense
+from syft.tensors.shared.exclusive import exclusive
 from syft.tensors.shared.session_client import SessionClient
 
 MULTIPLY = Kernel(KernelCode.MULTIPLY, ())
@@ -39,10 +40,16 @@ class SharesRing(Ring):
         return session
 
     @property
+    def lock(self) -> Any:
+        """That of the session."""
+        return self._session.lock
+
+    @property
     def name(self) -> str:
         """``"integers shared among"`` the parties, and who deals for them."""
         return f"integers shared among {self._workers}"
 
+    @exclusive
     def lift(self, integers: torch.Tensor) -> torch.Tensor:
         """The shares of public integers: party 0 has them, the others zeros."""
         return shared_tensor(self._session.public(integers), integers.dtype)
@@ -57,6 +64,7 @@ class SharesRing(Ring):
             return product
         return self.product(MULTIPLY, a, b, unit)
 
+    @exclusive
     def product(self, kernel: Kernel, a: torch.Tensor, b: torch.Tensor, unit: int) -> torch.Tensor:
         """A bilinear kernel: each operand is opened under a mask, once while it is not written to.
 
@@ -75,6 +83,7 @@ class SharesRing(Ring):
         args = (int(kernel.code), kernel.settings, slot, factor, public is a)
         return shared_tensor(session.made_by(ShareCode.LINEAR, args, shape, private.device))
 
+    @exclusive
     def linear(self, kernel: Kernel, x: torch.Tensor) -> torch.Tensor:
         """A linear kernel on each share."""
         session = self._session
@@ -111,6 +120,7 @@ class SharesRing(Ring):
         """The bits of ``x == 0``."""
         return shared_tensor(self._gate(ShareCode.ZERO, x), torch.bool)
 
+    @exclusive
     def positive_part(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """``max(x, 0)`` and the bits of ``x > 0``, by one gate.
 
@@ -140,6 +150,7 @@ class SharesRing(Ring):
         chosen: torch.Tensor = as_integers(b) + self.multiply(as_integers(bits), difference, 1)
         return chosen
 
+    @exclusive
     def _gate(self, code: ShareCode, x: torch.Tensor, *settings: int) -> Cell:
         session = self._session
         session.make_room()

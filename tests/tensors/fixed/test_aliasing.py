@@ -124,6 +124,28 @@ def test_data_can_be_assigned():
     assert float_precision(p).tolist() == [3.0, 4.0]
 
 
+def test_data_of_another_form_can_be_assigned():
+    p = nn.Parameter(fix_precision(torch.ones(2)))
+    p.data = fix_precision(torch.tensor([[3.0], [4.0]]))
+    assert p.shape == (2, 1) and p.requires_grad and float_precision(p).tolist() == [[3.0], [4.0]]
+
+
+def test_a_module_moves_with_its_gradients():
+    """The module holds the gradient that its data is assigned to, so it cannot be swapped."""
+    model = fix_precision_module()
+    model(fix_precision(torch.tensor([[1.0, 2.0]]))).sum().backward()
+    gradient = model.weight.grad
+    model.to("cpu").double()
+    assert model.weight.grad is gradient and float_precision(gradient).tolist() == [[1.0, 2.0]]
+
+
+def fix_precision_module():
+    model = nn.Linear(2, 1)
+    for p in model.parameters():
+        fix_precision_(p)
+    return model
+
+
 def test_nothing_is_kept_alive():
     gc.collect()
     assert not gc.isenabled()  # the fixture around every test sees to it

@@ -237,6 +237,13 @@ def test_public_zeros_are_still_an_error(ring):
             division()
 
 
+@pytest.mark.parametrize("factor", [float("nan"), float("inf"), -float("inf"), 1e20, 2**63])
+def test_what_is_no_factor_is_an_error(ring, factor):
+    x = blind(numbers(1.0), ring)
+    with pytest.raises(EncodingError, match=r"Cannot encode a factor of"):
+        x * factor
+
+
 def test_private_zeros_give_zero(ring):
     x, zero = blind(numbers(1.0), ring), blind(numbers(0.0), ring)
     for result in (x / zero, 1 / zero, zero.sqrt(), zero.rsqrt()):

@@ -531,3 +531,14 @@ def test_an_interrupt_leaves_no_group_open(
     del model
     alice.clear_objects()
     bob.clear_objects()
+
+
+def test_inference_mode_of_the_caller_is_not_that_of_the_worker(
+    hook: sy.TorchHook, alice: sy.VirtualWorker, bob: sy.VirtualWorker
+) -> None:
+    """Shares and masks of a worker are written to and counted later, by programs of any mode."""
+    with torch.inference_mode():
+        shared = torch.arange(3).share(alice, bob)
+        assert (shared * shared).get().tolist() == [0, 1, 4]
+        doubled = torch.arange(3).send(alice) * 2
+    assert (shared * 3).get().tolist() == [0, 3, 6] and doubled.get().tolist() == [0, 2, 4]

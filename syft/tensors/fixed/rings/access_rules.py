@@ -15,8 +15,10 @@ import torch
 from syft.crypto.kernels import Kernel, KernelCode
 from syft.ops.nested import leaves
 from syft.tensors.fixed.rings.component_rules import one_of
+from syft.tensors.fixed.rings.index_ranges import check_indices
 from syft.tensors.fixed.rings.ring_link import (
     as_integers,
+    bits_if_all,
     is_ring,
     lifted,
     ring_of,
@@ -32,8 +34,8 @@ MATMUL = Kernel(KernelCode.MATMUL)
 
 def _reads_publicly(op: Any, x: Any, *rest: Any) -> Any:
     """The operation on each component; its indices are public."""
-    out = x.child.componentwise(op, (x, *rest), {})
-    return out
+    check_indices(op, (x, *rest))
+    return x.child.componentwise(op, (x, *rest), {})
 
 
 @ring_rule("index_select gather take embedding embedding_dense_backward")
@@ -43,9 +45,8 @@ def read(op: Any, *args: Any, **kwargs: Any) -> Any:
     place = (
         1 if op.overloadpacket in (aten.take, aten.embedding, aten.embedding_dense_backward) else 2
     )
-    if is_ring(args[place]):
-        return private(*args)
-    return _reads_publicly(op, *args)
+    out = private(*args) if is_ring(args[place]) else _reads_publicly(op, *args)
+    return bits_if_all(out, args[0])
 
 
 def select_rows(x: Any, dim: int, index: Any) -> Any:
@@ -65,6 +66,7 @@ def _gather(x: Any, dim: int, index: Any, sparse_grad: bool = False) -> Any:
     if not index.dim():
         return _gather(x.view(1), 0, index.view(1)).view(())
     ring = ring_of(x, index)
+    dim %= index.dim()
     hot = ring.one_hot(index, x.shape[dim])
     inside = x[_corner(index.shape, dim)]
     table = whole(inside, ring).movedim(dim, -1).unsqueeze(-1)
@@ -107,10 +109,10 @@ def index(op: Any, x: Any, indices: Any) -> Any:
     """Read by public indices and masks, or by one private index."""
     dim = next((place for place, one in enumerate(indices) if is_ring(one)), None)
     if dim is None:
-        return _reads_publicly(op, x, indices)
+        return bits_if_all(_reads_publicly(op, x, indices), x)
     if not _only_index(indices, dim):
         raise indices[dim].child.refused(op)
-    rows, extra = select_rows(x, dim, indices[dim]), indices[dim].dim()
+    rows, extra = bits_if_all(select_rows(x, dim, indices[dim]), x), indices[dim].dim()
     return rows.movedim(list(range(extra)), list(range(dim, dim + extra))) if dim else rows
 
 
@@ -118,6 +120,12 @@ def index(op: Any, x: Any, indices: Any) -> Any:
 
 
 @ring_rule("scatter.src scatter.value scatter_add")
+def write_along(op: Any, x: Any, dim: int, index: Any, source: Any) -> Any:
+    """Write or add at places along a dimension; sums of bits are integers."""
+    out = write(op, x, dim, index, source)
+    return out if op is aten.scatter_add.default else bits_if_all(out, x, source)
+
+
 def write(op: Any, x: Any, dim: int, index: Any, source: Any) -> Any:
     """Write or add at public or private indices.
 
@@ -129,10 +137,12 @@ def write(op: Any, x: Any, dim: int, index: Any, source: Any) -> Any:
     source = lifted(source, ring, index.device)
     source = source[_corner(index.shape)] if source.dim() else source.expand(index.shape)
     if not is_ring(index):
+        check_indices(op, (x, dim, index))
         form = aten.scatter_add.default if op is aten.scatter_add.default else aten.scatter.src
         return x.child.componentwise(form, (x, dim, index, as_integers(source)), {})
     if not index.dim():
         return write(op, x.view(1), 0, index.view(1), source.view(1)).view(())
+    dim %= index.dim()
     hot = ring.one_hot(index, x.shape[dim]).movedim(dim, -1)  # (..., size, chosen)
     values = as_integers(source).movedim(dim, -1).unsqueeze(-1)
     added = ring.product(MATMUL, hot, values, 1).squeeze(-1)
@@ -178,11 +188,11 @@ def index_put(op: Any, x: Any, indices: Any, values: Any, accumulate: bool = Fal
     if dim > 0 and index.dim() != 1 or not _only_index(indices, dim):
         raise index.child.refused(op)
     ring = ring_of(x, index, values)
-    x, values = (as_integers(lifted(value, ring, index.device)) for value in (x, values))
-    shape = [*x.shape[:dim], *index.shape, *x.shape[dim + 1 :]]
-    source = values.expand(shape)
+    table, source = (as_integers(lifted(value, ring, index.device)) for value in (x, values))
+    source = source.expand([*x.shape[:dim], *index.shape, *x.shape[dim + 1 :]])
     rows = source.movedim(dim, 0) if dim else source
-    return _write_rows(x, dim, index, rows, accumulate)
+    out = _write_rows(table, dim, index, rows, accumulate)
+    return out if accumulate else bits_if_all(out, x, values)
 
 
 @ring_rule("put")
@@ -206,14 +216,18 @@ def write_publicly(op: Any, *args: Any, **kwargs: Any) -> Any:
     """Write at public indices only: every tensor but those is lifted."""
     ring = rings_among(args)
     x, *rest = args
-    x = as_integers(lifted(x, ring, one_of(args).device))
     place = _VALUES[op.overloadpacket] - 1
+    operands = (x, rest[place])
+    x = as_integers(lifted(x, ring, one_of(args).device))
     rest[place] = as_integers(lifted(rest[place], ring, x.device))
     public = rest[:place] + rest[place + 1 :]
     if any(is_ring(one) for one in leaves(public)):
         raise x.child.refused(op)
+    check_indices(op, (x, *rest))
     form = aten.index_fill.int_Tensor if op is aten.index_fill.int_Scalar else op
-    return x.child.componentwise(form, (x, *rest), kwargs)
+    out = x.child.componentwise(form, (x, *rest), kwargs)
+    adds = op is aten.index_add.default or op is aten.index_put.default and args[-1] is True
+    return out if adds else bits_if_all(out, *operands)
 
 
 _VALUES = {

@@ -11,10 +11,12 @@ from typing import Any
 
 import torch
 
+from syft.exceptions import UnsupportedOperation
 from syft.tensors.fixed.rings.component_rules import one_of
 from syft.tensors.fixed.rings.ring_link import (
     as_bits,
     as_integers,
+    bits_if_all,
     is_ring,
     lifted,
     ring_of,
@@ -44,9 +46,45 @@ _COMPARISONS = {
     "eq.Scalar ne.Tensor ne.Scalar"
 )
 def compare(op: Any, x: Any, y: Any) -> Any:
-    """Compare; the result is private bits."""
+    """Compare; the result is private bits.
+
+    Against a public number with a fraction by the whole number that decides alike.
+    """
+    if _has_fractions(x):
+        return compare(_MIRRORED[op.overloadpacket], y, x)
+    if _has_fractions(y):
+        return _compare_with_fractions(op, x, y)
     x, y = (as_integers(v) if isinstance(v, torch.Tensor) else int(v) for v in (x, y))
     return _COMPARISONS[op.overloadpacket](ring_of(x, y), x, y)
+
+
+_MIRRORED = {
+    aten.lt: aten.gt.Tensor,
+    aten.gt: aten.lt.Tensor,
+    aten.ge: aten.le.Tensor,
+    aten.le: aten.ge.Tensor,
+    aten.eq: aten.eq.Tensor,
+    aten.ne: aten.ne.Tensor,
+}
+
+
+def _has_fractions(value: Any) -> bool:
+    return value.is_floating_point() if isinstance(value, torch.Tensor) else type(value) is float
+
+
+def _compare_with_fractions(op: Any, x: Any, y: Any) -> Any:
+    ring, packet = ring_of(x), op.overloadpacket
+    bound = torch.as_tensor(y, dtype=torch.float64, device=x.device)
+    if bool(bound.isnan().any()):
+        raise UnsupportedOperation(
+            "a comparison with NaN", ring.name, "replace it first, as torch.nan_to_num does"
+        )
+    rounded = bound.ceil() if packet in (aten.lt, aten.ge) else bound.floor()
+    whole_bound = rounded.clamp(-(2.0**62), 2.0**62).to(torch.int64)  # no integer is beyond
+    if packet not in (aten.eq, aten.ne):
+        return _COMPARISONS[packet](ring, as_integers(x), whole_bound)
+    same = ring.zero(as_integers(x) - whole_bound) * (whole_bound.double() == bound)
+    return same if packet is aten.eq else _not(same)
 
 
 # ------------------------------------------------------------------------------------------- bits
@@ -57,7 +95,9 @@ def compare(op: Any, x: Any, y: Any) -> Any:
 )
 def logic(op: Any, x: Any, y: Any) -> Any:
     """Logic of bits: one product."""
-    x, y = (_truth(op, value) for value in (x, y))
+    if op.overloadpacket in _BITWISE and {x.dtype, y.dtype} != {torch.bool}:
+        raise one_of((x, y)).child.refused(op)
+    x, y = _truth(x), _truth(y)
     both = x * y
     return as_bits(_LOGIC[op._schema.name.rpartition("_")[2]](x, y, both))
 
@@ -69,12 +109,11 @@ _LOGIC = {
 }
 
 
-def _truth(op: Any, value: Any) -> Any:
-    if value.dtype is torch.bool:
-        return as_integers(value)
-    if op.overloadpacket in (aten.bitwise_and, aten.bitwise_or, aten.bitwise_xor):
-        raise one_of((value,)).child.refused(op)
-    return as_integers(value != 0)
+_BITWISE = (aten.bitwise_and, aten.bitwise_or, aten.bitwise_xor)
+
+
+def _truth(value: Any) -> Any:
+    return as_integers(value if value.dtype is torch.bool else value != 0)
 
 
 @ring_rule("logical_not")
@@ -118,9 +157,10 @@ def where(op: Any, condition: Any, x: Any, y: Any) -> Any:
     ring = ring_of(condition, x, y)
     device = one_of((condition, x, y)).device
     if is_ring(condition):
-        return ring.select(condition, *(_whole_number(value, ring, device) for value in (x, y)))
-    x, y = (as_integers(lifted(value, ring, device)) for value in (x, y))
-    return x.child.componentwise(op, (condition, x, y), {})
+        choices = (_whole_number(value, ring, device) for value in (x, y))
+        return bits_if_all(ring.select(condition, *choices), x, y)
+    first, second = (as_integers(lifted(value, ring, device)) for value in (x, y))
+    return bits_if_all(first.child.componentwise(op, (condition, first, second), {}), x, y)
 
 
 def _whole_number(value: Any, ring: Any, device: torch.device) -> Any:
@@ -160,14 +200,16 @@ def _excess(x: Any, y: Any) -> Any:
 @ring_rule("maximum fmax")
 def maximum(op: Any, x: Any, y: Any) -> Any:
     """The larger of two."""
-    x, y = as_integers(x), as_integers(y)
+    ring = ring_of(x, y)
+    x, y = whole(x, ring), whole(y, ring)
     return y + _excess(x, y)
 
 
 @ring_rule("minimum fmin")
 def minimum(op: Any, x: Any, y: Any) -> Any:
     """The smaller of two."""
-    x, y = as_integers(x), as_integers(y)
+    ring = ring_of(x, y)
+    x, y = whole(x, ring), whole(y, ring)
     return x - _excess(x, y)
 
 

@@ -14,6 +14,7 @@ from syft.ops.nested import leaves
 from syft.tensors.fixed.rings.ring_link import (
     as_bits,
     as_integers,
+    bits_if_all,
     is_ring,
     lifted,
     ring_of,
@@ -33,7 +34,7 @@ split_with_sizes unbind.int unsafe_split.Tensor unsafe_split_with_sizes
 """
 
 MAPS = """
-neg sum sum.dim_IntList cumsum trace constant_pad_nd
+neg sum sum.dim_IntList cumsum trace
 """
 """Linear in their one argument; of bits they are integers."""
 
@@ -56,6 +57,16 @@ def move(op: Any, *args: Any, **kwargs: Any) -> Any:
 def map_components(op: Any, x: Any, *rest: Any, dtype: Any = None) -> Any:
     """Apply a linear map with whole coefficients to each component."""
     return x.child.componentwise(op, (x, *rest), {})
+
+
+@ring_rule("constant_pad_nd")
+def pad(op: Any, x: Any, widths: Any, value: Any = 0) -> Any:
+    """Pad each component with zeros, and add the public border, of which one has all."""
+    out = x.child.componentwise(op, (x, widths), {})
+    if value:
+        inside = torch.zeros(x.shape, dtype=torch.int64, device=x.device)
+        out = out + aten.constant_pad_nd(inside, widths, int(value))
+    return as_bits(out) if x.dtype is torch.bool else out
 
 
 @ring_rule("add.Tensor add.Scalar sub.Tensor sub.Scalar rsub.Tensor rsub.Scalar")
@@ -82,13 +93,17 @@ FIX_FIRST = "private integers are whole numbers of 64 bits; call .fix_precision(
 def multiply(op: Any, x: Any, y: Any) -> Any:
     """A public factor multiplies each component; two private ones are a product of the ring."""
     if is_ring(x) and is_ring(y):
-        return ring_of(x, y).multiply(as_integers(x), as_integers(y), 1)
+        product = ring_of(x, y).multiply(as_integers(x), as_integers(y), 1)
+        return bits_if_all(product, x, y)
     private, public = (x, y) if is_ring(x) else (y, x)
     if isinstance(public, float) or getattr(public, "is_floating_point", bool)():
         raise UnsupportedOperation(str(op), private.child.ring.name, FIX_FIRST)
     if isinstance(public, torch.Tensor):
-        return private.child.componentwise(aten.mul.Tensor, (private, as_integers(public)), {})
-    return private.child.componentwise(aten.mul.Scalar, (private, int(public)), {})
+        operands = private, as_integers(public)
+        product = private.child.componentwise(aten.mul.Tensor, operands, {})
+    else:
+        product = private.child.componentwise(aten.mul.Scalar, (private, int(public)), {})
+    return bits_if_all(product, x, y)
 
 
 @ring_rule("cat stack")
@@ -132,8 +147,23 @@ def copy_(op: Any, x: Any, source: Any, non_blocking: bool = False) -> Any:
     if not is_ring(x):
         raise source.child.refused(op)
     ring = ring_of(x, source)
-    x.child.componentwise(op, (as_integers(x), lifted(source, ring, x.device)), {})
+    source = lifted(source, ring, x.device)
+    if x.dtype is torch.bool and source.dtype is not torch.bool:
+        source = source != 0
+    x.child.componentwise(op, (as_integers(x), source), {})
     return x
+
+
+@ring_rule("fill_.Scalar fill_.Tensor")
+def fill_(op: Any, x: Any, value: Any) -> Any:
+    """Write one number everywhere; without its fraction, as torch does."""
+    return x.copy_(value if isinstance(value, torch.Tensor) else torch.tensor(int(value)))
+
+
+@ring_rule("fill.Scalar fill.Tensor")
+def fill(op: Any, x: Any, value: Any) -> Any:
+    """A new tensor of one number."""
+    return x.clone().fill_(value)
 
 
 @ring_rule("zero_")

@@ -26,10 +26,14 @@ from typing import ClassVar
 import torch
 
 from syft.crypto.kernels import Kernel
+from syft.exceptions import EncodingError
 from syft.tensors.fixed.grid import Grid
 
 FACTOR_BITS = 28
 """The significant bits of a real factor, where the product cannot be computed in float64."""
+
+LARGEST_FACTOR = 2**63
+"""No public factor reaches this."""
 
 
 class Ring(abc.ABC):
@@ -115,8 +119,12 @@ class Ring(abc.ABC):
 
         The factor has 28 significant bits, so a result is off by 2^-28 of it besides the rounding,
         and ``x`` must be below 2^34 where the factor needs all of them (below 2^62 over 1 for a
-        factor such as 0.5 or 3).
+        factor such as 0.5 or 3).  NaN and infinity are no factors, and no number beyond 64 bits is:
+        :class:`~syft.exceptions.EncodingError`.
         """
+        if not isinstance(factor, torch.Tensor) and not abs(factor) < LARGEST_FACTOR:
+            text = f"{-float(LARGEST_FACTOR):.4g} to {float(LARGEST_FACTOR):.4g}"
+            raise EncodingError(f"a factor of {factor}", text, "scale the data down")
         numerator, shift = as_fraction(factor)
         return self.divide(x * numerator, 1 << shift) if shift else x * numerator
 

@@ -32,6 +32,9 @@ aten = torch.ops.aten
 NO_FRACTIONS: Final = "integers have no fractions; call fix_precision() before share()"
 """What to do instead of dividing."""
 
+_QUOTIENTS: Final = frozenset({"aten.div.Tensor", "aten.div.Scalar"})
+"""What gives fractions; a quotient that is rounded (``div.Tensor_mode``) gives whole numbers."""
+
 
 class RingLink(Link):
     """A tensor of integers of a ring that is not plain. Abstract.
@@ -73,12 +76,12 @@ class RingLink(Link):
         functional = functional_form(operation)
         if functional is None:
             raise cls.refused(operation)
-        return copy_into(args[0], functional(*args, **kwargs))
+        return into_targets(operation, functional, args, kwargs)
 
     @classmethod
     def refused(cls, op: Any) -> UnsupportedOperation:
         """The error for an operation that no rule computes without reading a value."""
-        instead = NO_FRACTIONS if str(op).startswith("aten.div.") else cls.instead
+        instead = NO_FRACTIONS if str(op) in _QUOTIENTS else cls.instead
         return UnsupportedOperation(str(op), cls.__name__, instead)
 
 
@@ -153,6 +156,35 @@ def as_bits(result: Any) -> Any:
 def as_integers(value: Any) -> Any:
     """The same integers, reported as int64."""
     return wrap_like(value.child, value, torch.int64) if is_ring(value) else value.to(torch.int64)
+
+
+def bits_if_all(result: Any, *operands: Any) -> Any:
+    """A result as bits where every operand is: a choice among bits, a product of them."""
+    kinds = (
+        value.dtype is torch.bool if isinstance(value, torch.Tensor) else type(value) is bool
+        for value in operands
+    )
+    return as_bits(result) if all(kinds) else result
+
+
+def into_targets(op: Any, functional: Any, args: Arguments, kwargs: Keywords) -> Any:
+    """Run the functional form of an in-place or ``out=`` operation, and write what it gives into
+    the targets: the first argument, or those for the results."""
+    names = [argument.name for argument in op._schema.arguments if argument.is_out]
+    if not names:
+        return copy_into(args[0], functional(*args, **kwargs))
+    inputs = {name: value for name, value in kwargs.items() if name not in names}
+    result = functional(*args, **inputs)
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    for name, made in zip(names, results, strict=True):
+        if kwargs[name].shape != made.shape:
+            raise UnsupportedOperation(
+                f"out= of shape {tuple(kwargs[name].shape)}",
+                "a private tensor",
+                f"give one of the shape of the result, {tuple(made.shape)}",
+            )
+    stored = [copy_into(kwargs[name], made) for name, made in zip(names, results, strict=True)]
+    return tuple(stored) if len(stored) > 1 else stored[0]
 
 
 def copy_into(target: Any, result: Any) -> Any:
