@@ -19,6 +19,7 @@ from syft.hooks.module_methods import (
     encode_module,
     exchange_tensors,
     get_module,
+    tensors_of,
 )
 from syft.hooks.sending import Location, guard_to_send
 from syft.tensors.conversions import fix_precision, float_precision
@@ -31,6 +32,7 @@ from syft.tensors.shared.shared_values import (
     ENCODE_FIRST,
     check_shareable,
     get_shared,
+    gradient_of,
     is_shared,
     share_values,
     shared_cell,
@@ -63,15 +65,14 @@ def share(
     >>> (x + x).get()
     tensor([2, 4])
     """
-    if type(tensor) is Wrapper and isinstance(tensor.child, PointerTensor):
+    if _is_remote(tensor):
         if user is not None:
             raise NotShareable(
                 "a remote tensor on behalf of a user",
                 "connect as that user; its owner names who may have shares (allow_destinations=)",
             )
-        return _share_remotely(
-            tensor.child, workers, owner, crypto_provider, requires_grad, protocol
-        )
+        pointer: PointerTensor = tensor.child  # type: ignore[attr-defined]
+        return _share_remotely(pointer, workers, owner, crypto_provider, requires_grad, protocol)
     check_shareable(tensor)
     session = session_among(owner, workers, crypto_provider, protocol)
     return share_values(tensor, session, requires_grad, _guard_of(tensor, session, owner, user))
@@ -97,10 +98,7 @@ def _share_remotely(
 ) -> torch.Tensor:
     """Have the holder of a tensor split it: the shares go from there to the parties."""
     if crypto_provider is None:
-        raise NotShareable(
-            "a remote tensor without a crypto_provider",
-            "name one; this process must not deal for values that it may not see",
-        )
+        raise NotShareable(*_NO_PROVIDER)
     tensor: torch.Tensor = wrap(pointer)
     real, grid = tensor.dtype.is_floating_point, pointer.grid
     if real and grid is None or tensor.dtype.is_complex:
@@ -114,6 +112,15 @@ def _share_remotely(
     return fixed(shared, grid).requires_grad_(requires_grad) if real else shared
 
 
+def _is_remote(tensor: torch.Tensor) -> bool:
+    """Whether another worker holds the tensor, and would split it."""
+    return type(tensor) is Wrapper and isinstance(tensor.child, PointerTensor)
+
+
+_NO_PROVIDER: Final = (
+    "a remote tensor without a crypto_provider",
+    "name one; this process must not deal for values that it may not see",
+)
 _INTEGERS: Final = 2
 """How many steps down the chain of a tensor in fixed precision its integers are."""
 
@@ -214,26 +221,49 @@ def share_module(
     """Share every parameter and buffer in fixed precision; returns the module, changed in place.
 
     Parameters require grad as they did, unless ``requires_grad`` says otherwise.  Buffers of
-    integers (how many batches were seen) stay as they are.  Raises
-    :class:`~syft.exceptions.NotShareable` for a module that is not in fixed precision.
+    integers (how many batches were seen) stay as they are.  A module that is at a worker is split
+    there, with such buffers: this process sees nothing of it, and ``crypto_provider`` is needed.
+
+    Raises :class:`~syft.exceptions.NotShareable` for a module that is not in fixed precision, and
+    what :func:`share` raises.
 
     >>> model = torch.nn.Linear(2, 1).fix_precision().share(alice, bob, crypto_provider=carol)
     >>> model.get().float_precision().weight.shape
     torch.Size([1, 2])
     """
-    session = session_among(owner, workers, crypto_provider, protocol)
+    _check_module(module, workers, owner, crypto_provider, protocol)
+
+    def split(tensor: torch.Tensor) -> torch.Tensor:
+        return share(
+            tensor, *workers, owner=owner, crypto_provider=crypto_provider, protocol=protocol
+        )
 
     def shared(tensor: torch.Tensor) -> torch.Tensor:
         if type(tensor) is not Wrapper and not tensor.is_floating_point():
             return tensor.detach().clone()
-        check_shareable(tensor)
-        guard = _guard_of(tensor, session, owner, None)
-        found = share_values(tensor, session, False, guard)
+        found = split(tensor)
+        gradient: Any = gradient_of(tensor) if _is_remote(tensor) else None
+        if gradient is not None:
+            gradient.child.grid = tensor.child.grid  # type: ignore[attr-defined]
+            found.grad = split(gradient)
         parameter = isinstance(tensor, nn.Parameter)
         wanted = tensor.requires_grad if requires_grad is None else requires_grad and parameter
         return found.requires_grad_(wanted)
 
     return exchange_tensors(module, lambda tensors: list(map(shared, tensors)))
+
+
+def _check_module(
+    module: nn.Module,
+    workers: Sequence[Location],
+    owner: Owner,
+    crypto_provider: Location | None,
+    protocol: str | None,
+) -> None:
+    """Raise what is wrong with the workers among whom a module would be shared."""
+    session_among(owner, workers, crypto_provider, protocol)
+    if crypto_provider is None and any(map(_is_remote, tensors_of(module))):
+        raise NotShareable(*_NO_PROVIDER)
 
 
 def encrypt_module(
@@ -253,7 +283,7 @@ def encrypt_module(
     >>> type(model.decrypt().weight).__name__
     'Parameter'
     """
-    session_among(owner, workers, crypto_provider, protocol)  # what is wrong is told first
+    _check_module(module, workers, owner, crypto_provider, protocol)  # before it is encoded
     return share_module(
         encode_module(module, precision_fractional, base),
         *workers,
