@@ -11,7 +11,7 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-from syft.chain.wrapper import Wrapper, first_link, wrap
+from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import NotShareable, NothingToGet
 from syft.hooks import bulk
 from syft.hooks.module_methods import (
@@ -71,8 +71,9 @@ def share(
                 "a remote tensor on behalf of a user",
                 "connect as that user; its owner names who may have shares (allow_destinations=)",
             )
-        pointer: PointerTensor = tensor.child  # type: ignore[attr-defined]
-        return _share_remotely(pointer, workers, owner, crypto_provider, requires_grad, protocol)
+        _check_splittable(tensor, crypto_provider)
+        session = session_among(owner, workers, crypto_provider, protocol)
+        return _split_remotely(tensor, session, requires_grad)
     check_shareable(tensor)
     session = session_among(owner, workers, crypto_provider, protocol)
     return share_values(tensor, session, requires_grad, _guard_of(tensor, session, owner, user))
@@ -88,22 +89,25 @@ def _guard_of(
     return guards[0]
 
 
-def _share_remotely(
-    pointer: PointerTensor,
-    workers: tuple[Location, ...],
-    owner: Owner,
-    crypto_provider: Location | None,
-    requires_grad: bool,
-    protocol: str | None,
-) -> torch.Tensor:
-    """Have the holder of a tensor split it: the shares go from there to the parties."""
+def _is_remote(tensor: torch.Tensor) -> bool:
+    """Whether another worker holds the tensor, and would split it."""
+    return type(tensor) is Wrapper and isinstance(tensor.child, PointerTensor)
+
+
+def _check_splittable(tensor: torch.Tensor, crypto_provider: Location | None) -> None:
+    """Raise :class:`~syft.exceptions.NotShareable` for a remote tensor that cannot be split."""
     if crypto_provider is None:
         raise NotShareable(*_NO_PROVIDER)
-    tensor: torch.Tensor = wrap(pointer)
-    real, grid = tensor.dtype.is_floating_point, pointer.grid
-    if real and grid is None or tensor.dtype.is_complex:
-        raise NotShareable(f"a remote tensor of {tensor.dtype}", ENCODE_FIRST)
-    session = session_among(owner, workers, crypto_provider, protocol)
+    dtype, pointer = tensor.dtype, _pointer_of(tensor)
+    if dtype.is_floating_point and pointer.grid is None or dtype.is_complex:
+        raise NotShareable(f"a remote tensor of {dtype}", ENCODE_FIRST)
+
+
+def _split_remotely(
+    tensor: torch.Tensor, session: SessionClient, requires_grad: bool = False
+) -> torch.Tensor:
+    """Have the holder of a tensor split it: the shares go from there to the parties."""
+    real, grid = tensor.dtype.is_floating_point, _pointer_of(tensor).grid
     kind = torch.bool if tensor.dtype is torch.bool else torch.int64
     if not real and tensor.dtype is not torch.int64:
         tensor = tensor.long()
@@ -112,9 +116,9 @@ def _share_remotely(
     return fixed(shared, grid).requires_grad_(requires_grad) if real else shared
 
 
-def _is_remote(tensor: torch.Tensor) -> bool:
-    """Whether another worker holds the tensor, and would split it."""
-    return type(tensor) is Wrapper and isinstance(tensor.child, PointerTensor)
+def _pointer_of(tensor: torch.Tensor) -> PointerTensor:
+    pointer: PointerTensor = tensor.child  # type: ignore[attr-defined]
+    return pointer
 
 
 _NO_PROVIDER: Final = (
@@ -231,21 +235,17 @@ def share_module(
     >>> model.get().float_precision().weight.shape
     torch.Size([1, 2])
     """
-    _check_module(module, workers, owner, crypto_provider, protocol)
-
-    def split(tensor: torch.Tensor) -> torch.Tensor:
-        return share(
-            tensor, *workers, owner=owner, crypto_provider=crypto_provider, protocol=protocol
-        )
+    session = _session_for(module, workers, owner, crypto_provider, protocol)
 
     def shared(tensor: torch.Tensor) -> torch.Tensor:
-        if type(tensor) is not Wrapper and not tensor.is_floating_point():
+        if _is_remote(tensor):
+            _check_splittable(tensor, crypto_provider)
+            found = _split_with_gradient(tensor, session)
+        elif not tensor.is_floating_point() and type(tensor) is not Wrapper:
             return tensor.detach().clone()
-        found = split(tensor)
-        gradient: Any = gradient_of(tensor) if _is_remote(tensor) else None
-        if gradient is not None:
-            gradient.child.grid = tensor.child.grid  # type: ignore[attr-defined]
-            found.grad = split(gradient)
+        else:
+            check_shareable(tensor)
+            found = share_values(tensor, session, False, _guard_of(tensor, session, owner, None))
         parameter = isinstance(tensor, nn.Parameter)
         wanted = tensor.requires_grad if requires_grad is None else requires_grad and parameter
         return found.requires_grad_(wanted)
@@ -253,17 +253,27 @@ def share_module(
     return exchange_tensors(module, lambda tensors: list(map(shared, tensors)))
 
 
-def _check_module(
+def _session_for(
     module: nn.Module,
     workers: Sequence[Location],
     owner: Owner,
     crypto_provider: Location | None,
     protocol: str | None,
-) -> None:
-    """Raise what is wrong with the workers among whom a module would be shared."""
-    session_among(owner, workers, crypto_provider, protocol)
+) -> SessionClient:
+    """The session in which a module is to be shared; raises what is wrong with the workers."""
     if crypto_provider is None and any(map(_is_remote, tensors_of(module))):
         raise NotShareable(*_NO_PROVIDER)
+    return session_among(owner, workers, crypto_provider, protocol)
+
+
+def _split_with_gradient(tensor: torch.Tensor, session: SessionClient) -> torch.Tensor:
+    """A remote parameter or buffer, and its gradient, which is on the same grid."""
+    shared = _split_remotely(tensor, session)
+    gradient = gradient_of(tensor)
+    if gradient is not None:
+        _pointer_of(gradient).grid = _pointer_of(tensor).grid
+        shared.grad = _split_remotely(gradient, session)
+    return shared
 
 
 def encrypt_module(
@@ -283,10 +293,11 @@ def encrypt_module(
     >>> type(model.decrypt().weight).__name__
     'Parameter'
     """
-    _check_module(module, workers, owner, crypto_provider, protocol)  # before it is encoded
+    session = _session_for(module, workers, owner, crypto_provider, protocol)  # or what is wrong
+    encode_module(module, precision_fractional, base)
     return share_module(
-        encode_module(module, precision_fractional, base),
-        *workers,
+        module,
+        *session.parties,
         owner=owner,
         crypto_provider=crypto_provider,
         requires_grad=requires_grad,
