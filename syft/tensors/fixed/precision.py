@@ -36,6 +36,7 @@ from syft.tensors.fixed.rings.ring_link import RingLink, as_integers, is_ring
 from syft.tensors.fixed.rules import (
     arithmetic,
     creation,
+    linear_systems,
     pooling,
     private_functions,
     private_layers,
@@ -75,7 +76,11 @@ TABLES: tuple[tuple[type[Link], str, tuple[ModuleType, ...]], ...] = (
         "rules",
         (arithmetic, creation, fallback, pooling, products, selection, shapes, sums),
     ),
-    (FixedPrecisionTensor, "private_rules", (fallback, private_functions, private_layers)),
+    (
+        FixedPrecisionTensor,
+        "private_rules",
+        (fallback, linear_systems, private_functions, private_layers),
+    ),
     (RingLink, "rules", (access_rules, comparison_rules, component_rules, product_rules)),
 )
 """The tables of rules, and the modules that fill them."""
