@@ -302,10 +302,16 @@ TEXTS = [
     ),
 ]
 
+
+def _has_parts(kind: type[e.SyftError]) -> bool:
+    """Whether a class, or one of ours above it, says of which parts an error consists."""
+    return any("__init__" in vars(base) for base in kind.__mro__ if issubclass(base, e.SyftError))
+
+
 CLASSES = [
     value
     for value in vars(e).values()
-    if inspect.isclass(value) and issubclass(value, e.SyftError) and "__init__" in vars(value)
+    if inspect.isclass(value) and issubclass(value, e.SyftError) and _has_parts(value)
 ]
 
 
