@@ -19,6 +19,7 @@ from torch.utils.data import TensorDataset, default_collate
 from syft.chain.wrapper import Wrapper
 from syft.exceptions import UnusableSetting
 from syft.federated.base_dataset import BaseDataset
+from syft.federated.kept_pages import keep_pages
 from syft.federated.local_batches import LocalBatches, seed_of, steps_together
 from syft.federated.running_mean import RunningMean
 from syft.federated.stacked_clients import Loss, StackedSGD, obstacle, stacked_gradients
@@ -32,10 +33,10 @@ _STACK_BYTES: Final = 256 << 20
 
 _MOST_AT_ONCE: Final = 128
 
-_IMAGE_BYTES: Final = 320 << 10
-"""Images that are convolved at once: what the layers make of them is some times as much, and should
-stay in the processor's cache."""
-_FEWEST_IMAGES: Final = 10
+_LAYER_BYTES: Final = 10 << 20
+"""What a convolution makes of a step of all clients that are trained at once.  Fewer clients leave
+the processor waiting for Python, and more of them leave its cache."""
+_FEWEST_IMAGES: Final = 4
 """Clients whose images are convolved at once, however large they are."""
 
 
@@ -80,7 +81,7 @@ class SimulatedClients:
     ways that depend on values.  Either way gives the same but for rounding.  Batches of different
     sizes are different steps, so clients with as many samples are fastest.  ``clients_at_once``
     limits the memory: by default 128, or as many as have parameters of 256 MB, and with
-    convolutions 10 or as many as have batches of 320 kB; 1 trains one by one.
+    convolutions 4, or as many as the first of them makes 10 MB of; 1 trains one by one.
 
     ``seed`` settles the order of the samples, and what a model draws; torch's own seed neither
     matters nor changes.  The same seed gives the same bits on one machine, if torch's kernels do.
@@ -207,9 +208,11 @@ class SimulatedClients:
             return self._at_once
         nbytes = sum(parameter.nbytes for parameter in self.model.parameters())
         most = max(1, min(_MOST_AT_ONCE, _STACK_BYTES // max(1, nbytes)))
-        if any(isinstance(part, nn.Conv2d) for part in self.model.modules()):
-            batch = self.datasets[client][0][:1].nbytes * self.batches.batch_size
-            most = min(most, max(_FEWEST_IMAGES, _IMAGE_BYTES // max(1, batch)))
+        for part in self.model.modules():
+            if isinstance(part, nn.Conv2d):
+                channel = self.datasets[client][0][:1].nbytes // part.in_channels
+                layer = channel * part.out_channels * self.batches.batch_size
+                return min(most, max(_FEWEST_IMAGES, _LAYER_BYTES // max(1, layer)))
         return most
 
     # ------------------------------------------------------------------------------------- training
@@ -253,6 +256,7 @@ class SimulatedClients:
             if self.obstacle:
                 return None
         sgd = StackedSGD(optimizer.param_groups, names, len(clients))
+        keep_pages()
         data, targets = (
             torch.cat([self.datasets[client][part] for client in clients]) for part in (0, 1)
         )
