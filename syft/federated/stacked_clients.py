@@ -17,6 +17,7 @@ import torch
 from torch import nn
 from torch.func import functional_call, vmap
 
+from syft.federated.memory_orders import Order, laid_out, order_of, restored
 from syft.federated.stacked_images import FastImages
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -30,7 +31,9 @@ class StackedSGD:
     """``torch.optim.SGD`` for stacked parameters, of which a step may concern some clients only.
 
     ``groups`` are the ``param_groups`` of an optimizer of the model, and ``names`` are those of its
-    parameters.  The settings of each parameter are those of its group.
+    parameters.  The settings of each parameter are those of its group.  ``orders`` says in which
+    order the dimensions of parameters lie in memory, those of the clients among them; unknown ones
+    are put in, and taken from the first gradient.
 
     >>> weight = torch.nn.Parameter(torch.ones(1))
     >>> groups = torch.optim.SGD([weight], lr=0.5).param_groups
@@ -41,7 +44,11 @@ class StackedSGD:
     """
 
     def __init__(
-        self, groups: Iterable[dict[str, Any]], names: Mapping[str, nn.Parameter], clients: int
+        self,
+        groups: Iterable[dict[str, Any]],
+        names: Mapping[str, nn.Parameter],
+        clients: int,
+        orders: dict[str, Order] | None = None,
     ) -> None:
         by_parameter = {id(parameter): group for group in groups for parameter in group["params"]}
         self._settings = {
@@ -49,8 +56,9 @@ class StackedSGD:
             for name, parameter in names.items()
             if id(parameter) in by_parameter and parameter.requires_grad
         }
+        self._orders = {} if orders is None else orders
         self.parameters: Parameters = {
-            name: names[name].detach().expand(clients, *names[name].shape).clone()
+            name: _copies(names[name].detach(), clients, self._orders.get(name))
             for name in self._settings
         }
         """The trained parameters by name, stacked: the first dimension is that of the clients."""
@@ -73,10 +81,19 @@ class StackedSGD:
         """Change the parameters of some clients by their gradients; None changes nothing."""
         for name, gradient in gradients.items():
             if gradient is not None:
+                self._learn(name, gradient)
                 stacked, group = self.parameters[name], self._settings[name]
                 old = _some(stacked, clients)
                 change = self._change(name, clients, old, gradient)
                 _put(stacked, clients, old.add_(change, alpha=-float(group["lr"])))
+
+    def _learn(self, name: str, gradient: torch.Tensor) -> None:
+        """Lay a parameter and its momentum out as its gradients are."""
+        if name not in self._orders:
+            order = self._orders[name] = order_of(gradient)
+            for table in (self.parameters, self._momenta):
+                if name in table:
+                    table[name] = laid_out(table[name], order)
 
     def _change(
         self, name: str, clients: torch.Tensor, old: torch.Tensor, gradient: torch.Tensor
@@ -108,17 +125,29 @@ class StackedSGD:
         return gradient * factors.view(-1, *[1] * (gradient.dim() - 1))
 
 
+def _copies(tensor: torch.Tensor, clients: int, order: Order | None) -> torch.Tensor:
+    """As many copies of a parameter, stacked in some order."""
+    one = tensor.unsqueeze(0)
+    if order is not None:
+        one = laid_out(one, order)
+    return one.expand(clients, *tensor.shape).clone()
+
+
 def _some(stacked: torch.Tensor, clients: torch.Tensor) -> torch.Tensor:
-    """The rows of some clients; of all of them no copy is made."""
+    """The rows of some clients, in the same order; of all of them no copy is made."""
     if len(clients) == len(stacked):
         return stacked
-    return stacked.index_select(0, clients.to(stacked.device))
+    order = order_of(stacked)
+    rows = stacked.permute(order).index_select(0, clients.to(stacked.device))
+    return restored(rows, order)
 
 
 def _put(stacked: torch.Tensor, clients: torch.Tensor, rows: torch.Tensor) -> None:
     """Write rows that :func:`_some` gave."""
     if rows is not stacked:
-        stacked.index_copy_(0, clients.to(stacked.device), rows)
+        order = order_of(stacked)
+        places = clients.to(stacked.device)
+        stacked.permute(order).index_copy_(0, places, rows.permute(order))
 
 
 def stacked_gradients(
