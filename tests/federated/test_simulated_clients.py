@@ -256,7 +256,8 @@ def test_another_optimizer_trains_one_by_one() -> None:
 
 def test_parameters_lie_in_memory_as_their_gradients_do() -> None:
     """Of all clients and of some; the next round begins so."""
-    names, orders = {"weight": nn.Parameter(torch.arange(6.0).view(2, 3))}, {}
+    names = {"weight": nn.Parameter(torch.arange(6.0).view(2, 3))}
+    orders: dict[str, tuple[int, ...]] = {}
     gradient = torch.ones(4, 3, 2).transpose(1, 2)
     for clients in (torch.arange(4), torch.tensor([2, 0])):
         groups = torch.optim.SGD(names.values(), lr=1.0, momentum=0.5).param_groups
