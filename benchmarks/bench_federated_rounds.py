@@ -100,8 +100,8 @@ def plain_round(model: nn.Module, clients: Clients) -> None:
         (small_mlp, 100, 0.15, "MLP"),
         (small_cnn, 20, 0.45, "CNN"),
         (large_cnn, 20, 0.45, "CNN of 28 × 28"),
-        (wide_mlp, 20, 0.9, "MLP of 0.8 MB"),
-        (widest_mlp, 20, 1.2, "MLP of 3.2 MB"),
+        (wide_mlp, 20, 1.25, "MLP of 0.8 MB"),
+        (widest_mlp, 20, 1.25, "MLP of 3.2 MB"),
     ],
     ids=["MLP", "CNN", "CNN of 28 × 28", "MLP of 0.8 MB", "MLP of 3.2 MB"],
 )

@@ -21,7 +21,7 @@ from syft.exceptions import UnusableSetting
 from syft.federated.base_dataset import BaseDataset
 from syft.federated.kept_pages import keep_pages
 from syft.federated.local_batches import LocalBatches, seed_of, steps_together
-from syft.federated.memory_orders import Order
+from syft.federated.memory_orders import KeptStacks
 from syft.federated.running_mean import RunningMean
 from syft.federated.stacked_clients import Loss, StackedSGD, obstacle, stacked_gradients
 from syft.status_line import Steps
@@ -144,7 +144,7 @@ class SimulatedClients:
         self._optimizer = optimizer
         self._at_once = clients_at_once
         self._fast = True
-        self._orders: dict[str, Order] = {}
+        self._stacks = KeptStacks()
 
     def __len__(self) -> int:
         return len(self.datasets)
@@ -263,7 +263,7 @@ class SimulatedClients:
             self.obstacle = self._obstacle_outside(optimizer) or None
             if self.obstacle:
                 return None
-        sgd = StackedSGD(optimizer.param_groups, names, len(clients), self._orders)
+        sgd = StackedSGD(optimizer.param_groups, names, len(clients), self._stacks)
         keep_pages()
         data, targets = (
             torch.cat([self.datasets[client][part] for client in clients]) for part in (0, 1)

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.func import functional_call, vmap
 
-from syft.federated.memory_orders import Order, laid_out, order_of, restored
+from syft.federated.memory_orders import KeptStacks, order_of, restored
 from syft.federated.stacked_images import FastImages
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -26,14 +26,15 @@ Parameters = dict[str, torch.Tensor]
 _DEVIATION: Final = {torch.float64: 1e-9, torch.float32: 1e-3}
 """How far gradients may be apart, relative to their norm; 0.05 for narrower dtypes."""
 
+_MOMENTUM: Final = "momentum of "
+
 
 class StackedSGD:
     """``torch.optim.SGD`` for stacked parameters, of which a step may concern some clients only.
 
     ``groups`` are the ``param_groups`` of an optimizer of the model, and ``names`` are those of its
-    parameters.  The settings of each parameter are those of its group.  ``orders`` says in which
-    order the dimensions of parameters lie in memory, those of the clients among them; unknown ones
-    are put in, and taken from the first gradient.
+    parameters.  The settings of each parameter are those of its group.  ``stacks`` are those
+    of an earlier one, which is then of no more use; in memory they lie as the gradients do.
 
     >>> weight = torch.nn.Parameter(torch.ones(1))
     >>> groups = torch.optim.SGD([weight], lr=0.5).param_groups
@@ -48,7 +49,7 @@ class StackedSGD:
         groups: Iterable[dict[str, Any]],
         names: Mapping[str, nn.Parameter],
         clients: int,
-        orders: dict[str, Order] | None = None,
+        stacks: KeptStacks | None = None,
     ) -> None:
         by_parameter = {id(parameter): group for group in groups for parameter in group["params"]}
         self._settings = {
@@ -56,14 +57,13 @@ class StackedSGD:
             for name, parameter in names.items()
             if id(parameter) in by_parameter and parameter.requires_grad
         }
-        self._orders = {} if orders is None else orders
+        self._stacks = stacks or KeptStacks()
         self.parameters: Parameters = {
-            name: _copies(names[name].detach(), clients, self._orders.get(name))
-            for name in self._settings
+            name: self._stacks.of(name, names[name].detach(), clients) for name in self._settings
         }
         """The trained parameters by name, stacked: the first dimension is that of the clients."""
         self._momenta = {
-            name: torch.zeros_like(self.parameters[name])
+            name: self._stacks.of(_MOMENTUM + name, self.parameters[name][0], clients).zero_()
             for name, group in self._settings.items()
             if group["momentum"]
         }
@@ -81,19 +81,17 @@ class StackedSGD:
         """Change the parameters of some clients by their gradients; None changes nothing."""
         for name, gradient in gradients.items():
             if gradient is not None:
-                self._learn(name, gradient)
+                self._lay_out(name, gradient)
                 stacked, group = self.parameters[name], self._settings[name]
                 old = _some(stacked, clients)
                 change = self._change(name, clients, old, gradient)
                 _put(stacked, clients, old.add_(change, alpha=-float(group["lr"])))
 
-    def _learn(self, name: str, gradient: torch.Tensor) -> None:
-        """Lay a parameter and its momentum out as its gradients are."""
-        if name not in self._orders:
-            order = self._orders[name] = order_of(gradient)
-            for table in (self.parameters, self._momenta):
-                if name in table:
-                    table[name] = laid_out(table[name], order)
+    def _lay_out(self, name: str, gradient: torch.Tensor) -> None:
+        """Have a parameter and its momentum lie in memory as its gradients do."""
+        for table, prefix in ((self.parameters, ""), (self._momenta, _MOMENTUM)):
+            if name in table:
+                table[name] = self._stacks.like(prefix + name, table[name], gradient)
 
     def _change(
         self, name: str, clients: torch.Tensor, old: torch.Tensor, gradient: torch.Tensor
@@ -123,14 +121,6 @@ class StackedSGD:
         self._begun[name][clients] = True
         factors = 1 - begun * dampening
         return gradient * factors.view(-1, *[1] * (gradient.dim() - 1))
-
-
-def _copies(tensor: torch.Tensor, clients: int, order: Order | None) -> torch.Tensor:
-    """As many copies of a parameter, stacked in some order."""
-    one = tensor.unsqueeze(0)
-    if order is not None:
-        one = laid_out(one, order)
-    return one.expand(clients, *tensor.shape).clone()
 
 
 def _some(stacked: torch.Tensor, clients: torch.Tensor) -> torch.Tensor:
