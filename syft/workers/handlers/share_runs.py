@@ -78,6 +78,27 @@ def run_shares(seat: Seat, session: Any, counter: Any, program: Any, *inputs: An
     values = [value for value, _ in operands]
     yield here.turns
     here.check_open()
+    overwritten = _overwritten(here, program, inputs, values)
+    try:
+        results = yield from _in_its_turn(seat, here, program, number, operands, ahead, corrected)
+        return [*results, *overwritten]
+    except BaseException:  # also where another party has failed, and this part is closed
+        for one in overwritten:
+            one.put_back()
+        raise
+
+
+def _in_its_turn(
+    seat: Seat,
+    here: SharingSession,
+    program: ShareProgram,
+    number: int,
+    operands: Sequence[_Operand],
+    ahead: Mapping[int, Sequence[torch.Tensor]] | None,
+    corrected: Sequence[int],
+) -> PartyProgram:
+    """Run a program whose turn has come; returns the objects to be stored."""
+    values = [value for value, _ in operands]
     # Not before: what had its turn earlier may have written private values to an input.
     labels = [label() for _, label in operands]
     guards = SlotGuards(program, labels, [memory_of(value) for value in values])
@@ -86,18 +107,12 @@ def run_shares(seat: Seat, session: Any, counter: Any, program: Any, *inputs: An
     context = _context(seat, here, number, tensors)
     versions = [tensor._version for tensor in tensors]
     agreed = agreement(program, number, here.parties, labels, here.dealer)
-    overwritten = _overwritten(here, program, inputs, values)
-    try:
-        run = _PartyRun(seat, here, program, context, agreed, ahead, corrected)
-        results = yield from run.rounds(values)
-        for tensor, version in zip(tensors, versions, strict=True):
-            if tensor._version != version:
-                protect(tensor, guards.written)
-        return [*_stored(here, program, results, guards), *overwritten]
-    except BaseException:  # also where another party has failed, and this part is closed
-        for one in overwritten:
-            one.put_back()
-        raise
+    run = _PartyRun(seat, here, program, context, agreed, ahead, corrected)
+    results = yield from run.rounds(values)
+    for tensor, version in zip(tensors, versions, strict=True):
+        if tensor._version != version:
+            protect(tensor, guards.written)
+    return _stored(here, program, results, guards)
 
 
 @guarding(CollectiveCode.ROLL_BACK)
