@@ -16,8 +16,8 @@ from tests.outside import outside
 from tests.shells.owner import inspect
 
 TENSOR_METHODS = """send send_ gc garbage_collection garbage_collect_data disable_gc create_pointer
-get move copy allow remote_get remote_send tag describe private_tensor combine
-share reveal refresh encrypt decrypt
+get get_ move copy allow remote_get remote_send tag describe private_tensor combine
+share share_ reveal refresh encrypt decrypt
 begin_msg_group release_msg_group
 fix_precision fix_prec fix_precision_ fix_prec_ float_precision float_prec float_precision_
 float_prec_ location owner id id_at_location tags description child""".split()
