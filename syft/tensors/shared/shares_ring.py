@@ -46,8 +46,9 @@ class SharesRing(Ring):
 
     @property
     def name(self) -> str:
-        """``"integers shared among"`` the parties, and who deals for them."""
-        return f"integers shared among {self._workers}"
+        """``"integers shared among"`` the parties, and who deals for them; whether it has ended."""
+        ended = "" if self._session.ended is None else ", which has ended"
+        return f"integers shared among {self._workers}{ended}"
 
     @exclusive
     def lift(self, integers: torch.Tensor) -> torch.Tensor:

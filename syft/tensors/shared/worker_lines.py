@@ -49,11 +49,13 @@ class WorkerLines(PartyLines):
         self.owner = owner.id
         self.parties = tuple(party.id for party in parties)
         self.provider = provider.id
+        self._opened: tuple[Connection, ...] = ()
+        self._sent = SentPrograms()
         self._lines: list[Connection] = [owner.connection_to(party) for party in parties]
         self._dealing: Connection = owner.connection_to(provider)
         self._session = new_id()
-        self._sent = SentPrograms()
         self._check_open()
+        self._opened = (*self._lines, self._dealing)
         execution = new_execution()
         for rank, line in reversed([*enumerate((*self._lines, self._dealing))]):
             self._start(line, CollectiveCode.OPEN_SESSION, execution, rank, (), (self._session,))
@@ -62,7 +64,7 @@ class WorkerLines(PartyLines):
         for sent in self._sent.under_way:
             for id in sent.kept:
                 self.discard(id)
-        for line in (*self._lines, self._dealing):
+        for line in self._opened:
             line.garbage.append(self._session)
 
     def _check_open(self) -> None:

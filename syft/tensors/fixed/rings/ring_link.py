@@ -32,6 +32,11 @@ aten = torch.ops.aten
 NO_FRACTIONS: Final = "integers have no fractions; call fix_precision() before share()"
 """What to do instead of dividing."""
 
+SHARE_ALIKE: Final = (
+    "share them among the same workers with the same crypto_provider, or get() one and share it so"
+)
+"""What brings the integers of two rings together."""
+
 _QUOTIENTS: Final = frozenset({"aten.div.Tensor", "aten.div.Scalar"})
 """What gives fractions; a quotient that is rounded (``div.Tensor_mode``) gives whole numbers."""
 
@@ -107,7 +112,7 @@ def ring_of(*operands: Any) -> Ring:
         if type(operand) is Wrapper:
             ring = _ring_below(operand)
             if found is not PLAIN and ring is not found:
-                raise LocationMismatch("integers", (found.name, ring.name))
+                raise LocationMismatch("integers", (found.name, ring.name), SHARE_ALIKE)
             found = ring
     return found
 
