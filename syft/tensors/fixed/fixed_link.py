@@ -261,7 +261,8 @@ def target_of(op: Any, target: Any) -> FixedPrecisionTensor:
     if not is_fixed(target):
         raise no_rule(
             op,
-            "its result would be written into a plain tensor; call .float_prec() on the operands",
+            "its result would be written into a tensor without fixed precision; call .fix_prec() "
+            "on that one first, or .float_prec() on the operands",
         )
     link: FixedPrecisionTensor = target.child
     return link
