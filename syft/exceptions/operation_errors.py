@@ -68,13 +68,14 @@ class LocationMismatch(OperationError):
 .send(), .move() or .get().
     """
 
-    def __init__(self, op: str, places: tuple[str, ...]) -> None:
-        super().__init__(op, places)
+    def __init__(self, op: str, places: tuple[str, ...], instead: str = "") -> None:
+        super().__init__(op, places, *([instead] if instead else ()))
         self.op, self.places = op, tuple(places)
+        self.instead = instead
 
     def __str__(self) -> str:
         text = f"{self.op}: the operands lie at {' and '.join(self.places)}."
-        return f"{text} Bring them together first: .send(), .move() or .get()."
+        return f"{text} Bring them together first: {self.instead or '.send(), .move() or .get()'}."
 
 
 class DataStaysPut(OperationError):

@@ -174,12 +174,20 @@ def present_device(number: Any, index: Any, what: str) -> torch.device:
     device(type='meta')
     """
     device = device_of(number, index)
+    check_present(device, what)
+    return device
+
+
+def check_present(device: torch.device, what: str) -> None:
+    """Refuse ``what`` if this machine has no such device.
+
+    >>> check_present(torch.device("cpu"), "a tensor")
+    """
     if device.type not in ("cpu", "meta") and (device.index or 0) >= _devices_of(device.type):
         raise NotSendable(
             f"{what} on {device}",
             "the receiving machine has no such device; move it with .to() before sending",
         )
-    return device
 
 
 def _devices_of(kind: str) -> int:

@@ -21,6 +21,7 @@ from syft.exceptions import (
     SessionEnded,
     UnknownWorker,
     UnsupportedOperation,
+    WorkerClosed,
     WrongParties,
 )
 from syft.tensors.shared.sessions import session_among, sessions_of
@@ -565,3 +566,35 @@ def test_queued_workers(hook):
     x = torch.tensor([3.0, -4.0]).fix_precision().share(*parties[:2], crypto_provider=parties[2])
     assert (x * x).get().float_precision().tolist() == [9.0, 16.0]
     assert (x > 0).get().tolist() == [True, False]
+
+
+def test_operands_that_are_shared_otherwise_say_what_to_do(hook, alice, bob, carol):
+    dan = sy.VirtualWorker(hook, id="dan")
+    x = torch.arange(3).share(alice, bob, crypto_provider=carol)
+    for other in (
+        torch.arange(3).share(alice, bob, crypto_provider=dan),
+        torch.arange(3).share(alice, dan, crypto_provider=carol),
+    ):
+        with pytest.raises(LocationMismatch, match="same workers with the same crypto_provider"):
+            x + other
+    with pytest.raises(LocationMismatch, match=r"lie at alice and alice, bob\."):
+        x + torch.arange(3).send(alice)
+    with pytest.raises(LocationMismatch, match=r"lie at dan and alice, bob\."):
+        x.fix_precision() + torch.ones(3).send(dan)
+    with pytest.raises(WrongParties, match=r"a list of workers: .*share\(\*workers\)"):
+        torch.arange(3).share([alice, bob], crypto_provider=carol)
+
+
+def test_a_worker_that_is_gone_is_told_once(hook, alice, carol):
+    gone = sy.VirtualWorker(hook, id="gone")
+    x = torch.arange(3).share(alice, gone, crypto_provider=carol)
+    gone.close()
+    with pytest.raises(SessionEnded):
+        (x * x).get()
+    for _ in range(2):  # lines that could not be opened are freed without a word
+        with pytest.raises(WorkerClosed):
+            torch.arange(3).share(alice, gone, crypto_provider=carol)
+    gc.collect()  # what goes wrong there is an error of pytest
+    again = sy.VirtualWorker(hook, id="gone")
+    with pytest.raises(LocationMismatch, match="which has ended"):
+        x + torch.arange(3).share(alice, again, crypto_provider=carol)

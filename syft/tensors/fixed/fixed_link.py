@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import torch
 
 from syft.chain.link import Level, Link
-from syft.chain.wrapper import Wrapper, wrap_like
+from syft.chain.wrapper import Wrapper, place_of, wrap_like
 from syft.exceptions import HookError, UnsupportedOperation
 from syft.notebook_html import line
 from syft.ops.nested import Arguments, Keywords, is_container, leaves
@@ -89,8 +89,8 @@ class FixedPrecisionTensor(Link):
         return below and f"{line(type(self).__name__, grid)}<br>{below}"
 
     def place(self) -> str:
-        """The integers are in this process."""
-        return "here"
+        """Where the integers are."""
+        return place_of(self.child)
 
     def elements(self) -> torch.Tensor:
         """The integers."""
@@ -261,7 +261,8 @@ def target_of(op: Any, target: Any) -> FixedPrecisionTensor:
     if not is_fixed(target):
         raise no_rule(
             op,
-            "its result would be written into a plain tensor; call .float_prec() on the operands",
+            "its result would be written into a tensor without fixed precision; call .fix_prec() "
+            "on that one first, or .float_prec() on the operands",
         )
     link: FixedPrecisionTensor = target.child
     return link

@@ -42,6 +42,8 @@ def session_among(
     """
     if protocol not in (None, "snn"):
         raise NotShareable(f"with protocol {protocol!r}", "leave it out, or name 'snn'")
+    if any(isinstance(worker, (list, tuple)) for worker in workers):
+        raise WrongParties(("a list of workers",), "name them one by one: share(*workers)")
     parties = [owner.get_worker(worker) for worker in workers]
     provider = owner.get_worker(owner if crypto_provider is None else crypto_provider)
     names = tuple(party.id for party in parties)

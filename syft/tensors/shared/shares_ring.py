@@ -12,6 +12,7 @@ import torch
 
 from syft.crypto.kernels import Kernel, KernelCode
 from syft.crypto.programs.share_program import ShareCode
+from syft.exceptions import ProgramError
 from syft.tensors.fixed.rings.integer_ring import Ring
 from syft.tensors.fixed.rings.ring_link import as_integers, is_ring
 from syft.tensors.shared.additive_sharing import shared_tensor
@@ -46,8 +47,9 @@ class SharesRing(Ring):
 
     @property
     def name(self) -> str:
-        """``"integers shared among"`` the parties, and who deals for them."""
-        return f"integers shared among {self._workers}"
+        """``"integers shared among"`` the parties, and who deals for them; whether it has ended."""
+        ended = "" if self._session.ended is None else ", which has ended"
+        return f"integers shared among {self._workers}{ended}"
 
     @exclusive
     def lift(self, integers: torch.Tensor) -> torch.Tensor:
@@ -71,7 +73,7 @@ class SharesRing(Ring):
         A public operand is a factor in a linear map of each share.
         """
         a, b = _in_the_open(a, b)
-        shape = kernel.shape(tuple(a.shape), tuple(b.shape))
+        shape = _shape_of(kernel, a, b)
         session = self._session
         if is_ring(a) and is_ring(b):
             kernel, x, y = _unturned(kernel, cell_of(a), cell_of(b))
@@ -88,7 +90,7 @@ class SharesRing(Ring):
         """A linear kernel on each share."""
         session = self._session
         session.make_room()
-        shape = kernel.shape(tuple(x.shape))
+        shape = _shape_of(kernel, x)
         args = (int(kernel.code), kernel.settings, session.slot(cell_of(x)))
         return shared_tensor(session.made_by(ShareCode.LINEAR, args, shape, x.device))
 
@@ -163,6 +165,14 @@ def cell_of(x: Any) -> Cell:
     """The cell of a shared tensor."""
     cell: Cell = x.child.cell
     return cell
+
+
+def _shape_of(kernel: Kernel, *operands: Any) -> tuple[int, ...]:
+    """The shape of a result; where there is none the error is of the class that torch's is."""
+    try:
+        return kernel.shape(*(tuple(operand.shape) for operand in operands))
+    except ProgramError as error:
+        raise RuntimeError(str(error)) from None
 
 
 def _in_the_open(a: Any, b: Any) -> tuple[Any, Any]:

@@ -50,14 +50,16 @@ class WorkerLines(PartyLines):
         self.owner = owner.id
         self.parties = tuple(party.id for party in parties)
         self.provider = provider.id
+        self._opened: tuple[Connection, ...] = ()
+        self._sent = SentPrograms()
         self._lines: list[Connection] = [owner.connection_to(party) for party in parties]
         dealer = tuple(rank for rank, name in enumerate(self.parties) if name == provider.id)
         self._dealing: list[Connection] = [] if dealer else [owner.connection_to(provider)]
         """The line to a provider that is no party."""
         self._everybody = self.parties if dealer else (*self.parties, self.provider)
         self._session = new_id()
-        self._sent = SentPrograms()
         self._check_open()
+        self._opened = tuple(self._all_lines)
         execution, code = new_execution(), int(CollectiveCode.OPEN_SESSION)
         for rank, line in reversed([*enumerate(self._all_lines)]):
             pending = line.start_part(
@@ -69,7 +71,7 @@ class WorkerLines(PartyLines):
         for sent in self._sent.under_way:
             for id in sent.kept:
                 self.discard(id)
-        for line in self._all_lines:
+        for line in self._opened:
             line.garbage.append(self._session)
 
     @property
@@ -212,10 +214,11 @@ class WorkerLines(PartyLines):
         """An input as a party gets it: the name of an object, or a share that is new."""
         if isinstance(value, int):
             return Reference(value)
-        label = () if value.guard is None else (guard_fields(value.guard, self.owner),)
-        if rank < len(value.seeds):
-            return (value.seeds[rank], tuple(value.last.shape), *label)
-        return (value.last, *label)
+        label = None if value.guard is None else guard_fields(value.guard, self.owner)
+        if rank == len(value.seeds):
+            return (value.last,) if label is None else (value.last, label)
+        operand = value.seeds[rank], tuple(value.last.shape), label, value.last.device
+        return operand if not value.last.is_cpu else operand[: 2 if label is None else 3]
 
     def split(self, pointer: PointerTensor, depth: int, id: int) -> None:
         """Have the worker that holds a tensor split its integers, which stand ``depth`` steps down

@@ -52,7 +52,7 @@ from syft.workers.handlers.party_programs import (
     guarding,
 )
 from syft.workers.handlers.share_labels import SlotGuards, agreement, memory_of
-from syft.workers.handlers.sharing import is_share, session_here, share_from
+from syft.workers.handlers.sharing import CPU, is_share, session_here, share_from
 
 _Rounds = Generator[Any, Received, Any]
 
@@ -203,10 +203,12 @@ def _operand(here: SharingSession, value: Any, index: int, most: int) -> _Operan
     fresh, *rest = value
     shape = tuple(fresh.shape) if isinstance(fresh, torch.Tensor) else rest.pop(0) if rest else None
     fields = rest.pop(0) if rest else None
+    device = rest.pop(0) if rest else CPU
     if rest or not isinstance(fields, tuple | None):
-        raise MalformedMessage(f"$.args[{index + 3}]", "a share, its shape and guard", "more")
+        expected = "a share, its shape, guard and device"
+        raise MalformedMessage(f"$.args[{index + 3}]", expected, "more")
     guard = None if fields is None else guard_from_fields(fields)
-    return share_from(fresh, shape, most=most), lambda: guard
+    return share_from(fresh, shape, device, most), lambda: guard
 
 
 def _check_reveals(seat: Seat, program: ShareProgram, guards: SlotGuards) -> None:

@@ -20,9 +20,10 @@ rise from each Start to the next over a connection (``new_execution``).
     to each of P, ``SHARES``: ``parties = (*P, D)``, or P where no DEAL goes with it (D may be gone
     then); ``args = (session, counter, program, input, …)`` with one input for each of the program:
     a reference to a share or a masked value of this session, or a fresh share ``(share,)``,
-    ``(share, guard)``: an int64 tensor, or ``(seed, shape)``, ``(seed, shape, guard)``: 32 bytes
-    from which the party draws it with :class:`~syft.crypto.mask_stream.MaskStream`.  ``guard`` is
-    what ``guard_fields`` makes, and the same for all parties.
+    ``(share, guard)``: an int64 tensor, or ``(seed, shape)``, ``(seed, shape, guard)``, ``(seed,
+    shape, guard, device)``: 32 bytes from which the party draws it with
+    :class:`~syft.crypto.mask_stream.MaskStream`, for the CPU unless a device is named.  ``guard``
+    is what ``guard_fields`` makes or nil, and the same for all parties.
     ``outs``: one id for each of ``program.results`` that is stored at this party, in this order:
     REVEALs to other parties are left out, and what was overwritten comes last (below).  A share is
     stored as :class:`StoredShare`, a masked value as :class:`MaskedShare`, what was revealed as a
@@ -81,6 +82,7 @@ import torch
 from syft.codes import CollectiveCode
 from syft.crypto.mask_stream import MaskStream, fresh_key
 from syft.exceptions import MalformedMessage, NotShareable, PermissionDenied, WrongParties
+from syft.serde.torch_types import check_present
 from syft.workers.core.shares import StoredShare, SharingSession, checked_key
 from syft.workers.execution.leaving import check_leaving
 from syft.workers.execution.permissions import Guard, full_guard_of, protect
@@ -89,6 +91,9 @@ from syft.workers.handlers.party_programs import Letter, PartyProgram, Seat, gua
 
 LARGEST = 1 << 28
 """The most elements of a share that is drawn from a seed: a few bytes must not ask for more."""
+
+CPU = torch.device("cpu")
+"""Where a share is drawn if no device is named."""
 
 
 @guarding(CollectiveCode.OPEN_SESSION)
@@ -149,7 +154,8 @@ def session_here(seat: Seat, value: Any, interrupted: bool = False) -> SharingSe
 def split(seat: Seat, session: Any, owner: Any, secret: torch.Tensor | None = None) -> PartyProgram:
     """Shares of a tensor that one worker holds, its ``owner``, which may be a party itself.
 
-    1. The owner draws a seed for each party but the last, and sends it there with the shape.
+    1. The owner draws a seed for each party but the last, and sends it there with the shape and the
+       device, which all parties must have.
     2. It sends the last party the tensor less what those seeds draw.
 
     Rounds: 1.  Bytes an element: 8, to the last party.  Leakage: shape and guard.
@@ -164,10 +170,10 @@ def split(seat: Seat, session: Any, owner: Any, secret: torch.Tensor | None = No
         yield seat.round(send, (), guard)
         if here is None:
             return []
-        share = share_from(*letters[seat.rank], value.device)
+        share = share_from(*letters[seat.rank])
     else:
         (letter,) = (yield seat.round({}, (owner,))).values()
-        guard, share = letter.guard, share_from(*_values(letter, 2))
+        guard, share = letter.guard, share_from(*_values(letter, 3))
     _check_provider(seat, guard, here)
     protect(share, guard)
     return [StoredShare(cast(SharingSession, here), share)]
@@ -209,22 +215,21 @@ def _check_provider(seat: Seat, guard: Guard | None, session: SharingSession | N
         raise PermissionDenied("share", seat.core.name, caller.user, to=caller.said)
 
 
-def _pieces(secret: torch.Tensor, parties: int) -> list[tuple[Any, Any]]:
-    """What each party gets: a seed or, the last one, the rest; and the shape."""
+def _pieces(secret: torch.Tensor, parties: int) -> list[tuple[Any, Any, Any]]:
+    """What each party gets: a seed or, the last one, the rest; the shape, and the device."""
     shape = tuple(secret.shape)
     seeds = [fresh_key() for _ in range(parties - 1)]
     rest = secret.detach().clone(memory_format=torch.contiguous_format)
     for seed in seeds:
         rest -= MaskStream(seed).draw(secret.shape, secret.device)
-    return [*((seed, shape) for seed in seeds), (rest, shape)]
+    return [(piece, shape, secret.device) for piece in (*seeds, rest)]
 
 
-def share_from(
-    value: Any, shape: Any, device: torch.device | str = "cpu", most: int = LARGEST
-) -> torch.Tensor:
+def share_from(value: Any, shape: Any, device: Any = CPU, most: int = LARGEST) -> torch.Tensor:
     """A share that was sent: a tensor, or what a seed draws in a shape of ``most`` elements.
 
-    Raises :class:`~syft.exceptions.MalformedMessage` for anything else.
+    Raises :class:`~syft.exceptions.MalformedMessage` for anything else, and
+    :class:`~syft.exceptions.NotSendable` for a device that this machine does not have.
 
     >>> share_from(bytes(32), (2,)).dtype
     torch.int64
@@ -239,6 +244,9 @@ def share_from(
     most = min(most, LARGEST)
     if len(shape) > 64 or size.numel() > most:
         raise MalformedMessage("$.values", f"at most {most} elements", f"{size.numel()}")
+    if not isinstance(device, torch.device) or device.type == "meta":
+        raise MalformedMessage("$.values", "a device", repr(device)[:40])
+    check_present(device, "a share")
     return MaskStream(checked_key(value)).draw(size, device)
 
 

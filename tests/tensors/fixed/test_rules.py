@@ -299,7 +299,7 @@ def test_plain_tensors_are_not_written_to(operation):
     x, plain = fixed(1.0, 2.0), torch.zeros(2)
     with pytest.raises(UnsupportedOperation) as caught:
         operation(x, plain)
-    assert "its result would be written into a plain tensor" in str(caught.value)
+    assert "its result would be written into a tensor without fixed precision" in str(caught.value)
     assert plain.tolist() == [0.0, 0.0]
 
 

@@ -135,6 +135,12 @@ REFUSED = {
         lambda a: torch.div(a, 2, rounding_mode="floor"),
         r"Tensor_mode: its values are shared",
     ),
+    "a mean": (lambda a: torch.mean(a), "mean.*no fractions; call fix_precision"),
+    "a function": (lambda a: a.exp(), "exp.*no fractions; call fix_precision"),
+    "fractions into integers": (
+        lambda a: a.add_(fix_precision(X)),
+        r"without fixed precision; call \.fix_prec\(\) on that one",
+    ),
     "a plain target": (lambda a: torch.add(a, a, out=N.clone()), "into a plain tensor"),
     "a target of another shape": (
         lambda a: torch.add(a, a, out=torch.zeros_like(a[0])),
@@ -149,4 +155,22 @@ def test_what_is_refused_says_why(name):
     shared = share_values(N, local_session())
     with pytest.raises(UnsupportedOperation, match=text):
         call(shared)
+    assert torch.equal(opened(shared), N)
+
+
+SHAPES = {
+    "matrices": lambda a: a @ a,
+    "with a public one": lambda a: a @ N,
+    "a product": lambda a: a * a[:, :3],
+    "a choice": lambda a: torch.where(a > 0, a[:, :3], 0),
+    "a convolution": lambda a: F.conv1d(a[None], a[:, :2, None]),
+    "pooling": lambda a: F.max_pool2d(fix_precision(a)[None], 5),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_shapes_that_do_not_fit_are_runtime_errors(name):
+    shared = share_values(N, local_session())
+    with pytest.raises(RuntimeError):
+        SHAPES[name](shared)
     assert torch.equal(opened(shared), N)

@@ -29,10 +29,19 @@ from syft.torch_private import has_composite_kernel
 
 aten = torch.ops.aten
 
-NO_FRACTIONS: Final = "integers have no fractions; call fix_precision() before share()"
+NO_FRACTIONS: Final = "integers have no fractions; call fix_precision() on them first"
 """What to do instead of dividing."""
 
-_QUOTIENTS: Final = frozenset({"aten.div.Tensor", "aten.div.Scalar"})
+SHARE_ALIKE: Final = (
+    "share them among the same workers with the same crypto_provider, or get() one and share it so"
+)
+"""What brings the integers of two rings together."""
+
+_WITH_FRACTIONS: Final = frozenset(f"aten.{name}" for name in """
+    div.Tensor div.Scalar mean.default mean.dim reciprocal.default sqrt.default rsqrt.default
+    exp.default expm1.default exp2.default log.default log1p.default log2.default log10.default
+    sigmoid.default tanh.default erf.default erfc.default logsumexp.default pow.Scalar lerp.Scalar
+    """.split())
 """What gives fractions; a quotient that is rounded (``div.Tensor_mode``) gives whole numbers."""
 
 
@@ -81,7 +90,7 @@ class RingLink(Link):
     @classmethod
     def refused(cls, op: Any) -> UnsupportedOperation:
         """The error for an operation that no rule computes without reading a value."""
-        instead = NO_FRACTIONS if str(op) in _QUOTIENTS else cls.instead
+        instead = NO_FRACTIONS if str(op) in _WITH_FRACTIONS else cls.instead
         return UnsupportedOperation(str(op), cls.__name__, instead)
 
 
@@ -107,7 +116,7 @@ def ring_of(*operands: Any) -> Ring:
         if type(operand) is Wrapper:
             ring = _ring_below(operand)
             if found is not PLAIN and ring is not found:
-                raise LocationMismatch("integers", (found.name, ring.name))
+                raise LocationMismatch("integers", (found.name, ring.name), SHARE_ALIKE)
             found = ring
     return found
 
