@@ -88,7 +88,7 @@ class BaseDataset(Dataset[tuple[Tensor, Tensor]]):
     def _index_there(self, index: Index) -> Any:
         """The index where the data is; its numbers go to a worker once for both tensors."""
         if isinstance(index, list):
-            index = torch.tensor(index, dtype=torch.int64)
+            index = torch.tensor(index, dtype=torch.int64, device="cpu")
         if not isinstance(index, torch.Tensor) or self._location is None:
             return index
         if type(index) is Wrapper:

@@ -115,7 +115,7 @@ class FederatedDataLoader:
         """What one epoch is shuffled with: one number of torch's generator seeds it."""
         if not self.shuffle:
             return None
-        seed = torch.empty((), dtype=torch.int64).random_(generator=self.generator)
+        seed = torch.empty((), dtype=torch.int64, device="cpu").random_(generator=self.generator)
         return torch.Generator().manual_seed(int(seed))
 
     def _rows_used(self, part: BaseDataset) -> int:
@@ -128,7 +128,9 @@ class FederatedDataLoader:
         order = None if dice is None else _shuffled(part, dice)[:used]
         for start in range(0, used, several):
             end = min(start + several, used)
-            rows: Tensor = torch.arange(start, end) if order is None else order[start:end]
+            rows: Tensor = (
+                torch.arange(start, end, device="cpu") if order is None else order[start:end]
+            )
             for chosen in part.send_rows(list(rows.split(self.batch_size))):
                 yield self._collated(*part[chosen])
 
@@ -144,4 +146,4 @@ def _shuffled(part: BaseDataset, dice: torch.Generator) -> torch.Tensor:
     if rows > _MOST_SHUFFLED:
         got = f"{rows:,}, as {part.location.id!r} says (shuffle=False needs no memory for them)"
         raise UnusableSetting("the rows to shuffle", f"at most {_MOST_SHUFFLED:,}", got)
-    return torch.randperm(rows, generator=dice)
+    return torch.randperm(rows, generator=dice, device="cpu")

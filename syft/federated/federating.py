@@ -56,7 +56,9 @@ def dataset_federate(
     if isinstance(dataset, IterableDataset) or not isinstance(dataset, Sized):
         raise UnusableSetting("dataset", "a data set with a length", f"a {type(dataset).__name__}")
     chosen = (
-        torch.arange(len(dataset)).tensor_split(len(places)) if partition is None else partition
+        torch.arange(len(dataset), device="cpu").tensor_split(len(places))
+        if partition is None
+        else partition
     )
     if len(chosen) != len(places):
         raise UnusableSetting("partition", f"{len(places)} parts", str(len(chosen)))

@@ -96,7 +96,7 @@ class Fit:
         last: Tensor = None
         for number, order in enumerate(orders, start=1):
             self._progress = replace(self._progress, epoch=number)
-            (total,) = training.sent([torch.zeros(())])
+            (total,) = training.sent([torch.zeros((), device="cpu")])
             for rows in training.sent_rows(order):
                 last, total = step(self.data, self.targets, rows, total)
                 under_way.add(last)
@@ -147,7 +147,7 @@ class PlanTrainer(Trainer):
         state = training.state_there()
         sums = training.sent(score.nothing())
         under_way = StepsUnderWay()
-        for rows in training.sent_rows(torch.arange(count)):
+        for rows in training.sent_rows(torch.arange(count, device="cpu")):
             sums = there(data, targets, rows, *sums, *state)
             under_way.add(sums[0])
             yield from under_way.but_for(_UNDER_WAY)

@@ -65,7 +65,11 @@ class LocalBatches:
         left = self.max_nr_batches * self.batch_size if self.max_nr_batches else None
         orders = []
         for _ in range(self.epochs):
-            order = torch.randperm(count, generator=dice) if self.shuffle else torch.arange(count)
+            order = (
+                torch.randperm(count, generator=dice, device="cpu")
+                if self.shuffle
+                else torch.arange(count, device="cpu")
+            )
             order = order[:used] if left is None else order[: min(used, left)]
             orders.append(order)
             if left is not None:  # a batch that is not full counts as one
@@ -127,15 +131,17 @@ def steps_together(
     orders = [settings.orders(count, seed) for count, seed in zip(counts, seeds, strict=True)]
     for epoch in range(settings.epochs):
         parts = [order[epoch] + start for order, start in zip(orders, starts, strict=True)]
-        lengths = torch.tensor([len(part) for part in parts])
+        lengths = torch.tensor([len(part) for part in parts], device="cpu")
         firsts = lengths.cumsum(0) - lengths
         order = torch.cat(parts)
         full, last = lengths // size, lengths % size
         for number in range(int(full.max())):
             clients = (full > number).nonzero().flatten()
             begin = firsts[clients] + number * size
-            yield ClientStep(clients, order[begin.unsqueeze(1) + torch.arange(size)])
+            yield ClientStep(clients, order[begin.unsqueeze(1) + torch.arange(size, device="cpu")])
         for length in sorted(set(last.tolist()) - {0}, reverse=True):
             clients = (last == length).nonzero().flatten()
             begin = firsts[clients] + full[clients] * size
-            yield ClientStep(clients, order[begin.unsqueeze(1) + torch.arange(length)])
+            yield ClientStep(
+                clients, order[begin.unsqueeze(1) + torch.arange(length, device="cpu")]
+            )

@@ -183,7 +183,8 @@ def _labels(targets: Labels, clients: int) -> tuple[torch.Tensor, NDArray[Any]]:
     """The labels, as both kinds of array, once the arguments are known to be sensible."""
     if clients < 1:
         raise UnusableSetting("clients", "1 or more", str(clients))
-    targets = torch.as_tensor(targets)
+    if not isinstance(targets, torch.Tensor):
+        targets = torch.as_tensor(targets, device="cpu")
     if targets.dim() != 1:
         raise UnusableSetting("targets", "one number for each sample", str(tuple(targets.shape)))
     return targets, targets.detach().cpu().numpy()

@@ -102,10 +102,10 @@ def _distribute(name: str, collection: Any, workers: list[VirtualWorker]) -> Non
     if not missing:
         return
     loaded = getattr(collection, f"load_{name}")()
-    data = torch.tensor(loaded.data, dtype=torch.float32)
-    targets = torch.tensor(loaded.target)
+    data = torch.tensor(loaded.data, dtype=torch.float32, device="cpu")
+    targets = torch.tensor(loaded.target, device="cpu")
     targets = targets.float() if targets.is_floating_point() else targets.long()
-    everybody = torch.zeros(len(data))
+    everybody = torch.zeros(len(data), device="cpu")
     for worker, rows in zip(workers, Partition.iid(everybody, len(workers)), strict=True):
         if worker in missing:
             worker.hold(*_described(name, data[rows], targets[rows]))

@@ -66,7 +66,7 @@ class RoundReport:
         >>> RoundReport(0, [0, 1], [1, 3], torch.tensor([1.0, 2.0])).loss
         1.75
         """
-        weights = torch.tensor(self.samples, dtype=torch.float64)
+        weights = torch.tensor(self.samples, dtype=torch.float64, device="cpu")
         return float((self.losses.double() * weights).sum() / weights.sum())
 
 

@@ -67,7 +67,9 @@ class StackedSGD:
             for name, group in self._settings.items()
             if group["momentum"]
         }
-        self._begun = {name: torch.zeros(clients, dtype=torch.bool) for name in self._momenta}
+        self._begun = {
+            name: torch.zeros(clients, dtype=torch.bool, device="cpu") for name in self._momenta
+        }
 
     def of(self, clients: torch.Tensor) -> Parameters:
         """The parameters of some clients, as leaves."""

@@ -61,7 +61,7 @@ def example_batch(tensor: Tensor, rows: int) -> torch.Tensor:
     >>> example_batch(torch.ones(9, 2, dtype=torch.int64), 3).shape
     torch.Size([3, 2])
     """
-    return torch.zeros((rows, *tensor.shape[1:]), dtype=tensor.dtype)
+    return torch.zeros((rows, *tensor.shape[1:]), dtype=tensor.dtype, device="cpu")
 
 
 def step_plan(
@@ -96,7 +96,9 @@ def step_plan(
         return value, total + value * rows.shape[0]
 
     plan = func2plan(state=(model, optimizer))(training_step)
-    plan.build(data, targets, torch.arange(len(data) - 1), torch.zeros(()))
+    plan.build(
+        data, targets, torch.arange(len(data) - 1, device="cpu"), torch.zeros((), device="cpu")
+    )
     return plan
 
 
@@ -134,7 +136,7 @@ class ScorePlan:
                 return self._added(sums, loss(found, y) * rows.shape[0], found, y)
 
         self.plan = func2plan()(score)
-        rows = torch.arange(len(data) - 1)
+        rows = torch.arange(len(data) - 1, device="cpu")
         self.plan.build(data, targets, rows, *self.nothing(), *state.values())
 
     def nothing(self) -> list[torch.Tensor]:

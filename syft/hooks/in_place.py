@@ -72,7 +72,7 @@ def _check_whole(call: str, tensor: torch.Tensor, instead: str) -> None:
 def _replaced(call: str, tensor: torch.Tensor, make: Callable[[], Any]) -> torch.Tensor:
     """The tensor with the contents of another one, which is made when that will do."""
     exchange: Any = torch.utils.swap_tensors
-    spare = torch.empty(0)
+    spare = torch.empty(0, device="cpu")
     try:
         for _ in range(2):
             exchange(tensor, spare)

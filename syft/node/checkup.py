@@ -193,7 +193,7 @@ def _measured(connection: Connection) -> Iterator[Finding]:
 
 def _round_trip(connection: Connection) -> str:
     """Fetch a tensor of one number many times."""
-    id = connection.put(torch.zeros(1), None)
+    id = connection.put(torch.zeros(1, device="cpu"), None)
     times = [_timed(connection.ask, Fetch, id, keep=True) for _ in range(TRIPS)]
     connection.ask(Fetch, id)  # takes it away
     times.sort()

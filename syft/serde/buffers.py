@@ -48,7 +48,7 @@ def fresh_buffer(size: int) -> torch.Tensor:
     >>> fresh_buffer(3).shape
     torch.Size([3])
     """
-    buffer = torch.empty(size, dtype=torch.uint8)
+    buffer = torch.empty(size, dtype=torch.uint8, device="cpu")
     _prefer_huge_pages(buffer.data_ptr(), size)
     return buffer
 

@@ -165,7 +165,7 @@ def _measured(code: ShareCode, settings: tuple[Any, ...], elements: int) -> tupl
     dealer = ProviderDealer(_KEYS, StreamName(0, 0))
     material = GATES[code].deal(dealer, *settings, (elements,))
     dealt = sum(8 * one.numel() for one in dealer.corrections)
-    protocol = GATES[code].run(0, material, torch.zeros(elements, dtype=torch.int64))
+    protocol = GATES[code].run(0, material, torch.zeros(elements, dtype=torch.int64, device="cpu"))
     rounds = opened = 0
     try:
         opening = next(protocol)

@@ -42,6 +42,8 @@ from syft.exceptions import MaterialError, ProgramError
 MOST_ELEMENTS: Final = 1 << 31
 """The elements that a program may hold at once, if a party does not say otherwise."""
 
+_CPU: Final = torch.device("cpu")
+
 _GATE_WORDS: Final = 10
 """What a comparison holds for an element while it runs, in words of 8 bytes."""
 
@@ -57,7 +59,6 @@ class PartyContext:
     parties: int
     key: bytes | MaskCipher = field(repr=False)
     counter: int
-    device: torch.device | str = "cpu"
     most_elements: int = MOST_ELEMENTS
 
     @property
@@ -208,7 +209,7 @@ class _Run:
     ) -> None:
         begin = _BEGIN.get(instruction.code)
         if begin is not None:
-            self._fill(place, begin(self, instruction))
+            self._fill(place, begin(self, instruction, self.operands[place]))
         elif instruction.code is ShareCode.REVEAL:
             # A copy, because the share may be written to while the letter is under way.
             self.reveals.append(
@@ -217,7 +218,8 @@ class _Run:
         else:
             public = [value for value in instruction.args if type(value) is not ShareSlot]
             name = stream_of(instruction.code, public, self.party.counter, place)
-            dealer = PartyDealer(self.cipher, name, corrections, self.party.device)
+            device = self._device_at(self.operands[place])
+            dealer = PartyDealer(self.cipher, name, corrections, device)
             if instruction.code is ShareCode.PRODUCT:
                 self._fill(place, (self._product(instruction, dealer),))
             else:
@@ -267,6 +269,13 @@ class _Run:
             raise ProgramError(f"a masked value {value.name}, where {expected} is named")
         return value
 
+    def _device_at(self, slots: Sequence[int]) -> torch.device:
+        """Where the first operand is: what is drawn, and what is public, goes there."""
+        value = self.values[slots[0]] if slots else None
+        if type(value) is MaskedValue:
+            value = value.opened
+        return value.device if type(value) is torch.Tensor else _CPU
+
     def _share(self, slot: ShareSlot) -> torch.Tensor:
         value = self.values[slot.number]
         if type(value) is not torch.Tensor or value.dtype is not torch.int64:
@@ -275,39 +284,40 @@ class _Run:
 
     # ------------------------------------------------------------------------------ without rounds
 
-    def _local(self, instruction: Instruction) -> Sequence[torch.Tensor]:
+    def _local(self, instruction: Instruction, slots: Sequence[int]) -> Sequence[torch.Tensor]:
         number, positional, keywords = instruction.args
-        return run_local(LOCAL_OPERATIONS[number], self._given(positional), keywords, self.room)
+        given = self._given(positional, self._device_at(slots))
+        return run_local(LOCAL_OPERATIONS[number], given, keywords, self.room)
 
-    def _given(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Arguments with the shares in the place of slots."""
+    def _given(self, value: tuple[Any, ...], device: torch.device) -> tuple[Any, ...]:
+        """Arguments with the shares in the place of slots, and tensors where these are."""
         return tuple(
             (
                 self._share(item)
                 if type(item) is ShareSlot
                 else (
-                    self._given(item)
+                    self._given(item, device)
                     if type(item) is tuple
-                    else item.to(self.party.device) if type(item) is torch.Tensor else item
+                    else item.to(device) if type(item) is torch.Tensor else item
                 )
             )
             for item in value
         )
 
-    def _public(self, instruction: Instruction) -> Sequence[torch.Tensor]:
+    def _public(self, instruction: Instruction, slots: Sequence[int]) -> Sequence[torch.Tensor]:
         (plain,) = instruction.args
         if self.party.rank:
-            return (torch.zeros(plain.shape, dtype=torch.int64, device=self.party.device),)
-        return (plain.to(self.party.device, copy=True),)
+            return (torch.zeros(plain.shape, dtype=torch.int64, device=plain.device),)
+        return (plain.clone(),)
 
-    def _linear(self, instruction: Instruction) -> Sequence[torch.Tensor]:
+    def _linear(self, instruction: Instruction, slots: Sequence[int]) -> Sequence[torch.Tensor]:
         code, settings, slot, *factor = instruction.args
         kernel, share = kernel_from(code, settings), self._share(slot)
         if not factor:
             check_size(kernel.shape(tuple(share.shape)).numel(), self.room)
             return (ring_map(kernel, share),)
         public, first = factor
-        public = public.to(self.party.device)
+        public = public.to(share.device)
         a, b = (public, share) if first else (share, public)
         shape = kernel.shape(tuple(a.shape), tuple(b.shape))
         check_size(shape.numel(), self.room)

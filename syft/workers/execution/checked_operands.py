@@ -95,7 +95,7 @@ def divisor_checked(given: Given) -> None:
 def _integers(value: Any) -> torch.Tensor | None:
     """An operand as a tensor of integers; None if it is of other numbers, or not here."""
     if type(value) is int:
-        return torch.tensor(value)
+        return torch.tensor(value, device="cpu")
     inside = values_of(value)
     if inside is None or inside.layout is not torch.strided or inside.is_quantized:
         return None

@@ -156,7 +156,7 @@ def _lengths(lengths: Any) -> torch.Tensor | None:
     if isinstance(lengths, torch.Tensor):
         lengths = innermost(lengths)
         return None if lengths is None else lengths.reshape(-1).cpu()
-    return torch.as_tensor(lengths).reshape(-1)
+    return torch.as_tensor(lengths, device="cpu").reshape(-1)
 
 
 def _check_ctc(

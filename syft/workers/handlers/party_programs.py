@@ -223,7 +223,7 @@ def _greeting(key: bytes, x: torch.Tensor, real: bool) -> torch.Tensor:
     """What a party says first: its part of the key, the shape and, by the dtype, whether its
     numbers are real."""
     words = struct.unpack(f"={_KEY_WORDS}q", key)
-    text = torch.tensor([*words, *x.shape], dtype=torch.int64)
+    text = torch.tensor([*words, *x.shape], dtype=torch.int64, device="cpu")
     return text if real else text.view(torch.uint64)
 
 

@@ -104,7 +104,7 @@ def _in_its_turn(
     guards = SlotGuards(program, labels, [memory_of(value) for value in values])
     _check_reveals(seat, program, guards)
     tensors = [value for value in values if isinstance(value, torch.Tensor)]
-    context = _context(seat, here, number, tensors)
+    context = _context(seat, here, number)
     versions = [tensor._version for tensor in tensors]
     agreed = agreement(program, number, here.parties, labels, here.dealer)
     run = _PartyRun(seat, here, program, context, agreed, ahead, corrected)
@@ -162,18 +162,10 @@ def _taken(
     return counter, None
 
 
-def _context(
-    seat: Seat, here: SharingSession, counter: int, tensors: Sequence[torch.Tensor]
-) -> PartyContext:
-    """Who runs a program, where its first input is."""
-    return PartyContext(
-        here.rank,
-        len(here.names),
-        here.own_cipher,
-        counter,
-        tensors[0].device if tensors else "cpu",
-        seat.core.store.charges.most_elements,
-    )
+def _context(seat: Seat, here: SharingSession, counter: int) -> PartyContext:
+    """Who runs a program."""
+    most = seat.core.store.charges.most_elements
+    return PartyContext(here.rank, len(here.names), here.own_cipher, counter, most)
 
 
 # ------------------------------------------------------------------------------ inputs and results

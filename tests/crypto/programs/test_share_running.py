@@ -48,7 +48,7 @@ def test_a_network_of_two_layers_is_that_of_plain_integers(parties, device):
     program, out, sign = perceptron()
     x, w, b, v = whole(3, 5), whole(4, 5), whole(4), whole(2, 4)
     inputs = [[one.to(device) for one in shared(t, parties)] for t in (x, w, b, v)]
-    runs = run_all(program, inputs, parties, device=device)
+    runs = run_all(program, inputs, parties)
     hidden = (x @ w.t() >> 16) + b
     near = ((hidden.clamp(min=0) @ v.t()) >> 16).double()
     assert (runs.secret(out).cpu() - near).abs().max() <= 2 + 4 * v.abs().max() / 2**16

@@ -73,7 +73,7 @@ class ClearParties(PartyLines):
             return self.objects[value]
         total = value.last.clone()
         for seed in value.seeds:
-            total += MaskStream(seed).draw(total.shape)
+            total += MaskStream(seed).draw(total.shape, total.device)
         return total
 
     def fetch(self, ids: Sequence[int], user: str | None) -> list[list[torch.Tensor]]:
@@ -132,13 +132,14 @@ def _linear(lines: ClearParties, args: Any) -> torch.Tensor:
     code, settings, x, *factor = args
     kernel = Kernel(KernelCode(code), settings)
     if factor:
-        return kernel(factor[0], x) if factor[1] else kernel(x, factor[0])
+        given = (factor[0], x) if factor[1] else (x, factor[0])
+        return kernel(*(one.cpu() for one in given)).to(x.device)
     return kernel(x.double()).round().long()
 
 
 def _product(lines: ClearParties, args: Any) -> torch.Tensor:
     code, settings, x, y, x_mask, x_shape, y_mask, y_shape, shape = args
-    out = Kernel(KernelCode(code), settings)(x, y).contiguous()
+    out = Kernel(KernelCode(code), settings)(x.cpu(), y.cpu()).contiguous().to(x.device)
     assert (tuple(x.shape), tuple(y.shape), tuple(out.shape)) == (x_shape, y_shape, shape)
     return out
 
@@ -146,7 +147,7 @@ def _product(lines: ClearParties, args: Any) -> torch.Tensor:
 def _divide(lines: ClearParties, args: Any) -> torch.Tensor:
     x, bits, shape = args
     assert x.shape == shape
-    return (x + torch.randint(0, 1 << bits, x.shape)) >> bits
+    return (x + torch.randint(0, 1 << bits, x.shape, device=x.device)) >> bits
 
 
 def _positive(lines: ClearParties, args: Any) -> Any:

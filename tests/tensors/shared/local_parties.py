@@ -40,7 +40,7 @@ class LocalParties(ClearParties):
     def _input(self, value: Any) -> Any:
         if not isinstance(value, FreshShares):
             return self.objects[value]
-        drawn = [MaskStream(seed).draw(value.last.shape) for seed in value.seeds]
+        drawn = [MaskStream(seed).draw(value.last.shape, value.last.device) for seed in value.seeds]
         return [*drawn, value.last]
 
     def fetch(self, ids: Sequence[int], user: str | None) -> list[list[torch.Tensor]]:

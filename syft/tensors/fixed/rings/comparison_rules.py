@@ -21,6 +21,7 @@ from syft.tensors.fixed.rings.ring_link import (
     lifted,
     ring_of,
     ring_rule,
+    tensor_on,
     whole,
 )
 
@@ -165,9 +166,7 @@ def where(op: Any, condition: Any, x: Any, y: Any) -> Any:
 
 def _whole_number(value: Any, ring: Any, device: torch.device) -> Any:
     """A value to select, as integers; public ones stay public."""
-    if not isinstance(value, torch.Tensor):
-        value = torch.tensor(value, device=device)
-    return whole(value, ring)
+    return whole(tensor_on(device, value), ring)
 
 
 @ring_rule("masked_fill.Scalar masked_fill.Tensor")

@@ -157,7 +157,9 @@ def copy_(op: Any, x: Any, source: Any, non_blocking: bool = False) -> Any:
 @ring_rule("fill_.Scalar fill_.Tensor")
 def fill_(op: Any, x: Any, value: Any) -> Any:
     """Write one number everywhere; without its fraction, as torch does."""
-    return x.copy_(value if isinstance(value, torch.Tensor) else torch.tensor(int(value)))
+    return x.copy_(
+        value if isinstance(value, torch.Tensor) else torch.tensor(int(value), device="cpu")
+    )
 
 
 @ring_rule("fill.Scalar fill.Tensor")

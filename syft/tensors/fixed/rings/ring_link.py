@@ -143,9 +143,15 @@ def lifted(value: Any, ring: Ring, device: torch.device) -> Any:
     """An operand in the ring: numbers and plain tensors are lifted, ring tensors stay."""
     if is_ring(value):
         return value
-    if not isinstance(value, torch.Tensor):
-        value = torch.tensor(value, device=device)
+    value = tensor_on(device, value)
     return ring.lift(value if value.dtype is torch.bool else whole(value, ring))
+
+
+def tensor_on(device: torch.device, value: Any) -> Any:
+    """An operand as a tensor: a number, also one that is a tensor, goes where the others are."""
+    if not isinstance(value, torch.Tensor):
+        return torch.tensor(value, device=device)
+    return value if value.dim() or is_ring(value) else value.to(device)
 
 
 def whole(value: Any, ring: Ring) -> Any:

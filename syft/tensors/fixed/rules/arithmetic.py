@@ -313,7 +313,7 @@ def remainder(op: Any, x: Any, y: Any) -> Any:
 
 def _dividends(op: Any, x: Any, y: Any, grid: Grid) -> tuple[torch.Tensor, torch.Tensor]:
     numerators, divisors = (
-        child if isinstance(child, torch.Tensor) else torch.tensor(child)
+        child if isinstance(child, torch.Tensor) else torch.tensor(child, device="cpu")
         for child in (integers(op, x, grid), integers(op, y, grid))
     )
     if not divisors.all().item():

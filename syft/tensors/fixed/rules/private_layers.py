@@ -46,12 +46,13 @@ def window_places(
     tensor([[0, 1],
             [2, 3]])
     """
-    total = torch.zeros(1, 1, dtype=torch.int64)
-    outside = torch.zeros(1, 1, dtype=torch.bool)
+    total = torch.zeros(1, 1, dtype=torch.int64, device="cpu")
+    outside = torch.zeros(1, 1, dtype=torch.bool, device="cpu")
     windows = []
     for size, k, s, p, d in zip(sizes, kernel, stride, padding, dilation, strict=True):
         count = _window_count(size, k, s, p, d, ceil_mode)
-        at = torch.arange(count)[:, None] * s - p + torch.arange(k) * d
+        first = torch.arange(count, device="cpu")[:, None] * s - p
+        at = first + torch.arange(k, device="cpu") * d
         wrong = (at < 0) | (at >= size)
         total = (total[:, None, :, None] * size + at[None, :, None, :]).flatten(0, 1).flatten(1)
         outside = (outside[:, None, :, None] | wrong[None, :, None, :]).flatten(0, 1).flatten(1)
@@ -84,7 +85,7 @@ def adaptive_places(sizes: Any, out: Any) -> torch.Tensor:
     ]
     longest = max(len(window) for window in windows)
     filled = [window + [-1] * (longest - len(window)) for window in windows]
-    return torch.tensor(filled).view(*out, longest)
+    return torch.tensor(filled, device="cpu").view(*out, longest)
 
 
 def _flat_index(place: Any, sizes: Any) -> int:
