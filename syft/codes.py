@@ -372,6 +372,7 @@ class ErrorCode(WireCode):
     STOCK_FULL = 188
     NOT_THERE = 189
     SHARED_OPERATION_FAILED = 190
+    PROVIDER_LOST = 191
 
 
 class MessageCode(WireCode):

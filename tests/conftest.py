@@ -21,6 +21,7 @@ from tests.shells.child import hook_with_hub, make_worker, serve
 from tests.shells.owner import inspect
 from tests.shells.processes import ChildProcesses
 from tests.shells.served import Served, serve_behind_socket
+from tests.terminal import Terminal, show_at
 
 SHELLS = [
     "virtual",
@@ -154,6 +155,14 @@ def alice(hook: sy.TorchHook) -> sy.VirtualWorker:
 def worker(request: pytest.FixtureRequest, hook: sy.TorchHook) -> sy.VirtualWorker:
     """A worker of each kind: what runs on one must run on the other."""
     return make_worker(hook, "worker", pipelined=request.param == "queued")
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """What the status line is written to."""
+    terminal = Terminal()
+    show_at(terminal, monkeypatch)
+    return terminal
 
 
 @pytest.fixture(params=DEVICES)

@@ -96,6 +96,12 @@ TEXTS = [
         "full). What was shared or computed before is as it was.",
     ),
     (
+        e.ProviderLost(("alice", "bob"), "carol"),
+        "What was computed on tensors shared among alice, bob has failed (the provider carol is "
+        "lost: get() what is there, and share it again with another one). What was shared or "
+        "computed before is as it was.",
+    ),
+    (
         e.ObjectNotReady("bob", (7, 9), True),
         "Worker 'bob' still waits for a promised input (id 7, 9 and others), and nothing under way "
         "can bring it. Keep the promise (send the tensor to the promised id) before asking for the "
@@ -296,10 +302,16 @@ TEXTS = [
     ),
 ]
 
+
+def _has_parts(kind: type[e.SyftError]) -> bool:
+    """Whether a class, or one of ours above it, says of which parts an error consists."""
+    return any("__init__" in vars(base) for base in kind.__mro__ if issubclass(base, e.SyftError))
+
+
 CLASSES = [
     value
     for value in vars(e).values()
-    if inspect.isclass(value) and issubclass(value, e.SyftError) and "__init__" in vars(value)
+    if inspect.isclass(value) and issubclass(value, e.SyftError) and _has_parts(value)
 ]
 
 

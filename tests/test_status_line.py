@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from torch.nn import functional as F
 import syft as sy
 from syft import status_line
 from syft.status_line import StatusLine, Steps, counted, is_wanted
+from tests.terminal import Terminal, show_at
 
 
 class Clock:
@@ -27,33 +27,16 @@ class Clock:
         return self.now
 
 
-class Terminal(io.StringIO):
-    """Standard error of a program that somebody looks at."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-def _show_at(stderr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(status_line, "sys", SimpleNamespace(stderr=stderr))
-
-
 @pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    terminal = Terminal()
-    _show_at(terminal, monkeypatch)
-    monkeypatch.delenv("SYFT_PROGRESS", raising=False)
+def terminal(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """With a clock that does not depend on how fast this machine is."""
     monkeypatch.setattr(status_line, "time", Clock())
     return terminal
 
 
-def _texts(terminal: Terminal) -> list[str]:
-    return [text.strip() for text in terminal.getvalue().split("\r") if text]
-
-
 def test_what_lasts_is_shown_with_what_is_left(terminal: Terminal) -> None:
     assert list(counted("abcd", "reading", 4)) == list("abcd")
-    assert _texts(terminal) == [
+    assert terminal.texts() == [
         "reading: [############............] 50 %, 1 s left",
         "reading: [##################......] 75 %, 0 s left",
         "reading: [########################] 100 %, 0 s left",
@@ -74,7 +57,7 @@ def test_what_ends_otherwise(terminal: Terminal) -> None:
         steps.done(0)  # nothing is done, so nothing is known of what is left
         steps.done(200)  # more than was announced
         raise ZeroDivisionError
-    assert _texts(terminal) == [
+    assert terminal.texts() == [
         "reading: [........................] 0 %",
         "reading: [########################] 100 %, 0 s left",
         "reading was interrupted",
@@ -84,7 +67,7 @@ def test_what_ends_otherwise(terminal: Terminal) -> None:
 def test_two_texts_are_a_pause_apart(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(status_line, "PAUSE", 5.0)
     assert len(list(counted(range(20), "reading", 20))) == 20
-    assert len(_texts(terminal)) == 3
+    assert len(terminal.texts()) == 3
 
 
 def test_who_is_shown_it(monkeypatch: pytest.MonkeyPatch, terminal: Terminal) -> None:
@@ -93,13 +76,12 @@ def test_who_is_shown_it(monkeypatch: pytest.MonkeyPatch, terminal: Terminal) ->
     assert not is_wanted()
     list(counted(range(20), "reading", 20))
     assert terminal.getvalue() == ""
-    monkeypatch.setenv("SYFT_PROGRESS", "1")
-    _show_at(io.StringIO(), monkeypatch)
+    show_at(io.StringIO(), monkeypatch)
     assert not is_wanted()
     notebook = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})
-    _show_at(notebook(), monkeypatch)
+    show_at(notebook(), monkeypatch)
     assert is_wanted()
-    _show_at(None, monkeypatch)
+    show_at(None, monkeypatch)
     assert not is_wanted()
 
 
@@ -112,7 +94,7 @@ def test_it_never_raises(monkeypatch: pytest.MonkeyPatch, terminal: Terminal) ->
     for broken in (io.StringIO(), None):
         if broken is not None:
             broken.close()
-        _show_at(broken, monkeypatch)
+        show_at(broken, monkeypatch)
         line.write("anything")
 
 
@@ -156,6 +138,6 @@ def test_work_that_shows_how_far_it_is(hook: sy.TorchHook, terminal: Terminal, w
     WORK[what](hook)
     for worker in hook.local_worker.network.workers.values():
         worker.clear_objects()
-    texts, what = _texts(terminal), what.partition(" (")[0]
+    texts, what = terminal.texts(), what.partition(" (")[0]
     assert texts[0].startswith(f"{what}: [") and texts[-2].startswith(f"{what}: [######")
     assert "100 %" in texts[-2] and texts[-1].startswith(f"{what} took ")

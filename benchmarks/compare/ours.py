@@ -19,6 +19,7 @@ import syft as sy
 from benchmarks.compare.cases import CASES, drawn_inputs
 from benchmarks.compare.parties import Answer, Prepared, Rank, Ranks, coordinate, say, used
 from benchmarks.compare.torch_network import Network
+from syft.node.freed_memory import keep_freed_memory
 
 WORKERS = ("alice", "bob", "carol")
 """Two parties, and the provider of what they multiply and compare with."""
@@ -92,8 +93,9 @@ class SharingClient:
 
 
 def _worker(rank: int) -> None:
-    """Serve on another thread, and answer the coordinator on this one."""
+    """Serve on another thread, and answer the coordinator on this one; as ``syft worker`` does."""
     torch.set_num_threads(1)
+    keep_freed_memory()
     with tempfile.TemporaryDirectory() as folder:
         server = sy.WebsocketServerWorker(
             host="127.0.0.1",

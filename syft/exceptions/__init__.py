@@ -54,6 +54,7 @@ exception to that.
     │   ├── WrongParties             too few workers, or one in two places (a ValueError too)
     │   ├── SessionEnded             the parties stopped computing together; says why
     │   ├── SharedOperationFailed    a program failed at a worker and was undone; says why
+    │   │   └── ProviderLost         who deals for shared tensors is gone; what is shared is there
     │   ├── StockFull                more would be dealt ahead than the caller allows
     │   └── MaterialError            what the provider dealt is not what a party needs
     │       └── MaterialUsed         randomness would be used a second time
@@ -107,6 +108,7 @@ from syft.exceptions.sending_errors import WireError as WireError
 from syft.exceptions.sharing_errors import MaterialError as MaterialError
 from syft.exceptions.sharing_errors import MaterialUsed as MaterialUsed
 from syft.exceptions.sharing_errors import NotShareable as NotShareable
+from syft.exceptions.sharing_errors import ProviderLost as ProviderLost
 from syft.exceptions.sharing_errors import SessionEnded as SessionEnded
 from syft.exceptions.sharing_errors import SharedOperationFailed as SharedOperationFailed
 from syft.exceptions.sharing_errors import SharingError as SharingError

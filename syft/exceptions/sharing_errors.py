@@ -43,7 +43,20 @@ class WrongParties(SharingError, ValueError):
         return f"Cannot share among {', '.join(self.parties) or 'nobody'}: {self.instead}."
 
 
-class SessionEnded(SharingError):
+class _Stopped(SharingError):
+    """Some parties do not go on as they were asked; the cause says where and why."""
+
+    _text: str
+
+    def __init__(self, parties: tuple[str, ...], cause: str) -> None:
+        super().__init__(parties, cause)
+        self.parties, self.cause = parties, cause
+
+    def __str__(self) -> str:
+        return self._text.format(among=", ".join(self.parties), cause=self.cause)
+
+
+class SessionEnded(_Stopped):
     """A session of shared tensors has ended, on all sides; the cause says where and why.
 
     >>> print(SessionEnded(("alice", "bob"), "bob: no object 5"))
@@ -51,19 +64,10 @@ class SessionEnded(SharingError):
 again.
     """
 
-    def __init__(self, parties: tuple[str, ...], cause: str) -> None:
-        super().__init__(parties, cause)
-        self.parties, self.cause = parties, cause
-
-    def __str__(self) -> str:
-        among = ", ".join(self.parties)
-        return (
-            f"The tensors shared among {among} cannot be used any more ({self.cause}). "
-            "Share them again."
-        )
+    _text = "The tensors shared among {among} cannot be used any more ({cause}). Share them again."
 
 
-class SharedOperationFailed(SharingError):
+class SharedOperationFailed(_Stopped):
     """A program on shared tensors has failed at a worker, and was undone at all of them.
 
     What it was to make is not there.  What was there before it, is, as it was: also what the
@@ -74,16 +78,28 @@ class SharedOperationFailed(SharingError):
 What was shared or computed before is as it was.
     """
 
-    def __init__(self, parties: tuple[str, ...], cause: str) -> None:
-        super().__init__(parties, cause)
-        self.parties, self.cause = parties, cause
+    _text = (
+        "What was computed on tensors shared among {among} has failed ({cause}). "
+        "What was shared or computed before is as it was."
+    )
 
-    def __str__(self) -> str:
-        among = ", ".join(self.parties)
-        return (
-            f"What was computed on tensors shared among {among} has failed ({self.cause}). "
-            "What was shared or computed before is as it was."
-        )
+
+class ProviderLost(SharedOperationFailed):
+    """The worker that deals for shared tensors is lost, and what was to be computed needs it.
+
+    The parties still have what they had: it can be fetched, added up, and shared again.
+
+    >>> print(ProviderLost(("alice", "bob"), "carol"))
+    What was computed on tensors shared among alice, bob has failed (the provider carol is lost: \
+get() what is there, and share it again with another one). What was shared or computed before is \
+as it was.
+    """
+
+    def __init__(self, parties: tuple[str, ...], provider: str) -> None:
+        instead = "get() what is there, and share it again with another one"
+        super().__init__(parties, f"the provider {provider} is lost: {instead}")
+        self.args = (parties, provider)
+        self.provider = provider
 
 
 class MaterialError(SharingError):

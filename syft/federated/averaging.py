@@ -41,6 +41,7 @@ def federated_average(
     workers: Sequence[Any] | None = None,
     crypto_provider: Any = None,
     user: str | None = None,
+    allow_dealing_party: bool = False,
 ) -> Any:
     """The weighted mean of modules, state_dicts, lists of tensors, or tensors.
 
@@ -54,7 +55,8 @@ def federated_average(
     each worker, and stay there.  With ``secure`` no single update is fetched: each worker weighs
     its own, and :func:`syft.sum_private` adds them up behind masks that cancel.  With ``workers``
     besides they are split into shares among those workers, who add their shares;
-    ``crypto_provider`` is another worker, as for ``x.share``.  Either way numbers are rounded to
+    ``crypto_provider`` is another worker, or one of them with ``allow_dealing_party``, as for
+    ``x.share``.  Either way numbers are rounded to
     multiples of 2^-24, once for each worker.  The mean itself tells what it tells: of two updates,
     each client can work out the other.
 
@@ -82,7 +84,11 @@ def federated_average(
     check_alike(names, tables)
     weighed = [pair for pair in zip(tables, shares, strict=True) if pair[1]]
     if secure:
-        mean = _secure_mean(weighed, workers, crypto_provider, user)
+        dealing = {
+            "crypto_provider": crypto_provider,
+            "allow_dealing_party": allow_dealing_party,
+        }
+        mean = _secure_mean(weighed, workers, dealing, user)
     else:
         mean = _mean(weighed)
     return made_like(several[0], mean)
@@ -142,7 +148,7 @@ def _mean(weighed: Sequence[tuple[Table, float]]) -> Table:
 def _secure_mean(
     weighed: list[tuple[Table, float]],
     workers: Sequence[Any] | None,
-    provider: Any,
+    dealing: Mapping[str, Any],
     user: str | None,
 ) -> Table:
     """The mean of tables of which none is fetched."""
@@ -159,7 +165,7 @@ def _secure_mean(
         sums: list[Tensor] = list(sum_private(*parts))
         total = sums[0].get(user=user)
     else:
-        total = _sum_of_shares(parts, workers, provider, user)
+        total = _sum_of_shares(parts, workers, dealing, user)
     first = weighed[0][0]
     pieces = total.split([tensor.numel() for tensor in first.values()])
     return {
@@ -191,12 +197,10 @@ def _weighed(several: Sequence[tuple[Table, float]]) -> Tensor:
 
 
 def _sum_of_shares(
-    parts: Sequence[Tensor], workers: Sequence[Any], provider: Any, user: str | None
+    parts: Sequence[Tensor], workers: Sequence[Any], dealing: Mapping[str, Any], user: str | None
 ) -> Tensor:
     """The sum of vectors that are split into shares where they are."""
-    shared = [
-        part.fix_precision(_FRACTION, 2).share(*workers, crypto_provider=provider) for part in parts
-    ]
+    shared = [part.fix_precision(_FRACTION, 2).share(*workers, **dealing) for part in parts]
     total = shared[0]
     for other in shared[1:]:
         total = total + other

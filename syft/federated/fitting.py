@@ -1,16 +1,15 @@
-"""What ``worker.fit``, ``async_fit`` and ``evaluate`` do: the caller drives a loop over plans.
+"""What ``worker.fit`` and ``worker.evaluate`` do: the caller drives a loop over plans.
 
 So the worker needs to trust nothing but plans, and an answer that is late never stops what follows:
 some steps are under way at any time, and only the end of an epoch is waited for.  The loop is a
-generator of what it waits for; a plain call runs it through, and a coroutine leaves turns between.
+generator of what it waits for; a plain call runs it through, and a coroutine (``async_fit``,
+``async_evaluate``) leaves turns between.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -22,13 +21,46 @@ from syft.federated.fit_progress import FitProgress, TrainingBar
 from syft.federated.sent_training import SentTraining, dataset_at
 from syft.hooks import bulk
 from syft.workers.client.handles import Handle
-from syft.workers.shells.training_calls import OnProgress, Trainer, TrainingCalls
+from syft.workers.shells.training_calls import OnProgress, Steps, Trainer, TrainingCalls, Wanted
 
 # A torch.Tensor.  Type checkers cannot know of the methods that the hook adds to it.
 Tensor = Any
 
 _UNDER_WAY: Final = 32
 """How many steps may be on their way, or waiting at the worker, at any time."""
+
+
+class StepsUnderWay:
+    """The steps that a worker was asked for and that nobody has waited for yet.
+
+    >>> done = []
+    >>> under_way = StepsUnderWay(lambda: done.append(True))
+    >>> under_way.add(torch.ones(2).send(bob) + 1)
+    >>> waited_for = list(under_way.but_for(0))
+    >>> done
+    [True]
+    """
+
+    def __init__(self, done: Callable[[], None] = lambda: None) -> None:
+        self._handles: deque[Handle] = deque()
+        self._done = done
+
+    def add(self, pointer: Tensor) -> None:
+        """Take in the step that makes what a pointer points to."""
+        self._handles.append(pointer.child.handle)
+
+    def but_for(self, most: int) -> Iterator[Handle]:
+        """Wait until no more are under way, and say of each that it is done.
+
+        Steps that are done already are told of too: at a virtual worker each of them, so that it is
+        seen how far that is.
+        """
+        handles = self._handles
+        while len(handles) > most or (handles and handles[0].done()):
+            handle = handles.popleft()
+            yield handle
+            handle.wait()
+            self._done()
 
 
 class Fit:
@@ -51,40 +83,37 @@ class Fit:
         self._user = user
         self._report: OnProgress = TrainingBar() if report is None else report
 
-    def steps(self) -> Iterator[Handle]:
-        """Train; what is given is to be waited for, or not, before it goes on."""
+    def steps(self) -> Steps[Any]:
+        """Train; what is given is to be waited for, or not, before it goes on. Returns the loss of
+        the last step."""
         training = self.training
         step = training.step_at(self.data, self.targets)
         orders = [each for each in training.orders(_rows(self.data)) if len(each)]
         size = training.settings.batches.batch_size
         batches = sum(-(-len(order) // size) for order in orders)
         self._progress = FitProgress(training.worker.id, batches, len(orders))
+        under_way = StepsUnderWay(self._step_done)
         last: Tensor = None
         for number, order in enumerate(orders, start=1):
             self._progress = replace(self._progress, epoch=number)
             (total,) = training.sent([torch.zeros(())])
-            under_way: deque[Handle] = deque()
             for rows in training.sent_rows(order):
                 last, total = step(self.data, self.targets, rows, total)
-                under_way.append(last.child.handle)
-                yield from self._done(under_way, _UNDER_WAY)
-            yield from self._done(under_way, 0)
+                under_way.add(last)
+                yield from under_way.but_for(_UNDER_WAY)
+            yield from under_way.but_for(0)
             mean = yield from self._read(total / len(order))
             training.losses.append(mean)
             seen = None if type(mean) is Wrapper else mean
             self._progress = replace(self._progress, loss=seen)
         self.loss = yield from self._read(last)
+        return self.loss
 
-    def _done(self, under_way: deque[Handle], most: int) -> Iterator[Handle]:
-        """Wait until no more steps are under way, and say of each that it is done."""
-        while len(under_way) > most:
-            handle = under_way.popleft()
-            yield handle
-            handle.wait()
-            self._progress = replace(self._progress, batch=self._progress.batch + 1)
-            self._report(self._progress)
+    def _step_done(self) -> None:
+        self._progress = replace(self._progress, batch=self._progress.batch + 1)
+        self._report(self._progress)
 
-    def _read(self, pointer: Tensor) -> Any:
+    def _read(self, pointer: Tensor) -> Steps[Any]:
         """A value, or the pointer to it where the user may not read it."""
         handle = pointer.get(user=self._user, wait=False)
         yield handle
@@ -101,47 +130,36 @@ class PlanTrainer(Trainer):
     True
     """
 
-    def fit(self, worker: Any, key: str, user: str | None, report: OnProgress | None) -> Any:
-        """Train, and return the loss of the last step."""
-        fit = Fit(worker, key, user, report)
-        deque(fit.steps(), maxlen=0)
-        return fit.loss
+    def fit(self, worker: Any, key: str, user: str | None, report: OnProgress | None) -> Steps[Any]:
+        """Train; the steps return the loss of the last one."""
+        return Fit(worker, key, user, report).steps()
 
-    async def async_fit(
-        self, worker: Any, key: str, user: str | None, report: OnProgress | None
-    ) -> Any:
-        """The same, leaving turns to other coroutines."""
-        fit = Fit(worker, key, user, report)
-        for handle in fit.steps():
-            with contextlib.suppress(Exception):  # raised by what goes on
-                await handle
-            await asyncio.sleep(0)
-        return fit.loss
-
-    def evaluate(self, worker: Any, key: str, user: str | None, **wanted: Any) -> dict[str, Any]:
-        """Measure the model as it is now."""
+    def evaluate(
+        self, worker: Any, key: str, user: str | None, wanted: Wanted
+    ) -> Steps[dict[str, Any]]:
+        """Measure the model as it is now; the steps return what was measured."""
         training = SentTraining.at(worker)
         data, targets = dataset_at(worker, key)
         count = _rows(data)
         score, there = training.score_at(data, targets)
-        if wanted["histograms"] and not score.classes:
+        if wanted.histograms and not score.classes:
             raise UnusableSetting("return_histograms", "False: the targets are no labels", "True")
         state = training.state_there()
         sums = training.sent(score.nothing())
-        under_way: deque[Handle] = deque()
+        under_way = StepsUnderWay()
         for rows in training.sent_rows(torch.arange(count)):
             sums = there(data, targets, rows, *sums, *state)
-            under_way.append(sums[0].child.handle)
-            if len(under_way) > _UNDER_WAY:
-                under_way.popleft().wait()
+            under_way.add(sums[0])
+            yield from under_way.but_for(_UNDER_WAY)
+        yield from under_way.but_for(0)
         total, right, predicted, present = bulk.get_all(sums, user)
-        found: dict[str, Any] = {"loss": total / count} if wanted["loss"] else {}
-        if wanted["accuracy"]:
+        found: dict[str, Any] = {"loss": total / count} if wanted.loss else {}
+        if wanted.accuracy:
             found["nr_predictions"] = count
             if score.classes:
                 found["nr_correct_predictions"] = int(right)
-        if wanted["histograms"]:
-            bins = score.classes if wanted["bins"] < 0 else wanted["bins"]
+        if wanted.histograms:
+            bins = score.classes if wanted.bins < 0 else wanted.bins
             found["histogram_predictions"] = predicted[:bins]
             found["histogram_target"] = present[:bins]
         return found

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from syft.federated.memory_orders import order_of, restored
+
 
 class RunningMean:
     """The mean of what is added, by name, in the dtype and on the device of what came first.
@@ -47,7 +49,10 @@ class RunningMean:
         for name, stacked in table.items():
             total = self._sum(name, stacked.shape[1:], stacked, sum(weights))
             factors = torch.tensor(weights, dtype=total.dtype, device=total.device)
-            total.add_(torch.tensordot(factors, stacked.detach().to(total.dtype), dims=1))
+            order = order_of(stacked)
+            rows = stacked.detach().to(total.dtype).permute(order)
+            added = torch.tensordot(factors, rows, dims=1).unsqueeze(0)
+            total.add_(restored(added, order).squeeze(0))
 
     def values(self) -> dict[str, torch.Tensor]:
         """The mean of what was added so far."""

@@ -19,7 +19,9 @@ from torch.utils.data import TensorDataset, default_collate
 from syft.chain.wrapper import Wrapper
 from syft.exceptions import UnusableSetting
 from syft.federated.base_dataset import BaseDataset
+from syft.federated.kept_pages import keep_pages
 from syft.federated.local_batches import LocalBatches, seed_of, steps_together
+from syft.federated.memory_orders import KeptStacks
 from syft.federated.running_mean import RunningMean
 from syft.federated.stacked_clients import Loss, StackedSGD, obstacle, stacked_gradients
 from syft.status_line import Steps
@@ -27,15 +29,20 @@ from syft.status_line import Steps
 MakeOptimizer = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
 Samples = tuple[torch.Tensor, torch.Tensor]
 
-_STACK_BYTES: Final = 256 << 20
-"""Parameters of clients that are trained at once, unless ``clients_at_once`` says how many."""
+_STACK_BYTES: Final = 31 << 20
+"""Parameters of clients that are trained at once, unless ``clients_at_once`` says how many: what is
+larger has new pages of memory in each step (:mod:`~syft.federated.kept_pages`)."""
+_ACCELERATOR_STACK_BYTES: Final = 256 << 20
+_LARGE_BYTES: Final = 2 << 20
+"""Parameters of a model that a processor trains faster one client after another: what a step of one
+client reads and writes stays in the cache."""
 
 _MOST_AT_ONCE: Final = 128
 
-_IMAGE_BYTES: Final = 320 << 10
-"""Images that are convolved at once: what the layers make of them is some times as much, and should
-stay in the processor's cache."""
-_FEWEST_IMAGES: Final = 10
+_LAYER_BYTES: Final = 10 << 20
+"""What a convolution makes of a step of all clients that are trained at once.  Fewer clients leave
+the processor waiting for Python, and more of them leave its cache."""
+_FEWEST_IMAGES: Final = 4
 """Clients whose images are convolved at once, however large they are."""
 
 
@@ -77,10 +84,11 @@ class SimulatedClients:
     **Clients are trained many at once** with ``torch.optim.SGD`` and a model that
     ``torch.func.vmap`` can run; otherwise one by one, and :attr:`obstacle` says why: another
     optimizer, buffers that a step changes (the statistics of BatchNorm), random numbers (dropout),
-    ways that depend on values.  Either way gives the same but for rounding.  Batches of different
-    sizes are different steps, so clients with as many samples are fastest.  ``clients_at_once``
-    limits the memory: by default 128, or as many as have parameters of 256 MB, and with
-    convolutions 10 or as many as have batches of 320 kB; 1 trains one by one.
+    ways that depend on values, parameters of more than 2 MB on a CPU.  Either way gives the same
+    but for rounding.  Batches of different sizes are different steps, so clients with as many
+    samples are fastest.  ``clients_at_once`` says how many: by default 128, or as many as have
+    parameters of 31 MB (256 MB on an accelerator), and with convolutions 4, or as many as the first
+    of them makes 10 MB of.  1 trains one by one, and more do so with models of any size.
 
     ``seed`` settles the order of the samples, and what a model draws; torch's own seed neither
     matters nor changes.  The same seed gives the same bits on one machine, if torch's kernels do.
@@ -136,6 +144,7 @@ class SimulatedClients:
         self._optimizer = optimizer
         self._at_once = clients_at_once
         self._fast = True
+        self._stacks = KeptStacks()
 
     def __len__(self) -> int:
         return len(self.datasets)
@@ -205,11 +214,13 @@ class SimulatedClients:
     def _size_of_chunk(self, client: int) -> int:
         if self._at_once is not None:
             return self._at_once
-        nbytes = sum(parameter.nbytes for parameter in self.model.parameters())
-        most = max(1, min(_MOST_AT_ONCE, _STACK_BYTES // max(1, nbytes)))
-        if any(isinstance(part, nn.Conv2d) for part in self.model.modules()):
-            batch = self.datasets[client][0][:1].nbytes * self.batches.batch_size
-            most = min(most, max(_FEWEST_IMAGES, _IMAGE_BYTES // max(1, batch)))
+        most_bytes = _STACK_BYTES if self._device.type == "cpu" else _ACCELERATOR_STACK_BYTES
+        most = max(1, min(_MOST_AT_ONCE, most_bytes // max(1, self._nbytes)))
+        for part in self.model.modules():
+            if isinstance(part, nn.Conv2d):
+                channel = self.datasets[client][0][:1].nbytes // part.in_channels
+                layer = channel * part.out_channels * self.batches.batch_size
+                return min(most, max(_FEWEST_IMAGES, _LAYER_BYTES // max(1, layer)))
         return most
 
     # ------------------------------------------------------------------------------------- training
@@ -252,7 +263,8 @@ class SimulatedClients:
             self.obstacle = self._obstacle_outside(optimizer) or None
             if self.obstacle:
                 return None
-        sgd = StackedSGD(optimizer.param_groups, names, len(clients))
+        sgd = StackedSGD(optimizer.param_groups, names, len(clients), self._stacks)
+        keep_pages()
         data, targets = (
             torch.cat([self.datasets[client][part] for client in clients]) for part in (0, 1)
         )
@@ -284,6 +296,8 @@ class SimulatedClients:
         """Why several cannot be trained at once, apart from the model."""
         if type(optimizer) is not torch.optim.SGD:
             return f"its optimizer is {type(optimizer).__name__}, not SGD"
+        if self._at_once is None and self._device.type == "cpu" and self._nbytes > _LARGE_BYTES:
+            return "its parameters have more than 2 MB, and one by one is faster"
         kinds = {(x.shape[1:], x.dtype, y.shape[1:], y.dtype) for x, y in self.datasets}
         return "" if len(kinds) == 1 else "the samples of its clients differ in shape or dtype"
 
@@ -296,6 +310,11 @@ class SimulatedClients:
             if not found:
                 return "", fast
         return found, False
+
+    @property
+    def _nbytes(self) -> int:
+        """What the parameters of one client take."""
+        return sum(parameter.nbytes for parameter in self.model.parameters())
 
     @property
     def _device(self) -> torch.device:

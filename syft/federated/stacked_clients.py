@@ -17,6 +17,7 @@ import torch
 from torch import nn
 from torch.func import functional_call, vmap
 
+from syft.federated.memory_orders import KeptStacks, order_of, restored
 from syft.federated.stacked_images import FastImages
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -25,12 +26,15 @@ Parameters = dict[str, torch.Tensor]
 _DEVIATION: Final = {torch.float64: 1e-9, torch.float32: 1e-3}
 """How far gradients may be apart, relative to their norm; 0.05 for narrower dtypes."""
 
+_MOMENTUM: Final = "momentum of "
+
 
 class StackedSGD:
     """``torch.optim.SGD`` for stacked parameters, of which a step may concern some clients only.
 
     ``groups`` are the ``param_groups`` of an optimizer of the model, and ``names`` are those of its
-    parameters.  The settings of each parameter are those of its group.
+    parameters.  The settings of each parameter are those of its group.  ``stacks`` are those
+    of an earlier one, which is then of no more use; in memory they lie as the gradients do.
 
     >>> weight = torch.nn.Parameter(torch.ones(1))
     >>> groups = torch.optim.SGD([weight], lr=0.5).param_groups
@@ -41,7 +45,11 @@ class StackedSGD:
     """
 
     def __init__(
-        self, groups: Iterable[dict[str, Any]], names: Mapping[str, nn.Parameter], clients: int
+        self,
+        groups: Iterable[dict[str, Any]],
+        names: Mapping[str, nn.Parameter],
+        clients: int,
+        stacks: KeptStacks | None = None,
     ) -> None:
         by_parameter = {id(parameter): group for group in groups for parameter in group["params"]}
         self._settings = {
@@ -49,13 +57,13 @@ class StackedSGD:
             for name, parameter in names.items()
             if id(parameter) in by_parameter and parameter.requires_grad
         }
+        self._stacks = stacks or KeptStacks()
         self.parameters: Parameters = {
-            name: names[name].detach().expand(clients, *names[name].shape).clone()
-            for name in self._settings
+            name: self._stacks.of(name, names[name].detach(), clients) for name in self._settings
         }
         """The trained parameters by name, stacked: the first dimension is that of the clients."""
         self._momenta = {
-            name: torch.zeros_like(self.parameters[name])
+            name: self._stacks.of(_MOMENTUM + name, self.parameters[name][0], clients).zero_()
             for name, group in self._settings.items()
             if group["momentum"]
         }
@@ -73,10 +81,17 @@ class StackedSGD:
         """Change the parameters of some clients by their gradients; None changes nothing."""
         for name, gradient in gradients.items():
             if gradient is not None:
+                self._lay_out(name, gradient)
                 stacked, group = self.parameters[name], self._settings[name]
                 old = _some(stacked, clients)
                 change = self._change(name, clients, old, gradient)
                 _put(stacked, clients, old.add_(change, alpha=-float(group["lr"])))
+
+    def _lay_out(self, name: str, gradient: torch.Tensor) -> None:
+        """Have a parameter and its momentum lie in memory as its gradients do."""
+        for table, prefix in ((self.parameters, ""), (self._momenta, _MOMENTUM)):
+            if name in table:
+                table[name] = self._stacks.like(prefix + name, table[name], gradient)
 
     def _change(
         self, name: str, clients: torch.Tensor, old: torch.Tensor, gradient: torch.Tensor
@@ -109,16 +124,20 @@ class StackedSGD:
 
 
 def _some(stacked: torch.Tensor, clients: torch.Tensor) -> torch.Tensor:
-    """The rows of some clients; of all of them no copy is made."""
+    """The rows of some clients, in the same order; of all of them no copy is made."""
     if len(clients) == len(stacked):
         return stacked
-    return stacked.index_select(0, clients.to(stacked.device))
+    order = order_of(stacked)
+    rows = stacked.permute(order).index_select(0, clients.to(stacked.device))
+    return restored(rows, order)
 
 
 def _put(stacked: torch.Tensor, clients: torch.Tensor, rows: torch.Tensor) -> None:
     """Write rows that :func:`_some` gave."""
     if rows is not stacked:
-        stacked.index_copy_(0, clients.to(stacked.device), rows)
+        order = order_of(stacked)
+        places = clients.to(stacked.device)
+        stacked.permute(order).index_copy_(0, places, rows.permute(order))
 
 
 def stacked_gradients(

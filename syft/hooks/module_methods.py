@@ -89,7 +89,7 @@ def replace_tensors(module: nn.Module, change: Change, undo: Undo | None = None)
             changed = change(tensor)
             if undo is not None:
                 undoing.callback(undo, tensor, changed)
-            new.append(_as_kind_of(tensor, changed))
+            new.append(_part_like(tensor, changed))
         _swap_module(module, old, new)
         undoing.pop_all()
     return module
@@ -106,7 +106,7 @@ def exchange_tensors(
     old = tensors_of(module) if only is None else only
     new = change(old)
     try:
-        _swap_module(module, old, [_as_kind_of(*pair) for pair in zip(old, new, strict=True)])
+        _swap_module(module, old, [_part_like(*pair) for pair in zip(old, new, strict=True)])
     except NotSendable:
         if undo is not None:
             for tensor, changed in zip(old, new, strict=True):
@@ -143,8 +143,12 @@ def _swap_all(old: list[torch.Tensor], new: list[torch.Tensor]) -> None:
         ) from error
 
 
-def _as_kind_of(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
-    """Make ``new`` count as a parameter (or buffer) if ``old`` does."""
+def as_kind_of(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+    """Make ``new`` count as a parameter (or buffer) if ``old`` does.
+
+    >>> type(as_kind_of(nn.Parameter(torch.ones(1)), torch.zeros(1))).__name__
+    'Parameter'
+    """
     if isinstance(old, nn.Parameter):
         if type(new) is torch.Tensor:
             gradient, new = new.grad, nn.Parameter(new.detach(), requires_grad=new.requires_grad)
@@ -155,7 +159,12 @@ def _as_kind_of(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
         value = getattr(old, mark, None)
         if value is not None:
             new.__dict__[mark] = value
-    return _marked(new)
+    return new
+
+
+def _part_like(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+    """The same for a part of a module."""
+    return _marked(as_kind_of(old, new))
 
 
 def _marked(tensor: torch.Tensor) -> torch.Tensor:

@@ -15,7 +15,7 @@ from syft.exceptions import NotThere
 _SHARE: Final = (
     "x.fix_precision().share(alice, bob, crypto_provider=carol) computes on private numbers"
 )
-_LEAST_SQUARES: Final = "x.T @ x of shared tensors are the normal equations of least squares"
+_LEAST_SQUARES: Final = "torch.linalg.solve(x.T @ x, x.T @ y) of shared tensors is least squares"
 _CONNECT: Final = "sy.connect(address) gives a worker of another process"
 _WIDER: Final = "x.fix_precision(precision_fractional=...) chooses the number of digits"
 

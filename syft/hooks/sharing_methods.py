@@ -11,7 +11,7 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-from syft.chain.wrapper import Wrapper, first_link, wrap
+from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import NotShareable, NothingToGet
 from syft.hooks import bulk
 from syft.hooks.module_methods import (
@@ -19,6 +19,7 @@ from syft.hooks.module_methods import (
     encode_module,
     exchange_tensors,
     get_module,
+    tensors_of,
 )
 from syft.hooks.sending import Location, guard_to_send
 from syft.tensors.conversions import fix_precision, float_precision
@@ -31,6 +32,7 @@ from syft.tensors.shared.shared_values import (
     ENCODE_FIRST,
     check_shareable,
     get_shared,
+    gradient_of,
     is_shared,
     share_values,
     shared_cell,
@@ -47,12 +49,15 @@ def share(
     requires_grad: bool = False,
     protocol: str | None = None,
     user: str | None = None,
+    allow_dealing_party: bool = False,
 ) -> torch.Tensor:
     """Split a tensor among two workers or more: each gets random integers that add up to it.
 
     Nobody learns anything of the values but all of the workers together.  ``crypto_provider`` deals
     the randomness that products and comparisons need, and must not tell the workers what it deals;
-    without one this process deals.  With ``requires_grad`` the shared tensor is a leaf that does.
+    without one this process deals.  It must not be one of the workers, unless
+    ``allow_dealing_party``: that one can then read what the others open, which is nearly all that
+    is computed with.  With ``requires_grad`` the shared tensor is a leaf that does.
     A remote tensor is split by the worker that holds it, and this process sees nothing of it.
 
     The values are integers, bits, or numbers in fixed precision.  Raises
@@ -63,17 +68,17 @@ def share(
     >>> (x + x).get()
     tensor([2, 4])
     """
-    if type(tensor) is Wrapper and isinstance(tensor.child, PointerTensor):
+    if _is_remote(tensor):
         if user is not None:
             raise NotShareable(
                 "a remote tensor on behalf of a user",
                 "connect as that user; its owner names who may have shares (allow_destinations=)",
             )
-        return _share_remotely(
-            tensor.child, workers, owner, crypto_provider, requires_grad, protocol
-        )
+        _check_splittable(tensor, crypto_provider)
+        session = session_among(owner, workers, crypto_provider, protocol, allow_dealing_party)
+        return _split_remotely(tensor, session, requires_grad)
     check_shareable(tensor)
-    session = session_among(owner, workers, crypto_provider, protocol)
+    session = session_among(owner, workers, crypto_provider, protocol, allow_dealing_party)
     return share_values(tensor, session, requires_grad, _guard_of(tensor, session, owner, user))
 
 
@@ -87,25 +92,25 @@ def _guard_of(
     return guards[0]
 
 
-def _share_remotely(
-    pointer: PointerTensor,
-    workers: tuple[Location, ...],
-    owner: Owner,
-    crypto_provider: Location | None,
-    requires_grad: bool,
-    protocol: str | None,
+def _is_remote(tensor: torch.Tensor) -> bool:
+    """Whether another worker holds the tensor, and would split it."""
+    return type(tensor) is Wrapper and isinstance(tensor.child, PointerTensor)
+
+
+def _check_splittable(tensor: torch.Tensor, crypto_provider: Location | None) -> None:
+    """Raise :class:`~syft.exceptions.NotShareable` for a remote tensor that cannot be split."""
+    if crypto_provider is None:
+        raise NotShareable(*_NO_PROVIDER)
+    dtype, pointer = tensor.dtype, _pointer_of(tensor)
+    if dtype.is_floating_point and pointer.grid is None or dtype.is_complex:
+        raise NotShareable(f"a remote tensor of {dtype}", ENCODE_FIRST)
+
+
+def _split_remotely(
+    tensor: torch.Tensor, session: SessionClient, requires_grad: bool = False
 ) -> torch.Tensor:
     """Have the holder of a tensor split it: the shares go from there to the parties."""
-    if crypto_provider is None:
-        raise NotShareable(
-            "a remote tensor without a crypto_provider",
-            "name one; this process must not deal for values that it may not see",
-        )
-    tensor: torch.Tensor = wrap(pointer)
-    real, grid = tensor.dtype.is_floating_point, pointer.grid
-    if real and grid is None or tensor.dtype.is_complex:
-        raise NotShareable(f"a remote tensor of {tensor.dtype}", ENCODE_FIRST)
-    session = session_among(owner, workers, crypto_provider, protocol)
+    real, grid = tensor.dtype.is_floating_point, _pointer_of(tensor).grid
     kind = torch.bool if tensor.dtype is torch.bool else torch.int64
     if not real and tensor.dtype is not torch.int64:
         tensor = tensor.long()
@@ -114,6 +119,15 @@ def _share_remotely(
     return fixed(shared, grid).requires_grad_(requires_grad) if real else shared
 
 
+def _pointer_of(tensor: torch.Tensor) -> PointerTensor:
+    pointer: PointerTensor = tensor.child  # type: ignore[attr-defined]
+    return pointer
+
+
+_NO_PROVIDER: Final = (
+    "a remote tensor without a crypto_provider",
+    "name one; this process must not deal for values that it may not see",
+)
 _INTEGERS: Final = 2
 """How many steps down the chain of a tensor in fixed precision its integers are."""
 
@@ -169,6 +183,7 @@ def encrypt(
     requires_grad: bool = False,
     precision_fractional: int | None = None,
     base: int | None = None,
+    allow_dealing_party: bool = False,
 ) -> torch.Tensor:
     """Share a tensor, and encode it in fixed precision first if it holds fractions.
 
@@ -187,6 +202,7 @@ def encrypt(
         crypto_provider=crypto_provider,
         requires_grad=requires_grad,
         protocol=protocol,
+        allow_dealing_party=allow_dealing_party,
     )
 
 
@@ -210,30 +226,61 @@ def share_module(
     crypto_provider: Location | None = None,
     requires_grad: bool | None = None,
     protocol: str | None = None,
+    allow_dealing_party: bool = False,
 ) -> nn.Module:
     """Share every parameter and buffer in fixed precision; returns the module, changed in place.
 
     Parameters require grad as they did, unless ``requires_grad`` says otherwise.  Buffers of
-    integers (how many batches were seen) stay as they are.  Raises
-    :class:`~syft.exceptions.NotShareable` for a module that is not in fixed precision.
+    integers (how many batches were seen) stay as they are.  A module that is at a worker is split
+    there, with such buffers: this process sees nothing of it, and ``crypto_provider`` is needed.
+
+    Raises :class:`~syft.exceptions.NotShareable` for a module that is not in fixed precision, and
+    what :func:`share` raises.
 
     >>> model = torch.nn.Linear(2, 1).fix_precision().share(alice, bob, crypto_provider=carol)
     >>> model.get().float_precision().weight.shape
     torch.Size([1, 2])
     """
-    session = session_among(owner, workers, crypto_provider, protocol)
+    session = _session_for(module, workers, owner, crypto_provider, protocol, allow_dealing_party)
 
     def shared(tensor: torch.Tensor) -> torch.Tensor:
-        if type(tensor) is not Wrapper and not tensor.is_floating_point():
+        if _is_remote(tensor):
+            _check_splittable(tensor, crypto_provider)
+            found = _split_with_gradient(tensor, session)
+        elif not tensor.is_floating_point() and type(tensor) is not Wrapper:
             return tensor.detach().clone()
-        check_shareable(tensor)
-        guard = _guard_of(tensor, session, owner, None)
-        found = share_values(tensor, session, False, guard)
+        else:
+            check_shareable(tensor)
+            found = share_values(tensor, session, False, _guard_of(tensor, session, owner, None))
         parameter = isinstance(tensor, nn.Parameter)
         wanted = tensor.requires_grad if requires_grad is None else requires_grad and parameter
         return found.requires_grad_(wanted)
 
     return exchange_tensors(module, lambda tensors: list(map(shared, tensors)))
+
+
+def _session_for(
+    module: nn.Module,
+    workers: Sequence[Location],
+    owner: Owner,
+    crypto_provider: Location | None,
+    protocol: str | None,
+    allow_dealing_party: bool,
+) -> SessionClient:
+    """The session in which a module is to be shared; raises what is wrong with the workers."""
+    if crypto_provider is None and any(map(_is_remote, tensors_of(module))):
+        raise NotShareable(*_NO_PROVIDER)
+    return session_among(owner, workers, crypto_provider, protocol, allow_dealing_party)
+
+
+def _split_with_gradient(tensor: torch.Tensor, session: SessionClient) -> torch.Tensor:
+    """A remote parameter or buffer, and its gradient, which is on the same grid."""
+    shared = _split_remotely(tensor, session)
+    gradient = gradient_of(tensor)
+    if gradient is not None:
+        _pointer_of(gradient).grid = _pointer_of(tensor).grid
+        shared.grad = _split_remotely(gradient, session)
+    return shared
 
 
 def encrypt_module(
@@ -246,6 +293,7 @@ def encrypt_module(
     requires_grad: bool | None = None,
     precision_fractional: int | None = None,
     base: int | None = None,
+    allow_dealing_party: bool = False,
 ) -> nn.Module:
     """Encode a module in fixed precision and share it, in place.
 
@@ -253,14 +301,18 @@ def encrypt_module(
     >>> type(model.decrypt().weight).__name__
     'Parameter'
     """
-    session_among(owner, workers, crypto_provider, protocol)  # what is wrong is told first
+    session = _session_for(
+        module, workers, owner, crypto_provider, protocol, allow_dealing_party
+    )  # or what is wrong
+    encode_module(module, precision_fractional, base)
     return share_module(
-        encode_module(module, precision_fractional, base),
-        *workers,
+        module,
+        *session.parties,
         owner=owner,
         crypto_provider=crypto_provider,
         requires_grad=requires_grad,
         protocol=protocol,
+        allow_dealing_party=allow_dealing_party,
     )
 
 

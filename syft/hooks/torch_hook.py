@@ -25,6 +25,7 @@ from syft.exceptions import HookError
 from syft.hooks import (
     bulk,
     collecting,
+    in_place,
     labels,
     module_methods,
     renamed,
@@ -54,6 +55,7 @@ from syft.workers.shells.worker import WORKER_HEAD
 
 TENSOR_METHODS: Final[dict[str, Callable[..., Any]]] = {
     "get": tensor_methods.get,
+    "get_": in_place.get_,
     "move": tensor_methods.move,
     "copy": tensor_methods.copy,
     "allow": tensor_methods.allow,
@@ -271,6 +273,7 @@ _OWNED: Final[dict[str, Callable[..., Any]]] = {
     "send": sending.send,
     "send_": sending.send_,
     "share": sharing_methods.share,
+    "share_": in_place.share_,
     "reveal": sharing_methods.reveal,
     "encrypt": sharing_methods.encrypt,
 }

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from syft.exceptions import SyftError, UnusableSetting
 from syft.node.announcement import announcement
 from syft.node.destinations import add_destination_option, read_destinations
+from syft.node.freed_memory import KEPT, keep_freed_memory
 from syft.node.offered_data import OfferedTensor, add_data_options, read_offered
 from syft.node.serving_process import allow_many_sockets, serve_until_stopped
 from syft.node.worker_log import FORMATS, LEVELS, logging_to
@@ -48,6 +49,14 @@ def add_command(commands: Commands) -> None:
     )
     parser.add_argument(
         "--log-level", choices=LEVELS, default="info", help="what is written in it (info)"
+    )
+    parser.add_argument(
+        "--keep-memory",
+        type=_megabytes,
+        default=KEPT,
+        metavar="MB",
+        help="freed memory that is kept, so that large tensors need no fresh pages (%d); 0 for none"
+        % (KEPT >> 20),
     )
     _add_address_options(parser)
     add_data_options(parser)
@@ -117,12 +126,20 @@ def _seconds(text: str) -> float:
     return seconds
 
 
+def _megabytes(text: str) -> int:
+    size = int(text)
+    if not 0 <= size < 1 << 40:
+        raise ValueError(text)
+    return size << 20
+
+
 # argparse names a type by its function where a value is wrong.
-_port.__name__, _seconds.__name__ = "port", "number of seconds"
+_port.__name__, _seconds.__name__, _megabytes.__name__ = "port", "number of seconds", "size in MB"
 
 
 def _run(options: argparse.Namespace, now: float) -> int:
     allow_many_sockets()
+    keep_freed_memory(options.keep_memory)
     try:
         _check(options)
         held = read_offered(options.data)

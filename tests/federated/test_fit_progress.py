@@ -2,32 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
 
-import syft.status_line as line_module
 from syft.federated.fit_progress import FitProgress, TrainingBar
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    terminal = Terminal()
-    monkeypatch.setattr(line_module, "sys", SimpleNamespace(stderr=terminal))
-    monkeypatch.delenv("SYFT_PROGRESS", raising=False)
-    return terminal
-
-
-def shown(terminal: Terminal) -> list[str]:
-    return [text.strip() for text in terminal.getvalue().split("\r") if text]
+from tests.terminal import Terminal
 
 
 def run(times: list[float]) -> None:
@@ -42,7 +23,7 @@ def run(times: list[float]) -> None:
 
 def test_what_takes_long_is_shown_ten_times_a_second(terminal: Terminal) -> None:
     run([10.0, 11.5, 11.55, 12.0, 14.0])
-    assert shown(terminal) == [
+    assert terminal.texts() == [
         "bob: epoch 1 of 2 [######..................] 25 %, 4 s left",
         "bob: epoch 2 of 2 [##################......] 75 %, loss 0.25, 1 s left",
         "bob: epoch 2 of 2 [########################] 100 %, loss 0.25",

@@ -28,6 +28,15 @@ def test_one_by_one_and_stacked_are_the_same() -> None:
         assert mean.values()["n"].item() == 2 and mean.values()["n"].dtype is torch.int64
 
 
+def test_any_order_in_memory_has_the_same_mean() -> None:
+    stacked = torch.randn(3, 4, 2, 5, dtype=torch.float64)
+    for laid in (stacked, stacked.transpose(1, 3).contiguous().transpose(1, 3)):
+        mean = RunningMean()
+        mean.add_stacked({"x": laid}, [1.0, 2.0, 3.0])
+        weights = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64).view(3, 1, 1, 1)
+        torch.testing.assert_close(mean.values()["x"], (stacked * weights).sum(0) / 6)
+
+
 def test_what_is_no_tensor_is_passed_over() -> None:
     mean = RunningMean()
     mean.add({"x": torch.ones(1), "name": "y"}, 2)

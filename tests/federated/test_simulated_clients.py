@@ -16,6 +16,8 @@ from torch.utils.data import TensorDataset
 
 import syft as sy
 from syft.exceptions import UnusableSetting
+from syft.federated.memory_orders import KeptStacks
+from syft.federated.stacked_clients import StackedSGD
 
 Samples = list[tuple[torch.Tensor, torch.Tensor]]
 
@@ -253,6 +255,26 @@ def test_another_optimizer_trains_one_by_one() -> None:
         torch.testing.assert_close(value, expected[name].float())
 
 
+def test_parameters_lie_in_memory_as_their_gradients_do() -> None:
+    """Of all clients and of some; the next round begins so, in the same memory."""
+    names, stacks = {"weight": nn.Parameter(torch.arange(6.0).view(2, 3))}, KeptStacks()
+    gradient = torch.ones(4, 3, 2).transpose(1, 2)
+    places = set()
+    for clients in (torch.arange(4), torch.tensor([2, 0])):
+        groups = torch.optim.SGD(names.values(), lr=1.0, momentum=0.5).param_groups
+        stacked = StackedSGD(groups, names, 4, stacks)
+        for _ in range(2):
+            stacked.step(clients, {"weight": gradient[: len(clients)]})
+        expected = names["weight"].expand(4, 2, 3).clone()
+        expected[clients] -= 2.5
+        assert torch.equal(stacked.parameters["weight"], expected)
+        assert stacked.parameters["weight"].stride() == gradient.stride()
+        assert stacked._momenta["weight"].stride() == gradient.stride()
+        assert stacked.of(clients)["weight"].stride() == gradient.stride()
+        places.add((stacked.parameters["weight"].data_ptr(), stacked._momenta["weight"].data_ptr()))
+    assert len(places) == 1 and len(places.pop()) == 2
+
+
 def test_groups_of_an_optimizer_keep_their_settings() -> None:
     def make(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
         groups = [{"params": parameters[:1], "lr": 0.5}, {"params": parameters[1:3]}]
@@ -377,9 +399,9 @@ def test_large_models_are_trained_a_few_at_a_time(monkeypatch: pytest.MonkeyPatc
     sizes = []
 
     class Noted(simulated_clients.StackedSGD):
-        def __init__(self, groups: Any, names: Any, clients: int) -> None:
+        def __init__(self, groups: Any, names: Any, clients: int, stacks: Any) -> None:
             sizes.append(clients)
-            super().__init__(groups, names, clients)
+            super().__init__(groups, names, clients, stacks)
 
     monkeypatch.setattr(simulated_clients, "StackedSGD", Noted)
     monkeypatch.setattr(simulated_clients, "_STACK_BYTES", 3000)  # a model has 652 bytes
@@ -388,6 +410,38 @@ def test_large_models_are_trained_a_few_at_a_time(monkeypatch: pytest.MonkeyPatc
     )
     clients.round()
     assert sizes == [4, 2]
+
+
+def test_models_too_large_for_the_cache_are_trained_one_by_one_on_a_cpu(
+    device: torch.device,
+) -> None:
+    def round_of(model: nn.Module, at_once: int | None = None) -> sy.SimulatedClients:
+        data = [(torch.ones(2, width), torch.ones(2, 1)) for _ in range(2)]
+        optimizer = sgd(lr=0.1)
+        made = sy.SimulatedClients(
+            model, data, F.mse_loss, optimizer, batch_size=2, clients_at_once=at_once
+        )
+        made.round()
+        return made
+
+    width = (2 << 18) - 1
+    assert round_of(nn.Linear(width, 1).to(device)).obstacle == ""
+    width += 1
+    large = nn.Linear(width, 1).to(device)
+    reason = "its parameters have more than 2 MB, and one by one is faster"
+    assert round_of(large).obstacle == (reason if device.type == "cpu" else "")
+    assert round_of(large, 2).obstacle == ""
+
+
+def test_as_many_are_trained_at_once_as_memory_has_pages_for(device: torch.device) -> None:
+    made = sy.SimulatedClients(
+        nn.Linear(1 << 18, 1, bias=False).to(device),
+        samples([2]),
+        F.mse_loss,
+        sgd(lr=1),
+        batch_size=2,
+    )
+    assert made._size_of_chunk(0) == (31 if device.type == "cpu" else 128)
 
 
 @pytest.mark.parametrize(

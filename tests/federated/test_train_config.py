@@ -249,6 +249,21 @@ def test_no_more_than_some_steps_are_under_way(hook: sy.TorchHook, offer: Offer)
     del config
 
 
+def test_a_virtual_worker_is_seen_at_work(bob: Any, offer: Offer) -> None:
+    """It computes in the thread that shows how far it is, so that is told after each step."""
+    model, data, targets = made("layers", rows=40)
+    offer(bob, data, targets)
+    config = config_for(model, epochs=2, batch_size=2).send(bob)
+    bob.fit("digits")
+    before = bob.stats.messages_in
+    asked: list[int] = []
+    bob.fit("digits", on_progress=lambda progress: asked.append(bob.stats.messages_in))
+    assert len(asked) == 40
+    steps = [later - one for one, later in zip([before, *asked], asked, strict=False)]
+    assert all(steps), "some steps were told of when others had been asked for"
+    del config
+
+
 # --------------------------------------------------------------------------------------- async_fit
 
 
@@ -293,6 +308,58 @@ def test_a_failure_in_one_of_several_is_raised(bob: Any, alice: Any, offer: Offe
     good, bad = asyncio.run(train())
     assert good.shape == torch.Size([]) and isinstance(bad, IndexError)
     assert "alice" in "".join(bad.__notes__)
+    del configs
+
+
+@pytest.mark.parametrize("pipelined", [False, True])
+def test_workers_are_measured_at_the_same_time(
+    pipelined: bool, hook: sy.TorchHook, offer: Offer
+) -> None:
+    workers: list[Any] = [sy.VirtualWorker(hook, id=n, pipelined=pipelined) for n in ("b", "a")]
+    model, data, targets = made("images", rows=400)
+    configs = []
+    for worker in workers:
+        offer(worker, data, targets)
+        configs.append(config_for(model).send(worker))
+    turns: list[str] = []
+
+    async def measure(worker: Any) -> Any:
+        result = await worker.async_evaluate("digits", return_histograms=True, nr_bins=2)
+        turns.append("end")
+        return result
+
+    async def all_at_once() -> list[Any]:
+        tasks = [asyncio.create_task(measure(worker)) for worker in workers]
+        while not turns:
+            turns.extend(worker.id for worker in workers if worker.stats.messages_in > 10)
+            await asyncio.sleep(0)
+        return await asyncio.gather(*tasks)
+
+    found = asyncio.run(all_at_once())
+    assert turns[:2] == ["b", "a"], "one after the other"
+    for worker, result in zip(workers, found, strict=True):
+        expected = worker.evaluate("digits", return_histograms=True, nr_bins=2)
+        assert result.keys() == expected.keys() and len(result) == 5
+        assert result["loss"].item() == pytest.approx(expected["loss"].item(), rel=1e-6)
+        for key in result.keys() - {"loss"}:
+            assert torch.equal(torch.as_tensor(result[key]), torch.as_tensor(expected[key]))
+    del configs
+
+
+def test_a_failure_of_one_of_several_measurements_is_raised(
+    bob: Any, alice: Any, offer: Offer
+) -> None:
+    model, data, targets = made("layers", rows=60)
+    offer(bob, data, targets)
+    offer(alice, data, targets + 7, key="digits")
+    configs = [config_for(model).send(worker) for worker in (bob, alice)]
+
+    async def measure() -> list[Any]:
+        calls = [worker.async_evaluate("digits") for worker in (bob, alice)]
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    good, bad = asyncio.run(measure())
+    assert good["nr_predictions"] == 60 and isinstance(bad, IndexError)
     del configs
 
 

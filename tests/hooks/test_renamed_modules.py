@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import pydoc
 import subprocess
 import sys
 
 import pytest
 
+import syft as sy
+from syft.hooks import renamed
 from syft.hooks.renamed_modules import _MODULES, RenamedModules, explain_renamed_modules
 
 
@@ -22,6 +25,30 @@ def test_a_module_of_earlier_versions_says_what_to_write(name: str) -> None:
 def test_a_name_inside_one_says_so_too() -> None:
     with pytest.raises(ModuleNotFoundError, match=r"^syft\.frameworks is not there: sy\.federated"):
         importlib.import_module("syft.frameworks.torch.fl")
+
+
+@pytest.mark.parametrize("name", sorted({**renamed._PLANNED, **renamed._GONE}))
+def test_a_name_of_the_package_says_so_too(name: str) -> None:
+    """As :func:`syft.__getattr__` does; that one cannot be heard in a ``from`` statement."""
+    with pytest.raises(sy.exceptions.NotThere) as read:
+        getattr(sy, name)
+    with pytest.raises(ImportError) as caught:
+        exec(f"from syft import func2plan, {name}", {})
+    assert str(caught.value) == str(read.value) and type(caught.value) is ImportError
+    assert caught.value.name == f"syft.{name}"
+
+
+def test_who_looks_whether_a_name_is_there_learns_that_it_is_not() -> None:
+    assert not hasattr(sy, "Protocol") and getattr(sy, "Protocol", None) is None
+    assert pydoc.locate("syft.Protocol") is None
+    assert pydoc.locate("syft.Plan") is sy.Plan
+
+
+def test_other_names_of_the_package_are_missing_as_ever() -> None:
+    with pytest.raises(ImportError, match="^cannot import name 'nonsense' from 'syft'"):
+        exec("from syft import nonsense", {})
+    with pytest.raises(ModuleNotFoundError, match="^No module named 'syft.hooks.Protocol'$"):
+        importlib.import_module("syft.hooks.Protocol")
 
 
 def test_other_modules_are_not_found_as_ever() -> None:

@@ -15,6 +15,7 @@ from torch import nn
 import syft as sy
 from syft.exceptions import (
     LimitExceeded,
+    ProviderLost,
     SessionEnded,
     StockFull,
     UnsupportedOperation,
@@ -228,8 +229,9 @@ def test_the_provider_may_be_gone(share, carol):
     carol.close()
     for _ in range(2):
         assert torch.relu(x).get().float_precision().tolist() == [0.0, 2.0]
-    with pytest.raises(SessionEnded):
+    with pytest.raises(ProviderLost):
         torch.relu(x).get()
+    assert x.get().float_precision().tolist() == [-1.0, 2.0]
 
 
 def test_other_programs_run_in_between(share):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import re
 
@@ -402,6 +403,93 @@ def test_a_module_that_cannot_be_shared(alice, bob):
     with pytest.raises(WrongParties):
         model.encrypt(workers=[alice])
     assert type(model.weight) is nn.Parameter
+
+
+def _trained(model, x, rate=0.125):
+    """A step of SGD, by an optimizer of its own."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    optimizer.zero_grad()
+    loss = (model(x) ** 2).mean()
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+
+@pytest.mark.parametrize("short", [False, True])
+def test_a_module_is_split_where_it_is(alice, bob, carol, dan, short):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 1))
+    plain, x, weight = copy.deepcopy(model), torch.randn(8, 3), model[0].weight
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.125)
+    (plain(x) ** 2).mean().backward()
+    model.send(dan)
+    (model(x.send(dan)) ** 2).mean().backward()  # a gradient goes along
+    if short:
+        shared = model.encrypt(workers=[alice, bob], crypto_provider=carol)
+    else:
+        shared = model.fix_precision().share(alice, bob, crypto_provider=carol)
+    assert shared is model and model[0].weight is weight and weight.requires_grad
+    hidden = x.fix_precision().share(alice, bob, crypto_provider=carol)
+    assert near(weight.grad, plain[0].weight.grad)
+    optimizer.zero_grad()
+    loss = (model(hidden) ** 2).mean()
+    loss.backward()
+    optimizer.step()
+    want = _trained(plain, x)
+    assert near(loss, want, steps=20)
+    model.get().float_precision()
+    assert model[1].num_batches_tracked.item() == 2 and type(model[0].weight) is nn.Parameter
+    for mine, other in zip(model.parameters(), plain.parameters(), strict=True):
+        assert torch.allclose(mine, other, atol=5e-4)
+        assert torch.allclose(mine.grad, other.grad, atol=2e-3)  # through a batch norm
+
+
+def test_nothing_of_a_module_at_a_worker_comes_here(alice, bob, carol, dan):
+    model = nn.Linear(300, 20).send(dan).fix_precision()
+    with sy.trace() as trace:
+        model.share(alice, bob, crypto_provider=carol)
+        sy.synchronize()
+    here = [each.nbytes for each in trace if each.receiver == "me"]
+    assert here and sum(here) < 1000, "of 48,000"
+    assert len([each for each in trace if "OPEN_SESSION" in each.what]) == 3
+    assert model.weight.grad is None
+    with pytest.raises(NotShareable, match="shared already"):
+        model.share(alice, bob, crypto_provider=carol)
+
+
+def test_a_module_at_a_worker_that_cannot_be_shared_stays_as_it_is(alice, bob, carol, dan):
+    model, x = nn.Linear(3, 2).send(dan), torch.ones(1, 3)
+    with pytest.raises(NotShareable, match=r"torch.float32: call .fix_precision\(\) first"):
+        model.share(alice, bob, crypto_provider=carol)
+    for call in (model.share, lambda *workers: model.encrypt(workers=workers)):
+        with pytest.raises(NotShareable, match="without a crypto_provider: name one"):
+            call(alice, bob)
+    with pytest.raises(WrongParties):
+        model.encrypt(workers=[alice], crypto_provider=carol)
+    assert model(x.send(dan)).get().shape == (1, 2) and model.location is dan
+
+
+def test_a_module_is_split_if_its_owner_allows_it(alice, bob, carol, dan):
+    x = torch.ones(1, 3).encrypt(workers=[alice, bob], crypto_provider=carol)
+
+    def shared(*destinations):
+        model = nn.Linear(3, 2)
+        for name in ("weight", "bias"):
+            values = getattr(model, name).detach()
+            private = values.private_tensor(["ann"], allow_destinations=[dan, *destinations])
+            setattr(model, name, nn.Parameter(private))
+        want = model.weight.detach().clone()
+        model.send(dan, user="ann").fix_precision()
+        return model.share(alice, bob, crypto_provider=carol), want
+
+    model, want = shared(alice, bob)
+    for reading in (model(x).get, model.get):
+        with pytest.raises(PermissionDenied):
+            reading()
+    assert model(x).decrypt(user="ann").shape == (1, 2)
+    assert torch.allclose(model.decrypt(user="ann").weight, want, atol=STEP)
+    with pytest.raises((PermissionDenied, SessionEnded), match="may not go to"):
+        shared(alice)[0].get(user="ann")
 
 
 class Net(nn.Module):

@@ -14,6 +14,7 @@ from typing import Any, Final
 import torch
 
 from syft.torch_private import nn_functions, parse_schema
+from syft.workers.execution.recurrent import layer
 
 DTYPES: Final = (
     (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -133,6 +134,12 @@ def _convolution_mode(
 
 
 _BY_HAND: Final[dict[str, Callable[..., Any]]] = {
+    # The checks of nn.LSTM and its like are not walked through, and these functions make none: with
+    # other sizes, which a recording tries, they write past the memory of their operands.
+    "lstm": layer(torch.lstm, 4),
+    "gru": layer(torch.gru, 3),
+    "rnn_tanh": layer(torch.rnn_tanh, 1),
+    "rnn_relu": layer(torch.rnn_relu, 1),
     "slice": _slice,
     "index": _index,
     "broadcast_tensors": _broadcast,

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import torch
 from torch import nn
+from torch.nn.utils.rnn import PackedSequence
 
 from syft.exceptions import CannotRecord
 from syft.ops.nested import replace
@@ -20,7 +21,8 @@ from syft.plans.building.script_graph import ScriptGraph
 
 ScriptFunction: Any = torch.jit.ScriptFunction
 
-_NO_FORWARD: Final = "it has several or none; script a module that calls it"
+_NO_FORWARD: Final = "it has none; script a module that calls it"
+_DENSE: Final = "pad it: torch.nn.utils.rnn.pad_packed_sequence"
 
 
 class _Script:
@@ -29,16 +31,38 @@ class _Script:
     def __init__(self, module: torch.jit.ScriptModule) -> None:
         self.module = module
         self.parts = dict(module.named_modules())
-        graph = getattr(module, "inlined_graph", None)
-        if graph is None:
-            raise CannotRecord(f"a TorchScript {module.original_name}", "its forward", _NO_FORWARD)
-        self.graph = ScriptGraph(graph)
+        forward = _dense_forward(module)
+        self.graph = ScriptGraph(forward.inlined_graph)
+        self.signature = _signature_of(forward.schema)
         named = module.named_parameters, module.named_buffers
         self.names = {id(tensor): name for each in named for name, tensor in each()}
         """The name of each parameter and buffer of the script, by the number of the object."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Script:
         return self
+
+
+def _dense_forward(module: Any) -> Any:
+    """The forward of a script; of several, as ``nn.LSTM`` and its like have them, that which takes
+    tensors and no packed sequences."""
+    for name in ("forward", "forward__0", "forward__1"):
+        forward = getattr(module, name, None)
+        if forward is not None and "PackedSequence" not in str(forward.schema):
+            return forward
+    raise CannotRecord(f"a TorchScript {module.original_name}", "its forward", _NO_FORWARD)
+
+
+def _signature_of(schema: Any) -> inspect.Signature:
+    """The parameters of a function of TorchScript as those of one of Python."""
+    kind, empty = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.empty
+    return inspect.Signature(
+        [
+            inspect.Parameter(
+                each.name, kind, default=each.default_value if each.has_default_value() else empty
+            )
+            for each in schema.arguments
+        ]
+    )
 
 
 class _Part(nn.Module):
@@ -63,7 +87,8 @@ class ScriptTwin(_Part):
 
     What is trained in one is trained in the other, and the names in its ``state_dict`` are those of
     the script.  A copy of it has parameters of its own.  A script that was traced stays in the
-    mode, training or not, in which that was done; one that was scripted follows ``train()``.
+    mode, training or not, in which that was done; one that was scripted follows ``train()``.  A
+    script of ``nn.LSTM`` and its like takes tensors, and no packed sequences.
 
     Raises :class:`~syft.exceptions.CannotRecord`, here or when it is called, for what a plan cannot
     keep.
@@ -83,9 +108,13 @@ class ScriptTwin(_Part):
         """The module that it was made of."""
         return self._script.module
 
-    def forward(self, *args: Any) -> Any:
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the code of the script in Python."""
-        return self._script.graph.run((self, *args), functools.partial(_attribute, self))
+        if any(isinstance(each, PackedSequence) for each in args):
+            raise CannotRecord("a packed sequence", "the arguments of a TorchScript module", _DENSE)
+        bound = self._script.signature.bind(self, *args, **kwargs)
+        bound.apply_defaults()
+        return self._script.graph.run(bound.args, functools.partial(_attribute, self))
 
 
 def _as_parameter(tensor: torch.Tensor) -> nn.Parameter:
@@ -130,21 +159,7 @@ def as_python(called: Any) -> Any:
 def _function_of(script: Any) -> Any:
     """A function of Python with the parameters of a scripted one."""
     graph = ScriptGraph(script.inlined_graph)
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    signature = inspect.Signature(
-        [
-            inspect.Parameter(
-                argument.name,
-                kind,
-                default=(
-                    argument.default_value
-                    if argument.has_default_value()
-                    else inspect.Parameter.empty
-                ),
-            )
-            for argument in script.schema.arguments
-        ]
-    )
+    signature = _signature_of(script.schema)
 
     def function(*args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(*args, **kwargs)

@@ -96,12 +96,16 @@ def by_decomposition(op: Any, *args: Any, **kwargs: Any) -> Any:
 
 def refuse_privately(op: Any, *_: Any, **__: Any) -> Any:
     """Refuse an operation that would have to read private integers."""
-    raise no_rule(op, PRIVATE_INSTEAD)
+    raise no_rule(op, LINEAR_INSTEAD if "linalg_" in op._schema.name else PRIVATE_INSTEAD)
 
 
 PRIVATE_INSTEAD = (
     "its numbers are private and it has no approximation; write it with the operations listed in "
     "docs/fixed_precision.md, or get() the tensor first"
+)
+LINEAR_INSTEAD = (
+    "its numbers are private; torch.linalg.inv, solve and det take such (least squares are "
+    "solve(A.T @ A, A.T @ b)), or get() the tensor first"
 )
 
 

@@ -37,6 +37,7 @@ from syft.tensors.fixed.rings.ring_link import RingLink, as_integers, is_ring
 from syft.tensors.fixed.rules import (
     arithmetic,
     creation,
+    linear_systems,
     pooling,
     private_functions,
     private_layers,
@@ -76,7 +77,11 @@ TABLES: tuple[tuple[type[Link], str, tuple[ModuleType, ...]], ...] = (
         "rules",
         (arithmetic, creation, fallback, pooling, products, selection, shapes, sums),
     ),
-    (FixedPrecisionTensor, "private_rules", (fallback, private_functions, private_layers)),
+    (
+        FixedPrecisionTensor,
+        "private_rules",
+        (fallback, linear_systems, private_functions, private_layers),
+    ),
     (
         RingLink,
         "rules",

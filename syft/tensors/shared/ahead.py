@@ -34,7 +34,8 @@ class Cost:
     ``rounds`` are messages that parties wait for, one after another.  ``sent`` are the bytes of
     tensors that a party sends to the others, the largest over the parties; ``once`` those that it
     sends besides in the first run, for what stays open behind its mask: weights.  ``dealt`` are
-    the bytes that the provider sends the last party, online or ahead.  ``programs`` is how many
+    the bytes that the provider sends the last party, online or ahead; a party that deals sends them
+    besides ``sent``, and nobody if it is the last one.  ``programs`` is how many
     messages each party gets from the client, and ``instructions`` what they hold.
 
     >>> print(Cost(rounds=4, sent=1568, dealt=9000, instructions=2, programs=1, once=64))

@@ -28,6 +28,8 @@ class PartyLines(abc.ABC):
     """The name of the worker that the client calls from."""
     parties: tuple[str, ...]
     provider: str
+    provider_lost = False
+    """Whether a provider that is no party was found to be gone when something had failed."""
 
     @abc.abstractmethod
     def run(

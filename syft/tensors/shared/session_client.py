@@ -21,10 +21,13 @@ from syft.crypto.mask_stream import MaskStream, fresh_key
 from syft.crypto.programs.local_operations import number_of
 from syft.crypto.programs.share_program import ShareCode, ShareProgram
 from syft.exceptions import (
+    ProviderLost,
+    RemoteFailure,
     SessionEnded,
     SharedOperationFailed,
     SyftError,
     UnsupportedOperation,
+    WorkerClosed,
 )
 from syft.ids import new_id
 from syft.tensors.fixed.rings.integer_ring import Ring
@@ -42,7 +45,7 @@ from syft.tensors.shared.dealing_ahead import Dealing, Run
 from syft.tensors.shared.instruction_list import FreshShares, InstructionList, ProgramInput
 from syft.tensors.shared.lost_results import LostResults, undo
 from syft.tensors.shared.party_lines import PartyLines
-from syft.tensors.shared.sent_programs import first_cause
+from syft.tensors.shared.sent_programs import SentProgram, first_cause
 from syft.tensors.shared.stock import Stock
 from syft.workers.execution.permissions import Guard
 
@@ -230,10 +233,12 @@ class SessionClient:
         recorded, self._list = self._list, InstructionList()
         program, results = recorded.program(opening)
         used = self._used.intersection(one for one in recorded.inputs if type(one) is int)
-        if program.instructions or results:
-            self._send(program, recorded.inputs, results)
-        self._used -= used
-        self._discard_dropped()
+        try:
+            if program.instructions or results:
+                self._send(program, recorded.inputs, results)
+        finally:
+            self._used -= used
+            self._discard_dropped()
 
     def _send(
         self,
@@ -241,7 +246,11 @@ class SessionClient:
         inputs: Sequence[ProgramInput],
         results: Sequence[SharedObject],
     ) -> None:
-        """Send a program, and note the names of what it makes."""
+        """Send a program, and note the names of what it makes.
+
+        Raises :class:`~syft.exceptions.ProviderLost` if nobody can deal for it: what it was to make
+        is lost then, and what it was to bring the parties comes with the next one.
+        """
         material = self.stock.take(program)
         counter = self._next_counter() if material is None else material.counter
         ids = [new_id() for _ in results]
@@ -251,13 +260,28 @@ class SessionClient:
             else:
                 self.lines.run(counter, program, inputs, ids, material.id)
                 self.lines.discard(material.id)
+        except ProviderLost as error:
+            self._note_sent(results, ids, counter)
+            self._lose([SentProgram(program, inputs, ids)], error.cause)
+            raise
         except SyftError as error:
             self._end(self.lines.failure() or error)
+        self._note_sent(results, ids, counter)
+
+    def _note_sent(self, results: Sequence[SharedObject], ids: Sequence[int], counter: int) -> None:
+        """Note the ids of what a program makes, and the names of its masks."""
         for value, id in zip(results, ids, strict=True):
             self._lost.note_sent(id, value)
             value.id = id
             if isinstance(value, MaskedCell):
                 value.name = StreamName(counter, value.place)
+
+    def _lose(self, programs: Sequence[SentProgram], cause: str) -> None:
+        """Note that what programs were to make is not there; what was shared with them is sent
+        with the next one."""
+        for cell, shares in self._lost.add(programs, cause):
+            cell.drop()
+            self._list.fresh(cell, shares)
 
     def _next_counter(self) -> int:
         self._counter += 1
@@ -331,6 +355,8 @@ class SessionClient:
         that was sent before has failed."""
         try:
             yield
+        except ProviderLost:  # nothing was asked
+            raise
         except SharedOperationFailed as error:
             self._fail(error)
 
@@ -344,11 +370,17 @@ class SessionClient:
                 error, undone = undo(self.lines, error)
             except Exception as lost:  # whatever a worker raises
                 self._end(first_cause([lost, error]))
-            cause = error.cause if isinstance(error, SharedOperationFailed) else _told(error)
-            for cell, shares in self._lost.add(undone, cause):
-                cell.drop()
-                self._list.fresh(cell, shares)
-        raise SharedOperationFailed(self.parties, cause) from error
+            self._lose(undone, self._failed_with(error).cause)
+        raise self._failed_with(error) from error
+
+    def _failed_with(self, error: Exception) -> SharedOperationFailed:
+        """The error for what has failed at a worker."""
+        if isinstance(error, SharedOperationFailed):
+            return SharedOperationFailed(self.parties, error.cause)
+        told = isinstance(error, RemoteFailure) and self.lines.provider_lost
+        if told or (isinstance(error, WorkerClosed) and error.name == self.lines.provider):
+            return ProviderLost(self.parties, self.lines.provider)
+        return SharedOperationFailed(self.parties, _told(error))
 
     def _end(self, error: Exception) -> NoReturn:
         """Note that the session has ended, and raise why."""

@@ -31,13 +31,14 @@ def session_among(
     workers: Sequence[Location | str],
     crypto_provider: Location | str | None = None,
     protocol: str | None = None,
+    allow_dealing_party: bool = False,
 ) -> SessionClient:
     """The session of ``owner`` with these parties, in any order; a new one if there is none.
 
     Without a provider the owner deals.  Raises :class:`~syft.exceptions.WrongParties` for fewer
-    than two parties, one that is named twice, or one that deals too, and
-    :class:`~syft.exceptions.UnknownWorker`.  A party that deals knows the masks behind which the
-    others open their shares, so it would learn the values: there is no setting that allows it.
+    than two parties, one that is named twice, or one that deals too, unless
+    ``allow_dealing_party``, and :class:`~syft.exceptions.UnknownWorker`.  A party that deals knows
+    the masks behind which the others open their shares, so it can read every value that is opened.
     """
     if protocol not in (None, "snn"):
         raise NotShareable(f"with protocol {protocol!r}", "leave it out, or name 'snn'")
@@ -46,8 +47,15 @@ def session_among(
     parties = [owner.get_worker(worker) for worker in workers]
     provider = owner.get_worker(owner if crypto_provider is None else crypto_provider)
     names = tuple(party.id for party in parties)
-    _check_parties(names, provider.id, crypto_provider is None)
-    key = frozenset(names), provider.id
+    _check_parties(names)
+    if provider.id in names and not allow_dealing_party:
+        unnamed = crypto_provider is None
+        raise WrongParties(names, _WITHOUT_PROVIDER if unnamed else _ALSO_DEALS.format(provider.id))
+    return _opened_once(owner, parties, provider)
+
+
+def _opened_once(owner: Owner, parties: list[Location], provider: Location) -> SessionClient:
+    key = frozenset(party.id for party in parties), provider.id
     with _OPENING:
         sessions = _SESSIONS.setdefault(owner, WeakValueDictionary())
         session = sessions.get(key)
@@ -57,22 +65,22 @@ def session_among(
     return session
 
 
-def _check_parties(names: tuple[str, ...], provider: str, unnamed: bool) -> None:
+def _check_parties(names: tuple[str, ...]) -> None:
     if len(set(names)) != len(names):
         raise WrongParties(names, "name each worker once")
     if len(names) < 2:
         raise WrongParties(names, "name two workers or more")
-    if provider in names:
-        raise WrongParties(names, _WITHOUT_PROVIDER if unnamed else _ALSO_DEALS.format(provider))
 
 
 _ALSO_DEALS = (
-    "{} would also deal, and so know the masks that hide the shares of the others; name as "
-    "crypto_provider= a worker that gets no share, or leave it out, and this process deals"
+    "{0} would also deal, and so know the masks that hide the shares of the others; name as "
+    "crypto_provider= a worker that gets no share, or leave it out, and this process deals; or say "
+    "allow_dealing_party=True, if {0} may read everything"
 )
 _WITHOUT_PROVIDER = (
     "this process is one of them, and deals unless another worker does; name as crypto_provider= "
-    "a worker that gets no share"
+    "a worker that gets no share, or say allow_dealing_party=True, if this process may read "
+    "everything"
 )
 
 

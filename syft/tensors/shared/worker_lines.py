@@ -6,6 +6,7 @@ error of whoever failed first is the cause, and not what the others say of it.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ import torch
 from syft.codes import CollectiveCode
 from syft.crypto.programs.share_dealing import deals_of
 from syft.crypto.programs.share_program import ShareCode, ShareProgram
-from syft.exceptions import ObjectNotReady, SessionEnded
+from syft.exceptions import ObjectNotReady, ProviderLost, SessionEnded, WorkerClosed
 from syft.ids import new_execution, new_id
 from syft.tensors.pointer import PointerTensor, make_pointer
 from syft.tensors.shared.instruction_list import ProgramInput
@@ -42,7 +43,7 @@ _MOST_TRIES: Final = 20
 class WorkerLines(PartyLines):
     """Lines from a worker to the parties of a session and their provider, which it opens.
 
-    The provider may be the worker itself.
+    The provider may be the worker itself, and one of the parties: it deals in its own part then.
     """
 
     def __init__(self, owner: Owner, parties: Sequence[Location], provider: Location) -> None:
@@ -52,13 +53,19 @@ class WorkerLines(PartyLines):
         self._opened: tuple[Connection, ...] = ()
         self._sent = SentPrograms()
         self._lines: list[Connection] = [owner.connection_to(party) for party in parties]
-        self._dealing: Connection = owner.connection_to(provider)
+        dealer = tuple(rank for rank, name in enumerate(self.parties) if name == provider.id)
+        self._dealing: list[Connection] = [] if dealer else [owner.connection_to(provider)]
+        """The line to a provider that is no party."""
+        self._everybody = self.parties if dealer else (*self.parties, self.provider)
         self._session = new_id()
         self._check_open()
-        self._opened = (*self._lines, self._dealing)
-        execution = new_execution()
-        for rank, line in reversed([*enumerate((*self._lines, self._dealing))]):
-            self._start(line, CollectiveCode.OPEN_SESSION, execution, rank, (), (self._session,))
+        self._opened = tuple(self._all_lines)
+        execution, code = new_execution(), int(CollectiveCode.OPEN_SESSION)
+        for rank, line in reversed([*enumerate(self._all_lines)]):
+            pending = line.start_part(
+                code, execution, self._everybody, rank, dealer, (self._session,)
+            )
+            collect(line, pending, self._sent.errors)
 
     def __del__(self) -> None:
         for sent in self._sent.under_way:
@@ -67,8 +74,13 @@ class WorkerLines(PartyLines):
         for line in self._opened:
             line.garbage.append(self._session)
 
+    @property
+    def _all_lines(self) -> list[Connection]:
+        """Those to the parties, and to a provider that is none."""
+        return self._lines + self._dealing
+
     def _check_open(self) -> None:
-        for line in (*self._lines, self._dealing):
+        for line in self._all_lines:
             line.check_open()
 
     def run(
@@ -83,26 +95,46 @@ class WorkerLines(PartyLines):
 
         The provider is not asked for what was dealt before.
         """
-        deals = deals_of(program) if material is None else ()
-        if material is None:
-            self._dealing.check_open()
         for line in self._lines:
             line.check_open()
         kept = (new_id(),) if overwrites(program, inputs) else ()
-        left = len(self._lines) + bool(deals)
-        sent = SentProgram(program, inputs, ids, left, kept, dealt=bool(deals))
-        self._sent.under_way.append(sent)
+        sent = SentProgram(program, inputs, ids, len(self._lines), kept)
         execution, session = new_execution(), Reference(self._session)
-        everybody = (*self.parties, self.provider)
-        if deals:
-            code, rank = int(CollectiveCode.DEAL), len(self._lines)
-            args = (session, counter, deals)
-            pending = self._dealing.start_part(code, execution, everybody, rank, args, ())
-            self._sent.watch(sent, self._dealing, pending, True)
-        if material is None:
-            self._send_parts(sent, execution, everybody, (session, counter, program))
-        else:
-            self._send_parts(sent, execution, self.parties, (session, Reference(material), program))
+        head: tuple[Any, ...] = (session, counter, program)
+        names = self.parties
+        if material is not None:
+            head = (session, Reference(material), program)
+        elif self._have_dealt(sent, execution, counter):
+            names = self._everybody
+        self._sent.under_way.append(sent)
+        self._send_parts(sent, execution, names, head)
+
+    def _have_dealt(self, sent: SentProgram, execution: int, counter: int) -> bool:
+        """Send a provider that is no party what it has to deal; returns whether that is anything.
+
+        Raises :class:`~syft.exceptions.ProviderLost`; no party has been told of the program then.
+        """
+        deals = deals_of(sent.program) if self._dealing else ()
+        if not deals:
+            return False
+        code, rank = int(CollectiveCode.DEAL), len(self._lines)
+        args = (Reference(self._session), counter, deals)
+        (line,) = self._dealing
+        with self._needing_provider():
+            pending = line.start_part(code, execution, self._everybody, rank, args, ())
+        sent.left, sent.dealt = sent.left + 1, True
+        self._sent.watch(sent, line, pending, True)
+        return True
+
+    @contextlib.contextmanager
+    def _needing_provider(self) -> Iterator[None]:
+        """A context in which the provider is asked for something: if it is gone, that is said."""
+        try:
+            yield
+        except WorkerClosed as error:
+            if error.name != self.provider:
+                raise
+            raise ProviderLost(self.parties, self.provider) from error
 
     def _send_parts(
         self, sent: SentProgram, execution: int, names: tuple[str, ...], head: tuple[Any, ...]
@@ -122,24 +154,39 @@ class WorkerLines(PartyLines):
     def settle(self) -> None:
         """Wait until every program under way has ended, well or not.
 
-        Raises :class:`~syft.exceptions.ObjectNotReady` if one cannot, because somebody is gone.
+        A provider that is gone has ended its part.  Raises
+        :class:`~syft.exceptions.ObjectNotReady` if another one cannot, because somebody is gone.
         """
         for sent in list(self._sent.under_way):
             for line, pending in sent.parts:
-                self._settle(line, pending)
+                with self._doing_without(line):
+                    self._settle(line, pending)
+
+    @contextlib.contextmanager
+    def _doing_without(self, line: Connection) -> Iterator[None]:
+        """A context in which a provider may be gone that is no party: what the parties hold is
+        there without it."""
+        try:
+            yield
+        except WorkerClosed as error:
+            if line not in self._dealing or error.name != self.provider:
+                raise
+            self.provider_lost = True
 
     def _settle(self, line: Connection, pending: Pending) -> None:
         for _ in range(_MOST_TRIES):
             try:
                 return line.wait_settled(pending)
             except ObjectNotReady:
+                line.check_open()  # or nothing will ever come
                 self._ask_all()
         line.wait_settled(pending)
 
     def _ask_all(self) -> None:
-        """Ask everybody whether they are there."""
-        for line in (*self._lines, self._dealing):
-            line.ask(Describe, self._session)
+        """Ask everybody whether they are there; the provider need not be."""
+        for line in self._all_lines:
+            with self._doing_without(line):
+                line.ask(Describe, self._session)
 
     def roll_back(self) -> list[SentProgram]:
         """Have the parties undo the programs that are not known to have ended well, and go on."""
@@ -201,44 +248,34 @@ class WorkerLines(PartyLines):
         if errors:
             raise first_cause(errors)
 
-    def _start(
-        self,
-        line: Connection,
-        code: CollectiveCode,
-        execution: int,
-        rank: int,
-        args: tuple[Any, ...],
-        outs: tuple[int, ...],
-    ) -> None:
-        everybody = (*self.parties, self.provider)
-        pending = line.start_part(int(code), execution, everybody, rank, args, outs)
-        collect(line, pending, self._sent.errors)
-
     def _check_provider(self) -> None:
         """Raise :class:`~syft.exceptions.SessionEnded` if the session is over at the provider."""
-        card = self._dealing.ask(Describe, self._session)[3]
-        if card[3] is not None:
-            raise SessionEnded(self.parties, str(card[3]))
+        for line in self._dealing:
+            with self._doing_without(line):
+                card = line.ask(Describe, self._session)[3]
+                if card[3] is not None:
+                    raise SessionEnded(self.parties, str(card[3]))
 
     def deal_ahead(self, counter: int, deals: Deals, id: int) -> Callable[[], None]:
         """Have the provider deal for a program to come, and the parties keep it."""
-        self._check_open()
+        with self._needing_provider():
+            self._check_open()
         execution, code = new_execution(), int(CollectiveCode.DEAL_AHEAD)
-        everybody = (*self.parties, self.provider)
         args = (Reference(self._session), counter, deals)
         errors: list[Exception] = []
         under_way: list[tuple[Connection, Pending]] = []
-        for rank, line in enumerate((*self._lines, self._dealing)):
+        for rank, line in enumerate(self._all_lines):
             outs = (id,) if rank < len(self._lines) else ()
-            pending = line.start_part(code, execution, everybody, rank, args, outs)
+            pending = line.start_part(code, execution, self._everybody, rank, args, outs)
             collect(line, pending, errors)
             under_way.append((line, pending))
 
         def wait() -> None:
-            for line, pending in under_way:
-                line.wait_settled(pending)
-            if errors:
-                raise first_cause(errors)
+            with self._needing_provider():
+                for line, pending in under_way:
+                    line.wait_settled(pending)
+                if errors:
+                    raise first_cause(errors)
 
         return wait
 
@@ -293,7 +330,7 @@ class WorkerLines(PartyLines):
 
     def failure(self) -> Exception | None:
         """Why something that was sent has failed, as far as that is known here."""
-        for line in (*self._lines, self._dealing):
+        for line in self._all_lines:
             line.read_replies()
         return first_cause(self._sent.errors) if self._sent.errors else None
 

@@ -26,6 +26,7 @@ from syft.exceptions import (
     PermissionDenied,
     SessionEnded,
     SharedOperationFailed,
+    WorkerLost,
 )
 from syft.workers.core.peer import Peer
 from syft.workers.core.turns import Turns
@@ -75,15 +76,23 @@ class Confined(Holder):
 class SharingSession(Confined):
     """A session at one of its workers: who takes part, the keys, and the highest counter used.
 
-    ``rank`` is that of the party; the provider's is the number of parties.  A party has one key,
-    the provider one for each party.
+    ``parties`` are all who take part.  The provider is the last of them, and holds no share; or,
+    if the caller has asked for that, one of the parties: ``dealer`` is its rank then.  A party has
+    one key, the provider one for each party.
     """
 
     def __init__(
-        self, worker: str, parties: tuple[str, ...], rank: int, keys: Sequence[bytes], owner: Peer
+        self,
+        worker: str,
+        parties: tuple[str, ...],
+        rank: int,
+        keys: Sequence[bytes],
+        owner: Peer,
+        dealer: int | None = None,
     ) -> None:
         super().__init__(None)
         self.worker, self.parties, self.rank, self.keys = worker, parties, rank, tuple(keys)
+        self.dealer = dealer
         self.ciphers = tuple(map(MaskCipher, self.keys))
         """Those of the keys: to make one takes as long as a small program."""
         self.owner = owner
@@ -100,12 +109,18 @@ class SharingSession(Confined):
         """What was dealt for programs that have not come yet."""
 
     def __repr__(self) -> str:
-        return f"<SharingSession {', '.join(self.parties)}>"
+        return f"<SharingSession {', '.join(self.names)}; {self.parties[self.provider]} deals>"
 
     @property
     def session(self) -> SharingSession:
         """The session itself."""
         return self
+
+    def can_do_without(self, error: BaseException) -> bool:
+        """Whether what is lost is the provider, and the parties hold shares without it."""
+        if not isinstance(error, WorkerLost) or self.dealer is not None:
+            return False
+        return self.holds_shares and error.name == self.parties[self.provider]
 
     def is_owner(self, peer: Peer) -> bool:
         """Whether this caller has opened the session: over this connection, for this user."""
@@ -113,8 +128,28 @@ class SharingSession(Confined):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The parties, without the provider."""
-        return self.parties[:-1]
+        """The parties that hold shares."""
+        return self.parties[:-1] if self.dealer is None else self.parties
+
+    @property
+    def provider(self) -> int:
+        """The rank of the worker that deals."""
+        return len(self.parties) - 1 if self.dealer is None else self.dealer
+
+    @property
+    def deals(self) -> bool:
+        """Whether this worker deals."""
+        return self.rank == self.provider
+
+    @property
+    def holds_shares(self) -> bool:
+        """Whether this worker is a party: a provider may be one too."""
+        return self.rank < len(self.names)
+
+    @property
+    def own_cipher(self) -> MaskCipher:
+        """That of a party's key with the provider; it may be both."""
+        return self.ciphers[self.rank if self.deals else 0]
 
     def check_open(self) -> None:
         """Raise :class:`~syft.exceptions.SessionEnded` if the session has ended, and
@@ -148,8 +183,7 @@ class SharingSession(Confined):
         What is told late, of one that was rolled back, counts no more.  A provider holds no values
         that the failure could have spoilt, and goes on.
         """
-        provides = self.rank == len(self.names)
-        if not provides and execution > self._rolled_back and self.interruption is None:
+        if self.holds_shares and execution > self._rolled_back and self.interruption is None:
             self.interruption = cause
 
     def go_on(self, execution: int) -> None:

@@ -16,6 +16,7 @@ import torch
 
 from syft.exceptions import OperationRefused
 from syft.ops.table import BY_NAME, FUNCTIONS, NAMES, function_of
+from syft.program.recording.operation_tracer import OperationTracer
 from syft.workers.execution import checked_operands as values
 from syft.workers.execution import checked_sizes as sizes
 from syft.workers.execution.permissions import innermost, storages_of
@@ -305,3 +306,5 @@ RUNNABLE: list[Callable[..., Any] | None] = [
     _REPLACEMENTS.get(number, function) for number, function in enumerate(FUNCTIONS)
 ]
 """The op table's functions by number, with replacements for those that crash."""
+
+OperationTracer.checked.update(_REPLACEMENTS)

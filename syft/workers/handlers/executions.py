@@ -507,9 +507,11 @@ def stop(sharing: SharingSession, message: Start, error: BaseException, cause: s
     """Interrupt a session of shared tensors because an execution on it has failed.
 
     Its caller may roll that back, and go on.  Where a worker is lost or does not follow the
-    protocol, and where it is rolling back that has failed, the session ends.
+    protocol, and where it is rolling back that has failed, the session ends.  A provider that holds
+    no share may be lost: what the others hold does not depend on it.
     """
-    if isinstance(error, _FINAL) or message.program == CollectiveCode.ROLL_BACK:
+    final = isinstance(error, _FINAL) and not sharing.can_do_without(error)
+    if final or message.program == CollectiveCode.ROLL_BACK:
         sharing.end(cause)
     else:
         sharing.interrupt(message.execution, cause)

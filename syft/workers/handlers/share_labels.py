@@ -87,9 +87,14 @@ def memory_of(value: Any) -> Hashable:
 
 
 def agreement(
-    program: ShareProgram, counter: int, parties: tuple[str, ...], inputs: Sequence[Guard | None]
+    program: ShareProgram,
+    counter: int,
+    parties: tuple[str, ...],
+    inputs: Sequence[Guard | None],
+    dealer: int | None = None,
 ) -> bytes | None:
-    """What every party of a program must have alike if an input is private; None if none is.
+    """What every party of a program must have alike if an input is private, or if a party deals,
+    the one of rank ``dealer``; None otherwise.
 
     A client that may not read an input gives each party its program and its inputs.  Each party
     keeps the labels that follow from its own, so all of them must compute the same, on inputs that
@@ -98,16 +103,17 @@ def agreement(
     >>> agreement(ShareProgram(1, (), (0,)), 1, ("alice", "bob", "carol"), [None]) is None
     True
     """
-    if all(guard is None for guard in inputs):
+    if dealer is None and all(guard is None for guard in inputs):
         return None
+    names = parties[:-1] if dealer is None else parties
     labels = [
         guard
         and (
             sorted(guard.users),
             guard.shape_hidden,
-            sorted(guard.destinations.union(parties[:-1])),
+            sorted(guard.destinations.union(names)),
             sorted(guard.owners or ()),
         )
         for guard in inputs
     ]
-    return digest_of(program, (counter, parties, labels))
+    return digest_of(program, (counter, parties, labels, dealer))

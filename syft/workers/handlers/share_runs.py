@@ -1,11 +1,11 @@
-"""Share programs at the workers: the parties run them, and the provider deals for them.
+"""Share programs at the parties, which run them; the provider's side is ``dealing_parts``.
 
 What crosses a line, from party to party, is shares of values behind masks that nobody knows, and
 shares of what is revealed, to whom it is revealed.  So only revealing asks whether a value may go
 where it goes.  A result is as private as all inputs from which it follows.
 
-The provider sends the last party one letter for each instruction with derived material, in the
-order of their places.  It waits for nobody, and may deal for programs that come later.
+A provider that is a party deals for its own part first, so that its letters to the last party begin
+with the corrections.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ import torch
 
 from syft.codes import CollectiveCode
 from syft.crypto.programs.beaver_products import MaskedValue
-from syft.crypto.programs.local_operations import check_size
-from syft.crypto.programs.share_dealing import deal_program, deals_of, elements_of
+from syft.crypto.programs.share_dealing import deals_of
 from syft.crypto.programs.share_flow import writes_in_place, written_inputs
 from syft.crypto.programs.share_gates import is_corrected
-from syft.crypto.programs.share_lint import lint, lint_deals
+from syft.crypto.programs.share_lint import lint
 from syft.crypto.programs.share_program import ShareCode, ShareProgram
 from syft.crypto.programs.share_running import JoinedRound, PartyContext, RoundOfShares, run_program
-from syft.exceptions import MalformedMessage, MaterialError
+from syft.exceptions import MalformedMessage
 from syft.workers.core.sent_labels import guard_from_fields
 from syft.workers.core.shares import (
     Confined,
@@ -37,6 +36,12 @@ from syft.workers.core.shares import (
 )
 from syft.workers.execution.leaving import check_leaving
 from syft.workers.execution.permissions import Guard, full_guard_of, protect
+from syft.workers.handlers.dealing_parts import (
+    check_part,
+    checked_counter,
+    dealt_here,
+    material_in,
+)
 from syft.workers.handlers.party_programs import (
     Letter,
     LetterName,
@@ -52,41 +57,6 @@ from syft.workers.handlers.sharing import is_share, session_here, share_from
 _Rounds = Generator[Any, Received, Any]
 
 
-@guarding(CollectiveCode.DEAL)
-def deal(seat: Seat, session: Any, counter: Any, deals: Any) -> PartyProgram:
-    """The provider's part of a share program; see :mod:`syft.crypto.dealing`."""
-    here = _session(seat, session, provider=True)
-    lint_deals(deals)
-    check_size(elements_of(deals), seat.core.store.charges.most_elements)
-    here.use(_checked_counter(counter))
-    last = len(here.names) - 1
-    for place, corrections in deal_program(deals, here.ciphers, counter):
-        yield seat.round({last: (place, *corrections)}, ())
-    return []
-
-
-@guarding(CollectiveCode.DEAL_AHEAD)
-def deal_ahead(seat: Seat, session: Any, counter: Any, deals: Any) -> PartyProgram:
-    """What is dealt for a program to come: the parties keep it.
-
-    1. The provider sends the last party a letter for each instruction with derived material.
-
-    Rounds: 1.  Bytes: those of the corrections, to the last party.  Leakage: none.
-    """
-    provider = seat.size - 1
-    here = _session(seat, session, provider=seat.rank == provider)
-    if seat.rank == provider:
-        yield from deal(seat, session, counter, deals)
-        return []
-    lint_deals(deals)
-    here.use(_checked_counter(counter))
-    corrections = {}
-    for place, _, _ in deals if seat.rank == provider - 1 else ():
-        (letter,) = (yield seat.round({}, (provider,))).values()
-        corrections[place] = _material(letter, place)
-    return [MaterialAhead(here, counter, deals, corrections)]
-
-
 @guarding(CollectiveCode.SHARES)
 def run_shares(seat: Seat, session: Any, counter: Any, program: Any, *inputs: Any) -> PartyProgram:
     """A party's part of a share program; see :mod:`syft.crypto.programs.share_running`.
@@ -95,15 +65,40 @@ def run_shares(seat: Seat, session: Any, counter: Any, program: Any, *inputs: An
     back if this part fails; of a program that writes so, the last result is what it has
     overwritten, for the case that another part fails.
     """
-    here = _session(seat, session, False, isinstance(counter, MaterialAhead))
+    here = session_here(seat, session)
     if not isinstance(program, ShareProgram):
         raise MalformedMessage("$.args[2]", "a share program", type(program).__name__)
     lint(program, len(here.names))
+    corrected = [n for n, step in enumerate(program.instructions) if is_corrected(step)]
+    check_part(seat, here, not isinstance(counter, MaterialAhead), bool(corrected))
     number, ahead = _taken(here, counter, program)
+    if here.deals and ahead is None:
+        ahead = yield from dealt_here(seat, here, number, deals_of(program))
     operands = _operands(here, inputs, seat.core.store.charges.most_elements)
     values = [value for value, _ in operands]
     yield here.turns
     here.check_open()
+    overwritten = _overwritten(here, program, inputs, values)
+    try:
+        results = yield from _in_its_turn(seat, here, program, number, operands, ahead, corrected)
+        return [*results, *overwritten]
+    except BaseException:  # also where another party has failed, and this part is closed
+        for one in overwritten:
+            one.put_back()
+        raise
+
+
+def _in_its_turn(
+    seat: Seat,
+    here: SharingSession,
+    program: ShareProgram,
+    number: int,
+    operands: Sequence[_Operand],
+    ahead: Mapping[int, Sequence[torch.Tensor]] | None,
+    corrected: Sequence[int],
+) -> PartyProgram:
+    """Run a program whose turn has come; returns the objects to be stored."""
+    values = [value for value, _ in operands]
     # Not before: what had its turn earlier may have written private values to an input.
     labels = [label() for _, label in operands]
     guards = SlotGuards(program, labels, [memory_of(value) for value in values])
@@ -111,18 +106,13 @@ def run_shares(seat: Seat, session: Any, counter: Any, program: Any, *inputs: An
     tensors = [value for value in values if isinstance(value, torch.Tensor)]
     context = _context(seat, here, number, tensors)
     versions = [tensor._version for tensor in tensors]
-    agreed = agreement(program, number, here.parties, labels)
-    overwritten = _overwritten(here, program, inputs, values)
-    try:
-        results = yield from _PartyRun(seat, here, program, context, agreed, ahead).rounds(values)
-        for tensor, version in zip(tensors, versions, strict=True):
-            if tensor._version != version:
-                protect(tensor, guards.written)
-        return [*_stored(here, program, results, guards), *overwritten]
-    except BaseException:  # also where another party has failed, and this part is closed
-        for one in overwritten:
-            one.put_back()
-        raise
+    agreed = agreement(program, number, here.parties, labels, here.dealer)
+    run = _PartyRun(seat, here, program, context, agreed, ahead, corrected)
+    results = yield from run.rounds(values)
+    for tensor, version in zip(tensors, versions, strict=True):
+        if tensor._version != version:
+            protect(tensor, guards.written)
+    return _stored(here, program, results, guards)
 
 
 @guarding(CollectiveCode.ROLL_BACK)
@@ -168,7 +158,7 @@ def _taken(
     """The number of a program and what was dealt for it ahead; both are used up."""
     if isinstance(counter, MaterialAhead) and counter.session is here:
         return counter.counter, counter.take(deals_of(program))
-    here.use(_checked_counter(counter))
+    here.use(checked_counter(counter))
     return counter, None
 
 
@@ -179,38 +169,11 @@ def _context(
     return PartyContext(
         here.rank,
         len(here.names),
-        here.ciphers[0],
+        here.own_cipher,
         counter,
         tensors[0].device if tensors else "cpu",
         seat.core.store.charges.most_elements,
     )
-
-
-def _material(letter: Letter, place: int) -> Sequence[torch.Tensor]:
-    """The corrections in a letter; raises :class:`~syft.exceptions.MaterialError` if they are for
-    another instruction than that at ``place``."""
-    said, *tensors = letter.values or (None,)
-    exact = type(said) is int and said == place
-    if not exact or not all(isinstance(one, torch.Tensor) for one in tensors):
-        raise MaterialError(f"material for instruction {place}", "another letter")
-    return tensors
-
-
-def _session(seat: Seat, session: Any, provider: bool, dealt: bool = False) -> SharingSession:
-    """The session, if those take part who should: not the provider where it has dealt before."""
-    here = session_here(seat, session)
-    expected = here.names if dealt else here.parties
-    if expected != seat.names or here.rank != seat.rank:
-        raise MalformedMessage("$.parties", ", ".join(expected), "others")
-    if provider is not (here.rank == len(here.names)):
-        raise MalformedMessage("$.program", "DEAL for the provider, SHARES for the parties", "it")
-    return here
-
-
-def _checked_counter(counter: Any) -> int:
-    if type(counter) is not int or not 0 < counter < 2**63:
-        raise MalformedMessage("$.args[1]", "a counter from 1 on", repr(counter)[:40])
-    return counter
 
 
 # ------------------------------------------------------------------------------ inputs and results
@@ -297,11 +260,16 @@ class _PartyRun:
         context: PartyContext,
         agreed: bytes | None,
         ahead: Mapping[int, Sequence[torch.Tensor]] | None,
+        corrected: Sequence[int],
     ) -> None:
         self.seat, self.program, self.context, self.ahead = seat, program, context, ahead
         self.parties = range(len(here.names))
-        corrected = (n for n, step in enumerate(program.instructions) if is_corrected(step))
+        self.provider = here.provider
         self.letters = {place: number for number, place in enumerate(corrected)}
+        dealt = here.dealer is not None and ahead is None and seat.rank == self.parties[-1]
+        # What a party deals comes before what it opens.
+        self.first = {here.provider: len(corrected)} if dealt else {}
+        seat.next_letters(rank for rank, many in self.first.items() for _ in range(many))
         self.agreed = agreed
         self.greeted: set[int] = set()
 
@@ -320,10 +288,9 @@ class _PartyRun:
         """Wait for what the provider has dealt for some instructions, unless it is here."""
         if self.ahead is not None:
             return JoinedRound(corrections=self.ahead)
-        provider = self.seat.size - 1
-        names = {place: (provider, self.letters[place]) for place in step.needs}
+        names = {place: (self.provider, self.letters[place]) for place in step.needs}
         received = yield Round({}, frozenset(names.values()))
-        corrections = {place: _material(received[name], place) for place, name in names.items()}
+        corrections = {place: material_in(received[name], place) for place, name in names.items()}
         return JoinedRound(corrections=corrections)
 
     def _opening(self, step: RoundOfShares) -> Generator[Round, Received, JoinedRound]:
@@ -379,7 +346,7 @@ class _PartyRun:
         """The shares in a letter, if they are of the form of this party's own."""
         values, (rank, number) = letter.values, sender
         name = self.seat.names[rank]
-        if self.agreed is not None and not number:
+        if self.agreed is not None and number == self.first.get(rank, 0):
             if values[:1] != (self.agreed,):
                 raise MalformedMessage(
                     "$.values", "the same program on inputs that are as private", f"other ({name})"

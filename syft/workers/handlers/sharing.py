@@ -2,23 +2,27 @@
 
 A client sends one ``Start`` to each worker that takes part; all of them have the same ``execution``
 and the same ``parties``.  Below, P stands for the names of the parties of a session, in order, and
-D for its provider, which is none of them.  ``execution`` MUST rise from each Start to the next over
-a connection (``new_execution``).
+D for its provider.  D is none of P, or, where the client has asked for that, one of them: then it
+is told less often than this says, as its part as a party includes the other.  ``execution`` MUST
+rise from each Start to the next over a connection (``new_execution``).
 
 ``OPEN_SESSION`` makes a session: a :class:`SharingSession` at each worker.
     to each of P and to D, ``parties = (*P, D)``, ``args = ()``, ``outs = (session,)``: the same id
     everywhere.  D draws a key for each of P and sends it to that one alone.
+    If D is one of P: to each of P, ``parties = P``, ``args = (dealer,)``, the rank of D, who says
+    it with the key: so every party knows that D can read what is opened.
 
 ``SHARES`` runs a share program at the parties, ``DEAL`` deals for it.
     to D, ``DEAL``: ``parties = (*P, D)``, ``args = (session, counter, deals)``, ``outs = ()``;
     ``session`` is a reference, ``deals`` is ``deals_of(program)``.  It is left out if there are no
-    deals; SHARES still names D.
-    to each of P, ``SHARES``: ``parties = (*P, D)``, ``args = (session, counter, program, input,
-    …)`` with one input for each of the program: a reference to a share or a masked value of this
-    session, or a fresh share ``(share,)``, ``(share, guard)``: an int64 tensor, or ``(seed,
-    shape)``, ``(seed, shape, guard)``: 32 bytes from which the party draws it with
-    :class:`~syft.crypto.mask_stream.MaskStream`.  ``guard`` is what ``guard_fields`` makes, and the
-    same for all parties.
+    deals, and if D is one of P: it deals before it runs its own part, and its first letters to the
+    last party are those of DEAL.
+    to each of P, ``SHARES``: ``parties = (*P, D)``, or P where no DEAL goes with it (D may be gone
+    then); ``args = (session, counter, program, input, …)`` with one input for each of the program:
+    a reference to a share or a masked value of this session, or a fresh share ``(share,)``,
+    ``(share, guard)``: an int64 tensor, or ``(seed, shape)``, ``(seed, shape, guard)``: 32 bytes
+    from which the party draws it with :class:`~syft.crypto.mask_stream.MaskStream`.  ``guard`` is
+    what ``guard_fields`` makes, and the same for all parties.
     ``outs``: one id for each of ``program.results`` that is stored at this party, in this order:
     REVEALs to other parties are left out, and what was overwritten comes last (below).  A share is
     stored as :class:`StoredShare`, a masked value as :class:`MaskedShare`, what was revealed as a
@@ -28,13 +32,13 @@ a connection (``new_execution``).
     results of one before it at once, and what is sent need not be waited for.
 
 ``DEAL_AHEAD`` deals for a program that comes later, or never.
-    to each of P and to D: ``parties = (*P, D)``, ``args = (session, counter, deals)``; ``outs =
-    (material,)`` for each of P, the same id, and ``()`` for D.  ``counter`` is above all that the
-    session has seen.  SHARES of a program with just these deals has a reference to ``material`` in
-    the place of its counter, which the material has, at any later time and once; it has an
-    ``execution`` of its own, no DEAL, and ``parties = P``: D may be gone.  Its masks are named by
-    the counter of the material.  Drop the material after use.  That DEAL_AHEAD fails ends no
-    session.
+    to each of P and to D: ``parties = (*P, D)`` (P if D is one of them), ``args = (session,
+    counter, deals)``; ``outs = (material,)`` for each of P, the same id, and ``()`` for another D.
+    ``counter`` is above all that the session has seen.  SHARES of a program with just these deals
+    has a reference to ``material`` in the place of its counter, which the material has, at any
+    later time and once; it has an ``execution`` of its own, no DEAL, and ``parties = P``: D may be
+    gone.  Its masks are named by the counter of the material.  Drop the material after use.  That
+    DEAL_AHEAD fails ends no session.
 
 ``SPLIT`` splits an int64 tensor that worker O holds, among the parties of a session.
     ``parties = (*P, O)``, or P if O is one of them; ``owner`` is the rank of O there.
@@ -61,8 +65,9 @@ have replied that they are done.
     here since the first that did not end well everywhere.  Send it when all of them have replied.
     Drop their results.
 
-A session ends at once, and for good, where a worker is lost, where somebody breaks the protocol
+A session ends at once, and for good, where a party is lost, where somebody breaks the protocol
 (MalformedMessage, MaterialError), and where ROLL_BACK fails: later requests get SessionEnded.
+Where D is lost and is no party, its programs under way have failed, and what they wrote is undone.
 """
 
 from __future__ import annotations
@@ -87,26 +92,41 @@ LARGEST = 1 << 28
 
 
 @guarding(CollectiveCode.OPEN_SESSION)
-def open_session(seat: Seat) -> PartyProgram:
-    """A session at each worker.
+def open_session(seat: Seat, dealer: Any = None) -> PartyProgram:
+    """A session at each worker; ``dealer`` is the rank of the provider if that is a party.
 
-    1. The provider, which is the last, draws a key for each party and sends it to that party alone.
+    1. The provider draws a key for each party and sends it to that party alone.
 
     Rounds: 1.  Leakage: none; a party learns its own key.
     """
-    provider = seat.size - 1
-    if provider < 2:
-        raise WrongParties(seat.names[:-1], "name two workers or more")
+    provider, parties = _provider_of(seat, dealer)
+    if parties < 2:
+        raise WrongParties(seat.names[:parties], "name two workers or more")
+    said = () if dealer is None else (dealer,)
     if seat.rank == provider:
-        keys = [fresh_key() for _ in range(provider)]
-        yield seat.round({rank: (key,) for rank, key in enumerate(keys)}, ())
+        keys = [fresh_key() for _ in range(parties)]
+        others = {rank: (key, *said) for rank, key in enumerate(keys) if rank != provider}
+        yield seat.round(others, ())
     else:
         (letter,) = (yield seat.round({}, (provider,))).values()
-        keys = [checked_key(*_values(letter, 1))]
-    session = SharingSession(seat.core.name, seat.names, seat.rank, keys, seat.starter)
-    dealer = seat.starter.place[0], seat.names[provider]
-    session.letters = partial(waiting_bytes, seat.core, dealer)
+        key, *agreed = letter.values or (None,)
+        if agreed != [*said]:
+            told = "a key, and the rank of who deals too" if said else "a key alone"
+            raise MalformedMessage("$.values", told, f"{len(letter.values)} values")
+        keys = [checked_key(key)]
+    session = SharingSession(seat.core.name, seat.names, seat.rank, keys, seat.starter, dealer)
+    place = seat.starter.place[0], seat.names[provider]
+    session.letters = partial(waiting_bytes, seat.core, place)
     return [session]
+
+
+def _provider_of(seat: Seat, dealer: Any) -> tuple[int, int]:
+    """The rank of the provider, and the number of parties."""
+    if dealer is None:
+        return seat.size - 1, seat.size - 1
+    if type(dealer) is not int or not 0 <= dealer < seat.size:
+        raise MalformedMessage("$.args[0]", "the rank of the provider", repr(dealer)[:40])
+    return dealer, seat.size
 
 
 def session_here(seat: Seat, value: Any, interrupted: bool = False) -> SharingSession:
@@ -185,7 +205,7 @@ def _check_provider(seat: Seat, guard: Guard | None, session: SharingSession | N
     caller = seat.starter
     if guard is None or guard.admits(caller.user) or session is None:
         return
-    if session.parties[-1] == caller.said:
+    if session.parties[session.provider] == caller.said:
         raise PermissionDenied("share", seat.core.name, caller.user, to=caller.said)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from syft.codes import CollectiveCode
 from syft.notebook_html import block, table
 from syft.ops.table import NAMES
 from syft.serde.frame import Frame
@@ -59,6 +60,8 @@ class Trace:
         self._clock = clock
         self._began = 0.0
         self._lines: list[TracedMessage] = []
+        self._dealt: int | None = None
+        """The execution for which a provider was asked last."""
         self.programs: list[TracedProgram] = []
         """The programs on shared tensors that parties got from this process."""
 
@@ -75,10 +78,17 @@ class Trace:
         sealed = is_sealed(frame)
         message = None if sealed else messages.decode(frame.header)
         what = "sealed, on its way" if message is None else _kind(message)
-        program = program_in(message, frame) if type(message) is Start else None
+        if type(message) is Start:
+            self._note_program(message, frame)
+        self._lines.append(TracedMessage(sender, receiver, what, frame.nbytes, at))
+
+    def _note_program(self, message: Start, frame: Frame) -> None:
+        """Keep the program that a message starts; that to the provider comes first."""
+        if message.program == CollectiveCode.DEAL:
+            self._dealt = message.execution
+        program = program_in(message, frame, message.execution == self._dealt)
         if program is not None:
             self.programs.append(program)
-        self._lines.append(TracedMessage(sender, receiver, what, frame.nbytes, at))
 
     @property
     def nbytes(self) -> int:

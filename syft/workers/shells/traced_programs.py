@@ -25,7 +25,8 @@ class TracedProgram:
     """One program on shared tensors, which each party got: how long it is, and what it costs.
 
     ``sent`` are the bytes that a party sends to open what all may see; ``dealt`` those from the
-    provider, which come ``ahead`` or online.  What is revealed to one party is not counted.
+    provider, which come ``ahead`` or online, or stay where they are if the last party deals.  What
+    is revealed to one party is not counted.
 
     >>> print(TracedProgram(2, 4, 784, 4672, False, (OperationCost("POSITIVE", 1, 784, 4672),)))
     2 instructions, 4 rounds, 784 bytes sent by a party, 4,672 dealt
@@ -64,8 +65,10 @@ def name_of_start(message: Start) -> str:
     return "Start" if name is None else f"Start {name}"
 
 
-def program_in(message: Start, frame: Frame) -> TracedProgram | None:
+def program_in(message: Start, frame: Frame, provided: bool = True) -> TracedProgram | None:
     """The program in the message to the first party; None in others, which hold the same one.
+
+    ``provided``: a provider that is no party deals for it now, and is the last one named.
 
     >>> program_in(Start(1, 1, 5, ("a", "b"), 0, (), ()), None) is None
     True
@@ -73,7 +76,7 @@ def program_in(message: Start, frame: Frame) -> TracedProgram | None:
     if message.program != CollectiveCode.SHARES or message.rank or len(message.args) <= _PROGRAM:
         return None
     ahead = not isinstance(message.args[1], int)  # a reference to what was dealt
-    others = len(message.parties) - (1 if ahead else 2)
+    others = len(message.parties) - (2 if provided else 1)
     try:
         program = unpack_at(message.args[_PROGRAM], Unpacker(frame.buffers), ".args[2]")
         if not isinstance(program, ShareProgram):

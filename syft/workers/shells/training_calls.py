@@ -1,4 +1,5 @@
-"""``fit``, ``async_fit`` and ``evaluate`` of a worker: the calls, which another room carries out.
+"""``fit`` and ``evaluate`` of a worker, and their asynchronous forms: the calls, which another room
+carries out.
 
 How a model is trained is not a worker's to know: the caller drives the loop with plans, and a
 worker at the other end sees nothing but them.  The room of federated learning puts its trainer here
@@ -7,34 +8,80 @@ when it is imported.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+from syft.workers.client.handles import Handle
 
 OnProgress = Callable[[Any], object]
 """Is called with a :class:`~syft.federated.fit_progress.FitProgress` after each step."""
+
+
+T = TypeVar("T")
+
+Steps = Generator[Handle, None, T]
+"""Work at a worker that the caller drives: it gives what it is about to wait for, and returns the
+result."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a measurement is to give.
+
+    >>> Wanted(loss=True, accuracy=True, histograms=False, bins=-1).loss
+    True
+    """
+
+    loss: bool
+    accuracy: bool
+    histograms: bool
+    bins: int
+    """How many labels a histogram has; all of them if this is negative."""
 
 
 class Trainer(ABC):
     """What carries out the training calls of a worker. Abstract.
 
     >>> sorted(Trainer.__abstractmethods__)
-    ['async_fit', 'evaluate', 'fit']
+    ['evaluate', 'fit']
     """
 
     @abstractmethod
-    def fit(self, worker: Any, key: str, user: str | None, report: OnProgress | None) -> Any:
-        """Train, and return the loss of the last step."""
+    def fit(self, worker: Any, key: str, user: str | None, report: OnProgress | None) -> Steps[Any]:
+        """Train; the steps return the loss of the last one."""
 
     @abstractmethod
-    async def async_fit(
-        self, worker: Any, key: str, user: str | None, report: OnProgress | None
-    ) -> Any:
-        """The same, leaving turns to other coroutines."""
+    def evaluate(
+        self, worker: Any, key: str, user: str | None, wanted: Wanted
+    ) -> Steps[dict[str, Any]]:
+        """Measure the model as it is now; the steps return what was measured."""
 
-    @abstractmethod
-    def evaluate(self, worker: Any, key: str, user: str | None, **wanted: Any) -> dict[str, Any]:
-        """Measure the model as it is now."""
+
+def _run(steps: Steps[T]) -> T:
+    """The result of steps that wait themselves for what they give."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+async def _run_in_turns(steps: Steps[T]) -> T:
+    """The same, leaving turns to other coroutines."""
+    while True:
+        try:
+            handle = next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        with contextlib.suppress(Exception):  # raised by what goes on
+            await handle
+        await asyncio.sleep(0)
 
 
 class TrainingCalls:
@@ -78,7 +125,7 @@ class TrainingCalls:
         >>> bool(bob.fit(dataset_key="xor") < first)
         True
         """
-        return self.trainer.fit(self, dataset_key, user, on_progress)
+        return _run(self.trainer.fit(self, dataset_key, user, on_progress))
 
     async def async_fit(
         self,
@@ -102,7 +149,7 @@ class TrainingCalls:
         >>> [loss.shape for loss in asyncio.run(both())]
         [torch.Size([]), torch.Size([])]
         """
-        return await self.trainer.async_fit(self, dataset_key, user, on_progress)
+        return await _run_in_turns(self.trainer.fit(self, dataset_key, user, on_progress))
 
     def evaluate(
         self,
@@ -132,12 +179,27 @@ class TrainingCalls:
         >>> bob.evaluate(dataset_key="two", return_loss=False)
         {'nr_predictions': 2, 'nr_correct_predictions': 2}
         """
-        return self.trainer.evaluate(
-            self,
-            dataset_key,
-            user,
-            histograms=return_histograms,
-            bins=nr_bins,
-            loss=return_loss,
-            accuracy=return_raw_accuracy,
-        )
+        wanted = Wanted(return_loss, return_raw_accuracy, return_histograms, nr_bins)
+        return _run(self.trainer.evaluate(self, dataset_key, user, wanted))
+
+    async def async_evaluate(
+        self,
+        dataset_key: str,
+        return_histograms: bool = False,
+        nr_bins: int = -1,
+        return_loss: bool = True,
+        return_raw_accuracy: bool = True,
+        *,
+        user: str | None = None,
+    ) -> dict[str, Any]:
+        """:meth:`evaluate`, for several workers at the same time, as :meth:`async_fit` is.
+
+        >>> import asyncio
+        >>> bob.add_dataset(sy.BaseDataset(torch.eye(2), torch.arange(2)), key="two")
+        >>> model, loss = torch.nn.Linear(2, 2), torch.nn.CrossEntropyLoss()
+        >>> config = sy.TrainConfig(model=model, loss_fn=loss).send(bob)
+        >>> asyncio.run(bob.async_evaluate("two"))["nr_predictions"]
+        2
+        """
+        wanted = Wanted(return_loss, return_raw_accuracy, return_histograms, nr_bins)
+        return await _run_in_turns(self.trainer.evaluate(self, dataset_key, user, wanted))

@@ -243,6 +243,23 @@ class WebsocketClientWorker(LineWorker, metaclass=Reconnecting):
         """Where the worker is."""
         return self.target_address.address
 
+    @property
+    def host(self) -> str | None:
+        """The host of :attr:`address`; None for a worker at a Unix socket.
+
+        >>> with sy.WebsocketServerWorker(hook, port=0, id="dan") as server:
+        ...     dan = sy.connect(str(server.address))
+        ...     print(dan.host, dan.port == server.port)
+        ...     dan.close()
+        127.0.0.1 True
+        """
+        return None if self.address.scheme == "unix" else self.address.host
+
+    @property
+    def port(self) -> int | None:
+        """The port of :attr:`address`; None for a worker at a Unix socket."""
+        return None if self.address.scheme == "unix" else self.address.port
+
     def proof(self, user: str | None) -> tuple[str | None, str | None]:
         """The token for a user, if this program has it."""
         if user is None or user == self.line.user:
@@ -297,14 +314,17 @@ class WebsocketClientWorker(LineWorker, metaclass=Reconnecting):
         seconds: float | None = vars(self._within).get("seconds", self.timeout)
         return seconds
 
-    def list_objects_remote(self) -> list[int]:
+    def list_objects(self) -> list[int]:
         """The ids of what this program finds at the worker: what it has made there, and what has
         tags."""
         return [id for id, _ in cards_in(self.connection().ask(Search, ()))]
 
-    def objects_count_remote(self) -> int:
-        """How many objects :meth:`list_objects_remote` lists."""
-        return len(self.list_objects_remote())
+    def objects_count(self) -> int:
+        """How many objects :meth:`list_objects` lists."""
+        return len(self.list_objects())
+
+    list_objects_remote = list_objects
+    objects_count_remote = objects_count
 
     def clear_objects_remote(self) -> None:
         """Drop what this program has made at the worker; pointers to it raise when they are used.
@@ -312,7 +332,7 @@ class WebsocketClientWorker(LineWorker, metaclass=Reconnecting):
         What belongs to others stays.
         """
         connection = self.connection()
-        connection.tell(Drop(0, tuple(self.list_objects_remote())))
+        connection.tell(Drop(0, tuple(self.list_objects())))
 
     def __repr__(self) -> str:
         state = " closed" if self.closed or self.line.ended is not None else ""

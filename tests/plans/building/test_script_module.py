@@ -124,7 +124,6 @@ def test_the_same_results_and_gradients(name: str, way: str) -> None:
 
 
 def test_a_twin_and_its_script_have_one_memory_and_a_copy_has_its_own() -> None:
-    script: Any = torch.jit.script(nn.LSTM(2, 3))
     holder: Any = torch.jit.script(_Recurrent())
     twin = ScriptTwin(holder)
     x = torch.ones(1, 1, 2)
@@ -134,8 +133,8 @@ def test_a_twin_and_its_script_have_one_memory_and_a_copy_has_its_own() -> None:
             parameter.zero_()
     assert not holder(x).any() and not twin(x).any() and other(x).any()
     assert other.script is holder
-    with pytest.raises(CannotRecord, match="a TorchScript LSTM .its forward.: it has several"):
-        ScriptTwin(script)
+    with pytest.raises(CannotRecord, match="a TorchScript ModuleList .its forward.: it has none"):
+        ScriptTwin(torch.jit.script(nn.ModuleList([nn.Linear(2, 3)])))
 
 
 class _Recurrent(nn.Module):
@@ -147,6 +146,109 @@ class _Recurrent(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.lstm(x)[0]
+
+
+class _WithStates(nn.Module):
+    """A recurrent layer that gets its first state from the caller."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(
+        self, x: torch.Tensor, h: torch.Tensor | None = None, c: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        if h is None:
+            y, last = self.layer(x)
+        else:
+            y, last = self.layer(x, h)
+        return y, last
+
+
+class _WithBothStates(_WithStates):
+    def forward(
+        self, x: torch.Tensor, h: torch.Tensor | None = None, c: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        if h is None or c is None:
+            y, (last, cell) = self.layer(x)
+        else:
+            y, (last, cell) = self.layer(x, (h, c))
+        return y, last + cell
+
+
+def _gradients(module: nn.Module, call: Callable[..., Any], args: list[Any]) -> list[torch.Tensor]:
+    """The results of a recurrent layer, and the gradients of all that went into it."""
+    leaves = [arg.clone().requires_grad_() for arg in args]
+    module.zero_grad()
+    torch.manual_seed(3)
+    results = _tensors(call(*leaves))
+    sum((each * each.detach().cos()).sum() for each in results).backward()  # type: ignore
+    found = [*results, *(leaf.grad for leaf in leaves), *(p.grad for p in module.parameters())]
+    return [each.detach().clone() for each in found if each is not None]
+
+
+def _tensors(found: Any) -> list[torch.Tensor]:
+    if isinstance(found, torch.Tensor):
+        return [found]
+    return [tensor for each in found for tensor in _tensors(each)]
+
+
+@pytest.mark.parametrize("settings", [{}, {"num_layers": 2, "dropout": 0.5, "bidirectional": True}])
+@pytest.mark.parametrize("given", [False, True], ids=["", "given_state"])
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("inside", [False, True], ids=["bare", "inside"])
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_a_script_of_a_recurrent_layer(
+    kind: Any, inside: bool, batch_first: bool, given: bool, settings: dict[str, Any]
+) -> None:
+    """Bare, or called by the module that was scripted: what the plain layer gives, here and as a
+    plan, which is recorded with other sizes too."""
+    torch.manual_seed(0)
+    module: nn.Module = kind(3, 4, batch_first=batch_first, **settings)
+    rows = 4 if settings else 1
+    args = [torch.randn(5, 2, 3), torch.randn(rows, 5 if batch_first else 2, 4)]
+    args = [args[0], args[1], torch.randn_like(args[1])] if given else args[:1]
+    if kind is not nn.LSTM:
+        args = args[:2]
+    if inside:
+        module = (_WithBothStates if kind is nn.LSTM else _WithStates)(module)
+    script = torch.jit.script(copy.deepcopy(module))
+
+    def as_taken(call: Callable[..., Any]) -> Callable[..., Any]:
+        """A bare LSTM takes its two states as a tuple."""
+        if kind is nn.LSTM and given and not inside:
+            return lambda x, h, c: call(x, (h, c))
+        return call
+
+    expected = _gradients(module, as_taken(module), args)
+    twin = as_python(script)
+    assert _close(_gradients(twin, as_taken(twin), args), expected)
+    plan = sy.func2plan()(as_taken(as_python(script)))
+    plan.build(*args)
+    with torch.no_grad():
+        torch.manual_seed(3)
+        assert _close(_tensors(plan(*args)), expected[: len(_tensors(module(*args[:1])))])
+
+
+def _close(found: list[torch.Tensor], expected: list[torch.Tensor]) -> bool:
+    pairs = zip(found, expected, strict=True)
+    return all(torch.allclose(one, other, rtol=1e-5, atol=1e-6) for one, other in pairs)
+
+
+def test_a_recurrent_layer_at_a_worker_and_what_it_does_not_take(hook: sy.TorchHook) -> None:
+    bob: Any = sy.VirtualWorker(hook, id="bob")
+    lstm, x = nn.LSTM(3, 4, batch_first=True), torch.randn(2, 5, 3)
+    plan = sy.func2plan(args_shape=[(-1, 5, 3)])(torch.jit.script(lstm))
+    there = plan.send(bob)(x.send(bob))  # type: ignore[attr-defined]
+    found = [there[0].get(), there[1][0].get(), there[1][1].get()]
+    assert _close(found, _tensors(lstm(x)))
+    twin = as_python(torch.jit.script(lstm))
+    assert _close(_tensors(twin(input=x)), _tensors(lstm(x)))
+    packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor([5, 3]), batch_first=True)
+    with pytest.raises(CannotRecord, match="a packed sequence .*: pad it: torch.nn.utils.rnn"):
+        twin(packed)
+    with pytest.raises(RuntimeError, match=r"Expected hidden\[0\] size \(1, 2, 4\)"):
+        twin(x, (torch.ones(1, 3, 4), torch.ones(1, 3, 4)))
 
 
 def test_the_mode_of_a_scripted_module_is_followed() -> None:

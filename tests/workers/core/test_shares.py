@@ -9,7 +9,7 @@ import torch
 
 from syft.crypto.programs.beaver_products import MaskedValue
 from syft.crypto.dealing import StreamName
-from syft.exceptions import PermissionDenied
+from syft.exceptions import PermissionDenied, WorkerLost
 from syft.workers.core.peer import Peer
 from syft.workers.core.shares import (
     Confined,
@@ -72,3 +72,22 @@ def test_only_the_owner_of_the_session_uses_it(value: Confined) -> None:
     for stranger in strangers:
         with pytest.raises(PermissionDenied, match="reveal"):
             value.check_owner(stranger, "reveal")
+
+
+@pytest.mark.parametrize(
+    ("rank", "dealer", "error", "found"),
+    [
+        (0, None, WorkerLost("carl", "gone"), True),
+        (0, None, WorkerLost("bob", "gone"), False),
+        (0, None, ValueError("carl"), False),
+        (2, None, WorkerLost("carl", "gone"), False),
+        (0, 2, WorkerLost("carl", "gone"), False),
+        (0, 2, WorkerLost("bob", "gone"), False),
+    ],
+)
+def test_parties_do_without_a_provider_that_holds_no_share(
+    rank: int, dealer: int | None, error: Exception, found: bool
+) -> None:
+    names = ("alice", "bob", "carl")
+    session = SharingSession(names[rank], names, rank, [bytes(32)], OWNER, dealer)
+    assert session.can_do_without(error) is found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,8 +11,9 @@ import torch
 from torch import nn
 
 import syft as sy
-from syft.exceptions import OperationRefused
+from syft.exceptions import FrozenPath, OperationRefused
 from syft.ops.table import BY_NAME
+from syft.program.recording.operation_tracer import OperationTracer
 from syft.workers.execution.precautions import RUNNABLE
 from syft.workers.execution.recurrent import cell, layer
 
@@ -264,3 +266,33 @@ def test_a_plan_checks_the_states_it_is_given_here_and_there(bob: sy.VirtualWork
     with pytest.raises(RuntimeError, match=r"Expected hidden\[0\] size"):
         pointer(*operands)
     operands.clear()
+
+
+@pytest.mark.parametrize("name", GATES)
+def test_a_recording_calls_them_with_care(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan is recorded with other sizes of each input by itself, which a first state does not
+    fit.  The function itself is called with what the user gave alone."""
+    assert OperationTracer.checked[BY_NAME[f"torch.{name}"]] is RUNNABLE[BY_NAME[f"torch.{name}"]]
+    steps, hidden, *rest = operands(name)
+    given, rest[-1] = steps.transpose(0, 1), True  # rows are sequences, so a state is for as many
+    states = hidden if isinstance(hidden, list) else [hidden]
+    function, shapes = getattr(torch, name), []
+
+    def run(x: torch.Tensor, *states: torch.Tensor) -> Any:
+        return function(x, list(states) if name == "lstm" else states[0], *rest)
+
+    checked = OperationTracer.checked[BY_NAME[f"torch.{name}"]]
+
+    def watched(x: torch.Tensor, *args: Any) -> Any:
+        shapes.append(tuple(x.shape))
+        return checked(x, *args)
+
+    monkeypatch.setitem(OperationTracer.checked, BY_NAME[f"torch.{name}"], watched)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FrozenPath)
+        plan = sy.func2plan()(run)
+        plan.build(given, *states)
+    assert len(set(shapes)) > 1, "other sizes were tried, and none of them without a check"
+    assert (BATCH, STEPS, WIDTH) in shapes, "and then these"
+    for one, other in zip(plan(given, *states), run(given, *states), strict=True):
+        assert torch.equal(one, other)

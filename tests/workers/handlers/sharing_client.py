@@ -27,6 +27,8 @@ class Client:
 
     def __init__(self, caller: Any, parties: Sequence[Any], provider: Any) -> None:
         self.caller, self.parties, self.provider = caller, list(parties), provider
+        self.dealer = [rank for rank, party in enumerate(parties) if party is provider]
+        """The rank of a provider that is a party."""
         self.session = new_id()
         self.counter = 0
         self.overwritten: list[int] = []
@@ -37,7 +39,7 @@ class Client:
 
     @property
     def everybody(self) -> list[Any]:
-        return [*self.parties, self.provider]
+        return [*self.parties, *([] if self.dealer else [self.provider])]
 
     def start(
         self,
@@ -78,9 +80,9 @@ class Client:
     def start_opening(self) -> list[tuple[Any, Any]]:
         """Open the session."""
         everybody = self.everybody
-        none: list[tuple[Any, ...]] = [()] * len(everybody)
+        args: list[tuple[Any, ...]] = [tuple(self.dealer)] * len(everybody)
         outs = [(self.session,)] * len(everybody)
-        return self.start(CollectiveCode.OPEN_SESSION, everybody, none, outs)
+        return self.start(CollectiveCode.OPEN_SESSION, everybody, args, outs)
 
     def split(self, pointer: torch.Tensor, owner: Any) -> int:
         """Have ``owner`` split what a pointer points to; the id of the shares."""
@@ -124,7 +126,7 @@ class Client:
         outs = self._with_overwritten(program, inputs, outs)
         here, execution = Reference(self.session), new_execution()
         pending = []
-        if deals:
+        if deals and not self.dealer:
             dealing: list[Any] = [None] * len(self.parties)
             dealing.append((here, counter, deals))
             nothing: list[Any] = [()] * len(self.everybody)
@@ -134,9 +136,12 @@ class Client:
             (here, counter, program, *(_input(value, rank) for value in inputs))
             for rank in range(len(self.parties))
         ]
-        args.append(None)
         code = CollectiveCode.SHARES
-        return pending + self.start(code, self.everybody, args, [*outs, ()], execution)
+        places = self.everybody if deals_of(program) else self.parties
+        padding = [None] * (len(places) - len(self.parties))
+        return pending + self.start(
+            code, places, [*args, *padding], [*outs, *([()] * len(padding))], execution
+        )
 
     def _with_overwritten(
         self, program: ShareProgram, inputs: Sequence[Any], outs: Sequence[Sequence[int]]
@@ -171,7 +176,7 @@ class Client:
             self.counter += 1
             counter = self.counter
         args = [(Reference(self.session), counter, deals)] * len(self.everybody)
-        outs: list[Any] = [*([(out,)] * len(self.parties)), ()]
+        outs: list[Any] = [*([(out,)] * len(self.parties)), ()][: len(self.everybody)]
         return self.start(CollectiveCode.DEAL_AHEAD, self.everybody, args, outs)
 
     def start_with_material(

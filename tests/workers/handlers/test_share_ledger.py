@@ -20,7 +20,7 @@ from syft.crypto.dealing import StreamName
 from syft.crypto.kernels import kernel_from
 from syft.crypto.programs.local_operations import LOCAL_OPERATIONS, run_local
 from syft.crypto.programs.share_flow import operands_of
-from syft.crypto.programs.share_gates import GATES
+from syft.crypto.programs.share_gates import GATES, is_corrected
 from syft.crypto.programs.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
 from syft.crypto.ring_products import ring_map, ring_product
 from syft.serde.packer import Unpacker
@@ -46,6 +46,9 @@ class Audit:
     def __init__(self, log: Any, workers: dict[str, Any]) -> None:
         self.workers = workers
         self.keys: dict[tuple[str, ...], dict[int, bytes]] = {}
+        """Those of the parties of a session; by who takes part, with its provider or without."""
+        self.dealers: dict[tuple[str, ...], int | None] = {}
+        """The rank of the provider in sessions in which it is a party."""
         self.seeds: list[bytes] = []
         self.plain: dict[int, torch.Tensor] = {}
         """The values behind stored shares, also of masked ones, by their ids."""
@@ -90,12 +93,21 @@ class Audit:
             assert not any(key in texts for key in keys.values())
 
     def _open(self, names: tuple[str, ...], parts: Any, letters: Any) -> None:
-        provider = len(names) - 1
-        keys = self.keys[names] = {}
-        for (sender, receiver), ((value,),) in letters.items():
-            assert sender == provider, "keys come from the provider alone"
+        start, dealer = parts[0]
+        provider = dealer[0] if dealer else len(names) - 1
+        parties = names if dealer else names[:-1]
+        keys: dict[int, bytes] = {}
+        for (sender, receiver), ((value, *said),) in letters.items():
+            assert sender == provider and said == dealer, "keys come from the provider alone"
             keys[names.index(receiver)] = value
-        assert sorted(keys) == list(range(provider))
+        if dealer:  # its own key crosses no line
+            (session,) = start.outs
+            keys[provider] = (
+                self.workers[names[provider]].core.store.objects[session].keys[provider]
+            )
+        assert sorted(keys) == list(range(len(parties)))
+        self.keys[names] = self.keys[parties] = keys
+        self.dealers[names] = dealer[0] if dealer else None
 
     def _split(self, names: tuple[str, ...], parts: Any, letters: Any) -> None:
         ((out,),) = {tuple(start.outs) for start, _ in parts.values() if start.outs}
@@ -123,7 +135,7 @@ class Audit:
     # ------------------------------------------------------------------------------- share programs
 
     def _run(self, names: tuple[str, ...], parts: Any, letters: Any) -> None:
-        parties = len(names) - 1
+        parties = len(self.keys[names])
         keys = [self.keys[names][rank] for rank in range(parties)]
         starts = [parts[rank] for rank in range(parties)]
         _, counter, program, *_ = starts[0][1]
@@ -179,8 +191,15 @@ class Audit:
     def _check_corrections(
         self, program: ShareProgram, names: Any, counter: int, keys: list[bytes], letters: Any
     ) -> None:
-        last = len(keys) - 1
-        dealt = letters.pop((len(names) - 1, names[last]), [])
+        last, dealer = len(keys) - 1, self.dealers.get(names)
+        if dealer == last:
+            return  # nobody receives any
+        if dealer is None:
+            dealt = letters.pop((last + 1, names[last]), [])
+        else:  # they come before what it opens
+            count = sum(is_corrected(step) for step in program.instructions)
+            dealt = letters.get((dealer, names[last]), [])[:count]
+            del letters.get((dealer, names[last]), [])[:count]
         said = {letter[0]: letter[1:] for letter in dealt}
         assert len(said) == len(dealt)
         for place, step in enumerate(program.instructions):
@@ -210,7 +229,7 @@ class Audit:
                 other: [
                     value.numpy()
                     for letter in letters.pop((rank, names[other]), [])
-                    for value in letter
+                    for value in self._without_digest(letter)
                 ]
                 for other in parties
                 if other != rank
@@ -228,6 +247,10 @@ class Audit:
         assert any(_explained(choice, left) for choice in itertools.product(*choices)), "no row"
         for row in expected:
             self._use(row, keys, "opening")
+
+    def _without_digest(self, letter: list[Any]) -> list[Any]:
+        """What is opened in a letter: the first may begin with a hash of public facts."""
+        return letter[1:] if type(letter[0]) is bytes and len(letter[0]) == 32 else letter
 
     def _use(self, row: Row, keys: Sequence[bytes], what: str) -> None:
         self.rows += 1
@@ -335,13 +358,17 @@ def among(workers: dict[str, Any]) -> dict[str, Any]:
     return {"workers": parties, "provider": workers["dealer"]}
 
 
-def sharing(workers: dict[str, Any]) -> Callable[..., torch.Tensor]:
+def sharing(workers: dict[str, Any], dealer: int | None = None) -> Callable[..., torch.Tensor]:
     parties, provider = among(workers).values()
+    settings = {"crypto_provider": provider if dealer is None else parties[dealer]}
 
     def share(x: torch.Tensor, requires_grad: bool = False) -> torch.Tensor:
         if x.is_floating_point():
             x = x.fix_precision()
-        return x.share(*parties, crypto_provider=provider, requires_grad=requires_grad)
+        allowed = dealer is not None
+        return x.share(
+            *parties, **settings, requires_grad=requires_grad, allow_dealing_party=allowed
+        )
 
     return share
 
@@ -354,6 +381,22 @@ def test_what_workers_receive_is_in_the_ledger(
         results = [result.get() for result in program(sharing(workers))]
     audit = Audit(log, workers)
     assert audit.rows > 20 and len(audit.used) > 500 and results
+
+
+@pytest.mark.parametrize("dealer", [0, 1, -1])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.__name__)
+def test_a_party_that_deals_gives_the_others_nothing_more(
+    hook: sy.TorchHook,
+    workers: dict[str, Any],
+    program: Callable[..., list[torch.Tensor]],
+    dealer: int,
+) -> None:
+    with hook.record() as log:
+        share = sharing(workers, dealer)
+        kept = share(torch.tensor([1]))
+        results = [result.get() for result in program(share)]
+    audit = Audit(log, workers)
+    assert audit.rows > 15 and len(audit.used) > 500 and results and kept.get().tolist() == [1]
 
 
 def test_splits_and_reveals_are_in_the_ledger(hook: sy.TorchHook, workers: dict[str, Any]) -> None:

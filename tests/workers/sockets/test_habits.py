@@ -224,7 +224,8 @@ def test_remote_objects_can_be_listed_and_cleared(
     theirs = torch.ones(4).send(other)
     sy.synchronize()
     assert sorted(dan.list_objects_remote()) == sorted([held, x.id_at_location])
-    assert other.objects_count_remote() == 2
+    assert sorted(dan.list_objects()) == sorted([held, x.id_at_location])
+    assert other.objects_count_remote() == other.objects_count() == 2
     dan.clear_objects_remote()
     with pytest.raises(ObjectNotFound):
         x.get()
@@ -353,6 +354,21 @@ def test_a_lost_connection_makes_room_for_another_one(hook: sy.TorchHook, tmp_pa
             x.get()
         del x
         anew.close()
+
+
+def test_a_worker_has_a_host_and_a_port_unless_it_is_at_a_unix_socket(
+    hook: sy.TorchHook,
+    dan: sy.WebsocketClientWorker,
+    server: sy.WebsocketServerWorker,
+    tmp_path: Path,
+) -> None:
+    assert (dan.host, dan.port) == ("127.0.0.1", server.port)
+    again = sy.WebsocketClientWorker(hook, dan.host, dan.port)
+    assert again is dan
+    with sy.WebsocketServerWorker(hook, unix=tmp_path / "eve.sock", id="eve"):
+        eve = sy.connect(f"unix://{tmp_path / 'eve.sock'}")
+        assert (eve.host, eve.port) == (None, None)
+        eve.close()
 
 
 def test_addresses_that_are_none(hook: sy.TorchHook) -> None:

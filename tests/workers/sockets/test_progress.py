@@ -16,28 +16,9 @@ from syft.status_line import StatusLine
 from syft.workers.sockets.line import Line
 from syft.workers.sockets.line_texts import Busy
 from syft.workers.sockets.progress import Progress, Transfer
+from tests.terminal import Terminal, show_at
 
 MB = 1_000_000
-
-
-class Terminal(io.StringIO):
-    """Standard error of a program that somebody looks at."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-def _show_at(stderr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give the module a standard error of its own: pytest replaces the real one."""
-    monkeypatch.setattr(status_module, "sys", SimpleNamespace(stderr=stderr))
-
-
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    terminal = Terminal()
-    _show_at(terminal, monkeypatch)
-    monkeypatch.delenv("SYFT_PROGRESS", raising=False)
-    return terminal
 
 
 @pytest.fixture
@@ -46,11 +27,6 @@ def line() -> Line:
     websocket: Any = SimpleNamespace(arriving=None, queued=0, written=500)
     line.websocket = websocket
     return line
-
-
-def _lines(terminal: Terminal) -> list[str]:
-    """What has been seen, one text after another."""
-    return [text.rstrip() for text in terminal.getvalue().split("\r") if text]
 
 
 def _arrived(line: Line, received: int, expected: int) -> None:
@@ -63,7 +39,7 @@ def test_what_is_sent(line: Line, terminal: Terminal) -> None:
     for second in range(5):
         websocket.written, websocket.queued = 500 + second * 100 * MB, (4 - second) * 100 * MB
         progress.look([line], float(second))
-    assert _lines(terminal) == [
+    assert terminal.texts() == [
         "bob: sending 400 MB [######..................] 25 %, 100 MB/s, 3 s left",
         "bob: sending 400 MB [############............] 50 %, 100 MB/s, 2 s left",
         "bob: sending 400 MB [##################......] 75 %, 100 MB/s, 1 s left",
@@ -76,7 +52,7 @@ def test_what_is_fetched_and_the_next_one(line: Line, terminal: Terminal) -> Non
     for now, received in ((0.0, 10), (2.0, 40), (2.5, 5), (4.0, 80)):
         _arrived(line, received * MB, 100 * MB)
         progress.look([line], now)
-    texts = _lines(terminal)
+    texts = terminal.texts()
     assert texts[0].startswith("bob: fetching 100 MB [") and "40 %, 20 MB/s" in texts[0]
     assert len(texts) == 2 and "80 %" in texts[1], "the second has a time of its own"
 
@@ -102,7 +78,7 @@ def test_a_connection_that_breaks(line: Line, terminal: Terminal) -> None:
         progress.look([line], now)
     line.websocket = None
     progress.look([line], 3.0)
-    assert _lines(terminal)[-1] == "bob: fetching 50 MB was interrupted"
+    assert terminal.texts()[-1] == "bob: fetching 50 MB was interrupted"
     assert terminal.getvalue().endswith("\n") and terminal.getvalue().count("\n") == 1
 
 
@@ -121,7 +97,7 @@ def test_what_is_waited_for(line: Line, terminal: Terminal) -> None:
     for now in (4.0, 6.0):
         _arrived(line, int(now) * MB, 50 * MB)
         progress.look([line], now, "bob: runs a")
-    assert "runs" not in _lines(terminal)[-1]
+    assert "runs" not in terminal.texts()[-1]
 
 
 def test_a_worker_that_computes_is_shown(
@@ -152,7 +128,7 @@ def test_it_never_raises(line: Line, terminal: Terminal, monkeypatch: pytest.Mon
         _arrived(line, 10 * MB, 50 * MB)
         progress.look([line], now)
     for broken in (io.StringIO(), None):
-        _show_at(broken, monkeypatch)
+        show_at(broken, monkeypatch)
         if broken is not None:
             broken.close()
         progress.look([line], now + 1.0)

@@ -185,15 +185,20 @@ def into_targets(op: Any, functional: Any, args: Arguments, kwargs: Keywords) ->
     inputs = {name: value for name, value in kwargs.items() if name not in names}
     result = functional(*args, **inputs)
     results = result if isinstance(result, (tuple, list)) else (result,)
-    for name, made in zip(names, results, strict=True):
-        if kwargs[name].shape != made.shape:
-            raise UnsupportedOperation(
-                f"out= of shape {tuple(kwargs[name].shape)}",
-                "a private tensor",
-                f"give one of the shape of the result, {tuple(made.shape)}",
-            )
-    stored = [copy_into(kwargs[name], made) for name, made in zip(names, results, strict=True)]
-    return tuple(stored) if len(stored) > 1 else stored[0]
+    targets = [kwargs[name] for name in names]
+    for target, made in zip(targets, results, strict=True):
+        _check_shape(target, made)
+    stored = tuple(map(copy_into, targets, results))
+    return stored if len(stored) > 1 else stored[0]
+
+
+def _check_shape(target: Any, made: Any) -> None:
+    if target.shape != made.shape:
+        raise UnsupportedOperation(
+            f"out= of shape {tuple(target.shape)}",
+            "a private tensor",
+            f"give one of the shape of the result, {tuple(made.shape)}",
+        )
 
 
 def copy_into(target: Any, result: Any) -> Any:

@@ -1,0 +1,151 @@
+"""The provider's part of share programs, and what the parties keep of what it deals ahead.
+
+The provider sends the last party one letter for each instruction with derived material, in the
+order of their places.  It waits for nobody, and may deal for programs that come later.
+
+A provider that is a party, which its caller must have asked for, deals inside its own part of the
+program.  If it is the last party its corrections stay where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any
+
+import torch
+
+from syft.codes import CollectiveCode
+from syft.crypto.programs.local_operations import check_size
+from syft.crypto.programs.share_dealing import Deal, deal_program, elements_of
+from syft.crypto.programs.share_lint import lint_deals
+from syft.exceptions import MalformedMessage, MaterialError
+from syft.workers.core.shares import MaterialAhead, SharingSession
+from syft.workers.handlers.party_programs import (
+    Letter,
+    PartyProgram,
+    Received,
+    Round,
+    Seat,
+    guarding,
+)
+from syft.workers.handlers.sharing import session_here
+
+Corrections = dict[int, Sequence[torch.Tensor]]
+"""What the last party gets of what is dealt, by the places of the instructions."""
+
+
+@guarding(CollectiveCode.DEAL)
+def deal(seat: Seat, session: Any, counter: Any, deals: Any) -> PartyProgram:
+    """The part of a provider that is no party; see :mod:`syft.crypto.dealing`."""
+    here = session_here(seat, session)
+    check_part(seat, here, deals=True)
+    lint_deals(deals)
+    _check_room(seat, deals)
+    here.use(checked_counter(counter))
+    yield from _letters(seat, here, counter, deals)
+    return []
+
+
+@guarding(CollectiveCode.DEAL_AHEAD)
+def deal_ahead(seat: Seat, session: Any, counter: Any, deals: Any) -> PartyProgram:
+    """What is dealt for a program to come: the parties keep it.
+
+    1. The provider sends the last party a letter for each instruction with derived material.
+
+    Rounds: 1.  Bytes: those of the corrections, to the last party.  Leakage: none.
+    """
+    here = session_here(seat, session)
+    if not here.holds_shares:
+        yield from deal(seat, session, counter, deals)
+        return []
+    check_part(seat, here)
+    lint_deals(deals)
+    if here.deals:
+        _check_room(seat, deals)
+    here.use(checked_counter(counter))
+    if here.deals:
+        corrections = yield from _letters(seat, here, counter, deals)
+    else:
+        corrections = yield from _read(seat, here, deals)
+    return [MaterialAhead(here, counter, deals, corrections)]
+
+
+def dealt_here(
+    seat: Seat, here: SharingSession, counter: int, deals: Sequence[Deal]
+) -> Generator[Round, Received, Corrections]:
+    """Deal for a program that has passed ``lint``, at a party that is about to run its own part.
+
+    Returns what the last party needs, if that is this one; else it is on its way there.
+    """
+    _check_room(seat, deals)
+    return (yield from _letters(seat, here, counter, deals))
+
+
+def _check_room(seat: Seat, deals: Sequence[Deal]) -> None:
+    check_size(elements_of(deals), seat.core.store.charges.most_elements)
+
+
+def _letters(
+    seat: Seat, here: SharingSession, counter: int, deals: Sequence[Deal]
+) -> Generator[Round, Received, Corrections]:
+    """Send the last party what it needs; what it needs of itself is returned."""
+    last = len(here.names) - 1
+    own: Corrections = {}
+    for place, corrections in deal_program(deals, here.ciphers, counter):
+        if seat.rank == last:
+            own[place] = corrections
+        else:
+            yield seat.round({last: (place, *corrections)}, ())
+    return own
+
+
+def _read(
+    seat: Seat, here: SharingSession, deals: Sequence[Deal]
+) -> Generator[Round, Received, Corrections]:
+    """Wait for the letters of the provider at the last party; others get none."""
+    corrections: Corrections = {}
+    for place, _, _ in deals if seat.rank == len(here.names) - 1 else ():
+        (letter,) = (yield seat.round({}, (here.provider,))).values()
+        corrections[place] = material_in(letter, place)
+    return corrections
+
+
+def material_in(letter: Letter, place: int) -> Sequence[torch.Tensor]:
+    """The corrections in a letter; raises :class:`~syft.exceptions.MaterialError` if they are for
+    another instruction than that at ``place``.
+
+    >>> material_in(Letter((3, torch.tensor([5]))), 3)
+    [tensor([5])]
+    """
+    said, *tensors = letter.values or (None,)
+    exact = type(said) is int and said == place
+    if not exact or not all(isinstance(one, torch.Tensor) for one in tensors):
+        raise MaterialError(f"material for instruction {place}", "another letter")
+    return tensors
+
+
+def check_part(
+    seat: Seat, here: SharingSession, dealt: bool = True, needs: bool = True, deals: bool = False
+) -> None:
+    """Raise :class:`~syft.exceptions.MalformedMessage` unless those take part who should.
+
+    That is everybody; the parties alone if nothing is ``dealt`` now; and either if the program
+    ``needs`` nothing.  ``deals``: this is the part of a provider that is no party.
+    """
+    expected = here.parties if dealt else here.names
+    fits = seat.names == expected or (not needs and seat.names == here.names)
+    if not fits or here.rank != seat.rank:
+        raise MalformedMessage("$.parties", ", ".join(expected), "others")
+    if deals is here.holds_shares:
+        raise MalformedMessage("$.program", "DEAL for the provider, SHARES for the parties", "it")
+
+
+def checked_counter(counter: Any) -> int:
+    """The number of a program; raises :class:`~syft.exceptions.MalformedMessage` for others.
+
+    >>> checked_counter(3)
+    3
+    """
+    if type(counter) is not int or not 0 < counter < 2**63:
+        raise MalformedMessage("$.args[1]", "a counter from 1 on", repr(counter)[:40])
+    return counter
