@@ -135,6 +135,7 @@ REFUSED = {
         lambda a: torch.div(a, 2, rounding_mode="floor"),
         r"Tensor_mode: its values are shared",
     ),
+    "a sum as floats": (lambda a: a.sum(dtype=torch.float32), "64 bits; call .fix_precision"),
     "a mean": (lambda a: torch.mean(a), "mean.*no fractions; call fix_precision"),
     "a function": (lambda a: a.exp(), "exp.*no fractions; call fix_precision"),
     "fractions into integers": (
