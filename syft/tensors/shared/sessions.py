@@ -51,7 +51,11 @@ def session_among(
     if provider.id in names and not allow_dealing_party:
         unnamed = crypto_provider is None
         raise WrongParties(names, _WITHOUT_PROVIDER if unnamed else _ALSO_DEALS.format(provider.id))
-    key = frozenset(names), provider.id
+    return _opened_once(owner, parties, provider)
+
+
+def _opened_once(owner: Owner, parties: list[Location], provider: Location) -> SessionClient:
+    key = frozenset(party.id for party in parties), provider.id
     with _OPENING:
         sessions = _SESSIONS.setdefault(owner, WeakValueDictionary())
         session = sessions.get(key)

@@ -110,7 +110,9 @@ class SharesRing(Ring):
         odd = divisor >> bits
         if bits:
             x = shared_tensor(self._gate(ShareCode.DIVIDE, x, bits))
-        return x if odd == 1 else self.times(x, 1 / odd, 1)
+        if odd > 1:
+            return self.times(x, 1 / odd, 1)
+        return x if bits else x.clone()  # a result has memory of its own
 
     # --------------------------------------------------------------------------------- comparisons
 

@@ -99,3 +99,18 @@ def test_relu_of_a_product(pairs):
     found = steps_of(F.relu(x * y))
     exact = [max(a * b, 0) for a, b in pairs]
     assert is_floor_or_one_more(found, exact)
+
+
+@given(st.sampled_from([10.0, 3.0, 1.0, 0.3, 0.1]), st.integers(0, 99))
+@settings(max_examples=10)
+def test_a_normalisation_is_as_good_as_its_variance(spread, seed):
+    x = torch.randn(5, 16, generator=torch.Generator().manual_seed(seed)).double() * spread
+    x = on_grid((x / STEP).round().long().tolist(), 5, 16)
+    (shares,) = shared(local_session(), x)
+    found = steps_of(F.layer_norm(shares, (16,))).double() * STEP
+    want = F.layer_norm(x, (16,))
+    error = (found - want).abs()
+    variance = x.var(1, unbiased=False, keepdim=True)
+    deviation = variance.sqrt()
+    small = 4 * STEP + 2 * STEP / deviation
+    assert bool((error <= small + want.abs() * STEP * (2 / variance + deviation)).all())

@@ -135,6 +135,7 @@ REFUSED = {
         lambda a: torch.div(a, 2, rounding_mode="floor"),
         r"Tensor_mode: its values are shared",
     ),
+    "a sum as floats": (lambda a: a.sum(dtype=torch.float32), "64 bits; call .fix_precision"),
     "a mean": (lambda a: torch.mean(a), "mean.*no fractions; call fix_precision"),
     "a function": (lambda a: a.exp(), "exp.*no fractions; call fix_precision"),
     "fractions into integers": (
@@ -174,3 +175,28 @@ def test_shapes_that_do_not_fit_are_runtime_errors(name):
     with pytest.raises(RuntimeError):
         SHAPES[name](shared)
     assert torch.equal(opened(shared), N)
+
+
+RESULTS = {
+    "max": lambda a: a[:1, :1].max(),
+    "max along": lambda a: a[:, :1].max(1)[0],
+    "min along, kept": lambda a: a[:1].min(0, keepdim=True)[0],
+    "amax": lambda a: a[:1].amax(0),
+    "aminmax": lambda a: a[:, :1].aminmax(dim=1).min,
+    "over one": lambda a: a / 1,
+    "times one": lambda a: a * 1,
+    "nothing added": lambda a: a + 0,
+    "to the first power": lambda a: a**1,
+    "one window": lambda a: F.max_pool1d(a[None], 1),
+    "padded by nothing": lambda a: F.pad(a, (0, 0), value=1),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+@pytest.mark.parametrize("x", [N, X], ids=["integers", "fractions"])
+def test_results_have_memory_of_their_own(name, x):
+    if not x.is_floating_point() and name in ("over one", "one window"):
+        pytest.skip("integers have neither")
+    shared = given(local_session(), x)
+    RESULTS[name](shared).add_(1)
+    assert torch.equal(opened(shared), x)

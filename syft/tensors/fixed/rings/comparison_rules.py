@@ -250,6 +250,8 @@ def tournament(x: Any, dim: int, index: bool, largest: bool) -> tuple[Any, Any]:
         raise IndexError("max or min of an empty dimension has no value")
     shape = [1] * x.dim()
     shape[dim] = x.shape[dim]
+    if x.shape[dim] == 1:
+        x = x.clone()  # no round makes new memory
     places: Any = None
     if index:
         places = torch.arange(x.shape[dim], device=x.device).view(shape).expand(x.shape)

@@ -39,6 +39,9 @@ neg sum sum.dim_IntList cumsum trace
 """Linear in their one argument; of bits they are integers."""
 
 
+FIX_FIRST = "private integers are whole numbers of 64 bits; call .fix_precision() on them first"
+
+
 def one_of(args: Any) -> Any:
     """The first ring tensor among arguments, in lists too."""
     return next(value for value in leaves(args) if is_ring(value))
@@ -56,6 +59,8 @@ def move(op: Any, *args: Any, **kwargs: Any) -> Any:
 @ring_rule(MAPS)
 def map_components(op: Any, x: Any, *rest: Any, dtype: Any = None) -> Any:
     """Apply a linear map with whole coefficients to each component."""
+    if dtype not in (None, torch.int64):
+        raise UnsupportedOperation(str(op), x.child.ring.name, FIX_FIRST)
     return x.child.componentwise(op, (x, *rest), {})
 
 
@@ -84,9 +89,6 @@ _COMBINATIONS = {
     aten.sub: aten.sub.Tensor,
     aten.rsub: aten.rsub.Tensor,
 }
-
-
-FIX_FIRST = "private integers are whole numbers of 64 bits; call .fix_precision() on them first"
 
 
 @ring_rule("mul.Tensor mul.Scalar")
