@@ -44,6 +44,7 @@ from syft.workers.core.access import READS, Access
 from syft.workers.core.claim import Claim
 from syft.workers.core.dataflow import Dataflow
 from syft.workers.core.descending import descend
+from syft.workers.core.evictions import Evictions
 from syft.workers.core.findable import check_named
 from syft.workers.core.nesting import Nesting
 from syft.workers.core.open_promises import named
@@ -152,6 +153,9 @@ class WorkerCore:
         """Collective operations that have ended here: later messages for them are ignored."""
         self.aborted: dict[tuple[int, Place], SyftError] = {}
         """Parties that have failed of those that have not begun here, and why."""
+        self.waiting_to_go: Evictions[int] = Evictions()
+        self.failures_to_go: Evictions[tuple[int, Place]] = Evictions()
+        """Which of those that have not begun, and of their failures, go if there are too many."""
         self.watched = False
         """Whether a caller may keep answers about shapes and gradients: see :meth:`watch`."""
         self._watchers: WeakKeyDictionary[Peer, None] = WeakKeyDictionary()

@@ -222,11 +222,18 @@ def _make_room(core: WorkerCore) -> None:
 
     Any peer can open executions that never start.  They must not block the executions of others.
     """
-    waiting = {key: session for key, session in core.sessions.items() if session.start is None}
-    if not waiting:
+
+    def waits(execution: int) -> bool:
+        session: Execution | None = core.sessions.get(execution)
+        return session is not None and session.start is None
+
+    def payers() -> dict[int, str]:
+        return {key: one.payer.name for key, one in core.sessions.items() if one.start is None}
+
+    oldest = core.waiting_to_go.next(payers, waits)
+    if oldest is None:
         raise LimitExceeded("$.execution", "max_sessions", MAX_SESSIONS, len(core.sessions) + 1)
-    ((busiest, _),) = Counter(one.payer.name for one in waiting.values()).most_common(1)
-    remove(core, next(key for key, one in waiting.items() if one.payer.name == busiest))
+    remove(core, oldest)
 
 
 def note_failure(core: WorkerCore, execution: int, peer: Peer, error: SyftError) -> None:
@@ -237,8 +244,10 @@ def note_failure(core: WorkerCore, execution: int, peer: Peer, error: SyftError)
     early = core.aborted
     early[execution, peer.place] = error
     if len(early) > MAX_SESSIONS:
-        ((busiest, _),) = Counter(sender for _, sender in early).most_common(1)
-        del early[next(key for key in early if key[1] == busiest)]
+        oldest = core.failures_to_go.next(
+            lambda: {key: key[1] for key in early}, early.__contains__
+        )
+        del early[cast(tuple[int, Place], oldest)]
 
 
 def remove(core: WorkerCore, execution: int) -> Execution | None:
