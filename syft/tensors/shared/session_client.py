@@ -31,7 +31,6 @@ from syft.exceptions import (
 )
 from syft.ids import new_id
 from syft.tensors.fixed.rings.integer_ring import Ring
-from syft.tensors.shared.exclusive import exclusive
 from syft.tensors.shared.cells import (
     Cell,
     Geometry,
@@ -42,6 +41,7 @@ from syft.tensors.shared.cells import (
     sum_of,
 )
 from syft.tensors.shared.dealing_ahead import Dealing, Run
+from syft.tensors.shared.exclusive import exclusive
 from syft.tensors.shared.instruction_list import FreshShares, InstructionList, ProgramInput
 from syft.tensors.shared.lost_results import LostResults, undo
 from syft.tensors.shared.party_lines import PartyLines

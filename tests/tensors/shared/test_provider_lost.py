@@ -192,5 +192,7 @@ def test_nor_is_one_that_deals(hook):
     x = X.share(alice, bob, crypto_provider=alice, allow_dealing_party=True)
     x.get()
     alice.close()
+    with pytest.raises(WorkerClosed, match="alice"):
+        sy.prepare(torch.relu, x, n=1)
     with pytest.raises(SessionEnded, match="alice"):
         (x * x).get()
