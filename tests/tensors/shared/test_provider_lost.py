@@ -8,7 +8,13 @@ import pytest
 import torch
 
 import syft as sy
-from syft.exceptions import ProviderLost, SessionEnded, SharedOperationFailed, WorkerClosed
+from syft.exceptions import (
+    LocationMismatch,
+    ProviderLost,
+    SessionEnded,
+    SharedOperationFailed,
+    WorkerClosed,
+)
 from syft.tensors.shared import session_client
 from syft.tensors.shared.shared_values import shared_cell
 from syft.workers.handlers import dealing_parts, share_runs
@@ -131,6 +137,22 @@ def test_what_was_dealt_before_is_used(workers):
         with pytest.raises(ProviderLost, match=LOST):
             call()
     assert x.get().tolist() == X.tolist()
+
+
+def test_one_that_is_there_again_deals_for_what_is_shared_then(workers):
+    x = workers.share(X)
+    (x * x).get()
+    workers.carol.close()
+    with pytest.raises(ProviderLost, match=LOST):
+        (x * x).get()
+    workers.carol = sy.VirtualWorker(workers.hook, id="carol")
+    again = workers.share(x.get())
+    assert (again * again).get().tolist() == (X * X).tolist()
+    assert sy.cost(torch.add, x, x).programs == 1  # the earlier session is known still
+    with pytest.raises(LocationMismatch, match="get.. one and share it so"):
+        x + again
+    with pytest.raises(ProviderLost, match=LOST):
+        (x * x).get()
 
 
 def test_another_failure_is_told_as_it_is(workers, monkeypatch):
