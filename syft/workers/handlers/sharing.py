@@ -115,7 +115,7 @@ def open_session(seat: Seat, dealer: Any = None) -> PartyProgram:
     else:
         (letter,) = (yield seat.round({}, (provider,))).values()
         key, *agreed = letter.values or (None,)
-        if agreed != [*said]:
+        if len(agreed) != len(said) or any(type(one) is not int or one != dealer for one in agreed):
             told = "a key, and the rank of who deals too" if said else "a key alone"
             raise MalformedMessage("$.values", told, f"{len(letter.values)} values")
         keys = [checked_key(key)]
@@ -257,7 +257,7 @@ def is_share(value: Any) -> bool:
     (True, False)
     """
     plain = type(value) is torch.Tensor and value.layout is torch.strided
-    return plain and value.dtype is torch.int64
+    return plain and value.dtype is torch.int64 and not value.is_meta
 
 
 def _checked_secret(secret: Any) -> torch.Tensor:
