@@ -454,9 +454,10 @@ class SessionClient:
         with self._undoing():
             Dealing(self.lines, self.stock, self._next_counter).deal(runs)
 
-    def waiting_bytes(self) -> int:
-        """The bytes of dealt material that wait at the last party."""
-        return self.lines.waiting_bytes()
+    @exclusive
+    def stock_level(self) -> tuple[int, int]:
+        """The runs that are dealt ahead, and the bytes of dealt material at the last party."""
+        return self.stock.runs, self.lines.waiting_bytes()
 
     def __repr__(self) -> str:
         among = ", ".join(self.parties)

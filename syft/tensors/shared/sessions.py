@@ -92,5 +92,6 @@ def sessions_of(owner: Owner) -> list[SessionClient]:
     >>> sessions_of(hook.local_worker)
     []
     """
-    sessions = _SESSIONS.get(owner)
-    return [one for one in sessions.values() if one.ended is None] if sessions else []
+    with _OPENING:  # or a thread may add one meanwhile
+        sessions = list(_SESSIONS.get(owner, {}).values())
+    return [one for one in sessions if one.ended is None]
