@@ -192,21 +192,19 @@ def _operand(here: SharingSession, value: Any, index: int, most: int) -> _Operan
         return value.value, partial(full_guard_of, value)
     if not isinstance(value, tuple) or not value or isinstance(value[0], Confined):
         raise MalformedMessage(f"$.args[{index + 3}]", "a share of this session", "another value")
-    fresh, shape, guard, device = _fields(value, index)
-    return share_from(fresh, shape, device, most), lambda: guard
-
-
-def _fields(value: tuple[Any, ...], index: int) -> tuple[Any, Any, Guard | None, Any]:
-    """A fresh share or its seed; shape, guard and device.  A tensor has a shape and a device."""
-    fresh, rest = value[0], list(value[1:])
+    fresh, *rest = value
+    shape: Any
     if isinstance(fresh, torch.Tensor):
-        rest = [tuple(fresh.shape), *rest, *[None] * (not rest), CPU]
-    rest += (None, None, CPU)[len(rest) :]
-    shape, fields, device = rest[:3]
-    if len(rest) > 3 or not isinstance(fields, tuple | None):
+        shape, device = tuple(fresh.shape), CPU
+    else:
+        device = rest.pop() if len(rest) > 2 else CPU
+        shape = rest.pop(0) if rest else None
+    fields, *more = rest or (None,)
+    if more or not isinstance(fields, tuple | None):
         expected = "a share and its guard, or a seed, its shape, guard and device"
-        raise MalformedMessage(f"$.args[{index + 3}]", expected, "others")
-    return fresh, shape, None if fields is None else guard_from_fields(fields), device
+        raise MalformedMessage(f"$.args[{index + 3}]", expected, "more")
+    guard = None if fields is None else guard_from_fields(fields)
+    return share_from(fresh, shape, device, most), lambda: guard
 
 
 def _check_reveals(seat: Seat, program: ShareProgram, guards: SlotGuards) -> None:
