@@ -15,7 +15,7 @@ from syft.exceptions import (
     SharedOperationFailed,
     WorkerClosed,
 )
-from syft.tensors.shared import session_client
+from syft.tensors.shared import session_recording
 from syft.tensors.shared.shared_values import shared_cell
 from syft.workers.handlers import dealing_parts, share_runs
 from syft.workers.handlers.party_programs import Round
@@ -85,7 +85,7 @@ def test_what_needs_dealing_says_so_and_spoils_nothing(workers):
 
 
 def test_a_long_list_says_so_where_it_is_sent(workers, monkeypatch):
-    monkeypatch.setattr(session_client, "MOST_INSTRUCTIONS", 3)
+    monkeypatch.setattr(session_recording, "MOST_INSTRUCTIONS", 3)
     x = workers.share(X)
     x.get()
     workers.carol.close()
