@@ -195,7 +195,7 @@ class PartyDealer(Dealer):
         if correction is None:
             raise MaterialError(f"a correction of shape {tuple(shape)}", "none")
         words = correction.dtype is torch.int64 and correction.layout is torch.strided
-        if not words or list(correction.shape) != list(shape):
+        if not words or correction.is_meta or list(correction.shape) != list(shape):
             got = f"one of shape {tuple(correction.shape)} of {correction.dtype}"
             raise MaterialError(f"a correction of shape {tuple(shape)}", got)
         return correction.to(self._device)

@@ -48,6 +48,7 @@ def test_a_mask_is_found_again_by_its_name() -> None:
         ([torch.zeros(2, dtype=torch.int64)], r"one of shape \(2,\)"),
         ([torch.zeros(3)], r"one of shape \(3,\) of torch.float32"),
         ([torch.zeros(3, dtype=torch.int64).to_sparse()], r"one of shape \(3,\)"),
+        ([torch.zeros(3, dtype=torch.int64, device="meta")], r"one of shape \(3,\)"),
     ],
 )
 def test_a_correction_that_does_not_fit_is_refused(

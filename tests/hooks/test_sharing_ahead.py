@@ -21,7 +21,7 @@ from syft.exceptions import (
     UnsupportedOperation,
     UnusableSetting,
 )
-from syft.tensors.shared import session_client
+from syft.tensors.shared import session_recording
 from syft.tensors.shared.sessions import sessions_of
 from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.wire import messages
@@ -142,7 +142,7 @@ def test_a_step_of_training_costs_what_it_sends(share, parties, letters):
 def test_the_cost_of_a_long_function_is_that_of_all_its_programs(
     share, letters, parties, monkeypatch
 ):
-    monkeypatch.setattr(session_client, "MOST_INSTRUCTIONS", 8)
+    monkeypatch.setattr(session_recording, "MOST_INSTRUCTIONS", 8)
     model, x = share(mlp()), share(torch.randn(2, 20))
     found = sy.cost(model, x)
     assert found.programs > 1
@@ -327,7 +327,7 @@ def test_gradients_from_before_stay_when_a_step_is_asked_for(share):
 
 
 def test_runs_of_several_programs_are_prepared(share, carol, monkeypatch):
-    monkeypatch.setattr(session_client, "MOST_INSTRUCTIONS", 8)
+    monkeypatch.setattr(session_recording, "MOST_INSTRUCTIONS", 8)
     model = mlp()
     plain = copy.deepcopy(model)
     share(model)

@@ -154,10 +154,8 @@ def stock_level(owner: Owner) -> StockLevel:
     >>> stock_level(hook.local_worker)
     StockLevel(runs=0, nbytes=0)
     """
-    sessions = sessions_of(owner)
-    return StockLevel(
-        sum(one.stock.runs for one in sessions), sum(one.waiting_bytes() for one in sessions)
-    )
+    levels = [one.stock_level() for one in sessions_of(owner)]
+    return StockLevel(sum(runs for runs, _ in levels), sum(nbytes for _, nbytes in levels))
 
 
 def _rehearsed(

@@ -22,7 +22,7 @@ from syft.crypto.programs.local_operations import LOCAL_OPERATIONS, number_of
 from syft.crypto.programs.share_program import ShareCode
 from syft.ops.nested import Arguments, Keywords, leaves, replace
 from syft.tensors.shared.cells import Cell, Geometry
-from syft.tensors.shared.session_client import SessionClient
+from syft.tensors.shared.session_recording import SessionRecording
 
 aten = torch.ops.aten
 
@@ -59,7 +59,7 @@ _FEW: Final = 1 << 16
 
 
 def run_locally(
-    session: SessionClient,
+    session: SessionRecording,
     op: Any,
     args: Arguments,
     kwargs: Keywords,
@@ -76,7 +76,7 @@ def run_locally(
 
 
 def _recorded(
-    session: SessionClient,
+    session: SessionRecording,
     op: Any,
     args: Arguments,
     kwargs: Keywords,
@@ -124,7 +124,7 @@ def _public(value: Any, cell_of: Callable[[Any], Cell]) -> Any:
 class RecordedCall:
     """The arguments of one call as those of an instruction, and what its geometry depends on."""
 
-    def __init__(self, session: SessionClient, cell_of: Callable[[Any], Cell]) -> None:
+    def __init__(self, session: SessionRecording, cell_of: Callable[[Any], Cell]) -> None:
         self.session = session
         self.cell_of = cell_of
         self.cells: list[Cell] = []

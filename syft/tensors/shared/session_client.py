@@ -1,24 +1,18 @@
-"""A session at its client: it records what is to be done with shares, and sends it as programs.
+"""A session at its client: it sends what was recorded as programs, and undoes what has failed.
 
-An operation adds instructions and returns a tensor at once, since shapes are public.  They are sent
-when a value is asked for, or when the list has become long (:data:`MOST_INSTRUCTIONS`,
-:data:`MOST_BYTES`): one message to the provider, and one to each party.
+What is recorded (``session_recording``) is sent when a value is asked for, or when the list has
+become long: one message to the provider, if anything is to be dealt, and one to each party.
 """
 
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NoReturn
-from weakref import WeakSet
 
 import torch
 
 from syft.crypto.dealing import StreamName
-from syft.crypto.kernels import Kernel
-from syft.crypto.mask_stream import MaskStream, fresh_key
-from syft.crypto.programs.local_operations import number_of
 from syft.crypto.programs.share_program import ShareCode, ShareProgram
 from syft.exceptions import (
     ProviderLost,
@@ -26,66 +20,37 @@ from syft.exceptions import (
     SessionEnded,
     SharedOperationFailed,
     SyftError,
-    UnsupportedOperation,
     WorkerClosed,
 )
 from syft.ids import new_id
 from syft.tensors.fixed.rings.integer_ring import Ring
-from syft.tensors.shared.exclusive import exclusive
-from syft.tensors.shared.cells import (
-    Cell,
-    Geometry,
-    MaskedCell,
-    Memory,
-    SharedObject,
-    dense,
-    sum_of,
-)
+from syft.tensors.shared.cells import Cell, MaskedCell, SharedObject, dense, sum_of
 from syft.tensors.shared.dealing_ahead import Dealing, Run
-from syft.tensors.shared.instruction_list import FreshShares, InstructionList, ProgramInput
-from syft.tensors.shared.lost_results import LostResults, undo
+from syft.tensors.shared.exclusive import exclusive
+from syft.tensors.shared.instruction_list import InstructionList, ProgramInput
+from syft.tensors.shared.lost_results import undo
 from syft.tensors.shared.party_lines import PartyLines
 from syft.tensors.shared.sent_programs import SentProgram, first_cause
+from syft.tensors.shared.session_recording import SessionRecording
 from syft.tensors.shared.stock import Stock
-from syft.workers.execution.permissions import Guard
-
-MOST_INSTRUCTIONS: Final = 256
-"""The instructions that wait before they are sent without being asked for."""
-
-MOST_BYTES: Final = 64 << 20
-"""The memory of public and fresh tensors that waits likewise."""
 
 _UNREAL_COUNTER: Final = -(1 << 62)
 """The programs of a rehearsal are numbered from here on: no real one has such a number."""
 
 
-class SessionClient:
+class SessionClient(SessionRecording):
     """What some parties share on behalf of this client, with the help of one provider.
 
     ``make_ring`` makes the ring of its integers.
     """
 
     def __init__(self, lines: PartyLines, make_ring: Callable[[SessionClient], Ring]) -> None:
-        self.lines = lines
+        super().__init__(lines)
         self.ring = make_ring(self)
-        self.ended: str | None = None
-        """Why the session has ended, if it has."""
         self.stock = Stock()
         """What was dealt ahead."""
-        self._list = InstructionList()
-        self._masks: WeakSet[Cell] = WeakSet()
-        self._unreal: set[int] = set()
-        self._lost = LostResults()
-        self._used: set[int] = set()
         self._dropped: list[int] = []
         self._counter = 0
-        self.lock = threading.RLock()
-        """Whoever records holds it (:mod:`~syft.tensors.shared.exclusive`)."""
-
-    @property
-    def parties(self) -> tuple[str, ...]:
-        """The names of the parties."""
-        return self.lines.parties
 
     def discard(self, id: int) -> None:
         """Drop a stored object at every party: called when the last tensor over it dies.
@@ -110,116 +75,6 @@ class SessionClient:
         dropped, self._dropped = self._dropped, []
         for id in dropped:
             self.discard(id)
-
-    # --------------------------------------------------------------------------------- recording
-
-    def new_cell(
-        self, geometry: Geometry, device: torch.device, memory: Memory | None = None
-    ) -> Cell:
-        """A cell of this session that nothing fills yet."""
-        return Cell(self, geometry, memory or Memory(), device)
-
-    def made_by(
-        self, code: ShareCode, args: tuple[Any, ...], shape: Sequence[int], device: torch.device
-    ) -> Cell:
-        """The result of an instruction with one result, in memory of its own."""
-        cell = self.new_cell(dense(shape), device)
-        self.record(code, args, (cell,))
-        return cell
-
-    def record(self, code: ShareCode, args: tuple[Any, ...], outs: Sequence[SharedObject]) -> int:
-        """Add an instruction; returns its place in the list."""
-        self.check_open()
-        return self._list.add(code, args, outs)
-
-    def slot(self, value: Cell | MaskedCell) -> Any:
-        """The operand of an instruction that stands for a tensor of this session."""
-        self.check_open()
-        self._check_real(value)
-        slot = self._list.operand(value)
-        if value.id is not None:
-            self._used.add(value.id)
-        return slot
-
-    def make_room(self) -> None:
-        """Send the list if it is long: before the operands of the next instruction are named."""
-        full = len(self._list.instructions) >= MOST_INSTRUCTIONS
-        if full or self._list.nbytes > MOST_BYTES:
-            self.flush()
-
-    @exclusive
-    def share(self, values: torch.Tensor, guard: Guard | None = None) -> Cell:
-        """Split an int64 tensor of this process among the parties.
-
-        All parties but the last draw their shares from seeds of 32 bytes; the last gets the rest.
-        """
-        self.check_open()
-        self.make_room()
-        cell = self.new_cell(dense(values.shape), values.device)
-        seeds = tuple(fresh_key() for _ in self.parties[1:])
-        last = values.detach().to(torch.int64).contiguous().clone()
-        for seed in seeds:
-            last -= MaskStream(seed).draw(values.shape, values.device)
-        self._list.fresh(cell, FreshShares(seeds, last, guard))
-        return cell
-
-    @exclusive
-    def public(self, values: torch.Tensor) -> Cell:
-        """A tensor that everybody may see, as shares: party 0 has it."""
-        self.make_room()
-        plain = self.public_tensor(values.to(torch.int64))
-        if plain.numel() > 1 and bool((plain == plain.view(-1)[0]).all()):
-            cell = self._repeated(plain)
-        else:
-            cell = self.made_by(ShareCode.PUBLIC, (plain,), plain.shape, plain.device)
-        cell.plain = plain
-        return cell
-
-    def _repeated(self, values: torch.Tensor) -> Cell:
-        """A tensor of one number: the number is sent, and repeated by the parties."""
-        number = values.view(-1)[0].clone()
-        one = self.slot(self.made_by(ShareCode.PUBLIC, (number,), (), values.device))
-        args = (number_of(torch.ops.aten.repeat.default), (one, tuple(values.shape)), ())
-        return self.made_by(ShareCode.LOCAL, args, values.shape, values.device)
-
-    def public_tensor(self, values: torch.Tensor) -> torch.Tensor:
-        """A copy of a tensor that an instruction holds until it is sent."""
-        self._list.nbytes += values.nbytes
-        return values.detach().clone(memory_format=torch.contiguous_format)
-
-    def masked(self, cell: Cell) -> MaskedCell:
-        """What was opened of a tensor under a mask: once, while it is not written to."""
-        version = cell.memory.version
-        if cell.masked is not None and cell.masked[0] == version:
-            known = cell.masked[1]
-            if self._is_there(known):  # or it was left out, or is lost
-                return known
-        value = MaskedCell(self, cell.shape)
-        value.place = self.record(ShareCode.MASK, (self.slot(cell), cell.shape), (value,))
-        cell.masked = version, value
-        self._masks.add(cell)
-        return value
-
-    @exclusive
-    def product(self, kernel: Kernel, x: Cell, y: Cell, shape: Sequence[int]) -> Cell:
-        """A bilinear kernel of two tensors."""
-        self.make_room()
-        one, other = self.masked(x), self.masked(y)
-        args = (
-            int(kernel.code),
-            kernel.settings,
-            self.slot(one),
-            self.slot(other),
-            self._name_of(one),
-            one.shape,
-            self._name_of(other),
-            other.shape,
-            tuple(shape),
-        )
-        return self.made_by(ShareCode.PRODUCT, args, shape, x.device)
-
-    def _name_of(self, value: MaskedCell) -> tuple[int, int]:
-        return (0, value.place) if value.name is None else (value.name.counter, value.name.place)
 
     # ---------------------------------------------------------------------------------- sending
 
@@ -416,31 +271,6 @@ class SessionClient:
                     cell.masked, cell.memory.version = cells.get(cell, (None, cell.memory.version))
                 self._unreal |= made
 
-    def masked_cells(self) -> list[Cell]:
-        """The tensors that were opened behind a mask, or will be."""
-        return list(self._masks)
-
-    def is_real(self, value: Cell | MaskedCell) -> bool:
-        """Whether the parties have it, or will: what a rehearsal has made is nowhere."""
-        recorded = value.recording is self._list
-        return recorded or (value.id is not None and value.id not in self._unreal)
-
-    def _check_real(self, value: Cell | MaskedCell) -> None:
-        """Raise :class:`~syft.exceptions.UnsupportedOperation` for what a rehearsal has made, and
-        :class:`~syft.exceptions.SharedOperationFailed` for what a failed program was to make."""
-        if value.recording is self._list:
-            return
-        self._lost.check(value.id, self.parties)
-        if not self.is_real(value):
-            what = "A tensor that was made to see what it costs"
-            raise UnsupportedOperation("any use", what, "compute it again")
-
-    def _is_there(self, value: MaskedCell) -> bool:
-        """Whether the parties have a masked value, or will."""
-        if value.recording is self._list:
-            return True
-        return value.id is not None and value.id not in self._lost
-
     @exclusive
     def open(self, cells: Sequence[Cell]) -> None:
         """Open tensors behind their masks, now, for the products to come."""
@@ -454,9 +284,10 @@ class SessionClient:
         with self._undoing():
             Dealing(self.lines, self.stock, self._next_counter).deal(runs)
 
-    def waiting_bytes(self) -> int:
-        """The bytes of dealt material that wait at the last party."""
-        return self.lines.waiting_bytes()
+    @exclusive
+    def stock_level(self) -> tuple[int, int]:
+        """The runs that are dealt ahead, and the bytes of dealt material at the last party."""
+        return self.stock.runs, self.lines.waiting_bytes()
 
     def __repr__(self) -> str:
         among = ", ".join(self.parties)
@@ -464,11 +295,6 @@ class SessionClient:
             f"<SessionClient {among}; {self.lines.provider} deals; {self.stock.runs} runs ahead, "
             f"{self.stock.nbytes} bytes>"
         )
-
-    def check_open(self) -> None:
-        """Raise :class:`~syft.exceptions.SessionEnded` if the session has ended."""
-        if self.ended is not None:
-            raise SessionEnded(self.parties, self.ended)
 
 
 def _told(error: Exception) -> str:

@@ -18,9 +18,10 @@ from syft.tensors.shared.worker_lines import WorkerLines
 from syft.workers.client.transport import Location, Owner
 
 _SESSIONS: WeakKeyDictionary[
-    Any, WeakValueDictionary[tuple[frozenset[str], str], SessionClient]
+    Any, WeakValueDictionary[tuple[frozenset[str], Location | str], SessionClient]
 ] = WeakKeyDictionary()
-"""The sessions of each owner, by the names of their parties and of their provider."""
+"""The sessions of each owner, by the names of their parties and their provider: a provider that was
+lost, and is there again under its name, deals in another one."""
 
 _OPENING = threading.Lock()
 """Two threads open one session, and not two whose tensors would not meet."""
@@ -55,7 +56,8 @@ def session_among(
 
 
 def _opened_once(owner: Owner, parties: list[Location], provider: Location) -> SessionClient:
-    key = frozenset(party.id for party in parties), provider.id
+    names = frozenset(party.id for party in parties)
+    key = names, provider.id if provider.id in names else provider
     with _OPENING:
         sessions = _SESSIONS.setdefault(owner, WeakValueDictionary())
         session = sessions.get(key)
@@ -90,5 +92,6 @@ def sessions_of(owner: Owner) -> list[SessionClient]:
     >>> sessions_of(hook.local_worker)
     []
     """
-    sessions = _SESSIONS.get(owner)
-    return [one for one in sessions.values() if one.ended is None] if sessions else []
+    with _OPENING:  # or a thread may add one meanwhile
+        sessions = list(_SESSIONS.get(owner, {}).values())
+    return [one for one in sessions if one.ended is None]

@@ -128,11 +128,14 @@ class WorkerLines(PartyLines):
 
     @contextlib.contextmanager
     def _needing_provider(self) -> Iterator[None]:
-        """A context in which the provider is asked for something: if it is gone, that is said."""
+        """A context in which the provider is asked for something: if it is gone, that is said.
+
+        Not of one that is a party: what the others hold is no use without it.
+        """
         try:
             yield
         except WorkerClosed as error:
-            if error.name != self.provider:
+            if not self._dealing or error.name != self.provider:
                 raise
             raise ProviderLost(self.parties, self.provider) from error
 

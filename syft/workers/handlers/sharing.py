@@ -107,22 +107,31 @@ def open_session(seat: Seat, dealer: Any = None) -> PartyProgram:
     provider, parties = _provider_of(seat, dealer)
     if parties < 2:
         raise WrongParties(seat.names[:parties], "name two workers or more")
-    said = () if dealer is None else (dealer,)
     if seat.rank == provider:
+        said = () if dealer is None else (dealer,)
         keys = [fresh_key() for _ in range(parties)]
         others = {rank: (key, *said) for rank, key in enumerate(keys) if rank != provider}
         yield seat.round(others, ())
     else:
         (letter,) = (yield seat.round({}, (provider,))).values()
-        key, *agreed = letter.values or (None,)
-        if agreed != [*said]:
-            told = "a key, and the rank of who deals too" if said else "a key alone"
-            raise MalformedMessage("$.values", told, f"{len(letter.values)} values")
-        keys = [checked_key(key)]
+        keys = [_key_in(letter, dealer)]
     session = SharingSession(seat.core.name, seat.names, seat.rank, keys, seat.starter, dealer)
     place = seat.starter.place[0], seat.names[provider]
     session.letters = partial(waiting_bytes, seat.core, place)
     return [session]
+
+
+def _key_in(letter: Letter, dealer: int | None) -> bytes:
+    """The key in a letter from a provider; one that is a party says its rank, ``dealer``, too."""
+    key, *agreed = letter.values or (None,)
+    if dealer is None:
+        told, fits = "a key alone", not agreed
+    else:
+        told = "a key, and the rank of who deals too"
+        fits = len(agreed) == 1 and type(agreed[0]) is int and agreed[0] == dealer
+    if not fits:
+        raise MalformedMessage("$.values", told, f"{len(letter.values)} values")
+    return checked_key(key)
 
 
 def _provider_of(seat: Seat, dealer: Any) -> tuple[int, int]:
@@ -261,7 +270,7 @@ def is_share(value: Any) -> bool:
     (True, False)
     """
     plain = type(value) is torch.Tensor and value.layout is torch.strided
-    return plain and value.dtype is torch.int64
+    return plain and value.dtype is torch.int64 and not value.is_meta
 
 
 def _checked_secret(secret: Any) -> torch.Tensor:

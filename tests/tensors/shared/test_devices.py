@@ -126,6 +126,18 @@ def test_a_remote_tensor_is_split_on_its_device(parties, hook, device):
     assert shared.reveal(to=alice).get().device.type == device.type
 
 
+@pytest.mark.parametrize("dealer", [0, 1])
+def test_a_party_that_deals_keeps_the_device(parties, device, dealer):
+    """What it deals for itself as the last party is on the CPU, as what is sent is."""
+    *workers, _ = parties
+    settings = {"crypto_provider": workers[dealer], "allow_dealing_party": True}
+    x = X.to(device).fix_precision().share(*workers, **settings)
+    assert torch.allclose(opened(x * x, device), (X * X).to(device), atol=0.001)
+    sy.prepare(torch.relu, x, n=1)
+    assert torch.allclose(opened(torch.relu(x), device), X.to(device).relu(), atol=0.001)
+    assert sy.stock().runs == 0
+
+
 def test_a_device_by_default_changes_nothing_of_what_is_elsewhere(share, device):
     """What syft makes by itself goes where it is needed, not to torch's default device."""
     torch.set_default_device(device)

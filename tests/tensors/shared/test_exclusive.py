@@ -7,6 +7,7 @@ import threading
 import pytest
 import torch
 
+import syft as sy
 from syft.tensors.shared.sessions import session_among
 from syft.tensors.shared.shared_values import get_shared, share_values
 from tests.tensors.shared.local_parties import local_session
@@ -67,6 +68,24 @@ def test_threads_that_compute_and_fetch_at_once():
     for seed in range(4):
         own = torch.full((3, 2), seed)
         assert torch.equal(found[seed], (own @ X).relu() + own)
+
+
+def test_the_stock_is_counted_before_or_after_a_rehearsal(hook, alice, bob):
+    """In one there is none, and nobody who could be asked."""
+    shared = X.share(alice, bob)
+    sy.prepare(torch.relu, shared, n=1)
+    counted = []
+    thread = threading.Thread(target=lambda: counted.append(sy.stock().runs))
+
+    def interrupted(x):
+        if not thread.ident:
+            thread.start()
+            thread.join(0.05)
+        return x.relu()
+
+    sy.cost(interrupted, shared)
+    thread.join()
+    assert counted == [1]
 
 
 def test_threads_open_one_session(hook, alice, bob):

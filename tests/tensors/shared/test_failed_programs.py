@@ -12,7 +12,7 @@ import torch
 import syft as sy
 from syft.crypto import dealing
 from syft.exceptions import ObjectNotReady, SessionEnded, SharedOperationFailed, WorkerLost
-from syft.tensors.shared import session_client
+from syft.tensors.shared import session_recording
 from syft.tensors.shared.shared_values import shared_cell
 from syft.workers.client.connection import Connection
 from syft.workers.handlers import share_runs
@@ -88,7 +88,7 @@ def test_what_was_overwritten_is_not_kept_for_long(failing):
 
 
 def test_what_was_sent_after_a_failure_is_undone_too(failing, monkeypatch):
-    monkeypatch.setattr(session_client, "MOST_INSTRUCTIONS", 3)
+    monkeypatch.setattr(session_recording, "MOST_INSTRUCTIONS", 3)
     x, w = failing.share(X), failing.share(Y)
     assert x.get().tolist() == X.tolist()
 

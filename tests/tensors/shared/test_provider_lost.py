@@ -8,8 +8,14 @@ import pytest
 import torch
 
 import syft as sy
-from syft.exceptions import ProviderLost, SessionEnded, SharedOperationFailed, WorkerClosed
-from syft.tensors.shared import session_client
+from syft.exceptions import (
+    LocationMismatch,
+    ProviderLost,
+    SessionEnded,
+    SharedOperationFailed,
+    WorkerClosed,
+)
+from syft.tensors.shared import session_recording
 from syft.tensors.shared.shared_values import shared_cell
 from syft.workers.handlers import dealing_parts, share_runs
 from syft.workers.handlers.party_programs import Round
@@ -79,7 +85,7 @@ def test_what_needs_dealing_says_so_and_spoils_nothing(workers):
 
 
 def test_a_long_list_says_so_where_it_is_sent(workers, monkeypatch):
-    monkeypatch.setattr(session_client, "MOST_INSTRUCTIONS", 3)
+    monkeypatch.setattr(session_recording, "MOST_INSTRUCTIONS", 3)
     x = workers.share(X)
     x.get()
     workers.carol.close()
@@ -131,6 +137,22 @@ def test_what_was_dealt_before_is_used(workers):
         with pytest.raises(ProviderLost, match=LOST):
             call()
     assert x.get().tolist() == X.tolist()
+
+
+def test_one_that_is_there_again_deals_for_what_is_shared_then(workers):
+    x = workers.share(X)
+    (x * x).get()
+    workers.carol.close()
+    with pytest.raises(ProviderLost, match=LOST):
+        (x * x).get()
+    workers.carol = sy.VirtualWorker(workers.hook, id="carol")
+    again = workers.share(x.get())
+    assert (again * again).get().tolist() == (X * X).tolist()
+    assert sy.cost(torch.add, x, x).programs == 1  # the earlier session is known still
+    with pytest.raises(LocationMismatch, match="get.. one and share it so"):
+        x + again
+    with pytest.raises(ProviderLost, match=LOST):
+        (x * x).get()
 
 
 def test_another_failure_is_told_as_it_is(workers, monkeypatch):
@@ -192,5 +214,7 @@ def test_nor_is_one_that_deals(hook):
     x = X.share(alice, bob, crypto_provider=alice, allow_dealing_party=True)
     x.get()
     alice.close()
+    with pytest.raises(WorkerClosed, match="alice"):
+        sy.prepare(torch.relu, x, n=1)
     with pytest.raises(SessionEnded, match="alice"):
         (x * x).get()

@@ -19,7 +19,7 @@ from syft.exceptions import (
     WorkerLost,
 )
 from syft.tensors.fixed.precision import fix_precision
-from syft.tensors.shared import local_calls, session_client
+from syft.tensors.shared import local_calls, session_recording
 from syft.tensors.shared.shared_values import get_shared, refresh, share_values, shared_cell
 from tests.tensors.shared.clear_parties import clear_session
 
@@ -210,7 +210,7 @@ def test_masks_go_with_their_tensor(session, share):
 
 
 def test_a_long_list_is_sent_unasked(session, share, monkeypatch):
-    monkeypatch.setattr(session_client, "MOST_INSTRUCTIONS", 10)
+    monkeypatch.setattr(session_recording, "MOST_INSTRUCTIONS", 10)
     x = share(integers(1, 2))
     for _ in range(25):
         x = x.neg()
@@ -219,7 +219,7 @@ def test_a_long_list_is_sent_unasked(session, share, monkeypatch):
 
 
 def test_much_public_memory_is_sent_unasked(session, share, monkeypatch):
-    monkeypatch.setattr(session_client, "MOST_BYTES", 100)
+    monkeypatch.setattr(session_recording, "MOST_BYTES", 100)
     x = share(integers(1, 2))
     for _ in range(10):
         x = x + integers(1, 2)

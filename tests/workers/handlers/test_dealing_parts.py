@@ -21,6 +21,8 @@ from syft.exceptions import (
 )
 from syft.ids import new_execution, new_id
 from syft.workers.core.peer_limits import PeerLimits
+from syft.workers.handlers import sharing
+from syft.workers.handlers.party_programs import Letter
 from syft.workers.wire.messages import Describe, Exchange
 from syft.workers.wire.references import Reference
 from tests.shells.child import make_worker
@@ -232,6 +234,26 @@ def test_who_hears_that_it_holds_no_share_is_no_party(hook: sy.TorchHook) -> Non
     with pytest.raises((MalformedMessage, RemoteFailure), match="who deals too"):
         wait(opens(client, [(everybody, (2,)), (everybody, (2,)), (everybody, ())]))
     assert not any(inspect(place).objects for place in (alice, bob))
+
+
+@pytest.mark.parametrize(
+    "values, dealer",
+    [
+        ((), None),
+        ((bytes(31),), None),
+        ((bytes(32), 0), None),
+        ((bytes(32),), 0),
+        ((bytes(32), 1), 0),
+        ((bytes(32), True), 1),
+        ((bytes(32), torch.tensor([0, 0])), 0),
+        ((bytes(32), 0, 0), 0),
+    ],
+    ids=repr,
+)
+def test_a_key_comes_with_the_rank_that_was_named(values: Any, dealer: int | None) -> None:
+    assert sharing._key_in(Letter((bytes(32), *([] if dealer is None else [dealer]))), dealer)
+    with pytest.raises(MalformedMessage):
+        sharing._key_in(Letter(values), dealer)
 
 
 def test_parties_agree_on_who_deals(hook: sy.TorchHook) -> None:

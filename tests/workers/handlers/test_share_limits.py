@@ -12,7 +12,13 @@ import syft as sy
 from syft.codes import CollectiveCode
 from syft.crypto.kernels import KernelCode
 from syft.crypto.programs.share_program import ShareCode, ShareProgram
-from syft.exceptions import MalformedMessage, MaterialError, ProgramError, RemoteFailure
+from syft.exceptions import (
+    MalformedMessage,
+    MaterialError,
+    NotSendable,
+    ProgramError,
+    RemoteFailure,
+)
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.workers.core.peer_limits import PeerLimits
@@ -81,6 +87,33 @@ def test_seeds_draw_no_more_than_a_caller_may_have(pair: Client) -> None:
     goes_on(pair)
 
 
+NO_DEVICES: dict[str, tuple[Any, Any]] = {
+    "without values": (torch.device("meta"), "a device"),
+    "not here": (torch.device("cuda", 100), "no such device"),
+    "of no type that counts its devices": (torch.device("xla"), "no such device"),
+    "a text": ("cpu", "a device"),
+    "nothing": (None, "a device"),
+    "a tensor": (torch.ones(2), "a device"),
+    "a device and more": (torch.device("cpu"), "shape, guard and device"),
+}
+
+
+@pytest.mark.parametrize("name", NO_DEVICES)
+def test_seeds_are_drawn_on_devices_that_are_there(pair: Client, name: str) -> None:
+    device, expected = NO_DEVICES[name]
+    more = (1,) if name == "a device and more" else ()
+    with pytest.raises((MalformedMessage, NotSendable, RemoteFailure), match=expected):
+        pair.run(ShareProgram(1, (), (0,)), [[(bytes(32), (5,), None, device, *more)] * 2])
+    goes_on(pair)
+
+
+def test_a_share_has_values(pair: Client) -> None:
+    nothing = torch.empty(5, dtype=torch.int64, device="meta")
+    with pytest.raises((MalformedMessage, RemoteFailure), match="an int64 tensor"):
+        pair.run(ShareProgram(1, (), (0,)), [[(nothing,)] * 2])
+    goes_on(pair)
+
+
 def repeat(slot: int, times: int, out: int) -> Any:
     return local(aten.repeat.default, (S(slot), (times,)), out)
 
@@ -115,6 +148,7 @@ LIES: dict[str, Any] = {
     "more": (torch.zeros(5, dtype=torch.int64),) * 2,
     "no tensor": ("five",),
     "another layout": (torch.zeros(5, dtype=torch.int64).to_sparse(),),
+    "no values": (torch.empty(5, dtype=torch.int64, device="meta"),),
     "bytes": (bytes(40),),
 }
 
