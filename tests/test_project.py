@@ -126,7 +126,9 @@ def test_make_test_all_takes_all_of_the_databases() -> None:
     sampled = [drawn.sub("", command) for command in recipe("test")]
     sampled = [command.replace("--cov-fail-under=99.9", "") for command in sampled]
     sampled = [command.replace(WITHOUT_MODULES, "") for command in sampled]
-    whole = [command.replace("--cov-fail-under=100", "") for command in recipe("test-all")]
+    *whole, stand_in = recipe("test-all")
+    assert stand_in == recipe("stand-in-gpu")[-1]
+    whole = [command.replace("--cov-fail-under=100", "") for command in whole]
     assert [command.replace(" --sample=1 --examples=1 ", " ") for command in whole] == sampled
     assert sampled != recipe("test")
 
@@ -304,6 +306,18 @@ def test_no_file_names_a_registry() -> None:
     named = re.compile(r"--(extra-)?index-url|--find-links|--trusted-host|://")
     files = ["Makefile", ".ci/run", ".travis.yml", *(path.name for path in ROOT.glob("req*.txt"))]
     assert [name for name in files if named.search(read(name))] == []
+
+
+def test_no_file_has_marks_of_a_merge() -> None:
+    marks = re.compile(r"^(<{7} |>{7} |={7}$)", re.MULTILINE)
+    kinds = {".md", ".py", ".txt", ".toml", ".rst", ".cpp", ".ipynb", ".js"}
+    folders = ("syft", "tests", "tools", "examples", "benchmarks", "docs")
+    texts = [path for folder in folders for path in (ROOT / folder).rglob("*")]
+    texts += [path for path in ROOT.iterdir() if path.is_file()]
+    wanted = [path for path in texts if path.suffix in kinds and "_build" not in path.parts]
+    assert len(wanted) > 800
+    assert [str(path) for path in wanted if marks.search(path.read_text("utf-8"))] == []
+    assert marks.search("one\n" + "<" * 7 + " HEAD\n")
 
 
 def test_the_design_document_has_a_row_for_every_dependency() -> None:

@@ -38,8 +38,9 @@ def add_command(commands: Commands) -> None:
 
     >>> parser = argparse.ArgumentParser()
     >>> add_command(parser.add_subparsers())
-    >>> parser.parse_args(["worker", "--id", "bob", "--port", "0"]).host
-    '127.0.0.1'
+    >>> options = parser.parse_args(["worker", "--id", "bob", "--keep-memory", "64"])
+    >>> options.host, options.keep_memory
+    ('127.0.0.1', 67108864)
     """
     text = "serve data to other processes, until Ctrl-C or SIGTERM"
     parser = commands.add_parser("worker", help=text, description=text)

@@ -352,6 +352,7 @@ def test_what_cannot_be_used_is_one_clear_line(
         (["--data", "x", "--private", "a", "--public"], "x: it is said to be both"),
         (["--port", "70000"], "invalid port value: '70000'"),
         (["--lease", "-1"], "invalid number of seconds value: '-1'"),
+        (["--keep-memory", "-1"], "invalid size in MB value: '-1'"),
         (["--log", "xml"], "invalid choice: 'xml'"),
     ],
 )

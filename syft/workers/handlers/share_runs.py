@@ -193,11 +193,15 @@ def _operand(here: SharingSession, value: Any, index: int, most: int) -> _Operan
     if not isinstance(value, tuple) or not value or isinstance(value[0], Confined):
         raise MalformedMessage(f"$.args[{index + 3}]", "a share of this session", "another value")
     fresh, *rest = value
-    shape = tuple(fresh.shape) if isinstance(fresh, torch.Tensor) else rest.pop(0) if rest else None
-    fields = rest.pop(0) if rest else None
-    device = rest.pop(0) if rest else CPU
-    if rest or not isinstance(fields, tuple | None):
-        expected = "a share, its shape, guard and device"
+    shape: Any
+    if isinstance(fresh, torch.Tensor):
+        shape, device = tuple(fresh.shape), CPU
+    else:
+        device = rest.pop() if len(rest) > 2 else CPU
+        shape = rest.pop(0) if rest else None
+    fields, *more = rest or (None,)
+    if more or not isinstance(fields, tuple | None):
+        expected = "a share and its guard, or a seed, its shape, guard and device"
         raise MalformedMessage(f"$.args[{index + 3}]", expected, "more")
     guard = None if fields is None else guard_from_fields(fields)
     return share_from(fresh, shape, device, most), lambda: guard

@@ -241,13 +241,17 @@ def share_from(value: Any, shape: Any, device: Any = CPU, most: int = LARGEST) -
         if not is_share(value) or value.shape != size:
             raise MalformedMessage("$.values", f"an int64 tensor {shape}", "another tensor")
         return value
-    most = min(most, LARGEST)
-    if len(shape) > 64 or size.numel() > most:
+    return _drawn(value, size, device, min(most, LARGEST))
+
+
+def _drawn(seed: Any, size: torch.Size, device: Any, most: int) -> torch.Tensor:
+    """What a seed draws, if that is not too much and its device is here."""
+    if len(size) > 64 or size.numel() > most:
         raise MalformedMessage("$.values", f"at most {most} elements", f"{size.numel()}")
     if not isinstance(device, torch.device) or device.type == "meta":
         raise MalformedMessage("$.values", "a device", repr(device)[:40])
     check_present(device, "a share")
-    return MaskStream(checked_key(value)).draw(size, device)
+    return MaskStream(checked_key(seed)).draw(size, device)
 
 
 def is_share(value: Any) -> bool:

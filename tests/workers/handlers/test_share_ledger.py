@@ -114,7 +114,8 @@ class Audit:
         shares = [self.workers[name].core.store.objects[out].value for name in self._parties()]
         self.plain[out] = torch.stack(shares).sum(0)
         rest = self.plain[out].clone()
-        for (_, receiver), ((value, shape),) in sorted(letters.items()):
+        for (_, receiver), ((value, shape, device),) in sorted(letters.items()):
+            assert device == self.plain[out].device
             if type(value) is bytes:
                 self._fresh(value)
                 rest -= _drawn(value, shape)

@@ -18,6 +18,7 @@ from syft.crypto.programs.share_program import Instruction, ShareCode, ShareProg
 from syft.exceptions import (
     LimitExceeded,
     MalformedMessage,
+    NotSendable,
     MaterialError,
     MaterialUsed,
     NotShareable,
@@ -551,6 +552,10 @@ def test_programs_that_are_not_the_same_are_an_error_and_no_leak(pair: Client) -
         ("session", 1, ShareProgram(1, (), (0,)), (bytes(31), (2,))),
         ("session", 1, ShareProgram(1, (), (0,)), (bytes(32), (-2,))),
         ("session", 1, ShareProgram(1, (), (0,)), (bytes(32), (1 << 29,))),
+        ("session", 1, ShareProgram(1, (), (0,)), (bytes(32), (2,), None, "cpu")),
+        ("session", 1, ShareProgram(1, (), (0,)), (bytes(32), (2,), None, torch.device("meta"))),
+        ("session", 1, ShareProgram(1, (), (0,)), (bytes(32), (2,), None, torch.device("xpu:9"))),
+        ("session", 1, ShareProgram(1, (), (0,)), (bytes(32), (2,), None, None, None)),
         ("session", 1, ShareProgram(1, (), (0,)), (torch.ones(2),)),
         ("session", 1, ShareProgram(1, (), (0,)), (torch.ones(2).long(), None, None)),
         ("session", 1, ShareProgram(1, (), (0,)), (torch.ones(2).long(), 7)),
@@ -562,7 +567,7 @@ def test_arguments_that_make_no_sense(pair: Client, args: tuple[Any, ...]) -> No
     args = tuple(here if isinstance(arg, str) and arg == "session" else arg for arg in args)
     nothing: list[Any] = [()] * 3
     pending = pair.start(CollectiveCode.SHARES, pair.everybody, [args, None, None], nothing)
-    with pytest.raises((MalformedMessage, LimitExceeded)):
+    with pytest.raises((MalformedMessage, LimitExceeded, NotSendable)):
         wait(pending)
 
 
