@@ -4,7 +4,8 @@ A step of many clients makes and frees tensors of some megabytes, and the next s
 glibc hands such blocks back to the kernel, and each page of 4 kB that the kernel brings again costs
 more than the arithmetic on it.  How much glibc keeps it learns from the program (mallopt(3),
 "dynamic mmap threshold"): once a block of up to 32 MB was freed, it keeps blocks of that size, and
-twice as much in all.  A program that ever frees a tensor as large has the same.
+twice as much in all.  A program that ever frees a tensor as large has the same, and where the
+environment says what glibc is to keep (``MALLOC_TRIM_THRESHOLD_`` and the like), that stays.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from syft.federated.kept_pages import keep_pages
 from syft.federated.local_batches import LocalBatches, seed_of, steps_together
 from syft.federated.memory_orders import KeptStacks
 from syft.federated.running_mean import RunningMean
-from syft.federated.stacked_clients import Loss, StackedSGD, obstacle, stacked_gradients
+from syft.federated.stacked_clients import Loss, Parameters, StackedSGD, obstacle, stacked_gradients
 from syft.status_line import Steps
 
 MakeOptimizer = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
@@ -218,8 +218,8 @@ class SimulatedClients:
         most = max(1, min(_MOST_AT_ONCE, most_bytes // max(1, self._nbytes)))
         for part in self.model.modules():
             if isinstance(part, nn.Conv2d):
-                channel = self.datasets[client][0][:1].nbytes // part.in_channels
-                layer = channel * part.out_channels * self.batches.batch_size
+                batch = self.datasets[client][0][: self.batches.batch_size]
+                layer = batch.nbytes // part.in_channels * part.out_channels
                 return min(most, max(_FEWEST_IMAGES, _LAYER_BYTES // max(1, layer)))
         return most
 
@@ -275,15 +275,10 @@ class SimulatedClients:
         for step in steps_together(self.batches, counts, seeds):
             x = data[step.rows.to(data.device)].to(self._device)
             y = targets[step.rows.to(targets.device)].to(self._device)
-            if self.obstacle is None:
-                with self._own_random_numbers(clients[0]):
-                    self.obstacle, self._fast = self._obstacle_inside(sgd, x[:2], y[:2])
-                if self.obstacle:
-                    return None
+            if self._obstacle_inside(sgd, x[:2], y[:2], clients[0]):
+                return None
             trained = sgd.of(step.clients)
-            losses, gradients = stacked_gradients(
-                self.model, self._loss_fn, trained, x, y, self._fast
-            )
+            losses, gradients = self._gradients(trained, x, y)
             sgd.step(step.clients, gradients)
             places, length = step.clients.to(totals.device), step.rows.shape[1]
             totals.index_add_(0, places, losses.double() * length)
@@ -291,6 +286,21 @@ class SimulatedClients:
             steps.done(step.rows.numel())
         mean.add_stacked(sgd.parameters, counts)
         return (totals / seen).cpu()
+
+    def _gradients(
+        self, trained: Parameters, x: torch.Tensor, y: torch.Tensor
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor | None]]:
+        """The losses and gradients of a step.
+
+        A layout of images that suited the first batch, and does not suit one of another size, is
+        given up; what fails without it as well raises.
+        """
+        if self._fast:
+            try:
+                return stacked_gradients(self.model, self._loss_fn, trained, x, y)
+            except Exception:
+                self._fast = False
+        return stacked_gradients(self.model, self._loss_fn, trained, x, y, fast=False)
 
     def _obstacle_outside(self, optimizer: torch.optim.Optimizer) -> str:
         """Why several cannot be trained at once, apart from the model."""
@@ -302,14 +312,19 @@ class SimulatedClients:
         return "" if len(kinds) == 1 else "the samples of its clients differ in shape or dtype"
 
     def _obstacle_inside(
-        self, sgd: StackedSGD, data: torch.Tensor, targets: torch.Tensor
-    ) -> tuple[str, bool]:
-        """What is in the way of the model, and whether it may have its images in a fast layout."""
-        for fast in (True, False):
-            found = obstacle(self.model, self._loss_fn, sgd, data, targets, fast)
-            if not found:
-                return "", fast
-        return found, False
+        self, sgd: StackedSGD, data: torch.Tensor, targets: torch.Tensor, client: int
+    ) -> str:
+        """What is in the way of the model, found out by the first batch; and whether it may have
+        its images in a fast layout."""
+        if self.obstacle is not None:
+            return self.obstacle
+        with self._own_random_numbers(client):
+            for fast in (True, False):
+                found = obstacle(self.model, self._loss_fn, sgd, data, targets, fast)
+                if not found:
+                    break
+        self.obstacle, self._fast = found, fast
+        return found
 
     @property
     def _nbytes(self) -> int:

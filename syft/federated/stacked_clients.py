@@ -26,6 +26,10 @@ Parameters = dict[str, torch.Tensor]
 _DEVIATION: Final = {torch.float64: 1e-9, torch.float32: 1e-3}
 """How far gradients may be apart, relative to their norm; 0.05 for narrower dtypes."""
 
+_MATRICES: Final = 3
+"""Dimensions of what is laid out as its gradients are: weights of linear layers.  Weights of
+convolutions tell torch which layout images are to have, so theirs stays what it was tried with."""
+
 _MOMENTUM: Final = "momentum of "
 
 
@@ -34,7 +38,7 @@ class StackedSGD:
 
     ``groups`` are the ``param_groups`` of an optimizer of the model, and ``names`` are those of its
     parameters.  The settings of each parameter are those of its group.  ``stacks`` are those
-    of an earlier one, which is then of no more use; in memory they lie as the gradients do.
+    of an earlier one, which is then of no more use; in memory matrices lie as their gradients do.
 
     >>> weight = torch.nn.Parameter(torch.ones(1))
     >>> groups = torch.optim.SGD([weight], lr=0.5).param_groups
@@ -83,7 +87,8 @@ class StackedSGD:
         """Change the parameters of some clients by their gradients; None changes nothing."""
         for name, gradient in gradients.items():
             if gradient is not None:
-                self._lay_out(name, gradient)
+                if gradient.dim() == _MATRICES:
+                    self._lay_out(name, gradient)
                 stacked, group = self.parameters[name], self._settings[name]
                 old = _some(stacked, clients)
                 change = self._change(name, clients, old, gradient)
@@ -153,7 +158,8 @@ def stacked_gradients(
     """The loss of each client and the gradients of its parameters, which are leaves.
 
     The first dimension of everything is that of the clients.  What the loss does not depend on has
-    no gradient.  With ``fast`` images are laid out as torch is fast with them.
+    no gradient.  With ``fast`` images are laid out as torch is fast with them, unless a batch is
+    one image.
 
     >>> parameters = {"weight": torch.ones(2, 1, 1).requires_grad_()}
     >>> model = torch.nn.Linear(1, 1, bias=False)
@@ -165,7 +171,10 @@ def stacked_gradients(
     def loss_of(own: Parameters, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return loss_fn(functional_call(model, own, (x,)), y)
 
-    with FastImages() if fast and data.dim() == 5 else contextlib.nullcontext():
+    # Of a single image channels come first and last: torch (2.13) takes one for the other under
+    # vmap, and gradients are wrong.
+    several_images = data.dim() == 5 and data.shape[1] > 1
+    with FastImages() if fast and several_images else contextlib.nullcontext():
         losses = vmap(loss_of)(parameters, data, targets)
     found = torch.autograd.grad(losses.sum(), list(parameters.values()), allow_unused=True)
     return losses.detach(), dict(zip(parameters, found, strict=True))

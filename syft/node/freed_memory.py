@@ -4,8 +4,9 @@ A tensor of some megabytes lies in pages of its own, which the C library gives b
 as soon as the tensor is gone; the next one needs pages anew, and the system clears each of them:
 for large tensors this takes longer than most arithmetic on them.  A process that does nothing but
 serve uses the same few sizes again and again, so it keeps some of what it has freed.  This is a
-setting of the whole process, which no library may change for the program that uses it: only
-``syft worker`` does.
+setting of the whole process, which a library does not make for the program that uses it: only
+``syft worker`` does.  (Rounds of simulated clients stay within what glibc learns by itself:
+:mod:`~syft.federated.kept_pages`.)
 """
 
 from __future__ import annotations

@@ -308,6 +308,63 @@ def test_any_division_into_batches(counts: list[int], at_once: int, **division: 
     )
 
 
+def normed_images() -> nn.Module:
+    """A norm after a convolution of groups, in which torch looks at the layout."""
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(4, 4, 2, groups=2),
+        nn.BatchNorm2d(4, track_running_stats=False),
+        nn.Flatten(),
+        nn.Linear(36, 3),
+    )
+
+
+def one_channel() -> nn.Module:
+    """What comes out of its convolutions, of one client, has one channel."""
+    return nn.Sequential(nn.Conv2d(1, 2, 2), nn.Conv2d(2, 1, 2), nn.Flatten(), nn.Linear(4, 3))
+
+
+def group_normed() -> nn.Module:
+    """``vmap`` takes its norm of channels that come first, and no other."""
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1), nn.GroupNorm(2, 4), nn.Flatten(), nn.Linear(64, 3)
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("make", [cnn, normed_images, one_channel, group_normed])
+@pytest.mark.parametrize("at_once", [2, 3, 5])
+def test_images_in_any_number(
+    make: Callable[[], nn.Module], at_once: int, dtype: torch.dtype
+) -> None:
+    """Also one of them, and of one client alone."""
+    counts = [1, 1, 9, 4, 5, 13]
+    clients = check_round(
+        make, {"lr": 0.1, "momentum": 0.9}, counts, dtype, rounds=2, clients_at_once=at_once
+    )
+    assert clients.obstacle == ""
+
+
+def test_a_model_that_fails_with_a_later_batch_says_why() -> None:
+    class Once(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = cnn()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if len(x) == 1:
+                raise ValueError("one image")
+            return self.inner(x)  # type: ignore[no-any-return]
+
+    clients = sy.SimulatedClients(
+        Once(), samples([5, 5]), F.cross_entropy, sgd(lr=0.1), batch_size=4
+    )
+    with pytest.raises(ValueError, match="one image"):
+        clients.round()
+    assert clients.obstacle == ""
+
+
 def test_losses_of_ones_own() -> None:
     def loss_fn(output: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return (output - F.one_hot(y, 3)).abs().mean() + 0.1 * output.square().mean()

@@ -251,14 +251,15 @@ def test_clients_together_are_as_clients_one_by_one(
 
 
 def test_images_are_convolved_for_as_many_clients_as_fit() -> None:
-    def most(side: int, clients: int, model: nn.Module) -> int:
+    def most(side: int, clients: int, model: nn.Module, batch_size: int = 10) -> int:
         data = [(torch.zeros(10, 1, side, side), torch.zeros(10).long()) for _ in range(clients)]
         sgd: Any = torch.optim.SGD
-        made = sy.SimulatedClients(model, data, F.cross_entropy, sgd, batch_size=10)
+        made = sy.SimulatedClients(model, data, F.cross_entropy, sgd, batch_size=batch_size)
         return made._size_of_chunk(0)
 
     assert most(8, 2, nn.Conv2d(1, 8, 3)) == 128
     assert most(28, 2, nn.Conv2d(1, 8, 3)) == 41
     assert most(28, 2, nn.Sequential(nn.Conv2d(1, 32, 3), nn.Conv2d(32, 1, 3))) == 10
     assert most(256, 2, nn.Conv2d(1, 8, 3)) == 4
+    assert most(28, 2, nn.Conv2d(1, 8, 3), batch_size=1000) == 41  # of ten samples
     assert most(28, 2, nn.Linear(28, 1)) == 128

@@ -110,7 +110,7 @@ class ScriptTwin(_Part):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the code of the script in Python."""
-        if any(isinstance(each, PackedSequence) for each in args):
+        if any(isinstance(each, PackedSequence) for each in (*args, *kwargs.values())):
             raise CannotRecord("a packed sequence", "the arguments of a TorchScript module", _DENSE)
         bound = self._script.signature.bind(self, *args, **kwargs)
         bound.apply_defaults()

@@ -247,6 +247,8 @@ def test_a_recurrent_layer_at_a_worker_and_what_it_does_not_take(hook: sy.TorchH
     packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor([5, 3]), batch_first=True)
     with pytest.raises(CannotRecord, match="a packed sequence .*: pad it: torch.nn.utils.rnn"):
         twin(packed)
+    with pytest.raises(CannotRecord, match="a packed sequence"):
+        twin(input=packed)
     with pytest.raises(RuntimeError, match=r"Expected hidden\[0\] size \(1, 2, 4\)"):
         twin(x, (torch.ones(1, 3, 4), torch.ones(1, 3, 4)))
 
