@@ -9,11 +9,10 @@ import sys
 import pytest
 
 FAULTS = """
-import resource, sys, torch
+import resource, torch
 from syft.federated.kept_pages import keep_pages
 
-if sys.argv[1] == "keep":
-    keep_pages()
+keep_pages()
 
 def step():
     several = [torch.ones(5 << 18) for _ in range(5)]
@@ -27,11 +26,11 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
-def faults(how: str) -> int:
+def faults() -> int:
     """Pages that four steps with 25 MB each ask for, in a process of their own."""
     environment = {"OMP_NUM_THREADS": "1", "PYTHONPATH": ":".join(filter(None, sys.path))}
     made = subprocess.run(
-        [sys.executable, "-c", FAULTS, how],
+        [sys.executable, "-c", FAULTS],
         env=environment,
         check=True,
         capture_output=True,
@@ -43,5 +42,4 @@ def faults(how: str) -> int:
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="it is glibc that learns")
 def test_pages_of_a_step_serve_the_next() -> None:
-    given_back, kept = faults("give back"), faults("keep")
-    assert kept * 4 < given_back
+    assert faults() < 1000  # 25,000 where each step brings fresh ones, as it nearly always does
