@@ -298,7 +298,7 @@ class SimulatedClients:
         if self._fast:
             try:
                 return stacked_gradients(self.model, self._loss_fn, trained, x, y)
-            except Exception:
+            except RuntimeError:  # torch's, of what vmap or a kernel cannot do in that layout
                 self._fast = False
         return stacked_gradients(self.model, self._loss_fn, trained, x, y, fast=False)
 

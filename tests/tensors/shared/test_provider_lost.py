@@ -155,9 +155,8 @@ def test_one_that_is_there_again_deals_for_what_is_shared_then(workers):
         (x * x).get()
 
 
-def test_another_failure_is_told_as_it_is(workers, monkeypatch):
-    x = workers.share(X)
-    x.get()
+def bob_is_full(monkeypatch):
+    """Have bob fail where results are stored; returns what ends that."""
     stored = share_runs._stored
 
     def failing(here, *rest):
@@ -165,11 +164,18 @@ def test_another_failure_is_told_as_it_is(workers, monkeypatch):
             raise MemoryError("bob is full")
         return stored(here, *rest)
 
-    workers.carol.close()
     monkeypatch.setattr(share_runs, "_stored", failing)
+    return lambda: monkeypatch.setattr(share_runs, "_stored", stored)
+
+
+def test_another_failure_is_told_as_it_is(workers, monkeypatch):
+    x = workers.share(X)
+    x.get()
+    workers.carol.close()
+    make_room = bob_is_full(monkeypatch)
     with pytest.raises(SharedOperationFailed, match="bob is full"):
         (x + x).get()
-    monkeypatch.setattr(share_runs, "_stored", stored)
+    make_room()
     assert (x + x).get().tolist() == (2 * X).tolist()
 
 
@@ -177,14 +183,7 @@ def test_a_failure_after_dealing_is_undone_without_the_provider(workers, monkeyp
     """It cannot say whether the session goes on there: nobody needs it."""
     x = workers.share(X)
     x.get()
-    stored = share_runs._stored
-
-    def failing(here, *rest):
-        if here.worker == "bob":
-            raise MemoryError("bob is full")
-        return stored(here, *rest)
-
-    monkeypatch.setattr(share_runs, "_stored", failing)
+    make_room = bob_is_full(monkeypatch)
     x += 1
     y = x > 0
     shared_cell(x).session.flush()
@@ -194,7 +193,7 @@ def test_a_failure_after_dealing_is_undone_without_the_provider(workers, monkeyp
     workers.carol.close()
     with pytest.raises(SharedOperationFailed, match="bob is full"):
         y.get()
-    monkeypatch.setattr(share_runs, "_stored", stored)
+    make_room()
     assert x.get().tolist() == X.tolist()
 
 
