@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import torch
@@ -244,6 +244,17 @@ def flags_of(function: Function) -> int:
     """
     number = NUMBERS.get(function)
     return 0 if number is None else FLAGS[number]
+
+
+def may_alter(number: int, kwargs: Mapping[str, Any] | None) -> bool:
+    """Whether a call can change the shape, the dtype or the layout of a tensor that is there.
+
+    >>> may_alter(BY_NAME["torch.Tensor.resize_"], {}), may_alter(BY_NAME["torch.add"], {})
+    (True, False)
+    >>> may_alter(BY_NAME["torch.add"], {"out": torch.ones(2)})
+    True
+    """
+    return bool(FLAGS[number] & ALTERS) or (kwargs is not None and "out" in kwargs)
 
 
 def name_of(function: Function) -> str:

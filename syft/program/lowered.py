@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from syft.exceptions import ProgramError
-from syft.ops.table import FUNCTIONS, Function
+from syft.ops.table import FUNCTIONS, Function, may_alter
 from syft.program.program import Action, Program, fill_slots, slot_values
 from syft.program.register_allocation import (
     Instruction,
@@ -44,6 +44,7 @@ class Lowered:
         "steps",
         "known_sizes",
         "branches",
+        "alters",
         "_functions",
         "_instructions",
         "_initial",
@@ -69,6 +70,10 @@ class Lowered:
         """Whether there are programs inside it."""
         self.steps = len(program.actions) + allocator.nested_steps
         """How many actions it has, including those of the programs inside it."""
+        self.alters: bool = any(
+            may_alter(action.op, action.kwargs) for action in program.actions
+        ) or any(inside.alters for inside in self._nested.values())
+        """Whether it may change the shape, the dtype or the layout of a tensor that is there."""
         self.known_sizes: set[Any] = set()
         """The sizes of inputs with which it may run unseen, for whoever looks at its actions."""
 

@@ -41,6 +41,9 @@ ENTRY = struct.Struct("<QQII")
 # a few microseconds, and a bias must not keep the frame of a whole model in memory.
 _SMALL = 1 << 16
 
+# Up to this size a buffer is sent as a copy, which takes no longer than to look at its memory.
+_COPIED = 1 << 14
+
 RAW, _LZ4 = int(Compression.NONE), int(Compression.LZ4)
 
 _ENCODER = msgspec.msgpack.Encoder()
@@ -118,7 +121,8 @@ def to_parts(
 ) -> list[bytes | bytearray | memoryview]:
     """Return the pieces whose concatenation is the frame, without joining them.
 
-    The pieces of uncompressed buffers are the memory of the tensors themselves.  Nothing of a
+    The pieces of large uncompressed buffers are the memory of the tensors themselves, which torch
+    does not enlarge from then on (``resize_``); small ones are copied.  Nothing of a
     private frame is compressed, whatever ``compressed`` says.  ``channel`` is that of the frame on
     a line that carries several.
 
@@ -134,7 +138,7 @@ def to_parts(
     end = PREFIX.size + count * ENTRY.size + len(frame.header)
     compressed = compressed and not frame.private
     for buffer in frame.buffers:
-        raw = memoryview(buffer.cpu().numpy())  # type: ignore[arg-type]
+        raw = _octets(buffer.cpu())
         packed = compress(raw) if compressed else None
         stored = raw if packed is None else packed
         kind = RAW if packed is None else _LZ4
@@ -144,6 +148,14 @@ def to_parts(
         end += -end % ALIGNMENT + len(stored)
     parts[0] = b"".join([*table, frame.header])
     return parts
+
+
+def _octets(buffer: torch.Tensor) -> memoryview:
+    """The bytes of a buffer: its memory if there are many, or else a copy."""
+    size = buffer.numel()
+    if size > _COPIED:
+        return memoryview(buffer.numpy())  # type: ignore[arg-type]
+    return memoryview(ctypes.string_at(buffer.data_ptr(), size))
 
 
 def to_bytes(frame: Frame, compressed: bool = True) -> bytearray:

@@ -50,12 +50,21 @@ def test_layout_of_a_frame() -> None:
     assert data[192:] == b"\x04"
 
 
-def test_parts_of_a_frame_are_the_memory_of_the_tensors() -> None:
-    buffer = random_bytes(5000)
+def test_large_parts_of_a_frame_are_the_memory_of_the_tensors() -> None:
+    buffer = random_bytes(50_000)
     parts = to_parts(Frame(b"\xc0", [buffer]))
     assert b"".join(parts) == to_bytes(Frame(b"\xc0", [buffer]))
     buffer[0] += 1
     assert bytes(parts[-1])[0] == int(buffer[0])
+
+
+def test_small_parts_are_copies_and_their_tensors_can_be_enlarged() -> None:
+    buffer = random_bytes(5000)
+    parts = to_parts(Frame(b"\xc0", [buffer, buffer[:0]]))
+    expected = int(buffer[0])
+    buffer.add_(1)
+    assert bytes(parts[-3])[0] == expected and not parts[-1]
+    assert buffer.resize_(9000).shape == (9000,)
 
 
 @pytest.mark.parametrize("compressed", [True, False])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import torch
@@ -23,10 +23,13 @@ from syft.torch_private import (
     set_tracing_state,
     tracing_state,
 )
-from syft.workers.execution.permissions import storages_of
+from syft.workers.execution.permissions import elements_of, storages_of, strided_parts_of
 from syft.workers.wire.messages import GRAD_MODE, INFERENCE_MODE
 
 Function = Callable[..., Any]
+
+_COMPRESSED: Final = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+"""The layouts whose parts torch enlarges where they are."""
 
 
 def run_in_mode(
@@ -112,6 +115,52 @@ def clearing(function: Function) -> Function:
         return result
 
     return call
+
+
+@contextlib.contextmanager
+def sizes_within_memory(values: Any) -> Iterator[None]:
+    """A context in which a tensor of ``values`` that cannot be enlarged keeps the size it has.
+
+    Torch gives a tensor its new size first and the memory for it then.  Where it cannot (numpy sees
+    the memory, as it does once a tensor has been sent, or there is not as much), the tensor would
+    be read and written beyond its memory by what comes next (torch 2.13).
+
+    >>> import numpy
+    >>> x = torch.from_numpy(numpy.ones(2))
+    >>> with sizes_within_memory([x]):
+    ...     x.resize_(4)
+    Traceback (most recent call last):
+    ...
+    RuntimeError: Trying to resize storage that is not resizable
+    >>> x
+    tensor([1., 1.], dtype=torch.float64)
+    """
+    tensors = [tensor for value in leaves(values) if (tensor := elements_of(value)) is not None]
+    before = [(tensor, _as_it_is(tensor)) for tensor in tensors]
+    try:
+        yield
+    finally:
+        for tensor, kept in before:
+            if any(map(_is_beyond_memory, strided_parts_of(tensor))):
+                tensor.data = kept
+
+
+def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:
+    """Another tensor over the same memory, which stays as it is when this one is given a size."""
+    if tensor.layout not in _COMPRESSED:
+        return tensor.detach()
+    compressed, plain, values = (part.detach() for part in strided_parts_of(tensor))
+    return torch.sparse_compressed_tensor(
+        compressed, plain, values, tensor.shape, layout=tensor.layout, check_invariants=False
+    )
+
+
+def _is_beyond_memory(tensor: torch.Tensor) -> bool:
+    if not tensor.numel():
+        return False
+    last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    end = int(tensor.storage_offset() + last + 1) * tensor.itemsize
+    return end > tensor.untyped_storage().nbytes()
 
 
 def clearing_if_it_fails(function: Function) -> Function:

@@ -34,6 +34,7 @@ from syft.ops.table import (
     TENSOR,
     UNINITIALIZED,
     function_of,
+    may_alter,
 )
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
@@ -48,7 +49,13 @@ from syft.workers.core.store import ObjectStore
 from syft.workers.core.tag_index import tags_of
 from syft.workers.execution.backward_passes import run_public_pass
 from syft.workers.execution.foreseen_failures import is_foreseen
-from syft.workers.execution.operation import Function, clearing, clearing_if_it_fails, run_in_mode
+from syft.workers.execution.operation import (
+    Function,
+    clearing,
+    clearing_if_it_fails,
+    run_in_mode,
+    sizes_within_memory,
+)
 from syft.workers.execution.permissions import Guard
 from syft.workers.execution.precautions import RUNNABLE
 from syft.workers.execution.private_commands import guard_for, run_guarded
@@ -333,6 +340,23 @@ def _run(
         function = clearing(function)
     if core.watched:
         _tell_watchers(core, command, peer)
+    if not may_alter(op, kwargs):
+        return _call(core, command, frame, function, args, kwargs, peer)
+    with sizes_within_memory((args, kwargs)):
+        return _call(core, command, frame, function, args, kwargs, peer)
+
+
+def _call(
+    core: WorkerCore,
+    command: Command,
+    frame: Frame,
+    function: Function,
+    args: list[Any],
+    kwargs: dict[str, Any],
+    peer: Peer,
+) -> Reply:
+    """Call the function of a command on its operands, in the modes of the command."""
+    op, flags = command.op, command.flags
     if core.guarded:
         guard = guard_for(args, kwargs)
         if guard is not None:
@@ -345,7 +369,8 @@ def _run(
         else:
             result = run_in_mode(function, args, kwargs, flags, autocast_of(core, command, frame))
     finally:
-        _count_altered(core, command)  # what fails may have given memory to its arguments before
+        if may_alter(op, kwargs):  # what fails may have given memory to its arguments before
+            core.store.charges.altered(ids_in((command.args, command.kwargs or {})))
     return _reply(core, command, result, peer)
 
 
@@ -356,12 +381,6 @@ def _beside_private_data(
     if FLAGS[op] & GRADIENT:
         return partial(_run_public_pass, core, function)
     return clearing_if_it_fails(function) if "out" in kwargs else function
-
-
-def _count_altered(core: WorkerCore, command: Command) -> None:
-    """Count the memory of the arguments anew if a command may have given them more of it."""
-    if FLAGS[command.op] & ALTERS or (command.kwargs and "out" in command.kwargs):
-        core.store.charges.altered(ids_in((command.args, command.kwargs or {})))
 
 
 def _run_public_pass(core: WorkerCore, function: Function, *args: Any, **kwargs: Any) -> Any:
@@ -410,7 +429,7 @@ def _named(objects: dict[int, Any], keywords: dict[str, Any]) -> dict[str, Any] 
 def _tell_watchers(core: WorkerCore, command: Command, peer: Peer) -> None:
     """Tell other callers if a command may change shapes or gradients that they asked for."""
     flags = FLAGS[command.op]
-    if flags & ALTERS or (command.kwargs and "out" in command.kwargs):
+    if may_alter(command.op, command.kwargs):
         core.altered(peer, gradients=False)
     elif flags & GRADIENT or command.op in SETS_GRADIENT:
         core.altered(peer, gradients=True)

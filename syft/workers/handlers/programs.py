@@ -14,20 +14,20 @@ from typing import Any, cast
 from syft.exceptions import HookError
 from syft.ops.control import limited
 from syft.ops.table import (
-    ALTERS,
     FLAGS,
     GRADIENT,
     PROGRAM_FUNCTIONS,
     SETS_GRADIENT,
     UNINITIALIZED,
     Function,
+    may_alter,
 )
 from syft.program.lowered import Lowered
 from syft.program.program import Action, Program
 from syft.workers.core.access import Access
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.execution.operation import clearing
+from syft.workers.execution.operation import clearing, sizes_within_memory
 from syft.workers.execution.precautions import RUNNABLE
 from syft.workers.handlers.accesses import Effects, effects_of
 from syft.workers.handlers.guarded_run import GuardedRun
@@ -105,7 +105,7 @@ class PreparedGroup(Prepared):
         program = group.program
         self.kinds = group.kinds
         self.results = len(program.outputs)
-        self.alters = may_alter(program)
+        self.alters = _changes_facts(program)
         self._effects: Effects | None = None
         self._program = program
         self._kept = [index for index, slot in enumerate(program.outputs) if slot is not None]
@@ -160,6 +160,13 @@ def run_program(core: WorkerCore, program: Lowered, values: Sequence[Any], peer:
     >>> run_program(core, lowered(Program(1, (), Slot(0))), [3], Peer("me"))
     3
     """
+    if program.alters:
+        with sizes_within_memory(values):
+            return _run_program(core, program, values, peer)
+    return _run_program(core, program, values, peer)
+
+
+def _run_program(core: WorkerCore, program: Lowered, values: Sequence[Any], peer: Peer) -> Any:
     if not core.guarded and not program.branches and has_known_sizes(program, values):
         return program.run(values)
     sized = SizedProgram(program, core.store.charges)
@@ -171,18 +178,14 @@ def run_program(core: WorkerCore, program: Lowered, values: Sequence[Any], peer:
         return GuardedRun(core, peer.user).run(cast(Lowered, sized), values)
 
 
-def may_alter(program: Program) -> bool:
-    """Whether a program might change the shape, the dtype or the gradient of a tensor it is given.
-
-    >>> may_alter(Program(0, (), ()))
-    False
-    """
-    return any(map(_alters, _actions(program)))
-
-
-def _alters(action: Action) -> bool:
-    changes = FLAGS[action.op] & (ALTERS | GRADIENT) or action.op in SETS_GRADIENT
-    return bool(changes) or "out" in action.kwargs
+def _changes_facts(program: Program) -> bool:
+    """Whether a program might change the shape, the dtype or the gradient of a tensor."""
+    return any(
+        FLAGS[action.op] & GRADIENT
+        or action.op in SETS_GRADIENT
+        or may_alter(action.op, action.kwargs)
+        for action in _actions(program)
+    )
 
 
 def _actions(program: Program) -> Iterable[Action]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Generator, Iterator
-from typing import Any, Final
+from typing import Final
 
 import torch
+from torch.utils.dlpack import from_dlpack
 
 from syft.exceptions import LimitExceeded, MalformedMessage
 from syft.serde.buffers import Decompression, fresh_buffer
@@ -161,11 +162,10 @@ class FrameAssembly:
             if kind == RAW:
                 buffer = self._fresh(raw)
                 if raw:
-                    yield memoryview(buffer.numpy())  # type: ignore[arg-type]
+                    yield _octets(buffer)
             else:
                 buffer = fresh_buffer(raw)
-                memory: Any = buffer.numpy()
-                yield from self._unpacked(stored, memoryview(memory), index)
+                yield from self._unpacked(stored, _octets(buffer), index)
             self._buffers.append(buffer)
 
     def _unpacked(self, stored: int, memory: memoryview, index: int) -> Iterator[memoryview]:
@@ -179,6 +179,12 @@ class FrameAssembly:
             decompression.feed(piece)
             self.expanded += decompression.done - before
         decompression.finish()
+
+
+def _octets(buffer: torch.Tensor) -> memoryview:
+    """The memory of a buffer.  The buffer can be enlarged afterwards; ``buffer.numpy()`` would have
+    torch refuse that for as long as the memory is there."""
+    return memoryview(from_dlpack(buffer).numpy())  # type: ignore[arg-type]
 
 
 def _grown(size: int) -> Generator[memoryview, None, bytearray]:

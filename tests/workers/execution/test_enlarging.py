@@ -1,0 +1,149 @@
+"""A tensor that cannot be enlarged keeps its size: torch would leave it reaching beyond its memory.
+
+What a transport sends it reads in the tensor's own memory, and torch does not enlarge memory that
+is seen elsewhere.  It says so only after the tensor has its new size, so whoever fetched a tensor
+and resized it could read what lies behind it in the worker's process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import syft as sy
+from syft.workers.execution.operation import sizes_within_memory
+from syft.workers.execution.permissions import strided_parts_of
+
+Enlarge = Callable[[torch.Tensor, torch.Tensor], Any]
+
+CALLS: dict[str, Enlarge] = {
+    "resize_": lambda x, more: x.resize_(400),
+    "resize_as_": lambda x, more: x.resize_as_(more),
+    "torch.resize_as_": lambda x, more: torch.resize_as_(x, more),
+    "set_": lambda x, more: x.set_(x, 0, (400,), (1,)),
+    "add": lambda x, more: torch.add(more, 1, out=x),
+    "cat": lambda x, more: torch.cat([more, more], out=x),
+    "sort": lambda x, more: torch.sort(more, out=(x, torch.zeros_like(x).long())),
+    "index_select": lambda x, more: torch.index_select(more, 0, (more * 0).long(), out=x),
+}
+
+
+@pytest.fixture
+def bob(hook: sy.TorchHook) -> Iterator[sy.VirtualWorker]:
+    worker = sy.VirtualWorker(hook, id="enlarging")
+    yield worker
+    worker.close()
+
+
+def held(worker: sy.VirtualWorker, pointer: torch.Tensor) -> torch.Tensor:
+    found: torch.Tensor = worker.core.store.objects[pointer.child.id_at_location]
+    return found
+
+
+def as_if_sent(tensor: torch.Tensor) -> None:
+    """Have torch refuse to enlarge a tensor, as it does once a transport has read its memory."""
+    tensor.detach().numpy()
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["public", "beside private data"])
+@pytest.mark.parametrize("grouped", [False, True], ids=["a command", "a group"])
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+def test_a_failure_leaves_the_size(
+    bob: sy.VirtualWorker, name: str, grouped: bool, beside: bool
+) -> None:
+    if beside:
+        bob.hold(torch.ones(2).private_tensor(allowed_users=["ann"]))
+    x, more = torch.arange(6.0).view(2, 3).send(bob), torch.ones(400).send(bob)
+    as_if_sent(held(bob, x))
+    with pytest.raises(RuntimeError, match="not resizable"):
+        with bob.group() if grouped else contextlib.nullcontext():
+            CALLS[name](x, more)
+    assert x.get().tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+def test_a_plan_and_a_private_tensor(bob: sy.VirtualWorker) -> None:
+    data = torch.arange(3.0).private_tensor(allowed_users=["ann"], allow_destinations=[bob])
+    private = data.send(bob)
+    x, more = torch.arange(3.0).send(bob), torch.ones(400).send(bob)
+    for pointer in (private, x):
+        as_if_sent(held(bob, pointer))
+
+    @sy.func2plan(args_shape=[(3,), (400,)])
+    def grow(x: torch.Tensor, more: torch.Tensor) -> torch.Tensor:
+        x.resize_(400)
+        return x + more
+
+    with pytest.raises(RuntimeError, match="not resizable"):
+        grow.send(bob)(x, more).get()
+    assert x.get().tolist() == [0, 1, 2]
+    for name in CALLS:
+        with contextlib.suppress(Exception):
+            CALLS[name](private, more)
+            bob.objects_count()
+        for tensor in bob.core.store.objects.values():
+            assert tensor.numel() * tensor.itemsize <= tensor.untyped_storage().nbytes()
+
+
+LAYOUTS = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc, torch.sparse_coo)
+
+
+@pytest.mark.filterwarnings("ignore")  # these layouts are a beta of torch's
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_parts_of_sparse_tensors(layout: torch.layout) -> None:
+    def sparse(numbers: torch.Tensor) -> torch.Tensor:
+        blocks = {"blocksize": (1, 1)} if "bs" in str(layout) else {}
+        return numbers.to_sparse(layout=layout, **blocks)
+
+    x, more = sparse(torch.eye(3)), sparse(torch.ones(9, 9))
+    for part in strided_parts_of(x):
+        as_if_sent(part)
+    for enlarge in (
+        lambda x: torch.add(more, more, out=x),
+        lambda x: torch.mul(more, more, out=x),
+        lambda x: torch.mm(more, more, out=x),
+        lambda x: x.resize_as_sparse_(more),
+        lambda x: x.copy_(more),
+    ):
+        failed = False
+        with sizes_within_memory([x]):
+            try:
+                enlarge(x)
+            except RuntimeError:
+                failed = True
+        for part in strided_parts_of(x):
+            assert part.numel() * part.itemsize <= part.untyped_storage().nbytes()
+        if failed:
+            torch.testing.assert_close(x.to_dense(), torch.eye(3))
+        else:
+            x = sparse(torch.eye(3))
+
+
+def test_memory_that_there_is_not() -> None:
+    x = torch.arange(3.0)
+    with pytest.raises(RuntimeError, match="memory"), sizes_within_memory([{"x": [x]}]):
+        x.resize_(1 << 45)
+    assert x.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("numbers", [3, 1000, 1_000_000])
+def test_what_came_over_a_socket_can_be_enlarged_until_it_is_sent_from_there(
+    hook: sy.TorchHook, numbers: int
+) -> None:
+    with sy.WebsocketServerWorker(hook, port=0, id="dan") as server:
+        dan = sy.WebsocketClientWorker(hook, "localhost", server.port, id="dan")
+        x = torch.ones(numbers).send(dan)
+        assert x.resize_(2 * numbers)[:numbers].sum().get() == numbers
+        assert x.child.get(keep=True).resize_(3 * numbers).shape == (3 * numbers,)
+        if numbers < 10_000:  # it was sent as a copy
+            assert x.resize_(3 * numbers).sum().get() >= numbers
+        else:
+            with pytest.raises(RuntimeError, match="not resizable"):
+                x.resize_(3 * numbers).sum().get()
+            assert x.get().shape == (2 * numbers,)
+        dan.close()
