@@ -9,6 +9,7 @@ import contextlib
 import socket
 import ssl
 import struct
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -88,6 +89,14 @@ def made(tmp_path: Path) -> Identity:
 # ------------------------------------------------------------------------------- what is learned
 
 
+def settled(tap: Tap) -> list[int]:
+    """How many bytes each end has sent, once neither sends any more."""
+    sizes: list[int] = []
+    while sizes != (sizes := [tap.size("bob"), tap.size("alice")]):
+        time.sleep(0.5)
+    return sizes
+
+
 def transcript(hook: sy.TorchHook, tap: Tap, made: Identity, secret: list[float]) -> list[int]:
     """How many bytes each end sends while a private value moves to where its owner lets it go."""
     tap.seen.clear()
@@ -96,9 +105,9 @@ def transcript(hook: sy.TorchHook, tap: Tap, made: Identity, secret: list[float]
         here.hold(private.tag("#secret"), allow_writes=["me"])
         (found,) = bob.search("#secret")
         move_something(bob, alice)
-        before = [tap.size("bob"), tap.size("alice")]
+        before = settled(tap)
         moved = (found * 2).move(alice)
-        sizes = [tap.size("bob") - before[0], tap.size("alice") - before[1]]
+        sizes = [now - then for now, then in zip(settled(tap), before, strict=True)]
         with there.owning():
             held = [one.tolist() for one in there.core.store.objects.values()]
         assert [value * 2 for value in torch.tensor(secret).tolist()] in held
