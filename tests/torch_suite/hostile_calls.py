@@ -9,12 +9,16 @@ call of wrong types ends in torch's argument parser.
 Every tensor lies at the end of its memory, and the page after it may not be touched.  So a kernel
 that reads or writes past an operand ends the process too, and is found.
 
+Torch does not enlarge such memory.  A call after which an operand is larger than its memory all the
+same is found too (``SIGABRT``): what reads it next would go past its end.
+
 Run as a program it is the child: it calls one draw after another, and writes the number of each
 before it is made.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import os
@@ -356,7 +360,8 @@ def main(seed: int, places: int, bare: int) -> None:
 
 
 def _make_calls(names: Sequence[str], seed: int, places: int, place: memoryview, bare: int) -> None:
-    from syft.ops.table import BY_NAME, FUNCTIONS
+    from syft.ops.table import BY_NAME, FUNCTIONS, may_alter
+    from syft.workers.execution.operation import sizes_within_memory
     from syft.workers.execution.precautions import RUNNABLE
 
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
@@ -365,9 +370,14 @@ def _make_calls(names: Sequence[str], seed: int, places: int, place: memoryview,
     os.close(2)
     memory = GuardedMemory()
     while place[0] < len(names):
-        function = (FUNCTIONS if bare else RUNNABLE)[BY_NAME[names[place[0]]]]
+        number = BY_NAME[names[place[0]]]
+        function = (FUNCTIONS if bare else RUNNABLE)[number]
         while place[1] < places:
-            _call(function, *call_of(names[place[0]], seed, place[1], memory))
+            args, kwargs = call_of(names[place[0]], seed, place[1], memory)
+            kept = not bare and may_alter(number, kwargs)
+            with sizes_within_memory((args, kwargs)) if kept else contextlib.nullcontext():
+                _call(function, args, kwargs)
+            _end_if_beyond_memory((args, kwargs))
             place[1] += 1
         place[0], place[1] = place[0] + 1, 0
 
@@ -384,6 +394,14 @@ def _call(function: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
         torch.set_grad_enabled(modes[0])
         torch.set_default_dtype(modes[1])
         signal.alarm(0)
+
+
+def _end_if_beyond_memory(operands: Any) -> None:
+    from syft.ops.nested import leaves
+    from syft.workers.execution.operation import is_beyond_memory
+
+    if any(map(is_beyond_memory, leaves(operands))):
+        os.abort()
 
 
 if __name__ == "__main__":

@@ -28,6 +28,11 @@ def test_a_call_that_ends_the_process_is_found() -> None:
     assert found.signal == "SIGSEGV" and "torch.linalg.eigvals(" in str(found)
 
 
+def test_a_call_that_leaves_a_tensor_larger_than_its_memory_is_found() -> None:
+    found, *_ = deaths(["torch.Tensor.resize_"], 5, 30, bare=True)
+    assert found.signal == "SIGABRT" and "torch.Tensor.resize_(" in str(found)
+
+
 def test_guarded_memory_holds_the_values() -> None:
     import torch
 

@@ -141,7 +141,7 @@ def sizes_within_memory(values: Any) -> Iterator[None]:
         yield
     finally:
         for tensor, kept in before:
-            if any(map(_is_beyond_memory, strided_parts_of(tensor))):
+            if is_beyond_memory(tensor):
                 tensor.data = kept
 
 
@@ -155,7 +155,16 @@ def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:
     )
 
 
-def _is_beyond_memory(tensor: torch.Tensor) -> bool:
+def is_beyond_memory(value: Any) -> bool:
+    """Whether a tensor has more elements than its memory, which only a fault of torch can do.
+
+    >>> is_beyond_memory(torch.ones(2)), is_beyond_memory("text")
+    (False, False)
+    """
+    return any(map(_is_part_beyond, strided_parts_of(value)))
+
+
+def _is_part_beyond(tensor: torch.Tensor) -> bool:
     if not tensor.numel():
         return False
     last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
