@@ -102,19 +102,35 @@ def clearing(function: Function) -> Function:
 
     >>> clearing(torch.empty)(2)
     tensor([0., 0.])
+    >>> clearing(torch.empty) in {torch.empty}
+    True
     """
+    return _Clearing(function)
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+
+class _Clearing:
+    """Equals the function, so that sets of functions which hold that one hold this one too."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self, function: Function) -> None:
+        self._function = function
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         known = {id(storage): (storage, storage.nbytes()) for storage in _memory((args, kwargs))}
-        result = function(*args, **kwargs)
-        if function is torch.Tensor.new and _is_data(args[1:]):
+        result = self._function(*args, **kwargs)
+        if self._function is torch.Tensor.new and _is_data(args[1:]):
             return result
         for storage in _memory(result):
             _, written = known.get(id(storage), (storage, 0))
             _clear(storage, written)
         return result
 
-    return call
+    def __eq__(self, other: object) -> bool:
+        return other is self or other is self._function
+
+    def __hash__(self) -> int:
+        return hash(self._function)
 
 
 @contextlib.contextmanager

@@ -249,6 +249,14 @@ def set_to_public_memory(eve: Observer) -> None:
     eve.call("torch.Tensor.copy_", third, secret(eve), grad=False)
 
 
+def failure_set_to_public_memory(eve: Observer) -> None:
+    """What a private index may have failed to make is put over public memory, and is read."""
+    indices = eve.secret(torch.arange(3), torch.tensor([0, 1, 99]))
+    made = eve.call("torch.index_select", ones(eve), 0, indices)
+    eve.call("torch.Tensor.set_", made, ones(eve), grad=False)
+    eve.fetch(made.id)
+
+
 def resized_away(eve: Observer) -> None:
     """A tensor is shortened, the rest is written, and the tensor is enlarged again."""
     base = ones(eve, 6)
@@ -301,6 +309,7 @@ ATTACKS: tuple[Attack, ...] = (
     quantized_copy,
     observed_ranges,
     set_to_public_memory,
+    failure_set_to_public_memory,
     resized_away,
     other_dtype,
     freed_memory,

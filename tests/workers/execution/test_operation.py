@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import syft as sy
+from syft.exceptions import PermissionDenied
 from syft.workers.execution.operation import clearing, run_in_mode
 from syft.workers.wire.messages import GRAD_MODE, INFERENCE_MODE
 
@@ -43,6 +44,25 @@ def test_clearing_leaves_what_was_written() -> None:
     assert clearing(torch.Tensor.new)(x, [5.0]).tolist() == [5]
     assert clearing(torch.Tensor.new)(x, 2).tolist() == [0, 0]
     assert clearing(torch.Tensor.new)(x).shape == (0,)
+
+
+def test_what_clears_is_found_where_its_function_is() -> None:
+    for function in (torch.empty, torch.Tensor.set_, torch.Tensor.resize_as_):
+        assert clearing(function) in {function} and clearing(function) != torch.zeros
+        assert clearing(function) is clearing(function) is clearing(clearing(function))
+
+
+def test_set_leaves_private_what_is_private(hook: sy.TorchHook) -> None:
+    bob = sy.VirtualWorker(hook, id="joining")
+    bob.hold(torch.ones(2).private_tensor(allowed_users=["ann"]).tag("#data"))
+    (data,) = bob.search("#data")
+    made, public = data * 2, torch.zeros(3).send(bob)
+    made.set_(public)
+    with pytest.raises(PermissionDenied):
+        made.copy().get()
+    public += 1
+    assert made.get(user="ann").tolist() == [0, 0, 0], "it lies in memory of its own"
+    bob.close()
 
 
 @pytest.mark.parametrize("grouped", [False, True], ids=["a command", "a group"])
