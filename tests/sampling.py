@@ -135,6 +135,11 @@ def try_fewer_examples(items: Iterable[pytest.Item], part: float) -> None:
         own._hypothesis_internal_use_settings = settings(whole, max_examples=count)
 
 
+def fewer(count: int, config: pytest.Config) -> int:
+    """How many tries a test makes that draws ``count`` of them by itself, without hypothesis."""
+    return math.ceil(config.option.examples * count)
+
+
 def rank(seed: int, name: str) -> bytes:
     """The place of a test in the order of a seed, the same in every process."""
     return hashlib.sha256(f"{seed} {name}".encode()).digest()

@@ -58,6 +58,7 @@ def test_listed():
 
 EXAMPLES = """
 from hypothesis import given, settings, strategies
+from tests.sampling import fewer
 
 tried = dict.fromkeys(["own", "few", "default"], 0)
 
@@ -75,7 +76,8 @@ def test_few(number):
 def test_default(number):
     tried["default"] += 1
 
-def test_say():
+def test_say(pytestconfig):
+    tried["by itself"] = fewer(7, pytestconfig)
     print()
     for name, count in tried.items():
         print(name, "tried", count)
@@ -163,9 +165,9 @@ def test_a_share_of_the_examples_is_tried(tmp_path: Path) -> None:
     counts = {}
     for option in ("--examples=1", "--examples=0.25"):
         done = run(tmp_path, option, "-s")
-        counts[option] = dict(re.findall(r"^(\w+) tried (\d+)$", done.stdout, re.MULTILINE))
-    assert counts["--examples=1"] == {"own": "80", "few": "4", "default": "100"}
-    assert counts["--examples=0.25"] == {"own": "20", "few": "4", "default": "25"}
+        counts[option] = dict(re.findall(r"^([\w ]+) tried (\d+)$", done.stdout, re.MULTILINE))
+    assert counts["--examples=1"] == {"own": "80", "few": "4", "default": "100", "by itself": "7"}
+    assert counts["--examples=0.25"] == {"own": "20", "few": "4", "default": "25", "by itself": "2"}
     assert "--examples=0.25 --seed=" in done.stdout
 
 

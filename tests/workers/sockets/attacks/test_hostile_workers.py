@@ -20,6 +20,7 @@ import syft as sy
 from syft.exceptions import MalformedMessage, SyftError, WorkerLost, WorkerTimeout
 from syft.workers.sockets import client as client_module
 from syft.workers.wire import messages
+from tests.sampling import fewer
 from tests.workers.sockets.attacks.hostile_worker import HostileWorker
 from tests.workers.sockets.attacks.stranger import BINARY, TEXT
 
@@ -169,9 +170,9 @@ def cases(hook: sy.TorchHook, seeds: range) -> str:
     )
 
 
-def test_hostile_workers(hook: sy.TorchHook) -> None:
+def test_hostile_workers(hook: sy.TorchHook, pytestconfig: pytest.Config) -> None:
     first = random.randrange(10**9)
-    print(cases(hook, range(first, first + 60)))
+    print(cases(hook, range(first, first + fewer(60, pytestconfig))))
 
 
 @pytest.mark.soak

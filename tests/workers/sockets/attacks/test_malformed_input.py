@@ -16,6 +16,7 @@ import pytest
 
 from syft.workers.wire import messages
 from syft.workers.wire.messages import Search
+from tests.sampling import fewer
 from tests.workers.sockets.attacks.mutations import SAMPLES, TEXTS, mutated
 from tests.workers.sockets.attacks.stranger import (
     BINARY,
@@ -417,8 +418,10 @@ def assert_survives(victim: Victim, count: int, seed: int) -> str:
     )
 
 
-def test_malformed_frames(victim: Victim, record_property: Callable[[str, object], None]) -> None:
-    figure = assert_survives(victim, 3000, random.randrange(10**9))
+def test_malformed_frames(
+    victim: Victim, record_property: Callable[[str, object], None], pytestconfig: pytest.Config
+) -> None:
+    figure = assert_survives(victim, fewer(3000, pytestconfig), random.randrange(10**9))
     record_property("figure", figure)
     print(figure)
 
