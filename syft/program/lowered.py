@@ -30,7 +30,8 @@ Call = Callable[[Action, Function, tuple[Any, ...], dict[str, Any]], Any]
 
 
 class Lowered:
-    """A program made ready to run; ``functions`` gives the function of each op number.
+    """A program made ready to run; ``functions`` gives the function of each op number, and
+    ``altering`` what is called in its place where a tensor may get another shape or memory.
 
     >>> from syft.ops.table import BY_NAME
     >>> from syft.program.program import Slot
@@ -44,8 +45,8 @@ class Lowered:
         "steps",
         "known_sizes",
         "branches",
-        "alters",
         "_functions",
+        "_altering",
         "_instructions",
         "_initial",
         "_given",
@@ -55,11 +56,17 @@ class Lowered:
         "_liveness",
     )
 
-    def __init__(self, program: Program, functions: Sequence[Function | None] = FUNCTIONS) -> None:
+    def __init__(
+        self,
+        program: Program,
+        functions: Sequence[Function | None] = FUNCTIONS,
+        altering: Callable[[Function], Function] | None = None,
+    ) -> None:
         self.program = program
         self._functions = functions
+        self._altering = altering
         self._nested: dict[int, Lowered] = {}  # the programs in operands, by their id()
-        allocator = RegisterAllocator(program, functions, self._lower_nested)
+        allocator = RegisterAllocator(program, self._function_of, self._lower_nested)
         self._has_modes = any(action.mode is not None for action in program.actions)
         self._given = program.inputs + program.state
         self._instructions = [allocator.instruction(*item) for item in enumerate(program.actions)]
@@ -70,16 +77,20 @@ class Lowered:
         """Whether there are programs inside it."""
         self.steps = len(program.actions) + allocator.nested_steps
         """How many actions it has, including those of the programs inside it."""
-        self.alters: bool = any(
-            may_alter(action.op, action.kwargs) for action in program.actions
-        ) or any(inside.alters for inside in self._nested.values())
-        """Whether it may change the shape, the dtype or the layout of a tensor that is there."""
         self.known_sizes: set[Any] = set()
         """The sizes of inputs with which it may run unseen, for whoever looks at its actions."""
 
     def _lower_nested(self, program: Program) -> Lowered:
-        lowered = self._nested[id(program)] = Lowered(program, self._functions)
+        lowered = Lowered(program, self._functions, self._altering)
+        self._nested[id(program)] = lowered
         return lowered
+
+    def _function_of(self, action: Action) -> Function:
+        """The function that an action calls."""
+        function = function_of_action(action, self._functions)
+        if self._altering is None or not may_alter(action.op, action.kwargs):
+            return function
+        return self._altering(function)
 
     def run(self, values: Sequence[Any]) -> Any:
         """Run the program on its inputs and state, in that order; returns its outputs.
@@ -147,7 +158,7 @@ class Lowered:
         last_reads, read = self._liveness.last_reads, self._liveness.read
         for index, action in enumerate(self.program.actions):
             try:
-                function = function_of_action(action, self._functions)
+                function = self._function_of(action)
                 with mode_context(action.mode):
                     result = call(
                         action,

@@ -65,11 +65,13 @@ def liveness_of(program: Program) -> Liveness:
 class RegisterAllocator:
     """Gives every slot a register, and every constant operand one that is filled before the run.
 
-    ``lower`` makes a program that stands in an operand ready to run.
+    ``function_of`` finds the function of an action, and ``lower`` makes a program that stands in
+    an operand ready to run.
 
     >>> from syft.ops.table import BY_NAME, FUNCTIONS
     >>> add = Action(BY_NAME["torch.add"], (Slot(0), 2), {}, Slot(1))
-    >>> allocator = RegisterAllocator(Program(1, (add,), Slot(1)), FUNCTIONS, print)
+    >>> find = lambda action: FUNCTIONS[action.op]
+    >>> allocator = RegisterAllocator(Program(1, (add,), Slot(1)), find, print)
     >>> allocator.instruction(0, add)[1:], allocator.initial
     ((0, 1, 0, None), [None, 2])
     """
@@ -77,10 +79,10 @@ class RegisterAllocator:
     def __init__(
         self,
         program: Program,
-        functions: Sequence[Function | None],
+        function_of: Callable[[Action], Function],
         lower: Callable[[Program], Runnable],
     ) -> None:
-        self._functions = functions
+        self._function_of = function_of
         self._lower = lower
         self.initial: Registers = [None] * (program.inputs + program.state)
         """What the registers hold before a run."""
@@ -93,7 +95,7 @@ class RegisterAllocator:
 
     def instruction(self, index: int, action: Action) -> Instruction:
         """The instruction of one action: a flat call where that is enough, or else a closure."""
-        function = function_of_action(action, self._functions)
+        function = self._function_of(action)
         last_reads = self.liveness.last_reads.get(index, ())
         free = [*self._spare, *(self._register_of[slot] for slot in last_reads)]
         self._spare = []
@@ -146,7 +148,7 @@ class RegisterAllocator:
         return lambda registers: slice(*read_parts(registers))
 
     def _closure(self, caller: Reader, action: Action, free: list[int]) -> Instruction:
-        function = function_of_action(action, self._functions)
+        function = self._function_of(action)
         return function, -1, -1, -1, _call_and_store(caller, self._store(action.out, free), free)
 
     def _operand_register(self, operand: Any) -> int:

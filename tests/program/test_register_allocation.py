@@ -20,7 +20,7 @@ def allocator(program: Program) -> RegisterAllocator:
     def lower(nested: Program) -> Any:
         raise AssertionError(nested)
 
-    return RegisterAllocator(program, FUNCTIONS, lower)
+    return RegisterAllocator(program, lambda action: function_of_action(action, FUNCTIONS), lower)
 
 
 def test_reads_inside_containers_and_keywords_count() -> None:

@@ -42,6 +42,25 @@ def weight_norm_checked(given: Given) -> None:
         )
 
 
+def strides_checked(given: Given) -> None:
+    """Refuse sizes and strides with which the number of bytes goes round, and torch takes a tensor
+    that reaches through all memory for a small one.
+
+    >>> strides_checked({"input": torch.ones(2), "size": (2, 9), "stride": (2**62 - 8, 1)})
+    Traceback (most recent call last):
+    ...
+    RuntimeError: as_strided_: expected sizes and strides of fewer than 2**63 bytes
+    """
+    inside, size, stride = tensor_of(given, "input"), given.get("size"), given.get("stride")
+    lists = isinstance(size, (list, tuple)) and isinstance(stride, (list, tuple))
+    if inside is None or not lists or not all(map(int, size or ())):
+        return
+    steps = zip(map(int, size or ()), map(int, stride or ()), strict=False)
+    last = sum((count - 1) * step for count, step in steps) + int(given.get("storage_offset") or 0)
+    if (last + 1) * inside.itemsize >= 1 << 63:
+        raise RuntimeError("as_strided_: expected sizes and strides of fewer than 2**63 bytes")
+
+
 _CHANNELS: Final = ("weight", "bias", "running_mean", "running_var")
 
 

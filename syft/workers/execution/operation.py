@@ -23,6 +23,7 @@ from syft.torch_private import (
     set_tracing_state,
     tracing_state,
 )
+from syft.workers.execution.function_wrapper import FunctionWrapper
 from syft.workers.execution.permissions import elements_of, storages_of, strided_parts_of
 from syft.workers.wire.messages import GRAD_MODE, INFERENCE_MODE
 
@@ -108,38 +109,30 @@ def clearing(function: Function) -> Function:
     return _Clearing(function)
 
 
-class _Clearing:
-    """Equals the function, so that sets of functions which hold that one hold this one too."""
-
-    __slots__ = ("_function",)
-
-    def __init__(self, function: Function) -> None:
-        self._function = function
+class _Clearing(FunctionWrapper):
+    __slots__ = ()
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         known = {id(storage): (storage, storage.nbytes()) for storage in _memory((args, kwargs))}
-        result = self._function(*args, **kwargs)
-        if self._function is torch.Tensor.new and _is_data(args[1:]):
+        result = self.function(*args, **kwargs)
+        if self.function is torch.Tensor.new and _is_data(args[1:]):
             return result
         for storage in _memory(result):
             _, written = known.get(id(storage), (storage, 0))
             _clear(storage, written)
         return result
 
-    def __eq__(self, other: object) -> bool:
-        return other is self or other is self._function
-
-    def __hash__(self) -> int:
-        return hash(self._function)
-
 
 @contextlib.contextmanager
 def sizes_within_memory(values: Any) -> Iterator[None]:
-    """A context in which a tensor of ``values`` that cannot be enlarged keeps the size it has.
+    """A context in which a tensor of ``values`` that cannot be enlarged keeps the size it has, and
+    in which what fails leaves zeros in the memory that it has given to one.
 
     Torch gives a tensor its new size first and the memory for it then.  Where it cannot (numpy sees
     the memory, as it does once a tensor has been sent, or there is not as much), the tensor would
-    be read and written beyond its memory by what comes next (torch 2.13).
+    be read and written beyond its memory by what comes next (torch 2.13).  Where it can, and fails
+    afterwards (a result of another dtype, a memory format that does not fit), nobody has written
+    that memory.
 
     >>> import numpy
     >>> x = torch.from_numpy(numpy.ones(2))
@@ -151,14 +144,38 @@ def sizes_within_memory(values: Any) -> Iterator[None]:
     >>> x
     tensor([1., 1.], dtype=torch.float64)
     """
-    tensors = [tensor for value in leaves(values) if (tensor := elements_of(value)) is not None]
+    tensors = [
+        tensor
+        for value in leaves(values)
+        if (tensor := elements_of(value)) is not None and strided_parts_of(tensor)
+    ]
     before = [(tensor, _as_it_is(tensor)) for tensor in tensors]
+    memory = [(storage, storage.nbytes()) for storage in _memory(tensors)]
     try:
         yield
+    except BaseException:
+        for storage, written in memory:
+            if storage.nbytes() > written:
+                _clear(storage, written)
+        raise
     finally:
         for tensor, kept in before:
             if is_beyond_memory(tensor):
                 tensor.data = kept
+
+
+class KeepingSizes(FunctionWrapper):
+    """A function that runs within :func:`sizes_within_memory` of its operands.
+
+    >>> KeepingSizes(torch.Tensor.resize_)(torch.ones(1), 1)
+    tensor([1.])
+    """
+
+    __slots__ = ()
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        with sizes_within_memory((args, kwargs)):
+            return self.function(*args, **kwargs)
 
 
 def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:
@@ -181,40 +198,11 @@ def is_beyond_memory(value: Any) -> bool:
 
 
 def _is_part_beyond(tensor: torch.Tensor) -> bool:
-    if not tensor.numel():
+    if tensor.is_nested or not tensor.numel():  # torch enlarges no nested tensor
         return False
     last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
     end = int(tensor.storage_offset() + last + 1) * tensor.itemsize
     return end > tensor.untyped_storage().nbytes()
-
-
-def clearing_if_it_fails(function: Function) -> Function:
-    """The same function, with zeros in all memory that its arguments get and that is not written,
-    because it fails.
-
-    A call with ``out=`` gives that its size first, and computes then.
-
-    >>> x = torch.ones(2)
-    >>> def grow_and_fail(out):
-    ...     out.resize_(4); raise ValueError("too late")
-    >>> clearing_if_it_fails(grow_and_fail)(out=x)
-    Traceback (most recent call last):
-    ...
-    ValueError: too late
-    >>> x
-    tensor([1., 1., 0., 0.])
-    """
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        before = [(storage, storage.nbytes()) for storage in _memory((args, kwargs))]
-        try:
-            return function(*args, **kwargs)
-        except Exception:
-            for storage, written in before:
-                _clear(storage, written)
-            raise
-
-    return call
 
 
 def _clear(storage: torch.UntypedStorage, written: int) -> None:

@@ -253,6 +253,7 @@ _CHECKS: Final[tuple[tuple[str, tuple[str, ...], values.Check], ...]] = (
     ),
     (r"_?upsample_\w+[1-3]d", ("input", "output_size"), values.scales_checked),
     (r"_?upsample_\w+[1-3]d_aa", ("input", "output_size"), values.scales_checked),
+    (r"as_strided_", ("input", "size", "stride", "storage_offset"), sizes.strides_checked),
     (r"_weight_norm", ("v", "g", "dim"), sizes.weight_norm_checked),
     (r"native_batch_norm|_native_batch_norm_legit", _NORM, sizes.batch_norm_checked),
     (

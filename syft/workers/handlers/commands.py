@@ -52,7 +52,6 @@ from syft.workers.execution.foreseen_failures import is_foreseen
 from syft.workers.execution.operation import (
     Function,
     clearing,
-    clearing_if_it_fails,
     run_in_mode,
     sizes_within_memory,
 )
@@ -361,7 +360,8 @@ def _call(
         guard = guard_for(args, kwargs)
         if guard is not None:
             return _run_hidden(core, command, frame, function, args, kwargs, guard, peer)
-        function = _beside_private_data(core, op, function, kwargs)
+        if FLAGS[op] & GRADIENT:
+            function = partial(_run_public_pass, core, function)
     mode = GRAD_MODE if torch.is_grad_enabled() else 0
     try:
         if flags & _MODES == mode and not command.autocast:
@@ -372,15 +372,6 @@ def _call(
         if may_alter(op, kwargs):  # what fails may have given memory to its arguments before
             core.store.charges.altered(ids_in((command.args, command.kwargs or {})))
     return _reply(core, command, result, peer)
-
-
-def _beside_private_data(
-    core: WorkerCore, op: int, function: Function, kwargs: dict[str, Any]
-) -> Function:
-    """What runs an operation on public values at a worker that holds private ones."""
-    if FLAGS[op] & GRADIENT:
-        return partial(_run_public_pass, core, function)
-    return clearing_if_it_fails(function) if "out" in kwargs else function
 
 
 def _run_public_pass(core: WorkerCore, function: Function, *args: Any, **kwargs: Any) -> Any:

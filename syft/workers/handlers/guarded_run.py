@@ -28,7 +28,6 @@ from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.backward_passes import run_public_pass
 from syft.workers.execution.foreseen_failures import is_foreseen
 from syft.workers.execution.moved_memory import Holdings, Moves, Places
-from syft.workers.execution.operation import clearing_if_it_fails
 from syft.workers.execution.permissions import (
     Guard,
     full_guard_of,
@@ -137,8 +136,6 @@ class GuardedRun:
         if guard is None:
             if flags & GRADIENT:
                 return run_public_pass(function, args, kwargs, self.registers)
-            if "out" in kwargs:
-                function = clearing_if_it_fails(function)
             return self.registers.noted(function(*args, **kwargs))
         self.concealing |= not guard.admits(self.user)
         acting, core.acting_guard = core.acting_guard, guard

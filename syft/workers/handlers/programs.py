@@ -27,7 +27,7 @@ from syft.program.program import Action, Program
 from syft.workers.core.access import Access
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.execution.operation import clearing, sizes_within_memory
+from syft.workers.execution.operation import KeepingSizes, clearing
 from syft.workers.execution.precautions import RUNNABLE
 from syft.workers.handlers.accesses import Effects, effects_of
 from syft.workers.handlers.guarded_run import GuardedRun
@@ -143,7 +143,7 @@ def lowered(program: Program) -> Lowered:
     >>> lowered(Program(0, (), 5)).run([])
     5
     """
-    return Lowered(program, FUNCTIONS)
+    return Lowered(program, FUNCTIONS, KeepingSizes)
 
 
 def run_program(core: WorkerCore, program: Lowered, values: Sequence[Any], peer: Peer) -> Any:
@@ -160,13 +160,6 @@ def run_program(core: WorkerCore, program: Lowered, values: Sequence[Any], peer:
     >>> run_program(core, lowered(Program(1, (), Slot(0))), [3], Peer("me"))
     3
     """
-    if program.alters:
-        with sizes_within_memory(values):
-            return _run_program(core, program, values, peer)
-    return _run_program(core, program, values, peer)
-
-
-def _run_program(core: WorkerCore, program: Lowered, values: Sequence[Any], peer: Peer) -> Any:
     if not core.guarded and not program.branches and has_known_sizes(program, values):
         return program.run(values)
     sized = SizedProgram(program, core.store.charges)

@@ -15,7 +15,9 @@ import pytest
 import torch
 
 import syft as sy
+from syft.ops.table import BY_NAME
 from syft.workers.execution.operation import sizes_within_memory
+from syft.workers.execution.precautions import RUNNABLE
 from syft.workers.execution.permissions import strided_parts_of
 
 Enlarge = Callable[[torch.Tensor, torch.Tensor], Any]
@@ -88,6 +90,73 @@ def test_a_plan_and_a_private_tensor(bob: sy.VirtualWorker) -> None:
             bob.objects_count()
         for tensor in bob.core.store.objects.values():
             assert tensor.numel() * tensor.itemsize <= tensor.untyped_storage().nbytes()
+
+
+SHOWN: dict[str, Callable[[torch.Tensor], Any]] = {
+    "preserve": lambda x: x.resize_(40_000, memory_format=torch.preserve_format),
+    "channels": lambda x: x.resize_(40_000, memory_format=torch.channels_last),
+    "out of another dtype": lambda x: torch.t_copy(x.new_ones(30, 30).double(), out=x),
+}
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+@pytest.mark.parametrize("beside", [False, True], ids=["public", "beside private data"])
+@pytest.mark.parametrize("grouped", [False, True], ids=["a command", "a group"])
+@pytest.mark.parametrize("name", SHOWN)
+def test_what_fails_once_it_has_memory_shows_nothing_of_it(
+    bob: sy.VirtualWorker, name: str, grouped: bool, beside: bool
+) -> None:
+    if beside:
+        bob.hold(torch.ones(2).private_tensor(allowed_users=["ann"]))
+    x = torch.ones(2).send(bob)
+    torch.use_deterministic_algorithms(True)  # fills what is not written with NaN
+    try:
+        with pytest.raises((RuntimeError, ValueError)):
+            with bob.group() if grouped else contextlib.nullcontext():
+                SHOWN[name](x)
+                bob.objects_count()
+    finally:
+        torch.use_deterministic_algorithms(False)
+    found = x.get()
+    assert found.numel() > 2, "torch has mended it"
+    assert found.flatten()[:2].tolist() == [1, 1] and not found.flatten()[2:].count_nonzero()
+
+
+def test_tensors_inside_a_program_that_outlive_it(bob: sy.VirtualWorker) -> None:
+    """They are no inputs of it, but gradients, and what a graph keeps."""
+    x = torch.ones(2, requires_grad=True).send(bob)
+    numbers = torch.ones(2).send(bob)
+    as_if_sent(held(bob, numbers))
+
+    @sy.func2plan(args_shape=[(2,), (2,)])
+    def grow(x: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
+        other = numbers[:]
+        x.grad = other
+        other.resize_(400)
+        return x + 1
+
+    with pytest.raises(RuntimeError, match="not resizable"):
+        grow.send(bob)(x, numbers).get()
+    gradient = held(bob, x).grad
+    assert gradient is None or gradient.shape == (2,)
+
+
+@pytest.mark.parametrize("name", ["torch.as_strided_", "torch.Tensor.as_strided_"])
+def test_strides_that_go_round_all_memory(name: str) -> None:
+    """The number of bytes would come to four; what lies behind the tensor would be its first
+    row."""
+    x = torch.ones(3)
+    with pytest.raises(RuntimeError, match="fewer than 2.*63 bytes"):
+        RUNNABLE[BY_NAME[name]](x, (2, 401), ((1 << 62) - 400, 1))  # type: ignore[misc]
+    assert x.tolist() == [1, 1, 1]
+    assert RUNNABLE[BY_NAME[name]](x, [2], [2]).tolist() == [1, 1]  # type: ignore[misc]
+
+
+def test_nested_tensors_are_let_through() -> None:
+    x = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    with sizes_within_memory([x]):
+        x.mul_(2)
+    assert x.unbind()[1].tolist() == [2, 2, 2]
 
 
 LAYOUTS = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc, torch.sparse_coo)
