@@ -213,6 +213,17 @@ def integers(op: Any, value: Any, grid: Grid, excess: Excess = Excess.REFUSE) ->
     return value
 
 
+def fixed_beside(op: Any, value: Any, *others: Any) -> Any:
+    """An operand as a fixed tensor on the grid of the operands; a plain gradient may be given.
+
+    >>> from syft.tensors.fixed.precision import fix_precision
+    >>> fixed_beside("avg_pool2d_backward", torch.tensor([1.0]), fix_precision(torch.ones(1)))
+    (Wrapper)>FixedPrecisionTensor>tensor([65536])
+    """
+    grid = grid_among(op, (value, *others))
+    return value if is_fixed(value) else fixed(integers(op, value, grid), grid)
+
+
 _ENCODERS: tuple[tuple[Any, Callable[[Any, Any, Grid, Excess], Any]], ...] = (
     ((int, float), lambda op, value, grid, excess: encode_number(value, grid, excess)),
     (torch.Tensor, lambda op, value, grid, excess: encode(value, grid, excess)),

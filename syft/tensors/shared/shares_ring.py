@@ -12,8 +12,10 @@ import torch
 
 from syft.crypto.kernels import Kernel, KernelCode
 from syft.crypto.programs.share_program import ShareCode
+from syft.crypto.ring_products import ring_product
 from syft.exceptions import ProgramError
 from syft.tensors.fixed.rings.integer_ring import Ring
+from syft.tensors.fixed.rings.plain_ring import PLAIN
 from syft.tensors.fixed.rings.ring_link import as_integers, is_ring
 from syft.tensors.shared.additive_sharing import shared_tensor
 from syft.tensors.shared.cells import Cell, dense
@@ -61,6 +63,8 @@ class SharesRing(Ring):
     def multiply(self, a: torch.Tensor, b: torch.Tensor, unit: int) -> torch.Tensor:
         """The elementwise product; a public factor multiplies each share."""
         a, b = _in_the_open(a, b)
+        if not (is_ring(a) or is_ring(b)):
+            return self.lift(as_integers(a) * as_integers(b))
         if not (is_ring(a) and is_ring(b)):
             product: torch.Tensor = as_integers(a) * as_integers(b)
             return product
@@ -70,10 +74,12 @@ class SharesRing(Ring):
     def product(self, kernel: Kernel, a: torch.Tensor, b: torch.Tensor, unit: int) -> torch.Tensor:
         """A bilinear kernel: each operand is opened under a mask, once while it is not written to.
 
-        A public operand is a factor in a linear map of each share.
+        A public operand is a factor in a linear map of each share, and a product of two is public.
         """
         a, b = _in_the_open(a, b)
         shape = _shape_of(kernel, a, b)
+        if not (is_ring(a) or is_ring(b)):
+            return self.lift(ring_product(kernel, a, b))
         session = self._session
         if is_ring(a) and is_ring(b):
             kernel, x, y = _unturned(kernel, cell_of(a), cell_of(b))
@@ -100,8 +106,11 @@ class SharesRing(Ring):
         """Divide by public whole numbers; the result is off by less than one.
 
         By a power of two in one opening.  An odd factor takes a second one, and ``x`` must be below
-        2^34 after the first.
+        2^34 after the first.  What everybody may see is divided by you.
         """
+        known = cell_of(x).public
+        if known is not None:
+            return self.lift(PLAIN.divide(known, divisor))
         if isinstance(divisor, torch.Tensor):
             return self.times(x, 1 / divisor.double(), 1)
         if divisor < 0:
@@ -178,7 +187,10 @@ def _shape_of(kernel: Kernel, *operands: Any) -> tuple[int, ...]:
 
 
 def _in_the_open(a: Any, b: Any) -> tuple[Any, Any]:
-    """Two factors; one of them as a plain tensor where everybody may see it."""
+    """Two factors; one of them as a plain tensor where everybody may see it.
+
+    Beside a plain tensor both are plain then.
+    """
     for first, second in ((a, b), (b, a)):
         if is_ring(first) and cell_of(first).public is not None:
             plain = cell_of(first).public

@@ -329,6 +329,28 @@ def test_a_rule_over_integers_that_nobody_may_read(name, noisy):
     compare(function, operands, BlindRing(noisy=noisy), bounds_of(name, noisy))
 
 
+WINDOWS = [
+    name
+    for name in CASES
+    if "pool" in name and not name.endswith("to one") or name == "pad by reflection"
+]
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_a_plain_gradient_of_private_numbers_and_a_private_one_of_plain_numbers(name):
+    function, operand = CASES[name]
+    ring = BlindRing()
+    private, plain = blind(operand.clone().requires_grad_(), ring), operand.clone().requires_grad_()
+    got, want = as_tuple(function(private))[0], as_tuple(function(plain))[0]
+    gradient = torch.randint(-3, 4, want.shape).float()
+    got.backward(gradient)
+    want.backward(gradient)
+    assert off_by(private.grad, plain.grad.double()) <= 2
+    other = operand.clone().requires_grad_()
+    (as_tuple(function(other))[0] * blind(gradient, ring)).sum().backward()
+    assert off_by(other.grad, plain.grad.double()) <= 2
+
+
 # ------------------------------------------------------------------------------------------ modules
 
 MODULES: dict[str, tuple[Any, torch.Tensor, dict[str, Any]]] = {

@@ -71,7 +71,7 @@ def test_a_first_pivot_of_zero_and_one_that_is_largest_in_the_middle(ring: Blind
         plain = torch.tensor(rows, dtype=torch.float32)
         found = reveal(linalg.inv(blind(plain, ring)))
         assert torch.allclose(found, plain.T, rtol=0, atol=2 * STEP)
-        assert abs(reveal(linalg.det(blind(plain, ring))) - plain.det()) <= 3 * STEP
+        assert abs(reveal(linalg.det(blind(plain, ring))) - plain.det()) <= 8 * STEP
 
 
 def well_conditioned(n: int, condition: float, size: float, seed: int) -> torch.Tensor:
@@ -81,9 +81,15 @@ def well_conditioned(n: int, condition: float, size: float, seed: int) -> torch.
     return left @ torch.diag(values) @ right
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.integers(2, 8), st.floats(1, 500), st.floats(0.5, 1000), st.integers(0, 10**6))
-def test_how_exact_it_is(n: int, condition: float, size: float, seed: int) -> None:
+@settings(max_examples=80, deadline=None)
+@given(
+    st.integers(1, 8),
+    st.floats(1, 500),
+    st.floats(0.5, 1000) | st.floats(1000, 500_000),
+    st.integers(0, 10**6),
+    st.sampled_from(["public", "private"]),
+)
+def test_how_exact_it_is(n: int, condition: float, size: float, seed: int, kind: str) -> None:
     """The bounds that docs/fixed_precision.md states, against the exact inverse of what is held."""
     ring = BlindRing(noisy=True)
     a = blind(well_conditioned(n, condition, size, seed), ring)
@@ -92,11 +98,29 @@ def test_how_exact_it_is(n: int, condition: float, size: float, seed: int) -> No
     norm = float(torch.linalg.matrix_norm(over, ord=torch.inf))
     found = reveal(linalg.inv(a), torch.float64)
     assert float((found - over).abs().max()) <= 2 * (1 + norm) * STEP
-    b = blind(torch.randn(n, 1), ring)
-    want = over @ reveal(b, torch.float64)
-    assert float((reveal(linalg.solve(a, b), torch.float64) - want).abs().max()) <= (
-        2 * (1 + norm) * STEP
-    )
+    matrix = a if kind == "private" else fix_precision(held)
+    for large in (1.0, min(size, 50_000.0)):
+        b = blind(torch.randn(n, 1) * large, ring)
+        want = over @ reveal(b, torch.float64)
+        bound = 2 * (1 + norm) * STEP
+        assert float((reveal(linalg.solve(matrix, b), torch.float64) - want).abs().max()) <= bound
+        left = reveal(linalg.solve(matrix, b.T, left=False), torch.float64)
+        norm_of_columns = float(torch.linalg.matrix_norm(over.T, ord=torch.inf))
+        assert float((left - want_left(b, over)).abs().max()) <= 2 * (1 + norm_of_columns) * STEP
+
+
+def want_left(b: Any, over: torch.Tensor) -> torch.Tensor:
+    return reveal(b, torch.float64).T @ over
+
+
+def test_rows_of_many_sizes(ring: BlindRing) -> None:
+    """The inverse of large numbers is less than a step; what it solves is not."""
+    plain = torch.tensor([[3e5, 1.0, 2e5], [0.5, 2.0, 0.25], [1e5, -3e3, -4e5]])
+    solution = torch.tensor([1.5, -2.0, 0.5])
+    a, b = blind(plain, ring), blind(plain @ solution, ring)
+    for matrix in (a, fix_precision(plain)):
+        found = reveal(linalg.solve(matrix, b))
+        assert torch.allclose(found, solution, rtol=0, atol=6 * STEP)
 
 
 def test_a_matrix_without_rows_and_one_that_is_singular(ring: BlindRing) -> None:

@@ -18,7 +18,7 @@ from syft.exceptions import (
     UnsupportedOperation,
     WorkerLost,
 )
-from syft.tensors.fixed.precision import fix_precision
+from syft.tensors.fixed.precision import fix_precision, float_precision
 from syft.tensors.shared import local_calls, session_recording
 from syft.tensors.shared.shared_values import get_shared, refresh, share_values, shared_cell
 from tests.tensors.shared.clear_parties import clear_session
@@ -105,6 +105,18 @@ def test_what_everybody_knows_is_not_opened(session, share):
     F.linear(x, share(torch.randn(2, 3))).sum().backward()
     get_shared([x])
     assert not session.lines.counts["MASK"]  # both gradients are public, and the rest is unused
+
+
+def test_a_product_of_what_everybody_knows_is_a_shared_tensor_without_messages(session, share):
+    rows, x = share(torch.randn(2, 3), requires_grad=True), torch.tensor([[1.5, -2.0, 0.25]])
+    (F.linear(x, rows).sum() * 0.5).backward()
+    (x * rows).sum().backward()
+    kinds = share(integers(7)).new_ones(3)
+    times, over = torch.tensor([5, 6, 7]) * kinds, torch.tensor([[5, 6, 7]]) @ kinds
+    gradient, *products = get_shared([rows.grad, times, over])
+    assert float_precision(gradient).tolist() == (1.5 * x).expand(2, 3).tolist()
+    assert [product.tolist() for product in products] == [[5, 6, 7], [18]]
+    assert not session.lines.counts["MASK"] and not session.lines.counts["DIVIDE"]
 
 
 def test_a_number_repeated_is_sent_once(session, share):

@@ -5,7 +5,11 @@ it is found by comparisons, and rows are exchanged by products with a row of zer
 Each row is divided by its pivot.  What rounding has done to the inverse is undone by Newton's
 ``Y <- Y + Y (I - A Y)``, which squares the error; that of a solution by its residual.
 
-Rounds (some 30 a row, and 4 for each halving of the rows that are left) grow with the number of
+The inverse of large numbers would be less than a step of the grid.  So rows are first divided by
+powers of two that bring them below 1 (how large a row is nobody may see either), and the inverse
+is that of these rows.
+
+Rounds (some 50 a row, and 4 for each halving of the rows that are left) grow with the number of
 rows, and not with that of columns or matrices.  Newton's method alone would need no pivots, but it
 begins at ``A.T`` over a product of norms, which is 0 on the grid for large matrices, and takes as
 many steps as the condition asks for, which nobody may see.
@@ -28,17 +32,20 @@ from syft.tensors.fixed.fixed_link import (
     no_rule,
     private_rule,
 )
-from syft.tensors.fixed.grid import Grid
 from syft.tensors.fixed.rings.comparison_rules import tournament
-from syft.tensors.fixed.rings.ring_link import lifted
+from syft.tensors.fixed.rings.ring_link import lifted, ring_of
 
 _REFINEMENTS = 2
+_FACTOR_BITS = 20
+"""Rows up to 2^20 are brought below 1."""
+_MORE_BITS = 10
+"""By which what an inverse multiplies is finer than the grid, since its error grows there."""
 
 
 @private_rule("linalg_inv_ex")
 def inverse(op: Any, a: Any, *, check_errors: bool = False) -> Any:
     """The inverse of each matrix, and 0: nobody may see that there is none."""
-    return _inverse(a), _no_errors(a)
+    return _with_columns(*_inverse_of_smaller_rows(a)), _no_errors(a)
 
 
 @private_rule("_linalg_solve_ex")
@@ -46,16 +53,18 @@ def solve(op: Any, a: Any, b: Any, *, left: bool = True, check_errors: bool = Fa
     """X of ``A X = B`` or ``X A = B``; and for the gradient the inverse, under pivots of 0."""
     grid = grid_among(op, (a, b))
     a, b = (fixed(integers(op, each, grid), grid) for each in (a, b))
-    over = _inverse(a) if is_private(a) else _public_inverse(a, grid)
+    over, factors = _inverse_of_smaller_rows(a)
     is_vector = b.dim() == 1 or b.shape == a.shape[:-1]
     right = b.unsqueeze(-1) if is_vector else b
     if left:
-        x = over @ right
-        x = x + over @ (right - a @ x)
+        x = _solved(over, factors, right)
+        x = x + _solved(over, factors, right - a @ x)
     else:
-        x = right @ over
-        x = x + (right - x @ a) @ over
-    return x.squeeze(-1) if is_vector else x, over, _no_pivots(a), _no_errors(a)
+        x = _with_columns(right @ over, factors)
+        x = x + _with_columns((right - x @ a) @ over, factors)
+    whole = _with_columns(over, factors)
+    whole = fixed(lifted(whole.child.child, ring_of(a.child.child, b.child.child), b.device), grid)
+    return x.squeeze(-1) if is_vector else x, whole, _no_pivots(a), _no_errors(a)
 
 
 @private_rule("_linalg_det")
@@ -87,20 +96,52 @@ def _no_errors(a: Any) -> torch.Tensor:
     return torch.zeros(a.shape[:-2], dtype=torch.int32, device=a.device)
 
 
-def _public_inverse(a: Any, grid: Grid) -> Any:
-    """That of a matrix which everybody knows, on the grid."""
-    plain = torch.linalg.inv(a.child.child.double() / grid.scale)
-    return fixed((plain * grid.scale).round().long(), grid)
+def _factors(a: Any) -> Any:
+    """Whole numbers (..., n, 1): a row times its factor, over 2^20, is below 1.
+
+    Powers of two up to 2^20; rows that are below 1 have that one.  Private if the matrix is.
+    """
+    link = a.child
+    if not a.shape[-1]:
+        return torch.ones(*a.shape[:-1], 1, dtype=torch.int64, device=a.device)
+    sizes = link.child.abs().amax(-1)
+    bits = range(_FACTOR_BITS)
+    reached = link.ring.reached(sizes, [link.grid.scale << bit for bit in bits])
+    halves = torch.tensor([1 << (_FACTOR_BITS - 1 - bit) for bit in bits], device=a.device)
+    less = (reached * halves.view(-1, *[1] * sizes.dim())).sum(0)
+    return ((1 << _FACTOR_BITS) - less).unsqueeze(-1)
 
 
-def _inverse(a: Any) -> Any:
-    """The inverse of private matrices (..., n, n): what is left of the identity beside them."""
-    grid = a.child.grid
+def _times(x: Any, factors: Any, bits: int) -> Any:
+    """``x * factors / 2**bits``."""
+    ring = ring_of(x.child.child, factors)
+    products = ring.multiply(x.child.child, factors, 1)
+    return fixed(ring.divide(products, 1 << bits), x.child.grid)
+
+
+def _with_columns(over: Any, factors: Any) -> Any:
+    """What an inverse of rows with factors is of those without; or a product with it."""
+    return _times(over, factors.mT, _FACTOR_BITS)
+
+
+def _solved(over: Any, factors: Any, right: Any) -> Any:
+    """The product of an inverse with right sides, whose rows get more bits with the factors."""
+    return over @ _times(right, factors, _FACTOR_BITS - _MORE_BITS) * 2.0**-_MORE_BITS
+
+
+def _inverse_of_smaller_rows(a: Any) -> tuple[Any, Any]:
+    """The inverse of matrices (..., n, n) whose rows have factors, and these."""
+    grid, factors = a.child.grid, _factors(a)
+    if not is_private(a):
+        plain = a.child.child.double() / grid.scale * factors / (1 << _FACTOR_BITS)
+        return fixed((torch.linalg.inv(plain) * grid.scale).round().long(), grid), factors
     ones = torch.eye(a.shape[-1], device=a.device).expand(a.shape)
-    over, _ = _eliminated(torch.cat([a, fixed(integers("eye", ones, grid), grid)], -1))
-    for _ in range(_REFINEMENTS):
-        over = over + over @ (ones - a @ over)
-    return over
+    smaller = _times(a, factors, _FACTOR_BITS)
+    over, _ = _eliminated(torch.cat([smaller, fixed(integers("eye", ones, grid), grid)], -1))
+    for _ in range(_REFINEMENTS):  # by the rows themselves, which have more digits
+        product = _times(a @ over, factors, _FACTOR_BITS - _MORE_BITS)
+        over = over + over @ (ones * 2**_MORE_BITS - product) * 2.0**-_MORE_BITS
+    return over, factors
 
 
 def _eliminated(rows: Any) -> tuple[Any, list[Any]]:

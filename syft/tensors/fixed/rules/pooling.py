@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from syft.crypto.kernels import kernel_of
-from syft.tensors.fixed.fixed_link import fixed, rule
+from syft.tensors.fixed.fixed_link import fixed, fixed_beside, rule
 
 aten = torch.ops.aten
 
@@ -41,7 +41,7 @@ def max_pool(op: Any, x: Any, *settings: Any) -> Any:
 )
 def max_pool_backward(op: Any, grad: Any, x: Any, *settings: Any) -> Any:
     """Add each gradient to where its value came from."""
-    link = grad.child
+    link = fixed_beside(op, grad, x).child
     *_, index = settings
     dims = 3 if "3d" in op.name() else 2
     flat = link.child.new_zeros(x.shape).flatten(-dims)
@@ -75,7 +75,7 @@ def avg_pool_backward(op: Any, grad: Any, x: Any, *window: Any) -> Any:
     Rounded once if all windows count the same number of values; otherwise once for each window that
     contains a value.
     """
-    link = grad.child
+    link = fixed_beside(op, grad, x).child
     count = _counts(_FORWARD[op.overloadpacket], x, window)
     uniform = isinstance(count, int)
     ring = link.ring

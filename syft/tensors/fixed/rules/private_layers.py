@@ -20,7 +20,7 @@ from syft.chain.wrapper import SETTINGS
 from syft.torch_private import get_mkldnn_enabled, set_mkldnn_enabled
 from syft.ops.nested import Arguments, Keywords
 from syft.tensors.fixed.fallback import fall_back_privately
-from syft.tensors.fixed.fixed_link import any_private, fixed, no_rule, private_rule
+from syft.tensors.fixed.fixed_link import any_private, fixed, fixed_beside, no_rule, private_rule
 from syft.tensors.fixed.grid import FLOOR
 from syft.tensors.fixed.rings.comparison_rules import tournament
 from syft.tensors.fixed.rings.ring_link import as_integers, is_ring, lifted
@@ -137,12 +137,13 @@ def max_pool(op: Any, x: Any, *settings: Any) -> Any:
 )
 def max_pool_backward(op: Any, grad: Any, x: Any, *rest: Any) -> Any:
     """Add each gradient at the place its value came from, among those of its window."""
+    grad = fixed_beside(op, grad, x)
     *settings, index = rest
     places = _windows_of(op, x, settings or [list(index.shape)])
     dims = places.dim() - 1
     hits = as_integers(index.unsqueeze(-1) == places)
     spread = (grad.unsqueeze(-1) * hits).child.child.flatten(-dims - 1)
-    flat = torch.zeros_like(x.child.child).flatten(-dims)
+    flat = spread.new_zeros(x.shape).flatten(-dims)
     target = places.clamp(min=0).flatten().expand(spread.shape)
     child = flat.scatter_add(-1, target, spread).view(x.shape)
     return fixed(child, grad.child.grid)
@@ -161,13 +162,13 @@ def adaptive_avg_pool(op: Any, x: Any, output_size: Any) -> Any:
 @private_rule("_adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward")
 def adaptive_avg_pool_backward(op: Any, grad: Any, x: Any) -> Any:
     """Spread each gradient over its window, rounded once for each window."""
-    link = grad.child
+    link = fixed_beside(op, grad, x).child
     dims = 3 if "3d" in op._schema.name else 2
     places = adaptive_places(x.shape[-dims:], grad.shape[-dims:]).to(x.device)
     inside = places >= 0
     parts = link.ring.divide(link.child, inside.sum(-1)).unsqueeze(-1) * inside
     spread = parts.flatten(-dims - 1)
-    flat = torch.zeros_like(x.child.child).flatten(-dims)
+    flat = spread.new_zeros(x.shape).flatten(-dims)
     target = places.clamp(min=0).flatten().expand(spread.shape)
     return fixed(flat.scatter_add(-1, target, spread).view(x.shape), link.grid)
 

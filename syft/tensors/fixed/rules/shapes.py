@@ -11,7 +11,15 @@ from typing import Any
 from syft.torch_private import correct_aliasing
 from syft.crypto.kernels import kernel_of
 from syft.chain.wrapper import Wrapper
-from syft.tensors.fixed.fixed_link import fixed, grid_among, integers, no_rule, rule, target_of
+from syft.tensors.fixed.fixed_link import (
+    fixed,
+    fixed_beside,
+    grid_among,
+    integers,
+    no_rule,
+    rule,
+    target_of,
+)
 
 VIEWS = """
 alias detach view _unsafe_view _reshape_alias t transpose.int permute expand squeeze squeeze.dim
@@ -77,7 +85,7 @@ def keep_through_float64(op: Any, x: Any, *rest: Any) -> Any:
 )
 def pad_backward(op: Any, grad: Any, x: Any, padding: Any) -> Any:
     """Sum the gradients of the copies."""
-    link = grad.child
+    link = fixed_beside(op, grad, x).child
     child = link.ring.linear(kernel_of(op, x.shape, padding), link.child)
     return fixed(child, link.grid)
 
