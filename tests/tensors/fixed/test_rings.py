@@ -251,6 +251,14 @@ def test_private_zeros_give_zero(ring):
     assert reveal(zero.log()).item() == pytest.approx(-14.15, abs=0.01)
 
 
+def test_one_number_has_dimensions_like_torch_s_and_no_variance(ring):
+    one = blind(torch.tensor(3.0), ring)
+    assert reveal(one.softmax(-1)).item() == 1.0 and reveal(one.amax(0)).item() == 3.0
+    assert reveal(one.var((-1,), correction=0)).item() == 0.0
+    with pytest.raises(EncodingError, match="division by zero"):
+        one.std(0)
+
+
 # -------------------------------------------------------------------- integers, bits, small forms
 
 

@@ -24,6 +24,7 @@ from syft.tensors.fixed.rings.ring_link import (
     ring_of,
     ring_rule,
     rings_among,
+    truth_of,
     whole,
 )
 
@@ -217,6 +218,8 @@ def write_publicly(op: Any, *args: Any, **kwargs: Any) -> Any:
     ring = rings_among(args)
     x, *rest = args
     place = _VALUES[op.overloadpacket] - 1
+    if op.overloadpacket is aten.index_fill and x.dtype is torch.bool:
+        rest[place] = truth_of(rest[place])
     operands = (x, rest[place])
     x = as_integers(lifted(x, ring, one_of(args).device))
     rest[place] = as_integers(lifted(rest[place], ring, x.device))

@@ -22,6 +22,7 @@ from syft.tensors.fixed.rings.ring_link import (
     ring_of,
     ring_rule,
     tensor_on,
+    truth_of,
     whole,
 )
 
@@ -114,7 +115,7 @@ _BITWISE = (aten.bitwise_and, aten.bitwise_or, aten.bitwise_xor)
 
 
 def _truth(value: Any) -> Any:
-    return as_integers(value if value.dtype is torch.bool else value != 0)
+    return as_integers(truth_of(value))
 
 
 @ring_rule("logical_not")
@@ -172,13 +173,16 @@ def _whole_number(value: Any, ring: Any, device: torch.device) -> Any:
 @ring_rule("masked_fill.Scalar masked_fill.Tensor")
 def masked_fill(op: Any, x: Any, mask: Any, value: Any) -> Any:
     """Replace the values under a public or private mask."""
-    filled = where(op=aten.where.self, condition=mask, x=value, y=x)
-    return filled
+    if x.dtype is torch.bool:
+        value = truth_of(value)
+    return where(aten.where.self, mask, value, x)
 
 
 @ring_rule("abs relu sign sgn signbit")
 def of_the_sign(op: Any, x: Any) -> Any:
-    """What depends on the sign alone."""
+    """What depends on the sign alone; bits are their own sign."""
+    if x.dtype is torch.bool and op.overloadpacket in (aten.sign, aten.sgn):
+        return x.clone()
     return _OF_THE_SIGN[op.overloadpacket](x.child.ring, x)
 
 
@@ -198,7 +202,9 @@ def _excess(x: Any, y: Any) -> Any:
 
 @ring_rule("maximum fmax")
 def maximum(op: Any, x: Any, y: Any) -> Any:
-    """The larger of two."""
+    """The larger of two; of bits it is "or"."""
+    if x.dtype is torch.bool and y.dtype is torch.bool:
+        return logic(aten.logical_or.default, x, y)
     ring = ring_of(x, y)
     x, y = whole(x, ring), whole(y, ring)
     return y + _excess(x, y)
@@ -206,7 +212,9 @@ def maximum(op: Any, x: Any, y: Any) -> Any:
 
 @ring_rule("minimum fmin")
 def minimum(op: Any, x: Any, y: Any) -> Any:
-    """The smaller of two."""
+    """The smaller of two; of bits it is "and"."""
+    if x.dtype is torch.bool and y.dtype is torch.bool:
+        return logic(aten.logical_and.default, x, y)
     ring = ring_of(x, y)
     x, y = whole(x, ring), whole(y, ring)
     return x - _excess(x, y)
@@ -280,32 +288,38 @@ def _pairs(x: Any, dim: int) -> tuple[Any, Any, Any]:
 @ring_rule("max min")
 def extreme(op: Any, x: Any) -> Any:
     """The one largest or smallest value."""
-    flat = x.reshape(-1)
-    return tournament(flat, 0, False, op.overloadpacket is aten.max)[0].squeeze(0)
+    flat = as_integers(x.reshape(-1))
+    best = tournament(flat, 0, False, op.overloadpacket is aten.max)[0].squeeze(0)
+    return bits_if_all(best, x)
 
 
 @ring_rule("max.dim min.dim")
 def extreme_along(op: Any, x: Any, dim: int, keepdim: bool = False) -> Any:
     """The largest or smallest along a dimension, and its private index."""
     if not x.dim():
-        return x.clone(), torch.zeros_like(x)
-    best, place = tournament(x, dim, True, op.overloadpacket is aten.max)
-    place = lifted(place, x.child.ring, x.device)
+        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+    best, place = tournament(as_integers(x), dim, True, op.overloadpacket is aten.max)
+    best, place = bits_if_all(best, x), lifted(place, x.child.ring, x.device)
     return (best, place) if keepdim else (best.squeeze(dim), place.squeeze(dim))
 
 
 @ring_rule("amax amin")
 def extremes(op: Any, x: Any, dim: Any = (), keepdim: bool = False) -> Any:
     """The largest or smallest along several dimensions."""
+    if not x.dim():
+        return x.clone()
     dims = sorted({d % x.dim() for d in dim} or range(x.dim()), reverse=True)
+    best = as_integers(x)
     for d in dims:
-        x = tournament(x, d, False, op.overloadpacket is aten.amax)[0]
-    return x if keepdim else x.squeeze(dims)
+        best = tournament(best, d, False, op.overloadpacket is aten.amax)[0]
+    return bits_if_all(best if keepdim else best.squeeze(dims), x)
 
 
 @ring_rule("argmax argmin")
 def place_of_extreme(op: Any, x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     """The private index of the largest or smallest."""
+    if not x.dim():
+        return torch.zeros_like(x, dtype=torch.int64)
     if dim is None:
         x, dim = x.reshape(-1), 0
     _, place = tournament(x, dim, True, op.overloadpacket is aten.argmax)

@@ -20,6 +20,7 @@ from syft.tensors.fixed.rings.ring_link import (
     ring_of,
     ring_rule,
     rings_among,
+    truth_of,
 )
 from syft.torch_private import correct_aliasing
 
@@ -69,6 +70,7 @@ def pad(op: Any, x: Any, widths: Any, value: Any = 0) -> Any:
     """Pad each component with zeros, and add the public border, of which one has all."""
     out = x.child.componentwise(op, (x, widths), {})
     if value:
+        value = truth_of(value) if x.dtype is torch.bool else value
         inside = torch.zeros(x.shape, dtype=torch.int64, device=x.device)
         out = out + aten.constant_pad_nd(inside, widths, int(value))
     return as_bits(out) if x.dtype is torch.bool else out
@@ -135,9 +137,12 @@ def full(op: Any, x: Any, *rest: Any, dtype: Any = None, **settings: Any) -> Any
 
 
 def _filled(op: Any, x: Any, rest: Any, value: int, dtype: Any) -> Any:
-    """A tensor of one number: in the ring if it is to hold integers, plain if any other kind."""
+    """A tensor of one number: in the ring if it is to hold what ``x`` does, or integers; plain if
+    any other kind."""
     shape = rest[0] if rest else x.shape
     plain = torch.full(shape, value, dtype=torch.int64, device=x.device)
+    if dtype is None and x.dtype is torch.bool:
+        return as_bits(x.child.ring.lift(plain != 0))
     if dtype in (None, torch.int64):
         return as_integers(x.child.ring.lift(plain))
     return plain.to(dtype)

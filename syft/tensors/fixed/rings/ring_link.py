@@ -173,6 +173,17 @@ def as_integers(value: Any) -> Any:
     return wrap_like(value.child, value, torch.int64) if is_ring(value) else value.to(torch.int64)
 
 
+def truth_of(value: Any) -> Any:
+    """What a value is where bits are written: set if it is not zero.
+
+    >>> truth_of(2.5), truth_of(torch.tensor([2, 0]))
+    (True, tensor([ True, False]))
+    """
+    if not isinstance(value, torch.Tensor):
+        return bool(value)
+    return value if value.dtype is torch.bool else value != 0
+
+
 def bits_if_all(result: Any, *operands: Any) -> Any:
     """A result as bits where every operand is: a choice among bits, a product of them."""
     kinds = (

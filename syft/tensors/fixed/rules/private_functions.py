@@ -13,6 +13,7 @@ import torch
 
 from syft.tensors.fixed import approximations
 from syft.tensors.fixed.fixed_link import fixed, no_rule, private_rule
+from syft.tensors.fixed.ring import division_by_zero
 from syft.tensors.fixed.rules.arithmetic import multiply_values, reciprocal
 
 aten = torch.ops.aten
@@ -137,10 +138,12 @@ def std(op: Any, x: Any, dim: Any = None, *, correction: Any = None, keepdim: bo
 def _var_mean(x: Any, dim: Any, correction: Any, keepdim: bool) -> tuple[Any, Any]:
     link = x.child
     ring, grid = link.ring, link.grid
-    dims = list(dim) if dim else list(range(x.dim()))
+    dims = list(dim) if dim and x.dim() else list(range(x.dim()))
     mean = x.mean(dims, keepdim=True)
     off = link.child - mean.child.child
     squares = ring.multiply(off, off, grid.scale**2).sum(dims, keepdim)
     number = math.prod(x.shape[d] for d in dims) - (1 if correction is None else int(correction))
-    spread = fixed(ring.divide(squares, grid.scale * max(number, 1)), grid)
+    if number < 1:
+        raise division_by_zero()
+    spread = fixed(ring.divide(squares, grid.scale * number), grid)
     return spread, mean if keepdim else mean.squeeze(dims)
