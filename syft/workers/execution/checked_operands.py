@@ -177,7 +177,8 @@ def not_quantized(given: Given) -> None:
 
 def grid_checked(given: Given) -> None:
     """Refuse infinity and NaN as places of a grid that is clipped or reflected: the backward pass
-    would read and write outside of memory (torch 2.13).
+    would read and write outside of memory (torch 2.13).  Refuse the number of an interpolation or a
+    padding that there is not, too: ``grid_sampler_2d`` would write nothing to its result.
 
     >>> nan = torch.full((1, 1, 1, 2), float("nan"))
     >>> grid_checked({"grid": nan, "padding_mode": "zeros"})
@@ -186,6 +187,9 @@ def grid_checked(given: Given) -> None:
     ...
     RuntimeError: the input tensor grid should not contain infs or NaNs.
     """
+    numbers = [given.get(name) for name in ("mode", "interpolation_mode", "padding_mode")]
+    if any(isinstance(number, int) and not 0 <= number <= 2 for number in numbers):
+        raise RuntimeError("grid_sampler: expected an interpolation and a padding from 0 to 2")
     if given.get("padding_mode", 0) not in (0, "zeros"):
         finite_checked(given, "grid")
 

@@ -119,7 +119,7 @@ class _Clearing(FunctionWrapper):
             return result
         for storage in _memory(result):
             _, written = known.get(id(storage), (storage, 0))
-            _clear(storage, written)
+            clear_behind(storage, written)
         return result
 
 
@@ -156,7 +156,7 @@ def sizes_within_memory(values: Any) -> Iterator[None]:
     except BaseException:
         for storage, written in memory:
             if storage.nbytes() > written:
-                _clear(storage, written)
+                clear_behind(storage, written)
         raise
     finally:
         for tensor, kept in before:
@@ -198,15 +198,28 @@ def is_beyond_memory(value: Any) -> bool:
 
 
 def _is_part_beyond(tensor: torch.Tensor) -> bool:
-    if tensor.is_nested or not tensor.numel():  # torch enlarges no nested tensor
-        return False
+    # torch enlarges no nested tensor
+    return not tensor.is_nested and end_of(tensor) > tensor.untyped_storage().nbytes()
+
+
+def end_of(tensor: torch.Tensor) -> int:
+    """Where the last element of a strided tensor ends, in bytes from where its memory begins.
+
+    >>> end_of(torch.arange(6.0)[1:3])
+    12
+    """
+    if not tensor.numel():
+        return 0
     last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
-    end = int(tensor.storage_offset() + last + 1) * tensor.itemsize
-    return end > tensor.untyped_storage().nbytes()
+    return int(tensor.storage_offset() + last + 1) * tensor.itemsize
 
 
-def _clear(storage: torch.UntypedStorage, written: int) -> None:
-    """Put zeros behind the bytes of a storage that were written."""
+def clear_behind(storage: torch.UntypedStorage, written: int) -> None:
+    """Put zeros behind the bytes of a storage that were written.
+
+    >>> x = torch.ones(3); clear_behind(x.untyped_storage(), 4); x
+    tensor([1., 0., 0.])
+    """
     memory = torch.empty(0, dtype=torch.uint8, device=storage.device)
     memory.set_(storage)[written:].zero_()
 

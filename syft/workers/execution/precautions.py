@@ -19,6 +19,7 @@ from syft.ops.table import BY_NAME, FUNCTIONS, NAMES, function_of
 from syft.program.recording.operation_tracer import OperationTracer
 from syft.workers.execution import checked_operands as values
 from syft.workers.execution import checked_sizes as sizes
+from syft.workers.execution import unwritten
 from syft.workers.execution.permissions import innermost, storages_of
 from syft.workers.execution.recurrent import cell, layer, refused
 from syft.workers.execution.retained import retain_grad
@@ -253,6 +254,8 @@ _CHECKS: Final[tuple[tuple[str, tuple[str, ...], values.Check], ...]] = (
     ),
     (r"_?upsample_\w+[1-3]d", ("input", "output_size"), values.scales_checked),
     (r"_?upsample_\w+[1-3]d_aa", ("input", "output_size"), values.scales_checked),
+    (r"soft_margin_loss", ("input", "target", "reduction"), unwritten.reduction_checked),
+    (r"_pad_packed_sequence", ("data", "batch_sizes"), unwritten.batches_checked),
     (r"as_strided_", ("input", "size", "stride", "storage_offset"), sizes.strides_checked),
     (r"_weight_norm", ("v", "g", "dim"), sizes.weight_norm_checked),
     (r"native_batch_norm|_native_batch_norm_legit", _NORM, sizes.batch_norm_checked),
@@ -297,8 +300,17 @@ _CHECKS: Final[tuple[tuple[str, tuple[str, ...], values.Check], ...]] = (
 """The last part of the names of operations, the names of their parameters by place, and what is
 checked."""
 
+_WRAPPED: Final[tuple[tuple[str, Callable[[Callable[..., Any]], Any]], ...]] = (
+    (r"mse_loss|smooth_l1_loss|unique_consecutive|unique_dim", unwritten.ClearingBehind),
+    (r"(functional\.|_nn\.)(unfold|im2col)", unwritten.CopyingGradient),
+)
+"""The ends of the names of operations, and what runs them."""
+
 for _number, _name in enumerate(NAMES):
     _found = FUNCTIONS[_number]
+    for _pattern, _wrapped in _WRAPPED:
+        if _found and re.fullmatch(rf"(.*\.)?({_pattern})", _name):
+            _REPLACEMENTS[_number] = _wrapped(_found)
     for _pattern, _parameters, _check in _CHECKS:
         if _found and re.fullmatch(_pattern, _name.rpartition(".")[2]):
             _REPLACEMENTS[_number] = values.CheckedFunction(_found, _parameters, _check)
