@@ -303,7 +303,7 @@ checked."""
 
 _WRAPPED: Final[tuple[tuple[str, Callable[[Callable[..., Any]], Any]], ...]] = (
     (r"mse_loss|smooth_l1_loss|unique_consecutive|unique_dim", unwritten.ClearingBehind),
-    (r"(functional\.|_nn\.)(unfold|im2col)", unwritten.CopyingGradient),
+    (r"(functional\.|_nn\.)(unfold|im2col)", unwritten.unfolding),
     (r"Tensor\.backward|autograd\.(backward|grad)", PassOverZeros),
 )
 """The ends of the names of operations, and what runs them."""

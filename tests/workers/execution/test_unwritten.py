@@ -28,7 +28,8 @@ CALLS = {
     "torch.Tensor.unique_consecutive": "f(ones(30), return_inverse=True)",
     "torch._C._VariableFunctions.unique_dim": "f(ones(30, 3), 0)",
     "torch.nn.functional.unfold": "gradient(lambda x: f(x, 1, padding=1), ones(1, 1, 5, 5))",
-    "torch._C._nn.im2col": "gradient(lambda x: f(x, 1, 1, 1, 1), ones(1, 1, 5, 5))",
+    "torch._C._nn.im2col": "f(ones(5, 5, 5, 5), (3, 3), (3, 3), (1, 1), (1, 1)), "
+    "gradient(lambda x: f(x, 1, 1, 1, 1), ones(1, 1, 5, 5))",
     "torch.autograd.grad": "f(*through_holes())",
     "torch.Tensor.backward": "gradient_kept(f, *through_holes())",
 }
