@@ -63,7 +63,7 @@ class BackwardCall:
     @property
     def returns(self) -> bool:
         """Whether gradients are returned, and not left in the leaves."""
-        return self.function is torch.autograd.grad
+        return self.function == torch.autograd.grad
 
     @property
     def flags(self) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def _given(
     function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
 ) -> dict[str, Any]:
     """The arguments by name, with the defaults of those that are not given."""
-    if kwargs or len(args) != 1 or function is torch.autograd.grad:
+    if kwargs or len(args) != 1 or function == torch.autograd.grad:
         bound = _SIGNATURES[function].bind(*args, **kwargs)
         bound.apply_defaults()
         return dict(bound.arguments)

@@ -23,6 +23,7 @@ from syft.workers.execution import unwritten
 from syft.workers.execution.permissions import innermost, storages_of
 from syft.workers.execution.recurrent import cell, layer, refused
 from syft.workers.execution.retained import retain_grad
+from syft.workers.execution.written_slices import PassOverZeros
 
 
 def own_memory(tensor: torch.Tensor) -> None:
@@ -302,7 +303,8 @@ checked."""
 
 _WRAPPED: Final[tuple[tuple[str, Callable[[Callable[..., Any]], Any]], ...]] = (
     (r"mse_loss|smooth_l1_loss|unique_consecutive|unique_dim", unwritten.ClearingBehind),
-    (r"(functional\.|_nn\.)(unfold|im2col)", unwritten.CopyingGradient),
+    (r"(functional\.|_nn\.)(unfold|im2col)", unwritten.unfolding),
+    (r"Tensor\.backward|autograd\.(backward|grad)", PassOverZeros),
 )
 """The ends of the names of operations, and what runs them."""
 

@@ -8,6 +8,7 @@ operation twice, over freed memory of two contents (torch 2.13 on CPU).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -63,6 +64,15 @@ class CopyingGradient(FunctionWrapper):
         if recorded and torch.is_grad_enabled():
             input = input * 1
         return self.function(input, *args, **kwargs)
+
+
+def unfolding(function: Callable[..., Any]) -> ClearingBehind:
+    """What runs ``unfold``: its results have unwritten memory behind them, and so has its gradient.
+
+    >>> unfolding(torch.nn.functional.unfold)(torch.ones(1, 1, 2, 2), 2).shape
+    torch.Size([1, 4, 1])
+    """
+    return ClearingBehind(CopyingGradient(function))
 
 
 def reduction_checked(given: Given) -> None:

@@ -1,0 +1,74 @@
+"""Backward passes through writes to views, without freed memory in the gradients.
+
+Where a view was written, torch takes the gradient of its part out of new memory that is laid out
+like the tensor behind the view, and into which the gradient of that tensor was written.  If that
+tensor has holes (every other element of a row), and the view reaches into them (``as_strided``,
+``set_``, ``resize_``), nobody has written there: what freed memory held goes into the gradient of
+what the view was multiplied with (torch 2.13).  So memory for a gradient is made of zeros in these
+passes.  All others run as they are, after a walk through their graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from syft.ops.nested import leaves
+from syft.workers.execution.function_wrapper import FunctionWrapper
+from syft.workers.execution.operation import clear_behind
+from syft.workers.execution.permissions import storages_of
+from syft.workers.execution.retained import recorded_of
+
+_WRITE: Final = "CopySlices"
+_NEW: Final = torch.ops.aten.new_empty_strided.default
+
+
+class PassOverZeros(FunctionWrapper):
+    """A torch function that runs a backward pass, with zeros in the memory that one through writes
+    to views does not write.
+
+    >>> holes, factor = torch.ones(6)[::2].detach(), torch.ones(5, requires_grad=True)
+    >>> _ = holes.as_strided((5,), (1,)).mul_(factor)
+    >>> PassOverZeros(torch.autograd.grad)(holes.sum(), factor)
+    (tensor([1., 0., 1., 0., 1.]),)
+    """
+
+    __slots__ = ()
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        tensors = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        if not _writes_to_views(map(recorded_of, tensors)):
+            return self.function(*args, **kwargs)
+        with _Zeros():  # type: ignore[no-untyped-call]
+            return self.function(*args, **kwargs)
+
+
+class _Zeros(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """A mode in which new memory of any strides is made of zeros."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func is _NEW:
+            for storage in storages_of(result):
+                clear_behind(storage, 0)
+        return result
+
+
+def _writes_to_views(tensors: Iterable[torch.Tensor | None]) -> bool:
+    """Whether there is a write to a view in the graph of one of the tensors."""
+    todo: list[Any] = [tensor.grad_fn for tensor in tensors if tensor is not None]
+    seen = {None, *todo}
+    while todo:
+        node = todo.pop()
+        if type(node).__name__ == _WRITE:
+            return True
+        for parent, _ in () if node is None else node.next_functions:
+            if parent not in seen:
+                seen.add(parent)
+                todo.append(parent)
+    return False
