@@ -213,6 +213,26 @@ def is_only_user(tensor: torch.Tensor) -> bool:
     return bool(torch._C._storage_Use_Count(storage._cdata) == 2)  # the tensor's, and this name
 
 
+def exchange_contents(tensor: torch.Tensor, other: torch.Tensor) -> None:
+    """Exchange what two tensors hold; hooks on the gradient of the first stay with it.
+
+    ``torch.utils.swap_tensors`` leaves them listed at the object, where autograd does not look.
+
+    >>> x, y = torch.ones(1, requires_grad=True), torch.ones(1, requires_grad=True)
+    >>> handle = x.register_hook(lambda grad: grad * 3)
+    >>> exchange_contents(x, y)
+    >>> x.sum().backward()
+    >>> x.grad
+    tensor([3.])
+    """
+    torch.utils.swap_tensors(tensor, other)  # type: ignore[no-untyped-call]
+    with torch._C.DisableTorchFunctionSubclass():
+        for name in ("_backward_hooks", "_post_accumulate_grad_hooks"):
+            hooks = getattr(tensor, name)
+            if hooks:
+                setattr(tensor, name, hooks)
+
+
 def graph_start(tensor: torch.Tensor) -> Any:
     """The node at which the graph of what is computed from a tensor ends: its own, or for a leaf
     the one that accumulates its gradient.

@@ -19,6 +19,7 @@ from syft.hooks.sharing_methods import share
 from syft.hooks.tensor_methods import get, is_part
 from syft.tensors.multi_pointer import MultiPointerTensor
 from syft.tensors.shared.shared_values import is_shared
+from syft.torch_private import exchange_contents
 from syft.workers.client.transport import Owner
 
 
@@ -71,13 +72,12 @@ def _check_whole(call: str, tensor: torch.Tensor, instead: str) -> None:
 
 def _replaced(call: str, tensor: torch.Tensor, make: Callable[[], Any]) -> torch.Tensor:
     """The tensor with the contents of another one, which is made when that will do."""
-    exchange: Any = torch.utils.swap_tensors
     spare = torch.empty(0, device="cpu")
     try:
         for _ in range(2):
-            exchange(tensor, spare)
+            exchange_contents(tensor, spare)
     except RuntimeError as error:
         instead = f"call {call.rstrip('_')}(), or delete what was computed with it first ({error})"
         raise UnsupportedOperation(call, "a tensor that something else holds", instead) from error
-    exchange(tensor, as_kind_of(tensor, make()))
+    exchange_contents(tensor, as_kind_of(tensor, make()))
     return tensor

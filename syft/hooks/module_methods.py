@@ -24,6 +24,7 @@ from syft.exceptions import NotSendable
 from syft.hooks import bulk, tensor_methods
 from syft.tensors import conversions
 from syft.tensors.shared.shared_values import get_shared, is_shared
+from syft.torch_private import exchange_contents
 from syft.workers.client.answers import tensor_in
 from syft.workers.client.transport import Owner
 
@@ -132,11 +133,11 @@ def _swap_all(old: list[torch.Tensor], new: list[torch.Tensor]) -> None:
     done = 0
     try:
         for mine, theirs in zip(old, new, strict=True):
-            torch.utils.swap_tensors(mine, theirs)  # type: ignore[no-untyped-call]
+            exchange_contents(mine, theirs)
             done += 1
     except RuntimeError as error:
         for mine, theirs in zip(old[:done], new[:done], strict=True):
-            torch.utils.swap_tensors(mine, theirs)  # type: ignore[no-untyped-call]
+            exchange_contents(mine, theirs)
         raise NotSendable(
             "a module whose parameters are still held by a graph or a weak reference",
             f"delete the outputs and losses computed with it first ({error})",

@@ -125,6 +125,25 @@ def test_what_has_a_graph_stays_shared(alice: Any, bob: Any, carol: Any) -> None
     assert y.detach().get_().float_precision().tolist() == [3.0]
 
 
+def test_hooks_on_the_gradient_stay(alice: Any, bob: Any, carol: Any) -> None:
+    """A hook that limits gradients goes on doing so, through each change of what is held."""
+    x: Any = tensor(2.0).requires_grad_()
+    done: list[Any] = []
+    x.register_hook(lambda grad: grad * 3)
+    x.register_post_accumulate_grad_hook(done.append)
+    x.fix_precision_().share_(alice, bob, crypto_provider=carol)
+    x.sum().backward()
+    assert x.grad.decrypt().tolist() == [3.0]
+    x.get_().float_precision_()
+    x.sum().backward()
+    assert x.grad.tolist() == [6.0] and len(done) == 2
+    model: Any = nn.Linear(1, 1)
+    model.weight.register_hook(lambda grad: grad * 3)
+    model.fix_precision().share(alice, bob, crypto_provider=carol)
+    model(torch.ones(1, 1)).sum().backward()
+    assert model.weight.grad.decrypt().tolist() == [[3.0]]
+
+
 def test_errors_leave_everything_where_it_is(alice: Any, bob: Any, carol: Any) -> None:
     x: Any = tensor(1.0)
     with pytest.raises(NothingToGet):

@@ -34,6 +34,7 @@ from syft.tensors.fixed.rings import (
     product_rules,
 )
 from syft.tensors.fixed.rings.ring_link import RingLink, as_integers, is_ring
+from syft.torch_private import exchange_contents
 from syft.tensors.fixed.rules import (
     arithmetic,
     creation,
@@ -263,7 +264,7 @@ def _replace_contents(
     if parameter and is_fixed(other):
         other._is_param = True
     other.grad = grad
-    torch.utils.swap_tensors(x, other)  # type: ignore[no-untyped-call]
+    exchange_contents(x, other)
     return x
 
 

@@ -134,6 +134,14 @@ def test_a_matrix_without_rows_and_one_that_is_singular(ring: BlindRing) -> None
         linalg.solve(torch.zeros(2, 2), blind(torch.ones(2), ring))
 
 
+@pytest.mark.parametrize("left", [True, False])
+def test_one_row_is_not_repeated_for_a_matrix_of_three(left: bool, ring: BlindRing) -> None:
+    row = B[:1] if left else B[:, :1]
+    for a, b in ((A, blind(row, ring)), (blind(A, ring), row), (blind(A, ring), blind(row, ring))):
+        with pytest.raises(RuntimeError, match=r"B of \(\d, \d\) does not fit A of \(3, 3\)"):
+            linalg.solve(a, b, left=left)
+
+
 def test_what_is_not_there_says_what_is(ring: BlindRing) -> None:
     a = blind(A, ring).requires_grad_()
     for missing in (linalg.cholesky, linalg.qr, linalg.slogdet, linalg.pinv, linalg.eigh):
@@ -141,6 +149,10 @@ def test_what_is_not_there_says_what_is(ring: BlindRing) -> None:
             missing(a)
     with pytest.raises(UnsupportedOperation, match=r"the gradient of det.A. is det.A. \* inv"):
         linalg.det(a).backward()
+    with torch.no_grad():
+        for function, operands in ((linalg.inv, (a,)), (linalg.solve, (a, a)), (linalg.det, (a,))):
+            with pytest.raises(UnsupportedOperation, match="leave out= away, and copy_"):
+                function(*operands, out=torch.zeros_like(a))
     with pytest.raises(UnsupportedOperation, match="solve with the matrix itself"):
         linalg.lu_solve(a, torch.tensor([1, 2, 3], dtype=torch.int32), blind(B, ring))
 

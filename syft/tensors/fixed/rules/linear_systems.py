@@ -56,6 +56,9 @@ def solve(op: Any, a: Any, b: Any, *, left: bool = True, check_errors: bool = Fa
     over, factors = _inverse_of_smaller_rows(a)
     is_vector = b.dim() == 1 or b.shape == a.shape[:-1]
     right = b.unsqueeze(-1) if is_vector else b
+    if right.shape[-2 if left else -1] != a.shape[-1]:
+        sides = "A X = B" if left else "X A = B"
+        raise RuntimeError(f"{sides}: B of {tuple(b.shape)} does not fit A of {tuple(a.shape)}")
     if left:
         x = _solved(over, factors, right)
         x = x + _solved(over, factors, right - a @ x)
@@ -86,6 +89,12 @@ def solve_again(
         raise no_rule(op, "the gradient of det(A) is det(A) * inv(A).T: multiply by it yourself")
     over = factors.mT if adjoint else factors
     return over @ b if left else b @ over
+
+
+@private_rule("linalg_inv_ex.inverse _linalg_solve_ex.result _linalg_det.result")
+def into_given(op: Any, *_: Any, **__: Any) -> Any:
+    """Refuse ``out=``: torch gives plain memory for what else there is, as factors and pivots."""
+    raise no_rule(op, "leave out= away, and copy_() the result")
 
 
 def _no_pivots(a: Any) -> torch.Tensor:
