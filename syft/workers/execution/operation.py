@@ -7,7 +7,6 @@ An operation on public values is a function call.  What is computed from private
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
@@ -95,7 +94,6 @@ def neutral_mode() -> contextlib.AbstractContextManager[Any]:
     return modes
 
 
-@functools.cache
 def clearing(function: Function) -> Function:
     """The same function, with zeros in all memory that it allocates and does not write.
 

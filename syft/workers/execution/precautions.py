@@ -23,7 +23,7 @@ from syft.workers.execution import unwritten
 from syft.workers.execution.permissions import innermost, storages_of
 from syft.workers.execution.recurrent import cell, layer, refused
 from syft.workers.execution.retained import retain_grad
-from syft.workers.execution.written_slices import PassOverZeros
+from syft.workers.execution.written_slices import NotingHoles, PassOverZeros
 
 
 def own_memory(tensor: torch.Tensor) -> None:
@@ -305,6 +305,7 @@ _WRAPPED: Final[tuple[tuple[str, Callable[[Callable[..., Any]], Any]], ...]] = (
     (r"mse_loss|smooth_l1_loss|unique_consecutive|unique_dim", unwritten.ClearingBehind),
     (r"(functional\.|_nn\.)(unfold|im2col)", unwritten.unfolding),
     (r"Tensor\.backward|autograd\.(backward|grad)", PassOverZeros),
+    (r"as_strided_?|Tensor\.(set_|data\.__set__)|resize(_as)?_", NotingHoles),
 )
 """The ends of the names of operations, and what runs them."""
 
@@ -312,7 +313,7 @@ for _number, _name in enumerate(NAMES):
     _found = FUNCTIONS[_number]
     for _pattern, _wrapped in _WRAPPED:
         if _found and re.fullmatch(rf"(.*\.)?({_pattern})", _name):
-            _REPLACEMENTS[_number] = _wrapped(_found)
+            _REPLACEMENTS[_number] = _found = _wrapped(_found)
     for _pattern, _parameters, _check in _CHECKS:
         if _found and re.fullmatch(_pattern, _name.rpartition(".")[2]):
             _REPLACEMENTS[_number] = values.CheckedFunction(_found, _parameters, _check)

@@ -5,7 +5,11 @@ like the tensor behind the view, and into which the gradient of that tensor was 
 tensor has holes (every other element of a row), and the view reaches into them (``as_strided``,
 ``set_``, ``resize_``), nobody has written there: what freed memory held goes into the gradient of
 what the view was multiplied with (torch 2.13).  So memory for a gradient is made of zeros in these
-passes.  All others run as they are, after a walk through their graph.
+passes.
+
+Such a pass takes several times as long, and a loop that writes its results into rows needs none of
+this.  So it is done from the first time on that somebody here may have made such a view: that
+one of these functions came upon a tensor with holes.
 """
 
 from __future__ import annotations
@@ -14,12 +18,13 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 import torch
+from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from syft.ops.nested import leaves
 from syft.workers.execution.function_wrapper import FunctionWrapper
 from syft.workers.execution.operation import clear_behind
-from syft.workers.execution.permissions import storages_of
+from syft.workers.execution.permissions import elements_of, storages_of
 from syft.workers.execution.retained import recorded_of
 
 _WRITE: Final = "CopySlices"
@@ -31,7 +36,7 @@ class PassOverZeros(FunctionWrapper):
     to views does not write.
 
     >>> holes, factor = torch.ones(6)[::2].detach(), torch.ones(5, requires_grad=True)
-    >>> _ = holes.as_strided((5,), (1,)).mul_(factor)
+    >>> _ = NotingHoles(torch.as_strided)(holes, (5,), (1,)).mul_(factor)
     >>> PassOverZeros(torch.autograd.grad)(holes.sum(), factor)
     (tensor([1., 0., 1., 0., 1.]),)
     """
@@ -40,10 +45,45 @@ class PassOverZeros(FunctionWrapper):
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         tensors = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-        if not _writes_to_views(map(recorded_of, tensors)):
+        if not (_HOLES.found and _writes_to_views(map(recorded_of, tensors))):
             return self.function(*args, **kwargs)
         with _Zeros():  # type: ignore[no-untyped-call]
             return self.function(*args, **kwargs)
+
+
+class NotingHoles(FunctionWrapper):
+    """A torch function that gives a tensor any sizes and strides, and notes where there are holes.
+
+    >>> NotingHoles(torch.as_strided)(torch.ones(6), (3,), (2,))
+    tensor([1., 1., 1.])
+    """
+
+    __slots__ = ()
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        result = self.function(*args, **kwargs)
+        if not _HOLES.found:
+            tensors = map(elements_of, leaves((args, kwargs, result)))
+            _HOLES.found = any(map(_has_holes, tensors))
+        return result
+
+
+class _Holes:
+    """Whether a tensor with holes has been given sizes and strides in this process."""
+
+    def __init__(self) -> None:
+        self.found = False
+
+
+_HOLES: Final = _Holes()
+
+
+def _has_holes(tensor: torch.Tensor | None) -> bool:
+    """Whether the tensor behind a view lies in more memory than it has elements."""
+    if tensor is None or tensor.layout is not torch.strided or tensor.is_nested:
+        return False
+    behind = tensor if tensor._base is None else tensor._base
+    return not is_non_overlapping_and_dense_or_false(behind)
 
 
 class _Zeros(TorchDispatchMode):  # type: ignore[no-untyped-call]

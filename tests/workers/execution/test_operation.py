@@ -9,7 +9,7 @@ import torch
 
 import syft as sy
 from syft.exceptions import PermissionDenied
-from syft.workers.execution.operation import clearing, run_in_mode
+from syft.workers.execution.operation import KeepingSizes, clearing, run_in_mode
 from syft.workers.wire.messages import GRAD_MODE, INFERENCE_MODE
 
 
@@ -49,7 +49,7 @@ def test_clearing_leaves_what_was_written() -> None:
 def test_what_clears_is_found_where_its_function_is() -> None:
     for function in (torch.empty, torch.Tensor.set_, torch.Tensor.resize_as_):
         assert clearing(function) in {function} and clearing(function) != torch.zeros
-        assert clearing(function) is clearing(function) is clearing(clearing(function))
+        assert clearing(function) == clearing(function) == KeepingSizes(clearing(function))
 
 
 def test_set_leaves_private_what_is_private(hook: sy.TorchHook) -> None:

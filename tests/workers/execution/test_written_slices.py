@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import syft as sy
+from syft.workers.execution import written_slices
 
 Reach = Callable[[torch.Tensor], torch.Tensor]
 
@@ -18,7 +19,13 @@ REACHING: dict[str, Reach] = {
     "as_strided": lambda holes: holes.as_strided((5,), (1,)),
     "as_strided_": lambda holes: holes[:1].as_strided_((5,), (1,)),
     "resize_": lambda holes: holes[:1].resize_(5),
+    "set_": lambda holes: holes[:1].set_(holes[:1], 0, (5,), (1,)),
 }
+
+
+@pytest.fixture(autouse=True)
+def no_holes_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(written_slices, "_HOLES", written_slices._Holes())
 
 
 @pytest.fixture
@@ -46,6 +53,26 @@ def test_holes_are_zeros(bob: sy.VirtualWorker, name: str, backward: bool, besid
     else:
         (gradient,) = torch.autograd.grad(holes.sum(), factor)
     assert gradient is not None and gradient.get().tolist() == [2, 0, 2, 0, 2]
+
+
+def test_a_tensor_that_gets_holes_behind_its_view(bob: sy.VirtualWorker) -> None:
+    behind = torch.ones(6).send(bob)
+    view, factor = behind[:5], torch.full((5,), 3.0, requires_grad=True).send(bob)
+    behind.as_strided_((3,), (2,))
+    view.fill_(2).mul_(factor)
+    (gradient,) = torch.autograd.grad(behind.sum(), factor)
+    assert gradient.get().tolist() == [2, 0, 2, 0, 2]
+
+
+def test_windows_of_whole_memory_and_other_layouts_have_no_holes(bob: sy.VirtualWorker) -> None:
+    x = torch.arange(6.0, requires_grad=True).send(bob)
+    y = x * 1
+    y.as_strided((2, 2), (3, 2))[0] = 5.0
+    y.sum().backward()
+    assert x.grad is not None and x.grad.get().tolist() == [0, 1, 0, 1, 1, 1]
+    sparse = torch.eye(2).to_sparse().send(bob)
+    sparse.data = torch.ones(2, 2).to_sparse().send(bob)
+    assert not written_slices._HOLES.found
 
 
 def test_in_a_plan_and_twice(bob: sy.VirtualWorker) -> None:
