@@ -150,6 +150,8 @@ def test_strides_that_go_round_all_memory(name: str) -> None:
         RUNNABLE[BY_NAME[name]](x, (2, 401), ((1 << 62) - 400, 1))  # type: ignore[misc]
     assert x.tolist() == [1, 1, 1]
     assert RUNNABLE[BY_NAME[name]](x, [2], [2]).tolist() == [1, 1]  # type: ignore[misc]
+    nothing = RUNNABLE[BY_NAME[name]](x, (0, 401), (1 << 62, 1))  # type: ignore[misc]
+    assert nothing.shape == (0, 401), "which lies nowhere"
 
 
 def test_nested_tensors_are_let_through() -> None:

@@ -121,6 +121,8 @@ def test_batches_that_do_not_shrink(sizes: tuple[int, ...]) -> None:
         pad(torch.ones(6, 2), torch.tensor(sizes), True, 0.0, 4)
     padded, lengths = pad(torch.arange(6.0), torch.tensor([3, 2, 1]), True, 0.0, 4)
     assert lengths.tolist() == [3, 2, 1] and padded.shape == (3, 4)
+    with pytest.raises(TypeError):  # torch says what it lacks
+        pad(torch.ones(6, 2), None, True, 0.0, 4)
 
 
 def test_a_gradient_of_unfold_is_what_it_was() -> None:
