@@ -52,7 +52,7 @@ def gradient(function, x):
 
 def through_holes():
     holes, factor = ones(600)[::2].detach(), ones(599, requires_grad=True)
-    holes.as_strided((599,), (1,)).mul_(factor)
+    functions[BY_NAME["torch.as_strided"]](holes, (599,), (1,)).mul_(factor)
     return holes.sum(), factor
 
 def gradient_kept(backward, result, factor):
