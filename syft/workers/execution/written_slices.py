@@ -14,6 +14,7 @@ one of these functions came upon a tensor with holes.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -45,7 +46,7 @@ class PassOverZeros(FunctionWrapper):
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         tensors = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-        if not (_HOLES.found and _writes_to_views(map(recorded_of, tensors))):
+        if not (_HOLES_FOUND.is_set() and _writes_to_views(map(recorded_of, tensors))):
             return self.function(*args, **kwargs)
         with _Zeros():  # type: ignore[no-untyped-call]
             return self.function(*args, **kwargs)
@@ -62,20 +63,15 @@ class NotingHoles(FunctionWrapper):
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         result = self.function(*args, **kwargs)
-        if not _HOLES.found:
+        if not _HOLES_FOUND.is_set():
             tensors = map(elements_of, leaves((args, kwargs, result)))
-            _HOLES.found = any(map(_has_holes, tensors))
+            if any(map(_has_holes, tensors)):
+                _HOLES_FOUND.set()
         return result
 
 
-class _Holes:
-    """Whether a tensor with holes has been given sizes and strides in this process."""
-
-    def __init__(self) -> None:
-        self.found = False
-
-
-_HOLES: Final = _Holes()
+_HOLES_FOUND: Final = threading.Event()
+"""Whether a tensor with holes has been given sizes and strides in this process."""
 
 
 def _has_holes(tensor: torch.Tensor | None) -> bool:

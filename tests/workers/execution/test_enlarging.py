@@ -15,6 +15,7 @@ import pytest
 import torch
 
 import syft as sy
+from syft.exceptions import PermissionDenied
 from syft.ops.table import BY_NAME
 from syft.workers.execution.operation import sizes_within_memory
 from syft.workers.execution.precautions import RUNNABLE
@@ -85,7 +86,7 @@ def test_a_plan_and_a_private_tensor(bob: sy.VirtualWorker) -> None:
         grow.send(bob)(x, more).get()
     assert x.get().tolist() == [0, 1, 2]
     for name in CALLS:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(RuntimeError, PermissionDenied):
             CALLS[name](private, more)
             bob.objects_count()
         for tensor in bob.core.store.objects.values():
@@ -212,7 +213,7 @@ def test_what_came_over_a_socket_can_be_enlarged_until_it_is_sent_from_there(
         assert x.resize_(2 * numbers)[:numbers].sum().get() == numbers
         assert x.child.get(keep=True).resize_(3 * numbers).shape == (3 * numbers,)
         if numbers < 10_000:  # it was sent as a copy
-            assert x.resize_(3 * numbers).sum().get() >= numbers
+            assert x.resize_(3 * numbers).sum().get() == numbers, "zeros behind it"
         else:
             with pytest.raises(RuntimeError, match="not resizable"):
                 x.resize_(3 * numbers).sum().get()

@@ -5,6 +5,7 @@ That torch computes it from freed memory is seen in ``test_unwritten.py``.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -25,7 +26,7 @@ REACHING: dict[str, Reach] = {
 
 @pytest.fixture(autouse=True)
 def no_holes_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(written_slices, "_HOLES", written_slices._Holes())
+    monkeypatch.setattr(written_slices, "_HOLES_FOUND", threading.Event())
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ def test_windows_of_whole_memory_and_other_layouts_have_no_holes(bob: sy.Virtual
     assert x.grad is not None and x.grad.get().tolist() == [0, 1, 0, 1, 1, 1]
     sparse = torch.eye(2).to_sparse().send(bob)
     sparse.data = torch.ones(2, 2).to_sparse().send(bob)
-    assert not written_slices._HOLES.found
+    assert not written_slices._HOLES_FOUND.is_set()
 
 
 def test_in_a_plan_and_twice(bob: sy.VirtualWorker) -> None:
