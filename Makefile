@@ -23,15 +23,16 @@ unexport PYTHONDONTWRITEBYTECODE
 # are many, so they run without coverage; to list them takes seconds.
 DATABASES := tests/torch_suite tests/privacy/two_worlds
 
-# The share of their cases that `make test` runs, others each time.
+# `make test` stays within ten minutes of processor time, so it runs shares, others each time: of the
+# cases of the databases, and of the tests of every shell in child processes and over sockets;
 SAMPLE := 0.1
-
-# The share of the tests of every shell that `make test` runs in child processes and over sockets
-# too, and of tests that try the same with other random numbers.
-SHELL_SAMPLE := 0.12
-
-# The share of its examples that each test of hypothesis tries in `make test`.
+# of the cases of every other test that has more than three;
+CASES := 0.2
+# and of the examples of each test of hypothesis.
 EXAMPLES := 0.25
+
+# What `make covered` runs of the tests of every shell, unless `make test-all` asks for all.
+SHELL_SAMPLE := 0.12
 
 # The share of the lines of syft/, in percent, that must run.  Of a sample it is a little less: a
 # line that one case over sockets reaches first would fail a run that did not draw that case.
@@ -44,12 +45,13 @@ PAGES :=
 TORCH := $(VENV)/installed-torch
 DEMO := $(VENV)/installed-demo
 DEV := $(VENV)/installed-dev
+BEGAN := $(VENV)/processor-time
 CRYPTEN := .venv-crypten/installed
 SPU := .venv-spu/installed
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo plans test test-all lint imports types docs tests covered sample databases bench \
+.PHONY: help demo plans test test-all lint imports types docs tests covered databases bench \
 	stand-in-gpu compare soak hooks clean distclean
 
 help: ## this list
@@ -63,12 +65,13 @@ plans: $(DEMO) ## the same digits, a training step being one message: plans agai
 	$(BIN)/python examples/train_with_a_plan.py
 
 test: PAGES := -D module_pages=0
-test: lint imports types docs tests ## every check below, the fast ones first; of like cases and of examples a share
+test: $(BEGAN) lint imports types docs tests ## every check below up to `tests`, the fast ones first; says the processor time it took
+	@$(BIN)/python -m tools.processor_time since $(BEGAN) $$PPID
 
 test-all: SHELL_SAMPLE := 1
 test-all: EXAMPLES := 1
 test-all: COVERED := 100
-test-all: lint imports types docs covered databases stand-in-gpu ## the same with all cases of the databases and all examples
+test-all: lint imports types docs covered databases stand-in-gpu ## all of it: every case and example, the lines that run, the pages of the modules
 
 lint: $(DEV) ## black and flake8
 	$(BIN)/black --check .
@@ -84,14 +87,12 @@ docs: $(DEV) ## sphinx-build; a warning is an error; the site is in docs/_build/
 	$(BIN)/sphinx-build -W --keep-going --fresh-env --quiet -j auto $(PAGES) -b html \
 		docs docs/_build/html
 
-tests: covered sample ## pytest: both of these
+tests: $(DEV) ## pytest with doctests on everything, of like cases and of examples a share
+	$(PYTEST) -m "not soak" --sample=$(SAMPLE) --cases=$(CASES) --examples=$(EXAMPLES)
 
 covered: $(DEV) ## pytest with doctests, without the databases; the lines of syft/ must run
 	$(PYTEST) -m "not soak" --sample=$(SHELL_SAMPLE) --examples=$(EXAMPLES) \
 		$(DATABASES:%=--ignore=%) --cov --cov-fail-under=$(COVERED)
-
-sample: $(DEV) ## pytest on a sample of torch's databases, another one each time
-	$(PYTEST) -m "not soak" --sample=$(SAMPLE) $(DATABASES)
 
 databases: $(DEV) ## pytest on the whole of torch's databases
 	$(PYTEST) -m "not soak" $(DATABASES)
@@ -148,6 +149,11 @@ $(DEMO): $(TORCH) requirements-demo.txt
 $(DEV): $(DEMO) requirements-dev.txt
 	$(PIP) install -r requirements-dev.txt
 	@touch $@
+
+# What make's commands had taken when everything was installed.
+.PHONY: $(BEGAN)
+$(BEGAN): $(DEV)
+	@$(BIN)/python -m tools.processor_time begin $@ $$PPID
 
 $(CRYPTEN): requirements.txt benchmarks/compare/requirements-crypten.txt
 	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)

@@ -7,7 +7,8 @@ it does not depend on the order of tests.  Each test function, and each kind of 
 through, keeps at least one case, unless the cases of many functions are drawn ``together``.
 
 What is not one of torch's cases is marked so only where each case tries the same again with other
-random numbers.  ``--examples=0.25`` does likewise with the examples of hypothesis.
+random numbers.  ``--cases=0.25`` does likewise with the cases of every other test that has many,
+and ``--examples=0.25`` with the examples of hypothesis.
 
 ``--seed`` also seeds hypothesis, on a build server too, where hypothesis by itself would try the
 same examples each time.  Without it a seed is drawn.  It is printed, and for each test that failed
@@ -32,12 +33,15 @@ from hypothesis import is_hypothesis_test, settings
 FEWEST_EXAMPLES = 10
 """How many examples a test of hypothesis tries in any run, if it has as many."""
 
+FEWEST_CASES = 3
+"""How many cases a test that is not marked runs in any run, if it has as many."""
+
 MOST_COMMANDS = 20
 """How many failed tests are listed as commands."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--sample=SHARE``, ``--examples=SHARE`` and ``--seed=NUMBER``."""
+    """Add ``--sample=SHARE``, ``--cases=SHARE``, ``--examples=SHARE`` and ``--seed=NUMBER``."""
     group = parser.getgroup("sampling")
     group.addoption(
         "--sample",
@@ -45,6 +49,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=1.0,
         metavar="SHARE",
         help="run this share of the tests marked `database`, from above 0 to 1",
+    )
+    group.addoption(
+        "--cases",
+        type=share,
+        default=1.0,
+        metavar="SHARE",
+        help="run this share of the cases of each other test, from above 0 to 1",
     )
     group.addoption(
         "--examples",
@@ -92,32 +103,31 @@ def pytest_configure_node(node: Any) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the tests that are not in the sample, and examples of the others."""
-    if config.option.examples < 1.0:
-        try_fewer_examples(items, config.option.examples)
-    if config.option.sample == 1.0:
-        return
-    drawn = draw(items, config.option.sample, config.option.seed)
-    kept = [item for item in items if item in drawn or not item.get_closest_marker("database")]
-    if len(kept) < len(items):
-        chosen = set(kept)
-        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
-        items[:] = kept
+    option = config.option
+    if option.examples < 1.0:
+        try_fewer_examples(items, option.examples)
+    marked = [item for item in items if item.get_closest_marker("database")]
+    others = [item for item in items if not item.get_closest_marker("database")]
+    drawn = draw(marked, option.sample, option.seed)
+    drawn |= draw(others, option.cases, option.seed, FEWEST_CASES)
+    if len(drawn) < len(items):
+        config.hook.pytest_deselected(items=[item for item in items if item not in drawn])
+        items[:] = [item for item in items if item in drawn]
 
 
-def draw(items: Iterable[pytest.Item], part: float, seed: int) -> set[pytest.Item]:
+def draw(items: Iterable[pytest.Item], part: float, seed: int, fewest: int = 1) -> set[pytest.Item]:
     """Choose a part of each group of tests: those of one function whose marker says the same, or
     all that are marked to be drawn ``together``."""
     groups: dict[Any, list[pytest.Item]] = defaultdict(list)
     for item in items:
         mark = item.get_closest_marker("database")
-        if mark is not None:
-            together = mark.kwargs.get("together")
-            group = together or (item.nodeid.partition("[")[0], mark.args)
-            groups[group].append(item)
+        function = item.nodeid.partition("[")[0]
+        group = (function, mark.args) if mark is not None else (function,)
+        groups[mark and mark.kwargs.get("together") or group].append(item)
     drawn: set[pytest.Item] = set()
     for members in groups.values():
         members.sort(key=lambda item: rank(seed, item.nodeid))
-        drawn.update(members[: math.ceil(part * len(members))])
+        drawn.update(members[: max(fewest, math.ceil(part * len(members)))])
     return drawn
 
 
@@ -152,7 +162,8 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 def description(config: pytest.Config) -> str:
     """What a run needs to be told to draw the same again."""
-    sampled = f" --sample={config.option.sample:g}" if config.option.sample < 1 else ""
+    shares = {name: getattr(config.option, name) for name in ("sample", "cases")}
+    sampled = "".join(f" --{name}={part:g}" for name, part in shares.items() if part < 1)
     return f"drawn with{sampled}{examples(config)} --seed={config.option.seed}"
 
 

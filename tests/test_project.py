@@ -66,9 +66,11 @@ def test_make_test_runs_every_check_and_pytest_last() -> None:
         for tool in order
     ]
     assert places == sorted(places)
-    covered, sample = map(pytest_arguments, commands[-2:])
-    assert "--cov" in covered and "--cov" not in sample
-    assert sum(" -m pytest " in command for command in commands) == 2
+    assert sum(" -m pytest " in command for command in commands) == 1
+    assert " -m pytest " in commands[-2] and "processor_time since" in commands[-1]
+    (start,) = (at for at, one in enumerate(commands) if "processor_time begin" in one)
+    installed = max(at for at, one in enumerate(commands) if " pip " in one)
+    assert installed < start < min(places), "what was installed does not count"
 
 
 def pytest_arguments(command: str) -> list[str]:
@@ -82,23 +84,38 @@ TWO_WORLDS = "tests/privacy/two_worlds"
 """Attacks that call the operations of the databases: they run without coverage, as those do."""
 
 
-def test_make_test_leaves_out_only_cases_of_the_databases() -> None:
-    covered, sample = map(pytest_arguments, recipe("test")[-2:])
+NARROWING = {"-k", "--deselect", "--ignore", "--ignore-glob", "--lf", "--sw", "-x"}
+
+
+def test_make_test_leaves_out_nothing_but_cases_and_coverage() -> None:
+    arguments = pytest_arguments(recipe("tests")[-1])
+    assert arguments == pytest_arguments(recipe("test")[-2])
+    shares = dict(re.findall(r"--(sample|cases|examples)=(\S+)", " ".join(arguments)))
+    assert {name: float(share) >= 0.1 for name, share in shares.items()} == {
+        "sample": True,
+        "cases": True,
+        "examples": True,
+    }
+    assert arguments[arguments.index("-m") + 1] == "not soak"
+    assert not (NARROWING | {"--seed"}) & {word.partition("=")[0] for word in arguments}
+    assert not [word for word in arguments if (ROOT / word).exists()], "every folder"
+    assert not [word for word in arguments if word.startswith("--cov")]
+
+
+def test_make_test_all_runs_every_check_and_every_case() -> None:
+    commands = recipe("test-all")
+    assert commands[-1] == recipe("stand-in-gpu")[-1]
+    checks = [one for one in recipe("test") if "pytest" not in one and "_time" not in one]
+    assert [one.replace(WITHOUT_MODULES, "") for one in checks] == commands[: len(checks)]
+    covered, databases = (pytest_arguments(one) for one in commands if " -m pytest -n" in one)
     folders = [DATABASES, TWO_WORLDS]
     ignored = [f"--ignore={folder}" for folder in folders]
-    for folder, option in zip(folders, ignored, strict=True):
-        assert option in covered and folder in sample, "what one leaves out the other runs"
-    narrowing = {"-k", "--deselect", "--ignore", "--ignore-glob", "--lf", "--sw", "-x"}
-    for arguments in (covered, sample):
+    assert set(ignored) <= set(covered) and set(folders) <= set(databases)
+    assert {"--sample=1", "--examples=1", "--cov", "--cov-fail-under=100"} <= set(covered)
+    for arguments in (covered, databases):
         assert arguments[arguments.index("-m") + 1] == "not soak"
-        others = [word for word in arguments if word not in (*ignored, *folders)]
-        assert not narrowing & {word.partition("=")[0] for word in others}
-        assert not [word for word in others if (ROOT / word).exists()], "every other folder"
-        assert "--durations=10" in arguments
-    for arguments in (covered, sample):
-        drawn = [word for word in arguments if word.startswith("--sample=")]
-        assert len(drawn) == 1 and float(drawn[0].partition("=")[2]) >= 0.1
-    assert not [word for word in (*covered, *sample) if word.startswith("--seed")], "drawn afresh"
+        others = {word.partition("=")[0] for word in arguments if word not in ignored}
+        assert not NARROWING & others and "--durations=10" in arguments
 
 
 DRAWN_ELSEWHERE = [
@@ -121,18 +138,6 @@ def test_only_databases_repetitions_and_tutorials_are_drawn_from() -> None:
     assert elsewhere == DRAWN_ELSEWHERE != marking
 
 
-def test_make_test_all_takes_all_of_the_databases() -> None:
-    drawn = re.compile(r" --(sample|examples)=\S+")
-    sampled = [drawn.sub("", command) for command in recipe("test")]
-    sampled = [command.replace("--cov-fail-under=99.9", "") for command in sampled]
-    sampled = [command.replace(WITHOUT_MODULES, "") for command in sampled]
-    *whole, stand_in = recipe("test-all")
-    assert stand_in == recipe("stand-in-gpu")[-1]
-    whole = [command.replace("--cov-fail-under=100", "") for command in whole]
-    assert [command.replace(" --sample=1 --examples=1 ", " ") for command in whole] == sampled
-    assert sampled != recipe("test")
-
-
 WITHOUT_MODULES = "-D module_pages=0"
 """What `make test` adds to the command that builds the site."""
 
@@ -145,7 +150,7 @@ def test_make_test_builds_the_site_without_the_pages_of_the_modules() -> None:
     assert whole == recipe("docs")[-1] and whole in recipe("test-all")
 
 
-@pytest.mark.parametrize("target", ["lint", "imports", "types", "docs", "covered", "sample"])
+@pytest.mark.parametrize("target", ["lint", "imports", "types", "docs", "tests"])
 def test_each_check_is_a_target_of_its_own(target: str) -> None:
     assert recipe(target)[-1] in [line.replace(WITHOUT_MODULES, "") for line in recipe("test")]
     assert f"| `make {target}` |" in read("CONTRIBUTING.md")
@@ -183,7 +188,7 @@ def test_the_build_servers_call_make_test() -> None:
     assert travis["install"] == "skip"
     lines = [line for line in read(".ci/run").splitlines() if line and not line.startswith("#")]
     assert lines[0] == "set -euo pipefail"
-    assert lines[-1] == "make test"
+    assert lines[-2:] == ["make test", "make covered"]
     assert os.access(ROOT / ".ci/run", os.X_OK)
 
 

@@ -138,6 +138,21 @@ def test_cases_of_many_functions_are_drawn_together(tmp_path: Path) -> None:
     assert len(passed(run(tmp_path))) == 30
 
 
+def test_a_share_of_the_cases_of_what_is_not_marked(tmp_path: Path) -> None:
+    numbers = "@pytest.mark.parametrize('number', range({}))\ndef test_{}(number): pass\n"
+    text = "import pytest\n" + numbers.format(40, "many") + numbers.format(5, "few")
+    (tmp_path / "test_suite.py").write_text(text + numbers.format(2, "two"))
+    (tmp_path / "pytest.ini").write_text(SETTINGS)
+    drawn = [passed(run(tmp_path, "--cases=0.25", f"--seed={seed}")) for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    for names in drawn:
+        counts = [sum(name.startswith(f"test_{one}[") for name in names) for one in SIZES]
+        assert counts == list(SIZES.values())
+
+
+SIZES = {"many": 10, "few": 3, "two": 2}
+
+
 def test_a_seed_draws_the_same_again_and_another_seed_others(
     suite: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
