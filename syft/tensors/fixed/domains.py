@@ -1,9 +1,8 @@
 """What each function of private numbers takes, and how far it may be off: as data.
 
 A row says of a function which arguments it is made for, as a function of the grid; how far its
-result may be from the exact one; and what comes beyond.  The tables of the documents, what
-``sy.cost`` tells, the refusal of grids that a function is not made for, and what
-``sy.verify_shares`` allows are made of these rows, so they cannot differ.
+result may be from the exact one; and what comes beyond.  Grids that a function is not
+made for are refused by these rows, and the tests scan each function over all that its row says.
 
 What has no row is exact on the integers, is rounded once, or is made of parts that have rows.
 """
@@ -97,8 +96,8 @@ class Function:
     beyond: str = "anything"
     parts: bool = False
     """Whether only the domain is stated here, and the error is that of the parts."""
-    outputs: int = 1
-    """How many results, from the first, are numbers that can be compared."""
+    outputs: int | None = None
+    """How many results, from the first, can be compared; all if nothing is said."""
 
     def domain(self, bits: float) -> str:
         """What it is made for, on a grid of so many bits.
@@ -503,9 +502,3 @@ def table(bits: int) -> list[str]:
         beyond = row.beyond if row.bounds else "–"
         lines.append(f"| {row.title} | {row.how} | {row.domain(bits)} | {row.error()} | {beyond} |")
     return lines
-
-
-def finest_grid(row: Function, bits: float, args: Sequence[Any], want: Any) -> int | None:
-    """The most binary digits, fewer than ``bits``, for which arguments lie in a row's domain."""
-    fits = (n for n in range(math.ceil(bits) - 1, 3, -1) if not row.outside(n, args, want))
-    return next(fits, None)

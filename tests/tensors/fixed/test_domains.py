@@ -12,7 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from syft.exceptions import EncodingError
+from syft.exceptions import EncodingError, UnsupportedOperation
 from syft.tensors.fixed.domains import ROWS
 from syft.tensors.fixed.grid import make_grid
 from syft.tensors.fixed.precision import fix_precision, float_precision
@@ -66,6 +66,12 @@ def inside(row, grid, x, rest, want):
     return kept
 
 
+def test_a_grid_that_is_too_fine_for_a_function_is_refused():
+    x = share_values(fix_precision(torch.ones(2), 30, 2), clear_session())
+    with pytest.raises(UnsupportedOperation, match="fix_precision.28, base=2. has some"):
+        x.exp()
+
+
 def off(x, function, grid, session):
     """How far the results on shares are from those in float64."""
     found = function(share_values(fix_precision(x, grid.digits, grid.base), session))
@@ -101,6 +107,8 @@ def test_a_function_on_real_shares_is_as_good_as_its_row_says(name, parties):
 
 
 SLOPES = {
+    "elu": F.elu,
+    "celu": lambda x: F.celu(x, 2.0),
     "softplus": F.softplus,
     "silu": F.silu,
     "gelu": F.gelu,
@@ -119,7 +127,7 @@ def test_the_slope_of_a_smooth_rectifier_is_right_everywhere(name):
     function(mine).sum().backward()
     (found,) = get_shared([mine.grad])
     error = (found.child.child.double() / grid.scale - x.grad).abs()
-    row = ROWS[getattr(aten, f"{name.split()[0]}_backward")]
+    row = ROWS.get(getattr(aten, f"{name.split()[0]}_backward", None), ROWS[aten.gelu_backward])
     assert bool((error <= row.allowed(grid, [torch.ones_like(x)], x.grad)).all())
 
 
@@ -160,6 +168,18 @@ def test_losses_of_a_margin_do_not_take_the_exponential_of_what_is_large():
         found, slope = get_shared([loss.detach(), mine.grad])
         assert torch.allclose(float_precision(found).double(), want.detach(), atol=2e-3)
         assert torch.allclose(float_precision(slope).double(), plain.grad, atol=2e-4)
+
+
+def test_elu_takes_no_exponential_of_what_is_large():
+    grid = make_grid(2, 16)
+    x = everywhere(grid)
+    for function in (F.elu, lambda x: F.celu(x, 2.0)):
+        assert bool((off(x, function, grid, clear_session()) <= 4 * 2.0**-16).all())
+    mine = share_values(fix_precision(torch.tensor([-1.0, 500.0])), clear_session())
+    result = F.elu(mine.requires_grad_().clone(), inplace=True)
+    result.sum().backward()
+    (slope,) = get_shared([mine.grad])
+    assert torch.allclose(float_precision(slope), torch.tensor([0.36788, 1.0]), atol=1e-4)
 
 
 def test_logit_has_its_digits_near_both_ends():

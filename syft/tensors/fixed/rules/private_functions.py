@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from syft.tensors.fixed import approximations
+from syft.tensors.fixed.domains import refuse_grid
 from syft.tensors.fixed.fixed_link import fixed, no_rule, private_rule
 from syft.tensors.fixed.ring import division_by_zero
 from syft.torch_private import decompositions
@@ -23,6 +24,7 @@ aten = torch.ops.aten
 def approximate(op: Any, x: Any) -> Any:
     """One function of each number."""
     link = x.child
+    refuse_grid(op, link.grid)
     return fixed(_FUNCTIONS[op.overloadpacket](link.ring, link.child, link.grid.scale), link.grid)
 
 
@@ -81,6 +83,33 @@ def _limited(x: Any, end: float) -> Any:
 def rectifier_backward(op: Any, grad: Any, x: Any, **settings: Any) -> Any:
     """torch's formula, of arguments up to where the slope is 0 or 1."""
     return decompositions[op](grad, _limited(x, approximations.GATE_END / 2), **settings)
+
+
+@private_rule("elu")
+def elu(op: Any, x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
+    """``x`` from 0 on, and an exponential less one below: of numbers below 0 only."""
+    above = x.relu()
+    below = _exp_of_negative((x - above) * input_scale) - 1
+    return above * scale + below * (alpha * scale)
+
+
+@private_rule("elu_backward")
+def elu_backward(
+    op: Any, grad: Any, alpha: float, scale: float, input_scale: float, of_result: bool, x: Any
+) -> Any:
+    """The gradient times the slope, which below 0 is an exponential again."""
+    factor = alpha * scale * input_scale
+    if of_result:
+        below = x * input_scale + factor
+    else:
+        below = _exp_of_negative((x - x.relu()) * input_scale) * factor
+    return grad * torch.where(x > 0, torch.full_like(x, scale), below)
+
+
+def _exp_of_negative(x: Any) -> Any:
+    link = x.child
+    scale = link.grid.scale
+    return fixed(approximations.exp(link.ring, link.child, scale, scale, negative=True), link.grid)
 
 
 @private_rule("logit")
