@@ -16,6 +16,8 @@ Nothing here reads a value: the operations and their number depend on shapes and
 * **Logarithm**: of the normalised number by interpolation, plus a weight for the place (the split
   of Aly and Smart, "Benchmarking privacy preserving scientific operations", 2019).
 * **Error function**: Abramowitz and Stegun 7.1.26, off by 1.5e-7.
+* **Smooth rectifiers** (softplus, SiLU, GELU, Mish) are ``max(x, 0)`` and an even curve that goes
+  to zero: of ``min(|x|, limit)``, so nothing leaves the ring however large ``x`` is.
 
 Numbers inside are on a grid of ``BITS`` binary digits, where a product of two needs 2 * BITS + 2
 bits.  ``scale`` is the integer for 1 in the arguments and results.  The errors are those of the
@@ -32,7 +34,7 @@ import torch
 
 from syft.tensors.fixed.ring import division_by_zero
 from syft.tensors.fixed.rings.integer_ring import Ring
-from syft.tensors.fixed.rings.ring_link import is_ring
+from syft.tensors.fixed.rings.ring_link import as_bits, as_integers, is_ring
 
 BITS = 24
 ONE = 1 << BITS
@@ -53,6 +55,14 @@ LOG = (
     -1.537690889,
 )
 """The natural logarithm on [1/2, 1], in rising powers; off by 3.9e-8."""
+
+GATE_END = 32
+"""From here on ``x / (1 + exp(x))`` is 0 on every grid."""
+
+NORMAL_END = 8
+"""From here on the normal distribution's tail is 0 on every grid."""
+
+GELU_SLOPE = 2 * math.sqrt(2 / math.pi)
 
 ERF_SLOPE = 0.3275911
 ERF = (0.0, 0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429)
@@ -87,9 +97,10 @@ def weighted(row: Any, weights: Sequence[int]) -> Any:
 def normalised(ring: Ring, x: Any, places: range) -> tuple[Any, Any]:
     """``x / 2**(i + 1)`` in [1/2, 1) with ``BITS`` digits, and the row that holds its place ``i``.
 
-    ``places`` are the leading bits that ``x`` may have; below them (0, negative) the row is empty.
+    ``places`` are the leading bits that ``x`` may have; below them (0, negative) and beyond the row
+    is empty, and so are the weights that are summed under it: the inverse of what is beyond is 0.
     """
-    row = one_row(ring.reached(x, [1 << i for i in places]))
+    row = one_row(ring.reached(x, [1 << i for i in (*places, places[-1] + 1)]))[:-1]
     power = weighted(row, [1 << (places[-1] - i) for i in places])
     return ring.divide(ring.multiply(x, power, 1), 1 << (places[-1] + 1 - BITS)), row
 
@@ -145,7 +156,7 @@ def divide(ring: Ring, a: Any, b: Any, factor: float, unit: int) -> Any:
 
 
 def invert(ring: Ring, b: Any, scale: int) -> Any:
-    """``1 / b`` for private ``b`` of either sign, up to 2 * scale**2; 0 for 0 and beyond."""
+    """``1 / b`` for private ``b`` of either sign; 0 for 0, and beyond 2 * scale**2."""
     square = float(scale) * scale
     first = max(math.frexp(square)[1] - 36, 0)
     places = range(first, min(max(math.frexp(square)[1] + 1, BITS), 61))
@@ -219,18 +230,35 @@ def largest_exponent(out: int) -> int:
     return 35 - out.bit_length()
 
 
-def log(ring: Ring, x: Any, scale: int) -> Any:
+def log(ring: Ring, x: Any, scale: int, bits: int = 0) -> Any:
     """The natural logarithm of ``x`` from one step to 2^30 (in units of 1). Off by one step.
+
+    Where it is known that ``x`` is from a half on, and has so many ``bits``, it takes fewer
+    comparisons.
 
     Zero and negative numbers have none, and nobody may see that they are: the result for 0 is
     -14.2 on 16 bits (below the logarithm of a step), and that for a negative number means nothing.
     """
-    places = all_places(scale)
+    places = range(scale.bit_length() - 2, bits + 1) if bits else all_places(scale)
     m, row = normalised(ring, x, places)
     weights = [round(((i + 1) * math.log(2) - math.log(scale)) * scale) for i in places]
     floor = round(-math.log(scale) * scale)
     found = weighted(row, [weight - floor for weight in weights]) + floor
     return found + ring.times(polynomial(ring, LOG, m), scale / ONE, scale)
+
+
+def limited_size(ring: Ring, x: Any, limit: int) -> tuple[Any, Any]:
+    """``min(|x|, limit)`` and the bits of ``x < 0``: comparisons of one round, and one product."""
+    above, from_zero, from_below = ring.reached(x, [limit, 0, 1 - limit])
+    signs = from_zero - above - (from_below - from_zero)  # 1, -1, or 0 where the limit stands
+    beyond = above + 1 - from_below
+    return ring.multiply(signs, x, 1) + beyond * limit, as_bits(1 - from_zero)
+
+
+def gate_of(ring: Ring, size: Any, scale: int) -> tuple[Any, Any]:
+    """``exp(-size)`` and ``1 / (1 + exp(-size))`` for sizes from 0, with ``BITS`` digits."""
+    falling = exp(ring, -size, scale, ONE, negative=True)
+    return falling, ring.divide(inverse(ring, ring.divide(ONE + falling, 2)), 2)
 
 
 def logistic(ring: Ring, x: Any, scale: int, steepness: int = 1) -> tuple[Any, Any, Any]:
@@ -240,8 +268,8 @@ def logistic(ring: Ring, x: Any, scale: int, steepness: int = 1) -> tuple[Any, A
     """
     below = ring.negative(x)
     size = ring.select(below, x, -x)  # minus the magnitude
-    falling = exp(ring, steepness * size, scale, ONE, negative=True)
-    return falling, ring.divide(inverse(ring, ring.divide(ONE + falling, 2)), 2), below
+    falling, above = gate_of(ring, -steepness * size, scale)
+    return falling, above, below
 
 
 def sigmoid(ring: Ring, x: Any, scale: int) -> Any:
@@ -258,14 +286,79 @@ def tanh(ring: Ring, x: Any, scale: int) -> Any:
 
 
 def erf(ring: Ring, x: Any, scale: int) -> Any:
-    """The error function, for ``|x|`` below 2^9. Off by one step."""
-    below = ring.negative(x)
-    size = ring.select(below, -x, x)
-    leading = scale.bit_length() - 1
-    slope = scale + ring.times(size, ERF_SLOPE, scale)
-    places = range(leading, max(leading + 9, BITS))
-    t = reciprocal(ring, slope, float(scale) * ONE, places)
-    square = ring.divide(ring.multiply(size, size, scale * scale), scale)
-    tail = product(ring, polynomial(ring, ERF, t), exp(ring, -square, scale, ONE, negative=True))
-    found = ring.times(ONE - tail, scale / ONE, scale)
+    """The error function of every ``x``. Off by two steps."""
+    size, below = limited_size(ring, x, NORMAL_END * scale)
+    found = ring.times(ONE - error_tail(ring, size, scale, 1), scale / ONE, scale)
     return ring.select(below, -found, found)
+
+
+def error_tail(ring: Ring, size: Any, scale: int, halves: int) -> Any:
+    """``1 - erf(size / sqrt(halves))`` for sizes up to ``NORMAL_END``, with ``BITS`` digits."""
+    slope = ONE + ring.times(size, ERF_SLOPE / math.sqrt(halves) * ONE / scale, ONE)
+    t = reciprocal(ring, slope, float(ONE) * ONE, range(BITS, BITS + 2))
+    square = ring.divide(ring.multiply(size, size, scale * scale), halves * scale)
+    return product(ring, polynomial(ring, ERF, t), exp(ring, -square, scale, ONE, negative=True))
+
+
+# ------------------------------------------------------------------------------- rectifiers, smooth
+
+
+def softplus(ring: Ring, x: Any, scale: int, steepness: float) -> Any:
+    """``max(x, 0) + log(1 + exp(-b |x|)) / b`` for every ``x`` and a positive ``b``.
+
+    Off by two steps, and by one over ``b``.  The logarithm of the sum of an exponential, as torch
+    has it, would need ``exp(x)``, which leaves the ring long before ``x`` does.
+    """
+    size, below = limited_size(ring, x, max(round(GATE_END / steepness * scale), 1))
+    falling = exp(ring, -ring.times(size, steepness, scale), scale, ONE, negative=True)
+    curve = polynomial(ring, LOG, ring.divide(ONE + falling, 2)) + round(math.log(2) * ONE)
+    return rectified(ring, x, below) + ring.times(curve, scale / ONE / steepness, scale)
+
+
+def silu(ring: Ring, x: Any, scale: int) -> Any:
+    """``x / (1 + exp(-x))`` for every ``x``. Off by two steps."""
+    size, below = limited_size(ring, x, GATE_END * scale)
+    falling, above = gate_of(ring, size, scale)
+    return rectified(ring, x, below) - gated(ring, size, product(ring, falling, above))
+
+
+def gelu(ring: Ring, x: Any, scale: int) -> Any:
+    """``x`` times the normal distribution function, for every ``x``. Off by two steps."""
+    size, below = limited_size(ring, x, NORMAL_END * scale)
+    tail = error_tail(ring, size, scale, 2)
+    return rectified(ring, x, below) - gated(ring, size, ring.divide(tail, 2))
+
+
+def gelu_by_tanh(ring: Ring, x: Any, scale: int) -> Any:
+    """torch's approximation of :func:`gelu`, for every ``x``. Off by two steps."""
+    size, below = limited_size(ring, x, NORMAL_END * scale)
+    square = ring.divide(ring.multiply(size, size, scale * scale), scale)
+    slope = round(GELU_SLOPE * scale) + ring.times(square, GELU_SLOPE * 0.044715, scale)
+    place = ring.divide(ring.multiply(size, slope, scale * scale), scale)
+    falling, above = gate_of(ring, place, scale)
+    return rectified(ring, x, below) - gated(ring, size, product(ring, falling, above))
+
+
+def mish(ring: Ring, x: Any, scale: int) -> Any:
+    """``x tanh(log(1 + exp(x)))`` for every ``x``. Off by two steps.
+
+    With ``e = exp(-|x|)`` it is ``max(x, 0) - |x| p / q``, where ``p`` is ``2 e^2`` from 0 and
+    ``e^2 + 2 e`` below, and ``q = p + (1 + 2 e from 0, 2 below)``.
+    """
+    size, below = limited_size(ring, x, GATE_END * scale)
+    falling = exp(ring, -size, scale, ONE, negative=True)
+    square = product(ring, falling, falling)
+    above = ring.select(below, square + 2 * falling, 2 * square)
+    under = above + ring.select(below, torch.zeros_like(falling) + 2 * ONE, ONE + 2 * falling)
+    over = reciprocal(ring, under, float(ONE) * ONE, range(BITS, BITS + 3))
+    return rectified(ring, x, below) - gated(ring, size, product(ring, above, over))
+
+
+def rectified(ring: Ring, x: Any, below: Any) -> Any:
+    """``max(x, 0)``, where it is known which are below zero."""
+    return x - ring.multiply(as_integers(below), x, 1)
+
+
+def gated(ring: Ring, size: Any, gate: Any) -> Any:
+    """A size times a number of ``BITS`` digits."""
+    return ring.divide(ring.multiply(size, gate, 1), ONE)

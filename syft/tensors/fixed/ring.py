@@ -1,4 +1,4 @@
-"""Products of the plain ring, checked: a result that leaves the ring is an error.
+"""Products and sums of the plain ring, checked: a result that leaves the ring is an error.
 
 The magnitudes of the operands bound the result.  If the bound does not exclude that the product
 leaves the ring, where it would wrap unnoticed, a float64 estimate of the result decides, and a
@@ -8,9 +8,12 @@ computes what has passed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
+
+from syft.chain.wrapper import Wrapper
 
 from syft.crypto.kernels import Kernel
 from syft.crypto.ring_products import magnitude, ring_product
@@ -45,6 +48,54 @@ def product(kernel: Kernel, a: torch.Tensor, b: torch.Tensor, unit: int) -> torc
     if largest_a * largest_b * max(kernel.terms(a.shape, b.shape), 1) >= RING_END:
         refuse_overflow(kernel(a.double(), b.double()), unit)
     return ring_product(kernel, a, b, (largest_a, largest_b))
+
+
+def added(a: Any, b: Any, unit: int, sign: int = 1) -> Any:
+    """``a + sign * b``, refused where it would leave the ring and wrap unnoticed.
+
+    Numbers stand for tensors of them.  Integers that may not be read wrap.
+
+    >>> added(torch.tensor([3, -7]), 2, 1), added(torch.tensor([3]), torch.tensor([5]), 1, sign=-1)
+    (tensor([ 5, -5]), tensor([-2]))
+    """
+    check_sum(a, b, unit, sign)
+    return a + b if sign > 0 else a - b
+
+
+def check_sum(a: Any, b: Any, unit: int, sign: int = 1) -> None:
+    """Refuse ``a + sign * b`` where it would leave the ring.
+
+    >>> check_sum(torch.tensor([2**62]), 2**62 - 1, 1)
+    """
+    if _readable(a) and _readable(b) and _largest(a) + _largest(b) >= RING_END:
+        refuse_overflow(_in_float64(a) + sign * _in_float64(b), unit)
+
+
+def check_sums(x: Any, terms: int, sums: Callable[[torch.Tensor], torch.Tensor], unit: int) -> None:
+    """Refuse sums of so many integers at most that would leave the ring.
+
+    ``sums`` makes the same of float64.
+
+    >>> check_sums(torch.tensor([2**62, 2**62]), 2, torch.sum, 2**16)
+    Traceback (most recent call last):
+    syft.exceptions.EncodingError: Cannot encode the result 1.407e+14 in fixed precision: the \
+range is -1.407e+14 to 1.407e+14. Instead, use fewer fractional digits (precision_fractional) or \
+scale the data down.
+    """
+    if _readable(x) and magnitude(x) * max(terms, 1) >= RING_END:
+        refuse_overflow(sums(x.double()), unit)
+
+
+def _readable(value: Any) -> bool:
+    return type(value) is not Wrapper
+
+
+def _largest(value: Any) -> int:
+    return magnitude(value) if isinstance(value, torch.Tensor) else abs(value)
+
+
+def _in_float64(value: Any) -> Any:
+    return value.double() if isinstance(value, torch.Tensor) else torch.tensor(float(value))
 
 
 def division_by_zero() -> EncodingError:

@@ -555,3 +555,47 @@ def test_decimal_grids_compute_like_binary_ones():
     ]
     assert values(x.mean()) == pytest.approx(0.844)
     assert make_grid(10, 3) is x.child.grid
+
+
+LARGE = fix_precision(torch.tensor([[1.2e14, 1.0], [1.2e14, -3.0]], dtype=torch.float64))
+
+
+def halves(x: torch.Tensor) -> torch.Tensor:
+    return torch.ones_like(x) * 0.5
+
+
+SUMS = {
+    "add": lambda x: x + x,
+    "add a number": lambda x: x + 1e14,
+    "add in place": lambda x: x.clone().add_(x),
+    "sub": lambda x: x - -x,
+    "sub in place": lambda x: x.clone().sub_(-x),
+    "rsub": lambda x: 1e14 - -x,
+    "sum": lambda x: x.sum(),
+    "sum along a dimension": lambda x: x.sum(0),
+    "mean": lambda x: x.mean(),
+    "cumsum": lambda x: x.cumsum(0),
+    "trace": lambda x: x[:, :1].expand(2, 2).trace(),
+    "addcdiv": lambda x: torch.addcdiv(x, x, x / x),
+    "lerp": lambda x: torch.lerp(x, -x, 0.5),
+    "lerp by a tensor": lambda x: torch.lerp(x, -x, torch.full((2, 2), 0.5)),
+    "addcmul": lambda x: torch.addcmul(x, halves(x), halves(x), value=4e14),
+    "addmm": lambda x: torch.addmm(x * 1.172812, x * 1e-5, halves(x) * 2.0),
+    "mse_loss": lambda x: F.mse_loss(x, -x),
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_a_sum_that_leaves_the_grid_is_refused(name):
+    with pytest.raises(EncodingError, match="Cannot encode the result"):
+        SUMS[name](LARGE)
+
+
+def test_sums_up_to_the_end_of_the_grid_are_right():
+    x = fix_precision(torch.tensor([6.9e13, 7.0e13, -7.0e13, -6.9e13], dtype=torch.float64))
+    assert float_precision(x.sum()).item() == 0.0
+    assert (
+        float_precision(x + x).tolist()
+        == torch.tensor([1.38e14, 1.4e14, -1.4e14, -1.38e14]).tolist()
+    )
+    assert float_precision(x.mean()).item() == 0.0

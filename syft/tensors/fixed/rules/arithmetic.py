@@ -1,7 +1,7 @@
 """Rules for addition, multiplication, division, whole powers and rounding.
 
 Two fixed tensors: the integers are added; a product is rescaled to the grid, rounded to the
-nearest, and a product beyond the ring is an error (``ring``).  Sums wrap, as the ring does.
+nearest, and a product or sum beyond the ring is an error (``ring``).
 
 A tensor and a Python number (or a plain tensor of no dimensions, which torch treats alike): the
 number is not put on the grid, where a learning rate of 1e-6 would become 0; the integers are
@@ -30,7 +30,7 @@ from syft.tensors.fixed.fixed_link import (
 )
 from syft.chain.wrapper import Wrapper
 from syft.tensors.fixed import approximations
-from syft.tensors.fixed.ring import division_by_zero, quotient
+from syft.tensors.fixed.ring import added, check_sum, division_by_zero, quotient
 from syft.tensors.fixed.rings.ring_link import as_integers, is_ring, ring_of
 
 LARGEST_WHOLE_POWER = 4
@@ -93,38 +93,43 @@ def add_values(op: Any, x: Any, y: Any, alpha: float = 1) -> Any:
         if one.grid is not other.grid:
             raise different_grids(op, one.grid, other.grid)
         if alpha == 1:
-            return fixed(torch.add(one.child, other.child), one.grid)
+            return fixed(added(one.child, other.child, one.grid.scale), one.grid)
     grid = grid_among(op, (x, y))
-    return fixed(integers(op, x, grid, Excess.ENDS) + _addend(op, y, alpha, grid), grid)
+    start = integers(op, x, grid, Excess.ENDS)
+    return fixed(added(start, _addend(op, y, alpha, grid), grid.scale), grid)
 
 
 @rule("sub.Tensor sub.Scalar")
 def subtract_values(op: Any, x: Any, y: Any, alpha: float = 1) -> Any:
     """Subtract the integers."""
     grid = grid_among(op, (x, y))
-    return fixed(integers(op, x, grid) - _addend(op, y, alpha, grid), grid)
+    return fixed(added(integers(op, x, grid), _addend(op, y, alpha, grid), grid.scale, -1), grid)
 
 
 @rule("rsub.Tensor rsub.Scalar")
 def rsub(op: Any, x: Any, y: Any, alpha: float = 1) -> Any:
     """``y - alpha * x``."""
     grid = grid_among(op, (x, y))
-    return fixed(integers(op, y, grid) - _addend(op, x, alpha, grid), grid)
+    return fixed(added(integers(op, y, grid), _addend(op, x, alpha, grid), grid.scale, -1), grid)
 
 
 @rule("add_.Tensor add_.Scalar")
 def add_(op: Any, x: Any, y: Any, alpha: float = 1) -> Any:
     """Add to the integers in place."""
-    link = target_of(op, x)
-    link.child.add_(_addend(op, y, alpha, link.grid))
-    return x
+    return _add_into(op, x, y, alpha, 1)
 
 
 @rule("sub_.Tensor sub_.Scalar")
 def sub_(op: Any, x: Any, y: Any, alpha: float = 1) -> Any:
     """Subtract from the integers in place."""
+    return _add_into(op, x, y, alpha, -1)
+
+
+def _add_into(op: Any, x: Any, y: Any, alpha: float, sign: int) -> Any:
     link = target_of(op, x)
-    link.child.sub_(_addend(op, y, alpha, link.grid))
+    addend = _addend(op, y, alpha, link.grid)
+    check_sum(link.child, addend, link.grid.scale, sign)
+    link.child.add_(addend, alpha=sign)
     return x
 
 
@@ -187,7 +192,8 @@ def addcmul(op: Any, x: Any, a: Any, b: Any, value: float = 1) -> Any:
     """Add ``value * a * b``, rounded once."""
     grid = grid_among(op, (x, a, b))
     raw = raw_product(op, a, b, grid)
-    return fixed(integers(op, x, grid) + ring_of(raw).rescale_times(raw, value, grid), grid)
+    scaled = ring_of(raw).rescale_times(raw, value, grid)
+    return fixed(added(integers(op, x, grid), scaled, grid.scale), grid)
 
 
 @rule("lerp.Scalar")
@@ -195,7 +201,8 @@ def lerp(op: Any, x: Any, end: Any, weight: float) -> Any:
     """``x + weight * (end - x)``."""
     grid = grid_among(op, (x, end))
     start = integers(op, x, grid)
-    return fixed(start + times(integers(op, end, grid) - start, weight, grid), grid)
+    way = added(integers(op, end, grid), start, grid.scale, -1)
+    return fixed(added(start, times(way, weight, grid), grid.scale), grid)
 
 
 @rule("lerp.Tensor")
@@ -203,9 +210,8 @@ def lerp_tensor(op: Any, x: Any, end: Any, weight: Any) -> Any:
     """``x + weight * (end - x)``, with a weight for each element."""
     grid = grid_among(op, (x, end, weight))
     start, stop = integers(op, x, grid), integers(op, end, grid)
-    return add_values(
-        op, fixed(start, grid), multiply_values(op, fixed(stop - start, grid), weight)
-    )
+    way = fixed(added(stop, start, grid.scale, -1), grid)
+    return add_values(op, fixed(start, grid), multiply_values(op, way, weight))
 
 
 @rule("leaky_relu")
@@ -338,7 +344,7 @@ def addcdiv(op: Any, x: Any, a: Any, b: Any, value: float = 1) -> Any:
     quotients = divided(
         integers(op, a, grid), integers(op, b, grid), grid.scale * value, grid.scale
     )
-    return fixed(integers(op, x, grid) + quotients, grid)
+    return fixed(added(integers(op, x, grid), quotients, grid.scale), grid)
 
 
 # ---------------------------------------------------------------------------------------- rounding

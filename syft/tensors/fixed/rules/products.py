@@ -14,6 +14,7 @@ import torch
 from syft.crypto.kernels import Kernel, KernelCode, frozen
 from syft.tensors.fixed.rules.arithmetic import times
 from syft.tensors.fixed.grid import Grid
+from syft.tensors.fixed.ring import added, check_sums
 from syft.tensors.fixed.fixed_link import fixed, grid_among, integers, rule
 from syft.tensors.fixed.rings.ring_link import ring_of
 
@@ -50,7 +51,7 @@ def add_matmul(op: Any, x: Any, a: Any, b: Any, beta: float = 1, alpha: float = 
         result = times(result, alpha, grid)
     if beta != 0:
         addend = integers(op, x, grid)
-        result = result + (addend if beta == 1 else times(addend, beta, grid))
+        result = added(result, addend if beta == 1 else times(addend, beta, grid), grid.scale)
     return fixed(result, grid)
 
 
@@ -83,7 +84,8 @@ def convolution(op: Any, x: Any, weight: Any, bias: Any, *settings: Any) -> Any:
     kernel = Kernel(KernelCode.CONVOLUTION, frozen(settings[:6]))
     child = _product(kernel, integers(op, x, grid), integers(op, weight, grid), grid)
     if bias is not None:
-        child = child + integers(op, bias, grid).view(-1, *[1] * (child.dim() - 2))
+        addend = integers(op, bias, grid).view(-1, *[1] * (child.dim() - 2))
+        child = added(child, addend, grid.scale)
     return fixed(child, grid)
 
 
@@ -103,5 +105,7 @@ def convolution_backward(
         kernel = Kernel(KernelCode.CONVOLUTION_GRAD_WEIGHT, frozen([*settings, [*w.shape]]))
         results[1] = fixed(_product(kernel, g, i, grid), grid)
     if mask[2]:
-        results[2] = fixed(g.sum([0, *range(2, g.dim())]), grid)
+        dims = [0, *range(2, g.dim())]
+        check_sums(g, g.numel(), lambda child: child.sum(dims), grid.scale)
+        results[2] = fixed(g.sum(dims), grid)
     return tuple(results)

@@ -1,7 +1,8 @@
 """Rules for sums, means, running sums and the squared loss.
 
-A sum adds the integers and is exact (it wraps, as the ring does).  A mean divides the sum by a
-whole number, rounded to the nearest, so its error is half a step for any number of values.
+A sum adds the integers and is exact, or refused; of private integers it wraps, as their ring does.
+A mean divides the sum by a whole number, rounded to the nearest, so its error is half a step for
+any number of values.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 import torch
 
 from syft.crypto.kernels import Kernel, KernelCode
-from syft.tensors.fixed.ring import division_by_zero
+from syft.tensors.fixed.ring import added, check_sums, division_by_zero
 from syft.tensors.fixed.fallback import fall_back
 from syft.tensors.fixed.fixed_link import fixed, grid_among, integers, rule
 from syft.tensors.fixed.rules.creation import is_float
@@ -27,6 +28,7 @@ def sums(op: Any, x: Any, *rest: Any, dtype: Any = None) -> Any:
     if not is_float(dtype):
         return fall_back(op, x, *rest, dtype=dtype)
     link = x.child
+    check_sums(link.child, link.child.numel(), lambda child: op(child, *rest), link.grid.scale)
     return fixed(op(link.child, *rest), link.grid)
 
 
@@ -34,6 +36,7 @@ def sums(op: Any, x: Any, *rest: Any, dtype: Any = None) -> Any:
 def mean(op: Any, x: Any, *rest: Any, dtype: Any = None) -> Any:
     """Add the integers up and divide by their number."""
     link = x.child
+    check_sums(link.child, link.child.numel(), lambda child: child.sum(*rest), link.grid.scale)
     total = torch.sum(link.child, *rest) if rest else torch.sum(link.child)
     if total.numel():
         total = link.ring.divide(total, _count(link.child) // total.numel())
@@ -44,7 +47,7 @@ def mean(op: Any, x: Any, *rest: Any, dtype: Any = None) -> Any:
 def mse_loss(op: Any, x: Any, y: Any, reduction: int = MEAN) -> Any:
     """Square the differences; their sum or mean is exact and rounded once."""
     grid = grid_among(op, (x, y))
-    off = integers(op, x, grid) - integers(op, y, grid)
+    off = added(integers(op, x, grid), integers(op, y, grid), grid.scale, -1)
     ring, unit = ring_of(off), grid.scale**2
     if reduction == NONE:
         return fixed(ring.rescale(ring.multiply(off, off, unit), grid), grid)
@@ -59,10 +62,10 @@ def mse_loss(op: Any, x: Any, y: Any, reduction: int = MEAN) -> Any:
 def mse_loss_backward(op: Any, grad: Any, x: Any, y: Any, reduction: int) -> Any:
     """Twice the difference times the gradient, rounded once."""
     grid = grid_among(op, (grad, x, y))
-    off = integers(op, x, grid) - integers(op, y, grid)
+    off = added(integers(op, x, grid), integers(op, y, grid), grid.scale, -1)
     factor = 1 / _count(off) if reduction == MEAN else 1
-    gradient = integers(op, grad, grid)
-    return fixed(ring_of(off, gradient).scaled_product(2 * off, gradient, factor, grid), grid)
+    gradient, twice = integers(op, grad, grid), added(off, off, grid.scale)
+    return fixed(ring_of(off, gradient).scaled_product(twice, gradient, factor, grid), grid)
 
 
 def _count(child: torch.Tensor) -> int:

@@ -1,0 +1,504 @@
+"""What each function of private numbers takes, and how far it may be off: as data.
+
+A row says of a function which arguments it is made for, as a function of the grid; how far its
+result may be from the exact one; and what comes beyond.  Grids that a function is not
+made for are refused by these rows, and the tests scan each function over all that its row says.
+
+What has no row is exact on the integers, is rounded once, or is made of parts that have rows.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from syft.exceptions import UnsupportedOperation
+from syft.tensors.fixed.approximations import largest_exponent
+from syft.tensors.fixed.grid import Grid
+
+aten = torch.ops.aten
+
+Measure = Callable[[Sequence[Any], Any], torch.Tensor]
+"""What a bound holds for: from the arguments and the exact result, as float64."""
+
+
+def _number(value: Any) -> torch.Tensor:
+    return torch.as_tensor(value, dtype=torch.float64)
+
+
+def _first(args: Sequence[Any], want: Any) -> torch.Tensor:
+    return _number(args[0])
+
+
+def _size(args: Sequence[Any], want: Any) -> torch.Tensor:
+    return _first(args, want).abs()
+
+
+def _result(args: Sequence[Any], want: Any) -> torch.Tensor:
+    return _number(want).abs()
+
+
+def _no_end(bits: float) -> float:
+    return math.inf
+
+
+def _below_all(bits: float) -> float:
+    return -math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The ends between which something must be; both follow from the bits of the grid."""
+
+    what: str
+    measure: Measure
+    low: Callable[[float], float] = _below_all
+    high: Callable[[float], float] = _no_end
+
+    def text(self, bits: float) -> str:
+        """The bound in words.
+
+        >>> Bound("arguments", _first, high=lambda bits: 2.0 ** (46 - bits)).text(16)
+        'arguments below 2³⁰'
+        """
+        low, high = self.low(bits), self.high(bits)
+        words = [f"from {shown(low)}"] if low > -math.inf else []
+        words += [f"below {shown(high)}"] if high < math.inf else []
+        return f"{self.what} {', '.join(words)}"
+
+    def holds(self, bits: float, args: Sequence[Any], want: Any) -> bool:
+        """Whether all that is measured lies between the ends."""
+        found = self.measure(args, want)
+        return bool(((found >= self.low(bits)) & (found < self.high(bits))).all())
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A row: the operations of a function of private numbers, its domain, its error."""
+
+    title: str
+    operations: str
+    how: str
+    bounds: tuple[Bound, ...]
+    steps: float
+    """How many steps of the grid the result may be off."""
+    absolute: float = 0.0
+    """By how much besides, on any grid: the numbers inside have 24 digits."""
+    relative: float = 0.0
+    """By which part of the result besides."""
+    further: tuple[str, Measure] | None = None
+    """Steps besides that follow from the arguments."""
+    beyond: str = "anything"
+    parts: bool = False
+    """Whether only the domain is stated here, and the error is that of the parts."""
+    outputs: int | None = None
+    """How many results, from the first, can be compared; all if nothing is said."""
+
+    def domain(self, bits: float) -> str:
+        """What it is made for, on a grid of so many bits.
+
+        >>> ROWS[aten.exp].domain(16)
+        'arguments below 13.17'
+        """
+        return "; ".join(bound.text(bits) for bound in self.bounds) or "all"
+
+    def error(self) -> str:
+        """How far the result may be off, in words.
+
+        >>> ROWS[aten.exp].error()
+        '1.5 steps, and 2·10⁻⁷ of the result'
+        """
+        if self.parts:
+            return "that of its parts"
+        words = [f"{shown(self.steps)} step{'' if self.steps == 1 else 's'}"]
+        words += [f"{self.further[0]}"] if self.further else []
+        words += [shown(self.absolute)] if self.absolute else []
+        words += [f"{shown(self.relative)} of the result"] if self.relative else []
+        return ", and ".join(words)
+
+    def allowed(self, grid: Grid, args: Sequence[Any], want: torch.Tensor) -> torch.Tensor:
+        """How far each result may be off, as float64."""
+        steps = self.further[1](args, want) + self.steps if self.further else _number(self.steps)
+        allowed: torch.Tensor = self.relative * want.abs() + self.absolute + steps / grid.scale
+        return allowed
+
+    def outside(self, bits: float, args: Sequence[Any], want: Any) -> list[Bound]:
+        """The bounds that do not hold."""
+        return [bound for bound in self.bounds if not bound.holds(bits, args, want)]
+
+    def usable(self, bits: float) -> bool:
+        """Whether there is anything that it is made for."""
+        return all(bound.low(bits) < bound.high(bits) for bound in self.bounds)
+
+
+def shown(number: float) -> str:
+    """A number as the documents have it.
+
+    >>> [shown(number) for number in (2.0**30, 13.1698, 2e-6, 1.5, 2.0**-16)]
+    ['2³⁰', '13.17', '2·10⁻⁶', '1.5', '2⁻¹⁶']
+    """
+    mantissa, exponent = math.frexp(number)
+    if mantissa == 0.5 and abs(exponent - 1) > 6:
+        return f"2{_raised(exponent - 1)}"
+    if 0 < abs(number) < 1e-3:
+        tens = math.floor(math.log10(abs(number)) + 1e-9)
+        return f"{number / 10.0**tens:.3g}·10{_raised(tens)}"
+    return f"{number:.4g}"
+
+
+def _raised(number: int) -> str:
+    return str(number).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
+# ----------------------------------------------------------------------------------- what is stated
+
+
+def _power(exponent: Callable[[float], float]) -> Callable[[float], float]:
+    return lambda bits: 2.0 ** exponent(bits)
+
+
+_PRODUCTS = _power(lambda bits: 62 - 2 * bits)
+_NORMALISED = _power(lambda bits: min(math.floor(bits) + 30, 60) - bits)
+_STEP = _power(lambda bits: -bits)
+_SPREAD = _power(lambda bits: 7.36 - bits)
+_ARGUMENTS = "arguments"
+
+
+def _zero(bits: float) -> float:
+    return 0.0
+
+
+def _largest_of_exp(bits: float) -> float:
+    return (largest_exponent(1 << math.ceil(bits)) + 1) * math.log(2)
+
+
+def _dividends(args: Sequence[Any], want: Any) -> torch.Tensor:
+    return _number(args[-3 if len(args) > 3 else 0]).abs()
+
+
+def _divisors(args: Sequence[Any], want: Any) -> torch.Tensor:
+    return _number(args[2 if len(args) > 3 else 1]).abs()
+
+
+def _of_divisor(args: Sequence[Any], want: Any) -> torch.Tensor:
+    factor = float(args[3]) if len(args) > 3 else 1.0
+    return 2 * max(abs(factor), 1) / _divisors(args, want)
+
+
+def _of_factor(args: Sequence[Any], want: Any) -> torch.Tensor:
+    factors = [float(one) for one in args[3:] if isinstance(one, (int, float))]
+    return _number(sum(map(abs, factors)))
+
+
+def _of_root(args: Sequence[Any], want: Any) -> torch.Tensor:
+    return 2 / _result(args, want).clamp(min=2.0**-8)
+
+
+def _of_beta(args: Sequence[Any], want: Any) -> torch.Tensor:
+    beta = args[1] if len(args) > 2 else 1.0  # softplus(x, beta, threshold)
+    return _number(1 / abs(beta))
+
+
+def _of_gradient(args: Sequence[Any], want: Any) -> torch.Tensor:
+    return 24 * _size(args, want)
+
+
+def _spread(args: Sequence[Any], want: Any) -> torch.Tensor:
+    x = _first(args, want)
+    return x.amax() - x.amin() if x.numel() else x
+
+
+def _squares(args: Sequence[Any], want: Any) -> torch.Tensor:
+    x, dim = _first(args, want), args[1]
+    dims = list(dim) if dim and x.dim() else list(range(x.dim()))
+    return (x - x.mean(dims, keepdim=True)).square().sum(dims)
+
+
+def _of_layers(args: Sequence[Any], want: Any) -> torch.Tensor:
+    return _first(args, want).var(tuple(range(-len(args[1]), 0)), unbiased=False)
+
+
+def _of_batches(args: Sequence[Any], want: Any) -> torch.Tensor:
+    x = _first(args, want)
+    if not args[5]:  # the statistics are given
+        return _number(args[4])
+    return x.var([0, *range(2, x.dim())], unbiased=False)
+
+
+def _of_groups(args: Sequence[Any], want: Any) -> torch.Tensor:
+    x = _first(args, want)
+    return x.reshape(x.shape[0], args[6], -1).var(-1, unbiased=False)
+
+
+def _row_sums(args: Sequence[Any], want: Any) -> torch.Tensor:
+    inverse: torch.Tensor = torch.linalg.pinv(_first(args, want))
+    return inverse.abs().sum(-1)
+
+
+def _of_inverse(args: Sequence[Any], want: Any) -> torch.Tensor:
+    return 2 * (1 + _row_sums(args, want).max()) * (1 + _result(args, want).max())
+
+
+FUNCTIONS: tuple[Function, ...] = (
+    Function(
+        "products: `x * y`, `@`, convolutions",
+        "mul mm bmm mv dot vdot linalg_cross convolution _convolution mse_loss _prelu_kernel",
+        "exact in all terms, rounded once",
+        (Bound("results", _result, high=_PRODUCTS),),
+        steps=1,
+    ),
+    Function(
+        "`addmm`, `addcmul`",
+        "addmm addmv baddbmm addbmm addr addcmul",
+        "likewise, and times their public factors",
+        (Bound("results", _result, high=_PRODUCTS),),
+        steps=2,
+        further=("1 step times the factor", _of_factor),
+    ),
+    Function(
+        "`x / y`, `addcdiv`",
+        "div addcdiv",
+        "normalised by comparisons, three steps of Newton",
+        (
+            Bound("dividends", _dividends, high=_power(lambda bits: 36 - bits)),
+            Bound("divisors", _divisors, _STEP, _power(lambda bits: 36 - bits)),
+            Bound("results", _result, high=_power(lambda bits: min(26.0, 57 - bits))),
+        ),
+        steps=1,
+        relative=2e-6,
+        further=("2 steps over the divisor", _of_divisor),
+        beyond="0 for a divisor of 0",
+    ),
+    Function(
+        "`reciprocal`",
+        "reciprocal",
+        "likewise",
+        (Bound("sizes", _size, _power(lambda bits: max(-bits, bits - 35))),),
+        steps=2,
+        relative=2e-6,
+        beyond="0 for 0",
+    ),
+    Function(
+        "`exp`",
+        "exp",
+        "range split by comparisons, a polynomial of degree 5",
+        (Bound(_ARGUMENTS, _first, high=_largest_of_exp),),
+        steps=1.5,
+        relative=2e-7,
+    ),
+    Function(
+        "`log`",
+        "log",
+        "normalised, a polynomial of degree 8",
+        (Bound(_ARGUMENTS, _first, _STEP, _NORMALISED),),
+        steps=2,
+        absolute=4e-7,
+        beyond="below the logarithm of a step",
+    ),
+    Function(
+        "`sqrt`",
+        "sqrt",
+        "normalised, three steps of Newton",
+        (Bound(_ARGUMENTS, _first, _zero, _NORMALISED),),
+        steps=2,
+        absolute=5e-7,
+        relative=1e-6,
+        beyond="0",
+    ),
+    Function(
+        "`rsqrt`",
+        "rsqrt",
+        "likewise",
+        (Bound(_ARGUMENTS, _first, _power(lambda bits: max(-bits, 2 * bits - 72)), _NORMALISED),),
+        steps=2,
+        relative=1e-6,
+        beyond="0",
+    ),
+    Function(
+        "whole powers up to 64, and halves of them",
+        "pow",
+        "squaring, of the root or the reciprocal",
+        (Bound("results", _result, high=_PRODUCTS),),
+        steps=1,
+        parts=True,
+    ),
+    Function(
+        "`sigmoid`, `tanh`",
+        "sigmoid tanh",
+        "`exp(-abs(x))` and a reciprocal",
+        (Bound("sizes", _size, high=_power(lambda bits: 60 - bits)),),
+        steps=1,
+        absolute=2e-6,
+    ),
+    Function(
+        "`erf`",
+        "erf",
+        "Abramowitz and Stegun 7.1.26, of the size up to 8",
+        (),
+        steps=2,
+        absolute=2e-6,
+    ),
+    Function(
+        "`softplus`, `gelu`, `silu`, `mish`",
+        "softplus gelu silu mish",
+        "`max(x, 0)` and an even curve, of the size up to where it is 0",
+        (),
+        steps=2,
+        absolute=4e-6,
+        further=("1 step over `beta`", _of_beta),
+    ),
+    Function(
+        "their gradients",
+        "softplus_backward gelu_backward silu_backward mish_backward",
+        "torch's formulas, of arguments up to where the slope is 0 or 1",
+        (),
+        steps=24,
+        absolute=1e-4,
+        relative=1e-4,
+        further=("24 steps times the gradient", _of_gradient),
+    ),
+    Function(
+        "`softmax`",
+        "_softmax _safe_softmax",
+        "the largest subtracted first",
+        (Bound("differences", _spread, high=_power(lambda bits: 62 - bits)),),
+        steps=2,
+        absolute=2e-6,
+    ),
+    Function(
+        "`log_softmax`",
+        "_log_softmax",
+        "likewise",
+        (Bound("differences", _spread, high=_power(lambda bits: 62 - bits)),),
+        steps=2,
+        absolute=2e-6,
+    ),
+    Function(
+        "`var`",
+        "var var_mean",
+        "the squares of distances to the mean, summed before they are rounded",
+        (Bound("sums of squares", _squares, high=_PRODUCTS),),
+        steps=2,
+    ),
+    Function(
+        "`std`",
+        "std",
+        "the root of that",
+        (Bound("sums of squares", _squares, high=_PRODUCTS),),
+        steps=2,
+        relative=1e-6,
+        further=("2 steps over the deviation, 512 at most", _of_root),
+    ),
+    Function(
+        "`layer_norm`",
+        "native_layer_norm",
+        "the variance on the grid, and `rsqrt` of it",
+        (Bound("variances", _of_layers, _SPREAD),),
+        steps=4,
+        parts=True,
+    ),
+    Function(
+        "`batch_norm` and `instance_norm` in training",
+        "native_batch_norm _native_batch_norm_legit",
+        "likewise",
+        (Bound("variances", _of_batches, _SPREAD),),
+        steps=4,
+        parts=True,
+    ),
+    Function(
+        "`group_norm`",
+        "native_group_norm",
+        "likewise",
+        (Bound("variances", _of_groups, _SPREAD),),
+        steps=4,
+        parts=True,
+    ),
+    Function(
+        "`torch.linalg.inv`, `solve`",
+        "linalg_inv_ex _linalg_solve_ex",
+        "elimination with private exchanges of rows, refined",
+        (
+            Bound("numbers", _size, high=_power(lambda bits: 36 - bits)),
+            Bound("solutions", _result, high=_power(lambda bits: 36 - bits)),
+            Bound("row sums of the inverse", _row_sums, high=lambda bits: 2000.0),
+        ),
+        steps=2,
+        further=("2 steps times 1 + the largest row sum of the inverse", _of_inverse),
+        outputs=1,
+    ),
+    Function(
+        "`torch.linalg.det`",
+        "_linalg_det",
+        "the product of the pivots",
+        (Bound("results", _result, high=_PRODUCTS),),
+        steps=8,
+        relative=2e-4,
+        further=("some steps times 1 + the largest row sum of the inverse", _of_inverse),
+        outputs=1,
+    ),
+)
+"""Every function of private numbers that is approximated, or that has an end."""
+
+
+def _rows() -> dict[Any, Function]:
+    found: dict[Any, Function] = {}
+    for function in FUNCTIONS:
+        for name in function.operations.split():
+            packet = getattr(aten, name)
+            assert packet not in found  # one row states what an operation does
+            found[packet] = function
+    return found
+
+
+ROWS: dict[Any, Function] = _rows()
+"""The row of each operation."""
+
+ROUNDED_STEPS = 2
+"""How far a result without a row may be off that is rounded: means, products with numbers."""
+
+
+@functools.cache
+def refuse_grid(op: Any, grid: Grid) -> None:
+    """Refuse a function on a grid that is too fine for it: nothing would be right.
+
+    >>> from syft.tensors.fixed.grid import make_grid
+    >>> refuse_grid(aten.exp.default, make_grid(2, 40))
+    Traceback (most recent call last):
+    syft.exceptions.UnsupportedOperation: FixedPrecisionTensor has no rule for aten.exp.default: \
+on base 2 with 40 digits there are no numbers that it is made for; fix_precision(28, base=2) has \
+some.
+    """
+    row = ROWS[op.overloadpacket]
+    if not row.usable(math.log2(grid.scale)) or grid.scale > 1 << FINEST:
+        fit = next(bits for bits in range(FINEST, 0, -1) if row.usable(bits))
+        raise UnsupportedOperation(
+            str(op),
+            "FixedPrecisionTensor",
+            f"on {grid} there are no numbers that it is made for; fix_precision({fit}, base=2) has "
+            "some",
+        )
+
+
+FINEST = 28
+"""The most binary digits of a grid for approximated functions: their numbers inside have 24."""
+
+
+def table(bits: int) -> list[str]:
+    """The rows as a table of a document, on a grid of so many bits.
+
+    >>> table(16)[2][:50]
+    '| products: `x * y`, `@`, convolutions | exact in '
+    """
+    lines = [
+        f"| function | how | made for, on {bits} bits | error | beyond |",
+        "|---|---|---|---|---|",
+    ]
+    for row in FUNCTIONS:
+        beyond = row.beyond if row.bounds else "–"
+        lines.append(f"| {row.title} | {row.how} | {row.domain(bits)} | {row.error()} | {beyond} |")
+    return lines

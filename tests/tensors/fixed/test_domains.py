@@ -1,0 +1,197 @@
+"""Each function is right within its row, over all that the row says it is made for, on each grid.
+
+Arguments are drawn densely: near zero, by magnitude up to the end of the grid, and at the ends of
+the domain.  Truncation rounds up or down at random, as that of shares does.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from syft.exceptions import EncodingError, UnsupportedOperation
+from syft.tensors.fixed.domains import ROWS
+from syft.tensors.fixed.grid import make_grid
+from syft.tensors.fixed.precision import fix_precision, float_precision
+from syft.tensors.shared.shared_values import get_shared, share_values
+from tests.tensors.shared.clear_parties import clear_session
+from tests.tensors.shared.local_parties import local_session
+
+aten = torch.ops.aten
+
+GRIDS = [(2, 16), (2, 24), (2, 28), (2, 6), (10, 4)]
+
+ELEMENTWISE = {
+    "exp": (torch.exp, ()),
+    "log": (torch.log, ()),
+    "sqrt": (torch.sqrt, ()),
+    "rsqrt": (torch.rsqrt, ()),
+    "reciprocal": (torch.reciprocal, ()),
+    "sigmoid": (torch.sigmoid, ()),
+    "tanh": (torch.tanh, ()),
+    "erf": (torch.erf, ()),
+    "silu": (F.silu, ()),
+    "mish": (F.mish, ()),
+    "gelu": (F.gelu, ()),
+    "gelu by tanh": (lambda x: F.gelu(x, approximate="tanh"), ()),
+    "softplus": (F.softplus, (1.0, 20.0)),
+    "softplus of 3": (lambda x: F.softplus(x, beta=3.0), (3.0, 20.0)),
+    "softplus of a quarter": (lambda x: F.softplus(x, beta=0.25), (0.25, 20.0)),
+    "softplus of -2": (lambda x: F.softplus(x, beta=-2.0), (-2.0, 20.0)),
+    "softplus with a low threshold": (lambda x: F.softplus(x, threshold=1.0), (1.0, 1.0)),
+}
+
+
+def everywhere(grid, count=250, seed=0):
+    """Numbers of the grid, of every magnitude and of both signs."""
+    draw = torch.Generator().manual_seed(seed)
+    bits = math.log2(grid.scale)
+    sizes = torch.rand(count, generator=draw, dtype=torch.float64) * 62 - bits
+    near = torch.randn(count, generator=draw, dtype=torch.float64) * 12
+    ends = torch.tensor([2.0**n for n in range(-int(bits), int(62 - bits))], dtype=torch.float64)
+    values = torch.cat([2**sizes, -(2**sizes), near, ends, -ends, torch.zeros(1)])
+    return (values * grid.scale).round() / grid.scale
+
+
+def inside(row, grid, x, rest, want):
+    """Which arguments lie in the domain, and have results that are on the grid."""
+    kept = want.isfinite() & (want.abs() < 2.0**62 / grid.scale)
+    for bound in row.bounds:
+        measured = bound.measure([x, *rest], want)
+        bits = math.log2(grid.scale)
+        kept &= (measured >= bound.low(bits)) & (measured < bound.high(bits))
+    return kept
+
+
+def test_a_grid_that_is_too_fine_for_a_function_is_refused():
+    x = share_values(fix_precision(torch.ones(2), 30, 2), clear_session())
+    with pytest.raises(UnsupportedOperation, match="fix_precision.28, base=2. has some"):
+        x.exp()
+
+
+def off(x, function, grid, session):
+    """How far the results on shares are from those in float64."""
+    found = function(share_values(fix_precision(x, grid.digits, grid.base), session))
+    (plain,) = get_shared([found])
+    return (plain.child.child.double() / grid.scale - function(x)).abs()
+
+
+@pytest.mark.parametrize("grid", [pytest.param(g, id=f"{g[0]}-{g[1]}") for g in GRIDS])
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_a_function_is_as_good_as_its_row_says(name, grid):
+    function, rest = ELEMENTWISE[name]
+    grid, row = make_grid(*grid), ROWS[getattr(aten, name.split()[0])]
+    x = everywhere(grid)
+    want = function(x)
+    kept = inside(row, grid, x, rest, want)
+    x, want = x[kept], want[kept]
+    assert len(x) > 20
+    error = off(x, function, grid, clear_session())
+    wrong = error > row.allowed(grid, [x, *rest], want)
+    assert not wrong.any(), sorted(x[wrong].tolist())
+
+
+@pytest.mark.parametrize("parties", [2, 3, 5])
+@pytest.mark.parametrize("name", ["exp", "softplus", "gelu", "mish", "reciprocal", "erf"])
+def test_a_function_on_real_shares_is_as_good_as_its_row_says(name, parties):
+    function, rest = ELEMENTWISE[name]
+    grid, row = make_grid(2, 16), ROWS[getattr(aten, name)]
+    x = everywhere(grid, 40, seed=parties)
+    want = function(x)
+    kept = inside(row, grid, x, rest, want)
+    error = off(x[kept], function, grid, local_session(parties))
+    assert bool((error <= row.allowed(grid, [x[kept], *rest], want[kept])).all())
+
+
+SLOPES = {
+    "elu": F.elu,
+    "celu": lambda x: F.celu(x, 2.0),
+    "softplus": F.softplus,
+    "silu": F.silu,
+    "gelu": F.gelu,
+    "mish": F.mish,
+    "softplus with a low threshold": lambda x: F.softplus(x, threshold=1.0),
+    "softplus of -2": lambda x: F.softplus(x, beta=-2.0, threshold=-30.0),
+}
+
+
+@pytest.mark.parametrize("name", SLOPES)
+def test_the_slope_of_a_smooth_rectifier_is_right_everywhere(name):
+    grid = make_grid(2, 16)
+    x, function = everywhere(grid).requires_grad_(), SLOPES[name]
+    function(x).sum().backward()
+    mine = share_values(fix_precision(x.detach()), clear_session()).requires_grad_()
+    function(mine).sum().backward()
+    (found,) = get_shared([mine.grad])
+    error = (found.child.child.double() / grid.scale - x.grad).abs()
+    row = ROWS.get(getattr(aten, f"{name.split()[0]}_backward", None), ROWS[aten.gelu_backward])
+    assert bool((error <= row.allowed(grid, [torch.ones_like(x)], x.grad)).all())
+
+
+def test_a_function_goes_to_its_limit_where_its_domain_ends_in_one():
+    ends = torch.tensor([2.0**20, 2.0**31, 2.0**45], dtype=torch.float64)
+    x = share_values(fix_precision(ends), clear_session())
+    found = get_shared(
+        [x.reciprocal(), x[1:].rsqrt(), (-x).exp(), 1 / -x, x.sigmoid(), (-x).tanh()]
+    )
+    *zeros, ones, minus = [float_precision(one) for one in found]
+    assert all(float(one.abs().max()) <= 2**-16 for one in zeros)
+    assert float((ones - 1).abs().max()) <= 2**-16 and float((minus + 1).abs().max()) <= 2**-16
+
+
+@pytest.mark.parametrize("classes", [1, 2, 10, 1000])
+@pytest.mark.parametrize("spread", [1.0, 100.0, 1e9])
+def test_softmax_and_its_logarithm_are_as_good_as_their_rows_say(classes, spread):
+    grid = make_grid(2, 16)
+    draw = torch.Generator().manual_seed(classes)
+    x = torch.randn(4, classes, generator=draw, dtype=torch.float64) * spread
+    x = (x * grid.scale).round() / grid.scale
+    for name, function in (("_softmax", F.softmax), ("_log_softmax", F.log_softmax)):
+        want = function(x, 1)
+        error = off(x, lambda x, function=function: function(x, 1), grid, clear_session())
+        assert bool((error <= ROWS[getattr(aten, name)].allowed(grid, [x], want)).all())
+
+
+def test_losses_of_a_margin_do_not_take_the_exponential_of_what_is_large():
+    x = torch.tensor([-500.0, -20.0, -1.0, 0.0, 3.0, 500.0], dtype=torch.float64)
+    y = torch.tensor([1.0, 1.0, -1.0, 1.0, 1.0, -1.0])
+    for how in ("none", "mean", "sum"):
+        plain = x.clone().requires_grad_()
+        want = F.soft_margin_loss(plain, y, reduction=how)
+        want.sum().backward()
+        mine = share_values(fix_precision(x), clear_session()).requires_grad_()
+        loss = F.soft_margin_loss(mine, y, reduction=how)
+        loss.sum().backward()
+        found, slope = get_shared([loss.detach(), mine.grad])
+        assert torch.allclose(float_precision(found).double(), want.detach(), atol=2e-3)
+        assert torch.allclose(float_precision(slope).double(), plain.grad, atol=2e-4)
+
+
+def test_elu_takes_no_exponential_of_what_is_large():
+    grid = make_grid(2, 16)
+    x = everywhere(grid)
+    for function in (F.elu, lambda x: F.celu(x, 2.0)):
+        assert bool((off(x, function, grid, clear_session()) <= 4 * 2.0**-16).all())
+    mine = share_values(fix_precision(torch.tensor([-1.0, 500.0])), clear_session())
+    result = F.elu(mine.requires_grad_().clone(), inplace=True)
+    result.sum().backward()
+    (slope,) = get_shared([mine.grad])
+    assert torch.allclose(float_precision(slope), torch.tensor([0.36788, 1.0]), atol=1e-4)
+
+
+def test_logit_has_its_digits_near_both_ends():
+    x = torch.tensor([2.0**-14, 0.001, 0.3, 0.999])
+    mine = share_values(fix_precision(x), clear_session())
+    found, limited = get_shared([mine.logit(), mine.logit(eps=0.01)])
+    x = float_precision(fix_precision(x))
+    assert torch.allclose(float_precision(found), x.logit(), atol=1e-4)
+    assert torch.allclose(float_precision(limited), x.logit(eps=0.01), atol=4e-3)
+
+
+def test_a_slope_of_softplus_with_nothing_to_divide_by_is_refused():
+    mine = share_values(fix_precision(torch.ones(2)), clear_session())
+    with pytest.raises(EncodingError, match="a division by zero"):
+        F.softplus(mine, beta=0.0)
