@@ -52,7 +52,7 @@ SPU := .venv-spu/installed
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo plans test test-all lint imports types docs tests covered databases bench \
-	stand-in-gpu compare soak hooks clean distclean
+	stand-in-gpu mutants compare soak hooks clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -101,6 +101,12 @@ databases: $(DEV) ## pytest on the whole of torch's databases
 stand-in-gpu: $(DEV) ## the tests that ask for a device, with a stand-in for a GPU, if there is a C++ compiler
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.stand_in_gpu -q -m "not soak" $(DATABASES:%=--ignore=%) \
 		--ignore=tests/serde/tensors/test_layouts.py -k "cuda and not (child or socket)" tests
+
+# ROOMS="guards limits" chooses; MUTANTS=0.1 tries every tenth change, others each time.
+ROOMS :=
+MUTANTS := 1
+mutants: $(DEV) ## change guards, copies and limits one at a time, and list the changes that no test sees
+	OMP_NUM_THREADS=1 $(BIN)/python -m tools.mutants $(ROOMS) --share=$(MUTANTS)
 
 bench: $(DEV) ## the figures, as ratios to floors measured in the same run
 	@mkdir -p .benchmarks

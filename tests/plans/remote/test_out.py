@@ -10,7 +10,7 @@ from torch import nn
 
 import syft as sy
 from syft.codes import TypeCode
-from syft.exceptions import MalformedMessage, WrongArguments
+from syft.exceptions import MalformedMessage, PermissionDenied, WrongArguments
 from syft.plans.remote.plan_call import PlanCall
 from syft.plans.remote.plan_sending import stored_plan
 from syft.serde.packer import Packer
@@ -294,3 +294,26 @@ def test_an_error_about_private_data_keeps_its_text() -> None:
     error = error_in(ask(core, run))
     assert "(2,)" not in str(error) and "(3,)" not in str(error)
     assert full_guard_of(core.store.objects[7]) is None
+
+
+@pytest.mark.parametrize("values", [(-1.0, -2.0), (1.0, -2.0)], ids=["empty", "not empty"])
+def test_a_target_of_a_private_shape_is_refused_whatever_its_size(
+    values: tuple[float, ...],
+) -> None:
+    """At the call itself: that a stranger may not read the target afterwards refuses nothing."""
+    plan = plan_of(lambda x: x[x > 0])
+    core = open_core()
+    put(core, stored_plan(plan._record, plan._built("sent")))
+    secret, hidden = torch.tensor(values), torch.tensor(values)
+    hidden = hidden[hidden > 0]
+    protect(secret, Guard(frozenset({"ann"})))
+    protect(hidden, Guard(frozenset({"ann"}), shape_hidden=True))
+    core.guarded = True
+    core.hold(6, secret)
+    core.hold(7, hidden)
+    before = hidden.clone()
+    error = error_in(ask(core, Run(1, 0, [6, 7], 100, 1, define=define((REF, REF), 1))))
+    assert isinstance(error, PermissionDenied) and "out= for a result of a private shape" in str(
+        error
+    )
+    assert torch.equal(core.store.objects[7], before)

@@ -185,6 +185,35 @@ def test_a_tensor_is_taken_as_it_is_when_it_is_sent(worker: sy.VirtualWorker) ->
     assert x.get().tolist() == [1, 1]
 
 
+@pytest.mark.parametrize(
+    "call, local",
+    [
+        (lambda x, local: x[local], torch.tensor([1, 0])),
+        (lambda x, local: x[(local,)], torch.tensor([1, 0])),
+        (lambda x, local: torch.add(x, local), torch.tensor(2.0)),
+        (lambda x, local: torch.clamp(x, min=local), torch.tensor(6.0)),
+        (lambda x, local: torch.zeros_like(x).copy_(local), torch.tensor([1.0, 2.0])),
+    ],
+    ids=["index", "tuple", "number", "named", "copied"],
+)
+def test_an_operand_is_taken_as_it_is_when_the_operation_is_held(
+    worker: sy.VirtualWorker,
+    call: Callable[[Tensor, torch.Tensor], Tensor],
+    local: torch.Tensor,
+) -> None:
+    values, local = torch.tensor([5.0, 7.0]), local.clone()
+    expected = call(values, local)
+    x = values.send(worker)
+    with worker.group() as group:
+        y = call(x, local)
+        assert group._batch is not None
+        (held,) = (each for each in group._batch.inputs if isinstance(each, torch.Tensor))
+        before = held.clone()
+        local.fill_(0)
+        assert torch.equal(held, before), "what is held is a copy"
+    assert torch.equal(y.get(), expected)
+
+
 def test_leaves_stay_leaves(worker: sy.VirtualWorker) -> None:
     with worker.group():
         w = torch.ones(2, requires_grad=True).send(worker)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+import syft as sy
 from syft.exceptions import PermissionDenied
 from syft.workers.execution.backward_calls import backward_call
 from syft.workers.execution.backward_passes import run_private_pass, run_public_pass
@@ -118,6 +119,17 @@ def test_the_memory_of_a_public_start_is_not_taken_over() -> None:
     assert w.grad is not None and error_of(w.grad) is None
     w.grad.add_(1)
     assert start.tolist() == [1, 1] and full_guard_of(start) is None
+
+
+def test_the_memory_of_a_public_start_on_a_chain_is_not_taken_over(hook: sy.TorchHook) -> None:
+    """The gradients of chains are not laid out anew, so only the copy of the start parts them."""
+    w = torch.tensor([1.0, 2.0]).fix_precision().requires_grad_()
+    start = torch.ones(2).fix_precision()
+    run(torch.Tensor.backward, private(w.view(2)), start)
+    assert w.grad is not None and error_of(w.grad) is None
+    assert full_guard_of(start) is None, "its owner may read it as before"
+    w.grad.add_(1)
+    assert start.float_precision().tolist() == [1, 1]
 
 
 def test_a_root_may_be_a_leaf() -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import socket
+import struct
 from collections.abc import Iterator
 
 import pytest
 
+from syft.exceptions import BrokenFraming
 from syft.serde.limits import Limits
 from syft.workers.sockets import websocket as module
 from syft.workers.sockets.monitor import Monitor
 from syft.workers.sockets.streams import PlainStream
-from syft.workers.sockets.websocket import BINARY, TEXT, WebSocket
+from syft.workers.sockets.websocket import BINARY, CONTINUATION, TEXT, WebSocket
 
 
 class Busy(PlainStream):
@@ -70,3 +72,35 @@ def test_what_comes_for_a_connection_that_was_given_up_is_dropped(
         reader.receive(monitor)
     assert len(module._memories) <= pooled, "and it is not given to others"
     assert not reader.messages
+
+
+def piece(size: int, first: bool = False, last: bool = False) -> bytes:
+    """A piece of a text as a client sends it, under a mask of zeros."""
+    opcode = (0x80 if last else 0) | (TEXT if first else 0)
+    length = bytes((0x80 | size,)) if size < 126 else struct.pack(">BH", 0x80 | 126, size)
+    return bytes((opcode,)) + length + bytes(4) + b"x" * size
+
+
+def test_a_text_in_pieces_has_the_limit_of_a_text(ends: tuple[Busy, WebSocket, WebSocket]) -> None:
+    _, reader, _ = ends
+    half = module.MAX_TEXT // 2
+    reader.feed(piece(half, first=True) + piece(0) + piece(half, last=True))
+    assert reader.messages.popleft() == (TEXT, b"x" * module.MAX_TEXT)
+    for sizes in ((module.MAX_TEXT + 1,), (half, half + 1), (half, half, 1)):
+        *most, last = sizes
+        for number, size in enumerate(most):
+            reader.feed(piece(size, first=not number))
+        with pytest.raises(BrokenFraming, match=f"more than {module.MAX_TEXT} bytes") as refused:
+            reader.feed(piece(last, first=not most, last=True))
+        assert refused.value.code == module.TOO_BIG and not reader.messages
+        reader._texts, reader._opcode, reader._start, reader._end = [], CONTINUATION, 0, 0
+
+
+def test_a_text_has_a_limit_of_pieces(ends: tuple[Busy, WebSocket, WebSocket]) -> None:
+    _, reader, _ = ends
+    many = module._MOST_PIECES
+    reader.feed(piece(1, first=True) + piece(0) * (many - 2) + piece(1, last=True))
+    assert reader.messages.popleft() == (TEXT, b"xx")
+    reader.feed(piece(1, first=True) + piece(0) * (many - 1))
+    with pytest.raises(BrokenFraming, match=f"more than {many} pieces"):
+        reader.feed(piece(0, last=True))
