@@ -195,3 +195,44 @@ def test_a_slope_of_softplus_with_nothing_to_divide_by_is_refused():
     mine = share_values(fix_precision(torch.ones(2)), clear_session())
     with pytest.raises(EncodingError, match="a division by zero"):
         F.softplus(mine, beta=0.0)
+
+
+X = torch.tensor([[1.5, 2.0], [-0.5, 3.0]], dtype=torch.float64)
+WIDE = X.repeat(1, 2)[..., None]
+CALLS = {
+    "mul": ([X, X], X * X),
+    "addmm": ([X, X, X, 1, 3], X @ X),
+    "div": ([X, X], X / X),
+    "addcdiv": ([X, X, X, 2], X),
+    "var": ([X, None], X.var()),
+    "std": ([X, [1]], X.std(1)),
+    "native_layer_norm": ([X, [2]], X),
+    "native_batch_norm": ([X, None, None, X[0], X[0], True], X),
+    "native_group_norm": ([WIDE, None, None, 2, 4, 1, 2], WIDE),
+    "linalg_inv_ex": ([X], X.inverse()),
+    "_linalg_det": ([X], X.det()),
+    "_softmax": ([X, 1], X.softmax(1)),
+    "gelu_backward": ([X, X], X),
+    "exp": ([X], X.exp()),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_row_knows_what_lies_in_its_domain_and_what_may_be_off(name):
+    row, (args, want) = ROWS[getattr(aten, name)], CALLS[name]
+    assert row.outside(16, args, want) == []
+    allowed = row.allowed(make_grid(2, 16), args, want)
+    assert bool((allowed > 0).all()) and bool((allowed < 0.01).all())
+
+
+def test_statistics_that_are_given_are_what_a_batch_is_normalised_by():
+    row = ROWS[aten.native_batch_norm]
+    args = [X, None, None, X[0], torch.tensor([1.0, 0.001]), False]
+    (outside,) = row.outside(16, args, X)
+    assert outside.text(16) == "variances from 0.002507"
+
+
+def test_a_row_is_shown_in_words():
+    assert all(row.error() and row.domain(16) for row in ROWS.values())
+    assert ROWS[aten.erf].domain(16) == "all"
+    assert ROWS[aten.native_layer_norm].error() == "that of its parts"
