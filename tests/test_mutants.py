@@ -147,3 +147,13 @@ def test_a_change_that_a_test_sees_is_told_from_one_that_none_sees(tmp_path: Pat
     )
     assert done.stdout.splitlines()[-1] == "x > 3 -> x >= 3", done.stdout + done.stderr
     assert "it fails without a change: test_limited.py::test_that_fails_anyway" in done.stdout
+
+
+def test_what_fails_in_the_search_itself_is_no_failed_test(capfd: Any) -> None:
+    def fails() -> int:
+        raise LookupError("of the search")
+
+    with pytest.raises(RuntimeError, match="the search failed"):
+        mutants._in_child(fails, 60)
+    assert "LookupError: of the search" in capfd.readouterr().err
+    assert mutants._in_child(lambda: 0, 60) == 0 and mutants._in_child(lambda: 1, 60) != 0

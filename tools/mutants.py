@@ -32,6 +32,7 @@ import signal
 import sys
 import tempfile
 import tomllib
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -355,7 +356,7 @@ class Search:
         """Make a change and run its tests, in a child process: 0 if all pass."""
         path = str(ROOT / change.file)
         whole = compile(changed(tree, change), path, "exec", dont_inherit=True)
-        for function in [each for each in gc.get_objects() if isinstance(each, FunctionType)]:
+        for function in [each for each in gc.get_objects() if type(each) is FunctionType]:
             code = function.__code__
             if code.co_filename == path and code.co_qualname == change.function:
                 function.__code__ = _code_named(whole, code) or code
@@ -385,19 +386,29 @@ def _patience(items: Sequence[pytest.Item]) -> float:
     return 60 + 2 * len(items)
 
 
+_BROKEN = 3
+"""The status of a child process in which the search itself failed, and not a test."""
+
+
 def _in_child(work: Callable[[], int], seconds: float) -> int:
-    """Run something in a fork of this process; whether it returned 0, and not a signal, is told."""
+    """Run something in a fork of this process: 0 if it returned that.
+
+    Raises RuntimeError if it raised, which no test does: else that would pass for a failed test.
+    """
     child = os.fork()
     if not child:
         os.setpgid(0, 0)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(int(seconds))
+        told = os.dup(2)
         quiet = os.open(os.devnull, os.O_WRONLY)
         os.dup2(quiet, 1)
         os.dup2(quiet, 2)
-        status = 2
+        status = _BROKEN
         try:
             status = work()
+        except Exception:
+            os.write(told, traceback.format_exc().encode())
         finally:
             os._exit(status)
     _, status = os.waitpid(child, 0)
@@ -405,6 +416,8 @@ def _in_child(work: Callable[[], int], seconds: float) -> int:
         os.killpg(child, signal.SIGKILL)  # what its tests started and did not end
     except ProcessLookupError:
         pass
+    if os.WIFEXITED(status) and os.WEXITSTATUS(status) == _BROKEN:
+        raise RuntimeError("the search failed in a child process, which said why")
     return status
 
 

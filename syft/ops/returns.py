@@ -95,7 +95,7 @@ def _enter(rule: Rule, names: str) -> None:
 # -------------------------------------------------------------------- the same for every call
 
 
-def _always(what: Returns) -> Rule:
+def _always(what: Returns | None) -> Rule:
     return lambda args, kwargs: what
 
 
@@ -103,9 +103,10 @@ def _tuple(count: int) -> Returns:
     return Returns(tuple, (True,) * count)
 
 
-def _named(name: str) -> Returns:
-    kind = getattr(torch.return_types, name)
-    return Returns(kind, (True,) * kind.n_sequence_fields)
+def _named(name: str) -> Returns | None:
+    """What torch returns under its own name; None, and the caller waits, if this torch has none."""
+    kind = getattr(torch.return_types, name, None)
+    return None if kind is None else Returns(kind, (True,) * kind.n_sequence_fields)
 
 
 _enter(
