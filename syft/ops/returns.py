@@ -151,7 +151,7 @@ def _reduced(name: str) -> Rule:
     """Without ``dim`` one tensor; with it values and indices; between two tensors the larger."""
     along = _named(name)
 
-    def rule(args: Arguments, kwargs: Keywords) -> Returns:
+    def rule(args: Arguments, kwargs: Keywords) -> Returns | None:
         other = _given(args, kwargs, 1, "dim")
         return ONE_TENSOR if other is None or isinstance(other, torch.Tensor) else along
 
