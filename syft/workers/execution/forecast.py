@@ -16,10 +16,7 @@ them with what the operations do.
 
 from __future__ import annotations
 
-import contextlib
 import enum
-import functools
-import logging
 import re
 import warnings
 from collections import OrderedDict
@@ -28,10 +25,19 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from syft.ops.nested import leaves, parts, replace
-from syft.torch_private import any_autocast_enabled, graph_start, kind_of_view
+from syft.torch_private import (
+    FakeFailure,
+    TorchDispatchMode,
+    any_autocast_enabled,
+    fake_failure,
+    fake_text,
+    fake_modules,
+    graph_start,
+    kind_of_view,
+    no_log_of_fakes,
+)
 from syft.workers.execution.plain_tensors import size_of_memory
 
 Function = Callable[..., Any]
@@ -289,26 +295,6 @@ def _shape_of(value: Any, places: dict[int, int], by_type: bool = False) -> Hash
 # ---------------------------------------------------------------------------------------- forecasts
 
 
-@functools.cache
-def _fakes() -> Any:
-    """Torch's modules for fake tensors, which take a second to import."""
-    from torch._subclasses import fake_tensor
-    from torch.fx.experimental import symbolic_shapes
-
-    return fake_tensor, symbolic_shapes
-
-
-@contextlib.contextmanager
-def _silent() -> Iterator[None]:
-    """A context in which torch does not log the calls that fail on fake tensors."""
-    log = logging.getLogger("torch._subclasses.fake_tensor")
-    before, log.disabled = log.disabled, True
-    try:
-        yield
-    finally:
-        log.disabled = before
-
-
 class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Notes the memory that is written, and whether random numbers are drawn."""
 
@@ -361,14 +347,14 @@ def _memory(tensor: torch.Tensor) -> int:
 
 def _made_of(call: _Call) -> Forecast:
     """Run a call on fake tensors."""
-    fake_tensor, symbolic_shapes = _fakes()
+    fake_tensor, symbolic_shapes = fake_modules()
     shapes = symbolic_shapes.ShapeEnv(
         allow_scalar_outputs=False, allow_dynamic_output_shape_ops=True
     )
     mode = fake_tensor.FakeTensorMode(allow_fallback_kernels=False, shape_env=shapes)
     mode.cache_enabled = False
     watch = _Watch()
-    with warnings.catch_warnings(), _silent():
+    with warnings.catch_warnings(), no_log_of_fakes():
         warnings.simplefilter("ignore")
         try:
             fakes = [mode.from_tensor(tensor, static_shapes=True) for tensor in call.inputs]
@@ -385,33 +371,26 @@ def _made_of(call: _Call) -> Forecast:
                 )
                 result = call.function(*args, **kwargs)
         except Exception as error:
-            return _failure(error, fake_tensor)
+            return _failure(error)
         return before.forecast(result, watch)
 
 
-def _failure(error: Exception, fake_tensor: Any) -> Forecast:
+def _failure(error: Exception) -> Forecast:
     """What it means that a call on fake tensors raised."""
-    name, text = type(error).__name__, _text_of(error)
-    reads = "GuardOnDataDep" in name or "data is not allocated" in text
-    if reads or isinstance(error, fake_tensor.DataDependentOutputException):
-        return Forecast(Verdict.READS)
-    if isinstance(error, fake_tensor.DynamicOutputShapeException) or "Unbacked" in text:
-        return Forecast(Verdict.RESIZES)
-    if isinstance(error, (fake_tensor.UnsupportedOperatorException, NotImplementedError)):
-        return Forecast(Verdict.UNKNOWN)
-    if "fake" in text.lower() or "meta" in text.lower():  # of the tool, and not of the call
-        return Forecast(Verdict.UNKNOWN)
-    text = _ADDRESS.sub("", text)[:_MOST_TEXT]
+    verdict = _VERDICTS[fake_failure(error)]
+    if verdict is not Verdict.FAILS:
+        return Forecast(verdict)
+    text = _ADDRESS.sub("", fake_text(error))[:_MOST_TEXT]
     kind = type(error) if type(error) in _PUBLIC_ERRORS else RuntimeError
     return Forecast(Verdict.FAILS, failure=(kind, text))
 
 
-def _text_of(error: Exception) -> str:
-    """The text of an error; one about wrong arguments lists their types, which are real ones."""
-    wrong = type(error) is TypeError
-    return str(error).replace("FakeTensor", "Tensor") if wrong else str(error)
-
-
+_VERDICTS: Final = {
+    FakeFailure.READS_VALUES: Verdict.READS,
+    FakeFailure.SIZES_FROM_VALUES: Verdict.RESIZES,
+    FakeFailure.OF_FAKES: Verdict.UNKNOWN,
+    FakeFailure.OF_THE_CALL: Verdict.FAILS,
+}
 _PUBLIC_ERRORS: Final = frozenset((RuntimeError, ValueError, TypeError, IndexError))
 
 

@@ -27,6 +27,7 @@ from torch import nn
 
 from syft.chain.wrapper import Wrapper
 from syft.ops.nested import EXACT_TENSOR_TYPES, replace
+from syft.torch_private import lazily_negated
 from syft.workers.execution.permissions import (
     Guard,
     full_guard_of,
@@ -250,7 +251,7 @@ def _over(tensor: torch.Tensor, memory: torch.UntypedStorage) -> torch.Tensor:
         made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
         made.set_(memory, tensor.storage_offset(), tensor.shape, tensor.stride())
         made = torch.conj(made) if tensor.is_conj() else made
-        return torch._neg_view(made) if tensor.is_neg() else made
+        return lazily_negated(made) if tensor.is_neg() else made
 
 
 def _leaf_over(tensor: torch.Tensor, memory: torch.UntypedStorage) -> torch.Tensor:

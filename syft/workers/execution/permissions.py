@@ -24,6 +24,7 @@ import torch
 
 from syft.chain.wrapper import Wrapper
 from syft.ops.nested import EXACT_TENSOR_TYPES
+from syft.torch_private import COO_PARTS
 from syft.workers.execution.holders import Holder
 
 GUARD: Final = "_guard"
@@ -289,7 +290,7 @@ def _parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
 _ROWS: Final = (torch.Tensor.crow_indices, torch.Tensor.col_indices, torch.Tensor.values)
 _COLUMNS: Final = (torch.Tensor.ccol_indices, torch.Tensor.row_indices, torch.Tensor.values)
 _PARTS: Final[dict[torch.layout, tuple[Callable[[Any], torch.Tensor], ...]]] = {
-    torch.sparse_coo: (torch.Tensor._indices, torch.Tensor._values),
+    torch.sparse_coo: COO_PARTS,
     torch.sparse_csr: _ROWS,
     torch.sparse_bsr: _ROWS,
     torch.sparse_csc: _COLUMNS,
