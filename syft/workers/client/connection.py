@@ -226,7 +226,7 @@ class Connection(OperationSender):
         hidden = guard is not None and guard.shape_hidden
         failures = self._failures if waits else None
         named = tuple(sorted(writers))
-        terms = self._terms(guard)
+        terms = self._terms(guard, value)
         message = Put(seq, id, operand, users_of(guard), hidden, named, terms, drop, failures)
         frame = Frame(messages.encode(message), packer.buffers, private=guard is not None)
         self._request(seq, frame, waits, drop, None, (id,))
@@ -264,7 +264,7 @@ class Connection(OperationSender):
         operand = pack(Bundle(values), packer)
         packer.hand_over(self.location.id)
         named = tuple(
-            (at, tuple(sorted(guard.users)), guard.shape_hidden, self._terms(guard))
+            (at, tuple(sorted(guard.users)), guard.shape_hidden, self._terms(guard, values[at]))
             for at, guard in guards.items()
         )
         first = first_id(len(values))
@@ -282,9 +282,9 @@ class Connection(OperationSender):
         packer.sent()
         return ids, answer if type(answer) is Pending else None
 
-    def _terms(self, guard: Guard | None) -> Terms | None:
-        """What a message says of a guard besides the users."""
-        return terms_of(guard, self.owner.id, self._core.serving is not None)
+    def _terms(self, guard: Guard | None, value: Any) -> Terms | None:
+        """What a message says of the guard of a value besides the users."""
+        return terms_of(guard, self.owner.id, self._core.serving is not None, value)
 
     def start(self, message: Message, made: Collection[int] = ()) -> Pending:
         """Send a request whose reply nobody waits for at this line, and that is to make these

@@ -12,17 +12,21 @@ guard is the sender's, and whoever shares the program may not have the data brou
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import gt
 from typing import Any
 
 import msgspec
+import torch
 
 from syft.exceptions import MalformedMessage
 from syft.serde.errors import pack_error, unpack_error
 from syft.serde.limits import Limits
 from syft.serde.packer import Packer, Unpacker
 from syft.workers.execution.permissions import Guard
+from syft.workers.execution.public_sizes import hides_shape, note_received, sizes_at_most
 from syft.workers.wire.terms import Terms
 
+_LARGEST = 1 << 60
 _Fields = tuple[tuple[str, ...] | None, bool, tuple[str, ...], tuple[str, ...]]
 
 
@@ -35,17 +39,18 @@ def users_of(guard: Guard | None) -> tuple[str, ...] | None:
     return None if guard is None else tuple(sorted(guard.users))
 
 
-def terms_of(guard: Guard | None, sender: str, for_caller: bool) -> Terms | None:
-    """What else a guard says, for a message of worker ``sender``; None if there is nothing to say.
+def terms_of(guard: Guard | None, sender: str, for_caller: bool, value: Any = None) -> Terms | None:
+    """What else the guard of a value says, for a message of worker ``sender``; None if there is
+    nothing to say.
 
     ``for_caller`` says that it is sent on behalf of somebody whom the worker serves, and not by the
     program of its owner.
 
     >>> guard = Guard(frozenset({"ann"}), destinations=frozenset({"alice"}))
     >>> terms_of(guard, "bob", for_caller=True)
-    Terms(destinations=('alice', 'bob'), owners=(), error=None)
+    Terms(destinations=('alice', 'bob'), owners=(), error=None, most=None)
     >>> terms_of(Guard(frozenset({"ann"})), "me", for_caller=False)
-    Terms(destinations=(), owners=None, error=None)
+    Terms(destinations=(), owners=None, error=None, most=None)
     """
     if guard is None:
         return None
@@ -56,7 +61,14 @@ def terms_of(guard: Guard | None, sender: str, for_caller: bool) -> Terms | None
         tuple(sorted(destinations)),
         None if owners is None else tuple(sorted(owners)),
         None if guard.error is None else pack_error(guard.error, Packer()),
+        bound_of(value),
     )
+
+
+def bound_of(value: Any) -> tuple[int, ...] | None:
+    """The public sizes at most of a tensor of private shape; None for anything else."""
+    hidden = isinstance(value, torch.Tensor) and hides_shape(value)
+    return sizes_at_most(value) if hidden else None
 
 
 def received_guard(
@@ -84,6 +96,29 @@ def received_guard(
     if terms.error is not None:
         error, _ = unpack_error(terms.error, Unpacker([], limits))
     return Guard(frozenset(users), shape_hidden, error, frozenset(terms.destinations), owners)
+
+
+def note_terms(value: Any, terms: Terms | None) -> None:
+    """Note the sizes at most of a value that its message states; see :func:`note_bound`.
+
+    >>> note_terms(torch.ones(2), None)
+    """
+    if terms is not None:
+        note_bound(value, terms.most)
+
+
+def note_bound(value: Any, most: Any) -> None:
+    """Note the sizes at most of a value that has come with its guard, as its message states them.
+
+    Raises :class:`~syft.exceptions.MalformedMessage` if it is larger.
+    """
+    if most is None or not isinstance(value, torch.Tensor) or not hides_shape(value):
+        return
+    sizes = tuple(most) if isinstance(most, tuple | list) else ()
+    whole = all(type(size) is int and size < _LARGEST for size in sizes)
+    if not whole or len(sizes) != value.ndim or any(map(gt, value.shape, sizes)):
+        raise MalformedMessage("$.terms", "a bound of the value's sizes", "another one")
+    note_received(value, sizes)
 
 
 def guard_fields(guard: Guard | None, sender: str) -> tuple[Any, ...]:

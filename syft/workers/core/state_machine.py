@@ -137,7 +137,8 @@ class WorkerCore:
         self.limits = limits or Limits()
         self.allow_plans = allow_plans
         """Whether callers may store plans at this worker, and run them."""
-        self.store = ObjectStore(name, peer_limits or DEFAULT_PEER_LIMITS, self._payer)
+        limits_of_peers = peer_limits or DEFAULT_PEER_LIMITS
+        self.store = ObjectStore(name, limits_of_peers, self._payer, self._reader)
         self.owners = Owners(self.store)
         self.contested = False
         """Whether objects here belong to more than one, so that their owners are looked up."""
@@ -182,6 +183,11 @@ class WorkerCore:
     def _payer(self) -> Account | None:
         """The account of the caller that is served; None for the owner's program."""
         return None if self.serving is None else self.serving.session.account
+
+    def _reader(self) -> tuple[str | None, str | None]:
+        """The user for whom the caller asks that is served, and who that is for guards."""
+        peer = self.serving
+        return (None, None) if peer is None else (peer.user, peer.identity)
 
     # --------------------------------------------------------------------------------- receiving
 
@@ -439,11 +445,15 @@ class WorkerCore:
             else:
                 self.store.drop(id, peer.dropped)
 
+    def guard(self) -> None:
+        """Note that something at this worker is private."""
+        self.guarded = self.store.charges.guarded = True
+
     def hold(self, id: int, tensor: torch.Tensor | Holder) -> None:
         """Store a tensor with its guard, and run the parked operations that waited for it."""
         guard = travelling_guard_of(tensor)
         if guard is not None:
-            self.guarded = True
+            self.guard()
             protect_all(tensor, guard)
         self.store.put(id, tensor)
         if isinstance(tensor, Confined):

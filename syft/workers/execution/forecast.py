@@ -22,7 +22,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import torch
 
@@ -39,6 +39,7 @@ from syft.torch_private import (
     no_log_of_fakes,
 )
 from syft.workers.execution.plain_tensors import size_of_memory
+from syft.workers.execution.public_sizes import device_stood_on
 
 Function = Callable[..., Any]
 
@@ -105,8 +106,9 @@ class Made:
     """A new tensor among the results: all that can be known of it without values.
 
     A size or stride of ``ANY`` follows from values.  ``reaches`` are the inputs, by place, to which
-    its graph leads; ``shares`` says that it lies in the memory of an input.  ``nbytes`` is the size
-    of memory of its own; -1 if a size or stride follows from values.
+    its graph leads; ``within`` is the first input in whose memory it lies (-1: none).  ``nbytes``
+    is the size of memory of its own; -1 if a size or stride follows from values.  ``most`` are its
+    sizes at most, whatever the values are; None if they have no bound.
     """
 
     shape: tuple[int, ...]
@@ -115,8 +117,14 @@ class Made:
     device: torch.device
     requires_grad: bool
     reaches: tuple[int, ...]
-    shares: bool
+    within: int
     nbytes: int
+    most: tuple[int, ...] | None
+
+    @property
+    def shares(self) -> bool:
+        """Whether it lies in the memory of an input."""
+        return self.within >= 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +261,8 @@ def _look(tensor: torch.Tensor, memories: dict[int, int]) -> Hashable:
     flags = tensor.requires_grad, tensor.is_leaf, _look_of_view(tensor), tensor.is_inference()
     lazy = tensor.is_conj(), tensor.is_neg()
     extent = tensor.shape, tensor.stride(), tensor.storage_offset(), storage.nbytes()
-    return type(tensor), tensor.dtype, tensor.device, extent, memory, flags, lazy
+    device = tensor.device, device_stood_on(tensor)
+    return type(tensor), tensor.dtype, device, extent, memory, flags, lazy
 
 
 def _look_of_view(tensor: torch.Tensor) -> Hashable:
@@ -287,7 +296,7 @@ def _shape_of(value: Any, places: dict[int, int], by_type: bool = False) -> Hash
             return (type(value),)
         return type(value), repr(value)  # -0.0 is not 0.0, and nan is nan
     if isinstance(value, torch.Generator):
-        raise TypeError
+        return torch.Generator, value.device
     hash(value)
     return type(value), value
 
@@ -357,7 +366,7 @@ def _made_of(call: _Call) -> Forecast:
     with warnings.catch_warnings(), no_log_of_fakes():
         warnings.simplefilter("ignore")
         try:
-            fakes = [mode.from_tensor(tensor, static_shapes=True) for tensor in call.inputs]
+            fakes: list[Any] = [_fake_of(mode, tensor) for tensor in call.inputs]
         except Exception:  # a view of a sparse tensor
             return Forecast(Verdict.UNKNOWN)
         for place, number in call.numbers.items():
@@ -373,6 +382,15 @@ def _made_of(call: _Call) -> Forecast:
         except Exception as error:
             return _failure(error)
         return before.forecast(result, watch)
+
+
+def _fake_of(mode: Any, tensor: torch.Tensor) -> torch.Tensor:
+    device = device_stood_on(tensor)
+    if device is None:
+        return cast(torch.Tensor, mode.from_tensor(tensor, static_shapes=True))
+    with mode:
+        fake = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
+    return fake.requires_grad_() if tensor.requires_grad else fake
 
 
 def _failure(error: Exception) -> Forecast:
@@ -426,6 +444,7 @@ class _Inputs:
 
     def _look(self, tensor: torch.Tensor) -> Made:
         shape, stride = _numbers(tensor.shape), _numbers(tensor.stride())
+        memory = _memory(tensor)
         return Made(
             shape,
             stride,
@@ -433,8 +452,9 @@ class _Inputs:
             tensor.device,
             tensor.requires_grad,
             self._reached(tensor),
-            _memory(tensor) in self._memory,
+            self._memory.index(memory) if memory in self._memory else -1,
             -1 if ANY in (*shape, *stride) else size_of_memory(shape, stride, tensor.itemsize),
+            _at_most(tensor.shape),
         )
 
     def _writes(self, written: set[int]) -> tuple[tuple[int, ...], tuple[tuple[int, Made], ...]]:
@@ -480,6 +500,18 @@ def _unfit(result: Any) -> Verdict | None:
 def _numbers(sizes: Sequence[Any]) -> tuple[int, ...]:
     """Sizes or strides; torch has symbols for those that follow from values."""
     return tuple(size if type(size) is int else ANY for size in sizes)
+
+
+def _at_most(sizes: Sequence[Any]) -> tuple[int, ...] | None:
+    """The largest values of sizes; None if one has no bound.  Torch knows that of its symbols."""
+    found = []
+    for size in sizes:
+        if type(size) is not int:
+            size = size.node.shape_env.bound_sympy(size.node.expr).upper
+            if not getattr(size, "is_Integer", False):
+                return None
+        found.append(int(size))
+    return tuple(found)
 
 
 def _are_known(found: Iterable[Made | Given | None]) -> bool:

@@ -34,6 +34,7 @@ from syft.workers.execution.permissions import (
     protect,
     storages_of,
 )
+from syft.workers.execution.public_sizes import note_before
 from syft.workers.execution.retained import retain_grad
 from syft.workers.execution.successors import set_successor
 
@@ -146,6 +147,7 @@ def move_written(targets: Sequence[torch.Tensor], guard: Guard, holdings: Holdin
     for tensor in _bases_first(tensors):
         _move(tensor, copies, moves)
     for tensor in tensors:
+        note_before(moves.of(tensor), guard)
         protect(moves.of(tensor), guard)
     holdings.moved(moves)
     return moves

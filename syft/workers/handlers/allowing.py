@@ -29,6 +29,7 @@ from syft.workers.execution.permissions import (
     full_guard_of,
     protect,
 )
+from syft.workers.execution.public_sizes import note_like
 from syft.workers.execution.retained import recorded_of
 from syft.workers.wire.messages import Allow, Done, Reply
 
@@ -53,6 +54,7 @@ def allow(core: WorkerCore, message: Allow, frame: Frame, peer: Peer) -> Any:
         guard = _widened(core, message, full_guard_of(value), peer)
         twin = bare_copy_of(value)
         protect(twin, guard)
+        note_like(twin, value)
         core.comes_back((message.out,), peer)
         core.store.put(message.out, twin)
         core.note_made((message.out,), None if permit is None else permit.behind(lookup))

@@ -36,6 +36,7 @@ from syft.workers.execution.permissions import (
     storages_of,
 )
 from syft.workers.execution.private_commands import guard_for, run_guarded, tells_nothing
+from syft.workers.execution.public_sizes import forget_sizes
 
 _COND = BY_NAME["syft.ops.control.cond"]
 _WHILE = BY_NAME["syft.ops.control.while_loop"]
@@ -145,6 +146,8 @@ class GuardedRun:
             )
         finally:
             core.acting_guard = acting
+        if self.taint is not None:  # which commands run may follow from private values
+            replace(result, forget_sizes)
         self.registers.noted(result)
         if not all(map(_is_tensor_or_none, leaves(result))):
             self._revealed(result, function, guard)
@@ -221,6 +224,7 @@ def _tainted(leaf: torch.Tensor, taint: Guard) -> torch.Tensor:
     if guard is None or guard.meet(taint) != guard:
         leaf = leaf.clone()
     protect(leaf, taint)
+    forget_sizes(leaf)
     return leaf
 
 

@@ -18,7 +18,7 @@ from syft.workers.core.access import Access
 from syft.workers.core.claim import Claim
 from syft.workers.core.findable import copies_first, may_find, tags_of
 from syft.workers.core.peer import EVERYTHING, Peer
-from syft.workers.core.sent_labels import guard_fields, received_guard
+from syft.workers.core.sent_labels import bound_of, guard_fields, note_terms, received_guard
 from syft.workers.core.shares import Confined, StoredShare
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
 from syft.workers.execution.holders import Holder
@@ -30,6 +30,7 @@ from syft.workers.execution.permissions import (
     set_guard,
     travelling_guard_of,
 )
+from syft.workers.execution.public_sizes import note_like
 from syft.workers.handlers.commands import unpacker_for
 from syft.workers.handlers.gradient_return import return_gradients
 from syft.workers.wire.messages import (
@@ -72,6 +73,7 @@ def put(core: WorkerCore, message: Put, frame: Frame, peer: Peer) -> Reply:
             raise MalformedMessage("$.users", "nil for a plan without any tensor", "names")
         about = message.users, message.shape_hidden, message.terms
         set_guard(value, received_guard(*about, core.limits, peer.identity))
+        note_terms(value, message.terms)
     core.comes_back((message.id,), peer)
     may_be_leaf = isinstance(value, Wrapper) or (
         isinstance(value, torch.Tensor) and value.requires_grad
@@ -118,7 +120,9 @@ def _fetch_now(
             raise PermissionDenied("get", core.name, user)
         guard.check_open()
     packer = Packer(worker=core, stays=keep)
-    payload = (value, *guard_fields(guard, core.name)) if message.guarded else value
+    payload = value
+    if message.guarded:
+        payload = (value, *guard_fields(guard, core.name), bound_of(value))
     operand = pack(payload, packer)
     packer.hand_over(peer.name)
     if not keep:
@@ -192,6 +196,7 @@ def duplicate(
         value = lookup(message.id)
         twin = value.duplicate() if isinstance(value, Holder) else copy_of(value)
         protect(twin, full_guard_of(value))
+        note_like(twin, value)
         core.comes_back((message.out,), peer)
         core.store.put(message.out, twin)
         core.note_made((message.out,), None if permit is None else permit.behind(lookup))

@@ -86,7 +86,7 @@ class Scene:
             Peer(name, user) for name in ("laptop", "alice", "carl")
         )
         self.destinations = destinations
-        terms = Terms(destinations, ("ann",))
+        terms = Terms(destinations, ("ann",), most=(2,))
         self.store(SECRET, torch.tensor([7.0, 8.0]), Peer("home", "ann"), ("ann",), hidden, terms)
         self.store(PUBLIC, torch.ones(2), self.laptop)
         self.ask(command("torch.Tensor.mul", ref(SECRET), ref(PUBLIC), out=6, flags=9))
