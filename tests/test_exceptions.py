@@ -218,6 +218,11 @@ TEXTS = [
         "Plan 'double' takes 1 tensor, and got 2 tensors.",
     ),
     (
+        e.OtherPath("is", 4, 3, True),
+        "This plan was recorded where a size or number is 3, and now it is 4: build it with "
+        "arguments like these, and send it again where it was sent.",
+    ),
+    (
         e.StateMismatch("net", "fc1.weight", "float32 (3, 2)", "float32 (5, 2)"),
         "Plan 'net': state 'fc1.weight' was recorded as float32 (3, 2) and is now float32 (5, 2). "
         "Put a tensor of the same shape and dtype there, or build the plan again.",

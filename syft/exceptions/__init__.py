@@ -47,6 +47,7 @@ exception to that.
     │   ├── NotBuilt                 the plan has not been recorded yet (a RuntimeError too)
     │   ├── CannotRecord             something that a recording cannot keep; names the line
     │   ├── WrongArguments           arguments of another number or kind than the plan takes
+    │   ├── OtherPath                a size or number by which the function decides is another
     │   ├── StateMismatch            a state tensor was replaced by one that does not fit
     │   └── PlansNotAllowed          the owner of the worker lets nobody run plans there
     ├── SharingError
@@ -96,6 +97,7 @@ from syft.exceptions.program_errors import NotBuilt as NotBuilt
 from syft.exceptions.program_errors import PlansNotAllowed as PlansNotAllowed
 from syft.exceptions.program_errors import ProgramError as ProgramError
 from syft.exceptions.program_errors import StateMismatch as StateMismatch
+from syft.exceptions.program_errors import OtherPath as OtherPath
 from syft.exceptions.program_errors import WrongArguments as WrongArguments
 from syft.exceptions.sending_errors import GraphLeftBehind as GraphLeftBehind
 from syft.exceptions.sending_errors import LimitExceeded as LimitExceeded
