@@ -168,3 +168,18 @@ def test_plain_integers_near_the_end_do_not_wrap_when_they_are_rounded() -> None
     assert x.mean().child.child.item() == end
     assert fixed(torch.tensor([end - 2, 1]), GRID).mean().child.child.item() == (1 << 62) - 1024
     assert float_precision(x * 0.5).item() == 2.0**46
+
+
+@pytest.mark.parametrize("private", [False, True])
+@pytest.mark.parametrize("number", [3e9, -3e9, 1e9, 5e13])
+def test_a_relu_of_a_sum_is_that_of_the_kept_sum(number: float, private: bool) -> None:
+    session = local_session(3)
+    x = share_values(fix_precision(torch.tensor([1.5, -2.0])), session)
+    plain = torch.full((2,), number, dtype=torch.float64)
+    b = share_values(fix_precision(plain), session) if private else number
+    kept = x * x + b
+    for found in (F.relu(kept), F.relu(x * x + b), F.relu(x / 3 + b)):
+        (got,) = get_shared([found])
+        assert (float_precision(got).double() - plain.clamp(min=0)).abs().max() < 5 + 1e-6 * abs(
+            number
+        )
