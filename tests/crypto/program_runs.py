@@ -84,9 +84,9 @@ class Recorded:
             ShareCode.PRODUCT, (*args, names[0], shapes[0], names[1], shapes[1], shape), shape
         )[0]
 
-    def divide(self, x: int, bits: int) -> int:
+    def divide(self, x: int, factor: Any) -> int:
         shape = self.shapes[x]
-        return self.add(ShareCode.DIVIDE, (ShareSlot(x), bits, shape), shape)[0]
+        return self.add(ShareCode.DIVIDE, (ShareSlot(x), factor, shape), shape)[0]
 
     def positive(self, x: int, bits: int = 0) -> list[int]:
         shape = self.shapes[x]

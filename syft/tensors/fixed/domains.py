@@ -216,7 +216,12 @@ def _spread(args: Sequence[Any], want: Any) -> torch.Tensor:
 def _squares(args: Sequence[Any], want: Any) -> torch.Tensor:
     x, dim = _first(args, want), args[1]
     dims = list(dim) if dim and x.dim() else list(range(x.dim()))
-    return (x - x.mean(dims, keepdim=True)).square().sum(dims)
+    return (x - x.mean(dims, keepdim=True)).square()
+
+
+def _losses(args: Sequence[Any], want: Any) -> torch.Tensor:
+    squares = (_first(args, want) - _number(args[1])).square()
+    return squares.sum() if len(args) > 2 and args[2] == 2 else squares
 
 
 def _of_layers(args: Sequence[Any], want: Any) -> torch.Tensor:
@@ -247,7 +252,7 @@ def _of_inverse(args: Sequence[Any], want: Any) -> torch.Tensor:
 FUNCTIONS: tuple[Function, ...] = (
     Function(
         "products: `x * y`, `@`, convolutions",
-        "mul mm bmm mv dot vdot linalg_cross convolution _convolution mse_loss _prelu_kernel",
+        "mul mm bmm mv dot vdot linalg_cross convolution _convolution _prelu_kernel",
         "exact in all terms, rounded once",
         (Bound("results", _result, high=_PRODUCTS),),
         steps=1,
@@ -259,6 +264,13 @@ FUNCTIONS: tuple[Function, ...] = (
         (Bound("results", _result, high=_PRODUCTS),),
         steps=2,
         further=("1 step times the factor", _of_factor),
+    ),
+    Function(
+        "`mse_loss`",
+        "mse_loss",
+        "squares, each rounded for a mean, and summed before for a sum",
+        (Bound("squares, or their sum", _losses, high=_PRODUCTS),),
+        steps=2,
     ),
     Function(
         "`x / y`, `addcdiv`",
@@ -381,15 +393,15 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         "`var`",
         "var var_mean",
-        "the squares of distances to the mean, summed before they are rounded",
-        (Bound("sums of squares", _squares, high=_PRODUCTS),),
+        "squares of the distances to the mean, each rounded",
+        (Bound("squares", _squares, high=_PRODUCTS),),
         steps=2,
     ),
     Function(
         "`std`",
         "std",
         "the root of that",
-        (Bound("sums of squares", _squares, high=_PRODUCTS),),
+        (Bound("squares", _squares, high=_PRODUCTS),),
         steps=2,
         relative=1e-6,
         further=("2 steps over the deviation, 512 at most", _of_root),
