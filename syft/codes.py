@@ -373,6 +373,7 @@ class ErrorCode(WireCode):
     NOT_THERE = 189
     SHARED_OPERATION_FAILED = 190
     PROVIDER_LOST = 191
+    WRONG_RESULT = 193
 
 
 class MessageCode(WireCode):
