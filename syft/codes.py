@@ -374,6 +374,7 @@ class ErrorCode(WireCode):
     SHARED_OPERATION_FAILED = 190
     PROVIDER_LOST = 191
     OTHER_PATH = 192
+    WRONG_RESULT = 193
 
 
 class MessageCode(WireCode):

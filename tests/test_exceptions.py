@@ -65,6 +65,11 @@ TEXTS = [
         "runs, or allow more.",
     ),
     (
+        e.WrongResult("aten.exp.default", "a.py:3", 4.85e8, 97.1, "keep arguments below 13.17"),
+        "aten.exp.default at a.py:3 is off by 4.85e+08 (97.1 is allowed): keep arguments below "
+        "13.17.",
+    ),
+    (
         e.MaterialError("a correction of shape (2,)", "none"),
         "Expected a correction of shape (2,) from the provider, got none.",
     ),

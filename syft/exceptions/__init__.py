@@ -57,6 +57,7 @@ exception to that.
     │   ├── SharedOperationFailed    a program failed at a worker and was undone; says why
     │   │   └── ProviderLost         who deals for shared tensors is gone; what is shared is there
     │   ├── StockFull                more would be dealt ahead than the caller allows
+    │   ├── WrongResult              an operation is off by more than is stated (verify_shares)
     │   └── MaterialError            what the provider dealt is not what a party needs
     │       └── MaterialUsed         randomness would be used a second time
     ├── PermissionDenied             private to other users, or not the caller's to change or send
@@ -116,6 +117,7 @@ from syft.exceptions.sharing_errors import SharedOperationFailed as SharedOperat
 from syft.exceptions.sharing_errors import SharingError as SharingError
 from syft.exceptions.sharing_errors import StockFull as StockFull
 from syft.exceptions.sharing_errors import WrongParties as WrongParties
+from syft.exceptions.sharing_errors import WrongResult as WrongResult
 from syft.exceptions.syft_error import SyftError as SyftError
 from syft.exceptions.trust_errors import FileRefused as FileRefused
 from syft.exceptions.trust_errors import FingerprintMismatch as FingerprintMismatch

@@ -130,7 +130,7 @@ def division_by_zero() -> EncodingError:
     return EncodingError(
         "a division by zero",
         "finite",
-        "see that the divisor is not 0 on the grid: an eps below half a step (Adam's 1e-8) is 0 "
+        "see that the divisor is not 0 on the grid: an eps below half a step (Adamax's 1e-8) is 0 "
         "there, so pass a larger one, such as eps=1e-3",
     )
 

@@ -188,8 +188,8 @@ def test_masks_of_minus_infinity_become_the_floor_and_softmax_gives_zero():
 def test_division_by_zero_names_the_usual_reason():
     text = (
         "Cannot encode a division by zero in fixed precision: the range is finite. Instead, see "
-        "that the divisor is not 0 on the grid: an eps below half a step (Adam's 1e-8) is 0 there, "
-        "so pass a larger one, such as eps=1e-3."
+        "that the divisor is not 0 on the grid: an eps below half a step (Adamax's 1e-8) is 0 "
+        "there, so pass a larger one, such as eps=1e-3."
     )
     x, zero = fixed(1.0), fixed(0.0)
     for division in (
