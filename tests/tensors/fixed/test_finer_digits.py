@@ -12,7 +12,6 @@ from syft.exceptions import EncodingError
 from syft.tensors.fixed.fixed_link import refined
 from syft.tensors.fixed.precision import fix_precision, float_precision
 from syft.tensors.fixed.rings.plain_ring import PLAIN
-from syft.tensors.fixed.rules.finer_digits import scaled
 from syft.tensors.shared.shared_values import get_shared, share_values
 from tests.tensors.fixed.blind_ring import BlindRing, blind, reveal
 from tests.tensors.shared.clear_parties import clear_session
@@ -180,10 +179,11 @@ def test_private_integers_of_any_size_are_scaled():
     for factor in (0.75, 1e-3, 3.0, 2.0**-40, 1 / 3, -0.3, 2.0**-70, 0.0):
         if factor == 3.0:
             x = x // 4
-        made = scaled(share_values(x, share).child.ring, share_values(x, share), factor)
+        private = share_values(x, share)
+        made = private.child.ring.times(private, factor, 1)
         found = get_shared([made])[0].double()
         assert bool(((found - x.double() * factor).abs() <= 3 + 2e-7 * found.abs()).all())
-        assert bool(((scaled(PLAIN, x, factor) - x.double() * factor).abs() <= 1).all())
+        assert bool(((PLAIN.times(x, factor, 1) - x.double() * factor).abs() <= 1).all())
 
 
 def test_what_is_no_sum_of_squares_is_left_to_the_ordinary_rules():

@@ -85,37 +85,6 @@ def rule(names: str) -> Callable[[Rule], Rule]:
 # ------------------------------------------------------------------------------------- arithmetic
 
 
-def scaled(ring: Ring, x: Any, factor: float) -> Any:
-    """Integers below 2^62 times a public number of 24 bits, rounded.
-
-    A private integer is cut in two, so that neither part leaves the ring.
-
-    >>> from syft.tensors.fixed.rings.plain_ring import PLAIN
-    >>> scaled(PLAIN, torch.tensor([1 << 60]), 0.75) == 3 << 58
-    tensor([True])
-    """
-    if factor in (0, 1):
-        return x * int(factor)
-    if ring.readable:
-        return ring.times(x, float(factor), 1)
-    mantissa, exponent = math.frexp(factor)
-    numerator, shift = round(mantissa * ONE), BITS - exponent
-    zeros = (numerator & -numerator).bit_length() - 1
-    if zeros >= shift:
-        return x * (numerator >> shift if shift > 0 else numerator << -shift)
-    numerator, shift = numerator >> zeros, shift - zeros
-    if shift > LARGEST_PLACE:
-        more = min(shift - LARGEST_PLACE, LARGEST_PLACE)
-        return scaled(ring, ring.divide(x, 1 << more), factor * 2.0**more)
-    if numerator in (1, -1):
-        return ring.divide(x * numerator, 1 << shift)
-    high = ring.divide(x, ONE)
-    low = x - high * ONE
-    above = shift - BITS
-    top = ring.divide(high * numerator, 1 << above) if above > 0 else high * (numerator << -above)
-    return top + ring.divide(low * numerator, 1 << shift)
-
-
 def _operand(op: Any, value: Any, grid: Grid) -> FinerNumbers:
     """The numbers of an operand with all the digits that there are."""
     found = refined(value) if is_fixed(value) else None
@@ -126,7 +95,7 @@ def _operand(op: Any, value: Any, grid: Grid) -> FinerNumbers:
 
 def _at(ring: Ring, one: FinerNumbers, unit: int, factor: float = 1.0, times: float = 1.0) -> Any:
     """The integers of numbers, times a public number, in another unit."""
-    return scaled(ring, one.integers, times * one.factor / factor * (unit / one.unit))
+    return ring.times(one.integers, times * one.factor / factor * (unit / one.unit), 1)
 
 
 def _short(ring: Ring, one: FinerNumbers, digits: int, times: float = 1.0) -> FinerNumbers:
@@ -170,7 +139,7 @@ def _quotient(ring: Ring, a: FinerNumbers, b: FinerNumbers, value: float, unit: 
     over = ring.divide(ring.multiply(dividend, approximations.inverse(ring, m), 1), ONE)
     weights = [1 << (LARGEST_PLACE - place) for place in places]
     raw = ring.multiply(over, approximations.weighted(row, weights), 1)
-    return scaled(ring, raw, 2.0 ** (exponent - LARGEST_PLACE - 1))
+    return ring.times(raw, 2.0 ** (exponent - LARGEST_PLACE - 1), 1)
 
 
 def _root(ring: Ring, x: Any) -> Any:
@@ -289,7 +258,7 @@ def _lerp(op: Any, x: Any, end: Any, weight: float, in_place: bool = False) -> A
     unit = start.unit or min(grid.scale << 16, most_digits(grid))
     factor = start.factor if start.unit else 1.0
     way = added(_at(ring, _operand(op, end, grid), unit, factor), start.integers, unit, -1)
-    return FinerNumbers(added(start.integers, scaled(ring, way, weight), unit), unit, factor)
+    return FinerNumbers(added(start.integers, ring.times(way, weight, 1), unit), unit, factor)
 
 
 @rules("mul.Tensor mul.Scalar", "mul_.Tensor mul_.Scalar")
