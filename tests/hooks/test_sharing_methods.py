@@ -25,7 +25,7 @@ from syft.exceptions import (
     WrongParties,
 )
 from syft.tensors.shared.sessions import session_among, sessions_of
-from syft.workers.wire.messages import Start
+from syft.workers.wire.messages import Fetch, Start
 from tests.shells.child import make_worker
 
 pytestmark = pytest.mark.every_shell
@@ -78,12 +78,9 @@ def test_fixed_precision_stays(share):
 
 def test_each_party_has_uniform_shares(hook, share, alice, bob):
     shared = share(torch.zeros(1000, dtype=torch.int64))
-    pointers = shared.child.child
     parts = [
-        hook.local_worker.connection_to(name)
-        .pointer(at.id_at_location, garbage_collect_data=False)
-        .get()
-        for name, at in pointers.items()
+        hook.local_worker.connection_to(name).ask(Fetch, at.id_at_location, keep=True, reading=1)
+        for name, at in shared.child.child.items()
     ]
     assert torch.equal(parts[0], -parts[1])
     for part in parts:

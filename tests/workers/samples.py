@@ -55,7 +55,7 @@ SAMPLES: list[Message] = [
     Command(1, 0, ((0, 5), 2), 7, 9, (8,), {"alpha": 3}, (("cpu", BFLOAT16),), 0),
     Run(19, 3, (9, None, 2.5), 20, 9, (8, (10, 4)), (42, b"\x00", (41, 1, 0, (), (), (2,))), (), 0),
     Put(2, 9, (32, 0, (0,), None, 0), ("ann",), True, ("bea",), TERMS, (8,), 0),
-    Fetch(3, 9, 1, True, "ann", True, (8,), 0),
+    Fetch(3, 9, 1, True, "ann", True, (8,), 5, 0),
     PutAll(
         24,
         9,

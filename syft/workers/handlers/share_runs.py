@@ -165,7 +165,7 @@ def _taken(
 def _context(seat: Seat, here: SharingSession, counter: int) -> PartyContext:
     """Who runs a program."""
     most = seat.core.store.charges.most_elements
-    return PartyContext(here.rank, len(here.names), here.own_cipher, counter, most)
+    return PartyContext(here.rank, len(here.names), here.own_cipher, here.zeros, counter, most)
 
 
 # ------------------------------------------------------------------------------ inputs and results

@@ -115,12 +115,11 @@ class Put(Message, frozen=True, tag=int(MessageCode.PUT)):
 
 
 class Fetch(Message, frozen=True, tag=int(MessageCode.FETCH)):
-    """Reply with the object; the worker keeps it only if ``keep``. ``depth`` counts ``.child``
-    steps.
+    """Reply with the object, ``depth`` steps of ``.child`` down; it stays only if ``keep``.
 
     With ``guarded`` the reply is (value, users who may read it or None, whether its shape is
     hidden, destinations, owners, error).  A worker that fetches for its store on behalf of a caller
-    sets it.
+    sets it.  ``reading`` numbers a reading of shares: the same at all parties, and each one once.
     """
 
     verb = "get() from"
@@ -132,6 +131,7 @@ class Fetch(Message, frozen=True, tag=int(MessageCode.FETCH)):
     user: str | None = None
     guarded: bool = False
     drop: tuple[int, ...] = ()
+    reading: int = 0
     failures: int | None = None  # type: ignore[misc]
 
 
