@@ -373,6 +373,7 @@ class ErrorCode(WireCode):
     NOT_THERE = 189
     SHARED_OPERATION_FAILED = 190
     PROVIDER_LOST = 191
+    PROVIDER_DENIED = 192
 
 
 class MessageCode(WireCode):

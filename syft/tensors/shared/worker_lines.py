@@ -242,7 +242,8 @@ class WorkerLines(PartyLines):
             for rank, line in enumerate(self._lines)
         ]
         if outside:
-            starts.append((pointer.connection, owner, (None, owner, tensor), ()))
+            args = (None, owner, tensor, self.provider)
+            starts.append((pointer.connection, owner, args, ()))
         errors: list[Exception] = []
         for line, rank, args, outs in starts:
             pending = line.start_part(code, execution, everybody, rank, args, outs)

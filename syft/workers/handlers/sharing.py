@@ -47,8 +47,8 @@ rise from each Start to the next over a connection (``new_execution``).
     ``parties = (*P, O)``, or P if O is one of them; ``owner`` is the rank of O there.
     to each of P but O: ``args = (session, owner)``, ``outs = (share,)``.
     to O: ``args = (session, owner, tensor)``, ``outs = (share,)`` if it is one of P; else
-    ``args = (None, owner, tensor)``, ``outs = ()``.  ``tensor`` is a reference, with the depth of
-    the integers if the object is a chain.
+    ``args = (None, owner, tensor, provider)``, ``outs = ()``, with the name of D.  ``tensor`` is a
+    reference, with the depth of the integers if the object is a chain.
 
 Drop ids as those of tensors.  ``FETCH`` of a Share replies with its int64 tensor and a share of
 zero added, if its guard admits the user; of nothing else here.  Its ``reading`` is the same for all
@@ -87,7 +87,7 @@ from syft.crypto.mask_stream import MaskStream, ZeroShares, fresh_key
 from syft.exceptions import MalformedMessage, NotShareable, PermissionDenied, WrongParties
 from syft.serde.torch_types import check_present
 from syft.workers.core.shares import StoredShare, SharingSession, checked_key
-from syft.workers.execution.leaving import check_leaving
+from syft.workers.execution.leaving import check_dealing, check_leaving
 from syft.workers.execution.permissions import Guard, full_guard_of, protect
 from syft.workers.handlers.executions import waiting_bytes
 from syft.workers.handlers.party_programs import Letter, PartyProgram, Seat, guarding
@@ -189,8 +189,12 @@ def session_here(seat: Seat, value: Any, interrupted: bool = False) -> SharingSe
 
 
 @guarding(CollectiveCode.SPLIT)
-def split(seat: Seat, session: Any, owner: Any, secret: torch.Tensor | None = None) -> PartyProgram:
+def split(
+    seat: Seat, session: Any, owner: Any, secret: torch.Tensor | None = None, provider: Any = None
+) -> PartyProgram:
     """Shares of a tensor that one worker holds, its ``owner``, which may be a party itself.
+
+    An owner that is none is told who is the ``provider``; the parties know, and look as well.
 
     1. The owner draws a seed for each party but the last, and sends it there with the shape and the
        device, which all parties must have.
@@ -203,6 +207,7 @@ def split(seat: Seat, session: Any, owner: Any, secret: torch.Tensor | None = No
     if seat.rank == owner:
         value, guard = _checked_secret(secret), full_guard_of(secret)
         _check_destinations(seat, parties, guard)
+        check_provider(seat, guard, _named(provider) if here is None else _provider_in(here))
         letters = _pieces(value, len(parties))
         send = {rank: letter for rank, letter in enumerate(letters) if rank != owner}
         yield seat.round(send, (), guard)
@@ -212,9 +217,18 @@ def split(seat: Seat, session: Any, owner: Any, secret: torch.Tensor | None = No
     else:
         (letter,) = (yield seat.round({}, (owner,))).values()
         guard, share = letter.guard, share_from(*_values(letter, 3))
-    _check_provider(seat, guard, here)
+    here = cast(SharingSession, here)
+    check_provider(seat, guard, _provider_in(here))
+    _check_caller(seat, guard, here)
     protect(share, guard)
-    return [StoredShare(cast(SharingSession, here), share)]
+    return [StoredShare(here, share)]
+
+
+def _named(provider: Any) -> str:
+    """The name of the provider that the owner of a tensor was told."""
+    if not isinstance(provider, str | None):
+        raise MalformedMessage("$.args[3]", "the name of the provider", type(provider).__name__)
+    return provider or "a worker that was not named"
 
 
 def _parties_of_split(seat: Seat, here: SharingSession | None, owner: Any) -> tuple[str, ...]:
@@ -243,13 +257,26 @@ def _check_destinations(seat: Seat, parties: Sequence[str], guard: Guard | None)
             check_leaving(guard, place, seat.starter.user, "share", seat.core.name)
 
 
-def _check_provider(seat: Seat, guard: Guard | None, session: SharingSession | None) -> None:
+def _provider_in(here: SharingSession) -> str:
+    """What the caller calls the provider of a session."""
+    return here.parties[here.provider]
+
+
+def check_provider(seat: Seat, guard: Guard | None, provider: str) -> None:
+    """Raise :class:`~syft.exceptions.ProviderDenied` if the provider, as the caller calls it, may
+    not deal for shares of what is guarded so."""
+    if guard is not None and guard.providers is not None:
+        here = seat.core.name
+        check_dealing(guard, provider if provider == here else seat.core.place_of(provider), here)
+
+
+def _check_caller(seat: Seat, guard: Guard | None, session: SharingSession) -> None:
     """Raise :class:`~syft.exceptions.PermissionDenied` if the caller would deal for what it may not
     read: with the help of one party it would know the secret."""
     caller = seat.starter
-    if guard is None or guard.admits(caller.user) or session is None:
+    if guard is None or guard.admits(caller.user):
         return
-    if session.parties[session.provider] == caller.said:
+    if _provider_in(session) == caller.said:
         raise PermissionDenied("share", seat.core.name, caller.user, to=caller.said)
 
 

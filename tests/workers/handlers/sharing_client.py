@@ -90,15 +90,18 @@ class Client:
         wait(self.start_split(pointer, owner, out))
         return out
 
-    def start_split(self, pointer: Any, owner: Any, out: int) -> list[tuple[Any, Any]]:
-        """The same without waiting."""
+    def start_split(
+        self, pointer: Any, owner: Any, out: int, provider: str | None = None
+    ) -> list[tuple[Any, Any]]:
+        """The same without waiting; an owner that is no party is told the name of the provider."""
         is_party = owner in self.parties
         places = self.parties if is_party else [*self.parties, owner]
         rank = places.index(owner)
         reference = Reference(pointer.child.id_at_location)
         here = Reference(self.session)
         args: list[Any] = [(here, rank) for _ in places]
-        args[rank] = (here if is_party else None, rank, reference)
+        told = () if is_party else (provider or self.provider.id,)
+        args[rank] = (here if is_party else None, rank, reference, *told)
         outs: list[Any] = [(out,) for _ in places]
         if not is_party:
             outs[rank] = ()
