@@ -375,6 +375,7 @@ class ErrorCode(WireCode):
     PROVIDER_LOST = 191
     OTHER_PATH = 192
     WRONG_RESULT = 193
+    PROVIDER_DENIED = 194
 
 
 class MessageCode(WireCode):

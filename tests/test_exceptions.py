@@ -42,6 +42,16 @@ TEXTS = [
         "user's token: tokens={'ann': ...}, or token= if it speaks for nobody else.",
     ),
     (
+        e.ProviderDenied("bob", "eve", ("carol", "dan")),
+        "share: this value on 'bob' is private, and 'eve' is not among its allow_providers=: share "
+        "it with crypto_provider= one of carol, dan.",
+    ),
+    (
+        e.ProviderDenied("bob", "eve", ()),
+        "share: this value on 'bob' is private, and 'eve' is not among its allow_providers=: no "
+        "worker may deal for all that it comes from; ask the owners to allow() one.",
+    ),
+    (
         e.RequestWithdrawn("bob"),
         "Worker 'bob' did not begin this request, because cancel() withdrew it. Make it again if "
         "you need it.",

@@ -61,6 +61,7 @@ exception to that.
     │   └── MaterialError            what the provider dealt is not what a party needs
     │       └── MaterialUsed         randomness would be used a second time
     ├── PermissionDenied             private to other users, or not the caller's to change or send
+    │   ├── ProviderDenied           who would deal for shares of it is not named by its owner
     │   └── TokenMissing             nothing proves that requests may be made for a user
     ├── TrustError
     │   ├── TicketRefused            a ticket between workers is forged, changed, expired or used
@@ -122,6 +123,7 @@ from syft.exceptions.syft_error import SyftError as SyftError
 from syft.exceptions.trust_errors import FileRefused as FileRefused
 from syft.exceptions.trust_errors import FingerprintMismatch as FingerprintMismatch
 from syft.exceptions.trust_errors import PermissionDenied as PermissionDenied
+from syft.exceptions.trust_errors import ProviderDenied as ProviderDenied
 from syft.exceptions.trust_errors import TicketRefused as TicketRefused
 from syft.exceptions.trust_errors import TokenMissing as TokenMissing
 from syft.exceptions.trust_errors import TrustError as TrustError

@@ -38,6 +38,7 @@ from syft.tensors.shared.shared_values import (
     shared_cell,
 )
 from syft.workers.client.transport import Owner
+from syft.workers.execution.leaving import check_dealing
 from syft.workers.execution.permissions import Guard
 
 
@@ -85,10 +86,12 @@ def share(
 def _guard_of(
     tensor: torch.Tensor, session: SessionClient, owner: Owner, user: str | None
 ) -> Guard | None:
-    """The guard with which shares travel, if they may go to every party."""
+    """The guard with which shares travel, if they may go to every party, and the provider may deal
+    for them."""
     guards = [
         guard_to_send(tensor, owner.get_worker(name), owner, user) for name in session.parties
     ]
+    check_dealing(guards[0], session.lines.provider, owner.id)
     return guards[0]
 
 

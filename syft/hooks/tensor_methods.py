@@ -133,10 +133,14 @@ def copy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def allow(
-    tensor: torch.Tensor, *users: str | Iterable[str], destinations: Iterable[Location] = ()
+    tensor: torch.Tensor,
+    *users: str | Iterable[str],
+    destinations: Iterable[Location] = (),
+    providers: Iterable[Location] = (),
 ) -> torch.Tensor:
-    """A pointer to a copy of a private remote tensor that ``users`` may read too, and that may go
-    to the workers ``destinations`` on behalf of anybody.
+    """A pointer to a copy of a private remote tensor that ``users`` may read too, that may go to
+    the workers ``destinations`` on behalf of anybody, and for shares of which ``providers`` may
+    deal.
 
     Only those to whom the data belongs may do that: whoever sent it or, for a result, whoever sent
     all private tensors from which it was computed.  The tensor itself, and what was computed from
@@ -154,7 +158,8 @@ def allow(
     ...
     syft.exceptions.PermissionDenied: ...
     """
-    return first_link(tensor).allow(names_in("users", users), names_of(destinations))
+    places = names_of(destinations), names_of(providers)
+    return first_link(tensor).allow(names_in("users", users), *places)
 
 
 def remote_get(tensor: torch.Tensor, user: str | None = None) -> torch.Tensor:

@@ -224,9 +224,14 @@ class RemoteLink(Link):
         pending = self.connection.order(Duplicate, self.id_at_location, out, made=(out,))
         return self._twin(self.connection, out, True, pending)
 
-    def allow(self, users: tuple[str, ...], destinations: tuple[str, ...] = ()) -> torch.Tensor:
-        """A copy at the same worker that ``users`` may read too, and that may go to the workers
-        ``destinations``; returns a pointer to it.
+    def allow(
+        self,
+        users: tuple[str, ...],
+        destinations: tuple[str, ...] = (),
+        providers: tuple[str, ...] = (),
+    ) -> torch.Tensor:
+        """A copy at the same worker that ``users`` may read too, that may go to the workers
+        ``destinations``, and for which ``providers`` may deal; returns a pointer to it.
 
         >>> x = torch.ones(2).private_tensor(["ann"]).send(bob, user="ann")
         >>> x.child.allow(("bea",)).get(user="bea")
@@ -235,7 +240,7 @@ class RemoteLink(Link):
         self._check_whole("allow", "copy the part and allow that")
         out = new_id()
         request = (self.id_at_location, users, out, destinations)
-        pending = self.connection.order(Allow, *request, made=(out,))
+        pending = self.connection.order(Allow, *request, providers=providers, made=(out,))
         return self._twin(self.connection, out, True, pending)
 
     def _twin(

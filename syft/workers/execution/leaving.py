@@ -25,7 +25,7 @@ from typing import Any, Final
 
 import torch
 
-from syft.exceptions import PermissionDenied
+from syft.exceptions import PermissionDenied, ProviderDenied
 from syft.ops.nested import leaves
 from syft.workers.execution.graphs import reach_of
 from syft.workers.execution.permissions import Guard
@@ -63,6 +63,19 @@ def check_leaving(
         raise PermissionDenied(action, worker, user, id, to=to)
     if guard is not None and guard.admits(user):
         guard.check_open()
+
+
+def check_dealing(guard: Guard | None, provider: str, worker: str) -> None:
+    """Raise :class:`~syft.exceptions.ProviderDenied` if a worker may not deal for shares of a value
+    at ``worker``: on behalf of nobody, also not of those who may read it.
+
+    >>> check_dealing(Guard(frozenset({"ann"}), providers=frozenset({"carol"})), "eve", "bob")
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.ProviderDenied: share: ... and 'eve' is not among its allow_providers=: ...
+    """
+    if guard is not None and guard.providers is not None and provider not in guard.providers:
+        raise ProviderDenied(worker, provider, tuple(sorted(guard.providers)))
 
 
 # ------------------------------------------------------------------- gradients that follow a move

@@ -39,7 +39,8 @@ class Guard:
 
     ``destinations`` are the workers to which it may go on behalf of anybody.  ``owners`` are those
     who may let others read it: of a value that was computed, those to whom all inputs belong.  None
-    stands for whoever sends it first, or the owner of the worker that holds it.
+    stands for whoever sends it first, or the owner of the worker that holds it.  ``providers`` are
+    the workers that may deal for shares of it, whoever shares it; None stands for all.
 
     >>> Guard(frozenset({"ann"})).admits("ann"), Guard(frozenset({"ann"})).admits(None)
     (True, False)
@@ -50,6 +51,7 @@ class Guard:
     error: Exception | None = field(default=None, compare=False)
     destinations: frozenset[str] = frozenset()
     owners: frozenset[str] | None = None
+    providers: frozenset[str] | None = None
 
     def admits(self, user: str | None) -> bool:
         """Whether ``user`` may read the value; False for a caller without a user."""
@@ -69,7 +71,10 @@ class Guard:
             owners = (owners or _NOBODY) & (other.owners or _NOBODY)
         destinations = self.destinations & other.destinations
         error = self.error or other.error
-        return Guard(self.users & other.users, hidden, error, destinations, owners)
+        providers = self.providers
+        if providers != other.providers and other.providers is not None:
+            providers = other.providers if providers is None else providers & other.providers
+        return Guard(self.users & other.users, hidden, error, destinations, owners, providers)
 
     def sealed(self, error: Exception) -> Guard:
         """The guard of what could not be computed because of this error.

@@ -19,7 +19,7 @@ from syft.workers.core.claim import Claim
 from syft.workers.core.findable import copies_first, may_find, tags_of
 from syft.workers.core.peer import EVERYTHING, Peer
 from syft.workers.core.sent_labels import bound_of, guard_fields, note_terms, received_guard
-from syft.workers.core.shares import Confined, StoredShare
+from syft.workers.core.shares import Confined
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
 from syft.workers.execution.holders import Holder
 from syft.workers.execution.leaving import check_leaving
@@ -141,7 +141,7 @@ def _fetch_share(
     """Reply with the tensor of a share to the owner of its session, if the user may read it: now,
     or after the programs that may still write to it."""
     share.check_owner(peer, "get")
-    if not isinstance(share, StoredShare) or message.guarded or message.depth:
+    if message.guarded or message.depth:
         raise share.refusal(peer, "get")
     turns = share.session.turns
     if not turns.busy:
@@ -160,9 +160,7 @@ def _fetch_share(
     return Parked(message.seq)
 
 
-def _share_now(
-    core: WorkerCore, message: Fetch, peer: Peer, share: StoredShare, keep: bool
-) -> Answer:
+def _share_now(core: WorkerCore, message: Fetch, peer: Peer, share: Confined, keep: bool) -> Answer:
     share.session.check_open()
     guard, user = full_guard_of(share), peer.user_named(message.user, core.name)
     if guard is not None:
@@ -170,7 +168,7 @@ def _share_now(
             raise PermissionDenied("get", core.name, user)
         guard.check_open()
     packer = Packer()
-    operand = pack(share.value, packer)
+    operand = pack(share.told(message.id, message.reading), packer)
     if not keep:
         core.store.take(message.id, peer.fetched)
     return Answer(Value(message.seq, operand), packer.buffers, private=True)

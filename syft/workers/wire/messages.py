@@ -115,12 +115,11 @@ class Put(Message, frozen=True, tag=int(MessageCode.PUT)):
 
 
 class Fetch(Message, frozen=True, tag=int(MessageCode.FETCH)):
-    """Reply with the object; the worker keeps it only if ``keep``. ``depth`` counts ``.child``
-    steps.
+    """Reply with the object, ``depth`` steps of ``.child`` down; it stays only if ``keep``.
 
-    With ``guarded`` the reply is (value, users who may read it or None, whether its shape is
-    hidden, destinations, owners, error).  A worker that fetches for its store on behalf of a caller
-    sets it.
+    With ``guarded``, for the store of the worker that asks, the reply is (value, users or None,
+    whether its shape is hidden, destinations, owners, providers, error).  ``reading`` numbers a
+    reading of shares: the same at all parties, and each one once.
     """
 
     verb = "get() from"
@@ -132,12 +131,12 @@ class Fetch(Message, frozen=True, tag=int(MessageCode.FETCH)):
     user: str | None = None
     guarded: bool = False
     drop: tuple[int, ...] = ()
+    reading: int = 0
     failures: int | None = None  # type: ignore[misc]
 
 
 class PutAll(Message, frozen=True, tag=int(MessageCode.PUT_ALL)):
-    """Store the tensors of the bundle ``value`` under the ids ``first``, ``first + 1``, …: all of
-    them, or none.
+    """Store the tensors of the bundle ``value`` under the ids from ``first`` on: all, or none.
 
     ``guards`` lists the private ones: the place in the bundle, the users who may read it, whether
     even its shape follows from private values, and the rest of what guards it.  ``writers`` lists
@@ -244,8 +243,8 @@ class Share(Message, frozen=True, tag=int(MessageCode.SHARE)):
 
 
 class Allow(Message, frozen=True, tag=int(MessageCode.ALLOW)):
-    """Store a copy of object ``id`` under ``out`` that ``users`` may read too, and that may go to
-    the workers ``destinations``.
+    """Store a copy of object ``id`` under ``out`` that ``users`` may read too, that may go to the
+    workers ``destinations``, and for shares of which ``providers`` may deal.
 
     Only the owners of what guards the object may do that, and the owner of the worker.
     """
@@ -258,6 +257,7 @@ class Allow(Message, frozen=True, tag=int(MessageCode.ALLOW)):
     out: int
     destinations: tuple[str, ...] = ()
     drop: tuple[int, ...] = ()
+    providers: tuple[str, ...] = ()
     failures: int | None = None  # type: ignore[misc]
 
 

@@ -318,10 +318,29 @@ def test_owners_meet_as_users_do() -> None:
     assert unsent.meet(ann).owners == ann.meet(unsent).owners == frozenset()
 
 
+@pytest.mark.parametrize(
+    "one, other, both",
+    [
+        (None, None, None),
+        (None, {"a"}, {"a"}),
+        ({"a"}, None, {"a"}),
+        ({"a", "b"}, {"b", "c"}, {"b"}),
+        ({"a"}, {"b"}, set()),
+        (None, set(), set()),
+    ],
+)
+def test_who_may_deal_for_two_values(one: Any, other: Any, both: Any) -> None:
+    guards = [
+        Guard(frozenset({"ann"}), providers=None if some is None else frozenset(some))
+        for some in (one, other)
+    ]
+    assert guards[0].meet(guards[1]).providers == both
+    assert guards[1].meet(guards[0]).providers == both
+
+
 def test_a_guard_survives_the_way() -> None:
-    sealed = Guard(
-        frozenset({"ann", "bea"}), True, ValueError("7"), frozenset({"alice"}), frozenset({"ann"})
-    )
+    about = frozenset({"alice"}), frozenset({"ann"}), frozenset({"carol", "dan"})
+    sealed = Guard(frozenset({"ann", "bea"}), True, ValueError("7"), *about)
     terms = terms_of(sealed, "bob", for_caller=True)
     back = received_guard(users_of(sealed), True, terms, Limits(), "eve")
     again = guard_from_fields(guard_fields(sealed, "bob"))
@@ -329,6 +348,7 @@ def test_a_guard_survives_the_way() -> None:
         assert guard is not None
         assert guard.users == sealed.users and guard.shape_hidden
         assert guard.destinations == {"alice", "bob"} and guard.owners == {"ann"}
+        assert guard.providers == {"carol", "dan"}
         assert repr(guard.error) == "ValueError('7')"
     assert guard_from_fields(guard_fields(None, "bob")) is None
 
@@ -351,12 +371,13 @@ def test_whose_a_guard_is() -> None:
     [
         (),
         (None,),
-        (("ann",), False, (), (), "no error"),
-        (("ann",), False, (), None, None),
-        ((1,), False, (), (), None),
-        ("ann", False, (), (), None),
-        (("ann",), 1, (), (), None),
-        (("ann",), False, (), ()),
+        (("ann",), False, (), (), None, "no error"),
+        (("ann",), False, (), None, None, None),
+        ((1,), False, (), (), None, None),
+        ("ann", False, (), (), None, None),
+        (("ann",), 1, (), (), None, None),
+        (("ann",), False, (), (), 5, None),
+        (("ann",), False, (), (), None),
     ],
 )
 def test_a_guard_that_is_none_is_refused(fields: tuple[Any, ...]) -> None:
