@@ -56,7 +56,7 @@ from syft.workers.core.access import Access
 from syft.workers.core.peer import Peer
 from syft.workers.core.sent_labels import guard_from_fields, note_bound
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.execution.leaving import check_leaving
+from syft.workers.execution.leaving import check_leaving, check_no_graph
 from syft.workers.execution.permissions import meet_guards, protect_all, travelling_guard_of
 from syft.workers.wire.messages import Done, Fetch, Relay
 from syft.workers.wire.references import REF, REFS
@@ -556,6 +556,7 @@ def _relay(core: WorkerCore, message: Relay, peer: Peer) -> Done:
     if message.to is not None:
         place = message.to if guard is None else core.place_of(message.to)
         check_leaving(guard, place, user, "remote_send", core.name, message.id)
+        check_no_graph(value, guard)
         connection = core.connect(message.to)
         id = new_id()
         connection.put(value, id, guard=guard, writers=core.owners.names(peer, message.id))

@@ -24,7 +24,6 @@ from syft.workers.wire.messages import (
     Failure,
     Fetch,
     FetchAll,
-    Follow,
     Forgotten,
     GiveUp,
     Gradients,
@@ -54,7 +53,7 @@ TERMS = Terms(("alice",), ("ann",), pack_error(ValueError("5 is private"), Packe
 SAMPLES: list[Message] = [
     Command(1, 0, ((0, 5), 2), 7, 9, (8,), {"alpha": 3}, (("cpu", BFLOAT16),), 0),
     Run(19, 3, (9, None, 2.5), 20, 9, (8, (10, 4)), (42, b"\x00", (41, 1, 0, (), (), (2,))), (), 0),
-    Put(2, 9, (32, 0, (0,), None, 0), ("ann",), True, ("bea",), TERMS, (8,), 0),
+    Put(2, 9, (32, 0, (0,), None, 0), ("ann",), True, ("bea",), TERMS, 14, (8,), 0),
     Fetch(3, 9, 1, True, "ann", True, (8,), 5, 0),
     PutAll(
         24,
@@ -78,7 +77,6 @@ SAMPLES: list[Message] = [
     Start(12, 1, 99, ("bob", "alice"), 0, ((0, 9),), (13,), (8,)),
     Exchange(99, 0, 1, ((32, 9, (0,), None, 0),), ("ann",), True, TERMS),
     Abort(99, 1, "party alice failed"),
-    Follow(13, 9, 14, (8,), 0),
     Relay(14, 9, "alice", "ann", (8,), 0),
     Convert(15, 9, 1, (2,), 16, (8,), 0),
     Holds(20, 9, b"\x01" * 32, (8,), 0),

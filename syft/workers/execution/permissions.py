@@ -333,6 +333,11 @@ def bare_copy_of(tensor: torch.Tensor) -> torch.Tensor:
             twin = torch.nn.Parameter(twin.detach(), requires_grad=tensor.requires_grad)
         else:
             twin._is_param = True
+    return with_words_of(tensor, twin)
+
+
+def with_words_of(tensor: torch.Tensor, twin: torch.Tensor) -> torch.Tensor:
+    """Give ``twin`` the tags and the description of a tensor, and return it."""
     for name in ("_tags", "_description"):
         if name in tensor.__dict__:
             twin.__dict__[name] = tensor.__dict__[name]

@@ -22,9 +22,13 @@ from syft.workers.core.sent_labels import bound_of, guard_fields, note_terms, re
 from syft.workers.core.shares import Confined
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
 from syft.workers.execution.holders import Holder
-from syft.workers.execution.leaving import check_leaving
+from syft.workers.execution.leaving import (
+    check_leaving,
+    check_no_graph,
+    copy_in_graph,
+    goes_on,
+)
 from syft.workers.execution.permissions import (
-    copy_of,
     full_guard_of,
     protect,
     set_guard,
@@ -32,7 +36,7 @@ from syft.workers.execution.permissions import (
 )
 from syft.workers.execution.public_sizes import note_like
 from syft.workers.handlers.commands import unpacker_for
-from syft.workers.handlers.gradient_return import return_gradients
+from syft.workers.handlers.gradient_return import return_gradients, send_followed
 from syft.workers.wire.messages import (
     Annotate,
     Await,
@@ -68,12 +72,9 @@ def put(core: WorkerCore, message: Put, frame: Frame, peer: Peer) -> Reply:
     elif not isinstance(value, torch.Tensor):
         raise MalformedMessage("$.value", "a tensor or a plan", type(value).__name__)
     if message.users is not None:
-        if isinstance(value, Holder) and not value.tensors():
-            # A guard is stored on tensors, so it would be lost.
-            raise MalformedMessage("$.users", "nil for a plan without any tensor", "names")
-        about = message.users, message.shape_hidden, message.terms
-        set_guard(value, received_guard(*about, core.limits, peer.identity))
-        note_terms(value, message.terms)
+        _guard_value(core, message, value, peer)
+    if message.source is not None:
+        return_gradients(core, value, message.source, peer)
     core.comes_back((message.id,), peer)
     may_be_leaf = isinstance(value, Wrapper) or (
         isinstance(value, torch.Tensor) and value.requires_grad
@@ -83,6 +84,15 @@ def put(core: WorkerCore, message: Put, frame: Frame, peer: Peer) -> Reply:
     if peer.knows != EVERYTHING:
         core.watch(peer)
     return Done(message.seq)
+
+
+def _guard_value(core: WorkerCore, message: Put, value: Any, peer: Peer) -> None:
+    if isinstance(value, Holder) and not value.tensors():
+        # A guard is stored on tensors, so it would be lost.
+        raise MalformedMessage("$.users", "nil for a plan without any tensor", "names")
+    about = message.users, message.shape_hidden, message.terms
+    set_guard(value, received_guard(*about, core.limits, peer.identity))
+    note_terms(value, message.terms)
 
 
 @WorkerCore.handles(Fetch)
@@ -115,6 +125,7 @@ def _fetch_now(
     user = peer.user_named(message.user, core.name)
     if message.guarded:  # another worker fetches it for its store
         check_leaving(guard, core.place_of_caller(peer), user, "remote_get", core.name, message.id)
+        check_no_graph(value, guard)
     elif guard is not None:
         if not guard.admits(user):
             raise PermissionDenied("get", core.name, user)
@@ -192,7 +203,7 @@ def duplicate(
     def act(held: HeldInputs) -> Reply:
         lookup = partial(core.resolve, held=held)
         value = lookup(message.id)
-        twin = value.duplicate() if isinstance(value, Holder) else copy_of(value)
+        twin = value.duplicate() if isinstance(value, Holder) else copy_in_graph(value)
         protect(twin, full_guard_of(value))
         note_like(twin, value)
         core.comes_back((message.out,), peer)
@@ -368,18 +379,20 @@ def move(core: WorkerCore, message: Move, frame: Frame, peer: Peer) -> Reply | A
         value = core.resolve(message.id, 0, held)
         if message.requires_grad and isinstance(value, Holder):
             raise MalformedMessage("$.requires_grad", "false for a plan", "true")
-        travelling = value.detach().requires_grad_() if message.requires_grad else value
+        follows = message.requires_grad is not False and goes_on(value)
         guard = travelling_guard_of(value)
         user = peer.user_named(message.user, core.name)
         place = message.to if guard is None else core.place_of(message.to)
         check_leaving(guard, place, user, "move", core.name, message.id)
-        connection = core.connect(message.to)
-        connection.put(travelling, message.id, guard=guard, writers=origin.names())
-        core.store.take(message.id, f"{peer.name} moved it to {message.to}")
-        if message.requires_grad and value.requires_grad:
-            source = Claim(origin.owner, origin.name, {*origin.writers, message.to})
-            return_gradients(core, connection, message.id, value, source)
-        return Done(message.seq)
+        connection, id = core.connect(message.to), message.id
+        if follows or (message.requires_grad and value.requires_grad):
+            send_followed(core, connection, id, value, guard, origin, message.to)
+            follows = True
+        else:
+            leaf = value.detach().requires_grad_() if message.requires_grad else value
+            connection.put(leaf, id, guard=guard, writers=origin.names())
+        core.store.take(id, f"{peer.name} moved it to {message.to}")
+        return Value(message.seq, True) if follows else Done(message.seq)
 
     access = _taking(message.id)
     core.permit(peer, (message.id,), access, "move")

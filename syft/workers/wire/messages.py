@@ -98,7 +98,9 @@ class Put(Message, frozen=True, tag=int(MessageCode.PUT)):
     """Store ``value`` under ``id``. ``users`` are the users who may read it (None: everyone).
 
     ``shape_hidden`` says that even its shape follows from private values, and ``terms`` the rest of
-    what guards it.  ``writers`` are those who may change it besides the caller.
+    what guards it.  ``writers`` are those who may change it besides the caller.  With ``source``
+    the value is a leaf that requires grad, and each of its gradients is sent to that object of the
+    caller: so a graph goes on at another worker.
     """
 
     verb = "send() to"
@@ -110,6 +112,7 @@ class Put(Message, frozen=True, tag=int(MessageCode.PUT)):
     shape_hidden: bool = False
     writers: tuple[str, ...] = ()
     terms: Terms | None = None
+    source: int | None = None
     drop: tuple[int, ...] = ()
     failures: int | None = None  # type: ignore[misc]
 
@@ -181,8 +184,10 @@ class Drop(Message, frozen=True, tag=int(MessageCode.DROP)):
 class Move(Message, frozen=True, tag=int(MessageCode.MOVE)):
     """Send the object to worker ``to``, under the same id, and remove it here.
 
-    With ``requires_grad`` the object arrives as a leaf that requires grad; if it has a graph here,
-    the graph stays, and gradients that reach the leaf come back to it.
+    A graph behind it stays here: the object arrives as a leaf that requires grad, gradients that
+    reach the leaf come back, and the reply is true.  If ``requires_grad`` is false, they do not,
+    and the object arrives detached; if it is true, also an object without a graph arrives as such a
+    leaf.
     """
 
     verb = "move() from"
@@ -190,7 +195,7 @@ class Move(Message, frozen=True, tag=int(MessageCode.MOVE)):
     seq: int
     id: int
     to: str
-    requires_grad: bool = False
+    requires_grad: bool | None = None
     user: str | None = None
     drop: tuple[int, ...] = ()
     failures: int | None = None  # type: ignore[misc]
@@ -329,19 +334,6 @@ class Abort(Message, frozen=True, tag=int(MessageCode.ABORT)):
     execution: int
     rank: int
     reason: str
-
-
-class Follow(Message, frozen=True, tag=int(MessageCode.FOLLOW)):
-    """Send every gradient of leaf ``id`` to object ``source`` of the worker that sent this.
-
-    So a graph continues across a move: the leaf's gradient is the source's incoming gradient.
-    """
-
-    seq: int
-    id: int
-    source: int
-    drop: tuple[int, ...] = ()
-    failures: int | None = None  # type: ignore[misc]
 
 
 class Relay(Message, frozen=True, tag=int(MessageCode.RELAY)):
@@ -536,7 +528,6 @@ Request = (
     | Start
     | Exchange
     | Abort
-    | Follow
     | Relay
     | Convert
     | Holds

@@ -45,7 +45,6 @@ from syft.workers.wire.messages import (
     Failure,
     Fetch,
     FetchAll,
-    Follow,
     GiveUp,
     Gradients,
     Holds,
@@ -140,7 +139,14 @@ class Line:
     def __init__(self, scene: Scene, place: str) -> None:
         self.scene, self.place, self.garbage = scene, place, list[int]()
 
-    def put(self, value: Any, id: int, guard: Guard | None = None, writers: Any = ()) -> int:
+    def put(
+        self,
+        value: Any,
+        id: int,
+        guard: Guard | None = None,
+        writers: Any = (),
+        source: int | None = None,
+    ) -> int:
         assert self.scene.core.serving is not None
         self.scene.left.append((self.place, "a value", guard))
         return id
@@ -154,8 +160,9 @@ class Line:
 
 def follow_leaf(scene: Scene) -> None:
     """Alice has moved a leaf to bob; the private loss of it is 32."""
-    scene.store(30, torch.ones(2, requires_grad=True), scene.alice)
-    assert scene.ask(Follow(1, 30, 9), peer=scene.alice) == Done(1)
+    packer = Packer()
+    leaf = Put(1, 30, pack(torch.ones(2, requires_grad=True), packer), source=9)
+    assert scene.ask(leaf, *packer.buffers, peer=scene.alice) == Done(1)
     scene.ask(command("torch.Tensor.mul", ref(30), ref(6), out=31, flags=9))
     scene.ask(command("torch.Tensor.sum", ref(31), out=32, flags=9))
 
@@ -170,15 +177,6 @@ def backward_in_a_group(scene: Scene) -> Any:
     step = Action(BY_NAME["torch.Tensor.backward"], (Slot(0),), {}, None)
     definition = Group((InputKind.REFERENCE,), Program(1, (step,), ()))
     return scene.ask(Run(1, 0, [32], OUT, 1, define=pack(definition, Packer())))
-
-
-def private_leaf(scene: Scene) -> Any:
-    """The same for the gradients of a leaf that is followed after the private loss was computed."""
-    scene.store(30, torch.ones(2, requires_grad=True), scene.alice)
-    scene.ask(command("torch.Tensor.mul", ref(30), ref(6), out=31, flags=9))
-    scene.ask(command("torch.Tensor.sum", ref(31), out=32, flags=9))
-    assert scene.ask(Follow(1, 30, 9), peer=scene.alice) == Done(1)
-    return scene.ask(command("torch.autograd.backward", [69, 32]))
 
 
 def remote_get(scene: Scene) -> Any:
@@ -226,7 +224,6 @@ SENDING: dict[type[Message], Sequence[Callable[[Scene], Any]]] = {
     Exchange: (second_round,),
     Command: (backward,),
     Run: (backward_in_a_group,),
-    Follow: (private_leaf,),
 }
 """The kinds of requests that send a value to another worker, here to alice."""
 

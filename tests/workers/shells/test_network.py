@@ -106,7 +106,7 @@ def test_a_busy_worker_keeps_its_mail(hook: sy.TorchHook) -> None:
     network = hook.local_worker.network
     x: Any = torch.ones(2)
     pointer = x.send(dan)
-    dan.busy = True
+    dan.busy, dan._before = True, len(dan.inbox)
     assert not network.step() and list(network.mail) == [dan]
     dan.busy = False
     assert network.step() and not network.mail and not network.step()
