@@ -186,7 +186,7 @@ def has_bound(value: Any) -> bool:
     (False, True, None, True)
     """
     return all(
-        sizes_at_most(tensor) is not None
+        (not hides_shape(tensor) or sizes_at_most(tensor) is not None)  # a pointer is not asked
         and all(most is not None for _, most in _memory_of(tensor))
         for tensor in _tensors_of(value)
     )
