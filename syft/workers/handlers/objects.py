@@ -27,7 +27,6 @@ from syft.workers.execution.permissions import (
     copy_of,
     full_guard_of,
     protect,
-    set_guard,
     travelling_guard_of,
 )
 from syft.workers.handlers.commands import unpacker_for
@@ -71,7 +70,7 @@ def put(core: WorkerCore, message: Put, frame: Frame, peer: Peer) -> Reply:
             # A guard is stored on tensors, so it would be lost.
             raise MalformedMessage("$.users", "nil for a plan without any tensor", "names")
         about = message.users, message.shape_hidden, message.terms
-        set_guard(value, received_guard(*about, core.limits, peer.identity))
+        protect(value, received_guard(*about, core.limits, peer.identity))
     core.comes_back((message.id,), peer)
     may_be_leaf = isinstance(value, Wrapper) or (
         isinstance(value, torch.Tensor) and value.requires_grad
@@ -117,7 +116,7 @@ def _fetch_now(
         if not guard.admits(user):
             raise PermissionDenied("get", core.name, user)
         guard.check_open()
-    packer = Packer(worker=core, stays=keep)
+    packer = Packer(worker=core, stays=keep, gradients=True)
     payload = (value, *guard_fields(guard, core.name)) if message.guarded else value
     operand = pack(payload, packer)
     packer.hand_over(peer.name)

@@ -20,6 +20,7 @@ from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.workers.wire import messages
 from syft.workers.wire.references import Reference
+from tests.privacy.two_worlds.beside_values import BESIDE_VALUES
 from tests.privacy.two_worlds.between_workers import NAMED, collective, follow, travel
 from tests.privacy.two_worlds.observer import Failed, Observer
 from tests.privacy.two_worlds.programs import random_group
@@ -383,5 +384,6 @@ ACTIONS: tuple[Callable[[RandomProgram], None], ...] = (
     RandomProgram.ask,
     travel,
     follow,
+    *(action for action, _ in BESIDE_VALUES),
 )
-WEIGHTS = (48, 13, 10, 7, 7, 5, 6, 2, 4, 3, 1, 1, 1, 2, 2)
+WEIGHTS = (48, 13, 10, 7, 7, 5, 6, 2, 4, 3, 1, 1, 1, 2, 2, *(often for _, often in BESIDE_VALUES))

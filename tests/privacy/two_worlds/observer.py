@@ -19,6 +19,7 @@ from syft.codes import CollectiveCode
 from syft.ops.calls import mutated_argument
 from syft.ops.nested import leaves
 from syft.ops.table import BY_NAME, FLAGS
+from syft.plans.building.input_properties import Fixed
 from syft.plans.building.interface import Blueprint, Interface
 from syft.plans.building.template import TENSOR
 from syft.plans.remote.plan_call import PlanCall
@@ -280,10 +281,31 @@ class Observer:
         return self._run("group", definition, program, inputs, results, worker)
 
     def plan(
-        self, program: Program, inputs: Sequence[Reference], results: int, worker: str = "bob"
+        self,
+        program: Program,
+        inputs: Sequence[Reference],
+        results: int,
+        worker: str = "bob",
+        fixed: Fixed = (),
     ) -> Any:
-        """The same with a plan, which is stored first."""
-        count, packer = len(inputs), Packer()
+        """The same with a plan, which is stored first; ``fixed`` are properties that its inputs
+        must have."""
+        plan = self.stored_plan(program, results, worker, fixed)
+        if isinstance(plan, Failed):
+            return plan
+        call = PlanCall(plan.id, (InputKind.REFERENCE,) * len(inputs))
+        return self._run("plan", call, program, inputs, results, worker)
+
+    def stored_plan(
+        self,
+        program: Program,
+        results: int,
+        worker: str = "bob",
+        fixed: Fixed = (),
+        state: Sequence[torch.Tensor] = (),
+    ) -> Any:
+        """Store a plan; returns the reference, or :class:`Failed`."""
+        count, packer = program.inputs, Packer()
         names = [f"x{index}" for index in range(count)]
         interface = Interface(
             "attack",
@@ -292,17 +314,36 @@ class Observer:
             (TENSOR,) * count,
             tuple(Slot(index) for index in range(results)),
             (TENSOR,) * results,
+            state=tuple(f"w{index}" for index in range(len(state))),
+            parameters=(True,) * len(state),
+            fixed=fixed,
         )
-        stored = StoredPlan(Blueprint(interface, program), [], set(), None)
+        stored = StoredPlan(Blueprint(interface, program), [*state], set(), None)
         id = self.id(worker)
         operand = pack(stored, packer)
         answer = self.request(
             messages.Put(self.count(), id, operand), packer, worker=worker, text=f"{id} = a plan"
         )
-        if isinstance(answer, Failed):
-            return answer
-        call = PlanCall(id, (InputKind.REFERENCE,) * count)
-        return self._run("plan", call, program, inputs, results, worker)
+        return answer if isinstance(answer, Failed) else Reference(id)
+
+    def state_of(self, plan: Reference, program: Program, worker: str = "bob") -> Any:
+        """The state of a stored plan, under ids of its own."""
+        return self._run("state", PlanCall(plan.id, None), program, (), program.state, worker)
+
+    def write_plan(
+        self,
+        program: Program,
+        inputs: Sequence[Reference],
+        targets: Sequence[Reference],
+        worker: str = "bob",
+    ) -> Any:
+        """Run a plan that writes its results to objects that are there."""
+        plan = self.stored_plan(program, len(targets), worker)
+        if isinstance(plan, Failed):
+            return plan
+        given = (*inputs, *targets)
+        call = PlanCall(plan.id, (InputKind.REFERENCE,) * len(given), len(targets))
+        return self._run("plan", call, program, given, 0, worker, grad=False)
 
     def _run(
         self,
@@ -312,6 +353,7 @@ class Observer:
         inputs: Sequence[Reference],
         results: int,
         worker: str,
+        grad: bool = True,
     ) -> Any:
         packer = Packer()
         define = pack(definition, packer)
@@ -320,7 +362,7 @@ class Observer:
         self.numbers[worker] += 1
         private = any(reference.id in self.private for reference in inputs)
         given = [reference.id for reference in inputs]
-        flags = GRAD_MODE | (results << COUNT_SHIFT)
+        flags = (GRAD_MODE if grad else 0) | (results << COUNT_SHIFT)
         answer = self.request(
             messages.Run(self.count(), self.numbers[worker], given, out, flags, (), define),
             packer,
