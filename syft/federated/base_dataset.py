@@ -18,8 +18,7 @@ from syft.hooks import bulk
 from syft.hooks.torch_hook import TorchHook
 from syft.workers.client.transport import Location
 from syft.workers.core.claim import set_writers, writers_of
-from syft.workers.execution.permissions import set_guard
-from syft.workers.execution.private_memory import guard_here
+from syft.workers.execution.permissions import full_guard_of, protect
 
 # A torch.Tensor.  Type checkers cannot know of the methods that the hook adds to it.
 Tensor = Any
@@ -215,6 +214,6 @@ def _rows(tensor: Tensor, index: Any) -> Tensor:
         index = index.to(tensor.device)
     rows = tensor[index]
     if type(tensor) is not Wrapper:
-        set_guard(rows, guard_here(tensor))
+        protect(rows, full_guard_of(tensor))
         set_writers(rows, writers_of(tensor))
     return rows

@@ -25,8 +25,13 @@ from syft.workers.client.transport import Location as Worker
 from syft.workers.client.transport import Owner
 from syft.workers.core.claim import names_in, set_writers, writers_of
 from syft.workers.execution.leaving import check_leaving
-from syft.workers.execution.permissions import Guard, guard_of, meet_guards, set_guard
-from syft.workers.execution.private_memory import guard_here, make_private
+from syft.workers.execution.permissions import (
+    Guard,
+    full_guard_of,
+    protect,
+    travelling_guard_of,
+)
+from syft.workers.execution.private_memory import make_private
 from syft.workers.wire.messages import Put
 
 Location = Worker | str
@@ -109,7 +114,6 @@ def leaf_to_send(tensor: torch.Tensor) -> torch.Tensor:
     name = type(tensor.grad_fn).__name__
     warnings.warn_explicit(GraphLeftBehind(name), GraphLeftBehind, file, int(line))
     leaf = _leaf_over(tensor)
-    set_guard(leaf, guard_of(whole))
     set_writers(leaf, writers_of(whole))
     return leaf
 
@@ -133,7 +137,7 @@ def _leaf_over(tensor: torch.Tensor) -> torch.Tensor:
     for name in ("_tags", "_description"):
         if name in tensor.__dict__:
             leaf.__dict__[name] = tensor.__dict__[name]
-    set_guard(leaf, guard_of(tensor))
+    protect(leaf, full_guard_of(tensor))
     set_writers(leaf, writers_of(tensor))
     return leaf
 
@@ -148,9 +152,7 @@ def guard_to_send(
     True
     """
     refuse_shared(tensor)
-    guard = guard_here(tensor)
-    if type(tensor) is not Wrapper and tensor.is_leaf and tensor.grad is not None:
-        guard = meet_guards(guard, guard_here(tensor.grad))
+    guard = travelling_guard_of(tensor)
     check_leaving(guard, location.id, user or owner.user, "send", owner.id)
     return guard
 
@@ -291,7 +293,6 @@ def private_tensor(
     users = names_in("allowed_users", allowed_users)
     private = _leaf_over(tensor)
     places = frozenset(names_of(allow_destinations))
-    set_guard(private, guard_here(tensor))
     providers = None if allow_providers is None else frozenset(names_of(allow_providers))
     make_private(private, Guard(frozenset(users), destinations=places, providers=providers))
     set_writers(private, allow_writes)

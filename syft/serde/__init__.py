@@ -46,7 +46,7 @@ def serialize(value: Any, compressed: bool = True) -> bytearray:
     >>> deserialize(serialize({"x": torch.ones(2), "dims": (0, 1)}))
     {'x': tensor([1., 1.]), 'dims': (0, 1)}
     """
-    packer = Packer()
+    packer = Packer(gradients=True)
     operand = pack(value, packer)
     return to_bytes(Frame(encode_header(operand), packer.buffers), compressed)
 

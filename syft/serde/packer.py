@@ -24,6 +24,8 @@ class Packer:
     The buffers alias the memory of the tensors that were packed (``Frame.owned`` copies them).
     ``leaving`` holds the pointers whose duty to collect goes to the receiver with the message;
     ``stays`` says that the value remains here too, so that its pointers keep theirs.
+    With ``gradients`` the gradients of tensors go along: whoever sets it has asked whether they may
+    (:func:`~syft.workers.execution.permissions.travelling_guard_of`).
     After ``pack`` has raised, a packer cannot be used again.
 
     >>> Packer().buffers
@@ -34,6 +36,7 @@ class Packer:
         "buffers",
         "leaving",
         "stays",
+        "gradients",
         "worker",
         "destination",
         "depth",
@@ -49,10 +52,11 @@ class Packer:
         destination: Any = None,
         limits: Limits = DEFAULT_LIMITS,
         stays: bool = False,
+        gradients: bool = False,
     ) -> None:
         self.buffers: list[torch.Tensor] = []
         self.leaving: list[Any] = []
-        self.stays = stays
+        self.stays, self.gradients = stays, gradients
         self.worker, self.destination = worker, destination
         self.depth, self.max_depth, self.limits = 0, limits.max_depth, limits
         self.items, self.max_items = 0, limits.max_items

@@ -24,8 +24,7 @@ from syft.tensors.fixed import precision as fixed
 from syft.workers.core.access import Access
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import HeldInputs, WorkerCore
-from syft.workers.execution.permissions import full_guard_of, protect, set_guard
-from syft.workers.execution.private_memory import guard_here
+from syft.workers.execution.permissions import full_guard_of, protect
 from syft.workers.execution.private_chains import NoTwin, Trial
 from syft.workers.handlers.commands import unpacker_for
 from syft.workers.wire.messages import Convert, Done, Reply
@@ -152,7 +151,7 @@ def fix_precision(
     converted = convert(tensor, FIX_PRECISION, precision_fractional, base)
     for link in first_link(converted).remote_links():
         link.grid = fixed.choose_grid(precision_fractional, base)
-    set_guard(converted, guard_here(tensor))
+    protect(converted, full_guard_of(tensor))
     return converted
 
 
@@ -170,9 +169,9 @@ def fix_precision_(
     """
     if type(tensor) is Wrapper and tensor.child.at_function_level:
         return _exchange_links(tensor, fix_precision(tensor, precision_fractional, base))
-    guard = guard_here(tensor)
+    guard = full_guard_of(tensor)
     encoded = fixed.fix_precision_(tensor, precision_fractional, base)
-    set_guard(encoded, guard)
+    protect(encoded, guard)
     return encoded
 
 
@@ -185,7 +184,7 @@ def float_precision(tensor: torch.Tensor) -> torch.Tensor:
     tensor([0.2500, 1.5625])
     """
     decoded = convert(tensor, FLOAT_PRECISION)
-    set_guard(decoded, guard_here(tensor))
+    protect(decoded, full_guard_of(tensor))
     return decoded
 
 

@@ -14,7 +14,7 @@ from syft.serde.registry import pack, unpack
 
 
 def there_and_back(value: torch.Tensor) -> torch.Tensor:
-    packer = Packer()
+    packer = Packer(gradients=True)
     operand = pack(value, packer)
     return unpack(operand, Unpacker(packer.buffers))
 

@@ -13,7 +13,7 @@ import syft as sy
 from syft.chain.wrapper import Wrapper
 from syft.workers.core.claim import set_writers, writers_of
 from syft.workers.core.stats import Stats
-from syft.workers.execution.permissions import Guard, full_guard_of, guard_of, set_guard
+from syft.workers.execution.permissions import Guard, full_guard_of, protect
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class OwnersSide:
 
     def hold(self, *tensors: torch.Tensor, allow_writes: Iterable[str] = ()) -> list[int]:
         """Put tensors of the data owner into the store, with their guards."""
-        guards = [guard_of(tensor) for tensor in tensors]
+        guards = [full_guard_of(tensor) for tensor in tensors]
         users = [None if guard is None else sorted(guard.users) for guard in guards]
         writers = [sorted({*allow_writes, *writers_of(tensor)}) for tensor in tensors]
         ids: list[int] = self.act("hold", [*zip(tensors, users, writers, strict=True)])
@@ -108,7 +108,7 @@ class OwnersSide:
 
     def add_dataset(self, dataset: Any, key: str) -> None:
         """Offer a data set of the owner, as private as it is."""
-        guard = guard_of(dataset.data)
+        guard = full_guard_of(dataset.data)
         users = None if guard is None else sorted(guard.users)
         self.act("offer", (dataset.data, dataset.targets, users, key))
 
@@ -150,7 +150,7 @@ def _open(hub: Any, link: Any, target: str, _: Any) -> None:
 
 def _hold(hub: Any, link: Any, target: str, values: list[Any]) -> list[int]:
     for tensor, users, writers in values:
-        set_guard(tensor, None if users is None else Guard(frozenset(users)))
+        protect(tensor, None if users is None else Guard(frozenset(users)))
         set_writers(tensor, writers)
     ids: list[int] = hub.hosts[target].hold(*(tensor for tensor, _, _ in values))
     return ids
@@ -159,7 +159,7 @@ def _hold(hub: Any, link: Any, target: str, values: list[Any]) -> list[int]:
 def _offer(hub: Any, link: Any, target: str, value: Any) -> None:
     data, targets, users, key = value
     for tensor in (data, targets):
-        set_guard(tensor, None if users is None else Guard(frozenset(users)))
+        protect(tensor, None if users is None else Guard(frozenset(users)))
     hub.hosts[target].add_dataset(sy.BaseDataset(data, targets), key)
 
 

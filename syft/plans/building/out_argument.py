@@ -87,7 +87,7 @@ def write_results(
         for result, target in zip(results, targets, strict=True)
     ]
     for result, target in zip(kept, targets, strict=True):
-        if not target.numel() and result.numel():
+        if not target.numel():  # be the result empty or not, which its shape may keep private
             run(RESIZE, target, result)
         run(COPY, target, result)
 

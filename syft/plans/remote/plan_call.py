@@ -27,6 +27,7 @@ from syft.exceptions import (
     WrongArguments,
 )
 from syft.plans.building.input_properties import check_fixed
+from syft.plans.building.interface import Interface
 from syft.plans.building.out_argument import (
     CLONE,
     COPY,
@@ -44,6 +45,7 @@ from syft.workers.core.access import READS, Access
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.permissions import Guard, combined, full_guard_of
+from syft.workers.execution.public_facts import tells
 from syft.workers.execution.successors import successor_of
 from syft.workers.handlers.accesses import Effects, effects_of
 from syft.workers.handlers.guarded_run import Concealed
@@ -119,12 +121,25 @@ class PreparedPlanCall(Prepared):
         count = len(inputs) - call.targets
         inputs, targets = inputs[:count], inputs[count:]
         if interface.fixed:
+            _check_may_ask(core, interface, inputs, peer)
             check_fixed(interface.name, interface.fixed, inputs, interface.input_names())
         results: Sequence[Any] = run_program(core, plan.lowered, [*inputs, *plan.state], peer)
         if not targets:
             return results
         write_results_for(core, interface.name, results, targets, peer)
         return ()
+
+
+def _check_may_ask(
+    core: WorkerCore, interface: Interface, inputs: Sequence[Any], peer: Peer
+) -> None:
+    """Raise :class:`~syft.exceptions.PermissionDenied` if the plan fixes a property that the caller
+    may not ask an input for: whether the input has it would be seen."""
+    for guard in filter(None, map(full_guard_of, inputs)):
+        for name, _ in interface.fixed:
+            if not (guard.admits(peer.user) or tells(name, guard)):
+                what = f"a plan that asks for the {name} of a private shape"
+                raise PermissionDenied(what, core.name, peer.user)
 
 
 @prepares(PlanCall)

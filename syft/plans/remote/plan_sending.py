@@ -22,8 +22,7 @@ from syft.plans.remote.multi_pointer_plan import MultiPointerPlan
 from syft.plans.remote.pointer_plan import PointerPlan
 from syft.plans.remote.stored_plan import StoredPlan
 from syft.program.program import Program
-from syft.workers.execution.permissions import set_guard, travelling_guard_of
-from syft.workers.execution.private_memory import guard_here
+from syft.workers.execution.permissions import travelling_guard_of
 from syft.workers.shells.virtual import VirtualWorker
 
 _REMOVE_HOOKS = "a hook is a Python function, which cannot travel: remove it"
@@ -97,10 +96,7 @@ def stored_plan(record: PlanRecord, built: BuiltPlan) -> StoredPlan:
     {'#abs'}
     """
     state, tags = built.state.read(), set(record.tags)
-    stored = StoredPlan(built.blueprint, state, tags, record.description, str(record.id))
-    for tensor in stored.tensors():
-        set_guard(tensor, guard_here(tensor))  # what is a view of something private, say
-    return stored
+    return StoredPlan(built.blueprint, state, tags, record.description, str(record.id))
 
 
 # ---------------------------------------------------------------------------------------- checks

@@ -30,7 +30,7 @@ from syft.tensors.pointer import PointerTensor, make_pointer
 from syft.workers.client.answers import card_in, values_in
 from syft.workers.client.connection import STORED, Connection, Pending
 from syft.workers.client.index_operands import is_small_index
-from syft.workers.client.operands import is_guarded
+from syft.workers.execution.permissions import travelling_guard_of
 from syft.workers.wire.messages import Annotate, Describe, Duplicate, Fetch, Move
 from syft.workers.wire.definitions import InputKind
 from syft.workers.client.remote_reference import RemoteReference
@@ -382,7 +382,7 @@ def _sent_index(connection: Connection, value: Any) -> Any:
     """A pointer to a copy at the worker of what travels by itself; any other value as it is."""
     if type(value) is Wrapper or not isinstance(value, torch.Tensor):
         return value
-    if not is_small_index(value) or is_guarded(value, connection):
+    if not is_small_index(value) or travelling_guard_of(value) is not None:
         return value
     return make_pointer(connection, connection.put(value, None, None))
 

@@ -45,7 +45,7 @@ def pack_attributes(tensor: torch.Tensor, packer: Packer) -> Attributes:
     if tensor.__dict__:
         marks, tags, description = _from_dict(tensor.__dict__)
         flags |= marks
-    grad = tensor.grad if leaf else None
+    grad = tensor.grad if leaf and packer.gradients else None
     if grad is not None:
         (operand,) = pack_items((grad,), packer)
         return flags, operand, tags, description

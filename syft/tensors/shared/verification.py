@@ -22,7 +22,6 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from syft.callers import line_at, place_of_user
 from syft.chain.wrapper import Wrapper
@@ -41,7 +40,7 @@ from syft.tensors.fixed.grid import CEILING, Excess, Grid, encode, encode_number
 from syft.tensors.fixed.rings.ring_link import is_ring
 from syft.tensors.shared.additive_sharing import AdditiveSharingTensor, revealed
 from syft.tensors.shared.cells import Cell
-from syft.torch_private import has_composite_kernel
+from syft.torch_private import TorchDispatchMode, has_composite_kernel
 
 aten = torch.ops.aten
 
@@ -69,7 +68,7 @@ class OperationWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
             call = func, args, kwargs
             if self.depth or not any(map(is_ring, leaves((args, kwargs)))):
                 return func(*args, **kwargs)
-            return self.seen(call, None, lambda: func(*args, **kwargs))
+            return self._seen(call, None, lambda: func(*args, **kwargs))
         if has_composite_kernel(func.name(), "CompositeImplicitAutograd"):
             with self:
                 return func.decompose(*args, **kwargs)
@@ -79,8 +78,8 @@ class OperationWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.count += 1
         row = row_of(func, args)
         if row is not None and not row.parts:
-            return self.seen((func, args, kwargs), row, lambda: func(*args, **kwargs))
-        return self.seen((func, args, kwargs), row, lambda: self._in_parts(func, args, kwargs))
+            return self._seen((func, args, kwargs), row, lambda: func(*args, **kwargs))
+        return self._seen((func, args, kwargs), row, lambda: self._in_parts(func, args, kwargs))
 
     def _in_parts(self, func: Any, args: Arguments, kwargs: Keywords) -> Any:
         self.depth += 1
@@ -90,7 +89,7 @@ class OperationWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         finally:
             self.depth -= 1
 
-    def seen(self, call: Call, row: Function | None, run: Run) -> Any:
+    def _seen(self, call: Call, row: Function | None, run: Run) -> Any:
         """Run an operation, by calling ``run``."""
         raise NotImplementedError
 
@@ -113,7 +112,7 @@ class RowsUsed(OperationWatch):
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
-    def seen(self, call: Call, row: Function | None, run: Run) -> Any:
+    def _seen(self, call: Call, row: Function | None, run: Run) -> Any:
         """Note the row."""
         if row is not None:
             grid = grid_among(call[0], call[1:])
@@ -188,7 +187,7 @@ fractional digits.
 
     # ---------------------------------------------------------------------------- one operation
 
-    def seen(self, call: Call, row: Function | None, run: Run) -> Any:
+    def _seen(self, call: Call, row: Function | None, run: Run) -> Any:
         """Run an operation and compare its results, and what it has written."""
         op, args, kwargs = call
         if op.is_view or op.overloadpacket in _WITHOUT_CONTENTS:

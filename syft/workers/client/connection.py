@@ -235,7 +235,7 @@ class Connection(OperationSender):
             id = new_id()
         else:
             self.facts.drop((id,))
-        packer = Packer(worker=self._core)
+        packer = Packer(worker=self._core, gradients=True)
         operand = pack(value, packer)
         packer.hand_over(self.location.id)
         if not guard and (drawn or self.facts.active):
@@ -280,7 +280,7 @@ class Connection(OperationSender):
         waits = not self.transport.queued
         if waits:
             self._catch_up()
-        packer = Packer(worker=self._core)
+        packer = Packer(worker=self._core, gradients=True)
         operand = pack(Bundle(values), packer)
         packer.hand_over(self.location.id)
         named = tuple(

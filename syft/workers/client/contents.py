@@ -15,7 +15,7 @@ import torch
 
 from syft.ids import digest, has_content, new_id
 from syft.workers.client.connection import Connection
-from syft.workers.execution.private_memory import guard_here
+from syft.workers.execution.permissions import travelling_guard_of
 from syft.workers.wire.messages import Holds
 
 _MOST = 1024
@@ -28,7 +28,7 @@ def put_once(
 ) -> int | None:
     """The id of a tensor at the other end, where it is sent unless it is there; None if it is of a
     kind that cannot be shared (it is private, requires grad, or carries tags)."""
-    if not has_content(tensor) or guard_here(tensor) is not None or _NAMES & set(tensor.__dict__):
+    if not has_content(tensor) or travelling_guard_of(tensor) or _NAMES & set(tensor.__dict__):
         return None
     key = content(tensor)
     id = connection.contents.get(key)

@@ -25,7 +25,6 @@ from syft.workers.client.connection import Connection
 from syft.workers.client.index_operands import indices_in, with_tensors
 from syft.workers.client.provenance import made_by_torch
 from syft.workers.execution.permissions import full_guard_of
-from syft.workers.execution.private_memory import guard_here
 
 _BARE = frozenset((int, float, bool, str, type(None)))
 
@@ -95,7 +94,7 @@ class Operands:
             self._mismatch(self.connection.owner.id)
 
     def _may_travel(self, tensor: torch.Tensor) -> bool:
-        if is_guarded(tensor, self.connection):
+        if full_guard_of(tensor) is not None:
             return False  # it would arrive without its guard
         if not tensor.dim() or self.number in _CARRIES_PLAIN:
             return True
@@ -111,18 +110,6 @@ class Operands:
         if place == there:  # a pointer to the caller's own store, and a tensor that is not in it
             place = "here (not behind a pointer)"
         raise LocationMismatch(NAMES[self.number], (there, place))
-
-
-def is_guarded(tensor: torch.Tensor, connection: Connection) -> bool:
-    """Whether a tensor of the owner of a connection is private.
-
-    A worker's tensor may lie in private memory; its owner's program knows its own tensors.
-
-    >>> is_guarded(torch.ones(2), hook.local_worker.connection_to(bob))
-    False
-    """
-    serves = connection.owner.core.serving is not None
-    return (full_guard_of(tensor) if serves else guard_here(tensor)) is not None
 
 
 def _wants_gradient(tensor: torch.Tensor) -> bool:

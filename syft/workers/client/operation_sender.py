@@ -215,7 +215,7 @@ class OperationSender(Ownership):
         if entry is not None and entry.bare:
             changes = entry.differences(inputs)
         else:
-            packer = Packer(worker=self._core)
+            packer = Packer(worker=self._core, gradients=True)
             if entry is None:
                 made = definition()
                 define = pack(made, packer)

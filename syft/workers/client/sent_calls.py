@@ -89,7 +89,7 @@ class Calls:
 
 def _digest(value: Any, like: Packer) -> bytes:
     """A hash of all that would travel."""
-    packer = Packer(like.worker, like.destination, like.limits)
+    packer = Packer(like.worker, like.destination, like.limits, gradients=like.gradients)
     state = hashlib.blake2b(_encode(pack(value, packer)), digest_size=32)
     for buffer in packer.buffers:
         state.update(memoryview(buffer.cpu().numpy()))  # type: ignore[arg-type]

@@ -24,7 +24,6 @@ from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimi
 from syft.workers.execution.allowance import FREE, Allowance
 from syft.workers.execution.permissions import (
     full_guard_of,
-    guard_of_memory,
     innermost,
     storages_of,
 )
@@ -376,7 +375,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
 
 def _is_hidden(value: torch.Tensor) -> bool:
     """Whether the shape of a strided tensor is private; a fast path."""
-    guard = guard_of_memory(value)
+    guard = full_guard_of(value)
     return guard is not None and guard.shape_hidden
 
 

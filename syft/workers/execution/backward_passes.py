@@ -19,8 +19,8 @@ from typing import Any, Final
 
 import torch
 
-from syft.chain.wrapper import Wrapper
-from syft.exceptions import PermissionDenied
+from syft.chain.wrapper import Wrapper, first_link
+from syft.exceptions import PermissionDenied, UnsupportedOperation
 from syft.ops.nested import leaves
 from syft.torch_private import is_only_user
 from syft.workers.execution.backward_calls import BackwardCall, backward_call
@@ -30,7 +30,6 @@ from syft.workers.execution.moved_memory import Holdings, move_written
 from syft.workers.execution.permissions import (
     Guard,
     full_guard_of,
-    guard_of_memory,
     meet_guards,
     protect,
     without_frames,
@@ -168,10 +167,11 @@ class _PrivatePass:
         call = self.call.with_tensors(starts, self.inputs)
         if call.returns:
             call.arguments.update(allow_unused=True, materialize_grads=False)
-        gradients: Sequence[Any] = ()
+        gradients: Any = ()
         try:
             with self.followed.silent():
                 gradients = call.run() or ()
+            self._check_kinds(receivers, gradients)
         except Exception as error:
             self.guard = self.guard.sealed(without_frames(error))
         self._send_on()
@@ -181,6 +181,13 @@ class _PrivatePass:
         for receiver, there in zip(receivers, before, strict=True):
             receiver.grad = self._finished(_gradient_of(receiver), receiver, there)
         return self._returned(gradients) if call.returns else None
+
+    def _check_kinds(self, receivers: Sequence[torch.Tensor], gradients: Any) -> None:
+        """Raise if a gradient is of another kind than the tensor that it belongs to."""
+        found = gradients.values() if isinstance(gradients, dict) else gradients
+        left = ((_gradient_of(receiver), receiver) for receiver in receivers)
+        for pair in (*left, *zip(found, self.inputs or (), strict=False)):
+            _check_kind(*pair)
 
     def _send_on(self) -> None:
         """Send the gradients that go to other workers, as private as the pass."""
@@ -204,10 +211,7 @@ class _PrivatePass:
         if gradient is None:
             return None
         chain = type(gradient) is Wrapper
-        if gradient.layout is torch.strided and not chain:
-            there = guard_of_memory(gradient)
-        else:
-            there = full_guard_of(gradient)
+        there = full_guard_of(gradient)
         if there == self.guard:
             return gradient
         guard = self.guard.meet(there or self.guard)
@@ -246,7 +250,7 @@ class _PrivatePass:
         if gradient is not None and gradient is before and not self._changes_guards:
             return gradient
         guard = meet_guards(self.guard, full_guard_of(before))
-        if gradient is None:
+        if gradient is None or not _is_of_kind(gradient, like):
             gradient = torch.zeros_like(like.detach())
         in_place = like.is_leaf and gradient is before and not self.call.creates
         if type(gradient) is not Wrapper and not in_place:
@@ -255,6 +259,18 @@ class _PrivatePass:
             gradient = _with_edges(gradient, self.graph.leaves)
         protect(gradient, guard)
         return gradient
+
+
+def _is_of_kind(gradient: torch.Tensor, tensor: torch.Tensor) -> bool:
+    """Whether a gradient is a chain of the kind of its tensor, or plain as that is."""
+    return type(first_link(gradient)) is type(first_link(tensor))
+
+
+def _check_kind(gradient: torch.Tensor | None, tensor: torch.Tensor) -> None:
+    """Raise if torch leaves a gradient of another kind than that which stands for none."""
+    if gradient is not None and not _is_of_kind(gradient, tensor):
+        instead = "encode it (fix_precision()) before a computation with what is encoded"
+        raise UnsupportedOperation("backward", "a leaf with a gradient of another kind", instead)
 
 
 def _is_strided(value: Any) -> bool:

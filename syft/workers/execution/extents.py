@@ -132,16 +132,24 @@ class _Measuring(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def _forecast(
     function: Function, args: Any, kwargs: dict[str, Any], inputs: list[torch.Tensor]
 ) -> Extent:
-    """Run an operation on tensors without memory; a guess by hand if that fails."""
+    """Run an operation on tensors without memory; a guess by hand if that fails.
+
+    Integers of one element keep their values at first, since sizes may follow from them.
+    """
     read = sum(map(torch.Tensor.numel, inputs))
-    given: list[torch.Tensor] = []
-    measured = _Measuring()
-    try:
-        named = {**kwargs, "device": _META} if "device" in kwargs else kwargs
-        with warnings.catch_warnings(), torch.no_grad(), _META, measured:
-            warnings.simplefilter("ignore")
-            result = function(*_weightless(list(args), given), **_weightless(named, given))
-    except Exception:  # it has no forecast, or fails as the operation itself will
+    named = {**kwargs, "device": _META} if "device" in kwargs else kwargs
+    for values in (True, False):
+        given: list[torch.Tensor] = []
+        measured = _Measuring()
+        try:
+            operands = _weightless((list(args), named), given, values)
+            with warnings.catch_warnings(), torch.no_grad(), _META, measured:
+                warnings.simplefilter("ignore")
+                result = function(*operands[0], **operands[1])
+            break
+        except Exception:  # it has no forecast, or fails as the operation itself will
+            continue
+    else:
         return _guess(args, kwargs, read)
     tensors = [leaf for leaf in leaves(result) if isinstance(leaf, torch.Tensor)]
     made = sum(tensor.numel() for tensor in tensors)
@@ -153,15 +161,18 @@ def _forecast(
 _META: Final = torch.device("meta")
 
 
-def _weightless(values: Any, given: list[torch.Tensor]) -> Any:
-    """The operands with tensors without memory in the place of others, which go to ``given``."""
+def _weightless(arguments: Any, given: list[torch.Tensor], values: bool) -> Any:
+    """The operands with tensors without memory in the place of others, which go to ``given``; with
+    ``values``, integers of one element are copies."""
 
     def weightless(leaf: Any) -> Any:
         if isinstance(leaf, torch.device):
             return _META
         inside = innermost(leaf)
-        if inside is None or is_size(inside):
+        if inside is None:
             return leaf
+        if values and is_size(inside):
+            return inside.clone()  # the operation may write to it
         if inside.layout is not torch.strided or inside.is_quantized:
             raise NotImplementedError("it has no layout that the device meta knows")
         kind = inside.dtype
@@ -169,7 +180,7 @@ def _weightless(values: Any, given: list[torch.Tensor]) -> Any:
         given.append(twin)
         return twin
 
-    return replace(values, weightless)
+    return replace(arguments, weightless)
 
 
 def _new_memory(tensors: list[torch.Tensor], given: list[torch.Tensor]) -> int:

@@ -91,7 +91,8 @@ class FollowedLeaves:
         """
         for hook, zeros in self._zeros.items():
             gradients = {(each.shape, each.dtype): each for each in zeros}
-            for kept in self._kept[hook]:
+            plain = (each for each in self._kept[hook] if type(each) is not Wrapper)
+            for kept in plain:
                 gradients[kept.shape, kept.dtype] += kept.detach()
             for gradient in gradients.values():
                 hook.send(gradient, guard)

@@ -25,7 +25,7 @@ from syft.workers.execution.permissions import (
     Guard,
     full_guard_of,
     protect,
-    set_guard,
+    seal_view,
     without_frames,
 )
 from syft.workers.execution.plain_tensors import is_plain, plain_copy
@@ -261,7 +261,8 @@ def _guarded(result: Any, inputs: Sequence[torch.Tensor], guard: Guard, forecast
             return None
         view = type(made) is Made and _memory(leaf) in there
         protect(leaf, opened if view else guard)
-        set_guard(leaf, guard)
+        if view and guard.error is not None:
+            seal_view(leaf, guard)
         if guard.shape_hidden and type(made) is Made:
             note_sizes(leaf, made.most, not view)
         return leaf

@@ -1,11 +1,14 @@
 """Guards: the users who may read a value, recorded on the value itself.
 
-A guard is an attribute of the tensor, not an entry in a list of ids, so it goes wherever the data
-goes.  A result of an operation gets the meet of its inputs' guards: the users whom all of them
-admit.  A gradient gets the guard of its loss.  At a worker the guard is also on the tensor's
-memory, so that every other tensor over the same memory (a view, ``x.data``, the tensor that a chain
-wraps) is as private, no matter how and when it is made.  Reading is denied by default: only the
-users in a guard may see values, value-dependent shapes and error texts.
+A guard is an attribute of memory, and not an entry in a list of ids or on a tensor object.  So all
+tensors over the same memory (a view, ``x.data``, the tensor that a chain wraps) are as private, no
+matter how and when they are made.  There is one such label, in the owner's program and at a worker,
+and one function that reads it: :func:`full_guard_of`.  What is handed over with a tensor (its
+gradient) has memory of its own, and :func:`travelling_guard_of` is asked for both.
+
+A result of an operation gets the meet of its inputs' guards: the users whom all of them admit.  A
+gradient gets the guard of its loss.  Reading is denied by default: only the users in a guard may
+see values, value-dependent shapes and error texts.
 
 A guard does not hide shapes and dtypes that follow from the program alone.  If a command fails
 because of private values, that it failed is private too: its results exist nevertheless, and their
@@ -14,7 +17,7 @@ guard is *sealed* with the error, which whoever may read the values gets in thei
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
 from operator import methodcaller
@@ -24,11 +27,12 @@ import torch
 
 from syft.chain.wrapper import Wrapper
 from syft.ops.nested import EXACT_TENSOR_TYPES
+from syft.program.recording.environment.snapshot import LABELS
 from syft.torch_private import COO_PARTS
 from syft.workers.execution.holders import Holder
 
 GUARD: Final = "_guard"
-"""The attribute of tensors and of memory that holds their guards."""
+"""The attribute of memory that holds its guard, and of a tensor that has none in this process."""
 _NOBODY: Final[frozenset[str]] = frozenset()
 
 
@@ -101,46 +105,61 @@ def without_frames(error: Exception) -> Exception:
     return copy
 
 
-def guard_of(value: Any) -> Guard | None:
-    """The guard on a tensor and on the tensors that its chain wraps; None if everyone may read it.
-
-    Workers use :func:`full_guard_of`, which includes the guard of the memory.
-    """
-    if not isinstance(value, torch.Tensor):
-        return None
-    guard: Guard | None = value.__dict__.get(GUARD)
-    if type(value) is Wrapper:
-        inner = guard_of(value.child.tensor_behind())
-        if inner is not None:
-            return inner if guard is None else guard.meet(inner)
-    return guard
-
-
-def set_guard(tensor: torch.Tensor | Holder, guard: Guard | None) -> None:
-    """Put a guard on a tensor, or on all tensors of a holder.
-
-    The result is the meet with the guard that a tensor has already.  None changes nothing.
-    """
-    if guard is None:
-        return
-    if isinstance(tensor, Holder):
-        for held in tensor.tensors():
-            set_guard(held, guard)
-        return
-    present = guard_of(tensor)
-    tensor.__dict__[GUARD] = guard if present is None else present.meet(guard)
-
-
 def full_guard_of(value: Any) -> Guard | None:
-    """The guard of a tensor held by a worker: its own, combined with the guard of its memory."""
-    if isinstance(value, Holder):
-        return combined(value.tensors())
-    if not isinstance(value, torch.Tensor):
-        return None
-    guard = guard_of(value)
-    for storage in storages_of(value):
-        guard = meet_guards(guard, storage.__dict__.get(GUARD))
+    """The guard of a tensor, or of all tensors in a holder; None if everyone may read it.
+
+    It is noted on the memory in which a tensor lies, also on that of what a chain wraps, so it is
+    that of every other tensor over the same memory.  Only a tensor without memory in this process
+    has the guard itself, and what stands for a view that could not be made (:func:`seal_view`).
+
+    >>> x = torch.ones(2); protect(x, Guard(frozenset({"ann"})))
+    >>> full_guard_of(x[:1]), full_guard_of(x * 1)
+    (Guard(users=frozenset({'ann'}), ...), None)
+    """
+    if type(value) in EXACT_TENSOR_TYPES and value.layout is torch.strided:
+        return meet_guards(value.untyped_storage().__dict__.get(GUARD), value.__dict__.get(GUARD))
+    guard: Guard | None = None
+    for place in _places(value):
+        guard = meet_guards(guard, place.__dict__.get(GUARD))
     return guard
+
+
+def protect(value: Any, guard: Guard | None) -> None:
+    """Add a guard to a tensor, or to all tensors of a holder: to their memory.
+
+    The result is the meet with the guard that is there already.  None changes nothing.
+    """
+    if guard is not None:
+        for place in _places(value):
+            place.__dict__[GUARD] = meet_guards(place.__dict__.get(GUARD), guard)
+
+
+def seal_view(view: torch.Tensor, guard: Guard) -> None:
+    """Seal a tensor alone, and not the memory in which it lies, which can be read: the view that it
+    stands for could not be made.
+
+    >>> x, guard = torch.ones(2), Guard(frozenset(), shape_hidden=True)
+    >>> protect(x, guard); view = x[:0]; seal_view(view, guard.sealed(ValueError("no such view")))
+    >>> full_guard_of(x).error, full_guard_of(view).error
+    (None, ValueError('no such view'))
+    """
+    view.__dict__[GUARD] = guard
+
+
+def _places(value: Any) -> Sequence[Any]:
+    """That on which a guard is noted: the memory of a tensor, or what is at the end of its chain,
+    if that is no memory of this process."""
+    if isinstance(value, Holder):
+        return [place for tensor in value.tensors() for place in _places(tensor)]
+    if not isinstance(value, torch.Tensor):
+        return ()
+    return storages_of(value) or (_end_of(value),)
+
+
+def _end_of(tensor: torch.Tensor) -> torch.Tensor:
+    while type(tensor) is Wrapper and (behind := tensor.child.tensor_behind()) is not None:
+        tensor = behind
+    return tensor
 
 
 def travelling_guard_of(tensor: torch.Tensor | Holder) -> Guard | None:
@@ -149,7 +168,8 @@ def travelling_guard_of(tensor: torch.Tensor | Holder) -> Guard | None:
 
 
 def gradients_behind(tensor: torch.Tensor | Holder) -> list[torch.Tensor]:
-    """The gradient of a tensor, that of the gradient, and so on; those of all that is in a holder.
+    """The gradient of a tensor, that of the gradient, and so on; those of all that is in a chain or
+    in a holder.
 
     >>> x = torch.ones(2, requires_grad=True); x.grad = torch.ones(2, requires_grad=True)
     >>> x.grad.grad = torch.zeros(2); [gradient.sum().item() for gradient in gradients_behind(x)]
@@ -158,29 +178,22 @@ def gradients_behind(tensor: torch.Tensor | Holder) -> list[torch.Tensor]:
     todo = list(tensor.tensors()) if isinstance(tensor, Holder) else [tensor]
     found: dict[int, torch.Tensor] = {}
     while todo:
-        recorded: torch.Tensor | None = todo.pop()
-        while type(recorded) is Wrapper and recorded.child.at_function_level:
-            recorded = recorded.child.tensor_behind()
-        if recorded is None or not recorded.is_leaf:
-            continue
-        gradient = recorded.grad
+        tensor = todo.pop()
+        below, gradient = _parts_with_gradients(tensor)
+        todo += () if below is None else (below,)
         if gradient is not None and id(gradient) not in found:
             found[id(gradient)] = gradient
             todo.append(gradient)
     return list(found.values())
 
 
-def protect(tensor: torch.Tensor | Holder, guard: Guard | None) -> None:
-    """Add a guard to a tensor held by a worker, and to its memory."""
-    if guard is None:
-        return
-    if isinstance(tensor, Holder):
-        for held in tensor.tensors():
-            protect(held, guard)
-        return
-    set_guard(tensor, guard)
-    for storage in storages_of(tensor):
-        storage.__dict__[GUARD] = meet_guards(storage.__dict__.get(GUARD), guard)
+def _parts_with_gradients(tensor: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """The next tensor of a chain, and the gradient of the tensor itself."""
+    link = tensor.child if type(tensor) is Wrapper else None
+    if link is not None and link.at_function_level:
+        return link.tensor_behind(), None
+    below = None if link is None else link.elements()
+    return below, tensor.grad if tensor.is_leaf else None
 
 
 def protect_all(tensor: torch.Tensor | Holder, guard: Guard | None) -> None:
@@ -193,20 +206,6 @@ def protect_all(tensor: torch.Tensor | Holder, guard: Guard | None) -> None:
     protect(tensor, guard)
     for gradient in gradients_behind(tensor):
         protect(gradient, guard)
-
-
-def guard_of_memory(tensor: torch.Tensor) -> Guard | None:
-    """The guard of the memory of a strided tensor at a worker, where the guard of the tensor is
-    too; a fast path.
-
-    >>> x = torch.ones(2)
-    >>> protect(x, Guard(frozenset()))
-    >>> guard_of_memory(x[:1]) == full_guard_of(x)
-    True
-    """
-    guard: Guard | None = tensor.untyped_storage().__dict__.get(GUARD)
-    own = tensor.__dict__.get(GUARD)
-    return guard if own is None or own is guard else full_guard_of(tensor)
 
 
 def combined(values: Iterable[Any]) -> Guard | None:
@@ -308,21 +307,26 @@ _PARTS: Final[dict[torch.layout, tuple[Callable[[Any], torch.Tensor], ...]]] = {
 def copy_of(tensor: torch.Tensor) -> torch.Tensor:
     """A copy of a tensor: values, grad, class (tensor or parameter), tags and guard; no graph.
 
+    The gradient is as private as the one that is copied.
+
     >>> twin = copy_of(torch.ones(2, requires_grad=True)); twin.requires_grad, twin.is_leaf
     (True, True)
     """
     twin = bare_copy_of(tensor)
+    protect(twin, full_guard_of(tensor))
     if tensor.is_leaf and tensor.grad is not None:
         twin.grad = tensor.grad.detach().clone()
-        set_guard(twin.grad, guard_of(tensor.grad))
-    set_guard(twin, guard_of(tensor))
+        protect(twin.grad, full_guard_of(tensor.grad))
     return twin
+
+
+LABELS.append(lambda tensor, copy: protect(copy, full_guard_of(tensor)))  # constants of programs
 
 
 def bare_copy_of(tensor: torch.Tensor) -> torch.Tensor:
     """A copy of a tensor without gradient and graph, that nothing guards: values, class and tags.
 
-    >>> x = torch.ones(2); set_guard(x, Guard(frozenset())); guard_of(bare_copy_of(x)) is None
+    >>> x = torch.ones(2); protect(x, Guard(frozenset())); full_guard_of(bare_copy_of(x)) is None
     True
     """
     twin = tensor.detach().clone()

@@ -28,6 +28,7 @@ from syft.workers.execution.foreseen import Unforeseen, call_drawing
 from syft.workers.execution.foreseen_failures import foreseen_failure
 from syft.workers.execution.permissions import Guard, elements_of, full_guard_of, protect
 from syft.workers.execution.plain_tensors import is_plain, plain_copy, size_of_memory
+from syft.workers.execution.reached_graph import ReachedGraph, reached_graph
 from syft.workers.execution.retained import recorded_of
 
 Function = Callable[..., Any]
@@ -137,35 +138,53 @@ class Trial:
         if not isinstance(leaf, torch.Tensor):
             return leaf
         given = self._given.get(id(leaf))
-        return self._reaching(leaf) if given is None else given
+        return self._made(leaf) if given is None else given
 
-    def _reaching(self, leaf: torch.Tensor) -> torch.Tensor:
-        """A result of the trial with a graph that leads to the operands."""
+    def _made(self, leaf: torch.Tensor) -> torch.Tensor:
+        """A result of the trial: a leaf, or one with a graph that leads to operands."""
         if type(leaf) is Wrapper and leaf.child.at_function_level:
             link: Any = leaf.child
-            return cast(torch.Tensor, link.like().on(self._reaching(link.tensor)))
-        if not leaf.requires_grad:
+            return cast(torch.Tensor, link.like().on(self._made(link.tensor)))
+        if leaf.grad_fn is None:
             return cast(torch.Tensor, _plainly(leaf))
-        operands = [recorded_of(operand) for operand, _ in self._twins.values()]
-        reached = [each for each in operands if each is not None and each.requires_grad]
-        with torch.enable_grad():
-            made = _Reaching.apply(leaf.detach(), *reached)  # type: ignore[no-untyped-call]
-        return cast(torch.Tensor, made)
+        return _reaching(_plainly(leaf.detach()), self._reached_by(leaf))
+
+    def _reached_by(self, made: torch.Tensor) -> list[torch.Tensor]:
+        """The operands to which the graph of a tensor of the trial leads, but for that which it is
+        the twin of."""
+        graph = reached_graph([made])
+        pairs = ((recorded_of(one), recorded_of(twin)) for one, twin in self._twins.values())
+        others = [(one, twin) for one, twin in pairs if one is not None and twin is not made]
+        return [one for one, twin in others if one.requires_grad and _reaches(graph, twin)]
 
     def _bring(self, operand: torch.Tensor) -> None:
-        """Give an operand the shape that the trial has given to its twin."""
+        """Give an operand the shape and the graph that the trial has given to its twin."""
         twin = self._twins[id(operand)][1]
-        if not _are_alike(operand, twin):
+        if not _are_alike(operand, twin, graphs=False):
             operand.data = twin.detach()
+        made, recorded = recorded_of(twin), recorded_of(operand)
+        reached = [] if made is None or recorded is None else self._reached_by(made)
+        if reached:
+            _reaching(recorded, reached)
+
+
+def _reaches(graph: ReachedGraph, twin: torch.Tensor | None) -> bool:
+    return twin is not None and graph.reaches(twin)
+
+
+def _reaching(tensor: Any, reached: Iterable[torch.Tensor]) -> torch.Tensor:
+    """The tensor itself, from now on with a graph that leads to some others too."""
+    with torch.enable_grad():
+        made: torch.Tensor = _Reaching.apply(tensor, *reached)  # type: ignore[no-untyped-call]
+        return made
 
 
 class _Reaching(torch.autograd.Function):
-    """A tensor as it is, with a graph that leads to some tensors."""
-
     @staticmethod
-    def forward(ctx: Any, result: torch.Tensor, *reached: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, tensor: torch.Tensor, *reached: torch.Tensor) -> torch.Tensor:
         ctx.gradients = [torch.zeros_like(each) for each in reached]
-        return result.clone()
+        ctx.mark_dirty(tensor)
+        return tensor
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
@@ -178,26 +197,35 @@ def _version(tensor: torch.Tensor) -> Any:
     return id(elements), None if elements is None else elements._version
 
 
-def _are_alike(one: Any, other: Any, hidden: bool = False) -> bool:
+def _are_alike(one: Any, other: Any, hidden: bool = False, graphs: bool = True) -> bool:
     """Whether two results are of the same kinds, shape and dtype; if shapes are hidden, they need
-    the same number of dimensions only."""
+    the same number of dimensions only.  With ``graphs`` both or none have a graph, too."""
     if type(one) is not type(other) or not isinstance(one, torch.Tensor):
         return one is other
     if type(one) is Wrapper and type(one.child) is not type(other.child):
         return False
     pairs = (one, other), (elements_of(one), elements_of(other))
-    return all(_form(mine, hidden) == _form(theirs, hidden) for mine, theirs in pairs)
+    return all(
+        _form(mine, hidden, graphs) == _form(theirs, hidden, graphs) for mine, theirs in pairs
+    )
 
 
-def _form(tensor: torch.Tensor | None, hidden: bool) -> Any:
+def _form(tensor: torch.Tensor | None, hidden: bool, graphs: bool) -> Any:
+    """What may be asked about a tensor (:mod:`syft.workers.execution.public_facts`)."""
     if tensor is None:
         return None
     extent = tensor.ndim if hidden else tensor.shape
-    return extent, tensor.dtype, tensor.device, tensor.requires_grad, tensor.layout
+    graph = graphs and (tensor.requires_grad, tensor.is_leaf)
+    return extent, tensor.dtype, tensor.device, tensor.layout, graph
 
 
 def _plainly(result: Any) -> Any:
-    """A result in one form, if it is no chain; see :mod:`syft.workers.execution.plain_tensors`."""
+    """A result in one form, also one behind a link that logs, and no chain on a grid; see
+    :mod:`syft.workers.execution.plain_tensors`."""
+    if type(result) is Wrapper and result.child.at_function_level:
+        link: Any = result.child
+        inner = _plainly(link.tensor)
+        return result if inner is link.tensor else link.like().on(inner)
     if type(result) is Wrapper or not isinstance(result, torch.Tensor):
         return result
     strides = torch.empty_like(result.detach(), device="meta").stride()

@@ -26,7 +26,7 @@ from syft.workers.execution.forecast import (
     ignores_values,
     tensors_in,
 )
-from syft.workers.execution.permissions import GUARD, Guard, full_guard_of, guard_of_memory
+from syft.workers.execution.permissions import GUARD, Guard, full_guard_of
 
 UNCLEAR: Final = Guard(frozenset())
 """What :func:`common_guard` returns if the general path has to look."""
@@ -79,9 +79,6 @@ def common_guard(values: Iterable[Any]) -> Guard | None:
                 guard = value.untyped_storage().__dict__.get(GUARD)
             except NotImplementedError:  # of another layout
                 return UNCLEAR
-            own = value.__dict__.get(GUARD)
-            if own is not guard and own is not None:
-                guard = full_guard_of(value)
         else:
             guard = _guard_inside(value, kind)
         if guard is not found and guard is not None:
@@ -182,7 +179,7 @@ def _written(
     """Write in place, if that is memory of this very guard."""
     inputs = tensors_in(values, named)
     for place in writing.places:
-        if guard_of_memory(inputs[place]) != guard:
+        if full_guard_of(inputs[place]) != guard:
             return NOTHING
     try:
         result = function(*values, **named)

@@ -172,8 +172,23 @@ def is_told(function: Function, guard: Guard) -> bool:
     >>> is_told(torch.Tensor.dim, Guard(frozenset(), shape_hidden=True))
     False
     """
-    found = _FACTS.get(function, Basis.SECRET)
-    return found is Basis.KIND or (found is not Basis.SECRET and not guard.shape_hidden)
+    return _is_known(_FACTS.get(function, Basis.SECRET), guard)
+
+
+def tells(name: str, guard: Guard) -> bool:
+    """The same by the name of a question: plans fix properties of their inputs by name.
+
+    >>> hidden = Guard(frozenset(), shape_hidden=True)
+    >>> tells("dtype", hidden), tells("is_contiguous", hidden), tells("_version", hidden)
+    (True, False, False)
+    """
+    return _is_known(basis(name), guard)
+
+
+def _is_known(follows_from: Basis, guard: Guard) -> bool:
+    if follows_from is Basis.SECRET:
+        return False
+    return follows_from is Basis.KIND or not guard.shape_hidden
 
 
 def asks_only(function: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:

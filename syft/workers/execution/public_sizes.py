@@ -30,11 +30,11 @@ from syft.chain.wrapper import Wrapper
 from syft.ops.nested import leaves, replace
 from syft.workers.execution.holders import Holder
 from syft.workers.execution.permissions import (
-    GUARD,
     Guard,
     elements_of,
     full_guard_of,
     innermost,
+    protect,
     storages_of,
     strided_parts_of,
 )
@@ -54,7 +54,7 @@ Call = tuple[Sequence[Any], dict[str, Any]]
 def hides_shape(value: Any) -> bool:
     """Whether the shape of a value is private.
 
-    >>> x = torch.ones(2); x.__dict__[GUARD] = Guard(frozenset(), shape_hidden=True)
+    >>> x = torch.ones(2); protect(x, Guard(frozenset(), shape_hidden=True))
     >>> hides_shape(x), hides_shape(torch.ones(2))
     (True, False)
     """
@@ -68,7 +68,7 @@ def note_sizes(tensor: torch.Tensor, most: Sizes | None, in_own_memory: bool = T
     Memory that it has for itself alone gets the bytes of these.
 
     >>> x = torch.ones(3); memory = x.untyped_storage()
-    >>> memory.__dict__[GUARD] = Guard(frozenset(), shape_hidden=True)
+    >>> protect(x, Guard(frozenset(), shape_hidden=True))
     >>> note_sizes(x, (7,)); sizes_at_most(x), public_memory(x) == {memory._cdata: 28}
     ((7,), True)
     """
@@ -181,7 +181,7 @@ def public_memory(value: Any) -> dict[int, int]:
 def has_bound(value: Any) -> bool:
     """Whether the size of an object is public, or has a public bound.
 
-    >>> x = torch.ones(3); x.untyped_storage().__dict__[GUARD] = Guard(frozenset(), True)
+    >>> x = torch.ones(3); protect(x, Guard(frozenset(), True))
     >>> has_bound(x), has_bound(torch.ones(3)), note_sizes(x, (7,)), has_bound(x)
     (False, True, None, True)
     """
@@ -231,7 +231,7 @@ def forms_of(args: Sequence[Any], kwargs: dict[str, Any], user: str | None = Non
     In the first form all sizes are 1.  One without a bound is as it is for a ``user`` who may read
     it.  In the last form the tensors have gaps, so that what needs not be a view is none.
 
-    >>> x = torch.ones(3); x.__dict__[GUARD] = Guard(frozenset(), shape_hidden=True)
+    >>> x = torch.ones(3); protect(x, Guard(frozenset(), shape_hidden=True))
     >>> note_sizes(x, (7,)); [tuple(form[0].shape) for form, _ in forms_of([x], {})]
     [(1,), (7,), (7,)]
     >>> forms_of([torch.ones(2)], {})
@@ -297,7 +297,8 @@ def _standing(tensor: torch.Tensor, sizes: Sizes, gaps: bool) -> torch.Tensor:
         made = torch.empty_strided(made.shape, made.stride(), **kind)
     else:
         made = torch.empty(sizes, **kind)
-    made.__dict__.update({GUARD: full_guard_of(tensor), _DEVICE: tensor.device})
+    protect(made, full_guard_of(tensor))
+    made.__dict__[_DEVICE] = tensor.device
     return made.requires_grad_() if tensor.requires_grad else made
 
 

@@ -31,7 +31,6 @@ from syft.workers.execution.leaving import (
 from syft.workers.execution.permissions import (
     full_guard_of,
     protect,
-    set_guard,
     travelling_guard_of,
 )
 from syft.workers.execution.public_sizes import note_like
@@ -91,7 +90,7 @@ def _guard_value(core: WorkerCore, message: Put, value: Any, peer: Peer) -> None
         # A guard is stored on tensors, so it would be lost.
         raise MalformedMessage("$.users", "nil for a plan without any tensor", "names")
     about = message.users, message.shape_hidden, message.terms
-    set_guard(value, received_guard(*about, core.limits, peer.identity))
+    protect(value, received_guard(*about, core.limits, peer.identity))
     note_terms(value, message.terms)
 
 
@@ -130,7 +129,7 @@ def _fetch_now(
         if not guard.admits(user):
             raise PermissionDenied("get", core.name, user)
         guard.check_open()
-    packer = Packer(worker=core, stays=keep)
+    packer = Packer(worker=core, stays=keep, gradients=True)
     payload = value
     if message.guarded:
         payload = (value, *guard_fields(guard, core.name), bound_of(value))

@@ -18,7 +18,7 @@ from syft.workers.core.access import Access
 from syft.workers.core.peer import EVERYTHING, Peer
 from syft.workers.core.sent_labels import note_terms, received_guard
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
-from syft.workers.execution.permissions import set_guard, travelling_guard_of
+from syft.workers.execution.permissions import protect, travelling_guard_of
 from syft.workers.handlers.commands import unpacker_for
 from syft.workers.wire.messages import Done, FetchAll, PutAll, Reply, Value
 
@@ -47,7 +47,7 @@ def put_all(core: WorkerCore, message: PutAll, frame: Frame, peer: Peer) -> Repl
     for place, users, hidden, terms in message.guards:
         if not 0 <= place < len(values):
             raise MalformedMessage("$.guards", f"places below {len(values)}", str(place))
-        set_guard(values[place], received_guard(users, hidden, terms, core.limits, peer.identity))
+        protect(values[place], received_guard(users, hidden, terms, core.limits, peer.identity))
         note_terms(values[place], terms)
     core.comes_back(ids, peer)
     named = dict(message.writers)
@@ -109,7 +109,7 @@ def _fetch_now(
     private = core.guarded and _check_admitted(
         core, [id for id, _ in places], held, peer.user_named(message.user, core.name)
     )
-    packer = Packer(worker=core)
+    packer = Packer(worker=core, gradients=True)
     operand = pack(values, packer)
     packer.hand_over(peer.name)
     if not message.keep:

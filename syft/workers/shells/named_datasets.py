@@ -13,7 +13,7 @@ import torch
 from syft.chain.wrapper import Wrapper
 from syft.exceptions import UnusableSetting
 from syft.workers.core.claim import set_writers, writers_of
-from syft.workers.execution.permissions import guard_of, set_guard
+from syft.workers.execution.permissions import full_guard_of, protect
 
 DATA: Final = "#data"
 TARGET: Final = "#target"
@@ -67,7 +67,7 @@ def _offered(tensor: torch.Tensor, key: str, part: str) -> torch.Tensor:
     if type(tensor) is Wrapper:
         raise UnusableSetting("dataset", "in this process", "one at a worker: get() it first")
     offered: Any = tensor.detach()
-    set_guard(offered, guard_of(tensor))
+    protect(offered, full_guard_of(tensor))
     set_writers(offered, writers_of(tensor))
     offered._tags = {key_tag(key), part}
     return offered  # type: ignore[no-any-return]

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import torch
 
+from tests.privacy.two_worlds.leaks import LEAKS, look_for
 from tests.privacy.two_worlds.report import Report
 from tests.privacy.two_worlds.runner import run_apart
 from tests.privacy.two_worlds.samples import Samples
@@ -28,11 +29,13 @@ def main() -> int:
     parser.add_argument("--alike", action="store_true", help="the same secrets in both worlds")
     parser.add_argument("--table", type=Path, help="where to write the table of coverage")
     parser.add_argument("--whole-table", action="store_true", help="fail if a row is missing")
+    parser.add_argument("--leak", choices=LEAKS, help="put a hole back, which is to be found")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     samples = Samples()
-    samples.make_all()
+    if not given.leak:
+        samples.make_all()
     began = time.monotonic()
 
     def told(report: Report) -> None:
@@ -40,6 +43,10 @@ def main() -> int:
         text = f"{report.commands} commands, {len(report.differences)} differences, {speed:.0f}/s"
         print(f"\r{text}", end="", file=sys.stderr, flush=True)
 
+    if given.leak:
+        report = look_for(given.leak, samples, given.seed, given.commands)
+        print(f"seed {given.seed}, leak {given.leak!r}: {report}")
+        return 0 if report.differences else 1
     report = run_apart(
         samples, given.seed, given.commands, given.jobs, given.alike, told, given.whole_table
     )

@@ -21,6 +21,7 @@ from syft.serde.registry import pack
 from syft.workers.wire import messages
 from syft.workers.wire.references import Reference
 from tests.privacy.two_worlds import sizes_and_streams
+from tests.privacy.two_worlds.beside_values import BESIDE_VALUES
 from tests.privacy.two_worlds.between_workers import NAMED, collective, follow, travel
 from tests.privacy.two_worlds.observer import Failed, Observer
 from tests.privacy.two_worlds.programs import random_group
@@ -387,5 +388,10 @@ ACTIONS: tuple[Callable[[RandomProgram], None], ...] = (
     travel,
     follow,
     *sizes_and_streams.ACTIONS,
+    *(action for action, _ in BESIDE_VALUES),
 )
-WEIGHTS = (48, 13, 10, 7, 7, 5, 6, 2, 4, 3, 1, 1, 1, 2, 2, *sizes_and_streams.WEIGHTS)
+WEIGHTS = (
+    *(48, 13, 10, 7, 7, 5, 6, 2, 4, 3, 1, 1, 1, 2, 2),
+    *sizes_and_streams.WEIGHTS,
+    *(often for _, often in BESIDE_VALUES),
+)

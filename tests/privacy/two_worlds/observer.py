@@ -19,6 +19,7 @@ from syft.codes import CollectiveCode
 from syft.ops.calls import mutated_argument
 from syft.ops.nested import leaves
 from syft.ops.table import BY_NAME, FLAGS
+from syft.plans.building.input_properties import Fixed
 from syft.plans.building.interface import Blueprint, Interface
 from syft.plans.building.template import TENSOR
 from syft.plans.remote.plan_call import PlanCall
@@ -280,17 +281,30 @@ class Observer:
         return self._run("group", definition, program, inputs, results, worker)
 
     def plan(
-        self, program: Program, inputs: Sequence[Reference], results: int, worker: str = "bob"
+        self,
+        program: Program,
+        inputs: Sequence[Reference],
+        results: int,
+        worker: str = "bob",
+        fixed: Fixed = (),
     ) -> Any:
-        """The same with a plan, which is stored first."""
-        id = self.store_plan(program, len(inputs), results, worker)
-        if isinstance(id, Failed):
-            return id
-        return self.run_plan(id, program, inputs, results, worker)
+        """The same with a plan, which is stored first; ``fixed`` are properties that its inputs
+        must have."""
+        plan = self.stored_plan(program, results, worker, fixed)
+        if isinstance(plan, Failed):
+            return plan
+        return self.run_plan(plan, program, inputs, results, worker)
 
-    def store_plan(self, program: Program, count: int, results: int, worker: str = "bob") -> Any:
-        """Store a plan of so many inputs; returns its id, or :class:`Failed`."""
-        packer = Packer()
+    def stored_plan(
+        self,
+        program: Program,
+        results: int,
+        worker: str = "bob",
+        fixed: Fixed = (),
+        state: Sequence[torch.Tensor] = (),
+    ) -> Any:
+        """Store a plan; returns the reference, or :class:`Failed`."""
+        count, packer = program.inputs, Packer()
         names = [f"x{index}" for index in range(count)]
         interface = Interface(
             "attack",
@@ -299,18 +313,21 @@ class Observer:
             (TENSOR,) * count,
             tuple(Slot(index) for index in range(results)),
             (TENSOR,) * results,
+            state=tuple(f"w{index}" for index in range(len(state))),
+            parameters=(True,) * len(state),
+            fixed=fixed,
         )
-        stored = StoredPlan(Blueprint(interface, program), [], set(), None)
+        stored = StoredPlan(Blueprint(interface, program), [*state], set(), None)
         id = self.id(worker)
         operand = pack(stored, packer)
         answer = self.request(
             messages.Put(self.count(), id, operand), packer, worker=worker, text=f"{id} = a plan"
         )
-        return answer if isinstance(answer, Failed) else id
+        return answer if isinstance(answer, Failed) else Reference(id)
 
     def run_plan(
         self,
-        id: int,
+        plan: Reference,
         program: Program,
         inputs: Sequence[Reference],
         results: int,
@@ -318,8 +335,27 @@ class Observer:
         sender: str = OBSERVER,
     ) -> Any:
         """Run a plan that is stored."""
-        call = PlanCall(id, (InputKind.REFERENCE,) * len(inputs))
+        call = PlanCall(plan.id, (InputKind.REFERENCE,) * len(inputs))
         return self._run("plan", call, program, inputs, results, worker, sender)
+
+    def state_of(self, plan: Reference, program: Program, worker: str = "bob") -> Any:
+        """The state of a stored plan, under ids of its own."""
+        return self._run("state", PlanCall(plan.id, None), program, (), program.state, worker)
+
+    def write_plan(
+        self,
+        program: Program,
+        inputs: Sequence[Reference],
+        targets: Sequence[Reference],
+        worker: str = "bob",
+    ) -> Any:
+        """Run a plan that writes its results to objects that are there."""
+        plan = self.stored_plan(program, len(targets), worker)
+        if isinstance(plan, Failed):
+            return plan
+        given = (*inputs, *targets)
+        call = PlanCall(plan.id, (InputKind.REFERENCE,) * len(given), len(targets))
+        return self._run("plan", call, program, given, 0, worker, grad=False)
 
     def _run(
         self,
@@ -330,6 +366,7 @@ class Observer:
         results: int,
         worker: str,
         sender: str = OBSERVER,
+        grad: bool = True,
     ) -> Any:
         packer = Packer()
         define = pack(definition, packer)
@@ -338,7 +375,7 @@ class Observer:
         self.numbers[worker] += 1
         private = any(reference.id in self.private for reference in inputs)
         given = [reference.id for reference in inputs]
-        flags = GRAD_MODE | (results << COUNT_SHIFT)
+        flags = (GRAD_MODE if grad else 0) | (results << COUNT_SHIFT)
         answer = self.request(
             messages.Run(self.count(), self.numbers[worker], given, out, flags, (), define),
             packer,

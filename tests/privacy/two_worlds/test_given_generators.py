@@ -92,7 +92,7 @@ def in_the_next_run(drawing: Drawing) -> Attack:
     def attack(eve: Observer) -> None:
         it, draws = drawing(eve, seeded())
         program = Program(1, (draws,), (Slot(1),))
-        plan = eve.store_plan(program, 1, 1)
+        plan = eve.stored_plan(program, 1)
         for other in (chances(eve), it, chances(eve)):
             read(eve, eve.run_plan(plan, program, [other], 1))
 
@@ -105,7 +105,7 @@ def by_the_owner(drawing: Drawing) -> Attack:
     def attack(eve: Observer) -> None:
         it, draws = drawing(eve, seeded())
         program = Program(1, (draws,), (Slot(1),))
-        plan = eve.store_plan(program, 1, 1)
+        plan = eve.stored_plan(program, 1)
         eve.run_plan(plan, program, [it], 1, sender=OWNER)
         read(eve, eve.run_plan(plan, program, [chances(eve)], 1))
 
@@ -125,7 +125,7 @@ def in_a_branch(eve: Observer) -> None:
     none = Program(0, (action("torch.zeros", 3, out=Slot(0)),), Slot(0))
     decides = action("syft.ops.control.cond", Slot(0), draws, none, [], out=Slot(1))
     program = Program(1, (decides, rand(given, 2)), (Slot(1), Slot(2)))
-    plan = eve.store_plan(program, 1, 2)
+    plan = eve.stored_plan(program, 2)
     eve.run_plan(plan, program, [it], 2, sender=OWNER)
     read(eve, eve.run_plan(plan, program, [eve.public(torch.tensor(False))], 2))
 
@@ -139,7 +139,7 @@ def in_a_loop(eve: Observer) -> None:
     step = Program(1, body, (Slot(2),))
     loops = action("syft.ops.control.while_loop", more, step, (Slot(0),), out=(Slot(1),))
     program = Program(1, (loops, rand(given, 2)), (Slot(1), Slot(2)))
-    plan = eve.store_plan(program, 1, 2)
+    plan = eve.stored_plan(program, 2)
     eve.run_plan(plan, program, [it], 2, sender=OWNER)
     read(eve, eve.run_plan(plan, program, [eve.public(torch.tensor(0.0))], 2))
 

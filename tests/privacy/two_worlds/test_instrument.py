@@ -27,10 +27,12 @@ from syft.workers.handlers import commands
 from syft.workers.wire import messages
 from syft.workers.wire.messages import Describe, Fetch, Value
 from tests.privacy.two_worlds import __main__ as command_line
-from tests.privacy.two_worlds import runner, world
+from tests.privacy.two_worlds import generator, runner, world
 from tests.privacy.two_worlds.attacks import check, check_all, Learned, learned, secret, zeros
+from tests.privacy.two_worlds.beside_values import BESIDE_VALUES
 from tests.privacy.two_worlds.forecast_caches import ForecastCaches
 from tests.privacy.two_worlds.generator import COMMANDS
+from tests.privacy.two_worlds.leaks import LEAKS, look_for
 from tests.privacy.two_worlds.observer import Observer
 from tests.privacy.two_worlds.report import Report
 from tests.privacy.two_worlds.runner import Child, reports_of, run_apart, run_here, run_program
@@ -396,3 +398,20 @@ def test_reports_add_up_and_name_what_is_missing() -> None:
         ["torch.add", "1", "0", "0"],
     ]
     assert "program 7: x\n    y" in str(one)
+
+
+FOUND_BY = {"plans": (2, 600)}
+"""The seed and the commands for a hole that takes more than a few programs."""
+
+
+@pytest.mark.parametrize("leak", sorted(LEAKS.keys() - {"writes"}))  # which takes some thousand
+def test_random_programs_find_each_hole_that_is_put_back(
+    leak: str, samples: Samples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the actions alone that lean towards these holes: ``--leak`` counts it with all."""
+    beside = {action for action, _ in BESIDE_VALUES}
+    often = [5 if action in beside else 0 for action in generator.ACTIONS]
+    monkeypatch.setattr(generator, "WEIGHTS", often)
+    seed, most = FOUND_BY.get(leak, (1, 300))
+    report = look_for(leak, samples, seed, most)
+    assert report.differences, report

@@ -52,7 +52,7 @@ MAKERS: dict[type[Message], Callable[[Choice], Message]] = {
     messages.FetchAll: lambda c: messages.FetchAll(c.seq, (c.target, c.other), True),
     messages.Relay: lambda c: messages.Relay(c.seq, c.target, c.rng.choice((*OTHERS, None))),
     messages.Convert: lambda c: messages.Convert(
-        c.seq, c.target, c.rng.randint(0, 3), c.rng.choice(((), (2,))), c.out
+        c.seq, c.target, c.rng.randint(0, 3), pack(c.rng.choice(((), (2,))), c.packer), c.out
     ),
     messages.Annotate: lambda c: messages.Annotate(c.seq, c.target, ("#a",), "described"),
     messages.Describe: lambda c: messages.Describe(c.seq, c.target),

@@ -78,7 +78,7 @@ def value_in(core: WorkerCore, message: Message, peer: Peer = ME) -> Any:
 
 def put(core: WorkerCore, id: int, tensor: torch.Tensor, peer: Peer = ME, **fields: Any) -> Any:
     """Store a tensor by a message."""
-    packer = Packer()
+    packer = Packer(gradients=True)
     message = messages.Put(1, id, pack(tensor, packer), **fields)
     return ask(core, message, *packer.buffers, peer=peer)
 

@@ -20,7 +20,7 @@ import torch
 import syft as sy
 from syft.ops.table import BY_NAME
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.execution.permissions import Guard, set_guard
+from syft.workers.execution.permissions import Guard, protect
 from syft.workers.wire.messages import (
     GRAD_MODE,
     Cancel,
@@ -404,7 +404,7 @@ def test_passes_that_send_gradients_elsewhere_keep_their_order(late: Replies) ->
 
 
 def test_a_fetch_that_is_refused_takes_nothing(late: Replies) -> None:
-    set_guard(late.core.store.objects[3], Guard(frozenset({"ann"})))
+    protect(late.core.store.objects[3], Guard(frozenset({"ann"})))
     late.core.guarded = True
     assert start(late, "add_", ref(3), ref(9)) == "Parked"
     late.ask(Fetch(50, 3))

@@ -650,7 +650,7 @@ def test_who_may_let_others_read() -> None:
 
 
 def put_message(id: int, value: torch.Tensor) -> tuple[Any, ...]:
-    packer = Packer()
+    packer = Packer(gradients=True)
     return Put(1, id, pack(value, packer)), *packer.buffers
 
 

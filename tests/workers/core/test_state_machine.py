@@ -31,7 +31,7 @@ from syft.workers.wire import messages
 from syft.workers.core.peer import Peer
 from syft.workers.core.descending import MAX_DEPTH, descend
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.execution.permissions import Guard, full_guard_of, set_guard
+from syft.workers.execution.permissions import Guard, full_guard_of, protect
 from syft.workers.wire.definitions import Group, InputKind
 from syft.workers.wire.messages import (
     COUNT_SHIFT,
@@ -554,6 +554,6 @@ def test_a_held_tensor_is_as_private_as_its_gradient() -> None:
     core = sociable()
     value = torch.ones(2, requires_grad=True)
     value.grad = torch.ones(2)
-    set_guard(value, Guard(frozenset({"ann"})))
+    protect(value, Guard(frozenset({"ann"})))
     core.hold(5, value)
     assert full_guard_of(value.grad) == full_guard_of(value) == Guard(frozenset({"ann"}))

@@ -17,10 +17,8 @@ from syft.workers.execution.holders import Holder
 from syft.workers.execution.permissions import (
     Guard,
     full_guard_of,
-    guard_of,
     memory_of,
     protect,
-    set_guard,
     travelling_guard_of,
 )
 from syft.workers.handlers import objects
@@ -71,15 +69,15 @@ def test_a_holder_is_as_private_as_what_it_holds() -> None:
     one, two = torch.ones(2), torch.zeros(2)
     pair = Pair(one, two)
     assert full_guard_of(pair) is None and travelling_guard_of(pair) is None
-    set_guard(one, ANN)
-    set_guard(two, BEA)
+    protect(one, ANN)
+    protect(two, BEA)
     assert full_guard_of(pair) == BEA
     other = Pair(torch.ones(1), torch.ones(1, requires_grad=True))
     other.parts[1].grad = torch.ones(1)
     protect(other.parts[1].grad, ANN)
     assert full_guard_of(other) is None and travelling_guard_of(other) == ANN
-    set_guard(other, BEA)
-    assert all(guard_of(part) == BEA for part in other.parts)
+    protect(other, BEA)
+    assert all(full_guard_of(part) == BEA for part in other.parts)
     protect(other, BEA)
     assert full_guard_of(other.parts[0][:1]) == BEA  # its memory is guarded
     assert memory_of(pair) == memory_of(one) | memory_of(two)
@@ -88,7 +86,7 @@ def test_a_holder_is_as_private_as_what_it_holds() -> None:
 def test_it_is_held_found_described_and_copied() -> None:
     core = lonely()
     pair = Pair(torch.ones(2))
-    set_guard(pair.parts[0], BEA)
+    protect(pair.parts[0], BEA)
     core.hold(5, pair)
     assert core.guarded
     assert ask(core, Annotate(1, 5, ("#more",), "two")) == Done(1)
@@ -111,7 +109,7 @@ def test_the_owner_lets_it_in_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
     core.allow_plans = True
     assert ask(core, Put(1, 5, None, ("bea",))) == Done(1)
     assert core.store.read(5) is arriving
-    assert guard_of(arriving.parts[0]) == Guard(BEA.users, owners=frozenset({"me"}))
+    assert full_guard_of(arriving.parts[0]) == Guard(BEA.users, owners=frozenset({"me"}))
     assert value_in(core, Describe(1, 5)) == (["#pair"], "two", None, "a pair")
     arriving = Pair()
     error = error_in(ask(core, Put(1, 6, None, ("bea",))))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,9 +11,10 @@ import torch
 
 import syft as sy
 from syft.chain.link import Level, Link
-from syft.chain.wrapper import wrap_like
+from syft.chain.wrapper import Wrapper, wrap_like
 from syft.exceptions import EncodingError, PermissionDenied
 from syft.ops.table import BY_NAME, FLAGS, FUNCTIONS
+from syft.tensors.conversions import FIX_PRECISION, FLOAT_PRECISION, _converted
 from syft.tensors.fixed.fixed_link import FixedPrecisionTensor
 from syft.tensors.fixed.precision import fix_precision, float_precision
 from syft.workers.execution.backward_passes import run_private_pass
@@ -27,6 +30,7 @@ from syft.workers.execution.private_chains import (
     _plainly,
 )
 from syft.workers.execution.private_commands import guard_for, run_guarded
+from syft.workers.execution.public_facts import _FACTS, _OF_TWO, Basis
 from syft.workers.execution.reached_graph import reached_graph
 from tests.tensors.fixed.blind_ring import BlindRing, blind
 
@@ -107,6 +111,145 @@ def test_what_fails_looks_like_what_succeeds(name: str) -> None:
         assert (error_of(result) is None) is (other == value)
         looks.append((look(result), look(x), result is x))
     assert looks[0] == looks[1]
+
+
+def leaf(*values: float) -> torch.Tensor:
+    return private(torch.tensor(values, requires_grad=True))
+
+
+def result(*values: float) -> torch.Tensor:
+    return private(leaf(*values) * 1)
+
+
+def plain(*values: float) -> torch.Tensor:
+    return private(torch.tensor(values))
+
+
+def fixed_leaf(*values: float) -> torch.Tensor:
+    return fixed(*values, grad=True)
+
+
+def fixed_result(*values: float) -> torch.Tensor:
+    return private(fixed_leaf(*values) * 1)
+
+
+def logged_leaf(*values: float) -> torch.Tensor:
+    return logged(leaf(*values))
+
+
+def logged_result(*values: float) -> torch.Tensor:
+    return logged(result(*values))
+
+
+def logged_part(*values: float) -> torch.Tensor:
+    """What is part of larger memory, in strange strides."""
+    return logged(private(torch.tensor(values).repeat(6, 1).t()[:, ::2]))
+
+
+GRAPHS = (plain, leaf, result)
+GRIDS = (fixed, fixed_leaf, fixed_result)
+LOGS = (lambda *values: logged(plain(*values)), logged_leaf, logged_result, logged_part)
+
+
+def facts(tensor: Any) -> list[Any]:
+    """The answers to all questions that are answered, about all parts of a chain."""
+    found: list[Any] = [type(tensor)]
+    while isinstance(tensor, torch.Tensor):
+        for function, basis in _FACTS.items():
+            if basis is not Basis.SECRET and function not in _OF_TWO:
+                try:
+                    found.append(function(tensor))
+                except Exception as error:
+                    found.append(type(error))
+        link = tensor.child if isinstance(tensor, Wrapper) else None
+        found.append(type(link))
+        if link is not None and link.at_function_level:
+            tensor = link.tensor_behind()
+        else:
+            tensor = None if link is None else link.elements()
+    return found
+
+
+def convert(conversion: Any) -> Any:
+    return lambda x, *args: _converted(conversion, x, args, "bob", None)
+
+
+SMALL = (1.0, 2.0)
+Call = tuple[Callable[[Any], Any], Callable[[Any, Any], Any], tuple[float, float]]
+
+
+def calls_of_one() -> Iterator[Call]:
+    """What makes a tensor, a function of it, and values for which that fails."""
+    for make in (*GRAPHS, *GRIDS):
+        yield make, lambda x: convert(FIX_PRECISION)(x, 9, 10), (1.0, 1e11)
+    for make in GRAPHS:
+        yield make, convert(FIX_PRECISION), (1.0, 1e30)
+    for make in GRIDS:
+        yield make, convert(FLOAT_PRECISION), (1.0, 1e9)
+        for name in ("log", "sqrt", "reciprocal", "exp", "inverse", "rsqrt"):
+            yield make, partial(run, f"torch.{name}"), (-1.0, 1e9)
+
+
+def calls_of_two() -> Iterator[tuple[Callable[[Any], Any], *Call]]:
+    """The same for functions of two tensors, which fail for values of the second one."""
+    for make in GRIDS:
+        for other in (*GRAPHS, *GRIDS):
+            bad = (0.0, 1e30 if other in GRAPHS else 1e9)
+            for name in ("add", "sub", "mul", "div", "pow", "maximum", "matmul", "dot"):
+                yield make, other, partial(run, f"torch.{name}"), bad
+            for name in ("add_", "sub_", "mul_", "div_", "copy_"):
+                yield make, other, partial(run, f"torch.Tensor.{name}"), bad
+    for make in (*GRIDS, *LOGS):
+        for name in ("take", "gather", "index_select"):
+            place = () if name == "take" else (0,)
+            yield make, plain, partial(_at_places, f"torch.{name}", place), (1.0, 1e30)
+    for make in LOGS:
+        for other in LOGS:
+            for name in ("torch.Tensor.index_add_", "torch.Tensor.index_copy_"):
+                yield make, other, partial(_into_places, name), (1.0, 1e30)
+
+
+def _at_places(name: str, place: Any, x: Any, y: Any) -> Any:
+    return run(name, x, *place, index_from(y))
+
+
+def _into_places(name: str, x: Any, y: Any) -> Any:
+    return run(name, x, 0, index_from(y.detach()), y)
+
+
+def shown_of(call: Any, *given: torch.Tensor) -> tuple[Any, bool]:
+    """What a stranger sees of a call and of a backward pass after it, and whether it was sealed."""
+    try:
+        made = call(*given)
+    except Exception as error:
+        assert is_foreseen(error) or isinstance(error, PermissionDenied)
+        return (type(error), str(error)), False
+    shown = [facts(each) for each in (made, *given)]
+    is_sealed = error_of(made) is not None
+    if made.requires_grad:
+        loss = run("torch.sum", made)
+        guard = full_guard_of(loss)
+        assert guard is not None
+        run_private_pass(torch.Tensor.backward, (loss,), {}, guard, NoHoldings(), "bob", None)
+        shown += [facts(each.grad) for each in given if each.is_leaf]
+    return shown, is_sealed
+
+
+def test_all_that_is_told_of_what_failed_is_as_if_it_had_succeeded() -> None:
+    """Also which leaves get a gradient: the graph leads to where that of a success leads."""
+    given: list[tuple[Any, list[tuple[torch.Tensor, ...]]]] = [
+        (call, [(make(*values),) for values in (SMALL, bad)]) for make, call, bad in calls_of_one()
+    ]
+    given += [
+        (call, [(make(*SMALL), other(*values)) for values in (SMALL, bad)])
+        for make, other, call, bad in calls_of_two()
+    ]
+    failed = 0
+    for number, (call, operands) in enumerate(given):
+        (one, _), (two, is_sealed) = (shown_of(call, *each) for each in operands)
+        assert one == two, (number, call, operands)
+        failed += is_sealed
+    assert failed > 100
 
 
 def test_a_result_is_what_the_chain_computes() -> None:

@@ -12,8 +12,8 @@ import torch
 
 import syft as sy
 from syft.exceptions import LocationMismatch, PermissionDenied
-from syft.workers.execution.permissions import Guard
-from syft.workers.execution.private_memory import guard_here, make_private
+from syft.workers.execution.permissions import Guard, full_guard_of
+from syft.workers.execution.private_memory import make_private
 
 ANN = ["ann"]
 
@@ -155,4 +155,4 @@ def test_it_ends_with_the_memory() -> None:
     del x, private
     gc.collect()
     assert [storage() for storage in storages] == [None, None]
-    assert guard_here(torch.ones(4)) is None
+    assert full_guard_of(torch.ones(4)) is None

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from syft.workers.execution import private_results as module
-from syft.workers.execution.permissions import Guard, full_guard_of, guard_of_memory, protect
+from syft.workers.execution.permissions import Guard, full_guard_of, protect
 from syft.workers.execution.private_results import (
     NOTHING,
     UNCLEAR,
@@ -43,9 +43,9 @@ def test_the_guard_of_values() -> None:
 def test_a_guard_on_a_tensor_or_its_memory_is_found() -> None:
     x = torch.ones(2)
     view = private(x[:1])
-    assert guard_of_memory(x) == guard_of_memory(view) == ANN
+    assert full_guard_of(x) == full_guard_of(view) == ANN
     protect(view, BEA)
-    assert guard_of_memory(x) == full_guard_of(x) == full_guard_of(view)
+    assert full_guard_of(x) == full_guard_of(x) == full_guard_of(view)
 
 
 def test_what_is_made_is_guarded_and_in_memory_of_its_own() -> None:
@@ -90,7 +90,7 @@ def test_what_is_not_as_forecast_takes_the_general_path(monkeypatch: pytest.Monk
 def test_what_writes_to_memory_of_its_guard_runs_in_place() -> None:
     x, y, public = private(torch.ones(2)), private(torch.ones(2)), torch.ones(2)
     assert private_result(torch.Tensor.add_, (x, public), ANN, alpha=2) is x
-    assert x.tolist() == [3, 3] and guard_of_memory(public) is None
+    assert x.tolist() == [3, 3] and full_guard_of(public) is None
     for scale in (0.5, 0.25):
         private_result(torch._foreach_mul_, ([x, y], scale), ANN)
     assert x.tolist() == [0.375] * 2 and y.tolist() == [0.125] * 2
@@ -154,7 +154,7 @@ def test_several_new_tensors() -> None:
     x, y = private(torch.ones(2)), private(torch.full((3,), 4.0))
     roots = private_result(torch._foreach_sqrt, ([x, y],), ANN)
     assert [root.tolist() for root in roots] == [[1, 1], [2, 2, 2]]
-    assert all(guard_of_memory(root) == ANN for root in roots)
+    assert all(full_guard_of(root) == ANN for root in roots)
     assert type(private_result(torch.unbind, (x,), ANN)) is object, "views of an operand"
     made = [[torch.ones(2)], [torch.ones(2), torch.ones(3)[:2]], (torch.ones(2), torch.ones(2))]
 

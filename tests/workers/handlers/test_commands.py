@@ -13,7 +13,7 @@ from syft.exceptions import LimitExceeded, MalformedMessage, ObjectNotFound
 from syft.ops.table import BY_NAME
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.execution.permissions import Guard, full_guard_of, set_guard
+from syft.workers.execution.permissions import Guard, full_guard_of, protect
 from syft.workers.wire.messages import (
     COUNT_SHIFT,
     GRAD_MODE,
@@ -122,7 +122,7 @@ def test_a_list_waits_for_what_was_promised(core: WorkerCore) -> None:
 
 def test_what_is_computed_from_a_list_with_a_private_tensor_is_private(core: WorkerCore) -> None:
     secret = torch.ones(2)
-    set_guard(secret, Guard(frozenset(["ann"])))
+    protect(secret, Guard(frozenset(["ann"])))
     core.guarded = True
     core.store.put(6, secret)
     ask(core, Command(1, BY_NAME["torch.stack"], ((REFS, 5, 6),), 30, GRAD_MODE | ONE))

@@ -13,7 +13,7 @@ from syft.ops.control import LIKE_LEAF, NO_GRADIENT, OTHER_KIND
 from syft.ops.returns import MOST
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.execution.permissions import Guard, full_guard_of, protect, set_guard
+from syft.workers.execution.permissions import Guard, full_guard_of, protect
 from syft.workers.wire.messages import ClearGradients, Done, Gradients, Parked, Promise, Value
 from tests.workers.core.peers import ask, error_in
 
@@ -67,7 +67,7 @@ def test_a_gradient_is_as_private_as_its_own_memory(core: WorkerCore) -> None:
     tensors = leaves(core)
     assert tensors[1].grad is not None
     protect(tensors[1].grad, Guard(frozenset(["ann"])))
-    set_guard(tensors[2], Guard(frozenset(["ann"])))
+    protect(tensors[2], Guard(frozenset(["ann"])))
     core.guarded = True
     assert values(ask(core, Gradients(1, (1, 2, 3), 10))) == KINDS
     assert core.store.objects[11] is tensors[1].grad
@@ -80,7 +80,7 @@ def test_a_gradient_is_as_private_as_its_own_memory(core: WorkerCore) -> None:
 def test_whether_a_gradient_has_the_hidden_shape_is_told_to_those_who_may_know_it(
     core: WorkerCore, user: str | None, told: bool
 ) -> None:
-    set_guard(leaves(core)[1], Guard(frozenset(["ann"]), shape_hidden=True))
+    protect(leaves(core)[1], Guard(frozenset(["ann"]), shape_hidden=True))
     core.guarded = True
     reply = ask(core, Gradients(1, (1, 2), 10), peer=Peer("me", user))
     if told:

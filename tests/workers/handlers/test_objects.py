@@ -21,7 +21,7 @@ from syft.serde.registry import pack
 from syft.serde.tensors.bundle import Bundle
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.execution.permissions import Guard, copy_of, guard_of, set_guard
+from syft.workers.execution.permissions import Guard, copy_of, full_guard_of, protect
 from syft.workers.wire.messages import (
     Annotate,
     Cancel,
@@ -108,8 +108,8 @@ def test_a_copy_is_a_parameter_if_the_original_is() -> None:
     assert copy_of(result).is_leaf and copy_of(result).requires_grad
     private = torch.ones(2, requires_grad=True)
     private.grad = torch.ones(2)
-    set_guard(private.grad, Guard(frozenset({"ann"})))
-    assert guard_of(copy_of(private).grad) == Guard(frozenset({"ann"}))
+    protect(private.grad, Guard(frozenset({"ann"})))
+    assert full_guard_of(copy_of(private).grad) == Guard(frozenset({"ann"}))
 
 
 def test_a_copy_of_a_wrapped_parameter_is_one(worker: sy.VirtualWorker) -> None:

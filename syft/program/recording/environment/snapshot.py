@@ -9,12 +9,16 @@ autograd graph from before the recording still runs backward.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from syft.program.recording.environment.source_line import SourceLine
 from syft.torch_private import set_version
+
+LABELS: list[Callable[[torch.Tensor, torch.Tensor], None]] = []
+"""What puts the labels on the memory of a tensor on that of its copy: filled in on import."""
 
 
 class Snapshot:
@@ -56,8 +60,11 @@ class Snapshot:
         self._grad_version = 0 if grad is None else version_of(grad)
 
     def as_constant(self) -> torch.Tensor:
-        """The copy, with the attributes of the tensor (such as its guard), for a program."""
+        """The copy, with the attributes of the tensor and the labels of its memory, for a
+        program."""
         self.copy.__dict__.update(self.tensor.__dict__)
+        for label in LABELS:
+            label(self.tensor, self.copy)
         return self.copy
 
     @property
