@@ -250,8 +250,7 @@ class _PrivatePass:
         if gradient is not None and gradient is before and not self._changes_guards:
             return gradient
         guard = meet_guards(self.guard, full_guard_of(before))
-        if gradient is None or not _is_of_kind(gradient, like):
-            gradient = torch.zeros_like(like.detach())
+        gradient = _or_zeros(gradient, like)
         in_place = like.is_leaf and gradient is before and not self.call.creates
         if type(gradient) is not Wrapper and not in_place:
             gradient = _laid_out(gradient, _strides_of_gradient(like))
@@ -264,6 +263,13 @@ class _PrivatePass:
 def _is_of_kind(gradient: torch.Tensor, tensor: torch.Tensor) -> bool:
     """Whether a gradient is a chain of the kind of its tensor, or plain as that is."""
     return type(first_link(gradient)) is type(first_link(tensor))
+
+
+def _or_zeros(gradient: torch.Tensor | None, like: torch.Tensor) -> torch.Tensor:
+    """A gradient, or zeros if there is none of the kind of its tensor."""
+    if gradient is not None and _is_of_kind(gradient, like):
+        return gradient
+    return torch.zeros_like(like.detach())
 
 
 def _check_kind(gradient: torch.Tensor | None, tensor: torch.Tensor) -> None:
