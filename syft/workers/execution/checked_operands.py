@@ -8,6 +8,7 @@ torch raises for its like.  A chain whose data is at another worker is checked t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Any, Final
 
 import torch
@@ -146,6 +147,30 @@ def degree_checked(given: Given) -> None:
 
 
 # ---------------------------------------------------------------------------- values that must be
+
+
+def blocks_checked(given: Given) -> None:
+    """Refuse pivots of which negative ones do not come in twos: each stands for half of a block,
+    and LAPACK goes on to the other half, wherever that lies.
+
+    >>> blocks_checked({"pivots": torch.tensor([1, -3, -3])})
+    >>> blocks_checked({"pivots": torch.tensor([1, 2, -3])})
+    Traceback (most recent call last):
+    ...
+    RuntimeError: ldl_solve: expected negative pivots in twos, as ldl_factor returns them
+    """
+    pivots = values_of(given.get("pivots"))
+    if pivots is None or not pivots.ndim or not pivots.numel():
+        return
+    for row in pivots.reshape(-1, pivots.shape[-1]).tolist():
+        if any(negative and len(list(run)) % 2 for negative, run in groupby(row, key=_is_negative)):
+            raise RuntimeError(
+                "ldl_solve: expected negative pivots in twos, as ldl_factor returns them"
+            )
+
+
+def _is_negative(number: float) -> bool:
+    return number < 0
 
 
 def finite_checked(given: Given, *names: str) -> None:

@@ -271,6 +271,7 @@ _CHECKS: Final[tuple[tuple[str, tuple[str, ...], values.Check], ...]] = (
         sizes.batch_norm_checked,
     ),
     (r"lu_unpack", ("LU_data", "LU_pivots"), sizes.pivots_checked),
+    (r"(linalg_)?ldl_solve", ("LD", "pivots"), values.blocks_checked),
     (
         r"fused_moving_avg_obs_fake_quant",
         (

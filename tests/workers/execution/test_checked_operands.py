@@ -48,6 +48,8 @@ REFUSED: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     + ({},),
     ("torch._native_batch_norm_legit", (torch.ones(2, 3), None, None, False, 0.1, 1e-5), {}),
     ("torch.lu_unpack", (torch.eye(3), torch.ones(2, dtype=torch.int32)), {}),
+    ("torch.linalg.ldl_solve", (torch.eye(3), torch.tensor([1, 2, -3]).int(), torch.eye(3)), {}),
+    ("torch.linalg.ldl_solve", (torch.eye(3), torch.tensor([-1, 2, -3]).int(), torch.eye(3)), {}),
     ("torch._chunk_cat", ([torch.tensor(1.0)], -1, 3), {}),
     ("torch._foreach_lerp_", ([TWO], [TWO], []), {}),
     ("torch.fused_moving_avg_obs_fake_quant", (TWO, ONE, ONE, ONE, ONE, ONE, ONE, 0.1, 0, 255, 9))
@@ -79,6 +81,7 @@ ALLOWED: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     + ({},),
     ("torch._native_batch_norm_legit", (torch.ones(2, 3), None, None, True, 0.1, 1e-5), {}),
     ("torch.lu_unpack", tuple(torch.linalg.lu_factor(torch.eye(3))), {}),
+    ("torch.linalg.ldl_solve", (*torch.linalg.ldl_factor(1 - torch.eye(2)), torch.eye(2)), {}),
     ("torch._foreach_lerp_", ([torch.ones(2)], [torch.zeros(2)], 0.5), {}),
 ]
 
