@@ -45,7 +45,6 @@ def _forget_lines() -> None:
     """In a forked process: the sockets are the parent's, which goes on with them."""
     for exchange in list(_boards.values()):
         exchange.keeper = None
-        exchange.board.monitor.renew()
         for line in exchange.board.lines:
             line.end("this process was forked from the one that connected; connect anew in it")
 

@@ -28,7 +28,7 @@ from syft.exceptions import BrokenFraming
 from syft.serde.buffers import fresh_buffer
 from syft.serde.limits import Limits
 from syft.workers.sockets.arriving import FrameAssembly, Memory, small_frame
-from syft.workers.sockets.monitor import Monitor
+from syft.workers.client.monitor import Monitor
 from syft.workers.sockets.streams import Piece, Stream
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10

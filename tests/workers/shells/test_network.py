@@ -106,9 +106,9 @@ def test_a_busy_worker_keeps_its_mail(hook: sy.TorchHook) -> None:
     network = hook.local_worker.network
     x: Any = torch.ones(2)
     pointer = x.send(dan)
-    dan.busy = True
+    dan.busy = -1
     assert not network.step() and list(network.mail) == [dan]
-    dan.busy = False
+    dan.busy = 0
     assert network.step() and not network.mail and not network.step()
     assert pointer.tolist() == [1, 1]
 
