@@ -42,7 +42,7 @@ class VirtualTransport(Transport):
     @property
     def closed(self) -> bool:
         """Whether the worker was closed."""
-        return self._worker.closed
+        return bool(self._worker.closed)
 
     def speak_for(self, user: str | None) -> None:
         """Send the following requests on behalf of ``user``, which is not verified here."""
