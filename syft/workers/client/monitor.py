@@ -6,8 +6,8 @@ monitor, however deep in calls it is, so others go on meanwhile: to other worker
 one.  Whom a worker serves is a matter of the thread that serves: it is set aside meanwhile.
 
 The networks of a process share one monitor, since a worker may be in several, and a request of one
-worker to another, made while it serves, must not wait for a thread that goes the other way.  It
-costs an operation 1 % (a lock for each worker costs as much, and would need an order).
+worker to another, made while it serves, must not wait for a thread that goes the other way.  (A
+lock for each worker would need an order.)
 """
 
 from __future__ import annotations
