@@ -52,7 +52,7 @@ SPU := .venv-spu/installed
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo plans test test-all lint imports types docs tests covered databases bench \
-	stand-in-gpu mutants compare soak hooks clean distclean
+	newest-torch stand-in-gpu mutants compare soak hooks clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -102,6 +102,20 @@ stand-in-gpu: $(DEV) ## the tests that ask for a device, with a stand-in for a G
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.stand_in_gpu -q -m "not soak" $(DATABASES:%=--ignore=%) \
 		--ignore=tests/serde/tensors/test_layouts.py -k "cuda and not (child or socket)" tests
 
+# NEWEST=2.14.1 names another version, of which the index may have gigabytes.
+NEWEST :=
+newest-torch: $(DEV) ## `make tests` with the newest torch that has a build for CPUs alone, if it is newer than the pinned one
+	@newest="$(NEWEST)"; test -n "$$newest" || newest=$$($(BIN)/python -m tools.newest_torch); \
+	if test -z "$$newest"; then echo "no build of torch for CPUs alone is newer than the pinned one"; exit 0; fi; \
+	set -e; new=.venv-torch-$$newest; echo "torch $$newest, in $$new"; \
+	test -x $$new/bin/python || $(PYTHON) -m venv $$new; \
+	$$new/bin/python -m pip --disable-pip-version-check install "torch==$$newest"; \
+	sed '/^torch==/d; /^-r/d' requirements*.txt > $$new/requirements.txt; \
+	$$new/bin/python -m pip --disable-pip-version-check install -r $$new/requirements.txt; \
+	$$new/bin/python -m pip --disable-pip-version-check install --no-deps -e .; \
+	OMP_NUM_THREADS=1 $$new/bin/python -m pytest -n $(WORKERS) --dist worksteal -m "not soak" \
+		--sample=$(SAMPLE) --cases=$(CASES) --examples=$(EXAMPLES)
+
 # ROOMS="guards limits" chooses; MUTANTS=0.1 tries every tenth change, others each time.
 ROOMS :=
 MUTANTS := 1
@@ -132,7 +146,7 @@ clean: ## remove what the other targets made, but for .venv
 	find syft tests tools examples benchmarks docs -name __pycache__ -prune -exec rm -rf {} +
 
 distclean: clean ## clean, and remove .venv and the environments of compare
-	rm -rf $(VENV) .venv-crypten .venv-spu
+	rm -rf $(VENV) .venv-crypten .venv-spu .venv-torch-*
 
 # torch comes first and alone: whatever is installed after it must be content with this one.
 # A requirement that names torch without a version could fetch another build, gigabytes of it.

@@ -53,6 +53,7 @@ from syft.tensors.multi_pointer import MultiPointerTensor as MultiPointerTensor
 from syft.tensors.multi_pointer import combine_pointers as combine_pointers
 from syft.tensors.shared.ahead import Cost as Cost
 from syft.tensors.shared.ahead import StockLevel as StockLevel
+from syft.tensors.shared.verification import verify_shares as verify_shares
 from syft.tensors.pointer import PointerTensor as PointerTensor
 from syft.version import VERSION as __version__
 from syft.workers.shells.virtual import VirtualWorker as VirtualWorker

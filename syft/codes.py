@@ -373,6 +373,9 @@ class ErrorCode(WireCode):
     NOT_THERE = 189
     SHARED_OPERATION_FAILED = 190
     PROVIDER_LOST = 191
+    OTHER_PATH = 192
+    WRONG_RESULT = 193
+    PROVIDER_DENIED = 194
 
 
 class MessageCode(WireCode):
@@ -396,7 +399,8 @@ class MessageCode(WireCode):
     START = 12, "start one worker's part of a collective operation"
     EXCHANGE = 13, "what one party of a collective sends another in one round"
     ABORT = 14, "a party of a collective operation failed"
-    FOLLOW = 15, "send gradients of a moved leaf back to where it came from"
+    # 15 is retired: it asked for the gradients of a leaf that was put before, when they might have
+    # come already
     RELAY = 16, "send an object on and keep a pointer, or the reverse"
     CONVERT = 17, "change how an object is represented"
     RUN = 18, "run a program or a plan, by its number in the connection's table"

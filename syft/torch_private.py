@@ -7,13 +7,17 @@ only this file has to be adapted.
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
+import logging
 from collections.abc import Iterator
+from enum import Enum, auto
 from typing import Any
 
 import torch
 import torch._decomp
 import torch._functorch.vmap
+import torch._prims_common
 import torch.utils._python_dispatch
 from torch._C._dynamo import eval_frame
 from torch.nested._internal.nested_tensor import NestedTensor as _NestedTensor
@@ -42,6 +46,21 @@ broadcast_shape = torch._C._infer_size
 
 set_version = torch._C._autograd._unsafe_set_version_counter
 """Sets the version counters of tensors, for tensors that were written to and restored."""
+
+TorchDispatchMode = torch.utils._python_dispatch.TorchDispatchMode
+"""A mode that sees each operation of aten that runs in it, as a class to inherit from."""
+
+is_non_overlapping_and_dense_or_false = torch._prims_common.is_non_overlapping_and_dense_or_false
+"""Whether the elements of a tensor lie in memory without gaps, each in one place."""
+
+lazily_negated = torch._neg_view
+"""A view of a tensor that torch negates when it is read."""
+
+TENSOR_METHODS_FILE = torch._tensor.__file__
+"""The file of the methods of tensors that torch wrote in Python."""
+
+COO_PARTS = torch.Tensor._indices, torch.Tensor._values
+"""Methods that return the indices and the values of a COO tensor, coalesced or not."""
 
 kind_of_view = torch._C._autograd._get_creation_meta
 """How a view came to be, which decides whether it may be written in place."""
@@ -130,6 +149,86 @@ JAGGED: type[torch.Tensor] = _NestedTensor
 
 MKLDNN: torch.layout = torch._mkldnn  # type: ignore[attr-defined]
 """The layout of oneDNN tensors. Torch exchanges no tensor of it with a strided one."""
+
+
+@functools.cache
+def fake_modules() -> tuple[Any, Any]:
+    """Torch's modules of fake tensors and of sizes that stand open; the import takes a second."""
+    from torch._subclasses import fake_tensor
+    from torch.fx.experimental import symbolic_shapes
+
+    return fake_tensor, symbolic_shapes
+
+
+@contextlib.contextmanager
+def no_log_of_fakes() -> Iterator[None]:
+    """A context in which torch does not log the calls that fail on fake tensors."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before
+
+
+class FakeFailure(Enum):
+    """Why a call on fake tensors, which have no values, failed."""
+
+    READS_VALUES = auto()
+    """It would have read a value."""
+    SIZES_FROM_VALUES = auto()
+    """Sizes of its results follow from values."""
+    OF_FAKES = auto()
+    """Torch cannot run the operation on fake tensors."""
+    OF_THE_CALL = auto()
+    """It would have failed on any values."""
+
+
+_REASONS_IN_WORDS = (
+    ("data is not allocated", FakeFailure.READS_VALUES),
+    ("Unbacked", FakeFailure.SIZES_FROM_VALUES),
+    ("symbolic sizes", FakeFailure.SIZES_FROM_VALUES),
+    ("fake", FakeFailure.OF_FAKES),
+    ("Fake", FakeFailure.OF_FAKES),
+    ("meta", FakeFailure.OF_FAKES),
+    ("Meta", FakeFailure.OF_FAKES),
+)
+"""Words by which a ``RuntimeError`` of torch is told where it has no class for the reason.  Of the
+operators of its database (2.13), only ``tensor_split`` needs them."""
+
+
+def fake_failure(error: Exception) -> FakeFailure:
+    """Why a call on fake tensors raised ``error``.
+
+    A reason that is not recognised counts as one of the call: it follows from sizes and dtypes
+    alone, since there were no values, so its text may be told.
+
+    >>> fake_failure(NotImplementedError("no kernel for it")), fake_failure(ValueError("odd"))
+    (<FakeFailure.OF_FAKES: 3>, <FakeFailure.OF_THE_CALL: 4>)
+    """
+    fake_tensor, symbolic_shapes = fake_modules()
+    by_class = (
+        (symbolic_shapes.GuardOnDataDependentSymNode, FakeFailure.READS_VALUES),
+        (fake_tensor.DataDependentOutputException, FakeFailure.READS_VALUES),
+        (fake_tensor.DynamicOutputShapeException, FakeFailure.SIZES_FROM_VALUES),
+        (fake_tensor.UnsupportedOperatorException, FakeFailure.OF_FAKES),
+        (NotImplementedError, FakeFailure.OF_FAKES),
+    )
+    for kind, reason in by_class:
+        if isinstance(error, kind):
+            return reason
+    text = fake_text(error)
+    return next((why for words, why in _REASONS_IN_WORDS if words in text), FakeFailure.OF_THE_CALL)
+
+
+def fake_text(error: Exception) -> str:
+    """The text of an error of a call on fake tensors, as the same call on real ones has it.
+
+    >>> fake_text(TypeError("abs(): argument 'input' must be a number, not FakeTensor"))
+    "abs(): argument 'input' must be a number, not Tensor"
+    """
+    wrong_types = type(error) is TypeError  # the text lists the types of all arguments
+    return str(error).replace("FakeTensor", "Tensor") if wrong_types else str(error)
 
 
 def coo_parts(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -42,6 +42,16 @@ TEXTS = [
         "user's token: tokens={'ann': ...}, or token= if it speaks for nobody else.",
     ),
     (
+        e.ProviderDenied("bob", "eve", ("carol", "dan")),
+        "share: this value on 'bob' is private, and 'eve' is not among its allow_providers=: share "
+        "it with crypto_provider= one of carol, dan.",
+    ),
+    (
+        e.ProviderDenied("bob", "eve", ()),
+        "share: this value on 'bob' is private, and 'eve' is not among its allow_providers=: no "
+        "worker may deal for all that it comes from; ask the owners to allow() one.",
+    ),
+    (
         e.RequestWithdrawn("bob"),
         "Worker 'bob' did not begin this request, because cancel() withdrew it. Make it again if "
         "you need it.",
@@ -63,6 +73,11 @@ TEXTS = [
         e.StockFull(100, 2000, 1000),
         "Dealing ahead for 100 runs takes 2,000 bytes, and most_bytes is 1,000: prepare fewer "
         "runs, or allow more.",
+    ),
+    (
+        e.WrongResult("aten.exp.default", "a.py:3", 4.85e8, 97.1, "keep arguments below 13.17"),
+        "aten.exp.default at a.py:3 is off by 4.85e+08 (97.1 is allowed): keep arguments below "
+        "13.17.",
     ),
     (
         e.MaterialError("a correction of shape (2,)", "none"),
@@ -216,6 +231,11 @@ TEXTS = [
     (
         e.WrongArguments("double", "1 tensor", "2 tensors"),
         "Plan 'double' takes 1 tensor, and got 2 tensors.",
+    ),
+    (
+        e.OtherPath("is", 4, 3, True),
+        "This plan was recorded where a size or number is 3, and now it is 4: build it with "
+        "arguments like these, and send it again where it was sent.",
     ),
     (
         e.StateMismatch("net", "fc1.weight", "float32 (3, 2)", "float32 (5, 2)"),

@@ -1,7 +1,8 @@
-"""The tables of docs/wire.md, made from syft/codes.py and syft/workers/sockets/line_texts.py.
+"""The tables of docs/wire.md, made from syft/codes.py and syft/workers/sockets/line_texts.py; and
+that of docs/fixed_precision.md, made from syft/tensors/fixed/domains.py.
 
-``python tools/wire_tables.py`` prints them; ``--write`` puts them into the document, between its
-two marker lines.  A test compares the document with what this prints.
+``python tools/wire_tables.py`` prints them; ``--write`` puts them into the documents, between
+marker lines.  A test compares the documents with what this prints.
 """
 
 from __future__ import annotations
@@ -17,9 +18,13 @@ from typing import Any
 import msgspec
 
 from syft import codes
+from syft.tensors.fixed import domains
 from syft.workers.sockets import line_texts
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "wire.md"
+FUNCTIONS = DOCUMENT.with_name("fixed_precision.md")
+FUNCTIONS_BEGIN = "<!-- functions: written by tools/wire_tables.py -->"
+FUNCTIONS_END = "<!-- end of functions -->"
 TEXTS_BEGIN = "<!-- texts: written by tools/wire_tables.py -->"
 TEXTS_END = "<!-- end of texts -->"
 BEGIN = "<!-- tables: written by tools/wire_tables.py -->"
@@ -134,12 +139,18 @@ def with_tables(text: str) -> str:
     return between(text, BEGIN, END, tables())
 
 
+def with_functions(text: str) -> str:
+    """Return the page on fixed precision with the table of functions of today."""
+    return between(text, FUNCTIONS_BEGIN, FUNCTIONS_END, "\n".join(domains.table(16)))
+
+
 def main(arguments: list[str]) -> None:
     """Print the tables, or with ``--write`` bring the document up to date."""
     if arguments == ["--write"]:
-        DOCUMENT.write_text(with_tables(DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")
+        for document, renewed in ((DOCUMENT, with_tables), (FUNCTIONS, with_functions)):
+            document.write_text(renewed(document.read_text(encoding="utf-8")), encoding="utf-8")
     else:
-        print(f"{tables()}\n\n{text_tables()}")
+        print("\n\n".join((tables(), text_tables(), "\n".join(domains.table(16)))))
 
 
 if __name__ == "__main__":

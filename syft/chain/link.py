@@ -276,7 +276,12 @@ or has been fetched). Use it as it is.
         """
         return None
 
-    def allow(self, users: tuple[str, ...], destinations: tuple[str, ...] = ()) -> torch.Tensor:
+    def allow(
+        self,
+        users: tuple[str, ...],
+        destinations: tuple[str, ...] = (),
+        providers: tuple[str, ...] = (),
+    ) -> torch.Tensor:
         """A copy where the data is that more users may read: what ``x.allow("ann")`` does."""
         raise NothingToGet("allow")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -96,3 +96,51 @@ class MaskStream:
             self._word += words.size
         masks = torch.from_numpy(words)
         return masks if device == "cpu" else masks.to(device)
+
+
+class ZeroShares:
+    """A party's shares of zero, which each two parties draw from a key that only they have.
+
+    Party i adds what its keys with the parties after it draw, and subtracts what those with the
+    parties before it do: all shares of one stream sum to zero, modulo 2^64.  A stream serves once.
+
+    Formal guarantee: of shares to which shares of zero were added, whoever has no key between any
+    two of some parties learns what the shares of these parties sum to, and nothing else, also where
+    it knows all randomness from which each was computed.
+
+    >>> one, other = (ZeroShares(rank, {1 - rank: b"k" * 32}) for rank in (0, 1))
+    >>> one.added(torch.tensor([5])) + other.added(torch.tensor([2]))
+    tensor([7])
+    """
+
+    def __init__(self, rank: int, keys: Mapping[int, bytes]) -> None:
+        self._after = [MaskCipher(key) for other, key in keys.items() if other > rank]
+        self._before = [MaskCipher(key) for other, key in keys.items() if other < rank]
+
+    @classmethod
+    def agreed(
+        cls, purpose: bytes, rank: int, own: Mapping[int, bytes], told: Mapping[int, bytes]
+    ) -> ZeroShares:
+        """Those under the keys that follow from what a party has told each other one, and was told.
+
+        >>> own, told = {1: b"a" * 32}, {1: b"b" * 32}
+        >>> one, other = (ZeroShares.agreed(b"", 0, own, told), ZeroShares(1, {0: agreed_key(
+        ...     b"", own[1], told[1])}))
+        >>> one.added(torch.tensor([5])) + other.added(torch.tensor([2]))
+        tensor([7])
+        """
+        pairs = {
+            other: (own[other], theirs) if rank < other else (theirs, own[other])
+            for other, theirs in told.items()
+        }
+        return cls(rank, {other: agreed_key(purpose, *pair) for other, pair in pairs.items()})
+
+    def added(self, share: torch.Tensor, first: bytes = _FROM_ZERO) -> torch.Tensor:
+        """A share with one of zero added: a new tensor.  ``first`` is the stream's first counter
+        block."""
+        total = share
+        for ciphers, join in ((self._after, torch.add), (self._before, torch.sub)):
+            for cipher in ciphers:
+                mask = MaskStream(cipher, first).draw(share.shape, share.device)
+                total = join(total, mask, out=mask)
+        return total

@@ -47,6 +47,7 @@ exception to that.
     │   ├── NotBuilt                 the plan has not been recorded yet (a RuntimeError too)
     │   ├── CannotRecord             something that a recording cannot keep; names the line
     │   ├── WrongArguments           arguments of another number or kind than the plan takes
+    │   ├── OtherPath                a size or number by which the function decides is another
     │   ├── StateMismatch            a state tensor was replaced by one that does not fit
     │   └── PlansNotAllowed          the owner of the worker lets nobody run plans there
     ├── SharingError
@@ -56,9 +57,11 @@ exception to that.
     │   ├── SharedOperationFailed    a program failed at a worker and was undone; says why
     │   │   └── ProviderLost         who deals for shared tensors is gone; what is shared is there
     │   ├── StockFull                more would be dealt ahead than the caller allows
+    │   ├── WrongResult              an operation is off by more than is stated (verify_shares)
     │   └── MaterialError            what the provider dealt is not what a party needs
     │       └── MaterialUsed         randomness would be used a second time
     ├── PermissionDenied             private to other users, or not the caller's to change or send
+    │   ├── ProviderDenied           who would deal for shares of it is not named by its owner
     │   └── TokenMissing             nothing proves that requests may be made for a user
     ├── TrustError
     │   ├── TicketRefused            a ticket between workers is forged, changed, expired or used
@@ -96,6 +99,7 @@ from syft.exceptions.program_errors import NotBuilt as NotBuilt
 from syft.exceptions.program_errors import PlansNotAllowed as PlansNotAllowed
 from syft.exceptions.program_errors import ProgramError as ProgramError
 from syft.exceptions.program_errors import StateMismatch as StateMismatch
+from syft.exceptions.program_errors import OtherPath as OtherPath
 from syft.exceptions.program_errors import WrongArguments as WrongArguments
 from syft.exceptions.sending_errors import GraphLeftBehind as GraphLeftBehind
 from syft.exceptions.sending_errors import LimitExceeded as LimitExceeded
@@ -114,10 +118,12 @@ from syft.exceptions.sharing_errors import SharedOperationFailed as SharedOperat
 from syft.exceptions.sharing_errors import SharingError as SharingError
 from syft.exceptions.sharing_errors import StockFull as StockFull
 from syft.exceptions.sharing_errors import WrongParties as WrongParties
+from syft.exceptions.sharing_errors import WrongResult as WrongResult
 from syft.exceptions.syft_error import SyftError as SyftError
 from syft.exceptions.trust_errors import FileRefused as FileRefused
 from syft.exceptions.trust_errors import FingerprintMismatch as FingerprintMismatch
 from syft.exceptions.trust_errors import PermissionDenied as PermissionDenied
+from syft.exceptions.trust_errors import ProviderDenied as ProviderDenied
 from syft.exceptions.trust_errors import TicketRefused as TicketRefused
 from syft.exceptions.trust_errors import TokenMissing as TokenMissing
 from syft.exceptions.trust_errors import TrustError as TrustError

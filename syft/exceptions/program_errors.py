@@ -66,6 +66,34 @@ class WrongArguments(ProgramError):
         return f"Plan {self.plan!r} takes {self.expected}, and got {self.got}."
 
 
+class OtherPath(ProgramError):
+    """A size or number by which the function of a plan decides is not as it was when recorded.
+
+    ``first`` and ``second`` are the numbers, ``sign`` is how they were compared (``is`` for one
+    number and what it was), and ``holds`` is the answer that was recorded.
+
+    >>> print(OtherPath(">", 5, 3, False))
+    This plan was recorded where `5 > 3` is not so: build it with arguments like these, and send \
+it again where it was sent.
+    """
+
+    action = -1
+    """The number of the action that found it."""
+
+    def __init__(self, sign: str, first: float, second: float, holds: bool) -> None:
+        super().__init__(sign, first, second, holds)
+        self.sign, self.first, self.second, self.holds = sign, first, second, holds
+
+    def __str__(self) -> str:
+        where = f"`{self.first} {self.sign} {self.second}` is{'' if self.holds else ' not'} so"
+        if self.sign == "is":
+            where = f"a size or number is {self.second}, and now it is {self.first}"
+        return (
+            f"This plan was recorded where {where}: build it with arguments like these, and send "
+            "it again where it was sent."
+        )
+
+
 class StateMismatch(ProgramError):
     """A state tensor of a plan was replaced by one that does not fit what was recorded.
 

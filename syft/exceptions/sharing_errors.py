@@ -150,3 +150,26 @@ allow more.
             f"Dealing ahead for {self.runs:,} runs takes {self.wanted:,} bytes, and most_bytes is "
             f"{self.most_bytes:,}: prepare fewer runs, or allow more."
         )
+
+
+class WrongResult(SharingError):
+    """An operation on fixed or shared tensors has a result that is off by more than is stated.
+
+    ``sy.verify_shares`` raises it.  ``error`` and ``allowed`` are those of the worst element.
+
+    >>> print(WrongResult("aten.exp.default", "a.py:3", 4.85e8, 97.1, "keep arguments below 13.17"))
+    aten.exp.default at a.py:3 is off by 4.85e+08 (97.1 is allowed): keep arguments below 13.17.
+    """
+
+    def __init__(
+        self, operation: str, line: str, error: float, allowed: float, instead: str
+    ) -> None:
+        super().__init__(operation, line, error, allowed, instead)
+        self.operation, self.line = operation, line
+        self.error, self.allowed, self.instead = error, allowed, instead
+
+    def __str__(self) -> str:
+        return (
+            f"{self.operation} at {self.line} is off by {self.error:.4g} "
+            f"({self.allowed:.4g} is allowed): {self.instead}."
+        )

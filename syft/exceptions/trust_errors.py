@@ -47,6 +47,29 @@ class PermissionDenied(SyftError):
         return f"{self.action}: {held} {self.user!r} may not change it. {instead}"
 
 
+class ProviderDenied(PermissionDenied):
+    """A value would be shared with a provider that its owner has not named.
+
+    >>> print(ProviderDenied("bob", "eve", ("carol",)))
+    share: this value on 'bob' is private, and 'eve' is not among its allow_providers=: share it \
+with crypto_provider= one of carol.
+    """
+
+    def __init__(self, worker: str, provider: str, allowed: tuple[str, ...]) -> None:
+        super().__init__("share", worker, None)
+        self.args = (worker, provider, allowed)
+        self.provider, self.allowed = provider, allowed
+
+    def __str__(self) -> str:
+        instead = f"share it with crypto_provider= one of {', '.join(self.allowed)}."
+        if not self.allowed:
+            instead = (
+                "no worker may deal for all that it comes from; ask the owners to allow() one."
+            )
+        value = f"share: this value on {self.worker!r} is private"
+        return f"{value}, and {self.provider!r} is not among its allow_providers=: {instead}"
+
+
 class TokenMissing(PermissionDenied):
     """Requests were to be made for a user whose token this program was not given.
 

@@ -270,14 +270,17 @@ def private_tensor(
     allowed_users: Iterable[str],
     allow_destinations: Iterable[Location] = (),
     allow_writes: Iterable[str] = (),
+    allow_providers: Iterable[Location] | None = None,
 ) -> torch.Tensor:
     """The same data as a tensor that, once sent, only ``allowed_users`` may read.
 
     The same holds for everything that the worker computes from it.  Neither may go on to another
     worker on behalf of anybody but these users, unless ``allow_destinations`` names that worker:
     its owner has the data in memory then.  ``allow_writes`` names those who may change it there
-    besides whoever sends it: users, or callers that act for no user.  Returns a new tensor that
-    shares the data.  Views of that are as private when they are sent; this tensor is as it was.
+    besides whoever sends it: users, or callers that act for no user.  ``allow_providers`` names
+    the workers that may deal for shares of it (``crypto_provider=``), whoever shares it; None lets
+    all of them, but a caller who may not read it.  Returns a new tensor that shares the data.
+    Views of that are as private when they are sent; this tensor is as it was.
 
     >>> x = torch.ones(2).private_tensor(allowed_users=["ann"]).send(bob, user="ann")
     >>> (x + x).get(user="ann")
@@ -295,6 +298,7 @@ def private_tensor(
     private = _leaf_over(tensor)
     places = frozenset(names_of(allow_destinations))
     set_guard(private, guard_here(tensor))
-    make_private(private, Guard(frozenset(users), destinations=places))
+    providers = None if allow_providers is None else frozenset(names_of(allow_providers))
+    make_private(private, Guard(frozenset(users), destinations=places, providers=providers))
     set_writers(private, allow_writes)
     return private

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from syft.chain.wrapper import Wrapper, first_link
-from syft.exceptions import NotShareable, NothingToGet
+from syft.exceptions import NotALeaf, NotShareable, NothingToGet
 from syft.hooks import bulk
 from syft.hooks.module_methods import (
     decode_module,
@@ -38,6 +38,7 @@ from syft.tensors.shared.shared_values import (
     shared_cell,
 )
 from syft.workers.client.transport import Owner
+from syft.workers.execution.leaving import check_dealing
 from syft.workers.execution.permissions import Guard
 
 
@@ -85,10 +86,12 @@ def share(
 def _guard_of(
     tensor: torch.Tensor, session: SessionClient, owner: Owner, user: str | None
 ) -> Guard | None:
-    """The guard with which shares travel, if they may go to every party."""
+    """The guard with which shares travel, if they may go to every party, and the provider may deal
+    for them."""
     guards = [
         guard_to_send(tensor, owner.get_worker(name), owner, user) for name in session.parties
     ]
+    check_dealing(guards[0], session.lines.provider, owner.id)
     return guards[0]
 
 
@@ -101,6 +104,8 @@ def _check_splittable(tensor: torch.Tensor, crypto_provider: Location | None) ->
     """Raise :class:`~syft.exceptions.NotShareable` for a remote tensor that cannot be split."""
     if crypto_provider is None:
         raise NotShareable(*_NO_PROVIDER)
+    if tensor.requires_grad and not tensor.is_leaf:
+        raise NotALeaf(f"at {_pointer_of(tensor).place()}")
     dtype, pointer = tensor.dtype, _pointer_of(tensor)
     if dtype.is_floating_point and pointer.grid is None or dtype.is_complex:
         raise NotShareable(f"a remote tensor of {dtype}", ENCODE_FIRST)
@@ -114,6 +119,7 @@ def _split_remotely(
     kind = torch.bool if tensor.dtype is torch.bool else torch.int64
     if not real and tensor.dtype is not torch.int64:
         tensor = tensor.long()
+    requires_grad = requires_grad or tensor.requires_grad
     cell = session.split(first_link(tensor), _INTEGERS if real else 0, tensor.shape, tensor.device)
     shared: torch.Tensor = shared_tensor(cell, kind)
     return fixed(shared, grid).requires_grad_(requires_grad) if real else shared

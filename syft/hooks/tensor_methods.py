@@ -17,7 +17,7 @@ from syft.exceptions import NothingToGet, UnsupportedOperation
 from syft.hooks.sending import Location, names_of, refuse_shared
 from syft.tensors.shared.shared_values import get_shared, is_shared
 from syft.workers.core.claim import names_in
-from syft.workers.execution.permissions import copy_of
+from syft.workers.execution.leaving import copy_in_graph
 
 _PART: Final = "_part_of_module"
 
@@ -39,6 +39,8 @@ def get(
     wait: bool = True,
 ) -> Any:
     """Bring the tensor here, and remove it there.
+
+    It comes without its graph, detached; ``x.move(sy.local_worker)`` keeps that.
 
     A pointer to a pointer gives the inner pointer.  A shared tensor is put together here; its
     shares stay while it lives, and so does a parameter of a module that was sent, which the module
@@ -79,14 +81,20 @@ def move(
 ) -> Any:
     """Move a remote tensor to another worker, directly, and return a pointer to it there.
 
-    The tensor keeps its id.  With ``requires_grad`` it arrives as a leaf that requires grad; a
-    graph behind it stays where it was, and gradients are sent back to it.  Raises
-    :class:`~syft.exceptions.UnsupportedOperation` for a parameter of a module that was sent, which
-    moves as a whole.
+    The tensor keeps its id.  A graph behind it stays where it was, and is kept as long as the
+    moved tensor: that arrives as a leaf that requires grad, and its gradients are sent back.
+    ``x.detach().move(worker)`` leaves the graph behind, and so does a move under
+    ``torch.no_grad()``.  With ``requires_grad`` also a tensor without a graph arrives as a leaf
+    that requires grad.  Raises :class:`~syft.exceptions.UnsupportedOperation` for a parameter of a
+    module that was sent, which moves as a whole.
 
-    >>> x = torch.ones(2).send(alice).move(bob)
+    >>> x = torch.ones(2, requires_grad=True).send(alice)
+    >>> y = (x * 2).move(bob)
     >>> alice, bob
-    (<VirtualWorker id:alice #objects:0>, <VirtualWorker id:bob #objects:1>)
+    (<VirtualWorker id:alice #objects:2>, <VirtualWorker id:bob #objects:1>)
+    >>> (y * 3).sum().backward()
+    >>> x.grad.get()
+    tensor([6., 6.])
     """
     if is_part(tensor):
         instead = "move the whole: model.move(worker), or a copy of it: x.copy().move(worker)"
@@ -122,6 +130,8 @@ def is_part(tensor: torch.Tensor) -> bool:
 def copy(tensor: torch.Tensor) -> torch.Tensor:
     """A copy with its own memory, where the tensor is; for a pointer, a pointer to the copy.
 
+    The copy of a leaf is a leaf, with a copy of its gradient; that of a result stays in its graph.
+
     >>> x = torch.tensor([1.0, 2.0]).send(bob)
     >>> y = x.copy()
     >>> y.add_(1).get(), x.get()
@@ -129,14 +139,18 @@ def copy(tensor: torch.Tensor) -> torch.Tensor:
     """
     if type(tensor) is Wrapper:
         return copying.deepcopy(tensor)
-    return copy_of(tensor)
+    return copy_in_graph(tensor)
 
 
 def allow(
-    tensor: torch.Tensor, *users: str | Iterable[str], destinations: Iterable[Location] = ()
+    tensor: torch.Tensor,
+    *users: str | Iterable[str],
+    destinations: Iterable[Location] = (),
+    providers: Iterable[Location] = (),
 ) -> torch.Tensor:
-    """A pointer to a copy of a private remote tensor that ``users`` may read too, and that may go
-    to the workers ``destinations`` on behalf of anybody.
+    """A pointer to a copy of a private remote tensor that ``users`` may read too, that may go to
+    the workers ``destinations`` on behalf of anybody, and for shares of which ``providers`` may
+    deal.
 
     Only those to whom the data belongs may do that: whoever sent it or, for a result, whoever sent
     all private tensors from which it was computed.  The tensor itself, and what was computed from
@@ -154,13 +168,15 @@ def allow(
     ...
     syft.exceptions.PermissionDenied: ...
     """
-    return first_link(tensor).allow(names_in("users", users), names_of(destinations))
+    places = names_of(destinations), names_of(providers)
+    return first_link(tensor).allow(names_in("users", users), *places)
 
 
 def remote_get(tensor: torch.Tensor, user: str | None = None) -> torch.Tensor:
     """Have the worker that holds a pointer fetch the tensor; returns the same pointer to it.
 
-    For pointers to pointers.
+    For pointers to pointers.  Raises :class:`~syft.exceptions.NotALeaf` for a tensor that has a
+    graph.
 
     >>> x = torch.ones(2).send(alice).send(bob)  # bob points to alice
     >>> x.remote_get().get(), alice
@@ -174,7 +190,8 @@ def remote_send(tensor: torch.Tensor, location: Location, user: str | None = Non
     """Have the worker that holds the tensor send it on and keep a pointer; returns the same
     pointer to that.
 
-    ``user`` names the user who asks, which private tensors check.
+    ``user`` names the user who asks, which private tensors check.  Raises
+    :class:`~syft.exceptions.NotALeaf` for a tensor that has a graph.
 
     >>> x = torch.ones(2).send(bob).remote_send(alice)  # bob points to alice
     >>> x.get()

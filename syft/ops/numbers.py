@@ -11,13 +11,18 @@ from __future__ import annotations
 import builtins
 import math
 import operator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
-from syft.exceptions import ProgramError
+import torch
+
+from syft.exceptions import OtherPath, ProgramError
 from syft.ops.nested import NUMBER_TYPES
 
 Number = int | float
 
+_SYMBOLIC = int, float, torch.SymInt, torch.SymFloat, torch.SymBool
+"""What symbolic numbers are instances of: those of recordings, and those of torch's exporter."""
 _LOW, _HIGH = -(2**63), 2**63 - 1
 _BITS = 64
 _DIGITS = 400  # more than a float has; beyond, rounding changes nothing
@@ -26,7 +31,7 @@ _DIGITS = 400  # more than a float has; beyond, rounding changes nothing
 def _number(value: Any) -> Number:
     """Return the value if it is a number of at most 64 bits, or raise."""
     kind = type(value)
-    if kind not in NUMBER_TYPES and not isinstance(value, (int, float)):  # symbolic numbers pass
+    if kind not in NUMBER_TYPES and not isinstance(value, _SYMBOLIC):
         raise ProgramError(f"expected an int, a float or a bool, got a {kind.__name__}")
     if kind is int and not _LOW <= value <= _HIGH:
         raise OverflowError("an int of a program has 64 bits")
@@ -171,3 +176,42 @@ def round(a: Number, digits: int | None = None) -> Number:
     if type(digits) is not int:
         raise ProgramError(f"expected an int or None, got a {type(digits).__name__}")
     return _number(builtins.round(number, max(-_DIGITS, min(_DIGITS, digits))))
+
+
+def _is_same(a: Number, b: Number) -> bool:
+    """Whether Python cannot tell two numbers apart."""
+    if isinstance(a, float) or isinstance(b, float):
+        return repr(a) == repr(b)  # a NaN is like a NaN, and 2 unlike 2.0
+    return a == b
+
+
+RELATIONS: Final[dict[str, tuple[str, Callable[[Any, Any], Any]]]] = {
+    "lt": ("<", operator.lt),
+    "le": ("<=", operator.le),
+    "gt": (">", operator.gt),
+    "ge": (">=", operator.ge),
+    "eq": ("==", operator.eq),
+    "ne": ("!=", operator.ne),
+    "same": ("is", _is_same),
+}
+"""Relations between two numbers, each with its sign in error texts."""
+
+
+def expect(relation: str, a: Number, b: Number, holds: bool) -> None:
+    """Raise unless two numbers are in a relation, or unless they are not.
+
+    A recording has it where Python decided by a size or by a number of the call: what follows was
+    recorded for this answer alone.  Raises :class:`~syft.exceptions.OtherPath`.
+
+    >>> expect("gt", 3, 2, True)
+    >>> expect("same", 3, 2, True)
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.OtherPath: This plan was recorded where a size or number is 2, and now it is \
+3: build it with arguments like these, and send it again where it was sent.
+    """
+    if relation not in RELATIONS:
+        raise ProgramError(f"{relation!r} is no relation of numbers")
+    sign, compare = RELATIONS[relation]
+    if bool(compare(_number(a), _number(b))) is not holds:
+        raise OtherPath(sign, a, b, holds)

@@ -7,10 +7,20 @@ they keep the recording; everything else is here.
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from syft.exceptions import HookError, NotBuilt, NotSendable, ProgramError, UnsupportedOperation
+from syft.exceptions import (
+    FrozenPath,
+    HookError,
+    NotBuilt,
+    NotSendable,
+    ProgramError,
+    UnsupportedOperation,
+    WrongArguments,
+)
 from syft.notebook_html import block, counted, line
 from syft.ops.control import RECORDING
 from syft.plans.building.build import STATE, BuiltPlan, Recipe, build
@@ -23,6 +33,8 @@ from syft.program.program import Action, Program
 from syft.tensors.shared.ahead import MOST_BYTES_AHEAD, StockLevel, prepare_runs
 from syft.workers.shells.virtual import VirtualWorker
 
+MOST_RECORDINGS = 16
+"""Recordings that a plan keeps of calls with sizes by which its function decided otherwise."""
 _BUILD_FIRST = "build it first, or write y.copy_(plan(x))"
 
 
@@ -76,6 +88,7 @@ class AbstractPlan(Exportable):
             kwargs.pop("trace_autograd", None)
         record = self._record
         record.built, result = build(recipe, args, kwargs)
+        record.earlier.clear()
         if record.tags:
             self._offer()
         return result
@@ -116,12 +129,69 @@ class AbstractPlan(Exportable):
         if built is not None and built.is_stateless:  # the fast path: nothing can have changed
             if not kwargs and tuple(map(type, args)) in built.accepted:
                 return (built.run or built.lower())(args)
-        elif built is None or not built.holds():
-            if RECORDING.get() is not None:  # the plan around this one records its operations
-                return self._call_function(args, kwargs)
+        return self._replay(args, kwargs)
+
+    def _replay(self, args: Any, kwargs: Any) -> Any:
+        found = self._recording_for(args, kwargs)
+        if found is None:  # the plan around this one records its operations
+            return self._call_function(args, kwargs)
+        built, values = found
+        return (built.run or built.lower())(values)
+
+    def _recording_for(self, args: Any, kwargs: Any) -> tuple[BuiltPlan, Sequence[Any]] | None:
+        """The recording that a call replays, and what it runs on; a new one where none fits.
+
+        None if another plan is being recorded, and this one has no recording that fits.
+        """
+        record = self._record
+        built, is_recording = record.built, RECORDING.get() is not None
+        if built is None or not built.holds():
+            if is_recording:
+                return None
             built = self._build_for(args, kwargs)
         values = built.values(args, kwargs)
-        return (built.run or built.lower())(values)
+        if built.meets(values):
+            return built, values
+        for other in record.earlier:
+            if other.holds():
+                values = other.values(args, kwargs)
+                if other.meets(values):
+                    record.replay(other)
+                    return other, values
+        if is_recording:
+            return None
+        built = self._record_otherwise(built, args, kwargs)
+        return built, built.values(args, kwargs)
+
+    def _record_otherwise(self, built: BuiltPlan, args: Any, kwargs: Any) -> BuiltPlan:
+        """Record the function for a call of which something else is true than was recorded.
+
+        Without the function, or with tensors that are not here, the program itself finds out where
+        a call goes another way, and raises.  Whether it does, only a run of the function tells: an
+        earlier recording may be the same.
+        """
+        recipe = self._recipe()
+        recorded = stand_ins(*built.blueprint.interface.like_recorded(args, kwargs))
+        if recipe is None or not built.can_be_recorded(recorded):
+            built.refuse(built.values(args, kwargs))
+            return built
+        record, (args, kwargs) = self._record, recorded
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FrozenPath)  # the user was warned, or is below
+            again, _ = build(recipe, args, kwargs, check=False)
+        for known in (built, *record.earlier):
+            if known.blueprint == again.blueprint and known.holds():
+                known.expected.learn(known.expected.key(known.values(args, kwargs)))
+                record.replay(known)
+                return known
+        recordings = [each for each in (built, *record.earlier) if each.holds()]
+        if len(recordings) >= MOST_RECORDINGS:
+            expected = f"sizes and numbers of one of its {MOST_RECORDINGS} recordings"
+            got = "others, by which its function decides too (plan.build(...) begins anew)"
+            raise WrongArguments(self.name, expected, got)
+        record.built, _ = build(recipe, args, kwargs)
+        record.earlier = recordings
+        return record.built
 
     def _takes_out(self) -> bool:
         """Whether ``out`` is an argument of the plan's function, and not where results go."""
@@ -137,15 +207,14 @@ class AbstractPlan(Exportable):
         Raises :class:`~syft.exceptions.WrongArguments` unless ``out`` is nested as the results are
         and fits them, and :class:`~syft.exceptions.ProgramError` if a graph would be lost.
         """
-        built = self._record.built
-        if built is None or not built.holds():
-            recording = RECORDING.get()
-            if recording is not None:
-                recording.refuse("out= of a plan that is not built", _BUILD_FIRST)
-            built = self._build_for(args, kwargs)
+        found, recording = self._recording_for(args, kwargs), RECORDING.get()
+        if found is None and recording is not None:
+            recording.refuse("out= of a plan that is not built", _BUILD_FIRST)
+        assert found is not None
+        built, values = found
         interface = built.blueprint.interface
         targets = interface.targets(out)
-        returned = (built.run or built.lower())(built.values(args, kwargs))
+        returned = (built.run or built.lower())(values)
         results = interface.targets(returned)  # nested alike
         check_writable(interface.name, results, targets)
         for index, (result, target) in enumerate(zip(results, targets, strict=True)):

@@ -18,10 +18,12 @@ from syft.workers.shells.virtual import VirtualWorker
 class PlanRecord:
     """The id, tags, description and recording of a plan; ``methods`` holds those of its methods.
 
-    ``number`` is the id under which the plan is offered in the local worker's store.
+    ``built`` is the recording that was made or called last, and ``earlier`` are others: of calls
+    with sizes or properties by which the function decided otherwise.  ``number`` is the id under
+    which the plan is offered in the local worker's store.
     """
 
-    __slots__ = ("id", "tags", "description", "built", "methods", "number")
+    __slots__ = ("id", "tags", "description", "built", "earlier", "methods", "number")
 
     def __init__(self, id: int | str | None = None) -> None:
         self.number = new_id()
@@ -29,7 +31,14 @@ class PlanRecord:
         self.tags: set[str] = set()
         self.description: str | None = None
         self.built: BuiltPlan | None = None
+        self.earlier: list[BuiltPlan] = []
         self.methods: dict[str, PlanRecord] = {}
+
+    def replay(self, built: BuiltPlan) -> None:
+        """Make one of the recordings the one that was called last."""
+        if built is not self.built and self.built is not None:
+            self.earlier = [self.built, *(other for other in self.earlier if other is not built)]
+            self.built = built
 
 
 def copied_record(record: PlanRecord, recipe: Recipe | None, memo: dict[int, Any]) -> PlanRecord:

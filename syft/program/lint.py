@@ -17,7 +17,7 @@ import inspect
 import re
 import types
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -25,6 +25,7 @@ import torch
 
 from syft.exceptions import MalformedMessage, ProgramError
 from syft.ops.nested import CONSTANT_TYPES, NUMBER_TYPES, container_class, parts
+from syft.ops.numbers import RELATIONS
 from syft.ops.table import BY_NAME, FUNCTIONS, NAMES, PROGRAM_FUNCTIONS
 from syft.program.program import Action, Mode, Program, Slot
 from syft.serde.expect import describe, prepend
@@ -171,6 +172,13 @@ class _Scope:
                     f"$.args[{place}]", "a slot or a number", _describe_operand(item)
                 )
 
+    def expectation(self, action: Action) -> None:
+        """Check what is expected of two numbers: that they are in a relation, or are not."""
+        relation, *numbers = action.args
+        if type(relation) is not str or relation not in RELATIONS:
+            raise MalformedMessage("$.args[0]", "a relation", _describe_operand(relation))
+        self.numbers(replace(action, args=tuple(numbers)))
+
     def cond(self, action: Action) -> None:
         """Check a branch: a condition, two programs, and the operands that both take."""
         pred, then, otherwise, operands = action.args
@@ -225,6 +233,7 @@ _SPECIAL: Final = {
     _COND: _Scope.cond,
     _LOOP: _Scope.loop,
     **dict.fromkeys(_ON_NUMBERS, _Scope.numbers),
+    BY_NAME["syft.ops.numbers.expect"]: _Scope.expectation,
 }
 
 

@@ -109,9 +109,15 @@ class MultiPointerTensor(Link):
         """Copies at each worker, and pointers to them."""
         return combine(part.child.copy(memo) for part in self.pointers.values())
 
-    def allow(self, users: tuple[str, ...], destinations: tuple[str, ...] = ()) -> torch.Tensor:
+    def allow(
+        self,
+        users: tuple[str, ...],
+        destinations: tuple[str, ...] = (),
+        providers: tuple[str, ...] = (),
+    ) -> torch.Tensor:
         """Copies at each worker that more users may read, and pointers to them."""
-        return combine(part.child.allow(users, destinations) for part in self.pointers.values())
+        about = users, destinations, providers
+        return combine(part.child.allow(*about) for part in self.pointers.values())
 
     def convert(self, tensor: torch.Tensor, conversion: Any, args: Arguments) -> torch.Tensor:
         """Convert the data at each worker."""

@@ -54,9 +54,9 @@ from syft.workers.client.operands import Operands
 from syft.workers.client.remote_reference import RemoteReference
 from syft.workers.core.access import Access
 from syft.workers.core.peer import Peer
-from syft.workers.core.sent_labels import guard_from_fields
+from syft.workers.core.sent_labels import guard_from_fields, note_bound
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.execution.leaving import check_leaving
+from syft.workers.execution.leaving import check_leaving, check_no_graph
 from syft.workers.execution.permissions import meet_guards, protect_all, travelling_guard_of
 from syft.workers.wire.messages import Done, Fetch, Relay
 from syft.workers.wire.references import REF, REFS
@@ -556,6 +556,7 @@ def _relay(core: WorkerCore, message: Relay, peer: Peer) -> Done:
     if message.to is not None:
         place = message.to if guard is None else core.place_of(message.to)
         check_leaving(guard, place, user, "remote_send", core.name, message.id)
+        check_no_graph(value, guard)
         connection = core.connect(message.to)
         id = new_id()
         connection.put(value, id, guard=guard, writers=core.owners.names(peer, message.id))
@@ -563,12 +564,14 @@ def _relay(core: WorkerCore, message: Relay, peer: Peer) -> Done:
     elif type(value) is Wrapper and isinstance(value.child, PointerTensor):
         link = value.child
         id, depth = link.id_at_location, link.depth
-        kept, *about = link.connection.ask(
+        kept, *about, most = link.connection.ask(
             Fetch, id, depth, keep=depth > 0, user=user, guarded=True
         )
         link.garbage_collect_data = False
         protect_all(kept, meet_guards(guard, guard_from_fields(about)))
-        core.guarded |= travelling_guard_of(kept) is not None
+        note_bound(kept, most)
+        if travelling_guard_of(kept) is not None:
+            core.guard()
     else:
         raise NothingToGet("remote_get")
     core.store.objects[message.id] = kept

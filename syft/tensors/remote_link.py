@@ -180,27 +180,27 @@ class RemoteLink(Link):
     def move(self, location: Any, requires_grad: bool = False, user: str | None = None) -> Any:
         """Move the remote object to another worker, directly; it keeps its id.
 
-        A move to the owner of the pointer brings the tensor itself.  A part of a remote chain
-        cannot be moved out of it: raises :class:`~syft.exceptions.UnsupportedOperation`.
+        A move to the owner of the pointer brings the tensor itself.  A graph behind it goes on from
+        where it arrives, unless torch records nothing here.  A part of a remote chain cannot be
+        moved out of it: raises :class:`~syft.exceptions.UnsupportedOperation`.
         """
         destination = self.owner.get_worker(location)
         if destination is self.location:
             here = wrap(self)
             return here.requires_grad_() if requires_grad else here
-        if destination is self.owner and not requires_grad:
+        arrives = requires_grad or (None if torch.is_grad_enabled() else False)
+        if destination is self.owner and not (requires_grad or self._has_graph()):
             return self.get(user)
         self._check_whole("move", "copy the part and move that")
         id = self.id_at_location
-        options: dict[str, Any] = {"requires_grad": requires_grad, "user": user}
         if destination is self.owner:
-            self.connection.ask(Move, id, destination.id, **options)
+            self.connection.ask(Move, id, destination.id, requires_grad=arrives, user=user)
             self._object_left()
             return destination.core.store.take(id, "it was moved home")
-        pending = self.connection.order(Move, id, destination.id, **options)
+        connection = self.owner.connection_to(destination)
+        pending = self.connection.move(id, connection, arrives, user)
         collects = self.garbage_collect_data
         self._object_left()
-        connection = self.owner.connection_to(destination)
-        connection.crossed |= requires_grad
         if pending is not None:
             connection.expect(id, self.location.id)
             failed = partial(_not_moved, connection, id, self.location.id, pending)
@@ -208,6 +208,10 @@ class RemoteLink(Link):
         moved: Any = self._twin(connection, id, collects, pending)
         moved.child.asked = self.connection
         return moved
+
+    def _has_graph(self) -> bool:
+        """Whether gradients may go on from the remote tensor, and torch records here."""
+        return torch.is_grad_enabled() and wrap(self).requires_grad
 
     def copy(self, memo: dict[int, Any] | None = None) -> torch.Tensor:
         """A copy of the remote tensor, at the same worker, and a pointer to it.
@@ -219,14 +223,21 @@ class RemoteLink(Link):
         """
         if self.depth:  # the request copies whole objects
             part = wrap(self)
+            if not part.is_leaf:
+                return part.clone()
             return part.detach().clone().requires_grad_(part.requires_grad)
         out = new_id()
         pending = self.connection.order(Duplicate, self.id_at_location, out, made=(out,))
         return self._twin(self.connection, out, True, pending)
 
-    def allow(self, users: tuple[str, ...], destinations: tuple[str, ...] = ()) -> torch.Tensor:
-        """A copy at the same worker that ``users`` may read too, and that may go to the workers
-        ``destinations``; returns a pointer to it.
+    def allow(
+        self,
+        users: tuple[str, ...],
+        destinations: tuple[str, ...] = (),
+        providers: tuple[str, ...] = (),
+    ) -> torch.Tensor:
+        """A copy at the same worker that ``users`` may read too, that may go to the workers
+        ``destinations``, and for which ``providers`` may deal; returns a pointer to it.
 
         >>> x = torch.ones(2).private_tensor(["ann"]).send(bob, user="ann")
         >>> x.child.allow(("bea",)).get(user="bea")
@@ -235,7 +246,7 @@ class RemoteLink(Link):
         self._check_whole("allow", "copy the part and allow that")
         out = new_id()
         request = (self.id_at_location, users, out, destinations)
-        pending = self.connection.order(Allow, *request, made=(out,))
+        pending = self.connection.order(Allow, *request, providers=providers, made=(out,))
         return self._twin(self.connection, out, True, pending)
 
     def _twin(

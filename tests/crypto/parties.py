@@ -9,13 +9,19 @@ from typing import Any, TypeVar
 import torch
 
 from syft.crypto.dealing import Dealer, PartyDealer, ProviderDealer, StreamName
-from syft.crypto.mask_stream import MaskStream, fresh_key
+from syft.crypto.mask_stream import MaskStream, ZeroShares, fresh_key
 from syft.crypto.opening import Protocol, ShareOpening
 
 Material = TypeVar("Material")
 
 KEYS = [bytes([number]) * 32 for number in range(8)]
 NAME = StreamName(1, 0)
+
+
+def zeros_of(rank: int, parties: int) -> ZeroShares:
+    """What a party of so many draws its shares of zero from."""
+    keys = {other: bytes([min(rank, other), max(rank, other)]) * 16 for other in range(parties)}
+    return ZeroShares(rank, keys)
 
 
 @dataclass

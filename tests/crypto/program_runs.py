@@ -15,7 +15,7 @@ from syft.crypto.programs.share_dealing import deal_program, deals_of
 from syft.crypto.programs.share_lint import lint, lint_deals
 from syft.crypto.programs.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
 from syft.crypto.programs.share_running import JoinedRound, PartyContext, RoundOfShares, run_program
-from tests.crypto.parties import KEYS, shared
+from tests.crypto.parties import KEYS, shared, zeros_of
 
 aten = torch.ops.aten
 
@@ -84,9 +84,9 @@ class Recorded:
             ShareCode.PRODUCT, (*args, names[0], shapes[0], names[1], shapes[1], shape), shape
         )[0]
 
-    def divide(self, x: int, bits: int) -> int:
+    def divide(self, x: int, factor: Any) -> int:
         shape = self.shapes[x]
-        return self.add(ShareCode.DIVIDE, (ShareSlot(x), bits, shape), shape)[0]
+        return self.add(ShareCode.DIVIDE, (ShareSlot(x), factor, shape), shape)[0]
 
     def positive(self, x: int, bits: int = 0) -> list[int]:
         shape = self.shapes[x]
@@ -135,7 +135,10 @@ def run_all(
     keys = KEYS[:parties]
     dealt = dict(deal_program(deals, keys, counter))
     each = [shared(one, parties) if isinstance(one, torch.Tensor) else one for one in inputs]
-    contexts = [PartyContext(r, parties, keys[r], counter, **settings) for r in range(parties)]
+    contexts = [
+        PartyContext(r, parties, keys[r], zeros_of(r, parties), counter, **settings)
+        for r in range(parties)
+    ]
     runs = [run_program(program, [one[c.rank] for one in each], c) for c in contexts]
     found = ProgramRuns([{} for _ in runs], sent=[0] * parties)
     found.dealt = sum(8 * one.numel() for tensors in dealt.values() for one in tensors)

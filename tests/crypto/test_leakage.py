@@ -24,10 +24,13 @@ from tests.crypto.parties import NAME, run_parties, shared
 
 COUNT = 64 * 256
 GATES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
-    "divide": (functools.partial(deal_divide, bits=16), divide),
+    "divide": (functools.partial(deal_divide, factor=16), divide),
+    "by ten": (functools.partial(deal_divide, factor=(10,)), divide),
+    "by a fraction": (functools.partial(deal_divide, factor=(3 << 51, 54)), divide),
     "negative": (deal_negative, negative),
-    "positive": (functools.partial(deal_positive, bits=0), positive),
-    "divided": (functools.partial(deal_positive, bits=16), positive),
+    "positive": (functools.partial(deal_positive, factor=0), positive),
+    "divided": (functools.partial(deal_positive, factor=16), positive),
+    "a tenth": (functools.partial(deal_positive, factor=(10,)), positive),
     "zero": (deal_zero, zero),
 }
 SECRETS = [0, -(1 << 61) - 12345]

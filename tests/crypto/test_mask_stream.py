@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 
-from syft.crypto.mask_stream import MaskCipher, MaskStream, agreed_key, fresh_key
+from syft.crypto.mask_stream import MaskCipher, MaskStream, ZeroShares, agreed_key, fresh_key
 
 KEY = bytes(range(32))
 
@@ -71,3 +72,41 @@ def test_streams_of_one_cipher_are_read_in_turns() -> None:
     parts = [stream.draw([3]) for stream in (one, other, one, other)]
     assert torch.equal(torch.cat(parts[::2]), MaskStream(KEY).draw([6]))
     assert torch.cat(parts[1::2]).numpy().tobytes() == blocks(1 << 32, 3)
+
+
+# ---------------------------------------------------------------------------------- shares of zero
+
+
+def zero_shares(parties: int) -> list[ZeroShares]:
+    """Of parties that have agreed on their keys."""
+    told = {pair: fresh_key() for pair in itertools.permutations(range(parties), 2)}
+    return [
+        ZeroShares.agreed(
+            b"a test",
+            rank,
+            {other: key for (one, other), key in told.items() if one == rank},
+            {one: key for (one, other), key in told.items() if other == rank},
+        )
+        for rank in range(parties)
+    ]
+
+
+@pytest.mark.parametrize("parties", [2, 3, 5])
+def test_shares_of_zero_sum_to_zero_and_no_fewer_do(parties: int, device: torch.device) -> None:
+    shares = [torch.full((3, 50), rank + 1, device=device) for rank in range(parties)]
+    zeros = zero_shares(parties)
+    for first in (bytes(16), bytes(15) + b"\1", b"\1" * 16):
+        added = [one.added(share, first) for one, share in zip(zeros, shares, strict=True)]
+        assert all(one.device.type == device.type for one in added)
+        drawn = [one - share for one, share in zip(added, shares, strict=True)]
+        assert not torch.stack(drawn).sum(0).any()
+        for count in range(1, parties):
+            for some in itertools.combinations(drawn, count):
+                assert bool((torch.stack(some).sum(0) != 0).all())
+    assert [int(share.max()) for share in shares] == list(range(1, parties + 1)), "left as they are"
+
+
+def test_shares_of_zero_are_what_the_keys_draw() -> None:
+    zeros = ZeroShares(1, {0: b"a" * 32, 2: b"b" * 32})
+    before, after = (MaskStream(key * 32, bytes(16)).draw([4]) for key in (b"a", b"b"))
+    assert torch.equal(zeros.added(torch.zeros(4).long()), after - before)

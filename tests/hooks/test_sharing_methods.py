@@ -18,6 +18,7 @@ from syft.exceptions import (
     NotShareable,
     NothingToGet,
     PermissionDenied,
+    ProviderDenied,
     SessionEnded,
     UnknownWorker,
     UnsupportedOperation,
@@ -25,7 +26,7 @@ from syft.exceptions import (
     WrongParties,
 )
 from syft.tensors.shared.sessions import session_among, sessions_of
-from syft.workers.wire.messages import Start
+from syft.workers.wire.messages import Fetch, Start
 from tests.shells.child import make_worker
 
 pytestmark = pytest.mark.every_shell
@@ -78,12 +79,9 @@ def test_fixed_precision_stays(share):
 
 def test_each_party_has_uniform_shares(hook, share, alice, bob):
     shared = share(torch.zeros(1000, dtype=torch.int64))
-    pointers = shared.child.child
     parts = [
-        hook.local_worker.connection_to(name)
-        .pointer(at.id_at_location, garbage_collect_data=False)
-        .get()
-        for name, at in pointers.items()
+        hook.local_worker.connection_to(name).ask(Fetch, at.id_at_location, keep=True, reading=1)
+        for name, at in shared.child.child.items()
     ]
     assert torch.equal(parts[0], -parts[1])
     for part in parts:
@@ -364,6 +362,76 @@ def test_private_tensors_of_this_process(alice, bob, carol):
     with pytest.raises(PermissionDenied):
         (shared * shared).get()
     assert (shared * shared).get(user="ann").tolist() == [1, 4]
+
+
+def dealt_by(hook, *providers):
+    """Ann's data, of which anybody may have shares if these workers deal."""
+    x = torch.tensor([1, 2])
+    places = ["alice", "bob", "dan"]
+    return x.private_tensor(["ann"], allow_destinations=places, allow_providers=providers)
+
+
+@pytest.mark.parametrize("user", [None, "ann"])
+def test_only_whom_the_owner_names_may_deal(hook, alice, bob, carol, dan, user):
+    """Whoever shares it, and at a worker as well as in this process."""
+    eve = make_worker(hook, "eve")
+    held = dealt_by(hook, carol).send(dan, user="ann")
+    here = dealt_by(hook, carol)
+    message = (
+        r"'eve' is not among its allow_providers=: share it with crypto_provider= one of carol"
+    )
+    for private in (held, held.copy(), held * 2, held.copy().move(alice)):
+        with pytest.raises(ProviderDenied, match=message):
+            private.share(alice, bob, crypto_provider=eve)
+        assert private.share(alice, bob, crypto_provider=carol).get(user="ann").numel() == 2
+    with pytest.raises(ProviderDenied, match=message):
+        here.share(alice, bob, crypto_provider=eve, user=user)
+    with pytest.raises(ProviderDenied, match="'me' is not among"):
+        here.share(alice, bob, user=user)
+    x = here.share(alice, bob, crypto_provider=carol, user=user)
+    assert (x * x).get(user="ann").tolist() == [1, 4]
+
+
+def test_a_party_that_deals_must_be_named_too(hook, alice, bob, dan):
+    settings = {"crypto_provider": alice, "allow_dealing_party": True}
+    for names in ((), ("bob",)):
+        held = dealt_by(hook, *names).send(dan, user="ann")
+        with pytest.raises(ProviderDenied, match="'alice' is not among"):
+            held.share(alice, bob, **settings)
+    held = dealt_by(hook, alice).send(dan, user="ann")
+    assert held.share(alice, bob, **settings).get(user="ann").tolist() == [1, 2]
+
+
+def test_who_may_deal_for_what_is_computed_from_two(hook, alice, bob, carol, dan):
+    eve = make_worker(hook, "eve")
+    one, other = (dealt_by(hook, *names) for names in ((carol, eve), (carol,)))
+    both = one.send(dan, user="ann") + other.send(dan, user="ann")
+    with pytest.raises(ProviderDenied, match="one of carol"):
+        both.share(alice, bob, crypto_provider=eve)
+    assert both.share(alice, bob, crypto_provider=carol).get(user="ann").tolist() == [2, 4]
+    nobody = both + dealt_by(hook, eve).send(dan, user="ann")
+    for provider in (carol, eve):
+        with pytest.raises(ProviderDenied, match="no worker may deal"):
+            nobody.share(alice, bob, crypto_provider=provider)
+
+
+def test_what_is_revealed_says_who_may_deal(hook, alice, bob, carol, dan):
+    eve = make_worker(hook, "eve")
+    held = dealt_by(hook, carol).send(dan, user="ann")
+    pointer = held.share(alice, bob, crypto_provider=carol).reveal(to=alice)
+    with pytest.raises(ProviderDenied):
+        pointer.share(alice, bob, crypto_provider=eve)
+
+
+def test_the_owner_lets_others_deal(hook, alice, bob, carol, dan):
+    eve = make_worker(hook, "eve")
+    held = dealt_by(hook, carol).send(dan)
+    wider = held.allow(providers=[eve])
+    for provider in (carol, eve):
+        shared = wider.share(alice, bob, crypto_provider=provider)
+        assert shared.get(user="ann").tolist() == [1, 2]
+    with pytest.raises(ProviderDenied):
+        held.share(alice, bob, crypto_provider=eve)
 
 
 # --------------------------------------------------------------------------------------- modules

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from cryptography import x509
 
 import syft as sy
-from syft.exceptions import PermissionDenied, UnusableSetting
+from syft.exceptions import PermissionDenied, ProviderDenied, UnusableSetting
 from syft.node import worker_command
 from syft.node.cli import main
 from syft.node.destinations import read_destinations
@@ -115,3 +116,32 @@ def test_private_values_go_where_the_option_says(hook: sy.TorchHook, tmp_path: P
             del found
             alice.close()
             bob.close()
+
+
+def test_whom_the_option_names_deals_for_private_values(hook: sy.TorchHook, tmp_path: Path) -> None:
+    """At the worker that holds the data, and at the parties."""
+    paths = {name: tmp_path / f"{name}.sock" for name in ("alice", "carl", "dora", "eve")}
+    places = read_destinations(f"{name}={path}" for name, path in paths.items())
+    data = torch.tensor([1, 2]).private_tensor(
+        ["ann"], allow_destinations=["alice", "carl"], allow_providers=["dora"]
+    )
+    with contextlib.ExitStack() as stack:
+        servers = [
+            sy.WebsocketServerWorker(hook, id=name, unix=path, destinations=places)
+            for name, path in paths.items()
+        ]
+        settings: Any = {"data": [data.tag("#secret")], "destinations": places}
+        servers.append(sy.WebsocketServerWorker(hook, port=0, id="bob", **settings))
+        alice, carl, dora, eve, bob = (
+            sy.connect(str(stack.enter_context(server).address)) for server in servers
+        )
+        (found,) = bob.search("#secret")
+        with pytest.raises(ProviderDenied, match="one of dora"):
+            found.share(alice, carl, crypto_provider=eve)
+        shared = found.share(alice, carl, crypto_provider=dora)
+        assert (shared * shared).shape == (2,)
+        with pytest.raises(PermissionDenied, match="private"):
+            (shared * shared).get()
+        del found, shared
+        for worker in (alice, carl, dora, eve, bob):
+            worker.close()

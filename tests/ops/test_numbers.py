@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, strategies
 
-from syft.exceptions import ProgramError
+from syft.exceptions import OtherPath, ProgramError
 from syft.ops import numbers
 from syft.ops.table import NAMES, PROGRAM_FUNCTIONS
 
@@ -50,7 +50,19 @@ def test_every_op_on_numbers_is_tested() -> None:
     named = {
         function for number, function in PROGRAM_FUNCTIONS.items() if ".numbers." in NAMES[number]
     }
-    assert named == set(BINARY) | set(UNARY)
+    assert named == set(BINARY) | set(UNARY) | {numbers.expect}
+
+
+@given(ANY, ANY)
+def test_what_is_expected_is_what_python_answers(a: Any, b: Any) -> None:
+    for relation, (_, compare) in numbers.RELATIONS.items():
+        answer = bool(compare(a, b))
+        numbers.expect(relation, a, b, answer)
+        with pytest.raises(OtherPath):
+            numbers.expect(relation, a, b, not answer)
+    numbers.expect("same", a, a, True)
+    with pytest.raises(ProgramError, match="no relation"):
+        numbers.expect("is", a, b, True)
 
 
 def compare(function: Callable[..., Any], oracle: Callable[..., Any], *args: Any) -> None:

@@ -12,6 +12,7 @@ from torch import nn, optim
 from torch.nn import functional as F
 
 import syft as sy
+from tests.chain.refusal import refusal
 from tests.plans.training import (
     Tensor,
     batches,
@@ -208,3 +209,26 @@ def test_a_moving_average_of_the_weights_is_kept_beside() -> None:
         assert torch.equal(training(x, y), step(averages[1], *oracle, x, y))
     check_same((averages[0], pair[1]), (averages[1], oracle[1]))
     check_same(pair, oracle)
+
+
+def test_a_rate_that_changed_here_is_not_forgotten_there(
+    hook: sy.TorchHook, bob: sy.VirtualWorker
+) -> None:
+    """The copy has the rate of the day when it was sent: a call says so and changes nothing."""
+    pair, _ = twins(mlp, torch.optim.SGD, lr=0.1, momentum=0.9)
+    plan = plan_of(train_step, *pair)
+    data = next(batches((4,)))
+    plan.build(*data)
+    pointer, remote = plan.send(bob), [value.send(bob) for value in data]
+    pointer(*remote)
+    for option, value, was in (
+        ("lr", 0.01, 0.1),
+        ("momentum", 0.0, 0.9),
+        ("nesterov", True, False),
+    ):
+        pair[1].param_groups[0][option] = value
+        text = refusal(lambda: pointer(*remote))
+        assert f"{option} of SGD was {was} and is {value} now" in text and "send it again" in text
+        pair[1].param_groups[0][option] = was
+        pointer(*remote)
+    remote.clear()

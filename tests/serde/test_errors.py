@@ -67,7 +67,8 @@ def make(cls: type[Exception]) -> Exception:
         return cls("bad", ("file.py", 3, 1, "x = = 1"))
     names = list(inspect.signature(cls.__init__).parameters.values())[1:]
     if cls in SYFT_ERRORS and names and names[0].name != "args":
-        kinds = {"int": 7, "bool": True, "tuple[str, ...]": ("alice", "bob")}
+        names_of_two = ("alice", "bob")
+        kinds = {"int": 7, "float": 7.5, "bool": True, "tuple[str, ...]": names_of_two}
         return cls(*[kinds.get(str(parameter.annotation), "text") for parameter in names])
     return cls("text", 3)
 

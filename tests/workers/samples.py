@@ -24,7 +24,6 @@ from syft.workers.wire.messages import (
     Failure,
     Fetch,
     FetchAll,
-    Follow,
     Forgotten,
     GiveUp,
     Gradients,
@@ -49,13 +48,13 @@ from syft.workers.wire.messages import (
 from syft.workers.wire.terms import Terms
 
 BFLOAT16 = (19, 3)
-TERMS = Terms(("alice",), ("ann",), pack_error(ValueError("5 is private"), Packer()))
+TERMS = Terms(("alice",), ("ann",), pack_error(ValueError("5 is private"), Packer()), ("carol",))
 
 SAMPLES: list[Message] = [
     Command(1, 0, ((0, 5), 2), 7, 9, (8,), {"alpha": 3}, (("cpu", BFLOAT16),), 0),
     Run(19, 3, (9, None, 2.5), 20, 9, (8, (10, 4)), (42, b"\x00", (41, 1, 0, (), (), (2,))), (), 0),
-    Put(2, 9, (32, 0, (0,), None, 0), ("ann",), True, ("bea",), TERMS, (8,), 0),
-    Fetch(3, 9, 1, True, "ann", True, (8,), 0),
+    Put(2, 9, (32, 0, (0,), None, 0), ("ann",), True, ("bea",), TERMS, 14, (8,), 0),
+    Fetch(3, 9, 1, True, "ann", True, (8,), 5, 0),
     PutAll(
         24,
         9,
@@ -72,13 +71,12 @@ SAMPLES: list[Message] = [
     Search(7, ("#a",), (8,), 0),
     Annotate(8, 9, ("#a",), "text", (8,), 0),
     Share(9, ("bea",)),
-    Allow(29, 9, ("bea",), 10, ("alice",), (8,), 0),
+    Allow(29, 9, ("bea",), 10, ("alice",), (8,), ("carol",), 0),
     Describe(9, 9, (8,), 0),
     Promise(11, (12,), "ann", (8,), 0),
     Start(12, 1, 99, ("bob", "alice"), 0, ((0, 9),), (13,), (8,)),
     Exchange(99, 0, 1, ((32, 9, (0,), None, 0),), ("ann",), True, TERMS),
     Abort(99, 1, "party alice failed"),
-    Follow(13, 9, 14, (8,), 0),
     Relay(14, 9, "alice", "ann", (8,), 0),
     Convert(15, 9, 1, (2,), 16, (8,), 0),
     Holds(20, 9, b"\x01" * 32, (8,), 0),

@@ -27,13 +27,8 @@ from syft.crypto.gates.bit_planes import (
     words_of,
 )
 from syft.crypto.gates.sign_bit import SignMaterial, deal_sign, masked_signs
-from syft.crypto.gates.truncation import (
-    OFFSET,
-    check_bits,
-    public_quotient,
-    quotient_and_wrap,
-    wrapped_quotient,
-)
+from syft.crypto.gates.public_factors import Factor, factor_for, part_of, products
+from syft.crypto.gates.truncation import quotient_and_wrap, wrapped_quotient
 from syft.crypto.opening import ShareOpening
 
 
@@ -41,11 +36,11 @@ from syft.crypto.opening import ShareOpening
 class ComparisonMaterial:
     """A mask r, what the tree needs for it, and numbers derived from r and the last mask bit b.
 
-    ``numbers`` has a row for each: b; for the positive part b·r, or with bits to be divided by
-    b·q, b·w, q and w, where q and w are the quotient and the wrap of ``truncation``.
+    ``numbers`` has a row for each: b; for the positive part b·r, or with a factor b·q, b·w, q and
+    w, where q and w are the product and the wrap of ``truncation``.
     """
 
-    bits: int
+    factor: Factor
     mask: Words
     sign: SignMaterial
     numbers: Words
@@ -62,23 +57,24 @@ def deal_negative(dealer: Dealer, shape: Sequence[int]) -> ComparisonMaterial:
     return ComparisonMaterial(0, words_of(mask), sign, words_of(bit))
 
 
-def deal_positive(dealer: Dealer, shape: Sequence[int], bits: int) -> ComparisonMaterial:
+def deal_positive(dealer: Dealer, shape: Sequence[int], factor: Factor) -> ComparisonMaterial:
     """Deal for ``positive`` of this shape, to the last party: 58.125 B an element, or 82.125 B
-    with bits to be divided by."""
-    check_bits(bits)
+    with a factor other than 1."""
     count = math.prod(shape)
     mask = dealer.uniform((count,))
+    factor = factor_for(factor, shape, mask.device)
+    plain = type(factor) is int and not factor
     sign = deal_sign(dealer, mask)
 
     def numbers() -> torch.Tensor:
         bit = unpack(tensor_of(sign.result_mask), count).view(1, count)
-        if not bits:
+        if plain:
             return torch.cat((bit, bit * mask))
-        parts = quotient_and_wrap(mask, bits)
+        parts = quotient_and_wrap(mask, factor)
         return torch.cat((bit, bit * parts, parts))
 
-    derived = dealer.derived((5 if bits else 2, count), numbers)
-    return ComparisonMaterial(bits, words_of(mask), sign, words_of(derived))
+    derived = dealer.derived((2 if plain else 5, count), numbers)
+    return ComparisonMaterial(factor, words_of(mask), sign, words_of(derived))
 
 
 def negative(
@@ -100,15 +96,15 @@ def negative(
 def positive(
     rank: int, material: ComparisonMaterial, x: torch.Tensor
 ) -> Generator[ShareOpening, Sequence[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
-    """max(x / 2^bits, 0), and 1 where x >= 0, else 0: ReLU of a product, and its derivative.
+    """max(k x, 0), and 1 where x >= 0, else 0: ReLU of a product, and its derivative.
 
-    With 0 bits both are exact for every x.  Else the quotient is right for -2^62 <= x < 2^62: the
-    floor or one more where x >= 0, and 0 where x < 0; the other result is exact.
+    Right for every x, without an offset: where x >= 0 the first is the floor of k x or one more,
+    exactly k x for a factor of 1, and 0 where x < 0; the other result is exact.
 
     1. Open c = x + r, for a uniform mask r: 8 B.
     2. Find k = [x >= 0] from c and the bits of r, and open e = k + b (``masked_signs``): 34 bits.
-    3. Each party, without a message: y, which is x, or x / 2^bits from c as in ``divide``; b y from
-       c and its shares of b and of b times what y takes from r.
+    3. Each party, without a message: y, which is x, or k x from c as in ``divide`` (whatever it is
+       where x < 0); b y from c and its shares of b and of b times what y takes from r.
     4. k = e + b (1 - 2 e), and k y = e y + (1 - 2 e) b y.
 
     4 rounds; 8 B an element and 34 bits an element, in words of 64 elements; all of it uniform.
@@ -121,8 +117,9 @@ def positive(
     value, flag = (new_words((len(flat),), flat) for _ in range(2))
     for where, masks in bit_masks(plane, len(flat)):
         bit, *others = (row[where] for row in material.numbers)
-        if material.bits:
-            share, masked = _quotients(rank, material.bits, c[where] + OFFSET, bit, others)
+        if others[1:]:
+            factor = part_of(material.factor, where)
+            share, masked = _quotients(rank, factor, c[where], bit, others)
         else:
             share, masked = flat[where], c[where] * bit
             masked -= others[0]
@@ -134,11 +131,11 @@ def positive(
 
 
 def _quotients(
-    rank: int, bits: int, opened: Words, bit: Words, others: Sequence[Words]
+    rank: int, factor: Factor, opened: Words, bit: Words, others: Sequence[Words]
 ) -> tuple[Words, Words]:
-    """Shares of y = x / 2^bits, and of b y."""
+    """Shares of y = k x, and of b y."""
     masked_quotient, masked_wrap, quotient, wrap = others
-    public = public_quotient(opened, bits)
+    public = products(opened, factor)
     share = wrapped_quotient(opened, quotient, wrap)
     masked = wrapped_quotient(opened, masked_quotient, masked_wrap)
     masked += public * bit

@@ -127,7 +127,8 @@ def _add(found: ProgramCost, instruction: Instruction, metas: _Metas | None) -> 
         found.dealt += 8 * torch.Size(args[-1]).numel()
     if code not in GATES:
         return 0
-    profile = _profile(code, args[1:-1])
+    # Which factor it is makes no difference, but for that of 1.
+    profile = _profile(code, tuple(0 if value == 0 else 1 for value in args[1:-1]))
     elements = torch.Size(args[-1]).numel()
     words = -(-elements // 64)
     found.opened += elements * profile.opened[0] + words * profile.opened[1]

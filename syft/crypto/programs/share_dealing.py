@@ -1,7 +1,7 @@
 """Dealing for a share program: what the provider is told of it, and what it sends the last party.
 
-The provider gets no operand and no public tensor, only which instruction at which place needs what.
-It can run far ahead of the parties.
+The provider gets no operand and no public tensor but the factors of divisions, only which
+instruction at which place needs what.  It can run far ahead of the parties.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from syft.crypto.dealing import ProviderDealer
+from syft.crypto.gates.public_factors import frozen_factor
 from syft.crypto.kernels import kernel_from
 from syft.crypto.mask_stream import MaskCipher
 from syft.crypto.programs.beaver_products import deal_product
@@ -41,7 +42,9 @@ def deals_of(program: ShareProgram) -> tuple[Deal, ...]:
         (
             place,
             int(instruction.code),
-            tuple(value for value in instruction.args if type(value) is not ShareSlot),
+            tuple(
+                frozen_factor(value) for value in instruction.args if type(value) is not ShareSlot
+            ),
         )
         for place, instruction in enumerate(program.instructions)
         if is_corrected(instruction)

@@ -14,6 +14,7 @@ import torch
 from syft.crypto.dealing import Dealer
 from syft.crypto.gates.comparison import deal_negative, deal_positive, negative, positive
 from syft.crypto.gates.equality import deal_zero, zero
+from syft.crypto.gates.public_factors import Factor
 from syft.crypto.gates.truncation import deal_divide, divide
 from syft.crypto.opening import Protocol
 from syft.crypto.programs.share_program import Instruction, ShareCode
@@ -29,16 +30,16 @@ class Gate:
     """``run(rank, material, x)`` is the protocol."""
 
 
-def _deal_divide(dealer: Dealer, bits: int, shape: tuple[int, ...]) -> Any:
-    return deal_divide(dealer, shape, bits)
+def _deal_divide(dealer: Dealer, factor: Factor, shape: tuple[int, ...]) -> Any:
+    return deal_divide(dealer, shape, factor)
 
 
-def _deal_positive(dealer: Dealer, bits: int, shape: tuple[int, ...]) -> Any:
-    return deal_positive(dealer, shape, bits)
+def _deal_positive(dealer: Dealer, factor: Factor, shape: tuple[int, ...]) -> Any:
+    return deal_positive(dealer, shape, factor)
 
 
 def _divide(rank: int, material: Any, x: torch.Tensor) -> Protocol:
-    # Without bits the result is x, in memory of its own.
+    # For a factor of 1 the result is x, in memory of its own.
     return divide(rank, material, x.clone() if material is None else x)
 
 
@@ -61,5 +62,5 @@ def is_corrected(instruction: Instruction) -> bool:
     False
     """
     if instruction.code is ShareCode.DIVIDE:
-        return bool(instruction.args[1])
+        return bool(instruction.args[1] != 0)
     return instruction.code is ShareCode.PRODUCT or instruction.code in GATES

@@ -3,11 +3,19 @@
 A layer on a fixed grid is a product, a division back to the grid, an addition of the bias and a
 relu.  The division and the relu open the same number, so they are joined: the bias is moved to the
 grid of the products instead, and one opening serves both.
+
+What is added before the division must stay in the ring there, where it has less room than after it.
+So this is done only where it is known to: what is divided is below 2^62, the divisor times a public
+addend is as large as it is, and the result of an operation may be *stated* to be on the grid of
+products, as that of a linear layer with a shared bias is (``fixed.domains``).  A shared number of
+unknown size is added where it is written: that takes the opening of the division, and its round.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any
 
@@ -16,20 +24,32 @@ import torch
 from syft.crypto.programs.local_operations import LOCAL_OPERATIONS, number_of
 from syft.crypto.programs.share_flow import operands_of, writes_in_place
 from syft.crypto.programs.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
+from syft.crypto.ring_products import magnitude
 
 ADD = number_of(torch.ops.aten.add.Tensor)
 MOST_BETWEEN = 16
 """Operations between a division and a relu."""
+REPEATS = {
+    number_of(torch.ops.aten.repeat.default),
+    *(number for number, one in enumerate(LOCAL_OPERATIONS) if one.view and not one.several),
+}
+"""What makes nothing larger than it was."""
 TIMES = number_of(torch.ops.aten.mul.Scalar)
 
 
-def joined(program: ShareProgram) -> ShareProgram:
+RING_END = 1 << 63
+DIVIDED_END = 1 << 62
+"""What is divided is below this, or its quotient is wrong already."""
+
+
+def joined(program: ShareProgram, stated: AbstractSet[int] = frozenset()) -> ShareProgram:
     """An equivalent program with divisions joined to relus, and without what nobody uses.
 
-    ``DIVIDE(x, bits)``, then views and additions, then ``POSITIVE(.., 0)`` becomes ``POSITIVE(..,
-    bits)`` of the same with each addend times 2^bits, where nobody else uses what is between.  Like
-    x, this must be below 2^62; on a fixed grid it is, if the result can be decoded.  Instructions
-    whose results nobody uses are left out, but for those that write in place and reveals.
+    ``DIVIDE(x, factor)``, then views and additions, then ``POSITIVE(.., 0)`` becomes ``POSITIVE(..,
+    factor)`` of the same with each addend times the divisor, where nobody else uses what is
+    between, and where this is below 2^63 for every x below 2^62: public addends are known, and the
+    slots in ``stated`` hold results that are below 2^62 over the divisor.  Instructions whose
+    results nobody uses are left out, but for those that write in place and reveals.
 
     >>> divide = Instruction(ShareCode.DIVIDE, (ShareSlot(0), 16, (2,)), (1,))
     >>> relu = Instruction(ShareCode.POSITIVE, (ShareSlot(1), 0, (2,)), (2, 3))
@@ -37,7 +57,7 @@ def joined(program: ShareProgram) -> ShareProgram:
     >>> one.args
     (ShareSlot(number=0), 16, (2,))
     """
-    rewriting = _Rewriting(program)
+    rewriting = _Rewriting(program, stated)
     for place, instruction in enumerate(program.instructions):
         if instruction.code is ShareCode.POSITIVE and instruction.args[1] == 0:
             rewriting.join(place)
@@ -47,7 +67,8 @@ def joined(program: ShareProgram) -> ShareProgram:
 class _Rewriting:
     """A program whose instructions are being replaced; several may stand at one place."""
 
-    def __init__(self, program: ShareProgram) -> None:
+    def __init__(self, program: ShareProgram, stated: AbstractSet[int]) -> None:
+        self.stated = stated
         self.inputs, self.results = program.inputs, program.results
         self.steps: list[list[Instruction]] = [[one] for one in program.instructions]
         self.maker = {
@@ -68,16 +89,49 @@ class _Rewriting:
         if path is None or any(path[-1] < write < place for write in self.writes):
             return
         (divide,) = self.steps[path[-1]]
-        raw, bits, _ = divide.args
+        raw, factor, _ = divide.args
+        divisor = _divisor_of(factor)
+        if not self._fits(path[:-1], divisor, place):
+            return
         self.steps[path[-1]] = []
-        self.steps[place] = [replace(relu, args=(relu.args[0], bits, relu.args[2]))]
+        self.steps[place] = [replace(relu, args=(relu.args[0], factor, relu.args[2]))]
         inside = {divide.outs[0]: raw}
         for between in reversed(path[:-1]):
             (local,) = self.steps[between]
-            self.steps[between] = self._scaled(local, inside, bits)
+            self.steps[between] = self._scaled(local, inside, divisor or 1)
             inside[local.outs[0]] = ShareSlot(local.outs[0])
         if len(path) == 1:
-            self.steps[place] = [replace(relu, args=(raw, bits, relu.args[2]))]
+            self.steps[place] = [replace(relu, args=(raw, factor, relu.args[2]))]
+
+    def _fits(self, between: Sequence[int], divisor: int | None, relu: int) -> bool:
+        """Whether what is between a division and a relu stays in the ring before the division."""
+        most = DIVIDED_END
+        for place in reversed(between):
+            (local,) = self.steps[place]
+            if local.args[0] != ADD:
+                continue
+            sizes = [self._size_of(value.number, relu) for value in local.args[1]]
+            known = [size for size in sizes if size is not None]
+            if known and divisor is not None:
+                most += known[0] * divisor
+            elif divisor is None or local.outs[0] not in self.stated:
+                return False
+            else:
+                most = DIVIDED_END
+        return most <= RING_END
+
+    def _size_of(self, slot: int, before: int) -> int | None:
+        """The largest size of a public number in a slot; None if it is not known, also because
+        something was written in place since it was made."""
+        place = self.maker.get(slot)
+        if place is None or len(self.steps[place]) != 1:
+            return None
+        (one,) = self.steps[place]
+        if one.code is ShareCode.LOCAL and one.args[0] in REPEATS:
+            return self._size_of(one.args[1][0].number, before)
+        if one.code is not ShareCode.PUBLIC or any(place < w < before for w in self.writes):
+            return None
+        return magnitude(one.args[0])
 
     def _path(self, slot: ShareSlot, most: int = MOST_BETWEEN) -> list[int] | None:
         """The places from the maker of a slot back to a division; each made for one use."""
@@ -85,7 +139,7 @@ class _Rewriting:
         if place is None or not most or self.uses[slot.number] != 1 or len(self.steps[place]) != 1:
             return None
         (one,) = self.steps[place]
-        if one.code is ShareCode.DIVIDE and one.args[1]:
+        if one.code is ShareCode.DIVIDE and one.args[1] != 0:
             return [place]
         for operand in _candidates(one):
             rest = self._path(operand, most - 1)
@@ -94,7 +148,7 @@ class _Rewriting:
         return None
 
     def _scaled(
-        self, local: Instruction, inside: dict[int, ShareSlot], bits: int
+        self, local: Instruction, inside: dict[int, ShareSlot], divisor: int
     ) -> list[Instruction]:
         """An operation on the grid of the products, where ``inside`` is already."""
         number, positional, keywords = local.args
@@ -103,7 +157,7 @@ class _Rewriting:
         for value in positional:
             if type(value) is ShareSlot and value.number not in inside:
                 made.append(
-                    Instruction(ShareCode.LOCAL, (TIMES, (value, 1 << bits), ()), (self.free,))
+                    Instruction(ShareCode.LOCAL, (TIMES, (value, divisor), ()), (self.free,))
                 )
                 value = ShareSlot(self.free)
                 self.free += 1
@@ -127,6 +181,13 @@ class _Rewriting:
         return ShareProgram(
             self.inputs, tuple(_renamed(one, moved) for _, one in kept), self.results
         )
+
+
+def _divisor_of(factor: Any) -> int | None:
+    """The whole number by which all is divided; None for others."""
+    if type(factor) is int:
+        return 1 << factor
+    return factor[0] if len(factor) == 1 and type(factor[0]) is int else None
 
 
 def _candidates(one: Instruction) -> list[ShareSlot]:

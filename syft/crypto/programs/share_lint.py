@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import torch
 
+from syft.crypto.gates.public_factors import check_factor, thawed_factor
 from syft.crypto.kernels import kernel_from
 from syft.crypto.programs.local_operations import check_local
 from syft.crypto.programs.share_flow import operands_of
@@ -25,7 +26,6 @@ MOST_RESULTS: Final = 1 << 12
 MOST_DIMENSIONS: Final = 16
 MOST_ELEMENTS: Final = 1 << 40
 """Of a shape that an instruction names; what a party really makes is bounded by itself."""
-MOST_BITS: Final = 62
 
 Values = tuple[Any, ...]
 
@@ -69,7 +69,7 @@ def lint_deals(deals: Any) -> None:
     >>> lint_deals(((3, 6, (63, (2,))),))
     Traceback (most recent call last):
     ...
-    syft.exceptions.ProgramError: a division by 2^63
+    syft.exceptions.ProgramError: a division by 2^63: the exponent must be 0 to 62
     """
     latest = -1
     for deal in _tuple(deals, MOST_INSTRUCTIONS):
@@ -219,11 +219,10 @@ def _only_shape(public: Values) -> None:
     check_shape(*_count(public, 1))
 
 
-def _bits_and_shape(public: Values) -> None:
-    bits, shape = _count(public, 2)
-    if not is_whole(bits, MOST_BITS + 1):
-        raise ProgramError(f"a division by 2^{bits!r:.20}")
+def _factor_and_shape(public: Values) -> None:
+    factor, shape = _count(public, 2)
     check_shape(shape)
+    check_factor(thawed_factor(factor), shape)
 
 
 def _plain_tensor(public: Values) -> None:
@@ -269,9 +268,9 @@ _PUBLIC: Final[dict[ShareCode, Callable[[Values], None]]] = {
     ShareCode.LINEAR: _linear,
     ShareCode.MASK: _only_shape,
     ShareCode.PRODUCT: _product,
-    ShareCode.DIVIDE: _bits_and_shape,
+    ShareCode.DIVIDE: _factor_and_shape,
     ShareCode.NEGATIVE: _only_shape,
-    ShareCode.POSITIVE: _bits_and_shape,
+    ShareCode.POSITIVE: _factor_and_shape,
     ShareCode.ZERO: _only_shape,
     ShareCode.REVEAL: _party,
 }

@@ -17,6 +17,7 @@ from enum import IntEnum
 from typing import Any
 
 from syft.crypto.dealing import StreamName
+from syft.crypto.gates.public_factors import named_factor
 
 
 class ShareCode(IntEnum):
@@ -42,11 +43,14 @@ class ShareCode(IntEnum):
     kernel on two masked values.  The masks are (counter, place) of the MASK that drew them, with
     counter 0 for this program, so that the provider knows them; ``shape`` is that of the result."""
     DIVIDE = 6
-    """``args = (x, bits, shape)``: x / 2^bits."""
+    """``args = (x, factor, shape)``: the factor times x.  ``factor`` (``gates.public_factors``) is
+    bits for x / 2^bits, ``(d,)`` for x / d, or ``(n, bits)`` for x n / 2^bits, the numbers of a
+    tuple being tensors where they are not the same for all elements."""
     NEGATIVE = 7
     """``args = (x, shape)``: 1 where x < 0, else 0."""
     POSITIVE = 8
-    """``args = (x, bits, shape)``, two outs: max(x / 2^bits, 0), and 1 where x >= 0, else 0."""
+    """``args = (x, factor, shape)``, two outs: the factor times max(x, 0), and 1 where x >= 0,
+    else 0."""
     ZERO = 9
     """``args = (x, shape)``: 1 where x = 0, else 0."""
     REVEAL = 10
@@ -108,7 +112,7 @@ def stream_of(code: ShareCode, public: Sequence[Any], counter: int, place: int) 
     >>> stream_of(ShareCode.MASK, ((2, 3),), 7, 0)
     StreamName(counter=7, place=0, use='4 (2 3)')
     """
-    return StreamName(counter, place, _use_of(code, tuple(public)))
+    return StreamName(counter, place, _use_of(code, tuple(map(named_factor, public))))
 
 
 def stream_of_mask(mask: tuple[int, int], shape: Sequence[int], counter: int) -> StreamName:
@@ -129,4 +133,6 @@ def _text(value: Any) -> str:
     """An argument as a text: equal ones of two processes have equal texts, others do not."""
     if isinstance(value, tuple):
         return f"({' '.join(map(_text, value))})"
+    if isinstance(value, str):
+        return value
     return str(value if value is None else int(value))

@@ -22,7 +22,7 @@ import torch
 
 from syft.crypto.dealing import PartyDealer, StreamName
 from syft.crypto.kernels import kernel_from
-from syft.crypto.mask_stream import MaskCipher
+from syft.crypto.mask_stream import MaskCipher, ZeroShares
 from syft.crypto.opening import Protocol, ShareOpening
 from syft.crypto.programs.beaver_products import MaskedValue, deal_product, mask, product
 from syft.crypto.programs.local_operations import LOCAL_OPERATIONS, check_size, run_local
@@ -52,12 +52,14 @@ _GATE_WORDS: Final = 10
 class PartyContext:
     """Who runs a program: party ``rank`` of ``parties``, with its key and the program's counter.
 
+    ``key`` is that with the provider; ``zeros`` come from those with the other parties.
     ``most_elements`` bounds the tensors that it has made and still holds, views included.
     """
 
     rank: int
     parties: int
     key: bytes | MaskCipher = field(repr=False)
+    zeros: ZeroShares = field(repr=False)
     counter: int
     most_elements: int = MOST_ELEMENTS
 
@@ -65,7 +67,7 @@ class PartyContext:
     def is_last(self) -> bool:
         """Whether it is the party that the provider sends corrections to.
 
-        >>> PartyContext(1, 2, bytes(32), 1).is_last
+        >>> PartyContext(1, 2, bytes(32), ZeroShares(1, {0: bytes(32)}), 1).is_last
         True
         """
         return self.rank == self.parties - 1
@@ -84,7 +86,8 @@ class RoundOfShares:
     bits: list[torch.Tensor] = field(default_factory=list)
     """To be sent to all other parties and joined by xor."""
     reveals: dict[int, list[torch.Tensor]] = field(default_factory=dict)
-    """To be sent to one party and added up there; its own shares are in its own entry."""
+    """To be sent to one party and added up there, with shares of zero; its own shares are in its
+    own entry."""
     needs: tuple[int, ...] = ()
     """The instructions whose corrections the last party waits for; nothing is to be sent then."""
 
@@ -119,9 +122,8 @@ def run_program(program: ShareProgram, inputs: Sequence[Any], party: PartyContex
     >>> from syft.crypto.programs.local_operations import number_of
     >>> neg = number_of(torch.ops.aten.neg.default)
     >>> negate = Instruction(ShareCode.LOCAL, (neg, (ShareSlot(0),), ()), (1,))
-    >>> run = run_program(
-    ...     ShareProgram(1, (negate,), (1,)), [torch.tensor([3])], PartyContext(0, 2, bytes(32), 1)
-    ... )
+    >>> party = PartyContext(0, 2, bytes(32), ZeroShares(0, {1: bytes(32)}), 1)
+    >>> run = run_program(ShareProgram(1, (negate,), (1,)), [torch.tensor([3])], party)
     >>> next(run)
     Traceback (most recent call last):
     StopIteration: {1: tensor([-3])}
@@ -211,10 +213,10 @@ class _Run:
         if begin is not None:
             self._fill(place, begin(self, instruction, self.operands[place]))
         elif instruction.code is ShareCode.REVEAL:
-            # A copy, because the share may be written to while the letter is under way.
-            self.reveals.append(
-                (place, instruction.args[1], self._share(instruction.args[0]).clone())
-            )
+            # New, because the share may be written to while the letter is under way.
+            x, to = instruction.args
+            name = stream_of(instruction.code, (to,), self.party.counter, place)
+            self.reveals.append((place, to, self.party.zeros.added(self._share(x), name.block())))
         else:
             public = [value for value in instruction.args if type(value) is not ShareSlot]
             name = stream_of(instruction.code, public, self.party.counter, place)

@@ -222,6 +222,17 @@ class Assumptions:
             tensor for _, then in observed.stepped for tensor in then
         ]
 
+    def of_options(self) -> Assumptions:
+        """The same about the options of optimizers alone, such as the learning rate.
+
+        >>> sgd = torch.optim.SGD([torch.ones(1)], lr=0.1)
+        >>> options = Assumptions(observe([sgd])).of_options()
+        >>> sgd.param_groups[0]["lr"] = 0.2; options.change()
+        'lr of SGD was 0.1 and is 0.2 now'
+        """
+        facts = [fact for fact in self._observed.facts if "params" in fact.container]
+        return Assumptions(Observations([fact for fact in facts if fact.key != "params"], [], []))
+
     @property
     def is_empty(self) -> bool:
         """Whether nothing was observed."""

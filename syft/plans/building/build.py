@@ -21,10 +21,11 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from syft.ops.nested import leaves, replace
+from syft.ops.control import RECORDING
+from syft.ops.nested import EXACT_TENSOR_TYPES, leaves, replace
 from syft.plans.building.assumptions import Assumptions, modules_in, observe, sets_requires_grad
 from syft.plans.building.examples import Outline
-from syft.plans.building.input_properties import check_fixed, fixed_in
+from syft.plans.building.input_properties import Expectations, check_fixed, fixed_in
 from syft.plans.building.interface import Blueprint, Interface, interface_of, with_flat_outputs
 from syft.plans.building.optimizers import PreparedOptimizers, StateTensor
 from syft.plans.building.state import BoundState, Source, State, places_of
@@ -32,6 +33,7 @@ from syft.plans.building.template import INT, kind_of
 from syft.program.lowered import Lowered
 from syft.program.program import Program, Slot
 from syft.program.recording.record import Recording, record
+from syft.program.recording.symbolic import concrete, is_symbolic
 from syft.workers.execution.precautions import RUNNABLE
 
 STATE = "state"
@@ -100,14 +102,18 @@ class BuiltPlan:
     replays_only: bool = False
     accepted: set[tuple[type, ...]] = field(default_factory=set)
     """Types of positional arguments that need no binding; it makes the common call fast."""
+    expected: Expectations = field(init=False)
+    """What the inputs of a call must be like."""
     is_stateless: bool = field(init=False)
     """Whether a call depends on nothing but its arguments."""
     run: Callable[[Sequence[Any]], Any] | None = field(init=False, default=None)
     """The program made ready to run.  None before the first call: some plans are only sent."""
 
     def __post_init__(self) -> None:
-        fixed = self.blueprint.interface.fixed
-        self.is_stateless = not self.state.places and not fixed and self.assumptions.is_empty
+        self.expected = Expectations(self.program, self.blueprint.interface.fixed)
+        self.is_stateless = (
+            not self.state.places and self.expected.are_none and self.assumptions.is_empty
+        )
 
     def lower(self) -> Callable[[Sequence[Any]], Any]:
         """Make the program ready to run."""
@@ -138,18 +144,44 @@ class BuiltPlan:
         """
         if kwargs or tuple(map(type, args)) not in self.accepted:
             args = self.bind(args, kwargs)
-        interface = self.blueprint.interface
-        if interface.fixed:
-            check_fixed(interface.name, interface.fixed, args, interface.input_names())
         return [*args, *self.state.read()] if self.state.places else args
+
+    def meets(self, values: Sequence[Any]) -> bool:
+        """Whether a call on these values goes the way that was recorded, as far as is known."""
+        if self.expected.are_none:
+            return True
+        recording = RECORDING.get()
+        if recording is None:
+            return self.expected.are_met(values)
+        with recording.paused():
+            return self.expected.are_met(list(map(concrete, values)))
+
+    def can_be_recorded(self, arguments: Any) -> bool:
+        """Whether the function could run here: its arguments and its state are in this process."""
+        tensors = [leaf for leaf in leaves(arguments) if isinstance(leaf, torch.Tensor)]
+        tensors += [place.tensor for place in self.state.places]
+        return all(type(tensor) in EXACT_TENSOR_TYPES for tensor in tensors)
+
+    def refuse(self, values: Sequence[Any]) -> None:
+        """Raise for values that :meth:`meets` is false of.
+
+        Raises :class:`~syft.exceptions.WrongArguments`, :class:`~syft.exceptions.OtherPath`.
+        """
+        interface = self.blueprint.interface
+        inputs = values[: len(interface.kinds)]
+        check_fixed(interface.name, interface.fixed, inputs, interface.input_names())
 
     def examples(self) -> list[Any]:
         """Inputs like those the plan was built with."""
         return [each.example() if isinstance(each, Outline) else each for each in self.inputs]
 
 
-def build(recipe: Recipe, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[BuiltPlan, Any]:
+def build(
+    recipe: Recipe, args: Sequence[Any], kwargs: dict[str, Any], check: bool = True
+) -> tuple[BuiltPlan, Any]:
     """Record a function on arguments; returns what was built, and what the function returned.
+
+    With ``check`` it is run again to find what a recording cannot keep.
 
     Raises :class:`~syft.exceptions.CannotRecord`, :class:`~syft.exceptions.WrongArguments`.
 
@@ -165,7 +197,7 @@ def build(recipe: Recipe, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[
     optimizers = [source.entry for source in known if isinstance(source.entry, Optimizer)]
     with PreparedOptimizers(optimizers) as prepared:
         state = [place.tensor for place in places_of(recipe.sources)]
-        recording = record(lambda *inputs: recipe.call(interface, inputs), inputs, state)
+        recording = record(lambda *inputs: recipe.call(interface, inputs), inputs, state, check)
         found = [optimizer for optimizer in prepared.optimizers if optimizer not in optimizers]
     known += [Source.of(f"optimizer{i + 1}", optimizer) for i, optimizer in enumerate(found)]
     tensors = [*state, *recording.captured]
@@ -179,7 +211,16 @@ def build(recipe: Recipe, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[
         tuple(map(_outline, inputs)),
         replays_only=bool(recording.captured),
     )
+    built.expected.learn(built.expected.key(inputs))
+    for part in modules_in(recipe.entries()):
+        _make_plain(vars(part))
     return built, recording.result
+
+
+def _make_plain(attributes: dict[str, Any]) -> None:
+    """Put plain numbers where a forward has kept a size or a number of the recording."""
+    kept = {key: concrete(value) for key, value in attributes.items() if is_symbolic(value)}
+    attributes.update(kept)
 
 
 def _modes(known: Sequence[Source]) -> tuple[bool, ...]:

@@ -1,9 +1,12 @@
-"""Properties of the inputs that a function asked for while it was recorded: they are fixed.
+"""What a recording expects of its inputs: properties that the function asked for, and sizes.
 
-``torch.zeros(3, dtype=x.dtype)`` records the dtype that ``x`` had.  Sizes are traced and free to
-change; a dtype or a number of dimensions is a Python value that cannot be traced.  So a plan keeps
-the value of each such property for its inputs, and a call with inputs that have another value is
-refused: here, and at the worker to which the plan was sent.
+``torch.zeros(3, dtype=x.dtype)`` records the dtype that ``x`` had.  A dtype or a number of
+dimensions is a Python value that cannot be traced.  So a plan keeps the value of each such property
+for its inputs.  Sizes are traced and free to change, unless Python decided by them (``range(n)``):
+then the program expects the same outcome (:func:`syft.ops.numbers.expect`).
+
+A call with inputs of which something else is true is recorded anew where the function is, and
+refused elsewhere, as at the worker to which the plan was sent.
 """
 
 from __future__ import annotations
@@ -13,7 +16,12 @@ from typing import Any
 
 import torch
 
-from syft.exceptions import MalformedMessage, WrongArguments
+from syft.exceptions import MalformedMessage, OtherPath, WrongArguments
+from syft.ops.nested import leaves
+from syft.ops.table import may_alter
+from syft.program.lowered import Lowered
+from syft.program.program import Action, Program, slots_in
+from syft.program.recording.recorded_actions import EXPECT, OF_SIZES
 from syft.serde.expect import expect_type
 
 Fixed = tuple[tuple[str, tuple[Any, ...]], ...]
@@ -87,3 +95,107 @@ def expect_fixed(value: Any, inputs: int, where: str) -> Fixed:
             expect_type(each, (str, bool, int, type(None)), "a plain value", here)
     fixed: Fixed = value
     return fixed
+
+
+_MOST_KNOWN = 1 << 12
+"""Sizes and numbers that were found to fit, which are kept to find it out once."""
+
+
+class Expectations:
+    """Whether a call goes the way that was recorded: what its inputs must be like.
+
+    >>> plan = sy.func2plan(args_shape=[(2, 3)])(lambda x: sum(x[i] for i in range(x.shape[0])))
+    >>> expected = Expectations(plan.program, ())
+    >>> expected.are_met([torch.ones(2, 5)]), expected.are_met([torch.ones(3, 5)])
+    (True, False)
+    """
+
+    def __init__(self, program: Program, fixed: Fixed) -> None:
+        self._fixed = fixed
+        first = _last_expected(program)
+        self._early = Program(program.inputs, program.actions[:first], (), program.state)
+        self._early_run: Lowered | None = None
+        self.are_inside = _expects(program, first)
+        """Whether something is expected of what the program computes, so that only a further run of
+        the function tells which way it goes."""
+        self.deciding = _deciding_inputs(program)
+        self._known: set[tuple[Any, ...]] = set()
+
+    @property
+    def are_none(self) -> bool:
+        """Whether any inputs will do."""
+        return not self.deciding and not self._fixed
+
+    def key(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """The sizes and numbers among the inputs by which the function decides."""
+        key: list[Any] = []
+        for value in map(values.__getitem__, self.deciding):
+            key += (value.shape,) if isinstance(value, torch.Tensor) else (type(value), value)
+        return tuple(key)
+
+    def are_met(self, values: Sequence[Any]) -> bool:
+        """Whether inputs (and state) are what was expected, as far as is known."""
+        for name, recorded in self._fixed:
+            if tuple(_values(name, values[: len(recorded)])) != recorded:
+                return False
+        if not self.deciding:
+            return True
+        key = self.key(values)
+        if key not in self._known:
+            if self.are_inside or not self._hold(values):
+                return False
+            self.learn(key)
+        return True
+
+    def _hold(self, values: Sequence[Any]) -> bool:
+        if self._early_run is None:
+            self._early_run = Lowered(self._early)
+        try:
+            self._early_run.run(values)
+        except OtherPath:
+            return False
+        return True
+
+    def learn(self, key: tuple[Any, ...]) -> None:
+        """Take it that a call with these sizes and numbers goes the way that was recorded."""
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known.add(key)
+
+
+def _last_expected(program: Program) -> int:
+    """How many actions there are up to the last expectation before anything has an effect."""
+    last = 0
+    for index, action in enumerate(program.actions):
+        if action.op == EXPECT:
+            last = index + 1
+        elif action.op not in OF_SIZES:
+            break
+    return last
+
+
+def _expects(program: Program, first: int = 0) -> bool:
+    """Whether a program expects something after its first actions, or one inside it does."""
+    return any(map(_action_expects, program.actions[first:]))
+
+
+def _action_expects(action: Action) -> bool:
+    nested = (leaf for leaf in leaves(action.args) if isinstance(leaf, Program))
+    return action.op == EXPECT or any(map(_expects, nested))
+
+
+def _indices(operand: Any) -> set[int]:
+    return {slot.index for slot in slots_in(operand)}
+
+
+def _deciding_inputs(program: Program) -> list[int]:
+    """The inputs whose sizes or values the expectations of a program follow from."""
+    wanted: set[int] = set()
+    for action in reversed(program.actions):
+        operands = _indices((action.args, action.kwargs))
+        results = _indices(action.out)
+        if may_alter(action.op, action.kwargs):
+            results |= operands
+        if not wanted.isdisjoint(results) or _action_expects(action):
+            wanted |= operands
+    return sorted(index for index in wanted if index < program.inputs)

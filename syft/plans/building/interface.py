@@ -20,7 +20,7 @@ from syft.exceptions import WrongArguments
 from syft.notebook_html import counted
 from syft.plans.building.input_properties import Fixed
 from syft.plans.building.out_argument import TENSORS_ONLY
-from syft.plans.building.template import TENSOR, kind_of, match, template_of
+from syft.plans.building.template import FLOAT, TENSOR, kind_of, match, template_of
 from syft.program.program import Program, Slot, slots_in
 from syft.program.program import fill_slots
 
@@ -101,6 +101,18 @@ class Interface:
             self.signature, fill_slots(self.template, dict(enumerate(inputs)))
         )
         return filled.args, filled.kwargs
+
+    def like_recorded(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a call as they are recorded: an int that stands for a float is one.
+
+        >>> interface = interface_of("f", signature_of(lambda x: x), (0.5,), {})
+        >>> interface.like_recorded((2,), {})
+        ((2.0,), {})
+        """
+        inputs = zip(self.bind(args, kwargs), self.kinds, strict=True)
+        return self.arguments([float(each) if kind is FLOAT else each for each, kind in inputs])
 
     def state_shown(self) -> str:
         """How many tensors the state consists of, for notebooks.

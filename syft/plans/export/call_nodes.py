@@ -8,12 +8,15 @@ write them, because tools for torch.fx graphs know these forms and print them we
 from __future__ import annotations
 
 import builtins
+import functools
 import math
 import operator
+import warnings
 from typing import Any, Final, NamedTuple
 
 import torch
 
+from syft.ops import numbers
 from syft.ops.table import FUNCTIONS, NAMES, PROGRAM_FUNCTIONS, Function, function_of
 
 
@@ -100,8 +103,36 @@ def _tensor_call(
     return NodeCall("call_method", name, args, kwargs)
 
 
+def expect(relation: str, a: Any, b: Any, holds: bool) -> None:
+    """As the op of that name; sizes are tensors while ``torch.jit`` traces, which asserts.
+
+    >>> expect("gt", torch.tensor(3), 2, True)
+    """
+    if isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor):
+        answer = torch.as_tensor(numbers.RELATIONS[relation][1](a, b))
+        _scripted_assertion()(answer, holds)
+    else:
+        numbers.expect(relation, a, b, holds)
+
+
+def _assert(answer: torch.Tensor, holds: bool) -> torch.Tensor:
+    if bool(answer) != holds:
+        raise RuntimeError("the plan was recorded with sizes by which its function decides")
+    return answer  # a trace keeps no function without a result
+
+
+@functools.cache
+def _scripted_assertion() -> Any:
+    """The assertion in TorchScript: a trace keeps no other."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"`torch\.jit\.\w+` is", DeprecationWarning)
+        return torch.jit.script(_assert)
+
+
 def _number_function(name: str) -> Function:
     """The function of Python for an op on numbers."""
     leaf = name.removeprefix(_NUMBERS)
+    if leaf == "expect":
+        return expect
     found: Function = _NUMBER_FUNCTIONS.get(leaf) or getattr(operator, leaf)
     return found

@@ -17,7 +17,7 @@ from typing import Any, Final
 import torch
 from torch.fx import GraphModule
 
-from syft.exceptions import ProgramError, UnsupportedOperation, WrongArguments
+from syft.exceptions import OtherPath, ProgramError, UnsupportedOperation, WrongArguments
 from syft.plans.export.branch_nodes import every_action
 from syft.plans.export.fx import ArgumentSpec, argument_structures, to_fx
 from syft.program.program import fill_slots
@@ -161,7 +161,7 @@ def _takes(module: GraphModule, arguments: tuple[Any, ...]) -> bool:
     """Whether the operations take these arguments; torch has no one class for such errors."""
     try:
         _run(module, arguments)
-    except (RuntimeError, ValueError, IndexError, TypeError, AssertionError):
+    except (RuntimeError, ValueError, IndexError, TypeError, AssertionError, OtherPath):
         return False
     return True
 

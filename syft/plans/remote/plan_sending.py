@@ -73,6 +73,7 @@ class LocalPlanSender(PlanSender):
             connection.put(stored, id, guard=guard)
             pointer = PointerPlan(connection, id, built.blueprint.interface, garbage_collect_data)
             pointer.lines = built.program.lines
+            pointer.options = built.assumptions.of_options()
             pointers.append(pointer)
         return pointers[0] if len(pointers) == 1 else MultiPointerPlan(pointers)
 

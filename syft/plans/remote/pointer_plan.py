@@ -13,9 +13,10 @@ from typing import Any, NoReturn
 import torch
 
 from syft.chain.wrapper import Wrapper, place_of, wrap
-from syft.exceptions import LocationMismatch, MalformedMessage, UnsupportedOperation
+from syft.exceptions import LocationMismatch, MalformedMessage, ProgramError, UnsupportedOperation
 from syft.ids import new_id
 from syft.notebook_html import line
+from syft.plans.building.assumptions import Assumptions
 from syft.plans.building.interface import Interface
 from syft.plans.building.template import KINDS, TENSOR
 from syft.plans.counted import Counted
@@ -79,6 +80,8 @@ class PointerPlan(RemoteReference):
         self._key = ("plan", id_at_location)
         self.lines: Sequence[str] = ()
         """Where each action was recorded, if that was here; errors of a call name the line."""
+        self.options = Assumptions()
+        """The options of the optimizers here when the plan was sent: its copy has these."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(
@@ -112,6 +115,8 @@ class PointerPlan(RemoteReference):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         interface, connection = self.interface, self.connection
         connection.check_not_recording(f"a call of plan {self.name!r} at")
+        if not self.options.holds():
+            raise self._outdated()
         if "out" in kwargs and not interface.takes("out"):
             out = kwargs.pop("out")
             if out is not None:
@@ -131,6 +136,12 @@ class PointerPlan(RemoteReference):
             link.may_be_argument = True
             return wrap(link)
         return interface.nested_results(results_of(connection, first, value, results))
+
+    def _outdated(self) -> ProgramError:
+        return ProgramError(
+            f"Plan {self.name!r}: {self.options.change()}, and its copy at {self.location.id!r} "
+            "has what was when it was sent: send it again, or hand the number over as an argument"
+        )
 
     def _with_indices_sent(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The inputs of a call with pointers in the place of small public tensors of integers or

@@ -25,10 +25,11 @@ from syft.program.recording.recorded_actions import (
     completed,
     is_read,
     number_slots,
+    with_expectations_first,
     with_slots,
     without_unread,
 )
-from syft.program.recording.symbolic import SYMBOLIC_TYPES, Symbolic, SymbolicBool, concrete
+from syft.program.recording.symbolic import SYMBOLIC_TYPES, Symbolic, SymbolicShape, concrete
 from syft.torch_private import alias_of, functorch_level
 
 FOREIGN: Final[dict[type, Callable[[Any], str]]] = {}
@@ -75,6 +76,7 @@ class ProgramBuilder:
         self._by_storage: dict[int, list[Snapshot]] = {}
         self._written_storages: set[int] = set()
         self._number_slots: dict[int, PendingSlot] = {}
+        self._expected: set[tuple[Any, ...]] = set()
 
     @property
     def in_branch(self) -> bool:
@@ -200,7 +202,7 @@ class ProgramBuilder:
         key = value if value.slot is None else value.slot
         slot = self._number_slots.get(id(key))
         if slot is None:
-            if isinstance(value, SymbolicBool) and value.comparison is not None:
+            if value.comparison is not None:
                 slot = recorder.record_comparison(*value.comparison)
             else:  # the surrounding program made it: it becomes a further input
                 slot = PendingSlot(self.scope)
@@ -208,6 +210,14 @@ class ProgramBuilder:
             self._number_slots[id(key)] = slot
             self.objects.append(key)
         return slot
+
+    def is_new_expectation(self, action: RecordedAction) -> bool:
+        """Whether the program does not expect the very same already."""
+        relation, first, second, holds = action.args
+        key = (relation, type(first), first, type(second), second, holds)
+        is_new = key not in self._expected
+        self._expected.add(key)
+        return is_new
 
     # -- tensors from outside
 
@@ -253,6 +263,8 @@ class ProgramBuilder:
         of ``prelude`` is put before all others if one of the slots beside it is read.
         """
         actions = without_unread(self.actions, outputs)
+        if not self.in_branch:
+            actions = with_expectations_first(actions, self.given)
         if prelude:
             actions = [item for item, slots in prelude if any(map(is_read, slots))] + actions
         self.actions = actions
@@ -270,9 +282,9 @@ class ProgramBuilder:
 _Convert = Callable[[ProgramBuilder, Any], Any]
 _BY_TYPE: Final[dict[type, _Convert]] = {
     **dict.fromkeys(EXACT_TENSOR_TYPES, ProgramBuilder.capture),
-    **dict.fromkeys((*SYMBOLIC_TYPES, SymbolicBool), ProgramBuilder._number),
+    **dict.fromkeys(SYMBOLIC_TYPES.values(), ProgramBuilder._number),
     **dict.fromkeys((PendingSlot, Program), ProgramBuilder._constant),
-    **dict.fromkeys((tuple, torch.Size), ProgramBuilder._tuple),
+    **dict.fromkeys((tuple, torch.Size, SymbolicShape), ProgramBuilder._tuple),
     list: ProgramBuilder._list,
     dict: ProgramBuilder._dict,
     slice: ProgramBuilder._slice,

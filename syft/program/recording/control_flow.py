@@ -23,7 +23,7 @@ from syft.program.lowered import Lowered
 from syft.program.recording.builder import ProgramBuilder, refuse_foreign
 from syft.program.recording.environment.source_line import user_line
 from syft.program.recording.recorded_actions import PendingSlot
-from syft.program.recording.symbolic import SYMBOLIC_TYPES, Origin, concrete, symbolic
+from syft.program.recording.symbolic import Origin, concrete, is_symbolic, symbolic
 from syft.program.recording.tracer import Tracer
 from syft.torch_private import alias_of
 
@@ -45,7 +45,7 @@ def cond(pred: Any, then: Branch, otherwise: Branch, *args: Any) -> Any:
     tensor([-2.,  4.])
     """
     recording = RECORDING.get()
-    if recording is None or not isinstance(pred, (torch.Tensor, *SYMBOLIC_TYPES)):
+    if recording is None or not (isinstance(pred, torch.Tensor) or is_symbolic(pred)):
         return (then if pred else otherwise)(*args)
     return recording.cond(pred, then, otherwise, args)
 

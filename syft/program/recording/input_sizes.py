@@ -44,7 +44,13 @@ class Variation:
         for dim in range(value.dim()):
             if (place, dim) in self.lengths:
                 longer = _lengthened(longer, dim, self.lengths[place, dim])
+        if longer is not value and longer.is_contiguous() and not _is_contiguous(value):
+            longer = longer.repeat_interleave(2, -1)[..., ::2]  # a function may ask for it
         return longer.requires_grad_(value.requires_grad)
+
+
+def _is_contiguous(tensor: torch.Tensor) -> bool:
+    return tensor.layout is not torch.strided or tensor.is_contiguous()
 
 
 UNCHANGED = Variation(_NO_AXES)

@@ -11,23 +11,38 @@ from typing import Any, Final
 import torch
 
 from syft.ops.nested import Arguments, Keywords, leaves, replace
-from syft.ops.table import BY_NAME, FLAGS, Function, name_of
+from syft.ops.table import BY_NAME, FLAGS, NAMES, Function, name_of
 from syft.program.recording.decisions import DecisionLog
 from syft.program.recording.environment.random_state import PreservedRandomState
 from syft.program.recording.environment.source_line import requested_by_library
 from syft.program.recording.gradients import GradientTracker
-from syft.program.recording.op_facts import ITEM, LENGTH, PROPERTY_OF, SIZES, TYPE
+from syft.program.recording.op_facts import (
+    ITEM,
+    LENGTH,
+    PARTS,
+    PROPERTY_OF,
+    SIZES,
+    TYPE,
+    UNBINDS,
+)
 from syft.program.recording.operation_tracer import OperationTracer
-from syft.program.recording.recorded_actions import PendingSlot, RecordedAction
+from syft.program.recording.recorded_actions import EXPECT, PendingSlot, RecordedAction
 from syft.program.recording.symbolic import (
     NumberRecorder,
     Origin,
     RecorderHandle,
+    Symbolic,
+    SymbolicShape,
     concrete,
+    is_symbolic,
+    origin_of,
     symbolic,
 )
 
 _TO: Final = BY_NAME["torch.Tensor.to"]
+_SIZE: Final = BY_NAME["torch.Tensor.size"]
+_OF_PARTS: Final = frozenset(("dim", "chunks", "split_size", "split_size_or_sections"))
+"""Arguments of operations that return parts of a tensor."""
 
 
 class NumberTracer(OperationTracer, NumberRecorder):
@@ -66,12 +81,15 @@ class NumberTracer(OperationTracer, NumberRecorder):
             args = (args[0], result.device, result.dtype)
             return self.trace_operation(_TO, FLAGS[_TO], torch.Tensor.to, args, {})
         if number == LENGTH:
-            self._trace_length(args[0], result)
+            size = self._symbolic_size(args[0], 0)
+            if is_symbolic(size):
+                self.reads_sizes = self.reads_sizes or not requested_by_library(4)
+                size.decide("len() of a tensor")
         elif number in PROPERTY_OF:
             self._trace_property(PROPERTY_OF[number], args, kwargs)
         return result
 
-    # Three frames lie between each of the next three methods and the code that called torch.
+    # Three frames lie between each of the next two methods and the code that called torch.
 
     def _trace_size(self, number: int, args: Arguments, kwargs: Keywords, result: Any) -> Any:
         """A size: symbolic if it is that of a tensor whose size may vary."""
@@ -81,13 +99,26 @@ class NumberTracer(OperationTracer, NumberRecorder):
         self.reads_sizes = self.reads_sizes or not requested_by_library(5)
         return self._symbolic_result(number, slot, args, kwargs, result)
 
-    def _trace_length(self, tensor: torch.Tensor, length: int) -> None:
-        """``len()`` returns a plain int, so a length that may vary counts as a decision."""
-        slot = None if requested_by_library(5) else self._slot_if_varying(tensor)
-        if slot is not None:
-            origin = Origin.VALUE if slot.data_dependent else Origin.SIZE
-            self.reads_sizes = True
-            self.on_decision("len() of a tensor", origin, length)
+    def _symbolic_size(self, tensor: torch.Tensor, dim: int) -> Any:
+        """A size that torch gives Python without a call that could be recorded."""
+        size = tensor.size(dim)
+        slot = self._slot_if_varying(tensor)
+        return size if slot is None else self._symbolic_result(_SIZE, slot, (tensor, dim), {}, size)
+
+    def expect_parts(self, number: int, args: Arguments, kwargs: Keywords) -> None:
+        """Expect the number of results of an operation for which it follows from a size."""
+        count_of = PARTS.get(number)
+        given = (*args, *kwargs.values())
+        if count_of is None or any(isinstance(value, (list, tuple)) for value in given):
+            return  # the parts are listed
+        tensor = next(value for value in given if isinstance(value, torch.Tensor))
+        names = ("dim",) if number in UNBINDS else ("per", "dim")
+        named = {"dim": 0, **dict(zip(names, args[1:], strict=False))}
+        named |= {key if key == "dim" else "per": kwargs[key] for key in kwargs if key in _OF_PARTS}
+        size = self._symbolic_size(tensor, concrete(named["dim"]))
+        count = count_of(size, named.get("per"))
+        if is_symbolic(count):
+            count.decide(f"the number of results of {NAMES[number]}")
 
     def _trace_property(self, name: str, args: Arguments, kwargs: Keywords) -> None:
         """List a property if the user's code reads it from a tensor of the program."""
@@ -121,14 +152,14 @@ class NumberTracer(OperationTracer, NumberRecorder):
         scope = self.builder.scope
         action.out = tuple([PendingSlot(scope) for _ in result])
         pairs = zip(result, action.out, strict=True)
-        items: list[Any] = [symbolic(item, self.handle, part, origin) for item, part in pairs]
+        items = [symbolic(item, self.handle, part, origin) for item, part in pairs]
         if items:
             self.builder.actions.append(action)
-        return torch.Size(items) if type(result) is torch.Size else tuple(items)
+        return SymbolicShape(items) if type(result) is torch.Size else tuple(items)
 
     def _add_number_action(
         self, action: RecordedAction, result: int | float, origin: Origin
-    ) -> Any:
+    ) -> Symbolic:
         """Record an action that makes one number; returns it as a symbolic one."""
         action.out = PendingSlot(self.builder.scope)
         self.builder.actions.append(action)
@@ -140,12 +171,12 @@ class NumberTracer(OperationTracer, NumberRecorder):
         """Run a function that returns values: a number from ``item()`` becomes symbolic."""
         if number != ITEM:
             result = function(*replace(args, concrete), **replace(kwargs, concrete))
-            self.on_decision(name_of(function), Origin.VALUE, result)
+            self.decisions.add(name_of(function))
             return result
         action = self.new_action(number, args, kwargs)
         result = function(*args, **kwargs)
         if not isinstance(result, (int, float)):
-            self.on_decision("item() of a complex number", Origin.VALUE, result)
+            self.decisions.add("item() of a complex number")
             return result
         if self.rerun and not isinstance(result, bool):
             result += 1
@@ -171,6 +202,15 @@ class NumberTracer(OperationTracer, NumberRecorder):
         self.builder.actions.append(action)
         return slot
 
-    def on_decision(self, what: str, origin: Origin, value: Any) -> None:
-        """Called when Python decides by a value: only the path taken now is recorded."""
-        self.decisions.add(what, origin, value)
+    def on_decision(self, what: str, relation: str, first: Any, second: Any, holds: bool) -> None:
+        """Called when Python decides by numbers: only the path taken now is recorded.
+
+        If the numbers follow from sizes and arguments, the program expects the same answer.
+        """
+        if origin_of(first, second) is Origin.VALUE:
+            self.decisions.add(what)
+            return
+        action = self.new_action(EXPECT, (relation, first, second, holds))
+        self.builder.saw_symbolic = False
+        if self.builder.is_new_expectation(action):
+            self.builder.actions.append(action)

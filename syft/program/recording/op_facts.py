@@ -24,7 +24,7 @@ from syft.exceptions import CannotRecord
 from syft.ops.nested import Arguments, Keywords, leaves
 from syft.ops.table import BY_NAME, REFUSED_NAMES, Function, name_of
 from syft.program.recording.environment.source_line import user_line
-from syft.program.recording.symbolic import SYMBOLIC_TYPES, Origin
+from syft.program.recording.symbolic import Origin, origin_of
 
 # --------------------------------------------------------------- ops with a treatment of their own
 
@@ -43,7 +43,37 @@ SPLITS: Final = frozenset(
     for name, number in BY_NAME.items()
     if name.endswith(("split", "chunk", "split_with_sizes")) or name.endswith(".unbind")
 )
-"""Operations whose number of results follows from a size."""
+"""Operations whose number of results may follow from a size."""
+UNBINDS: Final = frozenset(
+    BY_NAME[f"torch.{name}"] for name in ("unbind", "Tensor.unbind", "unbind_copy")
+)
+
+
+def _number_of_chunks(size: Any, chunks: Any) -> Any:
+    return chunks if size == 0 else -(-size // -(-size // chunks))
+
+
+def _number_of_splits(size: Any, length: Any) -> Any:
+    return 1 if size == 0 else -(-size // length)
+
+
+PARTS: Final[dict[int, Callable[[Any, Any], Any]]] = {
+    **dict.fromkeys(UNBINDS, lambda size, _: size),
+    **{
+        number: count
+        for count, names in (
+            (_number_of_chunks, "chunk Tensor.chunk unsafe_chunk Tensor.unsafe_chunk"),
+            (
+                _number_of_splits,
+                "split Tensor.split unsafe_split Tensor.unsafe_split split_copy "
+                "_C._VariableFunctions.split",
+            ),
+        )
+        for name in names.split()
+        if (number := BY_NAME.get(f"torch.{name}")) is not None
+    },
+}
+"""How many results they have, by the size of the dimension and what else they are given."""
 
 # ------------------------------------------------------------------------ properties of tensors
 
@@ -110,7 +140,7 @@ def _has_value(args: Arguments, kwargs: Keywords) -> bool:
 
 
 def _comes_from_value(leaf: Any) -> bool:
-    return isinstance(leaf, SYMBOLIC_TYPES) and leaf.origin is Origin.VALUE
+    return origin_of(leaf) is Origin.VALUE
 
 
 def _is_counted_by_values(args: Arguments, kwargs: Keywords) -> bool:

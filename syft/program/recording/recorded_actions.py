@@ -12,15 +12,21 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from syft.ops.nested import SCALAR_TYPES, leaves, replace
-from syft.ops.table import BY_NAME, FLAGS, METADATA
-from syft.program.program import Action, Mode, Slot
+from syft.ops.table import BY_NAME, FLAGS, METADATA, may_alter
+from syft.program.program import Action, Mode, Program, Slot
 from syft.program.recording.environment.source_line import SourceLine
 
+EXPECT: Final = BY_NAME["syft.ops.numbers.expect"]
+OF_SIZES: Final = frozenset(
+    number
+    for name, number in BY_NAME.items()
+    if FLAGS[number] & METADATA or name.startswith("syft.ops.numbers.")
+)
+"""Ops that read sizes, or compute with numbers and compare them: they have no effects."""
 _ONLY_READS: Final = frozenset(
     number
     for name, number in BY_NAME.items()
-    if FLAGS[number] & METADATA
-    or name.startswith("syft.ops.numbers.")
+    if (number in OF_SIZES and number != EXPECT)
     or name.endswith(".__get__")
     or name in ("torch.Tensor.item", "torch.scalar_tensor")
 )
@@ -97,6 +103,57 @@ def is_read(pattern: Any) -> bool:
     if type(pattern) is PendingSlot:
         return pattern.is_read
     return any(type(leaf) is PendingSlot and leaf.is_read for leaf in leaves(pattern))
+
+
+def with_expectations_first(
+    actions: list[RecordedAction], given: Iterable[PendingSlot]
+) -> list[RecordedAction]:
+    """The actions, with those first that expect something of the ``given`` slots alone.
+
+    So a call that goes another way than the recording fails before it has changed anything.
+
+    >>> slot, size = PendingSlot(0), PendingSlot(0)
+    >>> add = RecordedAction(BY_NAME["torch.Tensor.add_"], (slot, 1), {}, None, None, "", None)
+    >>> read = RecordedAction(BY_NAME["torch.Tensor.numel"], (slot,), {}, size, None, "", None)
+    >>> same = RecordedAction(EXPECT, ("same", size, 2, True), {}, None, None, "", None)
+    >>> with_expectations_first([add, read, same], [slot]) == [read, same, add]
+    True
+    """
+    if not any(action.op == EXPECT for action in actions):
+        return actions
+    wanted: set[PendingSlot] = set()
+    first: list[RecordedAction] = []
+    for action in reversed(_of_given_sizes(actions, given)):
+        if action.op == EXPECT or not wanted.isdisjoint(_slots_of(action.out)):
+            wanted.update(_slots_of(action.args))
+            first.append(action)
+    first.reverse()
+    chosen = set(map(id, first))
+    return first + [action for action in actions if id(action) not in chosen]
+
+
+def _of_given_sizes(
+    actions: list[RecordedAction], given: Iterable[PendingSlot]
+) -> list[RecordedAction]:
+    """The actions that compute with sizes and numbers that are there before the program runs."""
+    known = set(given)
+    found: list[RecordedAction] = []
+    for action in actions:
+        slots = _slots_of((action.args, action.kwargs))
+        if action.op in OF_SIZES and slots <= known:
+            found.append(action)
+            known |= _slots_of(action.out)
+        elif may_alter(action.op, action.kwargs) or _has_program(action):
+            known -= slots
+    return found
+
+
+def _slots_of(operand: Any) -> set[PendingSlot]:
+    return {leaf for leaf in leaves(operand) if type(leaf) is PendingSlot}
+
+
+def _has_program(action: RecordedAction) -> bool:
+    return any(type(operand) is Program for operand in action.args)
 
 
 def number_slots(given: Sequence[PendingSlot], actions: Iterable[RecordedAction]) -> None:

@@ -1,12 +1,16 @@
 """Symbolic numbers: Python numbers whose arithmetic is recorded.
 
-A size, a step count read with ``item()``, a number the function was called with: each is an ``int``
-or a ``float`` of its current value, so torch and Python compute with it as usual, and its
-arithmetic is recorded as well.  ``1 - beta**step`` becomes two actions instead of a constant that
-would be wrong at the next call.
+A size, a step count read with ``item()``, a number the function was called with: each is an object
+that computes as the ``int``, ``float`` or ``bool`` of its current value, and its arithmetic is
+recorded as well.  ``1 - beta**step`` becomes two actions instead of a constant that would be wrong
+at the next call.
 
-A decision that Python makes by such a number (``bool``, ``hash``, ``int``) cannot be recorded, so
-the recorder is told of it.  After the recording its symbolic numbers behave as plain ones.
+A decision that Python makes by such a number (a branch, ``range``, ``hash``, ``float``) cannot be
+recorded, so the recorder is told of it.  For that the class must not inherit from ``int``: C code
+reads the value of an ``int`` without asking, as ``range(n)``, ``[0] * n`` and ``math.sqrt(r)`` do.
+It asks any other object (``__index__``, ``__float__``).  ``isinstance`` still finds the class of
+the value, and torch takes subclasses of ``SymInt`` for numbers; nothing else of that is used.
+After the recording its symbolic numbers behave as plain ones.
 """
 
 from __future__ import annotations
@@ -18,6 +22,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import torch
+
+from syft.ops.nested import replace
 from syft.program.recording.environment.source_line import called_by_library
 
 
@@ -30,8 +38,10 @@ class Origin(enum.IntEnum):
 
     SIZE = 0
     """From shapes alone."""
-    VALUE = 1
-    """From the value of a tensor, or from a number the function was called with."""
+    ARGUMENT = 1
+    """From a number that each call gives: an argument, or an option of an optimizer."""
+    VALUE = 2
+    """From the value of a tensor."""
 
 
 class NumberRecorder(ABC):
@@ -46,8 +56,11 @@ class NumberRecorder(ABC):
         """Record a comparison of numbers; returns the slot of its result."""
 
     @abstractmethod
-    def on_decision(self, what: str, origin: Origin, value: Any) -> None:
-        """Called when Python decides by a number."""
+    def on_decision(self, what: str, relation: str, first: Any, second: Any, holds: bool) -> None:
+        """Called when Python decides by whether numbers are in a relation.
+
+        It is one of :data:`syft.ops.numbers.RELATIONS`.
+        """
 
 
 class RecorderHandle:
@@ -62,99 +75,175 @@ class RecorderHandle:
         self.recorder = recorder
 
 
-class SymbolicInt(int):
-    """An int whose arithmetic is recorded.
+class _Node:
+    """The value of a symbolic number, for functions in C++ that no recorder sees."""
 
-    >>> SymbolicInt(3, RecorderHandle(None), None, Origin.SIZE) + 1  # no recording: a plain number
-    4
+    def __init__(self, value: int | float) -> None:
+        self.is_int = lambda: type(value) is int
+        self.is_float = lambda: type(value) is float
+        self.is_bool = lambda: type(value) is bool
+        self.maybe_as_int = lambda: value
+        self.guard_int = self.guard_float = self.guard_bool = lambda file, line: value
+
+
+def _call_with_plain(function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    return function(*replace(args, concrete), **replace(kwargs or {}, concrete))
+
+
+class Symbolic:
+    """A number whose arithmetic is recorded.
+
+    ``value`` is the plain number and ``slot`` holds it in the program.  ``comparison`` is what a
+    bool results from; it is recorded only if the bool becomes an operand, and has no slot before.
+
+    >>> number = symbolic(3, RecorderHandle(None), None, Origin.SIZE)
+    >>> number + 1, isinstance(number, int), list(range(number))  # no recording: a plain number
+    (4, True, [0, 1, 2])
     """
 
-    handle: RecorderHandle
-    slot: Any
-    origin: Origin
+    def __init__(
+        self,
+        value: int | float,
+        handle: RecorderHandle,
+        slot: Any,
+        origin: Origin,
+        comparison: tuple[str, tuple[Any, ...]] | None = None,
+    ) -> None:
+        self.value, self.handle, self.slot = value, handle, slot
+        self.origin, self.comparison = origin, comparison
 
-    def __new__(cls, value: int, handle: RecorderHandle, slot: Any, origin: Origin) -> SymbolicInt:
-        made = super().__new__(cls, value)
-        made.handle, made.slot, made.origin = handle, slot, origin
-        return made
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return type(self.value)
+
+    @property
+    def __torch_function__(self) -> Any:
+        """What torch calls with such a number after the recording; its recorder is called before.
+
+        Torch would take the number for one of its own, and compute with another value.
+        """
+        if self.handle.recorder is not None:
+            raise AttributeError("__torch_function__")
+        return _call_with_plain
+
+    def __deepcopy__(self, memo: Any) -> Symbolic:
+        return self
+
+    def __copy__(self) -> Symbolic:
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        """What only plain numbers have, such as ``n.bit_length()``."""
+        found = getattr(self.value, name)
+        self.decide(f"{name} of a number")
+        return found
+
+    @property
+    def node(self) -> _Node:
+        """What torch's C++ asks for the value of a ``SymInt``."""
+        self.decide("a number in C++")
+        return _Node(self.value)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        self.decide("a number in numpy")
+        return np.asarray(self.value, dtype)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return int, (int.__int__(self),)
+        self.decide("pickling a number")
+        return type(self.value), (self.value,)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return self.__reduce__()
+
+    def decide(self, what: str) -> None:
+        """Tell the recorder that the program is for this very value."""
+        if self.handle.recorder is not None:
+            self.handle.recorder.on_decision(what, "same", self, self.value, True)
 
 
-class SymbolicFloat(float):
-    """A float whose arithmetic is recorded.
+class SymbolicInt(Symbolic, torch.SymInt):
+    """An int whose arithmetic is recorded."""
 
-    >>> SymbolicFloat(0.5, RecorderHandle(None), None, Origin.VALUE) * 2
-    1.0
+
+class SymbolicFloat(Symbolic, torch.SymFloat):
+    """A float whose arithmetic is recorded."""
+
+
+class SymbolicBool(Symbolic, torch.SymBool):
+    """The result of a comparison, which ``sy.cond`` may take or Python may decide by."""
+
+
+SYMBOLIC_TYPES = {int: SymbolicInt, float: SymbolicFloat, bool: SymbolicBool}
+"""The class for each class of plain numbers."""
+_SYMBOLIC = frozenset(SYMBOLIC_TYPES.values())
+
+
+def symbolic(
+    value: int | float,
+    handle: RecorderHandle,
+    slot: Any,
+    origin: Origin,
+    comparison: tuple[str, tuple[Any, ...]] | None = None,
+) -> Symbolic:
+    """A symbolic number of the class for its value.
+
+    >>> type(symbolic(0.5, RecorderHandle(None), None, Origin.VALUE)).__name__
+    'SymbolicFloat'
     """
-
-    __slots__ = ("handle", "slot", "origin")
-    handle: RecorderHandle
-    slot: Any
-    origin: Origin
-
-    def __new__(
-        cls, value: float, handle: RecorderHandle, slot: Any, origin: Origin
-    ) -> SymbolicFloat:
-        made = super().__new__(cls, value)
-        made.handle, made.slot, made.origin = handle, slot, origin
-        return made
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return float, (float.__float__(self),)
+    return SYMBOLIC_TYPES[type(value)](value, handle, slot, origin, comparison)
 
 
-class SymbolicBool(SymbolicInt):
-    """The result of a comparison, which ``sy.cond`` may take or Python may decide by.
+def is_symbolic(value: Any) -> bool:
+    """Whether a value is a symbolic number.
 
-    It is an ``int``, because no class can inherit from ``bool``.
-
-    >>> bool(SymbolicBool(True, RecorderHandle(None), None, Origin.SIZE))
-    True
+    >>> is_symbolic(3)
+    False
     """
-
-    comparison: tuple[str, tuple[Any, ...]] | None = None
-    """The comparison that it results from; recorded only if the result becomes an operand."""
-
-    def __repr__(self) -> str:
-        return repr(int.__bool__(self))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return bool, (int.__int__(self),)
-
-
-Symbolic = SymbolicInt | SymbolicFloat
-SYMBOLIC_TYPES = (SymbolicInt, SymbolicFloat)
+    return type(value) in _SYMBOLIC
 
 
 def concrete(value: Any) -> Any:
     """The plain number of a symbolic one; anything else unchanged.
 
-    >>> type(concrete(SymbolicInt(3, RecorderHandle(None), None, Origin.SIZE)))
+    >>> type(concrete(symbolic(3, RecorderHandle(None), None, Origin.SIZE)))
     <class 'int'>
     """
-    convert = _TO_CONCRETE.get(type(value))
-    return value if convert is None else convert(value)
+    return value.value if type(value) in _SYMBOLIC else value
 
 
-_TO_CONCRETE: dict[type, Callable[[Any], int | float]] = {
-    SymbolicBool: int.__bool__,
-    SymbolicInt: int.__int__,
-    SymbolicFloat: float.__float__,
-}
+class SymbolicShape(tuple[Any, ...]):
+    """A shape of symbolic numbers, as ``torch.Size`` is one of ints, whose values C code reads.
 
-
-def symbolic(value: int | float, handle: RecorderHandle, slot: Any, origin: Origin) -> Symbolic:
-    """A symbolic number: an int, a float or a bool with the slot that holds it in a program.
-
-    >>> symbolic(0.5, RecorderHandle(None), None, Origin.VALUE)
-    0.5
+    >>> SymbolicShape((2, 3)).numel(), SymbolicShape((2, 3))[1:], SymbolicShape((2,)) + (4,)
+    (6, torch.Size([3]), torch.Size([2, 4]))
     """
-    if isinstance(value, float):
-        return SymbolicFloat(value, handle, slot, origin)
-    kind = SymbolicBool if isinstance(value, bool) else SymbolicInt
-    return kind(value, handle, slot, origin)
+
+    __slots__ = ()
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return torch.Size
+
+    def __repr__(self) -> str:
+        if not called_by_library():
+            for item in self:
+                if is_symbolic(item):
+                    item.decide("the text of a shape")
+        return repr(torch.Size(map(concrete, self)))
+
+    def numel(self) -> Any:
+        """How many elements a tensor of this shape has."""
+        return math.prod(self)
+
+    def __getitem__(self, index: Any) -> Any:
+        found = tuple.__getitem__(self, index)
+        return SymbolicShape(found) if type(found) is tuple else found
+
+    def __add__(self, other: Any) -> Any:
+        return SymbolicShape(tuple.__add__(self, tuple(other)))
+
+    def __radd__(self, other: Any) -> Any:
+        return SymbolicShape(tuple(other) + tuple(self))
 
 
 # ---------------------------------------------------------------------------------- arithmetic
@@ -162,29 +251,40 @@ def symbolic(value: int | float, handle: RecorderHandle, slot: Any, origin: Orig
 
 def _active_handle(operands: tuple[Any, ...]) -> RecorderHandle | None:
     """The handle of the first operand whose recording is not over."""
-    for operand in operands:
-        if isinstance(operand, SYMBOLIC_TYPES) and operand.handle.recorder is not None:
-            return operand.handle
-    return None
+    handles = [operand.handle for operand in operands if type(operand) in _SYMBOLIC]
+    return next((handle for handle in handles if handle.recorder is not None), None)
 
 
-def _origin(operands: tuple[Any, ...]) -> Origin:
-    return max(operand.origin for operand in operands if isinstance(operand, SYMBOLIC_TYPES))
+def origin_of(*operands: Any) -> Origin:
+    """What a number that is computed from these follows from.
+
+    >>> origin_of(3, symbolic(3, RecorderHandle(None), None, Origin.VALUE)).name
+    'VALUE'
+    """
+    return max([item.origin for item in operands if type(item) in _SYMBOLIC], default=Origin.SIZE)
 
 
 def _computed(name: str, function: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
     """Compute with plain numbers, and record it."""
     value = function(*map(concrete, operands))
     handle = _active_handle(operands)
-    if handle is None or handle.recorder is None or not isinstance(value, (int, float)):
+    if handle is None or handle.recorder is None:
+        return value
+    if not isinstance(value, (int, float)):  # a complex number
+        for operand in operands:
+            if type(operand) in _SYMBOLIC:
+                operand.decide("a complex number")
         return value
     slot = handle.recorder.record_arithmetic(name, operands)
-    return symbolic(value, handle, slot, _origin(operands))
+    return symbolic(value, handle, slot, origin_of(*operands))
+
+
+_NUMBERS = (int, float, complex)
 
 
 def _forward(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Any, other: Any) -> Any:
-        if not isinstance(other, (int, float)):
+        if not isinstance(other, _NUMBERS):
             return NotImplemented
         return _computed(name, function, (self, other))
 
@@ -193,7 +293,7 @@ def _forward(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _reflected(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Any, other: Any) -> Any:
-        if not isinstance(other, (int, float)):
+        if not isinstance(other, _NUMBERS):
             return NotImplemented
         return _computed(name, function, (other, self))
 
@@ -229,26 +329,37 @@ def _comparison(name: str, function: Callable[..., bool]) -> Callable[..., Any]:
         operands = (self, other)
         value = function(*map(concrete, operands))
         handle = _active_handle(operands)
-        if handle is None or (_origin(operands) is Origin.SIZE and called_by_library()):
+        if handle is None:
             return value
-        answer = SymbolicBool(value, handle, None, _origin(operands))
-        answer.comparison = (name, operands)
-        return answer
+        return symbolic(value, handle, None, origin_of(*operands), (name, operands))
 
     return method
 
 
-def _decision(what: str, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _truth(self: Any) -> bool:
+    relation, operands = self.comparison or ("ne", (self, 0))
+    truth = bool(self.value)
+    if self.handle.recorder is not None:
+        self.handle.recorder.on_decision("a branch on a number", relation, *operands, truth)
+    return truth
+
+
+def _whole(self: Any) -> int:
+    """``int(n)``: the program is for all numbers with the same whole part."""
+    value = int(self.value)
+    if self.handle.recorder is not None:
+        whole = _computed("trunc", math.trunc, (self,))
+        self.handle.recorder.on_decision("int() of a number", "same", whole, value, True)
+    return value
+
+
+def _decision(what: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """A method that returns a plain value, which the recording cannot follow."""
 
     def method(self: Any) -> Any:
-        value = concrete(self)
-        recorder = self.handle.recorder
-        if recorder is not None and (self.origin is Origin.VALUE or not called_by_library()):
-            comparison = self.comparison if isinstance(self, SymbolicBool) else None
-            seen = value if comparison is None else tuple(map(concrete, comparison[1]))
-            recorder.on_decision(what, self.origin, seen)
-        return function(value)
+        result = function(self.value)
+        self.decide(what)
+        return result
 
     return method
 
@@ -257,11 +368,9 @@ def _text(function: Callable[..., str]) -> Callable[..., str]:
     """A method that returns the text of a number; torch's own texts (its log lines) are ignored."""
 
     def method(self: Any, *args: Any) -> str:
-        value = concrete(self)
-        recorder = self.handle.recorder
-        if recorder is not None and not called_by_library():
-            recorder.on_decision("the text of a number", self.origin, value)
-        return function(value, *args)
+        if not called_by_library():
+            self.decide("the text of a number")
+        return function(self.value, *args)
 
     return method
 
@@ -291,11 +400,19 @@ _COMPARISONS: dict[str, Callable[..., bool]] = {
     "eq": operator.eq,
     "ne": operator.ne,
 }
-_DECISIONS: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "bool": ("a branch on a number", bool),
+_DECISIONS: dict[str, tuple[str, Callable[..., Any]]] = {
     "hash": ("hash() of a number", hash),
-    "int": ("int() of a number", int),
+    "index": ("a count or an index in Python", operator.index),
     "float": ("float() of a number", float),
+    "complex": ("complex() of a number", complex),
+    "invert": ("the bits of a number", operator.invert),
+}
+_BITWISE: dict[str, Callable[..., Any]] = {
+    "and": operator.and_,
+    "or": operator.or_,
+    "xor": operator.xor,
+    "lshift": operator.lshift,
+    "rshift": operator.rshift,
 }
 
 
@@ -305,6 +422,8 @@ def _methods() -> dict[str, Callable[..., Any]]:
         "__round__": _rounded,
         "__divmod__": _divmod,
         "__rdivmod__": _reflected_divmod,
+        "__bool__": _truth,
+        "__int__": _whole,
     }
     for name, function in _BINARY.items():
         methods[f"__{name}__"] = _forward(name, function)
@@ -313,12 +432,27 @@ def _methods() -> dict[str, Callable[..., Any]]:
         methods[f"__{name}__"] = _unary(name, function)
     for name, function in _COMPARISONS.items():
         methods[f"__{name}__"] = _comparison(name, function)
-    methods |= {"__str__": _text(str), "__format__": _text(format)}
+    methods |= {"__str__": _text(str), "__repr__": _text(repr), "__format__": _text(format)}
     for name, (what, function) in _DECISIONS.items():
         methods[f"__{name}__"] = _decision(what, function)
+    for name, function in _BITWISE.items():
+        methods[f"__{name}__"] = _bitwise(function)
+        methods[f"__r{name}__"] = _bitwise(lambda a, b, function=function: function(b, a))
     return methods
 
 
+def _bitwise(function: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: Any, other: Any) -> Any:
+        if not isinstance(other, int):
+            return NotImplemented
+        operands: tuple[Any, ...] = (self, other)
+        for operand in operands:
+            if type(operand) in _SYMBOLIC:
+                operand.decide("the bits of a number")
+        return function(self.value, concrete(other))
+
+    return method
+
+
 for _name, _method in _methods().items():
-    setattr(SymbolicInt, _name, _method)
-    setattr(SymbolicFloat, _name, _method)
+    setattr(Symbolic, _name, _method)

@@ -19,7 +19,7 @@ from syft.ops.control import RECORDING
 from syft.ops.nested import replace
 from syft.program.program import Program
 from syft.program.recording.control_flow import ControlFlowTracer
-from syft.program.recording.decisions import Decision, DecisionLog
+from syft.program.recording.decisions import DecisionLog
 from syft.program.recording.environment.random_state import PreservedRandomState
 from syft.program.recording.environment.snapshot import Snapshot
 from syft.program.recording.environment.source_line import SourceLine, last_line_of, user_line
@@ -43,7 +43,6 @@ class FunctionTrace:
     """The tensors from outside that were not named as state."""
     objects: list[Any]
     """Every object that was seen, alive so that identities stay unique."""
-    decisions: list[Decision]
     warned_lines: set[str]
     """The lines that the user was warned about already."""
     reads_sizes: bool
@@ -59,21 +58,17 @@ def trace_function(
     inputs: Sequence[Any],
     state: Sequence[torch.Tensor],
     rerun: bool = False,
-    decisions: list[Decision] | None = None,
     generators: Collection[torch.Generator] = (),
 ) -> FunctionTrace:
     """Run a function once and record what it does.
 
-    ``decisions`` is the list that decisions are added to; it is filled even if the function raises.
     ``generators`` are those that an earlier run drew from.
     """
     unused: tuple[torch.Tensor, ...] = ()
-    decisions = [] if decisions is None else decisions
     while True:
-        decisions.clear()
         tracer = Tracer(
             rerun,
-            DecisionLog(rerun, decisions),
+            DecisionLog(rerun),
             PreservedRandomState(generators),
             GradientTracker(unused),
         )
@@ -130,13 +125,24 @@ def _call(function: Callable[..., Any], values: list[Any], tracer: Tracer) -> An
 def _stand_in(tracer: Tracer, value: Any) -> Any:
     """What the function gets for an input: a clone of a tensor, or a symbolic number."""
     if isinstance(value, torch.Tensor):
-        clone = value.detach().clone().requires_grad_(value.requires_grad)
+        clone = _copied(value.detach()).requires_grad_(value.requires_grad)
         tracer.builder.add_input(clone)
         return clone
     slot = tracer.builder.add_input()
     if type(value) not in (int, float):
         return value
-    return symbolic(value, tracer.handle, slot, Origin.VALUE)
+    return symbolic(value, tracer.handle, slot, Origin.ARGUMENT)
+
+
+def _copied(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy with the same strides, of which a function may ask (``is_contiguous``)."""
+    copy = tensor.clone()
+    if tensor.layout is not torch.strided or copy.stride() == tensor.stride():
+        return copy
+    pairs = zip(tensor.shape, tensor.stride(), strict=True)
+    extent = 1 + sum((size - 1) * step for size, step in pairs)
+    memory = tensor.as_strided((extent,), (1,)).clone()
+    return memory.as_strided(tensor.shape, tensor.stride())
 
 
 @contextlib.contextmanager
@@ -199,7 +205,6 @@ def _finished(tracer: Tracer, outputs: Any, result: Any, state: int) -> Function
         builder.actions,
         snapshots,
         builder.objects,
-        tracer.decisions.by_size,
         tracer.decisions.warned_lines,
         tracer.reads_sizes,
         frozenset(tracer.properties_read),

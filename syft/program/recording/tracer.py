@@ -27,7 +27,7 @@ from syft.program.recording.environment.random_state import PreservedRandomState
 from syft.program.recording.environment.source_line import user_line
 from syft.program.recording.gradients import GradientTracker
 from syft.program.recording.number_tracer import NumberTracer
-from syft.program.recording.op_facts import run_unlisted
+from syft.program.recording.op_facts import PARTS, run_unlisted
 from syft.program.torch_modes import ModeChanges
 from syft.torch_private import DisableTorchDispatch
 
@@ -128,6 +128,8 @@ class Tracer(TorchFunctionMode, NumberTracer):
             return trace(number, function, args, kwargs)
         if flags & RANDOM:
             return self.trace_random(number, flags, function, args, kwargs)
+        if number in PARTS:
+            self.expect_parts(number, args, kwargs)
         return self.trace_operation(number, flags, function, args, kwargs)
 
     # -- programs inside this one

@@ -2,20 +2,17 @@
 
 The runs have other sizes (:mod:`syft.program.recording.input_sizes`) and other numbers (one is
 added to those read from tensors).  What depends on sizes and numbers is part of a program, so all
-runs give the same program, except in two cases:
+runs give the same program, except in three cases:
 
+- The program expects other sizes or numbers: Python decided by them, and a call of the recording
+  with others is refused.  Such a run is compared no further.
 - A tensor is another object.  It was made in a way the tracer cannot see (``torch.Tensor([…])``,
   numpy), or the function keeps it from one call to the next.  That is refused.
 - A number or an operation differs.  Python computed or decided something, which is frozen in the
   program, and the user is warned with the line.
 
-A decision by a size counts only if that size can vary.  A size counts as fixed if torch itself
-accepts no other, because an operation of the program would raise too.  If the user's own code
-raises (an assertion), or if the parameters do not explain why torch raises, the decisions before
-the error count.
-
 A function that does not read sizes needs one further run.  One that does is run until each
-dimension has been varied once, or could not be.
+dimension has been varied once, or could not be.  One run at least expects what the first did.
 """
 
 from __future__ import annotations
@@ -23,20 +20,16 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from types import TracebackType
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import torch
 
 from syft.exceptions import CannotRecord
-from syft.ops.nested import container_class
-from syft.program.recording.decisions import Decision, warn_frozen
-from syft.program.recording.environment.source_line import (
-    SourceLine,
-    is_library_file,
-    last_line_of,
-)
+from syft.ops.nested import container_class, replace
+from syft.program.program import Slot
+from syft.program.recording.decisions import warn_frozen
+from syft.program.recording.environment.source_line import SourceLine, last_line_of
 from syft.program.recording.input_sizes import (
     UNCHANGED,
     Axis,
@@ -46,7 +39,7 @@ from syft.program.recording.input_sizes import (
     row_variations,
     vary_all_axes,
 )
-from syft.program.recording.recorded_actions import RecordedAction
+from syft.program.recording.recorded_actions import EXPECT, RecordedAction
 from syft.program.recording.trace import FunctionTrace, trace_function
 
 _MOST_RUNS = 24
@@ -62,15 +55,13 @@ def verify(
     """Run the function again and compare; refuse or warn about what differs.
 
     A function that accepts no other sizes is run with the same ones.  If it raises then too, it can
-    run only once, and its first run is accepted with a warning about each decision.
+    run only once, and its first run is accepted.
     """
     verification = _Verification(function, inputs, state, first)
     verification.vary_rows()
     verification.vary_other_axes()
-    if verification.succeeded or verification.run(UNCHANGED):
-        verification.judge_failures()
-    else:
-        verification.warn_of(first.decisions)
+    if not verification.succeeded:
+        verification.run(UNCHANGED)
 
 
 class _Verification:
@@ -88,10 +79,10 @@ class _Verification:
         self._state_lengths = {length for tensor in state for length in tensor.shape}
         self._state_lengths.update(n for snapshot in first.snapshots for n in snapshot.tensor.shape)
         self._varied: set[Axis] = set()
-        self._failures: list[tuple[Variation, list[Decision], bool]] = []
         self._warned = set(first.warned_lines)
         self._runs = 0
         self.succeeded = False
+        """Whether a run went as the first one."""
 
     # -- the runs
 
@@ -100,7 +91,6 @@ class _Verification:
         if self._runs >= _MOST_RUNS and variation is not UNCHANGED:
             return False
         self._runs += 1
-        decisions: list[Decision] = []
         try:
             with warnings.catch_warnings(), torch.no_grad():
                 warnings.simplefilter("ignore")
@@ -112,18 +102,16 @@ class _Verification:
                     values,
                     self._state,
                     rerun=True,
-                    decisions=decisions,
                     generators=self._first.generators,
                 )
         except CannotRecord:
             raise
-        except Exception as error:  # whatever the user's function raises about a size
-            by_user = _raised_by_user(error.__traceback__)
-            self._failures.append((variation, decisions, by_user))
+        except Exception:  # whatever the user's function raises about a size
             return False
-        self.succeeded = True
         self._varied.update(variation.lengths)
-        self._compare(again)
+        if variation is UNCHANGED or _expected_in(again) == _expected_in(self._first):
+            self.succeeded = True
+            self._compare(again)
         return True
 
     def vary_rows(self) -> None:
@@ -163,34 +151,10 @@ class _Verification:
 
     # -- what they showed
 
-    def judge_failures(self) -> None:
-        """Warn about decisions by sizes with which every run failed."""
-        for variation, decisions, by_user in self._failures:
-            axes = variation.lengths.keys()
-            if len(set(map(self._axes.__getitem__, axes))) != 1 or self._varied.issuperset(axes):
-                continue  # several lengths at once, each of which was tried alone
-            explained = any(self._axes[axis] in self._state_lengths for axis in axes)
-            if by_user or not explained:
-                self._compare_decisions(decisions)
-
-    def warn_of(self, decisions: Iterable[Decision]) -> None:
-        """Warn about decisions."""
-        for line, what, _ in decisions:
-            if line not in self._warned:
-                self._warned.add(line)
-                warn_frozen(line, what)
-
     def _compare(self, again: FunctionTrace) -> None:
         _compare_tensors(self._first, again)
         _compare_generators(self._first, again)
-        self._compare_decisions(again.decisions)
         self._compare_actions(again)
-
-    def _compare_decisions(self, others: Sequence[Decision]) -> None:
-        """Warn about decisions by a size that was different in this run."""
-        pairs = zip(self._first.decisions, others, strict=False)
-        alike = itertools.takewhile(lambda pair: pair[0][:2] == pair[1][:2], pairs)
-        self.warn_of([one for one, other in alike if one[2] != other[2]])
 
     def _compare_actions(self, again: FunctionTrace) -> None:
         """Warn about the numbers and operations that are different in this run."""
@@ -215,20 +179,22 @@ class _Verification:
         if action is not None and action.optimizer is not None:
             instead = "it computes with the value of a tensor in a way torch shows nothing of"
             raise CannotRecord(action.optimizer, line, instead)
-        self.warn_of([(line, what, None)])
+        if line not in self._warned:
+            self._warned.add(line)
+            warn_frozen(line, what)
 
     def _last_line(self) -> SourceLine:
         actions = self._first.actions
         return actions[-1].line if actions else last_line_of(self._function)
 
 
-def _raised_by_user(traceback: TracebackType | None) -> bool:
-    """Whether the recorded code raised, and not torch."""
-    file = ""
-    while traceback is not None:
-        file = traceback.tb_frame.f_code.co_filename
-        traceback = traceback.tb_next
-    return not is_library_file(file)
+def _expected_in(trace: FunctionTrace) -> list[Any]:
+    """What the program of a run expects, without the slots of numbers: which way Python went."""
+    return [
+        replace(action.args, lambda leaf: None if type(leaf) is Slot else leaf)
+        for action in trace.program.actions
+        if action.op == EXPECT
+    ]
 
 
 def _compare_tensors(first: FunctionTrace, second: FunctionTrace) -> None:

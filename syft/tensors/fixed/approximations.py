@@ -141,7 +141,8 @@ def reciprocal(ring: Ring, b: Any, factor: float, places: range) -> Any:
 def divide(ring: Ring, a: Any, b: Any, factor: float, unit: int) -> Any:
     """``factor * a / b`` for any ``a``; ``b`` is public, or private of either sign and below 2^36.
 
-    A private divisor of zero gives 0: nobody may see that it is zero.  See :func:`quotient`.
+    A public divisor is told to who computes for the ring, also to a provider of randomness.  A
+    private one of zero gives 0: nobody may see that it is zero.  See :func:`quotient`.
     """
     if is_ring(b):
         below = ring.negative(b)
@@ -150,9 +151,14 @@ def divide(ring: Ring, a: Any, b: Any, factor: float, unit: int) -> Any:
     divisors = torch.as_tensor(b)
     if not divisors.all().item():
         raise division_by_zero()
-    if factor == 1 and not divisors.is_floating_point():
-        return ring.divide(a, b)
+    if factor == 1 and _are_whole(divisors):
+        return ring.divide(a, divisors.to(torch.int64) if divisors.dim() else int(divisors))
     return ring.times(a, factor / (divisors.double() if divisors.dim() else float(b)), unit)
+
+
+def _are_whole(numbers: torch.Tensor) -> bool:
+    small = numbers.abs() < 2.0**53
+    return not numbers.is_floating_point() or bool((small & (numbers == numbers.trunc())).all())
 
 
 def invert(ring: Ring, b: Any, scale: int) -> Any:

@@ -20,6 +20,7 @@ import torch
 from syft.exceptions import UnsupportedOperation
 from syft.tensors.fixed.approximations import largest_exponent
 from syft.tensors.fixed.grid import Grid
+from syft.tensors.fixed.rings.ring_link import functional_form
 
 aten = torch.ops.aten
 
@@ -59,6 +60,8 @@ class Bound:
     measure: Measure
     low: Callable[[float], float] = _below_all
     high: Callable[[float], float] = _no_end
+    leaves_ring: bool = False
+    """Whether what is beyond may wrap, in some runs or in all."""
 
     def text(self, bits: float) -> str:
         """The bound in words.
@@ -75,6 +78,10 @@ class Bound:
         """Whether all that is measured lies between the ends."""
         found = self.measure(args, want)
         return bool(((found >= self.low(bits)) & (found < self.high(bits))).all())
+
+    def ends_above(self, bits: float, args: Sequence[Any], want: Any) -> bool:
+        """Whether something that is measured is too small."""
+        return bool((self.measure(args, want) < self.low(bits)).any())
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +223,12 @@ def _spread(args: Sequence[Any], want: Any) -> torch.Tensor:
 def _squares(args: Sequence[Any], want: Any) -> torch.Tensor:
     x, dim = _first(args, want), args[1]
     dims = list(dim) if dim and x.dim() else list(range(x.dim()))
-    return (x - x.mean(dims, keepdim=True)).square().sum(dims)
+    return (x - x.mean(dims, keepdim=True)).square()
+
+
+def _losses(args: Sequence[Any], want: Any) -> torch.Tensor:
+    squares = (_first(args, want) - _number(args[1])).square()
+    return squares.sum() if len(args) > 2 and args[2] == 2 else squares
 
 
 def _of_layers(args: Sequence[Any], want: Any) -> torch.Tensor:
@@ -246,19 +258,26 @@ def _of_inverse(args: Sequence[Any], want: Any) -> torch.Tensor:
 
 FUNCTIONS: tuple[Function, ...] = (
     Function(
-        "products: `x * y`, `@`, convolutions",
-        "mul mm bmm mv dot vdot linalg_cross convolution _convolution mse_loss _prelu_kernel",
+        "`x * y`, `@`, convolutions",
+        "mul mm bmm mv dot vdot linalg_cross convolution _convolution _prelu_kernel",
         "exact in all terms, rounded once",
-        (Bound("results", _result, high=_PRODUCTS),),
+        (Bound("results", _result, high=_PRODUCTS, leaves_ring=True),),
         steps=1,
     ),
     Function(
         "`addmm`, `addcmul`",
         "addmm addmv baddbmm addbmm addr addcmul",
         "likewise, and times their public factors",
-        (Bound("results", _result, high=_PRODUCTS),),
+        (Bound("results", _result, high=_PRODUCTS, leaves_ring=True),),
         steps=2,
         further=("1 step times the factor", _of_factor),
+    ),
+    Function(
+        "`mse_loss`",
+        "mse_loss",
+        "squares, each rounded for a mean, and summed before for a sum",
+        (Bound("squares, or their sum", _losses, high=_PRODUCTS, leaves_ring=True),),
+        steps=2,
     ),
     Function(
         "`x / y`, `addcdiv`",
@@ -323,7 +342,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "whole powers up to 64, and halves of them",
         "pow",
         "squaring, of the root or the reciprocal",
-        (Bound("results", _result, high=_PRODUCTS),),
+        (Bound("results", _result, high=_PRODUCTS, leaves_ring=True),),
         steps=1,
         parts=True,
     ),
@@ -381,15 +400,15 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         "`var`",
         "var var_mean",
-        "the squares of distances to the mean, summed before they are rounded",
-        (Bound("sums of squares", _squares, high=_PRODUCTS),),
+        "squares of the distances to the mean, each rounded",
+        (Bound("squares", _squares, high=_PRODUCTS, leaves_ring=True),),
         steps=2,
     ),
     Function(
         "`std`",
         "std",
         "the root of that",
-        (Bound("sums of squares", _squares, high=_PRODUCTS),),
+        (Bound("squares", _squares, high=_PRODUCTS, leaves_ring=True),),
         steps=2,
         relative=1e-6,
         further=("2 steps over the deviation, 512 at most", _of_root),
@@ -435,7 +454,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "`torch.linalg.det`",
         "_linalg_det",
         "the product of the pivots",
-        (Bound("results", _result, high=_PRODUCTS),),
+        (Bound("results", _result, high=_PRODUCTS, leaves_ring=True),),
         steps=8,
         relative=2e-4,
         further=("some steps times 1 + the largest row sum of the inverse", _of_inverse),
@@ -458,8 +477,33 @@ def _rows() -> dict[Any, Function]:
 ROWS: dict[Any, Function] = _rows()
 """The row of each operation."""
 
-ROUNDED_STEPS = 2
-"""How far a result without a row may be off that is rounded: means, products with numbers."""
+UNSTATED = Function(
+    "what has no row",
+    "",
+    "exact on the integers, or rounded once or twice",
+    (Bound("results", _result, high=_power(lambda bits: 62 - bits), leaves_ring=True),),
+    steps=2,
+    relative=2.0**-24,
+)
+"""What holds for an operation without a row: sums, comparisons, means, products with numbers."""
+
+
+def row_of(op: Any, args: Sequence[Any]) -> Function | None:
+    """The row of a call, also of an in-place or ``out=`` form; None if it has none.
+
+    A product with a public number, or with integers, is no product of two numbers on the grid.
+
+    >>> row_of(aten.exp_.default, []).title, row_of(aten.relu.default, [])
+    ('`exp`', None)
+    """
+    packet = op.overloadpacket if op.overloadpacket in ROWS else functional_form(op)
+    if packet is aten.mul and not all(map(_has_fractions, args)):
+        return None
+    return ROWS.get(packet)
+
+
+def _has_fractions(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
 @functools.cache
@@ -471,7 +515,7 @@ def refuse_grid(op: Any, grid: Grid) -> None:
     Traceback (most recent call last):
     syft.exceptions.UnsupportedOperation: FixedPrecisionTensor has no rule for aten.exp.default: \
 on base 2 with 40 digits there are no numbers that it is made for; fix_precision(28, base=2) has \
-some.
+some: arguments below 4.852.
     """
     row = ROWS[op.overloadpacket]
     if not row.usable(math.log2(grid.scale)) or grid.scale > 1 << FINEST:
@@ -480,7 +524,7 @@ some.
             str(op),
             "FixedPrecisionTensor",
             f"on {grid} there are no numbers that it is made for; fix_precision({fit}, base=2) has "
-            "some",
+            f"some: {row.domain(fit)}",
         )
 
 
@@ -491,8 +535,8 @@ FINEST = 28
 def table(bits: int) -> list[str]:
     """The rows as a table of a document, on a grid of so many bits.
 
-    >>> table(16)[2][:50]
-    '| products: `x * y`, `@`, convolutions | exact in '
+    >>> table(16)[2][:51]
+    '| `x * y`, `@`, convolutions | exact in all terms, '
     """
     lines = [
         f"| function | how | made for, on {bits} bits | error | beyond |",

@@ -32,12 +32,14 @@ from syft.tensors.fixed.grid import Grid, encode
 from syft.tensors.fixed.fixed_link import (
     FALLBACK,
     FixedPrecisionTensor,
+    argument,
     decoded,
     fixed,
     grid_among,
     is_fixed,
     no_rule,
     store,
+    written,
 )
 from syft.tensors.fixed.rings.ring_link import functional_form
 
@@ -231,17 +233,8 @@ def _written_arguments(
     op: Any, before: tuple[Arguments, Keywords], after: tuple[Arguments, Keywords]
 ) -> Iterator[tuple[Any, Any]]:
     """The arguments that the operation writes to: as passed, and decoded."""
-    undeclared = UNDECLARED_WRITES.get(op._schema.name, ())
-    if not (op._schema.is_mutable or undeclared):
-        return
-    for index, argument in enumerate(op._schema.arguments):
-        alias = argument.alias_info
-        if not (alias is not None and alias.is_write) and argument.name not in undeclared:
-            continue
-        old, new = (
-            args[index] if index < len(args) else kwargs.get(argument.name)
-            for args, kwargs in (before, after)
-        )
+    for place, name in written(op):
+        old, new = (argument(place, name, *each) for each in (before, after))
         if isinstance(old, torch.Tensor):
             yield old, new
 

@@ -10,7 +10,9 @@ A rule is called with the operation and its arguments: ``rule(op, *args, **kwarg
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -28,6 +30,25 @@ FALLBACK = "fallback"
 """The key of the rule for every operation without a rule."""
 
 
+@dataclass(slots=True, eq=False)
+class FinerNumbers:
+    """The numbers of a tensor with more digits than its grid has: ``integers * factor / unit``.
+
+    What optimizers keep has them (``rules.finer_digits``).  A unit of 0 says that the numbers are
+    zeros, of which no digits have been chosen.
+    """
+
+    integers: Any
+    unit: int
+    factor: float = 1.0
+    is_root: bool = False
+    """Whether they came from a root: 0, or from 2^24 on as integers."""
+    is_kept: bool = False
+    """Whether they are those of a tensor that began as one number."""
+    begun: bool = True
+    """Whether anything was written to it."""
+
+
 class FixedPrecisionTensor(Link):
     """A tensor of numbers on a grid: integers of 64 bits that stand for multiples of
     ``base**-digits``.
@@ -40,16 +61,20 @@ class FixedPrecisionTensor(Link):
     (2, 16, tensor([  98304, -131072]))
     """
 
-    __slots__ = ("child", "grid")
+    __slots__ = ("child", "grid", "finer")
 
     level = Level.DISPATCH
     operands = (RingLink,)
+    finer_rules: ClassVar[dict[Any, Callable[..., Any]]] = {}
+    """The rules that are asked first where an operand may have finer numbers; they return None
+    where the others are as good."""
     private_rules: ClassVar[dict[Any, Callable[..., Any]]] = {}
     """The rules that take the place of those in ``rules`` where no integer may be read."""
 
     def __init__(self, child: torch.Tensor, grid: Grid) -> None:
         self.child = child
         self.grid = grid
+        self.finer: FinerNumbers | None = None
 
     @property
     def base(self) -> int:
@@ -69,6 +94,13 @@ class FixedPrecisionTensor(Link):
     @classmethod
     def call(cls, operation: Any, args: Arguments, kwargs: Keywords) -> Any:
         """Run one aten operation by its rule, or by the fallback."""
+        finer = cls.finer_rules.get(operation)
+        if finer is not None and any(is_fixed(arg) and arg.child.finer for arg in args):
+            found = finer(operation, *args, **kwargs)
+            if found is not None:
+                return found
+        if written(operation):
+            _forget_finer(operation, args, kwargs)
         rules = cls.rules
         rule = rules.get(operation)
         if any_private(args, kwargs):
@@ -150,6 +182,80 @@ def show_child(child: torch.Tensor) -> str:
     'tensor([1, 2])'
     """
     return child.child.show() if type(child) is Wrapper else repr(child)
+
+
+# ------------------------------------------------------------------------------- more digits
+
+
+def most_digits(grid: Grid) -> int:
+    """The unit of the finest numbers that are summed up: with more digits, large ones would leave
+    the ring.
+
+    >>> from syft.tensors.fixed.grid import make_grid
+    >>> most_digits(make_grid(2, 16)) == 2**32
+    True
+    """
+    return min(grid.scale**2, max(1 << 36, grid.scale))
+
+
+def attach(link: FixedPrecisionTensor, numbers: FinerNumbers) -> None:
+    """Note finer numbers of what a link holds now, with its memory: what is written there next
+    takes the note away."""
+    link.finer = numbers
+    _memory(link.child).refined = numbers
+
+
+def refined(tensor: Any) -> FinerNumbers | None:
+    """The finer numbers of a fixed tensor; None if it has none, or something else was written to
+    its memory since.
+
+    >>> from syft.tensors.fixed.precision import fix_precision
+    >>> refined(fix_precision(torch.ones(1))) is None
+    True
+    """
+    link = tensor.child
+    found: FinerNumbers | None = link.finer
+    return None if found is None or _memory(link.child).refined is not found else found
+
+
+def _forget_finer(op: Any, args: Arguments, kwargs: Keywords) -> None:
+    """Take away the notes with the plain memory that an operation is about to write to."""
+    for place, name in written(op):
+        target = argument(place, name, args, kwargs)
+        if is_fixed(target) and type(target.child.child) is not Wrapper:
+            _memory(target.child.child).refined = None
+
+
+def _memory(child: Any) -> Any:
+    return child.child if type(child) is Wrapper else child.untyped_storage()
+
+
+@functools.cache
+def written(op: Any) -> tuple[tuple[int, str], ...]:
+    """Which arguments an operation writes to: their places, and their names.
+
+    >>> written(torch.ops.aten.add_.Tensor), written(torch.ops.aten.maximum.out)
+    (((0, 'self'),), ((2, 'out'),))
+    """
+    undeclared = UNDECLARED_WRITES.get(op._schema.name, ())
+    return tuple(
+        (place, one.name)
+        for place, one in enumerate(op._schema.arguments)
+        if one.name in undeclared or (one.alias_info is not None and one.alias_info.is_write)
+    )
+
+
+def argument(place: int, name: str, args: Arguments, kwargs: Keywords) -> Any:
+    """An argument of a call, by its place or its name.
+
+    >>> argument(0, "self", (3,), {}), argument(2, "out", (3, 4), {"out": 5})
+    (3, 5)
+    """
+    return args[place] if place < len(args) else kwargs.get(name)
+
+
+UNDECLARED_WRITES = {"aten::native_batch_norm": ("running_mean", "running_var")}
+"""Arguments that an operation writes to although its schema does not say so."""
 
 
 # --------------------------------------------------------------------- in and out of the wrapper

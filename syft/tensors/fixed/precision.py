@@ -38,6 +38,7 @@ from syft.torch_private import exchange_contents
 from syft.tensors.fixed.rules import (
     arithmetic,
     creation,
+    finer_digits,
     linear_systems,
     pooling,
     private_functions,
@@ -83,6 +84,7 @@ TABLES: tuple[tuple[type[Link], str, tuple[ModuleType, ...]], ...] = (
         "private_rules",
         (fallback, linear_systems, private_functions, private_layers),
     ),
+    (FixedPrecisionTensor, "finer_rules", (finer_digits,)),
     (
         RingLink,
         "rules",

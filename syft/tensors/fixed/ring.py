@@ -8,17 +8,22 @@ computes what has passed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import torch
 
 from syft.chain.wrapper import Wrapper
 
+from syft.crypto.gates.public_factors import MOST_BITS, nearest, whole_divisor
 from syft.crypto.kernels import Kernel
 from syft.crypto.ring_products import magnitude, ring_product
 from syft.exceptions import EncodingError
+from syft.ops.nested import leaves
 from syft.tensors.fixed.grid import RING_END
+
+IN_FLOAT64: Final = 2.0**45
+"""Results below this are computed in float64: they are off by 2^-7 of a step besides rounding."""
 
 
 def multiply(a: torch.Tensor, b: torch.Tensor, unit: int) -> torch.Tensor:
@@ -86,6 +91,28 @@ scale the data down.
         refuse_overflow(sums(x.double()), unit)
 
 
+def check_added_up(op: Any, args: Sequence[Any], values: Sequence[int], unit: int) -> None:
+    """The same for an operation that adds some of its arguments up in others, at indices.
+
+    ``values`` are the places of arguments that are added, also into; the others say where.
+
+    >>> add = torch.ops.aten.index_add.default
+    >>> largest = torch.tensor([2**62, 2**62])
+    >>> args = torch.zeros_like(largest), 0, torch.tensor([0, 1]), largest
+    >>> check_added_up(add, args, [0, 3], 1)
+    """
+    given = [args[place] for place in values if place < len(args)]
+    if not all(map(_readable, given)):
+        return
+    terms = max(one.numel() for one in leaves(tuple(args)) if isinstance(one, torch.Tensor))
+    if sum(map(_largest, given)) * max(terms, 1) >= RING_END:
+        floats = [
+            one.double() if place in values and isinstance(one, torch.Tensor) else one
+            for place, one in enumerate(args)
+        ]
+        refuse_overflow(op(*floats), unit)
+
+
 def _readable(value: Any) -> bool:
     return type(value) is not Wrapper
 
@@ -103,7 +130,7 @@ def division_by_zero() -> EncodingError:
     return EncodingError(
         "a division by zero",
         "finite",
-        "see that the divisor is not 0 on the grid: an eps below half a step (Adam's 1e-8) is 0 "
+        "see that the divisor is not 0 on the grid: an eps below half a step (Adamax's 1e-8) is 0 "
         "there, so pass a larger one, such as eps=1e-3",
     )
 
@@ -111,15 +138,22 @@ def division_by_zero() -> EncodingError:
 def quotient(numerators: torch.Tensor, divisor: Any, factor: float, unit: int) -> torch.Tensor:
     """``numerators / divisor * factor`` to the nearest; a divisor of zero is an error.
 
+    A whole number divides exactly; otherwise 2^-52 of the result come on top of half a step.
+
     >>> quotient(torch.tensor([7, -7]), 2, 3.0, 1)
     tensor([ 10, -10])
     """
     quotients = numerators.double() / divisor
     if factor != 1:
         quotients.mul_(factor)
-    if quotients.numel() and not quotients.abs().max().item() < RING_END:  # also when one is NaN
+    largest = quotients.abs().max().item() if quotients.numel() else 0.0
+    if not largest < RING_END:  # also when one is NaN
         if (torch.as_tensor(divisor) == 0).any().item():
             raise division_by_zero()
+    elif largest >= IN_FLOAT64 and factor == 1 and not isinstance(divisor, torch.Tensor):
+        if float(divisor).is_integer() and abs(divisor) <= 2**MOST_BITS:
+            signed = numerators if divisor > 0 else -numerators
+            return nearest(signed, whole_divisor(abs(int(divisor))))
     return rounded(quotients, unit)
 
 

@@ -69,6 +69,15 @@ class AdditiveSharingTensor(RingLink):
         ring: Ring = self.cell.session.ring
         return ring
 
+    @property
+    def refined(self) -> Any:
+        """What was noted of the memory since it was written to."""
+        return self.cell.memory.refined
+
+    @refined.setter
+    def refined(self, note: Any) -> None:
+        self.cell.memory.refined = note
+
     @classmethod
     def componentwise(cls, op: Any, args: Arguments, kwargs: Keywords) -> Any:
         """Record the operation for the share of every party."""

@@ -7,7 +7,7 @@ sends nothing to the provider and waits for nothing from it, which may be gone.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import torch
@@ -21,6 +21,7 @@ from syft.tensors.shared.session_client import SessionClient
 from syft.tensors.shared.sessions import sessions_of
 from syft.tensors.shared.shared_values import shared_cell
 from syft.tensors.shared.untouched_optimizers import UntouchedOptimizers, drop_unreal_gradient
+from syft.tensors.shared.verification import RowsUsed
 from syft.workers.client.transport import Owner
 
 MOST_BYTES_AHEAD: Final = 1 << 30
@@ -49,6 +50,9 @@ class Cost:
     instructions: int
     programs: int
     once: int = 0
+    functions: tuple[str, ...] = field(default=(), repr=False)
+    """What each function that it uses is made for, and how far a result may be off; see
+    ``docs/fixed_precision.md``."""
 
     def __str__(self) -> str:
         first = f" ({self.once:,} more the first time)" if self.once else ""
@@ -56,6 +60,7 @@ class Cost:
             f"{_counted(self.rounds, 'round')}, {self.sent:,} bytes sent by a party{first}, "
             f"{self.dealt:,} bytes dealt, {_counted(self.instructions, 'instruction')} in "
             f"{_counted(self.programs, 'program')}"
+            + "".join(f"\n  {line}" for line in self.functions)
         )
 
 
@@ -87,11 +92,13 @@ def cost_of(owner: Owner, function: Callable[..., Any], args: Sequence[Any]) -> 
     >>> cost_of(hook.local_worker, len, [[1]])
     Cost(rounds=0, sent=0, dealt=0, instructions=0, programs=0, once=0)
     """
-    found = _rehearsed(sessions_of(owner), function, args)
+    with RowsUsed() as used:
+        found = _rehearsed(sessions_of(owner), function, args)
     first, later = ([(one.session, run) for one in found for run in [one.runs[n]]] for n in (0, 1))
     total, opening = _sum(later), _sum(first)
     once = max(0, opening.sent - total.sent)
-    return Cost(total.rounds, total.sent, total.dealt, total.instructions, total.programs, once)
+    counts = total.rounds, total.sent, total.dealt, total.instructions, total.programs
+    return Cost(*counts, once, tuple(used.lines()))
 
 
 def _sum(runs: Sequence[tuple[SessionClient, Sequence[RehearsedProgram]]]) -> Cost:

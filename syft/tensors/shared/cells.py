@@ -67,12 +67,14 @@ def dense(shape: Sequence[int]) -> Geometry:
 
 
 class Memory:
-    """The memory that a tensor and its views share; ``version`` counts what was written to it."""
+    """The memory that a tensor and its views share; ``version`` counts what was written to it, and
+    ``refined`` is a note that whatever is written takes away."""
 
-    __slots__ = ("version",)
+    __slots__ = ("version", "refined")
 
     def __init__(self) -> None:
         self.version = 0
+        self.refined: Any = None
 
 
 class SharedObject:

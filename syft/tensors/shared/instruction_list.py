@@ -46,6 +46,8 @@ class InstructionList:
         self.shapes: list[tuple[int, ...]] = []
         """The shapes of the inputs."""
         self.instructions: list[Instruction] = []
+        self.stated: set[int] = set()
+        """The slots of results that fit on the grid of products, as is stated of what made them."""
         self.nbytes = 0
         """The memory of public and fresh tensors that wait here."""
         self._slots = 0
@@ -93,7 +95,8 @@ class InstructionList:
         masked = [value for value in values if isinstance(value, MaskedCell)]
         cells: list[SharedObject] = [one for one in values if not isinstance(one, MaskedCell)]
         wanted = tuple(self._placed(one.slot) for one in (values if opening else cells))
-        program = joined(ShareProgram(len(self.inputs), instructions, wanted))
+        stated = set(map(self._placed, self.stated))
+        program = joined(ShareProgram(len(self.inputs), instructions, wanted), stated)
         opened = _places_of_masks(program)
         for value in masked:
             value.place = opened.get(self._placed(value.slot), value.place)

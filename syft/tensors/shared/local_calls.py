@@ -91,6 +91,7 @@ def _recorded(
     if op._schema.is_mutable:
         session.record(ShareCode.LOCAL, (number_of(op), positional, keywords), ())
         source.memory.version += 1
+        source.memory.refined = None
         return source
     key = (op, *call.key, tuple(kwargs))
     geometries: Any = _GEOMETRIES.get(key)

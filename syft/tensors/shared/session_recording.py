@@ -83,6 +83,11 @@ class SessionRecording(abc.ABC):
         self.check_open()
         return self._list.add(code, args, outs)
 
+    def state_product(self, cell: Cell) -> None:
+        """Note that a tensor is below 2^62 on the grid of products, if it has just been made."""
+        if cell.recording is self._list:
+            self._list.stated.add(cell.slot)
+
     def slot(self, value: Cell | MaskedCell) -> Any:
         """The operand of an instruction that stands for a tensor of this session."""
         self.check_open()

@@ -10,12 +10,13 @@ from typing import Any
 
 import torch
 
+from syft.crypto.gates.public_factors import Factor, nearest
 from syft.crypto.kernels import Kernel, KernelCode
 from syft.crypto.programs.share_program import ShareCode
 from syft.crypto.ring_products import ring_product
 from syft.exceptions import ProgramError
+from syft.ops.nested import replace
 from syft.tensors.fixed.rings.integer_ring import Ring
-from syft.tensors.fixed.rings.plain_ring import PLAIN
 from syft.tensors.fixed.rings.ring_link import as_integers, is_ring
 from syft.tensors.shared.additive_sharing import shared_tensor
 from syft.tensors.shared.cells import Cell, dense
@@ -92,7 +93,7 @@ class SharesRing(Ring):
         return shared_tensor(session.made_by(ShareCode.LINEAR, args, shape, private.device))
 
     @exclusive
-    def linear(self, kernel: Kernel, x: torch.Tensor) -> torch.Tensor:
+    def linear(self, kernel: Kernel, x: torch.Tensor, unit: int) -> torch.Tensor:
         """A linear kernel on each share."""
         session = self._session
         session.make_room()
@@ -100,28 +101,23 @@ class SharesRing(Ring):
         args = (int(kernel.code), kernel.settings, session.slot(cell_of(x)))
         return shared_tensor(session.made_by(ShareCode.LINEAR, args, shape, x.device))
 
-    # ----------------------------------------------------------------------------------- quotients
+    @exclusive
+    def state_product(self, x: torch.Tensor) -> torch.Tensor:
+        """Have a relu of it take one opening less (``share_joining``)."""
+        self._session.state_product(cell_of(x))
+        return x
 
-    def divide(self, x: torch.Tensor, divisor: int | torch.Tensor) -> torch.Tensor:
-        """Divide by public whole numbers; the result is off by less than one.
+    # ----------------------------------------------------------------------------------- factors
 
-        By a power of two in one opening.  An odd factor takes a second one, and ``x`` must be below
-        2^34 after the first.  What everybody may see is divided by you.
+    def scaled(self, x: torch.Tensor, factor: Factor) -> torch.Tensor:
+        """Times a public number from 0 to 1, in one opening: the floor or one more.
+
+        What everybody may see is multiplied by you.
         """
         known = cell_of(x).public
         if known is not None:
-            return self.lift(PLAIN.divide(known, divisor))
-        if isinstance(divisor, torch.Tensor):
-            return self.times(x, 1 / divisor.double(), 1)
-        if divisor < 0:
-            return self.divide(-x, -divisor)
-        bits = (divisor & -divisor).bit_length() - 1
-        odd = divisor >> bits
-        if bits:
-            x = shared_tensor(self._gate(ShareCode.DIVIDE, x, bits))
-        if odd > 1:
-            return self.times(x, 1 / odd, 1)
-        return x if bits else x.clone()  # a result has memory of its own
+            return self.lift(nearest(known, factor))
+        return shared_tensor(self._gate(ShareCode.DIVIDE, x, factor))
 
     # --------------------------------------------------------------------------------- comparisons
 
@@ -164,11 +160,15 @@ class SharesRing(Ring):
         return chosen
 
     @exclusive
-    def _gate(self, code: ShareCode, x: torch.Tensor, *settings: int) -> Cell:
+    def _gate(self, code: ShareCode, x: torch.Tensor, *settings: Factor) -> Cell:
         session = self._session
         session.make_room()
         cell = cell_of(x)
-        args = (session.slot(cell), *settings, cell.shape)
+
+        def kept(number: Any) -> Any:
+            return session.public_tensor(number) if isinstance(number, torch.Tensor) else number
+
+        args = (session.slot(cell), *replace(settings, kept), cell.shape)
         return session.made_by(code, args, cell.shape, cell.device)
 
 

@@ -51,6 +51,8 @@ class WorkerLines(PartyLines):
         self.parties = tuple(party.id for party in parties)
         self.provider = provider.id
         self._opened: tuple[Connection, ...] = ()
+        self._readings = 0
+        """How often shares were asked for, each time under a number of its own."""
         self._sent = SentPrograms()
         self._lines: list[Connection] = [owner.connection_to(party) for party in parties]
         dealer = tuple(rank for rank, name in enumerate(self.parties) if name == provider.id)
@@ -240,7 +242,8 @@ class WorkerLines(PartyLines):
             for rank, line in enumerate(self._lines)
         ]
         if outside:
-            starts.append((pointer.connection, owner, (None, owner, tensor), ()))
+            args = (None, owner, tensor, self.provider)
+            starts.append((pointer.connection, owner, args, ()))
         errors: list[Exception] = []
         for line, rank, args, outs in starts:
             pending = line.start_part(code, execution, everybody, rank, args, outs)
@@ -309,8 +312,10 @@ class WorkerLines(PartyLines):
         found: list[torch.Tensor] = []
         try:
             for id in ids:
+                self._readings += 1
                 for line in self._lines:
-                    answers.append(line.ask_later(Fetch, id, keep=True, user=user))
+                    named: dict[str, Any] = {"user": user, "reading": self._readings}
+                    answers.append(line.ask_later(Fetch, id, keep=True, **named))
         except Exception as error:  # whatever was raised earlier over the line
             errors.append(error.with_traceback(None))
         for answer in answers:

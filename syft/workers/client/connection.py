@@ -36,7 +36,7 @@ from syft.workers.core.sent_labels import terms_of, users_of
 from syft.workers.execution.holders import Holder
 from syft.workers.execution.permissions import Guard
 from syft.workers.wire import messages
-from syft.workers.wire.messages import Message, NotBegun, Put, PutAll
+from syft.workers.wire.messages import Message, Move, NotBegun, Put, PutAll
 from syft.workers.wire.terms import Terms
 
 _TAKING = frozenset((messages.Fetch, messages.FetchAll))
@@ -142,17 +142,36 @@ class Connection(OperationSender):
         way then, and otherwise None.  Raises :class:`~syft.exceptions.MalformedMessage` for another
         answer, and drops what was ``made``.
         """
-        seq, frame, drop = self._question(kind, fields, named)
+        value = self._ordered(self._question(kind, fields, named), made)
+        if value is None or isinstance(value, Pending):
+            return value
+        self.garbage.extend(made)
+        raise MalformedMessage("$", "an answer without a value", type(value).__name__)
+
+    @exclusive
+    def move(
+        self, id: int, to: Connection, requires_grad: bool | None, user: str | None
+    ) -> Pending | None:
+        """Have an object moved to the worker of the connection ``to``, as :meth:`order` does it.
+
+        If a graph goes on from where it arrives, or perhaps does, backward passes there wait.
+        """
+        named = {"requires_grad": requires_grad, "user": user}
+        value = self._ordered(self._question(Move, (id, to.location.id), named), ())
+        if isinstance(value, Pending):
+            to.crossed |= requires_grad is not False
+            return value
+        to.crossed |= value is True
+        return None
+
+    def _ordered(self, question: tuple[int, Frame, tuple[int, ...]], made: Collection[int]) -> Any:
+        """The value that answers a request, or the request if it is parked."""
+        seq, frame, drop = question
         value = self._request(seq, frame, False, drop, None, made)
         if type(value) is Pending:
             self._wait(value, or_parked=True)
             value = self._outcome(seq, frame, value, not value.parked, drop)
-        if value is STORED:
-            return None
-        if isinstance(value, Pending):
-            return value
-        self.garbage.extend(made)
-        raise MalformedMessage("$", "an answer without a value", type(value).__name__)
+        return None if value is STORED else value
 
     @exclusive
     def ask_later(self, kind: type[Message], *fields: Any, **named: Any) -> Callable[[], Any]:
@@ -202,9 +221,10 @@ class Connection(OperationSender):
         id: int | None,
         guard: Guard | None = None,
         writers: Iterable[str] = (),
+        source: int | None = None,
     ) -> int:
         """Store a copy of ``value`` at the other worker under ``id`` (drawn here if None), and
-        return the id; ``writers`` may change it too.
+        return the id; ``writers`` may change it too, and its gradients come to object ``source``.
 
         To a queued worker this returns at once; the data is copied first.
         """
@@ -235,8 +255,9 @@ class Connection(OperationSender):
         hidden = guard is not None and guard.shape_hidden
         failures = self._failures if waits else None
         named = tuple(sorted(writers))
-        terms = self._terms(guard)
-        message = Put(seq, id, operand, users_of(guard), hidden, named, terms, drop, failures)
+        terms = self._terms(guard, value)
+        about = users_of(guard), hidden, named, terms, source
+        message = Put(seq, id, operand, *about, drop, failures)
         frame = Frame(messages.encode(message), packer.buffers, private=guard is not None)
         self._request(seq, frame, waits, drop, None, (id,))
         packer.sent()
@@ -278,7 +299,7 @@ class Connection(OperationSender):
         operand = pack(Bundle(values), packer)
         packer.hand_over(self.location.id)
         named = tuple(
-            (at, tuple(sorted(guard.users)), guard.shape_hidden, self._terms(guard))
+            (at, tuple(sorted(guard.users)), guard.shape_hidden, self._terms(guard, values[at]))
             for at, guard in guards.items()
         )
         first = first_id(len(values))
@@ -296,9 +317,9 @@ class Connection(OperationSender):
         packer.sent()
         return ids, answer if type(answer) is Pending else None
 
-    def _terms(self, guard: Guard | None) -> Terms | None:
-        """What a message says of a guard besides the users."""
-        return terms_of(guard, self.owner.id, self._core.serving is not None)
+    def _terms(self, guard: Guard | None, value: Any) -> Terms | None:
+        """What a message says of the guard of a value besides the users."""
+        return terms_of(guard, self.owner.id, self._core.serving is not None, value)
 
     @exclusive
     def start(self, message: Message, made: Collection[int] = ()) -> Pending:

@@ -7,6 +7,9 @@ starts when the store holds more, or when a large object comes.  What was not co
 the limit of every caller.  So a limit is never exceeded, and may be reached a sixteenth early.
 
 Memory is counted by storage: views of one tensor count once, for whoever had it counted first.
+
+Whoever meets a limit learns what was counted.  So that is what everybody may know: of a tensor
+whose shape is private, its bound (:mod:`~syft.workers.execution.public_sizes`).
 """
 
 from __future__ import annotations
@@ -16,10 +19,21 @@ from typing import Any, Final
 
 import torch
 
-from syft.exceptions import LimitExceeded
+from syft.exceptions import LimitExceeded, PermissionDenied
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimits
 from syft.workers.execution.allowance import FREE, Allowance
-from syft.workers.execution.permissions import innermost, storages_of
+from syft.workers.execution.permissions import (
+    full_guard_of,
+    guard_of_memory,
+    innermost,
+    storages_of,
+)
+from syft.workers.execution.public_sizes import (
+    elements_at_most,
+    forms_of,
+    has_bound,
+    public_memory,
+)
 from syft.workers.execution.size_bounds import is_harmless
 
 SMALL: Final = 1 << 12
@@ -27,6 +41,7 @@ SMALL: Final = 1 << 12
 _MOST_BYTES: Final = 16 * SMALL
 _numel = torch.Tensor.numel
 _MOST_UNCOUNTED: Final = 1 << 14
+_UNBOUNDED: Final = "to keep a value whose private size has no public bound"
 
 LOOK: Final = 1
 """Flag: operations may meet large objects, so their sizes are to be looked at."""
@@ -62,7 +77,8 @@ class _Memory:
 class Charges:
     """The accounts of the callers of one worker, and who is charged for which object.
 
-    ``payer`` returns the account of the caller that is served, or None for the owner's program.
+    ``payer`` returns the account of the caller that is served, or None for the owner's program, and
+    ``reader`` the user for whom it asks and who it is.
 
     >>> ann, objects = Account(), {}
     >>> charges = Charges("bob", objects, PeerLimits(objects=1), lambda: ann)
@@ -81,9 +97,11 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         "limits",
         "flags",
         "bills",
+        "guarded",
         "_worker",
         "_objects",
         "_payer",
+        "_reader",
         "_owner",
         "_uncounted",
         "_always",
@@ -99,13 +117,17 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         objects: Mapping[int, Any],
         limits: PeerLimits = DEFAULT_PEER_LIMITS,
         payer: Callable[[], Account | None] = lambda: None,
+        reader: Callable[[], tuple[str | None, str | None]] = lambda: (None, None),
     ) -> None:
         self.limits = limits
+        self.guarded = False
+        """Whether something at the worker is private."""
         self.bills: dict[int, _Bill] = {}
         """The objects that are counted, by id."""
         self._worker = worker
         self._objects = objects
         self._payer = payer
+        self._reader = reader
         self._owner = Account()
         self._uncounted = min(
             _MOST_UNCOUNTED, limits.objects // 16, limits.bytes // 16 // _MOST_BYTES
@@ -129,13 +151,26 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         many = len(self._objects) + len(values) > self._uncounted
         if many:
             self.flags |= COUNT
-        large = [id for id, value in values.items() if is_large(value)]
+        if self.guarded:
+            self._check_bounds(values)
+        large = [id for id, value in values.items() if self._is_large(value)]
         if not (many or large):
             return
-        self._charge({id: _storages(values[id]) for id in (values if many else large)})
+        self._charge({id: self._memory_of(values[id]) for id in (values if many else large)})
         if large:
             self._large.update(large)
             self.flags |= LOOK
+
+    def _check_bounds(self, values: Mapping[int, Any]) -> None:
+        """Raise if the caller would see by what it is charged how large something private is."""
+        if self._payer() is None:
+            return
+        user, identity = self._reader()
+        for value in values.values():
+            guard = None if has_bound(value) else full_guard_of(value)
+            if guard is None or guard.admits(user) or identity in (guard.owners or ()):
+                continue
+            raise PermissionDenied(_UNBOUNDED, self._worker, user)
 
     def _charge(self, storages: Mapping[int, Mapping[int, int]]) -> None:
         """Charge the caller for objects, all of them or none."""
@@ -155,7 +190,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         """
         if type(value) is not torch.Tensor or value.layout is not torch.strided:
             return self.charge({id: value})
-        if len(self._objects) >= self._uncounted:
+        if len(self._objects) >= self._uncounted or (self.guarded and _is_hidden(value)):
             return self.charge({id: value})
         if _numel(value) <= SMALL:
             return
@@ -164,8 +199,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         place: int = storage._cdata
         memory = self._memory.get(place)
         if memory is None:
-            size = storage.nbytes()
-            if account.bytes + size > self._most_bytes:
+            if account.bytes + (size := storage.nbytes()) > self._most_bytes:
                 return self.charge({id: value})
             memory = self._memory[place] = _Memory(account, size)
         memory.uses += 1
@@ -173,6 +207,17 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         self.bills[id] = _Bill(account, (place,))
         self._large.add(id)
         self.flags |= LOOK
+
+    def _is_large(self, value: Any) -> bool:
+        if self.guarded and isinstance(value, torch.Tensor):
+            return elements_at_most(value) > SMALL
+        return is_large(value)
+
+    def _memory_of(self, value: Any) -> dict[int, int]:
+        """The bytes of each storage of an object, by the address of the storage itself."""
+        if self.guarded:
+            return public_memory(value)
+        return {storage._cdata: storage.nbytes() for storage in storages_of(value)}
 
     def _new_memory(self, storages: Mapping[int, Mapping[int, int]]) -> int:
         """The bytes of the storages that are not counted yet."""
@@ -218,16 +263,16 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         """Count objects anew to which an operation may have given other memory, or more of it."""
         for id in ids:
             value, bill = self._objects.get(id), self.bills.get(id)
-            if value is None or (bill is None and not is_large(value)):
+            if value is None or (bill is None and not self._is_large(value)):
                 continue
             if bill is None:
                 bill = _Bill(self._payer() or self._owner, ())
                 bill.account.objects += 1
             for place in bill.storages:
                 self._leave(place)
-            bill.storages = sizes = _storages(value)
+            bill.storages = sizes = self._memory_of(value)
             self._enter(id, bill, sizes)
-            if is_large(value):
+            if self._is_large(value):
                 self._large.add(id)
                 self.flags |= LOOK
 
@@ -249,6 +294,13 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
 
     def check(self, op: int, function: Any, args: Any, kwargs: dict[str, Any]) -> None:
         """Raise :class:`~syft.exceptions.LimitExceeded` if an operation would use too much."""
+        if not self.guarded:
+            return self.check_known(op, function, args, kwargs)
+        for form, named in forms_of(args, kwargs, self._reader()[0]):
+            self.check_known(op, function, form, named)
+
+    def check_known(self, op: int, function: Any, args: Any, kwargs: dict[str, Any]) -> None:
+        """The same for operands of which every shape is public."""
         if is_harmless(op, args, kwargs, self._free):
             return
         account = self._payer()
@@ -322,6 +374,12 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             setattr(account, limit, getattr(account, limit) - count)
 
 
+def _is_hidden(value: torch.Tensor) -> bool:
+    """Whether the shape of a strided tensor is private; a fast path."""
+    guard = guard_of_memory(value)
+    return guard is not None and guard.shape_hidden
+
+
 def is_large(value: Any) -> bool:
     """Whether an object has more than ``SMALL`` elements, or is more than one tensor.
 
@@ -332,8 +390,3 @@ def is_large(value: Any) -> bool:
     if tensor is None:
         return not isinstance(value, torch.Tensor)  # a pointer is small
     return _numel(tensor) > SMALL
-
-
-def _storages(value: Any) -> dict[int, int]:
-    """The bytes of each storage of an object, by the address of the storage itself."""
-    return {storage._cdata: storage.nbytes() for storage in storages_of(value)}

@@ -16,7 +16,7 @@ from syft.workers.core.store import ObjectStore
 from syft.workers.execution.holders import Holder
 from syft.workers.wire.messages import Drop, Request, Share
 
-_NO_OBJECTS: Final = frozenset(("seq", "drop", "failures"))
+_NO_OBJECTS: Final = frozenset(("seq", "drop", "failures", "reading"))
 """Fields that name no object to be used.  Who drops what is another's changes nothing."""
 
 

@@ -25,9 +25,10 @@ class Outgoing(Protocol):
         id: int | None,
         guard: Guard | None = None,
         writers: Iterable[str] = (),
+        source: int | None = None,
     ) -> int:
         """Store a copy of ``value`` at the other worker, which ``writers`` may change too, and
-        return its id."""
+        return its id; its gradients come back to object ``source``, if that is given."""
 
     def ask(self, kind: type[Message], *fields: Any, **named: Any) -> Any:
         """Make a request and return the value of its reply."""

@@ -1,7 +1,7 @@
 """Guards as fields of messages, and back: what one worker tells another about who may read a value.
 
-A guard travels with the value, whole: the users, the destinations, who may let others read it, and
-the error that stands for a value that could not be computed.
+A guard travels with the value, whole: the users, the destinations, who may let others read it, who
+may deal for shares of it, and the error that stands for a value that could not be computed.
 
 A worker that sends a value on behalf of a caller adds two things.  It is itself one of the
 destinations at the next worker, since the value was there already.  And it says whose the guard is,
@@ -12,18 +12,23 @@ guard is the sender's, and whoever shares the program may not have the data brou
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import gt
 from typing import Any
 
 import msgspec
+import torch
 
 from syft.exceptions import MalformedMessage
 from syft.serde.errors import pack_error, unpack_error
 from syft.serde.limits import Limits
 from syft.serde.packer import Packer, Unpacker
 from syft.workers.execution.permissions import Guard
+from syft.workers.execution.public_sizes import hides_shape, note_received, sizes_at_most
 from syft.workers.wire.terms import Terms
 
-_Fields = tuple[tuple[str, ...] | None, bool, tuple[str, ...], tuple[str, ...]]
+_LARGEST = 1 << 60
+_Names = tuple[str, ...]
+_Fields = tuple[_Names | None, bool, _Names, _Names, _Names | None]
 
 
 def users_of(guard: Guard | None) -> tuple[str, ...] | None:
@@ -35,17 +40,18 @@ def users_of(guard: Guard | None) -> tuple[str, ...] | None:
     return None if guard is None else tuple(sorted(guard.users))
 
 
-def terms_of(guard: Guard | None, sender: str, for_caller: bool) -> Terms | None:
-    """What else a guard says, for a message of worker ``sender``; None if there is nothing to say.
+def terms_of(guard: Guard | None, sender: str, for_caller: bool, value: Any = None) -> Terms | None:
+    """What else the guard of a value says, for a message of worker ``sender``; None if there is
+    nothing to say.
 
     ``for_caller`` says that it is sent on behalf of somebody whom the worker serves, and not by the
     program of its owner.
 
     >>> guard = Guard(frozenset({"ann"}), destinations=frozenset({"alice"}))
     >>> terms_of(guard, "bob", for_caller=True)
-    Terms(destinations=('alice', 'bob'), owners=(), error=None)
+    Terms(destinations=('alice', 'bob'), owners=(), error=None, providers=None, most=None)
     >>> terms_of(Guard(frozenset({"ann"})), "me", for_caller=False)
-    Terms(destinations=(), owners=None, error=None)
+    Terms(destinations=(), owners=None, error=None, providers=None, most=None)
     """
     if guard is None:
         return None
@@ -56,7 +62,15 @@ def terms_of(guard: Guard | None, sender: str, for_caller: bool) -> Terms | None
         tuple(sorted(destinations)),
         None if owners is None else tuple(sorted(owners)),
         None if guard.error is None else pack_error(guard.error, Packer()),
+        None if guard.providers is None else tuple(sorted(guard.providers)),
+        bound_of(value),
     )
+
+
+def bound_of(value: Any) -> tuple[int, ...] | None:
+    """The public sizes at most of a tensor of private shape; None for anything else."""
+    hidden = isinstance(value, torch.Tensor) and hides_shape(value)
+    return sizes_at_most(value) if hidden else None
 
 
 def received_guard(
@@ -83,20 +97,55 @@ def received_guard(
     error: Exception | None = None
     if terms.error is not None:
         error, _ = unpack_error(terms.error, Unpacker([], limits))
-    return Guard(frozenset(users), shape_hidden, error, frozenset(terms.destinations), owners)
+    return Guard(
+        frozenset(users),
+        shape_hidden,
+        error,
+        frozenset(terms.destinations),
+        owners,
+        _or_all(terms.providers),
+    )
+
+
+def _or_all(providers: _Names | None) -> frozenset[str] | None:
+    return None if providers is None else frozenset(providers)
+
+
+def note_terms(value: Any, terms: Terms | None) -> None:
+    """Note the sizes at most of a value that its message states; see :func:`note_bound`.
+
+    >>> note_terms(torch.ones(2), None)
+    """
+    if terms is not None:
+        note_bound(value, terms.most)
+
+
+def note_bound(value: Any, most: Any) -> None:
+    """Note the sizes at most of a value that has come with its guard, as its message states them.
+
+    Raises :class:`~syft.exceptions.MalformedMessage` if it is larger.
+    """
+    if most is None or not isinstance(value, torch.Tensor) or not hides_shape(value):
+        return
+    sizes = tuple(most) if isinstance(most, tuple | list) else ()
+    whole = all(type(size) is int and size < _LARGEST for size in sizes)
+    if not whole or len(sizes) != value.ndim or any(map(gt, value.shape, sizes)):
+        raise MalformedMessage("$.terms", "a bound of the value's sizes", "another one")
+    note_received(value, sizes)
 
 
 def guard_fields(guard: Guard | None, sender: str) -> tuple[Any, ...]:
     """The guard of a value in a reply to another worker, as a value: the users, whether the shape
-    is hidden, destinations, owners, error.
+    is hidden, destinations, owners, providers, error.
 
     >>> guard_fields(Guard(frozenset({"ann"})), "bob")
-    (('ann',), False, ('bob',), (), None)
+    (('ann',), False, ('bob',), (), None, None)
     """
     terms = terms_of(guard, sender, for_caller=True)
     if guard is None or terms is None:
-        return None, False, (), (), None
-    return users_of(guard), guard.shape_hidden, terms.destinations, terms.owners, guard.error
+        return None, False, (), (), None, None
+    about = terms.destinations, terms.owners, terms.providers
+    return users_of(guard), guard.shape_hidden, *about, guard.error
 
 
 def guard_from_fields(fields: Sequence[Any]) -> Guard | None:
@@ -109,11 +158,13 @@ def guard_from_fields(fields: Sequence[Any]) -> Guard | None:
     """
     *fields, error = fields or (None,)
     try:
-        users, hidden, destinations, owners = msgspec.convert(fields, _Fields)
+        users, hidden, places, owners, providers = msgspec.convert(fields, _Fields)
     except msgspec.ValidationError as wrong:
-        raise MalformedMessage("$.guard", "users, destinations and owners", str(wrong)) from None
+        expected = "users, destinations, owners and providers"
+        raise MalformedMessage("$.guard", expected, str(wrong)) from None
     if error is not None and not isinstance(error, Exception):
         raise MalformedMessage("$.guard", "an error or nil", type(error).__name__)
     if users is None:
         return None
-    return Guard(frozenset(users), hidden, error, frozenset(destinations), frozenset(owners))
+    about = frozenset(places), frozenset(owners), _or_all(providers)
+    return Guard(frozenset(users), hidden, error, *about)

@@ -3,7 +3,9 @@
 They are stored under ids like tensors, and are nobody's but the session's owner: the connection
 over which it was opened, for the same user.  No command takes them, no search lists them, nobody
 copies or moves them.  A share is uniform by itself; but whoever has all of them has the secret, so
-it is handed out only to a user whom its guard admits.
+it is handed out only to a user whom its guard admits.  And it is handed out only with a share of
+zero added (:meth:`StoredShare.told`): the shares of a product say, to whoever knows the dealt
+masks, what both factors are.
 
 :meth:`WorkerCore.resolve` refuses them, whoever asks.  The few handlers that use them ask
 :meth:`Confined.check_owner` first.
@@ -17,7 +19,8 @@ from weakref import WeakSet
 
 import torch
 
-from syft.crypto.mask_stream import KEY_BYTES, MaskCipher
+from syft.crypto.dealing import StreamName
+from syft.crypto.mask_stream import KEY_BYTES, MaskCipher, ZeroShares
 from syft.crypto.programs.beaver_products import MaskedValue
 from syft.exceptions import (
     MalformedMessage,
@@ -29,6 +32,7 @@ from syft.exceptions import (
     WorkerLost,
 )
 from syft.workers.core.peer import Peer
+from syft.workers.core.rising_numbers import RisingNumbers
 from syft.workers.core.turns import Turns
 from syft.workers.execution.holders import Holder
 from syft.workers.wire.references import ids_in
@@ -60,6 +64,10 @@ class Confined(Holder):
     def exchange(self, successor: Callable[[torch.Tensor], torch.Tensor]) -> None:
         """Nothing: no operation moves the memory of a share."""
 
+    def told(self, id: int, reading: int) -> torch.Tensor:
+        """Never, but of a share: what the session's owner gets of it."""
+        raise self.refusal(self.session.owner, "get")
+
     def duplicate(self) -> Holder:
         """Never: a copy would belong to whoever made it."""
         raise self.refusal(None, "copy")
@@ -78,7 +86,8 @@ class SharingSession(Confined):
 
     ``parties`` are all who take part.  The provider is the last of them, and holds no share; or,
     if the caller has asked for that, one of the parties: ``dealer`` is its rank then.  A party has
-    one key, the provider one for each party.
+    one key, the provider one for each party.  ``zeros`` come from keys that each two parties have
+    agreed on, and the provider has none of, unless it is one of the two.
     """
 
     def __init__(
@@ -87,10 +96,13 @@ class SharingSession(Confined):
         parties: tuple[str, ...],
         rank: int,
         keys: Sequence[bytes],
+        zeros: ZeroShares,
         owner: Peer,
         dealer: int | None = None,
     ) -> None:
         super().__init__(None)
+        self.zeros = zeros
+        self._readings = RisingNumbers()
         self.worker, self.parties, self.rank, self.keys = worker, parties, rank, tuple(keys)
         self.dealer = dealer
         self.ciphers = tuple(map(MaskCipher, self.keys))
@@ -170,6 +182,13 @@ class SharingSession(Confined):
         if counter <= self.counter:
             raise MaterialUsed(counter, self.counter)
         self.counter = counter
+
+    def use_reading(self, number: int) -> None:
+        """Note that a number of a reading is used; raises
+        :class:`~syft.exceptions.MalformedMessage` if it was, or is none."""
+        if not 0 < number < 2**63 or not self._readings.admit(number):
+            expected = "a number from 1 on that no reading of the session has had"
+            raise MalformedMessage("$.reading", expected, str(number))
 
     def end(self, cause: str) -> None:
         """End the session; the first cause counts."""
@@ -287,6 +306,19 @@ class StoredShare(Confined):
 
     def __repr__(self) -> str:
         return f"<Share {tuple(self.value.shape)}>"
+
+    def told(self, id: int, reading: int) -> torch.Tensor:
+        """What the session's owner gets of the share, which is stored under ``id``: it with a share
+        of zero added, from the keys between the parties, under a name that no other reading has.
+
+        Formal guarantee: whoever gets this from all parties, together with a provider that is no
+        party, learns the sum and, of each rounding on the way to it, what the sum tells together
+        with the dealt mask: of the digits that were dropped whether the mask carried them over.
+        Test: ``tests/privacy/test_readers_and_providers.py``.
+        """
+        self.session.use_reading(reading)
+        name = StreamName(reading, 0, f"FETCH {id}")
+        return self.session.zeros.added(self.value, name.block())
 
     def tensors(self) -> Sequence[torch.Tensor]:
         """The share."""

@@ -12,9 +12,11 @@ No request stops the worker or corrupts its store: an error becomes a ``Failure`
 
 from __future__ import annotations
 
+import contextlib
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, ClassVar, get_args
 from weakref import WeakKeyDictionary
 
@@ -127,7 +129,8 @@ class WorkerCore:
         self.limits = limits or Limits()
         self.allow_plans = allow_plans
         """Whether callers may store plans at this worker, and run them."""
-        self.store = ObjectStore(name, peer_limits or DEFAULT_PEER_LIMITS, self._payer)
+        limits_of_peers = peer_limits or DEFAULT_PEER_LIMITS
+        self.store = ObjectStore(name, limits_of_peers, self._payer, self._reader)
         self.owners = Owners(self.store)
         self.contested = False
         """Whether objects here belong to more than one, so that their owners are looked up."""
@@ -161,14 +164,13 @@ class WorkerCore:
         self.addressed: Callable[[str], Any] = str
         """Whom a name means while the present request is served: a name, or a worker.  A shell sets
         it whose callers have names of their own for other workers."""
-        self.place_of_caller: Callable[[Peer], str] = _name_of
+        self.place_of_caller: Callable[[Peer], str] = attrgetter("name")
         """The worker that a caller is, likewise."""
         self.place_of: Callable[[str], str] = str
         """The worker that a name means, for guards that name workers: a name that the owner of this
         one knows it by, or one that no guard has."""
         self.to_return: list[Callable[[], None]] = []
-        """What sends the gradients of leaves that came from other workers, once the present request
-        is done."""
+        """What sends the gradients of leaves from other workers, after the present request."""
         self.outbox: list[AddressedFrame] = []
         """Frames to send besides the reply: see :meth:`outgoing`."""
 
@@ -176,15 +178,18 @@ class WorkerCore:
         """The account of the caller that is served; None for the owner's program."""
         return None if self.serving is None else self.serving.session.account
 
+    def _reader(self) -> tuple[str | None, str | None]:
+        """The user for whom the caller asks that is served, and who that is for guards."""
+        peer = self.serving
+        return (None, None) if peer is None else (peer.user, peer.identity)
+
     # --------------------------------------------------------------------------------- receiving
 
     def receive(self, frame: Frame, peer: Peer) -> list[AddressedFrame]:
         """Handle one request from ``peer``; return the frames to send, the reply last."""
         reply = self.respond(frame, peer)
         letters = self.outgoing() if self.outbox else []
-        if reply is not None:
-            letters.append((peer, reply))
-        return letters
+        return letters if reply is None else [*letters, (peer, reply)]
 
     def respond(self, frame: Frame, peer: Peer) -> Frame | None:
         """Handle one request from ``peer``; return the reply, if it is answered now.
@@ -243,15 +248,11 @@ class WorkerCore:
         return reply
 
     def _return_gradients(self, raises: bool = True) -> None:
-        """Send the gradients that came for other workers; what that raises is of no interest if the
-        request has failed anyway."""
+        """Send the gradients that came for other workers; without ``raises`` the request failed."""
         due, self.to_return = self.to_return, []
-        try:
+        with contextlib.suppress(*() if raises else (Exception,)):  # whatever the others raise
             for send in due:
                 send()
-        except Exception:  # whatever the other worker raises
-            if raises:
-                raise
 
     def _failed(self, message: messages.Request, error: Exception, peer: Peer) -> Failure:
         """The reply to a request whose handler raised; its results are marked as failed."""
@@ -459,11 +460,15 @@ class WorkerCore:
             else:
                 self.store.drop(id, peer.dropped)
 
+    def guard(self) -> None:
+        """Note that something at this worker is private."""
+        self.guarded = self.store.charges.guarded = True
+
     def hold(self, id: int, tensor: torch.Tensor | Holder) -> None:
         """Store a tensor with its guard, and run the parked operations that waited for it."""
         guard = travelling_guard_of(tensor)
         if guard is not None:
-            self.guarded = True
+            self.guard()
             protect_all(tensor, guard)
         self.store.put(id, tensor)
         if isinstance(tensor, Confined):
@@ -590,10 +595,5 @@ class WorkerCore:
 
 def _why_missing(error: Exception | None) -> str:
     """Why there is no result of an operation that raised this."""
-    if isinstance(error, ObjectNotFound) and error.reason == TAKEN_BACK:
-        return TAKEN_BACK
-    return FAILED
-
-
-def _name_of(peer: Peer) -> str:
-    return peer.name
+    taken = isinstance(error, ObjectNotFound) and error.reason == TAKEN_BACK
+    return TAKEN_BACK if taken else FAILED

@@ -79,10 +79,11 @@ class ObjectStore:
         worker: str,
         limits: PeerLimits = DEFAULT_PEER_LIMITS,
         payer: Callable[[], Account | None] = lambda: None,
+        reader: Callable[[], tuple[str | None, str | None]] = lambda: (None, None),
     ) -> None:
         self.worker = worker
         self.objects: dict[int, Any] = {}
-        self.charges = Charges(worker, self.objects, limits, payer)
+        self.charges = Charges(worker, self.objects, limits, payer, reader)
         """What each caller has here."""
         self._bills = self.charges.bills
         self.tags = TagIndex(self.objects)

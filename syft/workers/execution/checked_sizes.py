@@ -11,8 +11,8 @@ from math import isfinite
 from typing import Any, Final
 
 import torch
-from torch._prims_common import is_non_overlapping_and_dense_or_false
 
+from syft.torch_private import is_non_overlapping_and_dense_or_false
 from syft.workers.execution.checked_operands import Given, tensor_of
 from syft.workers.execution.permissions import innermost
 

@@ -16,9 +16,9 @@ from math import prod
 from typing import Any, Final
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from syft.ops.nested import leaves, replace
+from syft.torch_private import TorchDispatchMode
 from syft.workers.execution.permissions import innermost
 from syft.workers.execution.size_rules import BY_VALUES, is_size, whole
 

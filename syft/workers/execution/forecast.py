@@ -16,23 +16,30 @@ them with what the operations do.
 
 from __future__ import annotations
 
-import contextlib
 import enum
-import functools
-import logging
 import re
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from syft.ops.nested import leaves, parts, replace
-from syft.torch_private import any_autocast_enabled, graph_start, kind_of_view
+from syft.torch_private import (
+    FakeFailure,
+    TorchDispatchMode,
+    any_autocast_enabled,
+    fake_failure,
+    fake_text,
+    fake_modules,
+    graph_start,
+    kind_of_view,
+    no_log_of_fakes,
+)
 from syft.workers.execution.plain_tensors import size_of_memory
+from syft.workers.execution.public_sizes import device_stood_on
 
 Function = Callable[..., Any]
 
@@ -99,8 +106,9 @@ class Made:
     """A new tensor among the results: all that can be known of it without values.
 
     A size or stride of ``ANY`` follows from values.  ``reaches`` are the inputs, by place, to which
-    its graph leads; ``shares`` says that it lies in the memory of an input.  ``nbytes`` is the size
-    of memory of its own; -1 if a size or stride follows from values.
+    its graph leads; ``within`` is the first input in whose memory it lies (-1: none).  ``nbytes``
+    is the size of memory of its own; -1 if a size or stride follows from values.  ``most`` are its
+    sizes at most, whatever the values are; None if they have no bound.
     """
 
     shape: tuple[int, ...]
@@ -109,8 +117,14 @@ class Made:
     device: torch.device
     requires_grad: bool
     reaches: tuple[int, ...]
-    shares: bool
+    within: int
     nbytes: int
+    most: tuple[int, ...] | None
+
+    @property
+    def shares(self) -> bool:
+        """Whether it lies in the memory of an input."""
+        return self.within >= 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +261,8 @@ def _look(tensor: torch.Tensor, memories: dict[int, int]) -> Hashable:
     flags = tensor.requires_grad, tensor.is_leaf, _look_of_view(tensor), tensor.is_inference()
     lazy = tensor.is_conj(), tensor.is_neg()
     extent = tensor.shape, tensor.stride(), tensor.storage_offset(), storage.nbytes()
-    return type(tensor), tensor.dtype, tensor.device, extent, memory, flags, lazy
+    device = tensor.device, device_stood_on(tensor)
+    return type(tensor), tensor.dtype, device, extent, memory, flags, lazy
 
 
 def _look_of_view(tensor: torch.Tensor) -> Hashable:
@@ -281,32 +296,12 @@ def _shape_of(value: Any, places: dict[int, int], by_type: bool = False) -> Hash
             return (type(value),)
         return type(value), repr(value)  # -0.0 is not 0.0, and nan is nan
     if isinstance(value, torch.Generator):
-        raise TypeError
+        return torch.Generator, value.device
     hash(value)
     return type(value), value
 
 
 # ---------------------------------------------------------------------------------------- forecasts
-
-
-@functools.cache
-def _fakes() -> Any:
-    """Torch's modules for fake tensors, which take a second to import."""
-    from torch._subclasses import fake_tensor
-    from torch.fx.experimental import symbolic_shapes
-
-    return fake_tensor, symbolic_shapes
-
-
-@contextlib.contextmanager
-def _silent() -> Iterator[None]:
-    """A context in which torch does not log the calls that fail on fake tensors."""
-    log = logging.getLogger("torch._subclasses.fake_tensor")
-    before, log.disabled = log.disabled, True
-    try:
-        yield
-    finally:
-        log.disabled = before
 
 
 class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -361,17 +356,17 @@ def _memory(tensor: torch.Tensor) -> int:
 
 def _made_of(call: _Call) -> Forecast:
     """Run a call on fake tensors."""
-    fake_tensor, symbolic_shapes = _fakes()
+    fake_tensor, symbolic_shapes = fake_modules()
     shapes = symbolic_shapes.ShapeEnv(
         allow_scalar_outputs=False, allow_dynamic_output_shape_ops=True
     )
     mode = fake_tensor.FakeTensorMode(allow_fallback_kernels=False, shape_env=shapes)
     mode.cache_enabled = False
     watch = _Watch()
-    with warnings.catch_warnings(), _silent():
+    with warnings.catch_warnings(), no_log_of_fakes():
         warnings.simplefilter("ignore")
         try:
-            fakes = [mode.from_tensor(tensor, static_shapes=True) for tensor in call.inputs]
+            fakes: list[Any] = [_fake_of(mode, tensor) for tensor in call.inputs]
         except Exception:  # a view of a sparse tensor
             return Forecast(Verdict.UNKNOWN)
         for place, number in call.numbers.items():
@@ -385,33 +380,35 @@ def _made_of(call: _Call) -> Forecast:
                 )
                 result = call.function(*args, **kwargs)
         except Exception as error:
-            return _failure(error, fake_tensor)
+            return _failure(error)
         return before.forecast(result, watch)
 
 
-def _failure(error: Exception, fake_tensor: Any) -> Forecast:
+def _fake_of(mode: Any, tensor: torch.Tensor) -> torch.Tensor:
+    device = device_stood_on(tensor)
+    if device is None:
+        return cast(torch.Tensor, mode.from_tensor(tensor, static_shapes=True))
+    with mode:
+        fake = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
+    return fake.requires_grad_() if tensor.requires_grad else fake
+
+
+def _failure(error: Exception) -> Forecast:
     """What it means that a call on fake tensors raised."""
-    name, text = type(error).__name__, _text_of(error)
-    reads = "GuardOnDataDep" in name or "data is not allocated" in text
-    if reads or isinstance(error, fake_tensor.DataDependentOutputException):
-        return Forecast(Verdict.READS)
-    if isinstance(error, fake_tensor.DynamicOutputShapeException) or "Unbacked" in text:
-        return Forecast(Verdict.RESIZES)
-    if isinstance(error, (fake_tensor.UnsupportedOperatorException, NotImplementedError)):
-        return Forecast(Verdict.UNKNOWN)
-    if "fake" in text.lower() or "meta" in text.lower():  # of the tool, and not of the call
-        return Forecast(Verdict.UNKNOWN)
-    text = _ADDRESS.sub("", text)[:_MOST_TEXT]
+    verdict = _VERDICTS[fake_failure(error)]
+    if verdict is not Verdict.FAILS:
+        return Forecast(verdict)
+    text = _ADDRESS.sub("", fake_text(error))[:_MOST_TEXT]
     kind = type(error) if type(error) in _PUBLIC_ERRORS else RuntimeError
     return Forecast(Verdict.FAILS, failure=(kind, text))
 
 
-def _text_of(error: Exception) -> str:
-    """The text of an error; one about wrong arguments lists their types, which are real ones."""
-    wrong = type(error) is TypeError
-    return str(error).replace("FakeTensor", "Tensor") if wrong else str(error)
-
-
+_VERDICTS: Final = {
+    FakeFailure.READS_VALUES: Verdict.READS,
+    FakeFailure.SIZES_FROM_VALUES: Verdict.RESIZES,
+    FakeFailure.OF_FAKES: Verdict.UNKNOWN,
+    FakeFailure.OF_THE_CALL: Verdict.FAILS,
+}
 _PUBLIC_ERRORS: Final = frozenset((RuntimeError, ValueError, TypeError, IndexError))
 
 
@@ -447,6 +444,7 @@ class _Inputs:
 
     def _look(self, tensor: torch.Tensor) -> Made:
         shape, stride = _numbers(tensor.shape), _numbers(tensor.stride())
+        memory = _memory(tensor)
         return Made(
             shape,
             stride,
@@ -454,8 +452,9 @@ class _Inputs:
             tensor.device,
             tensor.requires_grad,
             self._reached(tensor),
-            _memory(tensor) in self._memory,
+            self._memory.index(memory) if memory in self._memory else -1,
             -1 if ANY in (*shape, *stride) else size_of_memory(shape, stride, tensor.itemsize),
+            _at_most(tensor.shape),
         )
 
     def _writes(self, written: set[int]) -> tuple[tuple[int, ...], tuple[tuple[int, Made], ...]]:
@@ -501,6 +500,18 @@ def _unfit(result: Any) -> Verdict | None:
 def _numbers(sizes: Sequence[Any]) -> tuple[int, ...]:
     """Sizes or strides; torch has symbols for those that follow from values."""
     return tuple(size if type(size) is int else ANY for size in sizes)
+
+
+def _at_most(sizes: Sequence[Any]) -> tuple[int, ...] | None:
+    """The largest values of sizes; None if one has no bound.  Torch knows that of its symbols."""
+    found = []
+    for size in sizes:
+        if type(size) is not int:
+            size = size.node.shape_env.bound_sympy(size.node.expr).upper
+            if not getattr(size, "is_Integer", False):
+                return None
+        found.append(int(size))
+    return tuple(found)
 
 
 def _are_known(found: Iterable[Made | Given | None]) -> bool:

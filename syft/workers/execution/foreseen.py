@@ -3,14 +3,16 @@
 Whatever the values are, the user sees the same: the results have the shapes of the forecast, what
 is written becomes private before it is written, and a failure that comes of values is sealed: the
 results are zeros, and their guard holds the error for those who may read them.  Random numbers come
-from a seed of their own, so the stream that public commands draw from does not tell what a private
-one drew.
+from a seed of their own, so the streams that public commands draw from do not tell what a private
+one drew: neither the worker's nor a generator that is given.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace as changed
+from math import prod
 from typing import Any, Final, cast
 
 import torch
@@ -18,13 +20,16 @@ import torch
 from syft.ops.nested import container_class, leaves, replace
 from syft.workers.execution.forecast import ANY, Forecast, Given, Made, tensors_in
 from syft.workers.execution.moved_memory import Holdings, NoHoldings, move_written
+from syft.workers.execution.operation import clear_behind
 from syft.workers.execution.permissions import (
     Guard,
     full_guard_of,
     protect,
+    set_guard,
     without_frames,
 )
 from syft.workers.execution.plain_tensors import is_plain, plain_copy
+from syft.workers.execution.public_sizes import note_growth, note_sizes
 
 Function = Callable[..., Any]
 
@@ -67,17 +72,18 @@ def run_foreseen(
     if admitted:
         guard.check_open()
     result, error = None, guard.error
-    run = call_drawing if forecast.draws else _calling
+    run = call_drawing if forecast.draws else calling
     try:
         result = _fitted(run(function, args, kwargs), forecast, inputs)
         _check_writes(forecast, inputs)
+        result = _apart_from_lower(result, inputs, guard)
     except Exception as failure:
         if admitted:
             raise
         error = error or without_frames(failure)
         guard = guard.sealed(error)
-        result = _stand_ins(forecast, inputs, guard)
-    return _guarded(result, inputs, guard)
+        result = _apart_from_lower(_stand_ins(forecast, inputs, guard), inputs, guard)
+    return _guarded(result, inputs, guard, forecast)
 
 
 _SET_DATA: Any = torch.Tensor.data
@@ -93,7 +99,12 @@ def _apart(args: Sequence[Any], guard: Guard) -> Sequence[Any]:
     return args[0], *copies.within(tuple(args[1:]))
 
 
-def _calling(function: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def calling(function: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Call a function.
+
+    >>> calling(max, (2, 3), {})
+    3
+    """
     return function(*args, **kwargs)
 
 
@@ -110,6 +121,41 @@ def call_drawing(function: Function, args: Sequence[Any], kwargs: dict[str, Any]
         for generator in (torch.default_generator, *there):
             generator.manual_seed(secrets.randbits(63))
         return function(*args, **kwargs)
+
+
+def with_own_streams(
+    args: Sequence[Any], kwargs: dict[str, Any], guard: Guard
+) -> tuple[Any, dict[str, Any]]:
+    """The arguments of a private command with a generator of its own in the place of each given.
+
+    How many numbers a command draws may follow from private values (``torch.poisson``), and a
+    generator in a program is drawn from again.  So one number is drawn from it, whatever the
+    command does, which seeds the stream of this command.  Where it may follow from private values
+    that there is a command at all, the seed is the system's.
+
+    >>> given = torch.Generator().manual_seed(5); twin = torch.Generator().manual_seed(5)
+    >>> (_, own), _ = with_own_streams([torch.ones(2), given], {}, Guard(frozenset()))
+    >>> own is given, torch.randint(2**63 - 1, (), generator=twin).item() == own.initial_seed()
+    (False, True)
+    """
+    streams: dict[int, torch.Generator] = {}
+
+    def own(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Generator):
+            return leaf
+        if id(leaf) not in streams:
+            streams[id(leaf)] = torch.Generator(leaf.device).manual_seed(_seed(leaf, guard))
+        return streams[id(leaf)]
+
+    if any(isinstance(leaf, torch.Generator) for leaf in leaves((args, kwargs))):
+        args, kwargs = replace((args, kwargs), own)
+    return args, kwargs
+
+
+def _seed(given: torch.Generator, guard: Guard) -> int:
+    if guard.shape_hidden:
+        return secrets.randbits(63)
+    return int(torch.randint(2**63 - 1, (), generator=given, device=given.device))
 
 
 # ------------------------------------------------------------------------------------------ results
@@ -136,11 +182,23 @@ def _fit(found: Any, expected: Any, inputs: Sequence[torch.Tensor]) -> Any:
     elif type(expected) is Made:
         if not isinstance(found, torch.Tensor) or not _is_like(found, expected):
             raise Unforeseen("a result of another shape, dtype or layout")
-        if expected.shares or expected.nbytes < 0 or is_as_made(found, expected):
-            return found
-        return plain_copy(found, expected.stride)
+        return _laid_out(found, expected, _memory(found) in _memories(inputs))
     elif found is not None:
         raise Unforeseen("a result instead of None")
+    return found
+
+
+def _laid_out(found: torch.Tensor, made: Made, shared: bool) -> torch.Tensor:
+    """A result in the memory and with the strides of the forecast, as far as that tells them."""
+    if made.nbytes >= 0:
+        return found if made.shares or is_as_made(found, made) else plain_copy(found, made.stride)
+    if made.shares:
+        if not shared:
+            raise Unforeseen("a result in memory of its own instead of a view")
+        return found
+    nbytes = -1 if made.most is None else prod(made.most) * found.itemsize
+    if shared or found.untyped_storage().nbytes() > nbytes >= 0:
+        return plain_copy(found, torch.empty(found.shape, device="meta").stride())
     return found
 
 
@@ -155,16 +213,21 @@ def is_as_made(tensor: torch.Tensor, made: Made) -> bool:
 
 
 def has_shape(tensor: torch.Tensor, made: Made) -> bool:
-    """Whether a tensor has the shape of a forecast, as far as that is known.
+    """Whether a tensor has the shape of a forecast, as far as that is known, and is no larger than
+    it may be.
 
-    >>> made = Made((-1, 3), (3, 1), torch.float32, torch.device("cpu"), False, (), False, -1)
-    >>> has_shape(torch.ones(2, 3), made), has_shape(torch.ones(3), made)
-    (True, False)
+    >>> kind = torch.float32, torch.device("cpu"), False, (), -1, -1
+    >>> made = Made((-1, 3), (3, 1), *kind, (7, 3))
+    >>> [has_shape(torch.ones(*shape), made) for shape in ((2, 3), (3,), (8, 3))]
+    [True, False, False]
     """
     if tensor.shape == made.shape:
         return True
-    pairs = zip(tensor.shape, made.shape, strict=False)
-    return tensor.ndim == len(made.shape) and all(two in (one, ANY) for one, two in pairs)
+    if tensor.ndim != len(made.shape):
+        return False
+    most = tensor.shape if made.most is None else made.most
+    triples = zip(tensor.shape, made.shape, most, strict=True)
+    return all(two in (one, ANY) and one <= limit for one, two, limit in triples)
 
 
 def _check_writes(forecast: Forecast, inputs: Sequence[torch.Tensor]) -> None:
@@ -178,19 +241,54 @@ def _check_writes(forecast: Forecast, inputs: Sequence[torch.Tensor]) -> None:
             tensor.detach().copy_(values)
 
 
-def _guarded(result: Any, inputs: Sequence[torch.Tensor], guard: Guard) -> Any:
-    """Guard the results; one that lies in memory of a lower guard is copied first."""
-    lower = {tensor.untyped_storage()._cdata for tensor in inputs if full_guard_of(tensor) != guard}
+def _apart_from_lower(result: Any, inputs: Sequence[torch.Tensor], guard: Guard) -> Any:
+    """The results, with copies of those that lie in memory of a lower guard."""
+    lower = _memories(tensor for tensor in inputs if full_guard_of(tensor) != guard)
+    return replace(result, lambda leaf: leaf.clone() if _memory(leaf) in lower else leaf)
+
+
+def _guarded(result: Any, inputs: Sequence[torch.Tensor], guard: Guard, forecast: Forecast) -> Any:
+    """Guard the results, and note how large they are at most if that is not seen.
+
+    That a view could not be made is an error of the view: what it is of can be read.
+    """
+    there, opened = _memories(inputs), changed(guard, error=None)
+    expected = leaves(forecast.result)
 
     def guarded(leaf: torch.Tensor | None) -> torch.Tensor | None:
+        made = next(expected)
         if leaf is None:
             return None
-        if leaf.untyped_storage()._cdata in lower:
-            leaf = leaf.clone()
-        protect(leaf, guard)
+        view = type(made) is Made and _memory(leaf) in there
+        protect(leaf, opened if view else guard)
+        set_guard(leaf, guard)
+        if guard.shape_hidden and type(made) is Made:
+            note_sizes(leaf, made.most, not view)
         return leaf
 
+    _note_changed(inputs, guard, forecast)
     return replace(result, guarded)
+
+
+def _note_changed(inputs: Sequence[torch.Tensor], guard: Guard, forecast: Forecast) -> None:
+    """Note how large the inputs are at most whose sizes a command has changed."""
+    if not guard.shape_hidden:
+        return
+    places = [place for place, _ in forecast.changed]
+    joined = _memories(one for place, one in enumerate(inputs) if place not in places)
+    for place, made in forecast.changed:
+        if _memory(inputs[place]) in joined:
+            note_sizes(inputs[place], made.most, False)
+        else:
+            note_growth(inputs[place], made.most)
+
+
+def _memory(tensor: torch.Tensor | None) -> int:
+    return 0 if tensor is None else int(tensor.untyped_storage()._cdata)
+
+
+def _memories(tensors: Iterable[torch.Tensor]) -> set[int]:
+    return {_memory(tensor) for tensor in tensors}
 
 
 # ---------------------------------------------------------------------------------------- stand-ins
@@ -200,15 +298,19 @@ class _StandIn(torch.autograd.Function):
     """Zeros with a graph that leads to some tensors."""
 
     @staticmethod
-    def forward(ctx: Any, made: Made, *reached: torch.Tensor) -> torch.Tensor:
+    def forward(
+        ctx: Any, made: Made, inputs: Sequence[torch.Tensor], *reached: torch.Tensor
+    ) -> torch.Tensor:
         ctx.reached = [(tensor.shape, tensor.dtype, tensor.device) for tensor in reached]
-        return _zeros(made)
+        return _zeros(made, inputs)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        return None, *(
-            torch.zeros(shape, dtype=dtype, device=device) for shape, dtype, device in ctx.reached
-        )
+        return None, None, *_zero_gradients(ctx)
+
+
+def _zero_gradients(ctx: Any) -> Iterator[torch.Tensor]:
+    return (torch.zeros(shape, dtype=dtype, device=device) for shape, dtype, device in ctx.reached)
 
 
 class _Overwritten(torch.autograd.Function):
@@ -222,7 +324,7 @@ class _Overwritten(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        return _StandIn.backward(ctx)
+        return None, *_zero_gradients(ctx)
 
 
 def _stand_ins(forecast: Forecast, inputs: Sequence[torch.Tensor], guard: Guard) -> Any:
@@ -238,22 +340,35 @@ def _stand_ins(forecast: Forecast, inputs: Sequence[torch.Tensor], guard: Guard)
         if type(expected) is Given:
             return inputs[expected.place]
         made = cast(Made, expected)
-        return _with_graph(made, inputs) if made.requires_grad else _zeros(made)
+        return _with_graph(made, inputs) if made.requires_grad else _zeros(made, inputs)
 
     return replace(forecast.result, stand_in)
 
 
-def _zeros(made: Made) -> torch.Tensor:
+def _zeros(made: Made, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
     kind: Any = {"dtype": made.dtype, "device": made.device}
-    if made.nbytes < 0:
-        return torch.zeros([max(size, 0) for size in made.shape], **kind)
-    return torch.empty_strided(made.shape, made.stride, **kind).zero_()
+    if made.nbytes >= 0:
+        return torch.empty_strided(made.shape, made.stride, **kind).zero_()
+    if made.shares:  # in that memory, as a view would be: what is in use there is counted
+        return _nothing_in(inputs[made.within].untyped_storage(), made)
+    return torch.zeros([max(size, 0) for size in made.shape], **kind)
+
+
+def _nothing_in(memory: torch.UntypedStorage, made: Made) -> torch.Tensor:
+    """A tensor without elements, or with one, in this memory."""
+    there = torch.empty(0, dtype=made.dtype, device=made.device)
+    sizes = (0,) * len(made.shape)
+    if not sizes and memory.nbytes() < there.itemsize:
+        memory.resize_(there.itemsize)
+        clear_behind(memory, 0)
+    return there.set_(memory, 0, sizes, (1,) * len(sizes))
 
 
 def _with_graph(made: Made, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
     with torch.enable_grad():
         reached = list(_reached(made, inputs))
-        tensor = cast(torch.Tensor, _StandIn.apply(made, *reached))  # type: ignore[no-untyped-call]
+        made_up: Any = _StandIn.apply(made, inputs, *reached)  # type: ignore[no-untyped-call]
+        tensor = cast(torch.Tensor, made_up)
         return tensor if tensor.requires_grad else tensor.requires_grad_()
 
 
@@ -266,7 +381,8 @@ def _bring(tensor: torch.Tensor, made: Made, inputs: Sequence[torch.Tensor]) -> 
     known = made.nbytes >= 0
     there = (tensor.shape, tensor.stride()) == (made.shape, made.stride)
     if tensor.dtype is not made.dtype or not (known or has_shape(tensor, made)):
-        tensor.data = _zeros(made)
+        own = tensor.untyped_storage()
+        tensor.data = _zeros(made, ()) if known else _nothing_in(own, made)
     elif known and not there:
         _lay_out(tensor, made)
         tensor.detach().zero_()

@@ -25,10 +25,11 @@ from typing import Any, Final
 
 import torch
 
-from syft.exceptions import PermissionDenied
+from syft.chain.wrapper import Wrapper
+from syft.exceptions import NotALeaf, PermissionDenied, ProviderDenied
 from syft.ops.nested import leaves
 from syft.workers.execution.graphs import reach_of
-from syft.workers.execution.permissions import Guard
+from syft.workers.execution.permissions import Guard, copy_of, with_words_of
 
 _FOLLOWERS: Final = "_gradient_goes_to"
 
@@ -65,6 +66,19 @@ def check_leaving(
         guard.check_open()
 
 
+def check_dealing(guard: Guard | None, provider: str, worker: str) -> None:
+    """Raise :class:`~syft.exceptions.ProviderDenied` if a worker may not deal for shares of a value
+    at ``worker``: on behalf of nobody, also not of those who may read it.
+
+    >>> check_dealing(Guard(frozenset({"ann"}), providers=frozenset({"carol"})), "eve", "bob")
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.ProviderDenied: share: ... and 'eve' is not among its allow_providers=: ...
+    """
+    if guard is not None and guard.providers is not None and provider not in guard.providers:
+        raise ProviderDenied(worker, provider, tuple(sorted(guard.providers)))
+
+
 # ------------------------------------------------------------------- gradients that follow a move
 
 
@@ -85,6 +99,54 @@ def followers(leaf: torch.Tensor) -> frozenset[str]:
     """
     known: frozenset[str] = leaf.__dict__.get(_FOLLOWERS, frozenset())
     return known
+
+
+def goes_on(value: Any) -> bool:
+    """Whether gradients of an object here go on from it: to its graph, or to another worker.
+
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> goes_on(x * 2), goes_on(x), goes_on((x * 2).detach())
+    (True, False, False)
+    """
+    tensor = _tensor_here(value)
+    if tensor is None or not tensor.requires_grad:
+        return False
+    return not tensor.is_leaf or bool(followers(tensor))
+
+
+def check_no_graph(value: Any, guard: Guard | None = None) -> None:
+    """Raise :class:`~syft.exceptions.NotALeaf` for an object whose gradients go on from it; if it
+    is private, that does not say how it was computed.
+
+    >>> check_no_graph(torch.ones(2, requires_grad=True).exp())
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.NotALeaf: Cannot send a tensor that is the result of a recorded computation ...
+    """
+    if goes_on(value):
+        grad_fn = _tensor_here(value).grad_fn  # type: ignore[union-attr]
+        name = "a move" if grad_fn is None else type(grad_fn).__name__
+        raise NotALeaf(name if guard is None else "a private one")
+
+
+def copy_in_graph(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy as :func:`copy_of` makes it; but of a tensor whose gradients go on from it, they also
+    go on from the copy.
+
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> copy_in_graph(x * 2).grad_fn, copy_in_graph(x).grad_fn
+    (<CloneBackward0 object at ...>, None)
+    """
+    if not (torch.is_grad_enabled() and goes_on(tensor)):
+        return copy_of(tensor)
+    return with_words_of(tensor, tensor.clone())
+
+
+def _tensor_here(value: Any) -> torch.Tensor | None:
+    """The tensor that autograd knows; None for what is at another worker, or no tensor."""
+    while type(value) is Wrapper and value.child.at_function_level:
+        value = value.child.tensor_behind()
+    return value if isinstance(value, torch.Tensor) else None
 
 
 def check_gradients_leave(

@@ -27,12 +27,14 @@ from torch import nn
 
 from syft.chain.wrapper import Wrapper
 from syft.ops.nested import EXACT_TENSOR_TYPES, replace
+from syft.torch_private import lazily_negated
 from syft.workers.execution.permissions import (
     Guard,
     full_guard_of,
     protect,
     storages_of,
 )
+from syft.workers.execution.public_sizes import note_before
 from syft.workers.execution.retained import retain_grad
 from syft.workers.execution.successors import set_successor
 
@@ -145,6 +147,7 @@ def move_written(targets: Sequence[torch.Tensor], guard: Guard, holdings: Holdin
     for tensor in _bases_first(tensors):
         _move(tensor, copies, moves)
     for tensor in tensors:
+        note_before(moves.of(tensor), guard)
         protect(moves.of(tensor), guard)
     holdings.moved(moves)
     return moves
@@ -250,7 +253,7 @@ def _over(tensor: torch.Tensor, memory: torch.UntypedStorage) -> torch.Tensor:
         made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
         made.set_(memory, tensor.storage_offset(), tensor.shape, tensor.stride())
         made = torch.conj(made) if tensor.is_conj() else made
-        return torch._neg_view(made) if tensor.is_neg() else made
+        return lazily_negated(made) if tensor.is_neg() else made
 
 
 def _leaf_over(tensor: torch.Tensor, memory: torch.UntypedStorage) -> torch.Tensor:

@@ -24,6 +24,7 @@ import torch
 
 from syft.chain.wrapper import Wrapper
 from syft.ops.nested import EXACT_TENSOR_TYPES
+from syft.torch_private import COO_PARTS
 from syft.workers.execution.holders import Holder
 
 GUARD: Final = "_guard"
@@ -38,7 +39,8 @@ class Guard:
 
     ``destinations`` are the workers to which it may go on behalf of anybody.  ``owners`` are those
     who may let others read it: of a value that was computed, those to whom all inputs belong.  None
-    stands for whoever sends it first, or the owner of the worker that holds it.
+    stands for whoever sends it first, or the owner of the worker that holds it.  ``providers`` are
+    the workers that may deal for shares of it, whoever shares it; None stands for all.
 
     >>> Guard(frozenset({"ann"})).admits("ann"), Guard(frozenset({"ann"})).admits(None)
     (True, False)
@@ -49,6 +51,7 @@ class Guard:
     error: Exception | None = field(default=None, compare=False)
     destinations: frozenset[str] = frozenset()
     owners: frozenset[str] | None = None
+    providers: frozenset[str] | None = None
 
     def admits(self, user: str | None) -> bool:
         """Whether ``user`` may read the value; False for a caller without a user."""
@@ -68,7 +71,10 @@ class Guard:
             owners = (owners or _NOBODY) & (other.owners or _NOBODY)
         destinations = self.destinations & other.destinations
         error = self.error or other.error
-        return Guard(self.users & other.users, hidden, error, destinations, owners)
+        providers = self.providers
+        if providers != other.providers and other.providers is not None:
+            providers = other.providers if providers is None else providers & other.providers
+        return Guard(self.users & other.users, hidden, error, destinations, owners, providers)
 
     def sealed(self, error: Exception) -> Guard:
         """The guard of what could not be computed because of this error.
@@ -289,7 +295,7 @@ def _parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
 _ROWS: Final = (torch.Tensor.crow_indices, torch.Tensor.col_indices, torch.Tensor.values)
 _COLUMNS: Final = (torch.Tensor.ccol_indices, torch.Tensor.row_indices, torch.Tensor.values)
 _PARTS: Final[dict[torch.layout, tuple[Callable[[Any], torch.Tensor], ...]]] = {
-    torch.sparse_coo: (torch.Tensor._indices, torch.Tensor._values),
+    torch.sparse_coo: COO_PARTS,
     torch.sparse_csr: _ROWS,
     torch.sparse_bsr: _ROWS,
     torch.sparse_csc: _COLUMNS,
@@ -327,6 +333,11 @@ def bare_copy_of(tensor: torch.Tensor) -> torch.Tensor:
             twin = torch.nn.Parameter(twin.detach(), requires_grad=tensor.requires_grad)
         else:
             twin._is_param = True
+    return with_words_of(tensor, twin)
+
+
+def with_words_of(tensor: torch.Tensor, twin: torch.Tensor) -> torch.Tensor:
+    """Give ``twin`` the tags and the description of a tensor, and return it."""
     for name in ("_tags", "_description"):
         if name in tensor.__dict__:
             twin.__dict__[name] = tensor.__dict__[name]

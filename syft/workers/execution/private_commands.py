@@ -35,10 +35,17 @@ from syft.ops.table import (
     SHAPE_FROM_VALUES,
 )
 from syft.workers.execution.backward_passes import run_private_pass
-from syft.workers.execution.forecast import Forecast, Verdict
-from syft.workers.execution.foreseen import run_foreseen
+from syft.workers.execution.forecast import Forecast, Made, Verdict
+from syft.workers.execution.foreseen import (
+    Unforeseen,
+    call_drawing,
+    calling,
+    has_shape,
+    run_foreseen,
+    with_own_streams,
+)
 from syft.workers.execution.foreseen_failures import foreseen_failure
-from syft.workers.execution.hidden_shapes import NO_FORECAST, hidden_forecast
+from syft.workers.execution.hidden_shapes import NO_FORECAST, hidden_forecast, is_bounded
 from syft.workers.execution.leaving import check_gradients_leave
 from syft.workers.execution.moved_memory import Holdings, Immovable, move_written
 from syft.workers.execution.permissions import (
@@ -58,6 +65,8 @@ from syft.workers.execution.private_results import (
     private_result,
 )
 from syft.workers.execution.public_facts import asks_only, is_told
+from syft.workers.execution.public_sizes import note_gradient, note_sizes, without_chains
+from syft.workers.execution.size_rules import PLAIN
 
 Function = Callable[..., Any]
 
@@ -78,6 +87,7 @@ def run_guarded(
     :class:`~syft.exceptions.PermissionDenied` when the operation would return a value to a ``user``
     who may not read it.
     """
+    args, kwargs = with_own_streams(args, kwargs, guard)
     admitted = guard.admits(user)
     if not admitted and op_flags & (METADATA | GRADIENT):
         _check_may_ask(function, args, kwargs, op_flags, guard, worker, user)
@@ -89,7 +99,7 @@ def run_guarded(
         except Immovable:
             raise PermissionDenied(_SHARED, worker, user) from None
     if function in _GRADIENT_READERS:
-        return _own_guard_kept(function(*args, **kwargs), guard)
+        return _own_guard_kept(function(*args, **kwargs), guard, args)
     result = _quick_result(function, args, kwargs, guard)
     if result is not NOTHING:
         return result
@@ -138,7 +148,7 @@ class _Command:
         """Do what is forecast; without a forecast, call the function if that may be seen."""
         forecast = self._forecast()
         try:
-            if forecast.is_complete:
+            if forecast.is_complete and (self._is_admitted or is_bounded(forecast)):
                 return self._run_foreseen(forecast, holdings)
             if self._is_admitted:
                 self.guard.check_open()
@@ -156,9 +166,8 @@ class _Command:
         return _tensors_in((self.args, self.kwargs))
 
     def _forecast(self) -> Forecast:
-        """The forecast, as far as there are forecasts: of ordinary tensors, and not of what tells
-        metadata, which has rules of its own."""
-        if self.op_flags & METADATA or not _all_strided(self._tensors()):
+        """The forecast, as far as there are forecasts: of ordinary tensors."""
+        if not _all_strided(self._tensors()):
             return NO_FORECAST
         if not self.guard.shape_hidden:
             return FORECASTS.of(self.function, self.args, self.kwargs, _is_public)
@@ -201,7 +210,27 @@ class _Command:
         numbers = [leaf for leaf in leaves(trial.result) if not isinstance(leaf, torch.Tensor)]
         if any(leaf is not None for leaf in numbers):
             raise PermissionDenied("an operation that returns its value", self.worker, self.user)
-        return trial.run(self._run_and_see, self._written(), self._guard_of_results())
+        guard, written = self._guard_of_results(), self._written()
+        if not guard.shape_hidden:
+            return trial.run(self._run_and_see, written, guard)
+        return self._run_within_sizes(trial, written, guard)
+
+    def _run_within_sizes(self, trial: Trial, written: list[torch.Tensor], guard: Guard) -> Any:
+        """Run a command on chains whose results have private sizes, with a bound."""
+        sizes = self._sizes_on_plain()
+        result = trial.run(lambda: _within(self._run_and_see(), sizes), written, guard)
+        for leaf, made in zip(leaves(result), sizes, strict=True):
+            if isinstance(leaf, torch.Tensor) and type(made) is Made:
+                note_sizes(leaf, made.most)
+        return result
+
+    def _sizes_on_plain(self) -> list[Any]:
+        """What the command would make of plain tensors in the place of chains, which has a bound;
+        raises if it has none."""
+        forecast = FORECASTS.of(self.function, *without_chains(self.args, self.kwargs))
+        if not (forecast.is_complete and is_bounded(forecast)):
+            raise PermissionDenied(_NO_BOUND, self.worker, self.user)
+        return [*leaves(forecast.result)]
 
     def _guard_of_results(self) -> Guard:
         hides = _shape_depends(self.function, self.op_flags, self.args, self.kwargs)
@@ -211,7 +240,9 @@ class _Command:
         """Call the function, and guard what it is found to have written and what it returns."""
         inputs = self._tensors()
         before = [(tensor, _version(tensor)) for tensor in inputs]
-        result = self.function(*self.args, **self.kwargs)
+        draws = self.function not in _NEVER_DRAWING and not self.op_flags & METADATA
+        run = call_drawing if draws else calling
+        result = run(self.function, self.args, self.kwargs)
         for tensor, version in before:
             if _version(tensor) != version:
                 protect(tensor, self.guard)
@@ -243,6 +274,8 @@ class _Command:
         """What kind of command may not run, because what it does would be seen; None if it may."""
         if forecast.verdict is Verdict.READS:
             return "an operation that reads its value"
+        if forecast.is_complete:
+            return _NO_BOUND
         if self.guard.shape_hidden and self.function in _COUNTED:
             return "an operation that tells its size"
         inputs = self._tensors()
@@ -261,11 +294,24 @@ class _Command:
         return None
 
 
-def _own_guard_kept(gradient: torch.Tensor | None, guard: Guard) -> torch.Tensor | None:
-    """A gradient, which is as private as its own memory; as private as its leaf, if it has none."""
+def _own_guard_kept(
+    gradient: torch.Tensor | None, guard: Guard, args: list[Any]
+) -> torch.Tensor | None:
+    """A gradient, which is as private as its own memory; as private as its leaf, if it has none.
+    It is no larger than its leaf."""
     if gradient is not None and not storages_of(gradient):
         protect(gradient, guard)
+    if gradient is not None and args and guard.shape_hidden:
+        note_gradient(gradient, args[0])
     return gradient
+
+
+def _within(result: Any, sizes: list[Any]) -> Any:
+    """The result of an operation on chains; raises if it is larger than it may be."""
+    for leaf, made in zip(leaves(result), sizes, strict=True):
+        if isinstance(leaf, torch.Tensor) and type(made) is Made and not has_shape(leaf, made):
+            raise Unforeseen("a result of another shape")
+    return result
 
 
 def _is_answer(result: Any) -> bool:
@@ -279,6 +325,11 @@ def _is_public(tensor: torch.Tensor) -> bool:
 
 _OVERWRITES: Final = "an operation on a chain that writes private values to public ones"
 _NO_TWIN: Final = "an operation on a chain that cannot be tried without the values"
+_NO_BOUND: Final = (
+    "an operation whose result has a private size without a public bound (give it one, as with "
+    "output_size=)"
+)
+_NEVER_DRAWING: Final = frozenset(FUNCTIONS[number] for number in PLAIN)
 _SHARED: Final = "a write to memory that a chain or a tensor of another kind shares"
 _GRADIENT_READERS: Final = frozenset(
     FUNCTIONS[BY_NAME[f"torch.Tensor.{name}.__get__"]] for name in ("grad", "_grad")

@@ -19,10 +19,9 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 import torch
-from torch._prims_common import is_non_overlapping_and_dense_or_false
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from syft.ops.nested import leaves
+from syft.torch_private import TorchDispatchMode, is_non_overlapping_and_dense_or_false
 from syft.workers.execution.function_wrapper import FunctionWrapper
 from syft.workers.execution.operation import clear_behind
 from syft.workers.execution.permissions import elements_of, storages_of

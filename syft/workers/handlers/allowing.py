@@ -29,6 +29,7 @@ from syft.workers.execution.permissions import (
     full_guard_of,
     protect,
 )
+from syft.workers.execution.public_sizes import note_like
 from syft.workers.execution.retained import recorded_of
 from syft.workers.wire.messages import Allow, Done, Reply
 
@@ -38,7 +39,7 @@ _ACTION = "allow"
 @WorkerCore.handles(Allow)
 def allow(core: WorkerCore, message: Allow, frame: Frame, peer: Peer) -> Any:
     """Store a copy of an object (values and tags; no gradient, no graph) that more users may read,
-    and that may go to more workers.
+    that may go to more workers, and for shares of which more may deal.
 
     Raises :class:`~syft.exceptions.PermissionDenied` for anybody but the owners of its guard and
     the owner of the worker, and :class:`~syft.exceptions.UnsupportedOperation` for a plan and for
@@ -53,6 +54,7 @@ def allow(core: WorkerCore, message: Allow, frame: Frame, peer: Peer) -> Any:
         guard = _widened(core, message, full_guard_of(value), peer)
         twin = bare_copy_of(value)
         protect(twin, guard)
+        note_like(twin, value)
         core.comes_back((message.out,), peer)
         core.store.put(message.out, twin)
         core.note_made((message.out,), None if permit is None else permit.behind(lookup))
@@ -82,8 +84,10 @@ def _widened(core: WorkerCore, message: Allow, guard: Guard | None, peer: Peer) 
     if peer.identity is not None and peer.identity not in owners:
         (whose,) = owners if len(owners) == 1 else (None,)
         raise PermissionDenied(_ACTION, core.name, peer.identity, message.id, whose)
+    providers = guard.providers
     return changed(
         guard,
         users=guard.users.union(message.users),
         destinations=guard.destinations.union(message.destinations),
+        providers=None if providers is None else providers.union(message.providers),
     )

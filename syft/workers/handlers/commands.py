@@ -294,7 +294,7 @@ def _make_looking(
     if guard is UNCLEAR:
         return _UNCOMMON_ONE
     if look:
-        store.charges.check(command.op, function, values, named)
+        store.charges.check_known(command.op, function, values, named)
     if guard is None:
         return function(*values, **named)
     result = private_result(function, values, named, guard)

@@ -1,21 +1,21 @@
 """Gradients that cross workers: the graph stays at its worker, and the gradient travels back.
 
-``ptr.move(bob, requires_grad=True)`` leaves the source tensor and its graph at the old worker,
-under a hidden id, and makes a leaf at the new one.  A hook on the leaf sends each gradient it
-receives to the old worker and runs ``source.backward(gradient)`` there.  The hook is deleted with
-the leaf, and its deletion drops the source.
+``ptr.move(bob)`` leaves a source tensor that has a graph at the old worker, under a hidden id, and
+makes a leaf at the new one.  A hook on the leaf sends each gradient it receives to the old worker
+and runs ``source.backward(gradient)`` there.  The hook is deleted with the leaf, and its deletion
+drops the source.
 """
 
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import torch
 
-from syft.exceptions import PermissionDenied, SyftError
+from syft.exceptions import MalformedMessage, WorkerClosed
 from syft.ids import new_id
 from syft.ops.table import BY_NAME
-from syft.serde.frame import Frame
 from syft.workers.core.claim import Claim
 from syft.workers.core.outgoing import Outgoing
 from syft.workers.core.peer import Peer
@@ -23,25 +23,43 @@ from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.followed_leaves import Follower
 from syft.workers.execution.leaving import follow, may_leave
 from syft.workers.execution.permissions import Guard, meet_guards
-from syft.workers.wire.messages import Done, Follow
 from syft.workers.wire.references import REF
 
 _BACKWARD = BY_NAME["torch.Tensor.backward"]
 
 
-def return_gradients(
-    core: WorkerCore, connection: Outgoing, moved: int, source: torch.Tensor, origin: Claim
+def send_followed(
+    core: WorkerCore,
+    connection: Outgoing,
+    id: int,
+    source: torch.Tensor,
+    guard: Guard | None,
+    origin: Claim,
+    to: str,
 ) -> None:
-    """Keep ``source`` here, and make the other worker return the gradients of the leaf ``moved``
-    to it; ``origin`` names that worker, which runs a backward pass over what is kept."""
+    """Put ``source`` at worker ``to`` as a leaf, keep it here too, and have its gradients returned.
+
+    ``origin`` says whose it is; worker ``to`` runs backward passes over what is kept.
+    """
     hidden = new_id()
     core.store.put(hidden, source)
-    core.store.origins[hidden] = origin
+    core.store.origins[hidden] = Claim(origin.owner, origin.name, {*origin.writers, to})
+    leaf = source.detach().requires_grad_()
     try:
-        connection.ask(Follow, moved, hidden)
-    except Exception:
+        connection.put(leaf, id, guard=guard, writers=origin.names(), source=hidden)
+    except BaseException:
         core.store.drop(hidden, "its moved leaf does not exist")
         raise
+
+
+def return_gradients(core: WorkerCore, leaf: Any, source: int, peer: Peer) -> None:
+    """Put the hook on a leaf that ``peer`` puts here; the gradients go to its object ``source``."""
+    if not isinstance(leaf, torch.Tensor) or not (leaf.requires_grad and leaf.is_leaf):
+        raise MalformedMessage("$.source", "nil for what is no leaf that requires grad", "an id")
+    place = core.place_of_caller(peer)
+    hook = GradientHook(core, core.connect(peer), source, place)
+    leaf.register_hook(hook)  # type: ignore[no-untyped-call]
+    follow(leaf, place)
 
 
 class GradientHook(Follower):
@@ -80,7 +98,7 @@ class GradientHook(Follower):
         id = new_id()
         try:
             self.connection.put(gradient.detach(), id, guard=guard)
-        except SyftError:  # the other worker is gone or refuses; its graph cannot be reached
+        except WorkerClosed:  # its graph is gone, and nobody can ask for what it would have got
             return  # the backward pass goes on for all other leaves
         # Several backward passes may reach the leaf; the source's graph is freed with the leaf.
         self.connection.command(
@@ -95,21 +113,3 @@ class GradientHook(Follower):
 
     def __del__(self) -> None:
         self.connection.garbage.append(self.source)
-
-
-@WorkerCore.handles(Follow)
-def attach(core: WorkerCore, message: Follow, frame: Frame, peer: Peer) -> Done:
-    """Put the hook on a leaf that was moved here; the gradients go back to the caller ``peer``.
-
-    Only the connection over which the leaf came may ask for its gradients; other peers get
-    :class:`~syft.exceptions.PermissionDenied`.
-    """
-    core.forget(message.drop, peer)
-    leaf = core.store.read(message.id)
-    origin = core.store.origins.get(message.id)
-    if origin is None or origin.session is not peer.session:
-        raise PermissionDenied("follow gradients", core.name, peer.user)
-    place = core.place_of_caller(peer)
-    leaf.register_hook(GradientHook(core, core.connect(peer), message.source, place))
-    follow(leaf, place)
-    return Done(message.seq)

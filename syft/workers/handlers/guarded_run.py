@@ -5,7 +5,7 @@ and writes are as private as its inputs.  A program needs three rules beyond tho
 
 - A number taken from a private value can be an input of later actions.  From then on the results of
   all actions count as computed from that value.
-- A branch or a loop that depends on a value reveals it.
+- A branch or a loop that depends on a value reveals it, and so does what a recording expects.
 - The text of an error may reveal values of an earlier action.  Once an action was private, the
   texts of all later errors stay at the worker.
 """
@@ -19,7 +19,7 @@ from weakref import ReferenceType, ref
 
 import torch
 
-from syft.exceptions import PermissionDenied, ProgramError
+from syft.exceptions import OtherPath, PermissionDenied, ProgramError
 from syft.ops.nested import leaves, replace
 from syft.ops.table import BY_NAME, FLAGS, GRADIENT, Function
 from syft.program.lowered import Lowered
@@ -36,9 +36,11 @@ from syft.workers.execution.permissions import (
     storages_of,
 )
 from syft.workers.execution.private_commands import guard_for, run_guarded, tells_nothing
+from syft.workers.execution.public_sizes import forget_sizes
 
 _COND = BY_NAME["syft.ops.control.cond"]
 _WHILE = BY_NAME["syft.ops.control.while_loop"]
+_EXPECT = BY_NAME["syft.ops.numbers.expect"]
 _BRANCH = "a branch on its value"
 
 
@@ -115,7 +117,7 @@ class GuardedRun:
         try:
             result = program.run_with(self.registers.noted(values), self.call)
             return self.registers.moves.within(result)
-        except (PermissionDenied, Concealed):
+        except (PermissionDenied, Concealed, OtherPath):
             raise
         except Exception as error:
             if self.concealing and not is_foreseen(error):
@@ -145,6 +147,8 @@ class GuardedRun:
             )
         finally:
             core.acting_guard = acting
+        if self.taint is not None:  # which commands run may follow from private values
+            replace(result, forget_sizes)
         self.registers.noted(result)
         if not all(map(_is_tensor_or_none, leaves(result))):
             self._revealed(result, function, guard)
@@ -201,6 +205,12 @@ def _while_loop(watch: GuardedRun, function: Function, args: tuple[Any, ...]) ->
     return _decided(watch, function, (_Tested(args[0], watch), *args[1:]))
 
 
+def _expect(watch: GuardedRun, function: Function, args: tuple[Any, ...]) -> Any:
+    for number in args[1:3]:
+        watch.decided_by(number)
+    return function(*args)
+
+
 def _decided(watch: GuardedRun, function: Function, args: tuple[Any, ...]) -> Any:
     """Run a branch or loop; after a private decision, guard all that it returns.
 
@@ -221,12 +231,14 @@ def _tainted(leaf: torch.Tensor, taint: Guard) -> torch.Tensor:
     if guard is None or guard.meet(taint) != guard:
         leaf = leaf.clone()
     protect(leaf, taint)
+    forget_sizes(leaf)
     return leaf
 
 
 _CONTROL: dict[int, Callable[[GuardedRun, Function, tuple[Any, ...]], Any]] = {
     _COND: _cond,
     _WHILE: _while_loop,
+    _EXPECT: _expect,
 }
 
 

@@ -18,20 +18,25 @@ from syft.workers.core.access import Access
 from syft.workers.core.claim import Claim
 from syft.workers.core.findable import copies_first, may_find, tags_of
 from syft.workers.core.peer import EVERYTHING, Peer
-from syft.workers.core.sent_labels import guard_fields, received_guard
-from syft.workers.core.shares import Confined, StoredShare
+from syft.workers.core.sent_labels import bound_of, guard_fields, note_terms, received_guard
+from syft.workers.core.shares import Confined
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
 from syft.workers.execution.holders import Holder
-from syft.workers.execution.leaving import check_leaving
+from syft.workers.execution.leaving import (
+    check_leaving,
+    check_no_graph,
+    copy_in_graph,
+    goes_on,
+)
 from syft.workers.execution.permissions import (
-    copy_of,
     full_guard_of,
     protect,
     set_guard,
     travelling_guard_of,
 )
+from syft.workers.execution.public_sizes import note_like
 from syft.workers.handlers.commands import unpacker_for
-from syft.workers.handlers.gradient_return import return_gradients
+from syft.workers.handlers.gradient_return import return_gradients, send_followed
 from syft.workers.wire.messages import (
     Annotate,
     Await,
@@ -67,11 +72,9 @@ def put(core: WorkerCore, message: Put, frame: Frame, peer: Peer) -> Reply:
     elif not isinstance(value, torch.Tensor):
         raise MalformedMessage("$.value", "a tensor or a plan", type(value).__name__)
     if message.users is not None:
-        if isinstance(value, Holder) and not value.tensors():
-            # A guard is stored on tensors, so it would be lost.
-            raise MalformedMessage("$.users", "nil for a plan without any tensor", "names")
-        about = message.users, message.shape_hidden, message.terms
-        set_guard(value, received_guard(*about, core.limits, peer.identity))
+        _guard_value(core, message, value, peer)
+    if message.source is not None:
+        return_gradients(core, value, message.source, peer)
     core.comes_back((message.id,), peer)
     may_be_leaf = isinstance(value, Wrapper) or (
         isinstance(value, torch.Tensor) and value.requires_grad
@@ -81,6 +84,15 @@ def put(core: WorkerCore, message: Put, frame: Frame, peer: Peer) -> Reply:
     if peer.knows != EVERYTHING:
         core.watch(peer)
     return Done(message.seq)
+
+
+def _guard_value(core: WorkerCore, message: Put, value: Any, peer: Peer) -> None:
+    if isinstance(value, Holder) and not value.tensors():
+        # A guard is stored on tensors, so it would be lost.
+        raise MalformedMessage("$.users", "nil for a plan without any tensor", "names")
+    about = message.users, message.shape_hidden, message.terms
+    set_guard(value, received_guard(*about, core.limits, peer.identity))
+    note_terms(value, message.terms)
 
 
 @WorkerCore.handles(Fetch)
@@ -113,12 +125,15 @@ def _fetch_now(
     user = peer.user_named(message.user, core.name)
     if message.guarded:  # another worker fetches it for its store
         check_leaving(guard, core.place_of_caller(peer), user, "remote_get", core.name, message.id)
+        check_no_graph(value, guard)
     elif guard is not None:
         if not guard.admits(user):
             raise PermissionDenied("get", core.name, user)
         guard.check_open()
     packer = Packer(worker=core, stays=keep)
-    payload = (value, *guard_fields(guard, core.name)) if message.guarded else value
+    payload = value
+    if message.guarded:
+        payload = (value, *guard_fields(guard, core.name), bound_of(value))
     operand = pack(payload, packer)
     packer.hand_over(peer.name)
     if not keep:
@@ -137,7 +152,7 @@ def _fetch_share(
     """Reply with the tensor of a share to the owner of its session, if the user may read it: now,
     or after the programs that may still write to it."""
     share.check_owner(peer, "get")
-    if not isinstance(share, StoredShare) or message.guarded or message.depth:
+    if message.guarded or message.depth:
         raise share.refusal(peer, "get")
     turns = share.session.turns
     if not turns.busy:
@@ -156,9 +171,7 @@ def _fetch_share(
     return Parked(message.seq)
 
 
-def _share_now(
-    core: WorkerCore, message: Fetch, peer: Peer, share: StoredShare, keep: bool
-) -> Answer:
+def _share_now(core: WorkerCore, message: Fetch, peer: Peer, share: Confined, keep: bool) -> Answer:
     share.session.check_open()
     guard, user = full_guard_of(share), peer.user_named(message.user, core.name)
     if guard is not None:
@@ -166,7 +179,7 @@ def _share_now(
             raise PermissionDenied("get", core.name, user)
         guard.check_open()
     packer = Packer()
-    operand = pack(share.value, packer)
+    operand = pack(share.told(message.id, message.reading), packer)
     if not keep:
         core.store.take(message.id, peer.fetched)
     return Answer(Value(message.seq, operand), packer.buffers, private=True)
@@ -190,8 +203,9 @@ def duplicate(
     def act(held: HeldInputs) -> Reply:
         lookup = partial(core.resolve, held=held)
         value = lookup(message.id)
-        twin = value.duplicate() if isinstance(value, Holder) else copy_of(value)
+        twin = value.duplicate() if isinstance(value, Holder) else copy_in_graph(value)
         protect(twin, full_guard_of(value))
+        note_like(twin, value)
         core.comes_back((message.out,), peer)
         core.store.put(message.out, twin)
         core.note_made((message.out,), None if permit is None else permit.behind(lookup))
@@ -365,18 +379,20 @@ def move(core: WorkerCore, message: Move, frame: Frame, peer: Peer) -> Reply | A
         value = core.resolve(message.id, 0, held)
         if message.requires_grad and isinstance(value, Holder):
             raise MalformedMessage("$.requires_grad", "false for a plan", "true")
-        travelling = value.detach().requires_grad_() if message.requires_grad else value
+        follows = message.requires_grad is not False and goes_on(value)
         guard = travelling_guard_of(value)
         user = peer.user_named(message.user, core.name)
         place = message.to if guard is None else core.place_of(message.to)
         check_leaving(guard, place, user, "move", core.name, message.id)
-        connection = core.connect(message.to)
-        connection.put(travelling, message.id, guard=guard, writers=origin.names())
-        core.store.take(message.id, f"{peer.name} moved it to {message.to}")
-        if message.requires_grad and value.requires_grad:
-            source = Claim(origin.owner, origin.name, {*origin.writers, message.to})
-            return_gradients(core, connection, message.id, value, source)
-        return Done(message.seq)
+        connection, id = core.connect(message.to), message.id
+        if follows or (message.requires_grad and value.requires_grad):
+            send_followed(core, connection, id, value, guard, origin, message.to)
+            follows = True
+        else:
+            leaf = value.detach().requires_grad_() if message.requires_grad else value
+            connection.put(leaf, id, guard=guard, writers=origin.names())
+        core.store.take(id, f"{peer.name} moved it to {message.to}")
+        return Value(message.seq, True) if follows else Done(message.seq)
 
     access = _taking(message.id)
     core.permit(peer, (message.id,), access, "move")

@@ -16,7 +16,7 @@ from syft.serde.registry import pack, unpack_at
 from syft.serde.tensors.bundle import Bundle
 from syft.workers.core.access import Access
 from syft.workers.core.peer import EVERYTHING, Peer
-from syft.workers.core.sent_labels import received_guard
+from syft.workers.core.sent_labels import note_terms, received_guard
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
 from syft.workers.execution.permissions import set_guard, travelling_guard_of
 from syft.workers.handlers.commands import unpacker_for
@@ -48,6 +48,7 @@ def put_all(core: WorkerCore, message: PutAll, frame: Frame, peer: Peer) -> Repl
         if not 0 <= place < len(values):
             raise MalformedMessage("$.guards", f"places below {len(values)}", str(place))
         set_guard(values[place], received_guard(users, hidden, terms, core.limits, peer.identity))
+        note_terms(values[place], terms)
     core.comes_back(ids, peer)
     named = dict(message.writers)
     for place, (id, value) in enumerate(zip(ids, values, strict=True)):

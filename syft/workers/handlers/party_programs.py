@@ -32,7 +32,7 @@ from typing import Any, Final
 import torch
 
 from syft.codes import CollectiveCode
-from syft.crypto.mask_stream import KEY_BYTES, MaskStream, agreed_key, fresh_key
+from syft.crypto.mask_stream import KEY_BYTES, ZeroShares, fresh_key
 from syft.exceptions import HookError, MalformedMessage, UnsupportedOperation
 from syft.workers.core.peer import Peer
 from syft.workers.core.shares import SharingSession
@@ -200,8 +200,8 @@ def sum_private(party: Party, x: torch.Tensor) -> PartyProgram:
     greetings = {rank: (_greeting(key, x, real),) for rank, key in keys.items()}
     said = tensors_by_rank((yield party.round(greetings)))
     shape = _common_shape(x.shape, [_shape_in(greeting, real) for greeting in said.values()])
-    shared = {rank: (keys[rank], _key_in(greeting)) for rank, greeting in said.items()}
-    masked = _masked(party, own.expand(shape), shared)
+    told = {rank: _key_in(greeting) for rank, greeting in said.items()}
+    masked = ZeroShares.agreed(b"sum", party.rank, keys, told).added(own.expand(shape))
     if party.rank:
         yield party.round({0: (masked,)}, ())
         (total,) = tensors_by_rank((yield party.round({}, (0,)))).values()
@@ -235,18 +235,6 @@ def _shape_in(greeting: torch.Tensor, real: bool) -> torch.Size:
 
 def _key_in(greeting: torch.Tensor) -> bytes:
     return struct.pack(f"={_KEY_WORDS}q", *greeting.view(torch.int64)[:_KEY_WORDS].tolist())
-
-
-def _masked(
-    party: Party, own: torch.Tensor, keys: Mapping[int, tuple[bytes, bytes]]
-) -> torch.Tensor:
-    """A party's numbers with the masks of its keys with the others: what it and each one said."""
-    for rank, (mine, theirs) in keys.items():
-        if party.rank < rank:
-            own = own + MaskStream(agreed_key(b"sum", mine, theirs)).draw(own.shape, own.device)
-        else:
-            own = own - MaskStream(agreed_key(b"sum", theirs, mine)).draw(own.shape, own.device)
-    return own
 
 
 def _common_shape(own: torch.Size, others: Sequence[torch.Size]) -> torch.Size:

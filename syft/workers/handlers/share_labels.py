@@ -113,6 +113,7 @@ def agreement(
             guard.shape_hidden,
             sorted(guard.destinations.union(names)),
             sorted(guard.owners or ()),
+            guard.providers if guard.providers is None else sorted(guard.providers),
         )
         for guard in inputs
     ]

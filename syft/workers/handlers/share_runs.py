@@ -52,7 +52,13 @@ from syft.workers.handlers.party_programs import (
     guarding,
 )
 from syft.workers.handlers.share_labels import SlotGuards, agreement, memory_of
-from syft.workers.handlers.sharing import CPU, is_share, session_here, share_from
+from syft.workers.handlers.sharing import (
+    CPU,
+    check_provider,
+    is_share,
+    session_here,
+    share_from,
+)
 
 _Rounds = Generator[Any, Received, Any]
 
@@ -101,6 +107,8 @@ def _in_its_turn(
     values = [value for value, _ in operands]
     # Not before: what had its turn earlier may have written private values to an input.
     labels = [label() for _, label in operands]
+    for label in labels:
+        check_provider(seat, label, here.parties[here.provider])
     guards = SlotGuards(program, labels, [memory_of(value) for value in values])
     _check_reveals(seat, program, guards)
     tensors = [value for value in values if isinstance(value, torch.Tensor)]
@@ -165,7 +173,7 @@ def _taken(
 def _context(seat: Seat, here: SharingSession, counter: int) -> PartyContext:
     """Who runs a program."""
     most = seat.core.store.charges.most_elements
-    return PartyContext(here.rank, len(here.names), here.own_cipher, counter, most)
+    return PartyContext(here.rank, len(here.names), here.own_cipher, here.zeros, counter, most)
 
 
 # ------------------------------------------------------------------------------ inputs and results

@@ -8,9 +8,11 @@ rise from each Start to the next over a connection (``new_execution``).
 
 ``OPEN_SESSION`` makes a session: a :class:`SharingSession` at each worker.
     to each of P and to D, ``parties = (*P, D)``, ``args = ()``, ``outs = (session,)``: the same id
-    everywhere.  D draws a key for each of P and sends it to that one alone.
+    everywhere.  D draws a key for each of P and sends it to that one alone.  Each of P sends each
+    other one 32 random bytes: the key of the two is ``agreed_key(b"shares", …)`` of both, those of
+    the lower rank first.
     If D is one of P: to each of P, ``parties = P``, ``args = (dealer,)``, the rank of D, who says
-    it with the key: so every party knows that D can read what is opened.
+    it after the key and before those bytes: so every party knows that D can read what is opened.
 
 ``SHARES`` runs a share program at the parties, ``DEAL`` deals for it.
     to D, ``DEAL``: ``parties = (*P, D)``, ``args = (session, counter, deals)``, ``outs = ()``;
@@ -45,12 +47,13 @@ rise from each Start to the next over a connection (``new_execution``).
     ``parties = (*P, O)``, or P if O is one of them; ``owner`` is the rank of O there.
     to each of P but O: ``args = (session, owner)``, ``outs = (share,)``.
     to O: ``args = (session, owner, tensor)``, ``outs = (share,)`` if it is one of P; else
-    ``args = (None, owner, tensor)``, ``outs = ()``.  ``tensor`` is a reference, with the depth of
-    the integers if the object is a chain.
+    ``args = (None, owner, tensor, provider)``, ``outs = ()``, with the name of D.  ``tensor`` is a
+    reference, with the depth of the integers if the object is a chain.
 
-Drop ids as those of tensors.  ``FETCH`` of a Share replies with its int64 tensor, if its guard
-admits the user; of nothing else here.  ``DESCRIBE`` of a session has as card ``(parties, rank,
-counter, cause or nil, bytes of dealt material that wait here)``.
+Drop ids as those of tensors.  ``FETCH`` of a Share replies with its int64 tensor and a share of
+zero added, if its guard admits the user; of nothing else here.  Its ``reading`` is the same for all
+of P, and another one each time, also where it is asked for once more.  ``DESCRIBE`` of a session
+has as card ``(parties, rank, counter, cause or nil, bytes of dealt material that wait here)``.
 
 When a program fails, whoever failed replies with the error, and the others with RemoteFailure that
 names it.  Each party puts back what its part has written in place, and refuses programs and FETCH
@@ -80,11 +83,11 @@ from typing import Any, cast
 import torch
 
 from syft.codes import CollectiveCode
-from syft.crypto.mask_stream import MaskStream, fresh_key
+from syft.crypto.mask_stream import MaskStream, ZeroShares, fresh_key
 from syft.exceptions import MalformedMessage, NotShareable, PermissionDenied, WrongParties
 from syft.serde.torch_types import check_present
 from syft.workers.core.shares import StoredShare, SharingSession, checked_key
-from syft.workers.execution.leaving import check_leaving
+from syft.workers.execution.leaving import check_dealing, check_leaving
 from syft.workers.execution.permissions import Guard, full_guard_of, protect
 from syft.workers.handlers.executions import waiting_bytes
 from syft.workers.handlers.party_programs import Letter, PartyProgram, Seat, guarding
@@ -100,38 +103,64 @@ CPU = torch.device("cpu")
 def open_session(seat: Seat, dealer: Any = None) -> PartyProgram:
     """A session at each worker; ``dealer`` is the rank of the provider if that is a party.
 
-    1. The provider draws a key for each party and sends it to that party alone.
+    1. The provider draws a key for each party and sends it to that party alone.  Each party sends
+       each other one 32 bytes, from which and whose the key of the two follows; a provider that is
+       a party says both, and its rank, in one letter.
 
-    Rounds: 1.  Leakage: none; a party learns its own key.
+    Rounds: 1.  Leakage: none; a party learns its own keys.
     """
     provider, parties = _provider_of(seat, dealer)
     if parties < 2:
         raise WrongParties(seat.names[:parties], "name two workers or more")
-    if seat.rank == provider:
-        said = () if dealer is None else (dealer,)
-        keys = [fresh_key() for _ in range(parties)]
-        others = {rank: (key, *said) for rank, key in enumerate(keys) if rank != provider}
-        yield seat.round(others, ())
-    else:
-        (letter,) = (yield seat.round({}, (provider,))).values()
-        keys = [_key_in(letter, dealer)]
-    session = SharingSession(seat.core.name, seat.names, seat.rank, keys, seat.starter, dealer)
+    keys = [fresh_key() for _ in range(parties)] if seat.rank == provider else []
+    own, letters = _opening_letters(seat.rank, parties, keys, dealer)
+    received = yield seat.round(letters, {*own, provider} - {seat.rank})
+    told = {rank: letter.values for (rank, _), letter in received.items()}
+    if not keys:
+        key, told[provider] = _key_in(told[provider], dealer)
+        keys = [key]
+    parts = {rank: _part_in(told[rank]) for rank in own}
+    zeros = ZeroShares.agreed(b"shares", seat.rank, own, parts)
+    session = SharingSession(
+        seat.core.name, seat.names, seat.rank, keys, zeros, seat.starter, dealer
+    )
     place = seat.starter.place[0], seat.names[provider]
     session.letters = partial(waiting_bytes, seat.core, place)
     return [session]
 
 
-def _key_in(letter: Letter, dealer: int | None) -> bytes:
-    """The key in a letter from a provider; one that is a party says its rank, ``dealer``, too."""
-    key, *agreed = letter.values or (None,)
+def _opening_letters(
+    rank: int, parties: int, keys: Sequence[bytes], dealer: int | None
+) -> tuple[dict[int, bytes], dict[int, tuple[Any, ...]]]:
+    """A party's parts of its keys with the others, and what each one is told of these and of
+    ``keys``, those of a provider."""
+    others = [other for other in range(parties) if other != rank]
+    own = {other: fresh_key() for other in others if rank < parties}
+    said = () if dealer is None else (dealer,)
+    dealt = {other: (keys[other], *said) for other in others if keys}
+    parts = {other: (part,) for other, part in own.items()}
+    return own, {other: (*dealt.get(other, ()), *parts.get(other, ())) for other in others}
+
+
+def _key_in(values: tuple[Any, ...], dealer: int | None) -> tuple[bytes, tuple[Any, ...]]:
+    """The key in a letter from a provider, and its part of another: one that is a party says its
+    rank, ``dealer``, and that too."""
+    key, *agreed = values or (None,)
     if dealer is None:
-        told, fits = "a key alone", not agreed
+        expected, fits = "a key alone", not agreed
     else:
-        told = "a key, and the rank of who deals too"
-        fits = len(agreed) == 1 and type(agreed[0]) is int and agreed[0] == dealer
+        expected = "a key, the rank of who deals too, and a part of another key"
+        fits = len(agreed) == 2 and type(agreed[0]) is int and agreed[0] == dealer
     if not fits:
-        raise MalformedMessage("$.values", told, f"{len(letter.values)} values")
-    return checked_key(key)
+        raise MalformedMessage("$.values", expected, f"{len(values)} values")
+    return checked_key(key), tuple(agreed[1:])
+
+
+def _part_in(values: tuple[Any, ...]) -> bytes:
+    """Another party's part of the key of the two, in its letter."""
+    if len(values) != 1:
+        raise MalformedMessage("$.values", "a part of a key alone", f"{len(values)} values")
+    return checked_key(values[0])
 
 
 def _provider_of(seat: Seat, dealer: Any) -> tuple[int, int]:
@@ -160,8 +189,12 @@ def session_here(seat: Seat, value: Any, interrupted: bool = False) -> SharingSe
 
 
 @guarding(CollectiveCode.SPLIT)
-def split(seat: Seat, session: Any, owner: Any, secret: torch.Tensor | None = None) -> PartyProgram:
+def split(
+    seat: Seat, session: Any, owner: Any, secret: torch.Tensor | None = None, provider: Any = None
+) -> PartyProgram:
     """Shares of a tensor that one worker holds, its ``owner``, which may be a party itself.
+
+    An owner that is none is told who is the ``provider``; the parties know, and look as well.
 
     1. The owner draws a seed for each party but the last, and sends it there with the shape and the
        device, which all parties must have.
@@ -174,6 +207,7 @@ def split(seat: Seat, session: Any, owner: Any, secret: torch.Tensor | None = No
     if seat.rank == owner:
         value, guard = _checked_secret(secret), full_guard_of(secret)
         _check_destinations(seat, parties, guard)
+        check_provider(seat, guard, _named(provider) if here is None else _provider_in(here))
         letters = _pieces(value, len(parties))
         send = {rank: letter for rank, letter in enumerate(letters) if rank != owner}
         yield seat.round(send, (), guard)
@@ -183,9 +217,18 @@ def split(seat: Seat, session: Any, owner: Any, secret: torch.Tensor | None = No
     else:
         (letter,) = (yield seat.round({}, (owner,))).values()
         guard, share = letter.guard, share_from(*_values(letter, 3))
-    _check_provider(seat, guard, here)
+    here = cast(SharingSession, here)
+    check_provider(seat, guard, _provider_in(here))
+    _check_caller(seat, guard, here)
     protect(share, guard)
-    return [StoredShare(cast(SharingSession, here), share)]
+    return [StoredShare(here, share)]
+
+
+def _named(provider: Any) -> str:
+    """The name of the provider that the owner of a tensor was told."""
+    if not isinstance(provider, str | None):
+        raise MalformedMessage("$.args[3]", "the name of the provider", type(provider).__name__)
+    return provider or "a worker that was not named"
 
 
 def _parties_of_split(seat: Seat, here: SharingSession | None, owner: Any) -> tuple[str, ...]:
@@ -214,13 +257,26 @@ def _check_destinations(seat: Seat, parties: Sequence[str], guard: Guard | None)
             check_leaving(guard, place, seat.starter.user, "share", seat.core.name)
 
 
-def _check_provider(seat: Seat, guard: Guard | None, session: SharingSession | None) -> None:
+def _provider_in(here: SharingSession) -> str:
+    """What the caller calls the provider of a session."""
+    return here.parties[here.provider]
+
+
+def check_provider(seat: Seat, guard: Guard | None, provider: str) -> None:
+    """Raise :class:`~syft.exceptions.ProviderDenied` if the provider, as the caller calls it, may
+    not deal for shares of what is guarded so."""
+    if guard is not None and guard.providers is not None:
+        here = seat.core.name
+        check_dealing(guard, provider if provider == here else seat.core.place_of(provider), here)
+
+
+def _check_caller(seat: Seat, guard: Guard | None, session: SharingSession) -> None:
     """Raise :class:`~syft.exceptions.PermissionDenied` if the caller would deal for what it may not
     read: with the help of one party it would know the secret."""
     caller = seat.starter
-    if guard is None or guard.admits(caller.user) or session is None:
+    if guard is None or guard.admits(caller.user):
         return
-    if session.parties[session.provider] == caller.said:
+    if _provider_in(session) == caller.said:
         raise PermissionDenied("share", seat.core.name, caller.user, to=caller.said)
 
 

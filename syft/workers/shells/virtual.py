@@ -1,9 +1,9 @@
 """Workers in this process.
 
 A :class:`VirtualWorker` has the same core as a worker in another process, and the same messages in
-the same wire format; only the delivery is a function call.  So code that works with it works with
-remote workers, and a notebook needs no server.  ``pipelined=True`` gives the timing of a network
-without one: messages stay in the worker's inbox until a caller waits for a result.
+the same wire format; only the delivery is a function call.  So code for it works with remote ones,
+and a notebook needs no server.  ``pipelined=True`` gives the timing of a network without one:
+messages stay in the worker's inbox until a caller waits for a result.
 """
 
 from __future__ import annotations
@@ -62,10 +62,9 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
     whether others may store plans here and run them.  ``peer_limits`` bounds what each caller may
     have and ask for here; the owner's own program has no limits.
 
-    Whoever asks for the same again, as a cell of a notebook does that is run twice, gets the same
-    object, with all that it holds.  ``data`` is the same if it is the same tensors.  ``verbose``
-    and ``log_msgs`` are taken for programs written for earlier versions, and change nothing:
-    ``sy.trace()`` lists messages.
+    Whoever asks for the same again (the same ``data``: the same tensors), as a notebook does, gets
+    the same object, with all that it holds.  ``verbose`` and ``log_msgs`` are taken for programs
+    written for earlier versions, and change nothing: ``sy.trace()`` lists messages.
 
     Raises :class:`~syft.exceptions.WorkerIdTaken`, which says what is different, if another worker
     has that name.
@@ -112,8 +111,8 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
         self.is_client_worker = is_client_worker
         self.user = user
         self.inbox: deque[tuple[Frame, Peer]] = deque()
-        self.busy = 0
-        """The thread that handles a message of the inbox; 0 if none does."""
+        self.busy, self._before = 0, 0
+        """The thread that handles a message of the inbox, 0 if none does; how many came before."""
         self.closed = False
         self.network.monitor.guard(self.core)
         self._table = ConnectionTable(self, self.network)
@@ -196,7 +195,7 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
             line.take(frame)
 
     def join(self, network: Network) -> None:
-        """Announce queued messages to ``network`` too, which knows this worker from now on.
+        """Announce queued messages to ``network`` too, which knows it from now on.
 
         >>> dan = sy.VirtualWorker(None, id="dan")
         >>> dan.join(bob.network)
@@ -222,35 +221,41 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
 
     @exclusive
     def work(self, most: int = 1) -> bool:
-        """Handle one message of the inbox; False if there is none, or this worker is busy.
+        """Handle one message of the inbox; False if there is none, or another thread handles one.
 
-        With ``most`` it may handle that many, as long as each causes nothing but its reply.
+        With ``most`` it may handle that many, as long as each causes nothing but its reply.  In the
+        middle of one, it handles those that were sent since: their senders are on the stack above.
 
         >>> VirtualWorker(None, id="alice").work()
         False
         """
-        if not self.inbox or self.busy:
+        busy, thread = self.busy, get_ident()
+        before = self._before if busy else 0
+        if len(self.inbox) <= before or busy not in (0, thread):
             return False
-        self.busy = get_ident()
+        self.busy = thread
         try:
             with neutral_mode():
-                letters = self._handle(most if self.network.is_quiet() else 1)
+                alone = not busy and self.network.is_quiet()
+                letters = self._handle(before, most if alone else 1)
         finally:
-            self.busy = 0
+            self.busy, self._before = busy, before
             self.network.monitor.notify()
         self.network.carry(letters, self)
         return True
 
-    def _handle(self, most: int) -> list[AddressedFrame]:
+    def _handle(self, place: int, most: int) -> list[AddressedFrame]:
         """Handle messages and hand over the replies; returns what the last one causes."""
         core, inbox, network = self.core, self.inbox, self.network
         while True:
-            frame, peer = inbox.popleft()
+            frame, peer = inbox[place]
+            del inbox[place]
+            self._before = len(inbox)
             if network.observers:
                 network.observe(peer.name, self.id, frame)
             reply = core.respond(frame, peer)
             most -= 1
-            if most <= 0 or not inbox or core.outbox:
+            if most <= 0 or len(inbox) <= place or core.outbox:
                 letters = core.outgoing()
                 return letters if reply is None else [*letters, (peer, reply)]
             if reply is not None:
@@ -328,9 +333,8 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
         """Put tensors of the data owner into the store; returns their ids.
 
         No copy is made, unless torch did not allocate the memory (``torch.from_numpy``), or it is
-        private: what callers may do to a tensor is not safe there.  Callers may read them, as far
-        as they are not private.  Only those named by ``allow_writes``, users or callers without a
-        user, may change them or take them away.
+        private: what callers may do is not safe there.  Callers may read what is not private.  Only
+        those named by ``allow_writes``, users or callers without a user, may change or take them.
 
         >>> alice = VirtualWorker(None, id="alice")
         >>> len(alice.hold(torch.ones(2)))

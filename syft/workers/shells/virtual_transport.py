@@ -41,7 +41,6 @@ class VirtualTransport(Transport):
 
     @property
     def closed(self) -> bool:
-        """Whether the worker was closed."""
         return bool(self._worker.closed)
 
     def speak_for(self, user: str | None) -> None:
@@ -54,8 +53,7 @@ class VirtualTransport(Transport):
         self._peer = peer
 
     def _exchange(self, frame: Frame) -> Frame:
-        """Let the worker handle a request, and return the reply, which comes at once to every
-        request that is made in this way."""
+        """Let the worker handle a request, and return the reply, which comes at once."""
         if self._worker.closed:
             raise WorkerClosed(self._worker.id)
         if tracing_state() is not None:

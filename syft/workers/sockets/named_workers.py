@@ -36,7 +36,8 @@ def _destination(message: list[Any]) -> Iterable[str]:
 
 
 def _parties(message: list[Any]) -> Iterable[str]:
-    return message[4]  # type: ignore[no-any-return]
+    """The parties; a text among the arguments is the provider that a holder of data is told."""
+    return (*message[4], *(arg for arg in message[6] if type(arg) is str))
 
 
 def _places(operand: Any) -> Iterator[str]:

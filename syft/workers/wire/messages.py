@@ -98,7 +98,9 @@ class Put(Message, frozen=True, tag=int(MessageCode.PUT)):
     """Store ``value`` under ``id``. ``users`` are the users who may read it (None: everyone).
 
     ``shape_hidden`` says that even its shape follows from private values, and ``terms`` the rest of
-    what guards it.  ``writers`` are those who may change it besides the caller.
+    what guards it.  ``writers`` are those who may change it besides the caller.  With ``source``
+    the value is a leaf that requires grad, and each of its gradients is sent to that object of the
+    caller: so a graph goes on at another worker.
     """
 
     verb = "send() to"
@@ -110,17 +112,17 @@ class Put(Message, frozen=True, tag=int(MessageCode.PUT)):
     shape_hidden: bool = False
     writers: tuple[str, ...] = ()
     terms: Terms | None = None
+    source: int | None = None
     drop: tuple[int, ...] = ()
     failures: int | None = None  # type: ignore[misc]
 
 
 class Fetch(Message, frozen=True, tag=int(MessageCode.FETCH)):
-    """Reply with the object; the worker keeps it only if ``keep``. ``depth`` counts ``.child``
-    steps.
+    """Reply with the object, ``depth`` steps of ``.child`` down; it stays only if ``keep``.
 
-    With ``guarded`` the reply is (value, users who may read it or None, whether its shape is
-    hidden, destinations, owners, error).  A worker that fetches for its store on behalf of a caller
-    sets it.
+    With ``guarded``, for the store of the worker that asks, the reply is (value, users or None,
+    whether its shape is hidden, destinations, owners, providers, error).  ``reading`` numbers a
+    reading of shares: the same at all parties, and each one once.
     """
 
     verb = "get() from"
@@ -132,12 +134,12 @@ class Fetch(Message, frozen=True, tag=int(MessageCode.FETCH)):
     user: str | None = None
     guarded: bool = False
     drop: tuple[int, ...] = ()
+    reading: int = 0
     failures: int | None = None  # type: ignore[misc]
 
 
 class PutAll(Message, frozen=True, tag=int(MessageCode.PUT_ALL)):
-    """Store the tensors of the bundle ``value`` under the ids ``first``, ``first + 1``, …: all of
-    them, or none.
+    """Store the tensors of the bundle ``value`` under the ids from ``first`` on: all, or none.
 
     ``guards`` lists the private ones: the place in the bundle, the users who may read it, whether
     even its shape follows from private values, and the rest of what guards it.  ``writers`` lists
@@ -182,8 +184,10 @@ class Drop(Message, frozen=True, tag=int(MessageCode.DROP)):
 class Move(Message, frozen=True, tag=int(MessageCode.MOVE)):
     """Send the object to worker ``to``, under the same id, and remove it here.
 
-    With ``requires_grad`` the object arrives as a leaf that requires grad; if it has a graph here,
-    the graph stays, and gradients that reach the leaf come back to it.
+    A graph behind it stays here: the object arrives as a leaf that requires grad, gradients that
+    reach the leaf come back, and the reply is true.  If ``requires_grad`` is false, they do not,
+    and the object arrives detached; if it is true, also an object without a graph arrives as such a
+    leaf.
     """
 
     verb = "move() from"
@@ -191,7 +195,7 @@ class Move(Message, frozen=True, tag=int(MessageCode.MOVE)):
     seq: int
     id: int
     to: str
-    requires_grad: bool = False
+    requires_grad: bool | None = None
     user: str | None = None
     drop: tuple[int, ...] = ()
     failures: int | None = None  # type: ignore[misc]
@@ -244,8 +248,8 @@ class Share(Message, frozen=True, tag=int(MessageCode.SHARE)):
 
 
 class Allow(Message, frozen=True, tag=int(MessageCode.ALLOW)):
-    """Store a copy of object ``id`` under ``out`` that ``users`` may read too, and that may go to
-    the workers ``destinations``.
+    """Store a copy of object ``id`` under ``out`` that ``users`` may read too, that may go to the
+    workers ``destinations``, and for shares of which ``providers`` may deal.
 
     Only the owners of what guards the object may do that, and the owner of the worker.
     """
@@ -258,6 +262,7 @@ class Allow(Message, frozen=True, tag=int(MessageCode.ALLOW)):
     out: int
     destinations: tuple[str, ...] = ()
     drop: tuple[int, ...] = ()
+    providers: tuple[str, ...] = ()
     failures: int | None = None  # type: ignore[misc]
 
 
@@ -329,19 +334,6 @@ class Abort(Message, frozen=True, tag=int(MessageCode.ABORT)):
     execution: int
     rank: int
     reason: str
-
-
-class Follow(Message, frozen=True, tag=int(MessageCode.FOLLOW)):
-    """Send every gradient of leaf ``id`` to object ``source`` of the worker that sent this.
-
-    So a graph continues across a move: the leaf's gradient is the source's incoming gradient.
-    """
-
-    seq: int
-    id: int
-    source: int
-    drop: tuple[int, ...] = ()
-    failures: int | None = None  # type: ignore[misc]
 
 
 class Relay(Message, frozen=True, tag=int(MessageCode.RELAY)):
@@ -536,7 +528,6 @@ Request = (
     | Start
     | Exchange
     | Abort
-    | Follow
     | Relay
     | Convert
     | Holds

@@ -16,9 +16,13 @@ class Terms(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
     ``destinations`` are the workers to which it may go on behalf of anybody.  ``owners`` may let
     others read it (None: the sender).  ``error`` is the exception, as an operand, that stands for a
-    value which could not be computed.
+    value which could not be computed.  ``providers`` may deal for shares of it (None: all workers).
+    ``most`` are the sizes that a tensor of private shape has at most, whatever the values are; None
+    if they have no bound.
     """
 
     destinations: tuple[str, ...] = ()
     owners: tuple[str, ...] | None = None
     error: Any = None
+    providers: tuple[str, ...] | None = None
+    most: tuple[int, ...] | None = None

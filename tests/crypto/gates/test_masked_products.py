@@ -18,10 +18,13 @@ from syft.crypto.gates.truncation import deal_divide, divide
 from tests.crypto.parties import KEYS, NAME, dealt, run_parties, shared, total
 
 GATES: dict[str, tuple[Any, Any]] = {
-    "divide": (functools.partial(deal_divide, bits=5), divide),
+    "divide": (functools.partial(deal_divide, factor=5), divide),
+    "by ten": (functools.partial(deal_divide, factor=(10,)), divide),
+    "by a fraction": (functools.partial(deal_divide, factor=(3 << 51, 54)), divide),
     "negative": (deal_negative, negative),
-    "positive": (functools.partial(deal_positive, bits=0), positive),
-    "divided": (functools.partial(deal_positive, bits=5), positive),
+    "positive": (functools.partial(deal_positive, factor=0), positive),
+    "divided": (functools.partial(deal_positive, factor=5), positive),
+    "a tenth": (functools.partial(deal_positive, factor=(10,)), positive),
     "zero": (deal_zero, zero),
 }
 
@@ -80,7 +83,7 @@ def test_a_name_stands_for_its_randomness(gate: str) -> None:
     assert all(map(torch.equal, first, again))
     for name in (StreamName(2, 0), StreamName(1, 1)):
         other = run_gate(gate, x, name)
-        frames = -1 if gate == "divide" else -4
+        frames = -1 if GATES[gate][1] is divide else -4
         assert not any(map(torch.equal, first[frames:], other[frames:]))
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from syft.crypto.kernels import Kernel, KernelCode
-from syft.crypto.programs.share_joining import joined
+from syft.crypto.programs.share_joining import ADD, joined
 from syft.crypto.programs.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
 from tests.crypto.program_runs import Recorded, run_all
 
@@ -30,6 +30,12 @@ def layer(made: Recorded, moved: bool, biased: bool) -> tuple[int, int]:
     return value, sign
 
 
+def sums_in(program: ShareProgram) -> set[int]:
+    """The slots of sums, as if all were stated to be on the grid of products."""
+    adds = [one for one in program.instructions if one.args[0] == ADD]
+    return {slot for one in adds for slot in one.outs}
+
+
 @pytest.mark.parametrize("moved", [False, True])
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("parties", [2, 3])
@@ -38,7 +44,8 @@ def test_a_layer_takes_one_opening_less(moved, biased, parties):
     value, sign = layer(made, moved, biased)
     program = made.program(value, sign)
     inputs = [whole(3, 5), whole(4, 5), whole(4)]
-    apart, together = run_all(program, inputs, parties), run_all(joined(program), inputs, parties)
+    apart = run_all(program, inputs, parties)
+    together = run_all(joined(program, sums_in(program)), inputs, parties)
     assert (apart.rounds, together.rounds) == (6, 5)
     assert together.sent[0] == apart.sent[0] - (parties - 1) * 8 * 12
     assert (apart.secret(value) - together.secret(value)).abs().max() <= 1
@@ -47,6 +54,81 @@ def test_a_layer_takes_one_opening_less(moved, biased, parties):
     assert (together.secret(value) - exact.clamp(min=0)).abs().max() <= 1
     clear = (exact != 0) & (exact != -1)
     assert torch.equal(together.secret(sign).view(3, 4)[clear], (exact >= 0).long()[clear])
+
+
+def plus(made: Recorded, x: int, number: int) -> int:
+    """Plus a public number that the parties repeat, as a client records it."""
+    one = made.public(torch.tensor(number))
+    return made.local(aten.add.Tensor, S(x), S(made.local(aten.repeat.default, S(one), (3,))))
+
+
+DIVISORS = [16, 1, (10,), (3,), ((1 << 61) + 1,)]
+
+
+@pytest.mark.parametrize("factor", DIVISORS)
+@pytest.mark.parametrize("share_of_room", [0.0, 0.5, 0.999, 1.001, 3.0])
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_a_joined_relu_is_right_wherever_the_kept_one_is(factor, share_of_room, sign):
+    """At the ends of what is divided, with public numbers below and beyond what is left."""
+    divisor = 1 << factor if isinstance(factor, int) else factor[0]
+    number = sign * min(int(share_of_room * ((1 << 62) / divisor)), (1 << 61))
+    made = Recorded((3,))
+    out, _ = made.positive(plus(made, plus(made, made.divide(0, factor), number), -1))
+    program = made.program(out)
+    fits = abs(number) * divisor + divisor <= 1 << 62
+    assert (ShareCode.DIVIDE not in codes(joined(program))) == fits
+    for x in ([(1 << 62) - 1, 5, 0], [-(1 << 62), -5, 1 - (1 << 62)]):
+        exact = [max(one // divisor + number - 1, 0) for one in x]
+        found = run_all(joined(program), [torch.tensor(x)], 3).secret(out).tolist()
+        assert all(a - b in (0, 1) for a, b in zip(found, exact, strict=True)), (found, exact)
+
+
+def test_a_shared_addend_of_unknown_size_is_added_where_it_is_written():
+    """Three thousand million on 16 bits: times 2^16 it is out of the ring."""
+    made = Recorded((2,), (2,))
+    out, _ = made.positive(made.local(aten.add.Tensor, S(made.divide(0, 16)), S(1)))
+    program = made.program(out)
+    assert joined(program) == program
+    x, b = torch.tensor([5 << 32, -(7 << 32)]), torch.full((2,), 3_000_000_000 << 16)
+    exact = (x >> 16) + b
+    assert (run_all(joined(program), [x, b]).secret(out) - exact).abs().max() <= 1
+    joined_all_the_same = run_all(joined(program, sums_in(program)), [x, b]).secret(out)
+    assert (joined_all_the_same - exact).abs().min() > 1 << 40
+
+
+def test_a_public_number_that_was_written_to_is_not_known():
+    made = Recorded((2,), (2,))
+    public = made.public(torch.zeros(2, dtype=torch.int64))
+    made.write(aten.add_.Tensor, S(public), S(1))
+    out, _ = made.positive(made.local(aten.add.Tensor, S(made.divide(0, 16)), S(public)))
+    program = made.program(out)
+    assert joined(program) == program
+
+
+def fraction_of(made: Recorded) -> tuple[int, ...]:
+    return (made.positive(plus(made, made.divide(0, (3 << 51, 54)), 1))[0],)
+
+
+def each_divided(made: Recorded) -> tuple[int, ...]:
+    return (made.positive(plus(made, made.divide(0, (torch.tensor([3, 4, 5]),)), 1))[0],)
+
+
+@pytest.mark.parametrize("build", [fraction_of, each_divided])
+def test_only_whole_divisors_move_behind_an_addition(build):
+    made = Recorded((3,))
+    program = made.program(*build(made))
+    assert joined(program) == program
+
+
+@pytest.mark.parametrize("factor", [*DIVISORS, (3 << 51, 54), (torch.tensor([3, 4, 5]),)])
+def test_every_factor_joins_a_relu_alone(factor):
+    made = Recorded((3,))
+    program = made.program(made.positive(made.divide(0, factor))[0])
+    assert codes(joined(program)) == [ShareCode.POSITIVE]
+    x = torch.tensor([(1 << 62) - 1, -(1 << 62), 12])
+    apart, together = (run_all(one, [x], 3) for one in (program, joined(program)))
+    off = apart.secret(program.results[0]) - together.secret(program.results[0])
+    assert off.abs().max() <= 1 and (apart.rounds, together.rounds) == (5, 4)
 
 
 def codes(program: ShareProgram) -> list[ShareCode]:
@@ -151,7 +233,8 @@ def test_two_layers_are_joined_one_after_the_other():
     first, _ = made.positive(made.local(aten.add.Tensor, S(made.divide(0, 4)), S(1)))
     second, _ = made.positive(made.local(aten.add.Tensor, S(made.divide(first, 4)), S(1)))
     x, y = torch.tensor([16000, -16000]), torch.tensor([20, 1000])
-    runs = run_all(joined(made.program(second)), [x, y], 3)
+    program = made.program(second)
+    runs = run_all(joined(program, sums_in(program)), [x, y], 3)
     exact = ((((x >> 4) + y).clamp(min=0) >> 4) + y).clamp(min=0)
     assert (runs.secret(second) - exact).abs().max() <= 2
     assert runs.rounds == 8

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from syft.crypto.dealing import StreamName
 from syft.crypto.kernels import Kernel, KernelCode
 from syft.crypto.programs.share_cost import cost
 from syft.crypto.programs.share_program import (
@@ -17,13 +18,13 @@ from syft.crypto.programs.share_program import (
 from syft.crypto.programs.share_running import JoinedRound, PartyContext, run_program
 from syft.exceptions import MaterialError, ProgramError
 from tests.conftest import DEVICES
-from tests.crypto.parties import KEYS, shared
+from tests.crypto.parties import KEYS, shared, zeros_of
 from tests.crypto.program_runs import Recorded, run_all, unmasked
 
 aten = torch.ops.aten
 MULTIPLY, MATMUL = Kernel(KernelCode.MULTIPLY), Kernel(KernelCode.MATMUL)
 S = ShareSlot
-CONTEXT = PartyContext(0, 2, KEYS[0], 1)
+CONTEXT = PartyContext(0, 2, KEYS[0], zeros_of(0, 2), 1)
 
 
 def whole(*shape: int, bits: int = 20) -> torch.Tensor:
@@ -274,7 +275,9 @@ def test_a_share_that_is_revealed_is_a_copy():
     share = torch.arange(2)
     one = next(run_program(made.program(shown), [share], CONTEXT))
     (sent,) = one.reveals[1]
-    assert torch.equal(sent, share) and sent.data_ptr() != share.data_ptr()
+    name = StreamName(CONTEXT.counter, 0, "10 1")
+    assert torch.equal(sent, CONTEXT.zeros.added(share, name.block()))
+    assert not torch.equal(sent, share) and sent.data_ptr() != share.data_ptr()
 
 
 def test_dividing_by_one_makes_memory_of_its_own():

@@ -32,7 +32,7 @@ def test_whatever_a_recording_names_is_known() -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_another_property_is_refused_here_and_there(
+def test_another_property_is_recorded_here_and_refused_elsewhere(
     name: str, hook: sy.TorchHook, bob: sy.VirtualWorker
 ) -> None:
     function, other = CASES[name]
@@ -40,11 +40,14 @@ def test_another_property_is_refused_here_and_there(
     plan = sy.func2plan()(function)
     plan.build(x)
     pointer = plan.send(bob)
-    for each in (plan, plan.send(bob).get()):
+    fetched = plan.send(bob).get()
+    for each in (plan, fetched):
         assert torch.equal(each(x), function(x))
-        assert f"it asks for the {name}, and was built with that" in refusal(
-            lambda: each(other)  # noqa: B023
-        )
+    text = refusal(lambda: fetched(other))
+    assert f"it asks for the {name}, and was built with that" in text
+    if name in ("dtype", "dim", "requires_grad", "is_contiguous"):
+        assert torch.equal(plan(other), function(other)) and torch.equal(plan(x), function(x))
+        assert len(plan._record.earlier) == 1
     assert torch.equal(pointer(x.send(bob)).get(), function(x))
     if name != "device":  # nothing on that one can be sent
         # what is sent arrives contiguous

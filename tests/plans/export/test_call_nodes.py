@@ -10,7 +10,8 @@ import torch
 from torch.fx import Graph, GraphModule
 from torch.fx.node import _get_qualified_name
 
-from syft.exceptions import UnknownOperation
+from syft.exceptions import OtherPath, UnknownOperation
+from syft.ops import numbers
 from syft.plans.export.call_nodes import node_call
 from syft.ops.table import BY_NAME, FUNCTIONS, NAMES, PROGRAM_FUNCTIONS
 from syft.ops.nested import leaves
@@ -132,6 +133,12 @@ def test_arithmetic_on_numbers_answers_as_the_op(op: int) -> None:
         x = torch.ones(2, requires_grad=True)
         module_of(op, (x,))(x)
         assert (x.grad is not None) == NAMES[op].endswith("ensure_grad")
+        return
+    if function is numbers.expect:
+        module = module_of(op, ("gt", 3, 2, True))
+        assert module("gt", 3, 2, True) is None
+        with pytest.raises(OtherPath):
+            module("gt", 2, 3, True)
         return
     unary = {"neg", "pos", "abs", "floor", "ceil", "trunc", "round"}
     pairs = [(7, 2), (-7, 3), (2.5, 0.5), (9, -2.0), (3.5, 2)]

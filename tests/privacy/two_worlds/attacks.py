@@ -10,6 +10,7 @@ import torch
 
 from syft.ops.table import BY_NAME
 from syft.program.program import Action
+from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, PeerLimits
 from syft.workers.wire.references import Reference
 from tests.privacy.two_worlds.observer import Failed, Observer
 from tests.privacy.two_worlds.world import TwoWorlds, fixed
@@ -26,13 +27,15 @@ class Learned(AssertionError):
     """The observer can tell the worlds apart."""
 
 
-def learned(attack: Attack, guarded: bool = True) -> str | None:
+def learned(
+    attack: Attack, guarded: bool = True, limits: PeerLimits = DEFAULT_PEER_LIMITS
+) -> str | None:
     """What the observer learns by an attack and then by asking for everything; None if nothing.
 
     Without guards an attack must succeed; if not, it was none.
     """
     with fixed():
-        both = TwoWorlds()
+        both = TwoWorlds(limits=limits)
         try:
             observer = Observer(both, guarded)
             attack(observer)
@@ -43,9 +46,9 @@ def learned(attack: Attack, guarded: bool = True) -> str | None:
             both.close()
 
 
-def check(attack: Attack) -> None:
+def check(attack: Attack, limits: PeerLimits = DEFAULT_PEER_LIMITS) -> None:
     """Raise :class:`Learned` if the observer learns anything by an attack."""
-    found = learned(attack)
+    found = learned(attack, limits=limits)
     if found is not None:
         raise Learned(found)
 
@@ -71,9 +74,10 @@ def drawn(attacks: dict[str, Attack], seed: int, share: float) -> dict[str, Atta
     }
 
 
-def check_reaches(attack: Attack) -> None:
+def check_reaches(attack: Attack, limits: PeerLimits = DEFAULT_PEER_LIMITS) -> None:
     """Assert that an attack would succeed on data that is not private: if not, it is none."""
-    assert learned(attack, guarded=False) is not None, "the attack does not come to the secret"
+    found = learned(attack, guarded=False, limits=limits)
+    assert found is not None, "the attack does not come to the secret"
 
 
 def secret(eve: Observer, *shape: int) -> Any:

@@ -20,6 +20,7 @@ from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.workers.wire import messages
 from syft.workers.wire.references import Reference
+from tests.privacy.two_worlds import sizes_and_streams
 from tests.privacy.two_worlds.between_workers import NAMED, collective, follow, travel
 from tests.privacy.two_worlds.observer import Failed, Observer
 from tests.privacy.two_worlds.programs import random_group
@@ -58,6 +59,8 @@ class RandomProgram:
         """Of each command: its name, whether an operand was private, and whether it succeeded."""
         self.covered: list[tuple[str, str, bool]] = []
         """Of each private operand: the operation, its place, and whether the command succeeded."""
+        self.private_sizes: list[Reference] = []
+        """Objects at bob whose shape is private."""
         self.kinds: set[tuple[str, str]] = set()
         """The layouts and dtypes of private objects, and the kinds of messages sent."""
         self.results: list[tuple[str, int]] = []
@@ -383,5 +386,6 @@ ACTIONS: tuple[Callable[[RandomProgram], None], ...] = (
     RandomProgram.ask,
     travel,
     follow,
+    *sizes_and_streams.ACTIONS,
 )
-WEIGHTS = (48, 13, 10, 7, 7, 5, 6, 2, 4, 3, 1, 1, 1, 2, 2)
+WEIGHTS = (48, 13, 10, 7, 7, 5, 6, 2, 4, 3, 1, 1, 1, 2, 2, *sizes_and_streams.WEIGHTS)

@@ -283,7 +283,14 @@ class Observer:
         self, program: Program, inputs: Sequence[Reference], results: int, worker: str = "bob"
     ) -> Any:
         """The same with a plan, which is stored first."""
-        count, packer = len(inputs), Packer()
+        id = self.store_plan(program, len(inputs), results, worker)
+        if isinstance(id, Failed):
+            return id
+        return self.run_plan(id, program, inputs, results, worker)
+
+    def store_plan(self, program: Program, count: int, results: int, worker: str = "bob") -> Any:
+        """Store a plan of so many inputs; returns its id, or :class:`Failed`."""
+        packer = Packer()
         names = [f"x{index}" for index in range(count)]
         interface = Interface(
             "attack",
@@ -299,10 +306,20 @@ class Observer:
         answer = self.request(
             messages.Put(self.count(), id, operand), packer, worker=worker, text=f"{id} = a plan"
         )
-        if isinstance(answer, Failed):
-            return answer
-        call = PlanCall(id, (InputKind.REFERENCE,) * count)
-        return self._run("plan", call, program, inputs, results, worker)
+        return answer if isinstance(answer, Failed) else id
+
+    def run_plan(
+        self,
+        id: int,
+        program: Program,
+        inputs: Sequence[Reference],
+        results: int,
+        worker: str = "bob",
+        sender: str = OBSERVER,
+    ) -> Any:
+        """Run a plan that is stored."""
+        call = PlanCall(id, (InputKind.REFERENCE,) * len(inputs))
+        return self._run("plan", call, program, inputs, results, worker, sender)
 
     def _run(
         self,
@@ -312,6 +329,7 @@ class Observer:
         inputs: Sequence[Reference],
         results: int,
         worker: str,
+        sender: str = OBSERVER,
     ) -> Any:
         packer = Packer()
         define = pack(definition, packer)
@@ -325,6 +343,7 @@ class Observer:
             messages.Run(self.count(), self.numbers[worker], given, out, flags, (), define),
             packer,
             worker=worker,
+            sender=sender,
             text=f"a {kind} of {[one.name for one in program.actions]} on {shown(inputs)} -> {out}",
             op=kind,
             positions=("inputs",) if private else (),

@@ -16,10 +16,12 @@ from syft.serde.errors import unpack_error
 from syft.serde.packer import Unpacker
 from syft.serde.frame import Frame
 from syft.exceptions import NotSendable, ObjectNotFound, PermissionDenied
+from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS
 from syft.workers.wire import messages
 from tests.privacy.two_worlds.generator import COMMANDS, RandomProgram
 from tests.privacy.two_worlds.report import Report
 from tests.privacy.two_worlds.samples import Samples
+from tests.privacy.two_worlds.sizes_and_streams import limits_for
 from tests.privacy.two_worlds.table_programs import ROWS, run_rows
 from tests.privacy.two_worlds.world import OWNER, TwoWorlds, World, fixed, shrink
 
@@ -38,7 +40,7 @@ def run_program(samples: Samples, seed: str, alike: bool = False, shrinking: boo
     through rows of the table."""
     report = Report()
     with fixed():
-        both = TwoWorlds(alike)
+        both = TwoWorlds(alike, DEFAULT_PEER_LIMITS if TABLE in seed else limits_for(seed))
         try:
             program = RandomProgram(both, samples, seed)
             if TABLE in seed:
@@ -52,7 +54,7 @@ def run_program(samples: Samples, seed: str, alike: bool = False, shrinking: boo
             requests, difference = both.requests, both.difference
             both.close()
     if difference is not None:
-        shortest = shrink(requests, alike) if shrinking else requests[-1:]
+        shortest = shrink(requests, alike, both.limits) if shrinking else requests[-1:]
         report.differences.append((seed, str(difference), [one.text for one in shortest]))
     return report
 

@@ -18,9 +18,10 @@ from syft.exceptions import PermissionDenied
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
+from syft.workers.core import charges
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.execution import forecast
+from syft.workers.execution import forecast, private_commands
 from syft.workers.execution.forecast import Forecast, Verdict
 from syft.workers.handlers import commands
 from syft.workers.wire import messages
@@ -29,6 +30,7 @@ from tests.privacy.two_worlds import __main__ as command_line
 from tests.privacy.two_worlds import runner, world
 from tests.privacy.two_worlds.attacks import check, check_all, Learned, learned, secret, zeros
 from tests.privacy.two_worlds.forecast_caches import ForecastCaches
+from tests.privacy.two_worlds.generator import COMMANDS
 from tests.privacy.two_worlds.observer import Observer
 from tests.privacy.two_worlds.report import Report
 from tests.privacy.two_worlds.runner import Child, reports_of, run_apart, run_here, run_program
@@ -37,6 +39,8 @@ from tests.privacy.two_worlds.world import TwoWorlds, fixed, replay, shrink
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch's samples use much that is deprecated
 
+MOST_COMMANDS = 10_000
+"""Within which random programs find a hole in what holds limits to what is public."""
 Leak = Callable[[WorkerCore, torch.Tensor, Peer], Any]
 
 
@@ -279,6 +283,41 @@ def test_random_programs_find_a_leak(samples: Samples, monkeypatch: pytest.Monke
     monkeypatch.setattr(commands, "guard_for", forgetful)
     found = [run_program(samples, f"1/{n}").differences for n in range(10)]
     assert any("Fetch" in text for one in found for _, text, _ in one)
+
+
+def _real_memory(value: Any) -> dict[int, int]:
+    return {storage._cdata: storage.nbytes() for storage in charges.storages_of(value)}
+
+
+HOLES: dict[str, tuple[Any, str, Any]] = {
+    "limits compare real sizes": (charges, "forms_of", lambda args, kwargs, user: [(args, kwargs)]),
+    "real memory is charged": (charges, "public_memory", _real_memory),
+    "given generators are used": (
+        private_commands,
+        "with_own_streams",
+        lambda args, kwargs, guard: (args, kwargs),
+    ),
+}
+"""What holds limits and generators to what is public, and the same without it."""
+
+
+@pytest.mark.parametrize("hole", HOLES)
+def test_random_programs_find_a_size_and_a_stream(
+    hole: str,
+    samples: Samples,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    if request.config.option.sample < 1 and "generators" not in hole:
+        pytest.skip("thousands of commands are for `make test-all`")
+    monkeypatch.setattr(*HOLES[hole])
+    commands = 0
+    for number in range(MOST_COMMANDS // COMMANDS):
+        report = run_program(samples, f"3/{number}", shrinking=False)
+        commands += report.commands
+        if report.differences:
+            return
+    raise AssertionError(f"not found within {commands} commands")
 
 
 def test_children_report_what_a_process_would(samples: Samples) -> None:

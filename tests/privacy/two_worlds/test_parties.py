@@ -172,8 +172,10 @@ def number_goes_along_in_a_group(eve: Observer) -> None:
 
 def gradient_follows(eve: Observer) -> None:
     """The observer's worker moved a leaf to bob, and asks for its gradients."""
-    leaf = succeeded(ones(eve, grad=True))
-    eve.request(messages.Follow(eve.count(), leaf.id, own(eve).id))
+    id, source, packer = eve.id(), own(eve).id, Packer()
+    operand = pack(torch.ones(3, requires_grad=True), packer)
+    succeeded(eve.request(messages.Put(eve.count(), id, operand, source=source), packer))
+    leaf = Reference(id)
     loss = eve.call("torch.sum", eve.call("torch.mul", leaf, secret(eve)))
     eve.call("torch.Tensor.backward", loss)
 

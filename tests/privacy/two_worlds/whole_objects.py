@@ -45,7 +45,7 @@ class Choice:
 
 MAKERS: dict[type[Message], Callable[[Choice], Message]] = {
     messages.Move: lambda c: messages.Move(
-        c.seq, c.target, c.worker(), c.rng.random() < 0.5, c.rng.choice((None, "bea"))
+        c.seq, c.target, c.worker(), c.rng.choice((None, False, True)), c.rng.choice((None, "bea"))
     ),
     messages.Duplicate: lambda c: messages.Duplicate(c.seq, c.target, c.out),
     messages.Fetch: lambda c: messages.Fetch(c.seq, c.target, c.rng.choice((0, 0, 1))),
@@ -63,7 +63,6 @@ MAKERS: dict[type[Message], Callable[[Choice], Message]] = {
     messages.ClearGradients: lambda c: messages.ClearGradients(c.seq, (c.target, c.other)),
     messages.Drop: lambda c: messages.Drop(c.seq, (c.target,)),
     messages.Holds: lambda c: messages.Holds(c.seq, c.target, b"0" * 32),
-    messages.Follow: lambda c: messages.Follow(c.seq, c.target, 1),
     messages.Allow: lambda c: messages.Allow(
         c.seq, c.target, c.rng.choice((("eve",), ("bea",))), c.out, c.rng.choice(((), ("eve",)))
     ),

@@ -35,6 +35,7 @@ from syft.crypto import mask_stream
 from syft.exceptions import WorkerClosed
 from syft.serde.frame import Frame
 from syft.workers.core.peer import Peer
+from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, PeerLimits
 from syft.workers.shells.connection_table import CallerLine
 from syft.workers.shells.virtual import VirtualWorker
 from tests.privacy.two_worlds.forecast_caches import OF_WORLDS, ForecastCaches
@@ -47,7 +48,7 @@ Note = tuple[bytes, ...]
 WORKERS = ("bob", "alice", "eve")
 OBSERVER = "eve"
 OWNER = "ann"
-REPLY, ESCAPED = b"reply", b"escaped"
+REPLY, ESCAPED, COUNTS = b"reply", b"escaped", b"counts"
 SENDERS = {"eve": None, "eve2": None, "ann": "ann"}
 """Who sends requests, and the user for whom."""
 
@@ -116,17 +117,19 @@ class ObserverLine:
 class World:
     """The workers of one world, and what the observer has received there since last asked."""
 
-    def __init__(self, random_state: torch.Tensor, caches: ForecastCaches) -> None:
+    def __init__(
+        self, random_state: torch.Tensor, caches: ForecastCaches, limits: PeerLimits
+    ) -> None:
         self.caches = caches
         self.received: list[Note] = []
         self.random_state = random_state
         self.nested_sizes = 1_000_000
         """The next name of a size of nested tensors, which torch counts: ``j1000000``."""
-        first = VirtualWorker(None, id=WORKERS[0])
+        first = VirtualWorker(None, id=WORKERS[0], peer_limits=limits)
         hook = cast(Any, SimpleNamespace(local_worker=first))
         self.workers = {first.id: first}
         for name in WORKERS[1:]:
-            self.workers[name] = VirtualWorker(hook, id=name)
+            self.workers[name] = VirtualWorker(hook, id=name, peer_limits=limits)
         self.network = first.network
         self.network.observers.append(self._observe)
         self.peers: dict[tuple[str, str], Peer] = {}
@@ -160,6 +163,7 @@ class World:
         self.random_state = torch.get_rng_state()
         self.nested_sizes = _NESTED._tensor_id_counter
         received, self.received = self.received, []
+        received.append((COUNTS, *map(_counts_of, self.workers.values())))
         return received
 
     def close(self) -> None:
@@ -172,6 +176,16 @@ class World:
             worker.close()
         self.peers.clear()
         self.workers.clear()
+
+
+def _counts_of(worker: VirtualWorker) -> bytes:
+    """What the program of a worker's owner may show anybody: its counters.
+
+    Not the bytes: those of what the owner of private data fetches and moves are in them.
+    """
+    stats = worker.core.stats
+    counts = stats.messages_in, stats.messages_out, stats.cache_hits
+    return f"{worker!r} {counts}".encode()
 
 
 class Drawn:
@@ -237,9 +251,11 @@ class TwoWorlds:
     instrument, or of something in a worker that is random.
     """
 
-    def __init__(self, alike: bool = False) -> None:
+    def __init__(self, alike: bool = False, limits: PeerLimits = DEFAULT_PEER_LIMITS) -> None:
         state = torch.Generator().manual_seed(0).get_state()
-        self.worlds = World(state, OF_WORLDS[0]), World(state, OF_WORLDS[1])
+        first, second = (World(state, caches, limits) for caches in OF_WORLDS)
+        self.worlds = first, second
+        self.limits = limits
         self.requests: list[Request] = []
         self.difference: Difference | None = None
         self.alike = alike
@@ -266,10 +282,12 @@ class TwoWorlds:
             world.close()
 
 
-def replay(requests: Sequence[Request], alike: bool = False) -> Difference | None:
+def replay(
+    requests: Sequence[Request], alike: bool = False, limits: PeerLimits = DEFAULT_PEER_LIMITS
+) -> Difference | None:
     """Send requests to two new worlds; returns the first difference, if there is one."""
     with fixed():
-        both = TwoWorlds(alike)
+        both = TwoWorlds(alike, limits)
         try:
             for request in requests:
                 both.send(request)
@@ -280,21 +298,23 @@ def replay(requests: Sequence[Request], alike: bool = False) -> Difference | Non
             both.close()
 
 
-def shrink(requests: Sequence[Request], alike: bool = False) -> list[Request]:
+def shrink(
+    requests: Sequence[Request], alike: bool = False, limits: PeerLimits = DEFAULT_PEER_LIMITS
+) -> list[Request]:
     """The requests without those that are not needed for a difference.
 
     Halves, quarters and so on are left out as long as what is left differs, at last single ones.
     Each keeps the stream of numbers that it had, so that nothing else changes.
     """
     kept = list(requests)
-    if replay(kept, alike) is None:  # then it does not follow from the requests alone
+    if replay(kept, alike, limits) is None:  # then it does not follow from the requests alone
         return kept
     size = max(1, len(kept) // 2)
     while True:
         start = 0
         while start < len(kept):
             rest = kept[:start] + kept[start + size :]
-            found = replay(rest, alike)
+            found = replay(rest, alike, limits)
             if found is not None:
                 kept = rest[: found.at + 1]
             else:

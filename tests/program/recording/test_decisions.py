@@ -1,4 +1,4 @@
-"""Decisions are warned of at the line that makes them, or listed if they are by sizes."""
+"""Decisions by values are warned of at the line that makes them; optimizers may make none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pytest
 
 from syft.exceptions import CannotRecord, FrozenPath
 from syft.program.recording.decisions import DecisionLog, warn_frozen
-from syft.program.recording.symbolic import Origin
 
 
 def test_a_warning_stands_at_the_line_it_names() -> None:
@@ -20,18 +19,16 @@ def test_a_warning_stands_at_the_line_it_names() -> None:
 def test_a_line_is_warned_of_once_and_never_in_a_rerun() -> None:
     log = DecisionLog()
     with pytest.warns(FrozenPath) as caught:
-        for value in (1, 2):
-            log.add("a branch", Origin.VALUE, value)
-    assert len(caught) == len(log.warned_lines) == 1 and log.by_size == []
+        for _ in range(2):
+            log.add("a branch")
+    assert len(caught) == len(log.warned_lines) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        DecisionLog(rerun=True).add("a branch", Origin.VALUE, 1)
+        DecisionLog(rerun=True).add("a branch")
 
 
-def test_an_optimizer_may_decide_by_sizes_only() -> None:
+def test_an_optimizer_may_not_decide() -> None:
     log = DecisionLog()
     log.optimizers.append("torch.optim.LBFGS")
-    log.add("a branch", Origin.SIZE, 1)
-    assert [decision[1:] for decision in log.by_size] == [("a branch", 1)]
     with pytest.raises(CannotRecord, match="torch.optim.LBFGS"):
-        log.add("a branch", Origin.VALUE, 1)
+        log.add("a branch")

@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import nn
 
-from syft.exceptions import FrozenPath
+from syft.exceptions import FrozenPath, OtherPath
+from syft.program.lowered import Lowered
 from syft.program.recording.record import record
 
 from tests.program.replaying import recorded
@@ -54,30 +55,12 @@ FROZEN: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
     "equal": (lambda x: x if torch.equal(x, x * 2) else x + 1, "torch.equal"),
     "item": (lambda x: x if x.sum().item() > 0 else -x, "a branch on a number"),
     "item_int": (lambda x: x + int(x.sum().item()), "int() of a number"),
-    "item_root": (lambda x: x * math.sqrt(x.sum().item() ** 2), "a number that Python computed"),
-    "length": (lambda x: x * len(x), "len() of a tensor"),
-    "size": (lambda x: x if x.shape[0] > 10 else -x, "a branch on a number"),
-    "size_int": (lambda x: x * int(x.shape[0] / 2), "int() of a number"),
-    "size_hash": (lambda x: x * {2: 1}.get(x.shape[0], 1), "hash() of a number"),
-    "loop": (lambda x: [x + i for i in range(x.shape[0])][0], "another size or number"),
-    "rows": (lambda x: [row * 2 for row in x][0], "the number of results"),
+    "item_root": (lambda x: x * math.sqrt(x.sum().item() ** 2), "float() of a number"),
     "mask": (lambda x: x if x[x > 0].shape[0] > 3 else -x, "a branch on a number"),
-    "columns": (lambda x: x if x.shape[1] > 3 else -x, "a branch on a number"),
-    "root_of_columns": (lambda x: x / math.sqrt(x.size(-1)), "float() of a number"),
-    "columns_int": (lambda x: x * int(x.shape[1] * 1.5), "int() of a number"),
-    "columns_len": (lambda x: x * len(x[0]), "len() of a tensor"),
-    "parity": (lambda x: x if x.shape[0] % 2 else -x, "a branch on a number"),
-    "columns_loop": (lambda x: sum(x[:, i] for i in range(x.shape[1])), "another size or number"),
-    "columns_iterated": (lambda x: sum(c for c in x.T), "the number of results"),
-    "even_rows": (lambda x: x.reshape(-1, 2, 3) * int(x.shape[0]), "int() of a number"),
-    "even_columns": (lambda x: x[:, 1:].reshape(-1, 2) * int(x.shape[1]), "int() of a number"),
-    "asserted": (only_three, "a branch on a number"),
     "in_list": (lambda x: x if x.sum().item() in (8.0, 9.0) else -x, "a branch on a number"),
-    "nothing_at_first": (lambda x: x if x.shape[0] == 2 else -x, "a branch on a number"),
-    "text": (lambda x: ({f"n{x.shape[0]}": x}, str(x.shape[1]))[0], "the text of a number"),
     "item_text": (lambda x: (x, f"{x.sum().item():.1f}")[0], "the text of a number"),
     "names": (NAMING, "a number or a name that Python made for the result"),
-    "returned": (lambda x: (x, math.sqrt(x.sum().item() ** 2)), "that Python made for"),
+    "returned": (lambda x: (x, math.sqrt(x.sum().item() ** 2)), "float() of a number"),
     "layer": (lambda x: AVERAGING(x), "torch.Tensor.__float__ inside BatchNorm1d decides"),
     "unique": (lambda x: x if x.unique().numel() else -x, "a branch on a number"),
 }
@@ -124,41 +107,48 @@ def test_what_does_not_vary_does_not_warn(name: str) -> None:
         recorded(QUIET[name], X)
 
 
-def test_a_size_that_rarely_fits_is_warned_of() -> None:
-    def square(x: torch.Tensor) -> torch.Tensor:
-        return x.view(math.isqrt(int(x.shape[0])), -1) @ torch.ones(2, 2)
-
-    with pytest.warns(FrozenPath, match="int.. of a number"):
-        record(square, [torch.ones(4)])
-
-
-def test_what_begins_only_with_another_size_is_named() -> None:
-    def doubled(x: torch.Tensor) -> torch.Tensor:
-        for _ in range(x.shape[0] - 2):
-            x = x * 2
-        return x
-
-    with pytest.warns(FrozenPath, match="another size or number changes which") as caught:
-        record(doubled, [X])
-    assert caught[0].filename == __file__
-
-
-def test_each_input_is_looked_at() -> None:
-    def chosen(x: torch.Tensor, index: torch.Tensor) -> Any:
-        return sum(x[index[i]] for i in range(index.shape[0]))
-
-    with pytest.warns(FrozenPath, match="another size or number"):
-        record(chosen, [torch.ones(4, 3), torch.tensor([1, 2])])
+BY_SIZE: dict[str, Callable[[torch.Tensor], Any]] = {
+    "length": lambda x: x * len(x),
+    "size": lambda x: x if x.shape[0] > 10 else -x,
+    "size_int": lambda x: x * int(x.shape[0] / 2),
+    "size_hash": lambda x: x * {2: 1}.get(x.shape[0], 1),
+    "loop": lambda x: [x + i for i in range(x.shape[0])][0],
+    "rows": lambda x: [row * 2 for row in x][0],
+    "columns": lambda x: x if x.shape[1] > 3 else -x,
+    "root_of_columns": lambda x: x / math.sqrt(x.size(-1)),
+    "columns_int": lambda x: x * int(x.shape[1] * 1.5),
+    "columns_len": lambda x: x * len(x[0]),
+    "parity": lambda x: x if x.shape[0] % 2 else -x,
+    "columns_loop": lambda x: sum(x[:, i] for i in range(x.shape[1])),
+    "columns_iterated": lambda x: sum(c for c in x.T),
+    "even_rows": lambda x: x.reshape(-1, 2, 3) * int(x.shape[0]),
+    "even_columns": lambda x: x[:, 1:].reshape(-1, 2) * int(x.shape[1]),
+    "asserted": only_three,
+    "nothing_at_first": lambda x: x if x.shape[0] == 2 else -x,
+    "text": lambda x: ({f"n{x.shape[0]}": x}, str(x.shape[1]))[0],
+    "square": lambda x: x.view(math.isqrt(x.numel() + 3), -1) @ torch.ones(2, 2),
+    "begins_later": lambda x: sum([x] * (x.shape[0] - 2), x),
+    "number_too": lambda x: x[[0, 1][x.shape[1] - 2]] * int(x.shape[0]),
+}
 
 
-def test_equal_sizes_grow_together_and_apart() -> None:
-    for inner in (3, 4):
-        with pytest.warns(FrozenPath, match="int.. of a number"):
-            record(
-                lambda x, y: x @ y * int(x.shape[1]), [torch.ones(4, inner), torch.ones(inner, 2)]
-            )
-    with pytest.warns(FrozenPath, match="int.. of a number"):
-        record(lambda x: x @ COLUMNS * int(x.shape[0]), [torch.ones(3, 3)])
+@pytest.mark.parametrize("name", BY_SIZE)
+def test_a_decision_by_a_size_is_expected_and_not_warned_of(name: str) -> None:
+    function = BY_SIZE[name]
+    lowered = Lowered(recorded(function, X).program)
+    others = 0
+    for rows, columns in ((2, 3), (3, 3), (2, 4), (4, 6), (1, 3), (1, 1), (0, 3), (12, 11)):
+        x = torch.arange(float(rows * columns)).reshape(rows, columns)
+        try:
+            got = lowered.run([x])
+        except OtherPath:
+            others += 1
+        except (RuntimeError, IndexError, ValueError) as error:
+            with pytest.raises(type(error)):
+                function(x)
+        else:
+            torch.testing.assert_close(got, function(x), rtol=0, atol=0)
+    assert 0 < others < 8
 
 
 def test_inputs_of_many_dimensions_end() -> None:
@@ -174,11 +164,6 @@ def test_inputs_of_many_dimensions_end() -> None:
         warnings.simplefilter("ignore")
         record(function, [torch.ones(2, 2, 2, 2, 2) for _ in range(8)])
     assert len(runs) == 26
-
-
-def test_a_number_that_cannot_grow_does_not_hide_the_rows() -> None:
-    with pytest.warns(FrozenPath, match="int.. of a number"):
-        record(lambda x, k: x[[0, 1][k]] * int(x.shape[0]), [X, 1])
 
 
 @pytest.mark.parametrize("names", ["dtype", "device", "dim", "layout", "requires_grad"])

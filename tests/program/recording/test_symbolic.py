@@ -16,10 +16,8 @@ from syft.program.recording.record import record
 from syft.program.recording.symbolic import (
     Origin,
     RecorderHandle,
-    SymbolicBool,
-    SymbolicFloat,
-    SymbolicInt,
     concrete,
+    symbolic,
 )
 
 from tests.program.replaying import recorded
@@ -77,7 +75,7 @@ def test_with_tensors_the_tensor_computes() -> None:
 
 
 def test_what_is_no_number_is_left_to_python() -> None:
-    number = SymbolicInt(3, RecorderHandle(None), None, Origin.SIZE)
+    number = symbolic(3, RecorderHandle(None), None, Origin.SIZE)
     assert number.__add__("a") is NotImplemented and number.__radd__("a") is NotImplemented
     assert number.__eq__("a") is NotImplemented and (number == "a") is False
     assert record(lambda n: (n * 1j) or None, [2], check=False).result == 2j
@@ -95,7 +93,7 @@ def test_after_the_recording_they_are_plain() -> None:
 
 
 def test_a_truth_from_a_tensor() -> None:
-    truth = SymbolicBool(False, RecorderHandle(None), None, Origin.VALUE)
+    truth = symbolic(False, RecorderHandle(None), None, Origin.VALUE)
     assert not truth and repr(truth) == "False"
     assert type(concrete(truth)) is bool
-    assert SymbolicFloat(0.5, RecorderHandle(None), None, Origin.SIZE) == 0.5
+    assert symbolic(0.5, RecorderHandle(None), None, Origin.SIZE) == 0.5

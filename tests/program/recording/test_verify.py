@@ -234,7 +234,7 @@ def test_an_optimizer_that_computes_unseen_is_refused() -> None:
         optimizer.step()
 
     step(X)
-    with pytest.raises(CannotRecord, match="in a way torch shows nothing of") as caught:
+    with pytest.raises(CannotRecord, match="decides by the value of a tensor") as caught:
         record(step, [X])
     assert caught.value.what.endswith("Rooted")
 
@@ -247,20 +247,6 @@ def test_what_only_the_second_run_shows_is_refused() -> None:
         return x + 1 if len(runs) == 1 else x.numpy()
 
     with pytest.raises(CannotRecord, match="torch.Tensor.numpy"):
-        record(function, [X])
-
-
-def test_decisions_that_come_in_another_order_are_not_compared() -> None:
-    runs: list[int] = []
-
-    def function(x: torch.Tensor) -> Any:
-        runs.append(1)
-        if len(runs) == 1:
-            return x * 2 if x.shape[1] > 5 else x + 1
-        return x + 1 if x.shape[1] > 0 else x
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
         record(function, [X])
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from syft.crypto.gates.public_factors import nearest
 from syft.crypto.kernels import Kernel
 from syft.crypto.ring_products import ring_map, ring_product
 from syft.chain.wrapper import wrap_like
@@ -50,14 +51,14 @@ class BlindRing(Ring):
     def product(self, kernel: Kernel, a: Any, b: Any, unit: int) -> Any:
         return self.hide(ring_product(kernel, _open(a), _open(b)))
 
-    def linear(self, kernel: Kernel, x: Any) -> Any:
+    def linear(self, kernel: Kernel, x: Any, unit: int) -> Any:
         return self.hide(ring_map(kernel, _open(x)))
 
-    def divide(self, x: Any, divisor: Any) -> Any:
-        quotients = torch.div(_open(x) + divisor // 2, divisor, rounding_mode="floor")
+    def scaled(self, x: Any, factor: Any) -> Any:
+        found = nearest(_open(x), factor)
         if self.noisy:
-            quotients += torch.randint(0, 2, quotients.shape, device=quotients.device)
-        return self.hide(quotients)
+            found += torch.randint(0, 2, found.shape, device=found.device)
+        return self.hide(found)
 
     def negative(self, x: Any) -> Any:
         self.comparisons += 1

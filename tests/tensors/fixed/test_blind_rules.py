@@ -179,6 +179,22 @@ CASES: dict[str, tuple[Any, ...]] = {
     "mse_loss": (F.mse_loss, X, Y),
     "mse_loss sum": (lambda a, b: F.mse_loss(a, b, reduction="sum"), X, Y),
     "mse_loss none": (lambda a, b: F.mse_loss(a, b, reduction="none"), X, Y),
+    "xlogy": (lambda a, b: torch.xlogy(a, b.abs() + 0.5), X, Y),
+    "xlogy of zeros": (lambda a, b: torch.xlogy(a * 0, b.relu()) + a, X, Y),
+    "xlogy of numbers": (lambda a: torch.xlogy(a, 2.5) + torch.xlogy(1.5, a.abs() + 0.5), X),
+    "xlog1py": (lambda a, b: torch.special.xlog1py(a, b.abs()), X, Y),
+    "kl_div": (
+        lambda a, b: F.kl_div(a.log_softmax(1), b.softmax(1), reduction="batchmean"),
+        X,
+        Y,
+    ),
+    "kl_div with logarithms": (
+        lambda a, b: F.kl_div(
+            a.log_softmax(1), b.log_softmax(1), reduction="batchmean", log_target=True
+        ),
+        X,
+        Y,
+    ),
     "l1_loss": (F.l1_loss, X, Y),
     "smooth_l1_loss": (F.smooth_l1_loss, X, Y),
     "huber_loss": (F.huber_loss, X, Y),

@@ -19,6 +19,7 @@ from syft.tensors.fixed.precision import fix_precision, float_precision
 from syft.tensors.shared.shared_values import get_shared, share_values
 from tests.tensors.shared.clear_parties import clear_session
 from tests.tensors.shared.local_parties import local_session
+from tools import wire_tables
 
 aten = torch.ops.aten
 
@@ -230,6 +231,11 @@ def test_statistics_that_are_given_are_what_a_batch_is_normalised_by():
     args = [X, None, None, X[0], torch.tensor([1.0, 0.001]), False]
     (outside,) = row.outside(16, args, X)
     assert outside.text(16) == "variances from 0.002507"
+
+
+def test_the_page_on_fixed_precision_has_the_rows_of_today():
+    text = wire_tables.FUNCTIONS.read_text(encoding="utf-8")
+    assert wire_tables.with_functions(text) == text, "run: python tools/wire_tables.py --write"
 
 
 def test_a_row_is_shown_in_words():

@@ -22,7 +22,6 @@ from syft.tensors.fixed.fixed_link import fixed, is_fixed, private_rule
 from syft.tensors.fixed.grid import CEILING, FLOOR, make_grid
 from syft.tensors.fixed.precision import fix_precision, float_precision
 from syft.tensors.fixed.rings.component_rules import FIX_FIRST
-from syft.tensors.fixed.rings.integer_ring import as_fraction
 from syft.tensors.fixed.rings.plain_ring import PLAIN
 from syft.tensors.fixed.rings.ring_link import RingLink, is_ring, lifted, ring_of, ring_rule
 from tests.conftest import DEVICES
@@ -398,16 +397,6 @@ def test_the_stated_ranges_hold(bits, ring):
     check(torch.erf, [-300.0, -3.0, -0.5, 0.0, 0.01, 2.0, 300.0], 2)
     check(torch.reciprocal, [-1000.0, -0.01, 1e-2, 1.0, 3.0, 2.0**10], 1, 2e-6)
     check(lambda t: t / 3.0 + t / 7, [-100.0, 1e-3, 1000.0], 2, 1e-8)
-
-
-def test_real_factors_are_fractions_of_28_bits():
-    for factor in (0.1, -3.7, 1e-6, 123456.789, 2.0**-40, 0.0, 1e20, 5.0):
-        numerator, shift = as_fraction(factor)
-        assert 0 <= shift <= 60 and abs(numerator / 2**shift - factor) <= abs(factor) * 2**-28
-    assert as_fraction(1e-30)[0] == 0
-    numerators, shift = as_fraction(torch.tensor([0.0]))
-    assert numerators.tolist() == [0]
-    assert as_fraction(torch.empty(0))[0].tolist() == []
 
 
 # --------------------------------------------------------------------------------------- training

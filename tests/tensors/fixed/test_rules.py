@@ -188,8 +188,8 @@ def test_masks_of_minus_infinity_become_the_floor_and_softmax_gives_zero():
 def test_division_by_zero_names_the_usual_reason():
     text = (
         "Cannot encode a division by zero in fixed precision: the range is finite. Instead, see "
-        "that the divisor is not 0 on the grid: an eps below half a step (Adam's 1e-8) is 0 there, "
-        "so pass a larger one, such as eps=1e-3."
+        "that the divisor is not 0 on the grid: an eps below half a step (Adamax's 1e-8) is 0 "
+        "there, so pass a larger one, such as eps=1e-3."
     )
     x, zero = fixed(1.0), fixed(0.0)
     for division in (
@@ -582,7 +582,43 @@ SUMS = {
     "addcmul": lambda x: torch.addcmul(x, halves(x), halves(x), value=4e14),
     "addmm": lambda x: torch.addmm(x * 1.172812, x * 1e-5, halves(x) * 2.0),
     "mse_loss": lambda x: F.mse_loss(x, -x),
+    "scatter_add": lambda x: torch.zeros_like(x).scatter_add(0, SAME, x),
+    "scatter_add in place": lambda x: torch.zeros_like(x).scatter_add_(0, SAME, x),
+    "scatter_add to a large one": lambda x: x.scatter_add(0, SAME[:1], x[:1]),
+    "scatter_reduce": lambda x: torch.zeros_like(x).scatter_reduce(0, SAME, x, "sum"),
+    "scatter that adds": lambda x: torch.zeros_like(x).scatter(0, SAME, x, reduce="add"),
+    "index_add": lambda x: torch.zeros_like(x).index_add(0, SAME[0], x),
+    "index_add in place": lambda x: torch.zeros_like(x).index_add_(0, SAME[0], x, alpha=0.99),
+    "index_put": lambda x: torch.zeros_like(x).index_put((SAME[0],), x, accumulate=True),
+    "index_put in place": lambda x: torch.zeros_like(x).index_put_((SAME[0],), x, True),
+    "index_put of one row": lambda x: x.index_put((SAME[0],), x[0], accumulate=True),
+    "put": lambda x: torch.zeros_like(x).put_(SAME, x, accumulate=True),
+    "gradient of embedding": lambda x: gradient(lambda w: F.embedding(SAME[0], w), x),
+    "gradient of unfold": lambda x: gradient(lambda w: w.unfold(0, 2, 1)[[0, 0]], x, 2),
+    "gradient of index": lambda x: gradient(lambda w: w[SAME[0]], x),
+    "gradient of gather": lambda x: gradient(lambda w: w.gather(0, SAME), x),
+    "gradient of expand": lambda x: gradient(lambda w: w[:1].expand(2, 2), x),
+    "gradient of padding": lambda x: gradient(
+        lambda w: F.pad(w[None], (1, 1), mode="replicate"), x[:, :1].expand(2, 2), (1, 2, 4)
+    ),
+    "gradient of max_pool2d": lambda x: gradient(
+        lambda w: F.max_pool2d(w[None], 1, 1)[[0, 0]], x, (2, 2, 2)
+    ),
+    "avg_pool2d": lambda x: F.avg_pool2d(x[None], 2),
+    "avg_pool3d": lambda x: F.avg_pool3d(x[None, None], (1, 2, 2)),
+    "adaptive_avg_pool2d": lambda x: F.adaptive_avg_pool2d(x[None], 1),
+    "fold": lambda x: F.fold(x.reshape(1, 4, 1).expand(1, 4, 4), (3, 3), 2),
 }
+SAME = torch.zeros(2, 2, dtype=torch.int64)
+
+
+def gradient(function, large, shape=None):
+    """What comes back to an argument, for large incoming gradients."""
+    w = torch.zeros_like(large).requires_grad_()
+    out = function(w)
+    grad = large if out.shape == large.shape else large.flatten()[0].expand(out.shape)
+    out.backward(grad)
+    return w.grad
 
 
 @pytest.mark.parametrize("name", SUMS)
@@ -599,3 +635,9 @@ def test_sums_up_to_the_end_of_the_grid_are_right():
         == torch.tensor([1.38e14, 1.4e14, -1.4e14, -1.38e14]).tolist()
     )
     assert float_precision(x.mean()).item() == 0.0
+    for added in (
+        torch.zeros_like(x).scatter_add(0, torch.tensor([0, 1, 0, 1]), x),
+        torch.zeros_like(x).index_add(0, torch.tensor([0, 1, 0, 1]), x),
+        torch.zeros_like(x).index_put_((torch.tensor([0, 1, 0, 1]),), x, accumulate=True),
+    ):
+        assert float_precision(added).tolist() == pytest.approx([-1e12, 1e12, 0, 0])

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from syft.crypto.gates.bit_planes import tensor_of, words_of
+from syft.crypto.gates.public_factors import factor_for, products
 from syft.crypto.kernels import Kernel, KernelCode
 from syft.crypto.mask_stream import MaskStream
 from syft.crypto.programs.local_operations import LOCAL_OPERATIONS, check_local, run_local
@@ -144,15 +146,22 @@ def _product(lines: ClearParties, args: Any) -> torch.Tensor:
     return out
 
 
-def _divide(lines: ClearParties, args: Any) -> torch.Tensor:
-    x, bits, shape = args
+def _divide(lines: ClearParties, args: Any, offset: int = 1 << 62) -> torch.Tensor:
+    """Behind a mask that is drawn here, so it rounds as the parties do."""
+    x, factor, shape = args
     assert x.shape == shape
-    return (x + torch.randint(0, 1 << bits, x.shape, device=x.device)) >> bits
+    factor = factor_for(factor, shape, x.device)
+    r = torch.randint(-(1 << 63), (1 << 63) - 1, (x.numel(),), device=x.device)
+    c = x.reshape(-1) + offset + r
+    opened, masks = words_of(c), words_of(r)
+    wrap = products(masks, factor, 1 << 64), products(masks, factor)
+    less = torch.where((c < 0) & (r >= 0), *map(tensor_of, wrap))
+    return (tensor_of(products(opened, factor, offset)) - less).view(shape)
 
 
 def _positive(lines: ClearParties, args: Any) -> Any:
-    x, bits, shape = args
-    return _divide(lines, args).clamp(min=0), (x >= 0).long()
+    x, factor, shape = args
+    return _divide(lines, (x.clamp(min=0), factor, shape), 0), (x >= 0).long()
 
 
 _RUN: dict[ShareCode, Any] = {

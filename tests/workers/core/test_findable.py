@@ -68,7 +68,6 @@ def requests(id: int) -> dict[str, Any]:
         "allow": messages.Allow(5, id, ("ann",), OUT),
         "describe": messages.Describe(5, id),
         "start": messages.Start(5, int(CollectiveCode.SUM), 77, ("bob",), 0, (ref(id),), (OUT,)),
-        "follow": messages.Follow(5, id, 7),
         "relay": messages.Relay(5, id, "alice"),
         "convert": messages.Convert(5, id, 1, None, OUT),
         "holds": messages.Holds(5, id, b"x" * 16),

@@ -18,9 +18,10 @@ from syft.workers.core.shares import (
     SharingSession,
     StoredShare,
 )
+from tests.crypto.parties import zeros_of
 
 OWNER = Peer("me", user="ann")
-SESSION = SharingSession("bob", ("alice", "bob", "dealer"), 1, [bytes(32)], OWNER)
+SESSION = SharingSession("bob", ("alice", "bob", "dealer"), 1, [bytes(32)], zeros_of(1, 2), OWNER)
 
 
 def stored() -> list[Confined]:
@@ -89,5 +90,7 @@ def test_parties_do_without_a_provider_that_holds_no_share(
     rank: int, dealer: int | None, error: Exception, found: bool
 ) -> None:
     names = ("alice", "bob", "carl")
-    session = SharingSession(names[rank], names, rank, [bytes(32)], OWNER, dealer)
+    session = SharingSession(
+        names[rank], names, rank, [bytes(32)], zeros_of(rank, 2), OWNER, dealer
+    )
     assert session.can_do_without(error) is found

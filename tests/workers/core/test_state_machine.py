@@ -18,7 +18,6 @@ from syft.exceptions import (
     LimitExceeded,
     MalformedMessage,
     ObjectNotFound,
-    PermissionDenied,
     SyftError,
     UnknownOperation,
     WireError,
@@ -397,21 +396,6 @@ def test_two_callers_of_one_name_have_numbers_of_their_own(core: WorkerCore) -> 
     assert core.store.read(103).tolist() == [-1, -2]
 
 
-def test_who_may_follow_gradients_is_the_connection_that_sent_the_leaf() -> None:
-    core = sociable()
-    one, other = Peer("me"), Peer("me")
-    packer = Packer()
-    leaf = pack(torch.ones(2, requires_grad=True), packer)
-    assert ask(core, messages.Put(1, 7, leaf), *packer.buffers, peer=one) == Done(1)
-    error = error_in(ask(core, messages.Follow(2, 7, 50), peer=other))
-    assert isinstance(error, PermissionDenied)
-    another_user = Peer("me", "ann", one.session)
-    for peer in (one, another_user):
-        core.store.objects[7]._backward_hooks = None
-        assert ask(core, messages.Follow(2, 7, 50), peer=peer) == Done(2)
-        assert len(core.store.objects[7]._backward_hooks) == 1
-
-
 def test_failures_are_counted_for_each_connection(core: WorkerCore) -> None:
     one, other = Peer("me"), Peer("me")
     same = Peer("me", "ann", one.session)
@@ -476,7 +460,6 @@ def waiting(kind: type[messages.Message]) -> Any:
         messages.Annotate: (8, ("#a",)),
         Describe: (8,),
         messages.Promise: ((40,),),
-        messages.Follow: (8, 5),
         messages.Relay: (8, None),
         messages.Holds: (8, b""),
         Cancel: (29,),

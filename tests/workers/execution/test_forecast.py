@@ -20,7 +20,7 @@ def test_a_result_is_known_but_for_its_values() -> None:
     x, w = torch.ones(2, 3), torch.ones(3, 4, requires_grad=True)
     forecast = of(torch.matmul, x, w)
     assert forecast.verdict is Verdict.RUNS and not forecast.draws and forecast.writes == ()
-    made = Made((2, 4), (4, 1), torch.float32, torch.device("cpu"), True, (1,), False, 32)
+    made = Made((2, 4), (4, 1), torch.float32, torch.device("cpu"), True, (1,), -1, 32, (2, 4))
     assert forecast.result == made
     with torch.no_grad():
         assert not of(torch.matmul, x, w).result.requires_grad

@@ -45,7 +45,6 @@ from syft.workers.wire.messages import (
     Failure,
     Fetch,
     FetchAll,
-    Follow,
     GiveUp,
     Gradients,
     Holds,
@@ -86,7 +85,7 @@ class Scene:
             Peer(name, user) for name in ("laptop", "alice", "carl")
         )
         self.destinations = destinations
-        terms = Terms(destinations, ("ann",))
+        terms = Terms(destinations, ("ann",), most=(2,))
         self.store(SECRET, torch.tensor([7.0, 8.0]), Peer("home", "ann"), ("ann",), hidden, terms)
         self.store(PUBLIC, torch.ones(2), self.laptop)
         self.ask(command("torch.Tensor.mul", ref(SECRET), ref(PUBLIC), out=6, flags=9))
@@ -140,7 +139,14 @@ class Line:
     def __init__(self, scene: Scene, place: str) -> None:
         self.scene, self.place, self.garbage = scene, place, list[int]()
 
-    def put(self, value: Any, id: int, guard: Guard | None = None, writers: Any = ()) -> int:
+    def put(
+        self,
+        value: Any,
+        id: int,
+        guard: Guard | None = None,
+        writers: Any = (),
+        source: int | None = None,
+    ) -> int:
         assert self.scene.core.serving is not None
         self.scene.left.append((self.place, "a value", guard))
         return id
@@ -154,8 +160,9 @@ class Line:
 
 def follow_leaf(scene: Scene) -> None:
     """Alice has moved a leaf to bob; the private loss of it is 32."""
-    scene.store(30, torch.ones(2, requires_grad=True), scene.alice)
-    assert scene.ask(Follow(1, 30, 9), peer=scene.alice) == Done(1)
+    packer = Packer()
+    leaf = Put(1, 30, pack(torch.ones(2, requires_grad=True), packer), source=9)
+    assert scene.ask(leaf, *packer.buffers, peer=scene.alice) == Done(1)
     scene.ask(command("torch.Tensor.mul", ref(30), ref(6), out=31, flags=9))
     scene.ask(command("torch.Tensor.sum", ref(31), out=32, flags=9))
 
@@ -170,15 +177,6 @@ def backward_in_a_group(scene: Scene) -> Any:
     step = Action(BY_NAME["torch.Tensor.backward"], (Slot(0),), {}, None)
     definition = Group((InputKind.REFERENCE,), Program(1, (step,), ()))
     return scene.ask(Run(1, 0, [32], OUT, 1, define=pack(definition, Packer())))
-
-
-def private_leaf(scene: Scene) -> Any:
-    """The same for the gradients of a leaf that is followed after the private loss was computed."""
-    scene.store(30, torch.ones(2, requires_grad=True), scene.alice)
-    scene.ask(command("torch.Tensor.mul", ref(30), ref(6), out=31, flags=9))
-    scene.ask(command("torch.Tensor.sum", ref(31), out=32, flags=9))
-    assert scene.ask(Follow(1, 30, 9), peer=scene.alice) == Done(1)
-    return scene.ask(command("torch.autograd.backward", [69, 32]))
 
 
 def remote_get(scene: Scene) -> Any:
@@ -226,7 +224,6 @@ SENDING: dict[type[Message], Sequence[Callable[[Scene], Any]]] = {
     Exchange: (second_round,),
     Command: (backward,),
     Run: (backward_in_a_group,),
-    Follow: (private_leaf,),
 }
 """The kinds of requests that send a value to another worker, here to alice."""
 
@@ -318,10 +315,29 @@ def test_owners_meet_as_users_do() -> None:
     assert unsent.meet(ann).owners == ann.meet(unsent).owners == frozenset()
 
 
+@pytest.mark.parametrize(
+    "one, other, both",
+    [
+        (None, None, None),
+        (None, {"a"}, {"a"}),
+        ({"a"}, None, {"a"}),
+        ({"a", "b"}, {"b", "c"}, {"b"}),
+        ({"a"}, {"b"}, set()),
+        (None, set(), set()),
+    ],
+)
+def test_who_may_deal_for_two_values(one: Any, other: Any, both: Any) -> None:
+    guards = [
+        Guard(frozenset({"ann"}), providers=None if some is None else frozenset(some))
+        for some in (one, other)
+    ]
+    assert guards[0].meet(guards[1]).providers == both
+    assert guards[1].meet(guards[0]).providers == both
+
+
 def test_a_guard_survives_the_way() -> None:
-    sealed = Guard(
-        frozenset({"ann", "bea"}), True, ValueError("7"), frozenset({"alice"}), frozenset({"ann"})
-    )
+    about = frozenset({"alice"}), frozenset({"ann"}), frozenset({"carol", "dan"})
+    sealed = Guard(frozenset({"ann", "bea"}), True, ValueError("7"), *about)
     terms = terms_of(sealed, "bob", for_caller=True)
     back = received_guard(users_of(sealed), True, terms, Limits(), "eve")
     again = guard_from_fields(guard_fields(sealed, "bob"))
@@ -329,6 +345,7 @@ def test_a_guard_survives_the_way() -> None:
         assert guard is not None
         assert guard.users == sealed.users and guard.shape_hidden
         assert guard.destinations == {"alice", "bob"} and guard.owners == {"ann"}
+        assert guard.providers == {"carol", "dan"}
         assert repr(guard.error) == "ValueError('7')"
     assert guard_from_fields(guard_fields(None, "bob")) is None
 
@@ -351,12 +368,13 @@ def test_whose_a_guard_is() -> None:
     [
         (),
         (None,),
-        (("ann",), False, (), (), "no error"),
-        (("ann",), False, (), None, None),
-        ((1,), False, (), (), None),
-        ("ann", False, (), (), None),
-        (("ann",), 1, (), (), None),
-        (("ann",), False, (), ()),
+        (("ann",), False, (), (), None, "no error"),
+        (("ann",), False, (), None, None, None),
+        ((1,), False, (), (), None, None),
+        ("ann", False, (), (), None, None),
+        (("ann",), 1, (), (), None, None),
+        (("ann",), False, (), (), 5, None),
+        (("ann",), False, (), (), None),
     ],
 )
 def test_a_guard_that_is_none_is_refused(fields: tuple[Any, ...]) -> None:

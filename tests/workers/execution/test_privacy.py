@@ -550,8 +550,6 @@ SHAPES: dict[str, Callable[[Scene], torch.Tensor]] = {
     "mask on public data": lambda s: at(s.bob)[s.secret > 0],
     "mask among indices": lambda s: at(s.bob).expand(2, 3)[:, s.secret > 0],
     "unique": lambda s: s.secret.unique(),
-    "bincount": lambda s: s.secret[2:].long().bincount(),
-    "repeat_interleave": lambda s: torch.repeat_interleave(s.secret[2:].long()),
     "what comes of it": lambda s: s.secret[s.secret > 0] * 2,
     "what it was added to": lambda s: (at(s.bob, 0.5) * 2).add_(s.secret[s.secret > 5]),
     "after a move": lambda s: s.secret[s.secret > 0].move(s.alice, user="ann"),
@@ -604,6 +602,8 @@ def test_no_private_operand_goes_along_to_where_a_pointer_leads(
 
 
 NUMBERS_READ: dict[str, Callable[[Scene], Any]] = {
+    "bincount": lambda s: s.secret[2:].long().bincount(),
+    "repeat_interleave": lambda s: torch.repeat_interleave(s.secret[2:].long()),
     "one_hot": lambda s: F.one_hot(s.secret[2:].long()),
     "arange": lambda s: s.bob.torch.arange(s.secret[2]),
     "slice": lambda s: at(s.bob)[: s.secret[2].long()],

@@ -15,6 +15,7 @@ from syft.workers.execution.backward_passes import run_public_pass
 from syft.workers.execution.moved_memory import Moves, NoHoldings
 from syft.workers.execution.permissions import Guard, full_guard_of, protect
 from syft.workers.execution.private_commands import guard_for, run_guarded
+from syft.workers.execution.public_sizes import note_sizes
 
 ANN = Guard(frozenset({"ann"}))
 
@@ -150,6 +151,7 @@ def test_a_failure_is_raised_for_those_who_may_see_the_values() -> None:
 def hidden(*values: float) -> torch.Tensor:
     tensor = torch.tensor(values)
     protect(tensor, Guard(frozenset({"ann"}), shape_hidden=True))
+    note_sizes(tensor, (7,))
     return tensor
 
 
@@ -270,6 +272,7 @@ PARTS = re.compile(r".*(split|chunk|unbind|topk|sort|max|median|aminmax|mode|qr|
 def test_a_count_of_results_that_tells_a_hidden_size_is_refused() -> None:
     hidden = torch.ones(4, 4)
     protect(hidden, Guard(frozenset({"ann"}), shape_hidden=True))
+    note_sizes(hidden, (4, 4))
     telling = set()
     for name in filter(PARTS.fullmatch, NAMES):
         number = BY_NAME.get(name)
@@ -289,5 +292,6 @@ def test_a_count_of_results_that_tells_a_hidden_size_is_refused() -> None:
 def test_other_results_of_a_hidden_size_come_as_they_are() -> None:
     hidden = torch.ones(4, 4)
     protect(hidden, Guard(frozenset({"ann"}), shape_hidden=True))
+    note_sizes(hidden, (4, 4))
     values, _ = guarded("torch.max", hidden, 0, user="eve")
     assert full_guard_of(values) == Guard(frozenset({"ann"}), shape_hidden=True)

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 
 from syft.crypto.dealing import Dealer, StreamName
+from syft.crypto.gates.public_factors import factor_for, products
 from syft.crypto.kernels import kernel_from
 from syft.crypto.programs.beaver_products import deal_product
 from syft.crypto.programs.share_gates import GATES
@@ -195,7 +196,7 @@ def _mask(step: Instruction, x: np.ndarray, name: StreamName, keys: Any) -> Iter
 
 
 def _divide(step: Instruction, x: np.ndarray, name: StreamName, keys: Any) -> Iterator[Row]:
-    if step.args[1]:
+    if step.args[1] != 0:
         yield Row(name, x.reshape(-1) + (1 << 62), np.arange(x.size), "+")
 
 
@@ -230,12 +231,14 @@ OPENED: dict[ShareCode, Callable[..., Iterator[Row]]] = {
 # -------------------------------------------------------------------------------- plain computation
 
 
-def quotient(x: np.ndarray, r: np.ndarray, bits: int) -> np.ndarray:
-    """x / 2^bits as the protocol rounds it, with the mask r of c = x + 2^62 + r."""
-    c = x + (1 << 62) + r
-    wraps = ((c < 0) & (r >= 0)).astype(np.int64)
-    found: np.ndarray = (c >> bits) - (r >> bits) - (1 << (62 - bits)) + (wraps << (64 - bits))
-    return found
+def product(x: np.ndarray, r: np.ndarray, factor: Any, offset: int) -> np.ndarray:
+    """The factor times x as the protocol rounds it, with the mask r of c = x + offset + r."""
+    x, r, kept = x.reshape(-1), r.reshape(-1), x.shape
+    factor = factor_for(factor, kept)
+    c = x + offset + r
+    masks = np.where((c < 0) & (r >= 0), products(r, factor, 1 << 64), products(r, factor))
+    found: np.ndarray = products(c, factor, offset) - masks
+    return found.reshape(kept)
 
 
 def plain_results(
@@ -243,11 +246,11 @@ def plain_results(
 ) -> tuple[np.ndarray, ...]:
     """What a gate of one operand makes, in the clear."""
     r = Row(name, np.zeros(x.size, np.int64), np.arange(x.size), "+").hidden(keys).reshape(x.shape)
-    bits = step.args[1]
+    factor = step.args[1]
     if step.code is ShareCode.DIVIDE:
-        return (quotient(x, r, bits) if bits else x.copy(),)
+        return (x.copy() if factor == 0 else product(x, r, factor, 1 << 62),)
     if step.code is ShareCode.POSITIVE:
-        y = quotient(x, r, bits) if bits else x
+        y = x if factor == 0 else product(x, r, factor, 0)
         return np.where(x >= 0, y, 0), (x >= 0).astype(np.int64)
     return (((x < 0) if step.code is ShareCode.NEGATIVE else (x == 0)).astype(np.int64),)
 

@@ -30,7 +30,7 @@ class Client:
         self.dealer = [rank for rank, party in enumerate(parties) if party is provider]
         """The rank of a provider that is a party."""
         self.session = new_id()
-        self.counter = 0
+        self.counter = self.readings = 0
         self.overwritten: list[int] = []
         """What programs that write in place have overwritten."""
         self.made: list[tuple[Any, int]] = []
@@ -90,15 +90,18 @@ class Client:
         wait(self.start_split(pointer, owner, out))
         return out
 
-    def start_split(self, pointer: Any, owner: Any, out: int) -> list[tuple[Any, Any]]:
-        """The same without waiting."""
+    def start_split(
+        self, pointer: Any, owner: Any, out: int, provider: str | None = None
+    ) -> list[tuple[Any, Any]]:
+        """The same without waiting; an owner that is no party is told the name of the provider."""
         is_party = owner in self.parties
         places = self.parties if is_party else [*self.parties, owner]
         rank = places.index(owner)
         reference = Reference(pointer.child.id_at_location)
         here = Reference(self.session)
         args: list[Any] = [(here, rank) for _ in places]
-        args[rank] = (here if is_party else None, rank, reference)
+        told = () if is_party else (provider or self.provider.id,)
+        args[rank] = (here if is_party else None, rank, reference, *told)
         outs: list[Any] = [(out,) for _ in places]
         if not is_party:
             outs[rank] = ()
@@ -195,13 +198,24 @@ class Client:
         program = ShareProgram(len(values), (), tuple(range(len(values))))
         return self.run(program, [pieces(value, len(self.parties)) for value in values])
 
-    def fetch(self, id: int, place: Any, user: str | None = None, keep: bool = True) -> Any:
-        """The share at one place."""
-        return self.caller.connection_to(place).ask(Fetch, id, 0, keep, user=user)
+    def fetch(
+        self,
+        id: int,
+        place: Any,
+        user: str | None = None,
+        keep: bool = True,
+        reading: int | None = None,
+    ) -> Any:
+        """The share at one place, with one of zero."""
+        if reading is None:
+            self.readings += 1
+            reading = self.readings
+        return self.caller.connection_to(place).ask(Fetch, id, 0, keep, user=user, reading=reading)
 
     def value(self, id: int, user: str | None = None) -> torch.Tensor:
         """What the shares of an id sum to."""
-        shares = [self.fetch(id, place, user) for place in self.parties]
+        self.readings += 1
+        shares = [self.fetch(id, place, user, True, self.readings) for place in self.parties]
         return torch.stack(shares).sum(0)
 
 

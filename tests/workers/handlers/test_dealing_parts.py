@@ -22,12 +22,11 @@ from syft.exceptions import (
 from syft.ids import new_execution, new_id
 from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.handlers import sharing
-from syft.workers.handlers.party_programs import Letter
 from syft.workers.wire.messages import Describe, Exchange
 from syft.workers.wire.references import Reference
 from tests.shells.child import make_worker
 from tests.shells.owner import inspect
-from tests.workers.handlers.sharing_client import Client, pieces, wait
+from tests.workers.handlers.sharing_client import Client, wait
 from tests.workers.handlers.test_rolling_back import ADD, ADD_AND_FAIL
 from tests.workers.handlers.test_sharing import (
     X,
@@ -201,28 +200,15 @@ def opens(client: Client, stories: list[tuple[list[Any], tuple[int, ...]]]) -> l
 
 
 @every_shell
-@pytest.mark.parametrize("program", [product_program, relu_program])
-def test_who_hears_that_another_deals_computes_nothing(hook: sy.TorchHook, program: Any) -> None:
+def test_who_hears_that_another_deals_opens_no_session(hook: sy.TorchHook) -> None:
     """Alice deals, as she and carol have heard; bob has heard that carol does."""
     alice, bob, carol = (make_worker(hook, id=name) for name in ("alice", "bob", "carol"))
     liar = Client(hook.local_worker, [alice, bob], carol)
     everybody = [alice, bob, carol]
-    wait(opens(liar, [([alice, bob], (0,)), (everybody, ()), (everybody, ())])[:2])
-    steps = program((5,))
-    execution, inputs = new_execution(), [pieces(X, 2) for _ in range(steps.inputs)]
-    here, deals = Reference(liar.session), deals_of(steps)
-    pending = []
-    for rank, names in enumerate([["alice", "bob"], ["alice", "bob", "carol"]]):
-        parts: list[Any] = [None] * 3
-        parts[rank] = (here, 1, steps, *(one[rank] for one in inputs))
-        outs = [tuple(new_id() for _ in steps.results)] * 3
-        pending += liar.start(CollectiveCode.SHARES, everybody, parts, outs, execution, names)
-    dealing = [None, None, (here, 1, deals)]
-    pending += liar.start(CollectiveCode.DEAL, everybody, dealing, [()] * 3, execution)
-    with pytest.raises((MalformedMessage, RemoteFailure), match="shares in the shapes|same prog"):
+    pending = opens(liar, [([alice, bob], (0,)), (everybody, ()), (everybody, ())])[:2]
+    with pytest.raises((MalformedMessage, RemoteFailure), match="a part of a key alone"):
         wait(pending)
-    held = [inspect(place).objects.values() for place in (alice, bob)]
-    assert not any("Share " in str(one) or "Masked" in str(one) for some in held for one in some)
+    assert not inspect(bob).objects
 
 
 @every_shell
@@ -246,14 +232,24 @@ def test_who_hears_that_it_holds_no_share_is_no_party(hook: sy.TorchHook) -> Non
         ((bytes(32), 1), 0),
         ((bytes(32), True), 1),
         ((bytes(32), torch.tensor([0, 0])), 0),
-        ((bytes(32), 0, 0), 0),
+        ((bytes(32), 0), 0),
+        ((bytes(32), 0, bytes(32), 0), 0),
     ],
     ids=repr,
 )
 def test_a_key_comes_with_the_rank_that_was_named(values: Any, dealer: int | None) -> None:
-    assert sharing._key_in(Letter((bytes(32), *([] if dealer is None else [dealer]))), dealer)
+    rest = () if dealer is None else (bytes(range(32)),)
+    said = () if dealer is None else (dealer,)
+    assert sharing._key_in((bytes(32), *said, *rest), dealer) == (bytes(32), rest)
     with pytest.raises(MalformedMessage):
-        sharing._key_in(Letter(values), dealer)
+        sharing._key_in(values, dealer)
+
+
+@pytest.mark.parametrize("values", [(), (bytes(31),), (bytes(32), bytes(32)), (5,)], ids=repr)
+def test_a_party_says_its_part_of_a_key_alone(values: Any) -> None:
+    assert sharing._part_in((bytes(32),)) == bytes(32)
+    with pytest.raises(MalformedMessage):
+        sharing._part_in(values)
 
 
 def test_parties_agree_on_who_deals(hook: sy.TorchHook) -> None:

@@ -12,14 +12,13 @@ import torch
 import syft as sy
 from syft.ids import new_id
 from syft.workers.core.claim import Claim
-from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.followed_leaves import Follower
 from syft.workers.handlers import gradient_return as gradients
-from syft.workers.wire.messages import Follow, Move
+from syft.workers.wire.messages import Move
 from tests.chain.refusal import refusal
 from tests.shells.child import make_worker
 from tests.shells.owner import inspect
-from tests.workers.core.peers import ask, error_in, lonely, put
+from tests.tensors.test_pointer_autograd import PATHS, check_gradients
 
 pytestmark = pytest.mark.every_shell
 
@@ -104,41 +103,123 @@ def test_the_source_dies_with_the_leaf(worker: sy.VirtualWorker, alice: sy.Virtu
     assert a.grad is None
 
 
+@pytest.mark.parametrize("path", ["there and back", "on", "home"])
+def test_gradients_are_those_of_torch(
+    me: sy.VirtualWorker,
+    worker: sy.VirtualWorker,
+    alice: sy.VirtualWorker,
+    carl: sy.VirtualWorker,
+    path: str,
+) -> None:
+    check_gradients(PATHS[path], [worker, alice, carl, me])
+
+
+def test_a_copy_of_a_result_stays_in_its_graph(
+    worker: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    x = torch.ones(2, requires_grad=True).send(worker)
+    here = (x * 2).tag("#h").copy()
+    moved = (x * 2).move(alice).copy()
+    ((here * 3).sum()).backward()
+    ((moved * 5).sum()).backward()
+    assert x.grad.get().tolist() == [16, 16]
+    assert x.copy().is_leaf and here.tags == {"#h"}
+    plain = torch.ones(2, requires_grad=True)
+    ((plain * 2).copy() * 3).sum().backward()
+    assert plain.grad is not None and plain.grad.tolist() == [6, 6]
+
+
+def test_nothing_follows_what_has_no_graph(
+    worker: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    x = torch.ones(2, requires_grad=True).send(worker)
+    with torch.no_grad():
+        unrecorded, here = (x * 2).move(alice), (x * 2).copy()
+    detached, parameter = (x * 2).detach().move(alice), torch.nn.Parameter(torch.ones(2))
+    recorded = x * 2
+    with torch.no_grad():
+        moved = recorded.move(alice)
+    assert not any(one.requires_grad for one in (unrecorded, detached, moved, here))
+    at_alice = parameter.send(worker).move(alice)
+    assert at_alice.is_leaf and isinstance(at_alice.get(), torch.nn.Parameter)
+    assert set(inspect(worker).objects) == {x.id_at_location, here.id_at_location}
+
+
+def test_a_graph_that_would_be_lost_is_refused(
+    worker: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    x = torch.ones(2, requires_grad=True).send(worker)
+    with pytest.raises(sy.exceptions.NotALeaf, match="MulBackward0.*Send x.detach()"):
+        (x * 2).remote_send(alice)
+    moved = (x * 2).move(alice)
+    with pytest.raises(sy.exceptions.NotALeaf, match="(a move)"):
+        moved.remote_send(worker)
+    outer = x.send(alice)
+    with pytest.raises(sy.exceptions.NotALeaf, match="MulBackward0"):
+        (outer * 2).remote_get()
+    assert (x * 2).detach().remote_send(alice).get().tolist() == [2, 2]
+    assert (outer * 2).detach().remote_get().get().tolist() == [2, 2]
+
+
+def test_what_is_moved_before_it_is_there_is_followed_from_the_first(
+    worker: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    """The backward pass waits at the destination, and runs as soon as the tensor is there."""
+    x = torch.ones(2, requires_grad=True).send(worker)
+    factor = worker.promise()
+    moved = (x * factor).move(alice)
+    loss = (moved * 3).sum()
+    with pytest.raises(sy.exceptions.ObjectNotReady):
+        loss.backward()  # it may go on to the worker, which nobody could wait for
+    moved.child.connection.crossed = False  # as for a caller that has not moved it
+    loss.backward()
+    torch.tensor([5.0, 7.0]).send(worker, id=factor.id_at_location)
+    assert moved.child.handle.wait() is None
+    assert x.grad.copy().get().tolist() == [15, 21]
+
+
+def test_a_module_that_is_moved_has_leaves(
+    worker: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    model = torch.nn.Linear(2, 1).send(worker)
+    model(torch.ones(2).send(worker)).sum().backward()
+    model.move(alice)
+    assert model.weight.is_leaf and model.weight.grad.location is alice
+    model.zero_grad()
+    model(torch.ones(2).send(alice)).sum().backward()
+    assert model.bias.grad.get().tolist() == [1] and not inspect(worker).objects
+
+
 @pytest.mark.virtual_only("has the worker move a tensor without a request")
-def test_a_move_that_cannot_be_followed_leaves_no_hidden_source(
-    bob: sy.VirtualWorker, alice: sy.VirtualWorker
+def test_a_leaf_that_cannot_be_followed_is_not_stored(
+    me: sy.VirtualWorker, bob: sy.VirtualWorker, alice: sy.VirtualWorker
 ) -> None:
-    connection = bob.connection_to(alice)
-    with pytest.raises(sy.exceptions.ObjectNotFound):
-        source, origin = torch.ones(1), Claim("me", "me")
-        gradients.return_gradients(bob.core, connection, new_id(), source, origin)
+    connection, origin = bob.connection_to(alice), Claim("me", "me")
+    taken = torch.ones(1).send(alice)
+    about = taken.id_at_location, torch.ones(1), None, origin, "alice"
+    with pytest.raises(sy.exceptions.ObjectIdTaken):
+        gradients.send_followed(bob.core, connection, *about)
     assert not inspect(bob).objects
+    for value in (torch.ones(2), torch.ones(2).send(bob)):
+        with pytest.raises(sy.exceptions.SyftError, match="source"):
+            me.connection_to(alice).put(value, new_id(), source=5)
+    assert list(inspect(alice).objects) == [taken.id_at_location]
 
 
-def test_a_leaf_that_needs_no_gradient_cannot_be_followed() -> None:
-    core: WorkerCore = lonely()
-    put(core, 5, torch.ones(2))
-    for id in (5, 404):
-        error = error_in(ask(core, Follow(3, id, 9)))
-        assert isinstance(error, (sy.exceptions.SyftError, RuntimeError))
-    assert list(core.store.objects) == [5]
-
-
-def test_only_who_put_a_leaf_follows_its_gradients(
-    hook: sy.TorchHook, me: sy.VirtualWorker, bob: sy.VirtualWorker
+def test_a_gradient_that_is_refused_is_told(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    carl = sy.VirtualWorker(hook, id="carl")
-    weight = torch.ones(2, requires_grad=True).send(bob)
-    hidden = torch.zeros(2).send(carl)
-    connection, id = carl.connection_to(bob), weight.id_at_location
-    refused = refusal(lambda: connection.ask(Follow, id, hidden.id_at_location))
-    assert refused.startswith("PermissionDenied: follow gradients: this value on 'bob' is private")
-    (weight * 3).sum().backward()
-    assert hidden.grad is None
-    assert me.connection_to(bob).ask(Follow, id, new_id()) is None, "its own is"
-    (held,) = bob.hold(torch.ones(2, requires_grad=True))
-    assert "PermissionDenied" in refusal(lambda: connection.ask(Follow, held, 5))
-    bob.clear_objects()
+    x = torch.ones(2, requires_grad=True).send(bob)
+    moved = (x * 2).move(alice)
+
+    def put(*about: Any, **more: Any) -> int:
+        raise sy.exceptions.LimitExceeded("worker 'bob'", "MAX_OBJECTS", 1, 2)
+
+    monkeypatch.setattr(type(alice.connection_to(bob)), "put", put)
+    assert refusal(lambda: (moved * 3).sum().backward()).startswith("LimitExceeded")
+    monkeypatch.undo()
+    (moved * 3).sum().backward()
+    assert x.grad.tolist() == [6, 6]
 
 
 def test_a_gradient_nobody_takes_does_not_end_the_pass(

@@ -25,6 +25,7 @@ from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.core.shares import SharingSession
 from syft.workers.wire.messages import Fetch
 from syft.workers.wire.references import Reference
+from tests.crypto.parties import zeros_of
 from tests.shells.owner import inspect
 from tests.workers.handlers.sharing_client import Client, wait
 from tests.workers.handlers.test_sharing import (
@@ -132,7 +133,9 @@ def test_no_counter_is_used_again_after_a_failure(pair: Client) -> None:
 
 
 def test_a_failure_that_is_told_late_interrupts_nothing() -> None:
-    session = SharingSession("alice", ("alice", "bob", "dealer"), 0, [bytes(32)], Peer("me"))
+    session = SharingSession(
+        "alice", ("alice", "bob", "dealer"), 0, [bytes(32)], zeros_of(0, 2), Peer("me")
+    )
     session.go_on(100)
     session.interrupt(99, "bob was full")
     session.check_open()
@@ -142,7 +145,9 @@ def test_a_failure_that_is_told_late_interrupts_nothing() -> None:
         session.check_open()
     session.go_on(103)
     session.check_open()
-    provider = SharingSession("dealer", ("alice", "bob", "dealer"), 2, [bytes(32)] * 2, Peer("me"))
+    provider = SharingSession(
+        "dealer", ("alice", "bob", "dealer"), 2, [bytes(32)] * 2, zeros_of(2, 2), Peer("me")
+    )
     provider.interrupt(1, "bob was full")
     provider.check_open()
 

@@ -108,14 +108,19 @@ def test_a_private_share_is_not_revealed_as_part_of_a_public_one(pair: Client, s
 
 
 @pytest.mark.parametrize(
-    "label", [(("ann", "eve"), ("alice", "bob")), (("ann",), ("alice", "eve"))]
+    "label",
+    [
+        (("ann", "eve"), ("alice", "bob"), None),
+        (("ann",), ("alice", "eve"), None),
+        (("ann",), ("alice", "bob"), ("dealer", "eve")),
+    ],
 )
 def test_labels_are_the_same_at_all_parties(
-    pair: Client, secret: int, label: tuple[tuple[str, ...], tuple[str, ...]]
+    pair: Client, secret: int, label: tuple[Any, Any, Any]
 ) -> None:
-    """Bob is told that others may read the result, or that it may go elsewhere."""
-    users, destinations = label
-    fields = (users, False, destinations, (), None)
+    """Bob is told that others may read the result, that it may go elsewhere, or who may deal."""
+    users, destinations, providers = label
+    fields = (users, False, destinations, (), providers, None)
     own = pieces(torch.zeros(5, dtype=torch.int64), 2, fields)
     square = (*MULTIPLY, S(1), S(1), (0, 0), (5,), (0, 0), (5,), (5,))
     steps = (step(ShareCode.MASK, (S(0), (5,)), 1), step(ShareCode.PRODUCT, square, 2))

@@ -49,6 +49,8 @@ class Audit:
         """Those of the parties of a session; by who takes part, with its provider or without."""
         self.dealers: dict[tuple[str, ...], int | None] = {}
         """The rank of the provider in sessions in which it is a party."""
+        self.between: set[bytes] = set()
+        """What any two parties have told each other for their keys, in one direction."""
         self.seeds: list[bytes] = []
         self.plain: dict[int, torch.Tensor] = {}
         """The values behind stored shares, also of masked ones, by their ids."""
@@ -90,22 +92,32 @@ class Audit:
         texts = b"".join(bytes(str(entry.message), "latin-1") for entry in log.to("me"))
         for keys in self.keys.values():
             assert len(set(keys.values())) == len(keys)
-            assert not any(key in texts for key in keys.values())
+            assert not any(key in texts for key in (*keys.values(), *self.between))
 
     def _open(self, names: tuple[str, ...], parts: Any, letters: Any) -> None:
         start, dealer = parts[0]
         provider = dealer[0] if dealer else len(names) - 1
         parties = names if dealer else names[:-1]
         keys: dict[int, bytes] = {}
-        for (sender, receiver), ((value, *said),) in letters.items():
-            assert sender == provider and said == dealer, "keys come from the provider alone"
-            keys[names.index(receiver)] = value
+        between: list[bytes] = []
+        for (sender, receiver), (values,) in letters.items():
+            if sender == provider:
+                key, *said = values
+                assert said[: len(dealer)] == dealer
+                keys[names.index(receiver)], values = key, said[len(dealer) :]
+            assert receiver in parties and len(values) == (sender < len(parties))
+            between += values
+        assert len(set(between)) == len(parties) * (len(parties) - 1) and not self.between & {
+            *between
+        }
+        self.between |= {*between}
         if dealer:  # its own key crosses no line
             (session,) = start.outs
             keys[provider] = (
                 self.workers[names[provider]].core.store.objects[session].keys[provider]
             )
         assert sorted(keys) == list(range(len(parties)))
+        assert not self.between & {*keys.values()}
         self.keys[names] = self.keys[parties] = keys
         self.dealers[names] = dealer[0] if dealer else None
 

@@ -34,7 +34,6 @@ REQUESTS: dict[str, Any] = {
     "Allow": lambda id: (messages.Allow, id, ("eve",), new_id()),
     "Describe": lambda id: (messages.Describe, id),
     "Promise": lambda id: (messages.Promise, (id,)),
-    "Follow": lambda id: (messages.Follow, id, new_id()),
     "Relay": lambda id: (messages.Relay, id, "bob"),
     "Relay back": lambda id: (messages.Relay, id, None),
     "Convert": lambda id: (messages.Convert, id, 1, (), new_id()),

@@ -26,6 +26,7 @@ from syft.exceptions import (
     ObjectNotFound,
     PermissionDenied,
     ProgramError,
+    ProviderDenied,
     RemoteFailure,
     SessionEnded,
     SharedOperationFailed,
@@ -258,7 +259,7 @@ def test_what_is_private_is_not_revealed_to_others(pair: Client) -> None:
 
 
 def test_a_label_on_fresh_shares_keeps_them_from_a_party(pair: Client) -> None:
-    fields = (("ann",), False, (), (), None)
+    fields = (("ann",), False, (), (), None, None)
     (x,) = pair.run(ShareProgram(1, (), (0,)), [pieces(X, 2, fields)])
     with pytest.raises(PermissionDenied):
         pair.fetch(x, pair.parties[0])
@@ -622,3 +623,30 @@ def test_a_program_that_is_refused_interrupts_the_session(pair: Client) -> None:
         with pytest.raises(SharedOperationFailed, match="ObjectIdTaken"):
             pair.fetch(x, place)
     check_idle(pair)
+
+
+# ------------------------------------------------------------------------------------- who may deal
+
+
+def test_a_client_that_names_another_provider_to_the_owner_gets_no_shares(
+    hook: sy.TorchHook, pair: Client
+) -> None:
+    """The parties know who deals."""
+    owner = make_worker(hook, id="olga")
+    private = X.clone().private_tensor(
+        ["ann"], allow_destinations=["alice", "bob"], allow_providers=["carol"]
+    )
+    pointer, out = private.send(owner, user="ann"), new_id()
+    with pytest.raises((ProviderDenied, RemoteFailure), match="allow_providers|may not deal"):
+        wait(pair.start_split(pointer, owner, out, provider="carol"))
+    with pytest.raises((ProviderDenied, RemoteFailure), match="allow_providers"):
+        wait(pair.start_split(pointer, owner, new_id()))
+    held = [inspect(party).objects.values() for party in pair.parties]
+    assert not any("Share " in str(one) for some in held for one in some)
+
+
+def test_a_label_on_fresh_shares_says_who_may_deal(hook: sy.TorchHook, pair: Client) -> None:
+    fields = (("ann",), False, ("alice", "bob"), (), ("carol",), None)
+    program = ShareProgram(1, (), (0,))
+    with pytest.raises((ProviderDenied, RemoteFailure), match="'dealer' is not among"):
+        pair.run(program, [pieces(X, 2, fields)])

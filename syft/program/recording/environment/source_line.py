@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 from syft.callers import SYFT, TORCH
+from syft.torch_private import TENSOR_METHODS_FILE
 
 _PYTHON = os.path.dirname(os.__file__) + os.sep
 
@@ -109,7 +110,7 @@ def called_by_library(depth: int = 2) -> bool:
     return is_library_file(sys._getframe(depth).f_code.co_filename)
 
 
-_TENSOR_METHOD_FILES = (torch._tensor.__file__, torch.overrides.__file__)
+_TENSOR_METHOD_FILES = (TENSOR_METHODS_FILE, torch.overrides.__file__)
 
 
 def requested_by_library(depth: int = 1) -> bool:

@@ -15,10 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
-from torch.utils._python_dispatch import TorchDispatchMode
-
 from syft.exceptions import CannotRecord
 from syft.program.recording.environment.source_line import user_line
+from syft.torch_private import TorchDispatchMode
 from syft.ops.nested import Arguments, Keywords
 
 

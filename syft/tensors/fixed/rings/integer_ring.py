@@ -19,18 +19,17 @@ the ring wraps without an error.
 from __future__ import annotations
 
 import abc
-import math
 from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
 
+from syft.crypto.gates.public_factors import Factor, fraction, fractions, whole_divisor
 from syft.crypto.kernels import Kernel
 from syft.exceptions import EncodingError
 from syft.tensors.fixed.grid import Grid
 
-FACTOR_BITS = 28
-"""The significant bits of a real factor, where the product cannot be computed in float64."""
+LARGEST_DIVISOR = 2**62
 
 LARGEST_FACTOR = 2**63
 """No public factor reaches this."""
@@ -67,12 +66,15 @@ class Ring(abc.ABC):
         """A bilinear kernel (matmul, convolution): sums of products, not rescaled."""
 
     @abc.abstractmethod
-    def linear(self, kernel: Kernel, x: torch.Tensor) -> torch.Tensor:
-        """A linear kernel: whole coefficients, for which torch has kernels for floats only."""
+    def linear(self, kernel: Kernel, x: torch.Tensor, unit: int) -> torch.Tensor:
+        """A linear kernel: sums, for which torch has kernels for floats only; ``unit`` is 1."""
 
     @abc.abstractmethod
-    def divide(self, x: torch.Tensor, divisor: int | torch.Tensor) -> torch.Tensor:
-        """Divide by public whole numbers, to the nearest; a ring may be off by one more step."""
+    def scaled(self, x: torch.Tensor, factor: Factor) -> torch.Tensor:
+        """Times a public number from 0 to 1 (``gates.public_factors``), for ``|x| < 2**62``.
+
+        To the nearest; a ring may give the floor, or one more.  A multiple of a divisor is exact.
+        """
 
     @abc.abstractmethod
     def negative(self, x: torch.Tensor) -> torch.Tensor:
@@ -114,26 +116,55 @@ class Ring(abc.ABC):
         """Bring products of two encoded numbers back to the grid; may overwrite ``products``."""
         return self.divide(products, grid.scale)
 
-    def times(self, x: torch.Tensor, factor: float | torch.Tensor, unit: int) -> torch.Tensor:
-        """Multiply by a public real number, or a tensor of them, and round to the nearest.
+    def state_product(self, x: torch.Tensor) -> torch.Tensor:
+        """``x``, of which it is stated that it is on the grid of products as well (``domains``)."""
+        return x
 
-        The factor has 28 significant bits, so a result is off by 2^-28 of it besides the rounding,
-        and ``x`` must be below 2^34 where the factor needs all of them (below 2^62 over 1 for a
-        factor such as 0.5 or 3).  NaN and infinity are no factors, and no number beyond 64 bits is:
-        :class:`~syft.exceptions.EncodingError`.
+    def divide(self, x: torch.Tensor, divisor: int | torch.Tensor) -> torch.Tensor:
+        """Divide by public whole numbers other than 0, as :meth:`scaled` does."""
+        if isinstance(divisor, torch.Tensor):
+            if divisor.abs().max().item() > LARGEST_DIVISOR:
+                return self.times(x, 1 / divisor.double(), 1)
+            return self.scaled(_beside(x, divisor), (divisor.abs(),))
+        if divisor < 0:
+            return self.divide(-x, -divisor)
+        if divisor > LARGEST_DIVISOR:
+            return self.times(x, 1 / divisor, 1)
+        return self.scaled(x, whole_divisor(divisor)) if divisor > 1 else x.clone()
+
+    def times(self, x: torch.Tensor, factor: float | torch.Tensor, unit: int) -> torch.Tensor:
+        """Multiply by a public real number, or a tensor of them, as :meth:`scaled` does.
+
+        Exact but for that rounding, which is that of one step, where ``|x| < 2**62`` and the
+        result is in the ring: the whole part of the factor multiplies as it is, and the fraction
+        is that of the float64, all of it.  NaN and infinity are no factors, and no number beyond
+        64 bits is: :class:`~syft.exceptions.EncodingError`.
         """
-        if not isinstance(factor, torch.Tensor) and not abs(factor) < LARGEST_FACTOR:
-            text = f"{-float(LARGEST_FACTOR):.4g} to {float(LARGEST_FACTOR):.4g}"
-            raise EncodingError(f"a factor of {factor}", text, "scale the data down")
-        numerator, shift = as_fraction(factor)
-        return self.divide(x * numerator, 1 << shift) if shift else x * numerator
+        if isinstance(factor, torch.Tensor):
+            return self._times_each(x, factor.double(), unit)
+        if not abs(factor) < LARGEST_FACTOR:
+            raise _no_factor(factor)
+        if factor < 0:
+            return self.times(-x, -factor, unit)
+        whole = int(factor)
+        below = fraction(factor - whole)
+        if below is None:
+            return x * whole
+        found = self.scaled(x, below)
+        return found + x * whole if whole else found
+
+    def _times_each(self, x: torch.Tensor, factors: torch.Tensor, unit: int) -> torch.Tensor:
+        outside = ~(factors.abs() < LARGEST_FACTOR)
+        if outside.any().item():
+            raise _no_factor(factors[outside][0].item())
+        x, factors = _beside(x, factors), factors.abs()
+        whole = factors.trunc()
+        found = self.scaled(x, fractions(factors - whole)) if factors.numel() else x.clone()
+        return found + x * whole.to(torch.int64) if whole.any().item() else found
 
     def rescale_times(self, products: torch.Tensor, factor: float, grid: Grid) -> torch.Tensor:
-        """Rescale products to the grid and multiply by a public number."""
-        inverse = 1 / factor if factor else 0.0
-        if inverse >= 1 and abs(inverse - round(inverse)) < 1e-9 * inverse:
-            return self.divide(products, grid.scale * round(inverse))
-        return self.times(self.rescale(products, grid), factor, grid.scale)
+        """Rescale products to the grid and multiply by a public number, rounded once."""
+        return self.times(products, factor / grid.scale, grid.scale)
 
     def scaled_product(
         self, a: torch.Tensor, b: torch.Tensor, factor: float, grid: Grid
@@ -142,20 +173,13 @@ class Ring(abc.ABC):
         return self.rescale_times(self.multiply(a, b, grid.scale**2), factor, grid)
 
 
-def as_fraction(factor: float | torch.Tensor) -> tuple[int | torch.Tensor, int]:
-    """A factor as ``numerator / 2**shift`` with a numerator of at most 28 bits.
+def _no_factor(factor: float) -> EncodingError:
+    text = f"{-float(LARGEST_FACTOR):.4g} to {float(LARGEST_FACTOR):.4g}"
+    return EncodingError(f"a factor of {factor}", text, "scale the data down")
 
-    >>> as_fraction(0.75), as_fraction(-3), as_fraction(torch.tensor([0.5, 0.25]))
-    ((3, 2), (-3, 0), (tensor([134217728,  67108864]), 28))
-    """
-    if isinstance(factor, int):
-        return factor, 0
-    if isinstance(factor, torch.Tensor):
-        _, exponent = math.frexp(factor.abs().max().item() if factor.numel() else 0.0)
-        shift = min(max(FACTOR_BITS - exponent, 0), 60)
-        return (factor.double() * 2.0**shift).round().to(torch.int64), shift
-    mantissa, exponent = math.frexp(factor)
-    numerator, shift = round(mantissa * 2**FACTOR_BITS), FACTOR_BITS - exponent
-    while shift > 0 and (numerator % 2 == 0 or shift > 60):
-        numerator, shift = numerator // 2, shift - 1
-    return (numerator, shift) if shift >= 0 else (numerator << -shift, 0)
+
+def _beside(x: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
+    """``x`` with the signs of public numbers, in the shape of both."""
+    shape = torch.broadcast_shapes(x.shape, numbers.shape)  # type: ignore[no-untyped-call]
+    x = x if x.shape == shape else x.expand(shape)
+    return x * numbers.sign().to(torch.int64) if (numbers < 0).any().item() else x

@@ -10,10 +10,11 @@ from typing import Final
 
 import torch
 
+from syft.crypto.gates.public_factors import Factor, nearest
 from syft.crypto.kernels import Kernel
 from syft.crypto.ring_products import magnitude, ring_map
-from syft.tensors.fixed.grid import RING_END, Grid, divide, rescale_
-from syft.tensors.fixed.ring import multiply, product, refuse_overflow, rounded
+from syft.tensors.fixed.grid import RING_END, Grid, rescale_
+from syft.tensors.fixed.ring import IN_FLOAT64, multiply, product, refuse_overflow, rounded
 from syft.tensors.fixed.rings.integer_ring import Ring
 
 
@@ -46,15 +47,16 @@ class PlainRing(Ring):
         """Sums of products, exact and checked (``ring.product``)."""
         return product(kernel, a, b, unit)
 
-    def linear(self, kernel: Kernel, x: torch.Tensor) -> torch.Tensor:
-        """A linear map by float64 kernels, exact (``ring_products.ring_map``)."""
-        return ring_map(kernel, x, magnitude(x))
+    def linear(self, kernel: Kernel, x: torch.Tensor, unit: int) -> torch.Tensor:
+        """A linear map by float64 kernels, exact (``ring_products.ring_map``), and checked."""
+        largest = magnitude(x)
+        if largest * max(x.numel(), 1) >= RING_END:  # each element counts once, at most
+            refuse_overflow(kernel(x.double()), unit)
+        return ring_map(kernel, x, largest)
 
-    def divide(self, x: torch.Tensor, divisor: int | torch.Tensor) -> torch.Tensor:
-        """Divide and round to the nearest, halves upwards."""
-        if isinstance(divisor, int):
-            return divide(x, divisor)
-        return torch.div(x + divisor // 2, divisor, rounding_mode="floor")
+    def scaled(self, x: torch.Tensor, factor: Factor) -> torch.Tensor:
+        """To the nearest, halves upwards; for every integer."""
+        return nearest(x, factor)
 
     def rescale(self, products: torch.Tensor, grid: Grid) -> torch.Tensor:
         """Rescale in place: by a shift where the base is 2."""
@@ -73,21 +75,24 @@ class PlainRing(Ring):
         return torch.where(bits, a, b)
 
     def times(self, x: torch.Tensor, factor: float | torch.Tensor, unit: int) -> torch.Tensor:
-        """In float64, rounded once; a whole number multiplies exactly."""
+        """Rounded once; a whole number multiplies exactly, and a result beyond is an error.
+
+        Small results are computed in float64: half a step, and 2^-7 of one at most.
+        """
         if not isinstance(factor, int):
-            return rounded(x.double().mul_(factor), unit)
+            results = x.double().mul_(factor)
+            if not results.numel() or results.abs().max().item() < IN_FLOAT64:
+                return results.round_().to(torch.int64)
+            refuse_overflow(results, unit)
+            return super().times(x, factor, unit)
         if magnitude(x) * abs(factor) >= RING_END:
             refuse_overflow(x.double().mul_(factor), unit)
         return x * int(factor)
 
-    def rescale_times(self, products: torch.Tensor, factor: float, grid: Grid) -> torch.Tensor:
-        """In float64, rounded once."""
-        return rounded(products.double().mul_(factor / grid.scale), grid.scale)
-
     def scaled_product(
         self, a: torch.Tensor, b: torch.Tensor, factor: float, grid: Grid
     ) -> torch.Tensor:
-        """In float64, rounded once."""
+        """In float64, rounded once: off by half a step, and 2^-51 of the result."""
         return rounded(a.double().mul_(b).mul_(factor / grid.scale), grid.scale)
 
 

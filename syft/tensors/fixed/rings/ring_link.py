@@ -59,6 +59,16 @@ class RingLink(Link):
     """What to do instead of an operation that would read values, for the error text."""
 
     @property
+    def refined(self) -> Any:
+        """What was noted of the memory when it was written to, until it is written to again; None
+        for a kind of link whose memory keeps no notes."""
+        return None
+
+    @refined.setter
+    def refined(self, note: Any) -> None:
+        """Note something, if the memory keeps notes."""
+
+    @property
     @abc.abstractmethod
     def ring(self) -> Ring:
         """The ring of the integers; the same object for all tensors that may meet."""

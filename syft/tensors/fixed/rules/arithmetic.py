@@ -7,8 +7,9 @@ A tensor and a Python number (or a plain tensor of no dimensions, which torch tr
 number is not put on the grid, where a learning rate of 1e-6 would become 0; the integers are
 multiplied by it in float64 and rounded once.  The error is at most half a step of the grid.
 
-A quotient of the integers is computed in float64 and rounded once, with the same error.  Division
-by zero is an error, because the grid has no infinity.
+A quotient of the integers is computed in float64 and rounded once, with the same error.  A plain
+divisor is not put on the grid either.  Division by zero is an error, because the grid has no
+infinity.
 """
 
 from __future__ import annotations
@@ -67,6 +68,8 @@ def divided(numerators: torch.Tensor, divisor: Any, factor: float, unit: int) ->
     """``numerators / divisor * factor`` to the nearest; a public divisor of zero is an error."""
     ring = ring_of(numerators, divisor)
     if ring.readable:
+        if isinstance(divisor, torch.Tensor) and divisor.is_floating_point():
+            divisor = divisor.double()
         return quotient(numerators, divisor, factor, unit)
     found: torch.Tensor = approximations.divide(ring, numerators, divisor, factor, unit)
     return found
@@ -287,7 +290,7 @@ def div(op: Any, x: Any, y: Any) -> Any:
     divisor = number_in(y)
     if divisor is not None:
         return fixed(divided(numerators, divisor, 1, grid.scale), grid)
-    if not (y.is_floating_point() or y.is_complex()):
+    if not is_fixed(y) and not y.is_complex():  # of any real dtype, and not rounded to the grid
         return fixed(divided(numerators, y, 1, grid.scale), grid)
     return fixed(divided(numerators, integers(op, y, grid), grid.scale, grid.scale), grid)
 

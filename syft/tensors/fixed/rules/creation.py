@@ -12,11 +12,14 @@ from typing import Any
 import torch
 
 from syft.torch_private import correct_aliasing
-from syft.tensors.fixed.grid import Excess, encode_number
+from syft.tensors.fixed.grid import CEILING, Excess, encode_number
 from syft.tensors.fixed.fixed_link import (
+    FinerNumbers,
+    attach,
     fixed,
     integers,
     is_fixed,
+    most_digits,
     no_rule,
     on_grid,
     rule,
@@ -41,7 +44,10 @@ def alike(op: Any, x: Any, *rest: Any, dtype: Any = None, **settings: Any) -> An
     link = x.child
     if not is_float(dtype):
         return op(link.child, *rest, dtype=dtype, **settings)
-    return fixed(op(link.child, *rest, **settings), link.grid)
+    made = fixed(op(link.child, *rest, **settings), link.grid)
+    if op is aten.zeros_like.default:
+        _begin(made.child, 0)
+    return made
 
 
 @rule("full_like new_full")
@@ -52,7 +58,26 @@ def full(op: Any, x: Any, *rest: Any, dtype: Any = None, **settings: Any) -> Any
         return op(link.child, *rest, dtype=dtype, **settings)
     *size, value = rest
     number = encode_number(value, link.grid, Excess.ENDS)
-    return fixed(op(link.child, *size, number, **settings), link.grid)
+    made = fixed(op(link.child, *size, number, **settings), link.grid)
+    if op is aten.full_like.default:
+        _begin(made.child, value)
+    return made
+
+
+def _begin(link: Any, value: float) -> None:
+    """Note that a tensor of one number may get more digits, as an optimizer may keep it.
+
+    The integers are there from the first, so that they are what they were where a program fails.
+    """
+    unit = most_digits(link.grid)
+    if not abs(value) * unit < CEILING:
+        return
+    number = round(value * unit)
+    if link.ring.readable:
+        values = link.child.new_full((), number).expand(link.child.shape)
+    else:
+        values = torch.full_like(link.child, number)
+    attach(link, FinerNumbers(values, unit if number else 0, is_kept=True, begun=False))
 
 
 @rule("ones_like new_ones")

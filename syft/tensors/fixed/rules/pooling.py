@@ -14,6 +14,7 @@ import torch
 
 from syft.crypto.kernels import kernel_of
 from syft.tensors.fixed.fixed_link import fixed, fixed_beside, rule
+from syft.tensors.fixed.ring import check_sums
 
 aten = torch.ops.aten
 
@@ -44,9 +45,13 @@ def max_pool_backward(op: Any, grad: Any, x: Any, *settings: Any) -> Any:
     link = fixed_beside(op, grad, x).child
     *_, index = settings
     dims = 3 if "3d" in op.name() else 2
-    flat = link.child.new_zeros(x.shape).flatten(-dims)
-    child = flat.scatter_add(-1, index.flatten(-dims), link.child.flatten(-dims)).view(x.shape)
-    return fixed(child, link.grid)
+
+    def added_up(child: torch.Tensor) -> torch.Tensor:
+        flat = child.new_zeros(x.shape).flatten(-dims)
+        return flat.scatter_add(-1, index.flatten(-dims), child.flatten(-dims)).view(x.shape)
+
+    check_sums(link.child, link.child.numel(), added_up, link.grid.scale)
+    return fixed(added_up(link.child), link.grid)
 
 
 @rule("max_unpool2d max_unpool3d")
@@ -64,7 +69,7 @@ def avg_pool(op: Any, x: Any, *settings: Any) -> Any:
     link = x.child
     window = (*settings, *_AVG_DEFAULTS[len(settings) :])
     ring = link.ring
-    total = ring.linear(kernel_of(op, *window[:5]), link.child)
+    total = ring.linear(kernel_of(op, *window[:5]), link.child, link.grid.scale)
     return fixed(ring.divide(total, _counts(op, x, window)), link.grid)
 
 
@@ -80,7 +85,7 @@ def avg_pool_backward(op: Any, grad: Any, x: Any, *window: Any) -> Any:
     uniform = isinstance(count, int)
     ring = link.ring
     child = link.child if uniform else ring.divide(link.child, count)
-    child = ring.linear(kernel_of(op, x.shape, *window[:5]), child)
+    child = ring.linear(kernel_of(op, x.shape, *window[:5]), child, link.grid.scale)
     return fixed(ring.divide(child, count) if uniform else child, link.grid)
 
 

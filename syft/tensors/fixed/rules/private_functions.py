@@ -148,6 +148,20 @@ _SHIFTED: dict[Any, Any] = {
     aten.erfc: lambda x: 1 - x.erf(),
 }
 
+
+@private_rule(
+    "xlogy.Tensor xlogy.Scalar_Self xlogy.Scalar_Other special_xlog1py "
+    "special_xlog1py.self_scalar special_xlog1py.other_scalar"
+)
+def times_logarithm(op: Any, x: Any, y: Any) -> Any:
+    """``x log(y)`` or ``x log(1 + y)``: 0 where ``x`` is 0, as the logarithm of 0 is a number here.
+
+    That of a public 0 is none: :class:`~syft.exceptions.EncodingError`.
+    """
+    y = y if isinstance(y, torch.Tensor) else torch.tensor(y, dtype=torch.float64, device=x.device)
+    return x * (torch.log if op.overloadpacket is aten.xlogy else torch.log1p)(y)
+
+
 LARGEST_POWER = 64
 
 
@@ -221,7 +235,11 @@ def _bits_of(x: Any, dim: int) -> int:
 
 @private_rule("var.correction")
 def var(op: Any, x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
-    """The mean square of the distances to the mean, summed before it is rounded."""
+    """The mean square of the distances to the mean.
+
+    Each square is rounded, so that their sum has the room of any sum: that of products before they
+    are rounded would leave the ring for a few thousand values of some thousands.
+    """
     return _var_mean(x, dim, correction, keepdim)[0]
 
 
@@ -245,9 +263,9 @@ def _var_mean(x: Any, dim: Any, correction: Any, keepdim: bool) -> tuple[Any, An
     dims = list(dim) if dim and x.dim() else list(range(x.dim()))
     mean = x.mean(dims, keepdim=True)
     off = link.child - mean.child.child
-    squares = ring.multiply(off, off, grid.scale**2).sum(dims, keepdim)
+    squares = ring.rescale(ring.multiply(off, off, grid.scale**2), grid).sum(dims, keepdim)
     number = math.prod(x.shape[d] for d in dims) - (1 if correction is None else int(correction))
     if number < 1:
         raise division_by_zero()
-    spread = fixed(ring.divide(squares, grid.scale * number), grid)
+    spread = fixed(ring.divide(squares, number), grid)
     return spread, mean if keepdim else mean.squeeze(dims)

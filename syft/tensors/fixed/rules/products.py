@@ -52,6 +52,7 @@ def add_matmul(op: Any, x: Any, a: Any, b: Any, beta: float = 1, alpha: float = 
     if beta != 0:
         addend = integers(op, x, grid)
         result = added(result, addend if beta == 1 else times(addend, beta, grid), grid.scale)
+        result = ring_of(result).state_product(result)
     return fixed(result, grid)
 
 
@@ -86,6 +87,7 @@ def convolution(op: Any, x: Any, weight: Any, bias: Any, *settings: Any) -> Any:
     if bias is not None:
         addend = integers(op, bias, grid).view(-1, *[1] * (child.dim() - 2))
         child = added(child, addend, grid.scale)
+        child = ring_of(child).state_product(child)
     return fixed(child, grid)
 
 

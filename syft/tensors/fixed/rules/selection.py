@@ -8,7 +8,8 @@ of the in-place forms too, are made from the table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -25,6 +26,7 @@ from syft.tensors.fixed.fixed_link import (
     rule,
     target_of,
 )
+from syft.tensors.fixed.ring import check_added_up
 from syft.tensors.fixed.rings.ring_link import overloads
 
 
@@ -101,7 +103,7 @@ def by_position(row: Row) -> Callable[..., Any]:
 
     def run(op: Any, *args: Any, **kwargs: Any) -> Any:
         grid = grid_among(op, (args[i] for i in positions if i < len(args)))
-        out = op(*_with_integers(op, args, positions, grid, excess), **kwargs)
+        out = op(*_with_integers(op, args, kwargs, positions, grid, excess), **kwargs)
         if results == "p":
             return out
         if results == "v":
@@ -118,19 +120,45 @@ def by_position_in_place(row: Row) -> Callable[..., Any]:
 
     def run(op: Any, *args: Any, **kwargs: Any) -> Any:
         grid = target_of(op, args[0]).grid
-        op(*_with_integers(op, args, positions, grid, excess), **kwargs)
+        op(*_with_integers(op, args, kwargs, positions, grid, excess), **kwargs)
         return args[0]
 
     return run
 
 
 def _with_integers(
-    op: Any, args: tuple[Any, ...], positions: tuple[int, ...], grid: Grid, excess: Excess
-) -> Iterator[Any]:
-    return (
+    op: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    positions: tuple[int, ...],
+    grid: Grid,
+    excess: Excess,
+) -> Sequence[Any]:
+    given = [
         integers(op, arg, grid, excess) if position in positions else arg
         for position, arg in enumerate(args)
-    )
+    ]
+    adds = _ADDS.get(op._schema.name.removeprefix("aten::").rstrip("_"))
+    if adds is not None and adds(args, kwargs):
+        check_added_up(functools.partial(op, **kwargs), given, positions, grid.scale)
+    return given
+
+
+def _accumulates(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    return bool(kwargs.get("accumulate", args[3] if len(args) > 3 else False))
+
+
+def _reduces_by_adding(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    return kwargs.get("reduce", args[4] if len(args) > 4 else None) in ("sum", "add")
+
+
+_ADDS: dict[str, Callable[..., bool]] = {
+    "scatter_add": lambda args, kwargs: True,
+    "index_add": lambda args, kwargs: True,
+    **dict.fromkeys(("index_put", "_unsafe_index_put", "put"), _accumulates),
+    **dict.fromkeys(("scatter_reduce", "scatter"), _reduces_by_adding),
+}
+"""The operations that add up what they write, and when."""
 
 
 def _in_place_forms(row: Row) -> Iterator[Any]:
@@ -198,7 +226,9 @@ def index_add(op: Any, x: Any, dim: int, index: Any, source: Any, alpha: float =
     addend = integers(op, source, grid)
     if alpha != 1:
         addend = times(addend, alpha, grid)
-    return fixed(op(integers(op, x, grid), dim, index, addend), grid)
+    return _VALUES_AT_0_AND_3(
+        op, fixed(integers(op, x, grid), grid), dim, index, fixed(addend, grid)
+    )
 
 
 @rule("equal")

@@ -20,6 +20,7 @@ from syft.tensors.fixed.fixed_link import (
     rule,
     target_of,
 )
+from syft.tensors.fixed.ring import check_sums
 
 VIEWS = """
 alias detach view _unsafe_view _reshape_alias t transpose.int permute expand squeeze squeeze.dim
@@ -28,8 +29,7 @@ squeeze.dims unsqueeze select.int slice.Tensor diagonal unfold as_strided lift_f
 
 MOVES = """
 clone flip roll rot90 repeat tril triu index_select gather index.Tensor _unsafe_index.Tensor take
-masked_select slice_backward select_backward diagonal_backward unfold_backward embedding
-embedding_dense_backward narrow_copy channel_shuffle
+masked_select slice_backward select_backward diagonal_backward embedding narrow_copy channel_shuffle
 pixel_shuffle pixel_unshuffle native_channel_shuffle diag_embed
 alias_copy detach_copy view_copy t_copy transpose_copy.int permute_copy expand_copy squeeze_copy
 squeeze_copy.dim squeeze_copy.dims unsqueeze_copy select_copy.int slice_copy.Tensor diagonal_copy
@@ -64,6 +64,14 @@ def keep(op: Any, x: Any, *rest: Any, **settings: Any) -> Any:
     return fixed(op(link.child, *rest, **settings), link.grid)
 
 
+@rule("unfold_backward embedding_dense_backward")
+def add_up(op: Any, grad: Any, *rest: Any) -> Any:
+    """Add up the gradients of what was read several times."""
+    link = grad.child
+    check_sums(link.child, grad.numel(), lambda child: op(child, *rest), link.grid.scale)
+    return fixed(op(link.child, *rest), link.grid)
+
+
 @rule(SEVERAL)
 def keep_each(op: Any, x: Any, *rest: Any, **settings: Any) -> Any:
     """Run the operation on the integers; it has several results."""
@@ -75,7 +83,7 @@ def keep_each(op: Any, x: Any, *rest: Any, **settings: Any) -> Any:
 def keep_through_float64(op: Any, x: Any, *rest: Any) -> Any:
     """Run the operation on the integers as float64, in limbs if they are large: exact."""
     link = x.child
-    child = link.ring.linear(kernel_of(op, *rest), link.child)
+    child = link.ring.linear(kernel_of(op, *rest), link.child, link.grid.scale)
     return fixed(child, link.grid)
 
 
@@ -86,7 +94,7 @@ def keep_through_float64(op: Any, x: Any, *rest: Any) -> Any:
 def pad_backward(op: Any, grad: Any, x: Any, padding: Any) -> Any:
     """Sum the gradients of the copies."""
     link = fixed_beside(op, grad, x).child
-    child = link.ring.linear(kernel_of(op, x.shape, padding), link.child)
+    child = link.ring.linear(kernel_of(op, x.shape, padding), link.child, link.grid.scale)
     return fixed(child, link.grid)
 
 

@@ -45,12 +45,17 @@ def mean(op: Any, x: Any, *rest: Any, dtype: Any = None) -> Any:
 
 @rule("mse_loss")
 def mse_loss(op: Any, x: Any, y: Any, reduction: int = MEAN) -> Any:
-    """Square the differences; their sum or mean is exact and rounded once."""
+    """Square the differences.
+
+    Their sum is exact and rounded once.  For a mean of private ones each is rounded: their sum may
+    be far larger than it, and leave the grid of products where nobody sees it.
+    """
     grid = grid_among(op, (x, y))
     off = added(integers(op, x, grid), integers(op, y, grid), grid.scale, -1)
     ring, unit = ring_of(off), grid.scale**2
-    if reduction == NONE:
-        return fixed(ring.rescale(ring.multiply(off, off, unit), grid), grid)
+    if reduction == NONE or reduction == MEAN and not ring.readable:
+        squares = fixed(ring.rescale(ring.multiply(off, off, unit), grid), grid)
+        return squares if reduction == NONE else squares.mean()
     flat = off.flatten()
     total = ring.product(Kernel(KernelCode.MATMUL), flat, flat, unit)
     if reduction == MEAN:

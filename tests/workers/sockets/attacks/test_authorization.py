@@ -112,7 +112,6 @@ REQUESTS: dict[MessageCode, Callable[[Scene, int], Any]] = {
     MessageCode.START: lambda scene, seq: M.Start(
         seq, 1, new_id(), ("bob", "elsewhere", "there"), 0, ((REF, scene.x),), (new_id(),)
     ),
-    MessageCode.FOLLOW: lambda scene, seq: M.Follow(seq, scene.x, 5),
     MessageCode.RELAY: lambda scene, seq: M.Relay(seq, scene.x, "elsewhere"),
     MessageCode.CONVERT: lambda scene, seq: M.Convert(
         seq, scene.x, int(ConversionCode.FIX_PRECISION), (2, 10, 3), new_id()
@@ -144,7 +143,6 @@ EXPECTED: dict[MessageCode, tuple[str, ...]] = {
     MessageCode.DESCRIBE: ALL_VALUE,  # shapes and tags are public
     MessageCode.PROMISE: ALL_DONE,
     MessageCode.START: (NOWHERE, NOWHERE, DENIED, DENIED),
-    MessageCode.FOLLOW: OWNER_ALONE,  # the connection over which the leaf came
     MessageCode.RELAY: (NOWHERE, DENIED, DENIED, DENIED),
     MessageCode.CONVERT: ALL_DONE,
     MessageCode.RUN: ("PROGRAM_ERROR",) * 4,  # a number of nobody

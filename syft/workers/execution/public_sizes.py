@@ -1,0 +1,307 @@
+"""How large a tensor is for what a caller may use: what everybody may know of its size.
+
+Limits and charges are seen by whoever meets them: that something was refused, and later by how much
+is left.  So they count what is public.  Of most tensors that is their shape.  A shape that follows
+from private values is private, and has a *bound* that is not: ``x[x > 0]`` has at most the elements
+of ``x``.  The bound is noted on the tensor (its sizes at most) and on its memory (the bytes at
+most), beside the guard, when a command makes it.  It follows from the forecast of the command, and
+a result that exceeds it is a failure that follows from values
+(:mod:`syft.workers.execution.foreseen`).  So memory is never more than what is charged for it, and
+may be less.
+
+A tensor of private shape that has no bound (one that a user who may see the values has made with a
+number from them) has its real size for those who may read it, and none for others: their commands
+are refused if they would make anything of its size.
+
+What was refused: the bound as a part of the guard.  Guards meet, and are compared to see whether
+memory is to be moved; a view has the guard of its memory and another bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
+from math import prod
+from typing import Any, Final, cast
+
+import torch
+
+from syft.chain.wrapper import Wrapper
+from syft.ops.nested import leaves, replace
+from syft.workers.execution.holders import Holder
+from syft.workers.execution.permissions import (
+    GUARD,
+    Guard,
+    elements_of,
+    full_guard_of,
+    innermost,
+    storages_of,
+    strided_parts_of,
+)
+
+_MOST: Final = "_most"
+"""The attribute that holds the bound of memory, in bytes, and of a tensor: its sizes, and the byte
+of its memory at or before which it begins."""
+_DEVICE: Final = "_stands_on"
+"""The attribute of a tensor without memory that stands for one on a device."""
+_FEW: Final = 3
+"""The tensors of private shape in one command of which all extremes are tried together."""
+
+Sizes = tuple[int, ...]
+Call = tuple[Sequence[Any], dict[str, Any]]
+
+
+def hides_shape(value: Any) -> bool:
+    """Whether the shape of a value is private.
+
+    >>> x = torch.ones(2); x.__dict__[GUARD] = Guard(frozenset(), shape_hidden=True)
+    >>> hides_shape(x), hides_shape(torch.ones(2))
+    (True, False)
+    """
+    guard = full_guard_of(value)
+    return guard is not None and guard.shape_hidden
+
+
+def note_sizes(tensor: torch.Tensor, most: Sizes | None, in_own_memory: bool = True) -> None:
+    """Note the sizes that a tensor of private shape has at most; None if there is no bound.
+
+    Memory that it has for itself alone gets the bytes of these.
+
+    >>> x = torch.ones(3); memory = x.untyped_storage()
+    >>> memory.__dict__[GUARD] = Guard(frozenset(), shape_hidden=True)
+    >>> note_sizes(x, (7,)); sizes_at_most(x), public_memory(x) == {memory._cdata: 28}
+    ((7,), True)
+    """
+    start = 0
+    for part in strided_parts_of(tensor):
+        storage = part.untyped_storage()
+        if in_own_memory:
+            _note(storage, None if most is None else prod(most) * part.itemsize)
+        else:
+            start = storage.__dict__.get(_MOST, 0)
+    _note(tensor, None if most is None else (most, start))
+
+
+def note_growth(tensor: torch.Tensor, most: Sizes | None) -> None:
+    """Note the sizes at most of a tensor that a command has changed, and perhaps resized in its
+    memory, which may have grown."""
+    _, start = tensor.__dict__.get(_MOST, ((), None))
+    for part in strided_parts_of(tensor):
+        storage = part.untyped_storage()
+        before = storage.__dict__.get(_MOST)
+        known = most is not None and before is not None and start is not None
+        _note(storage, max(before, start + prod(most or ()) * part.itemsize) if known else None)
+    _note(tensor, None if most is None or start is None else (most, start))
+
+
+def note_before(tensor: torch.Tensor, guard: Guard) -> None:
+    """Note the present extent of a tensor whose shape is about to become private, if it gets this
+    guard and is not private yet."""
+    if not guard.shape_hidden or hides_shape(tensor):
+        return
+    start = 0
+    for part in strided_parts_of(tensor):
+        _note(part.untyped_storage(), part.untyped_storage().nbytes())
+        start = int(part.storage_offset()) * part.itemsize
+    _note(tensor, (tuple(tensor.shape), start))
+
+
+def note_like(tensor: Any, other: Any) -> None:
+    """Note the bound of another tensor, of which one in memory of its own is a copy."""
+    if isinstance(other, torch.Tensor) and hides_shape(other):
+        note_sizes(tensor, sizes_at_most(other))
+
+
+def note_received(tensor: torch.Tensor, most: Sizes) -> None:
+    """Note the sizes at most of a tensor in memory that has perhaps no bound yet, if it has no more
+    memory than it needs."""
+    for part in strided_parts_of(tensor):
+        storage, whole = part.untyped_storage(), prod(most) * part.itemsize
+        if storage.nbytes() <= whole:
+            storage.__dict__.setdefault(_MOST, whole)
+    _note(tensor, (most, 0))
+
+
+def note_gradient(gradient: torch.Tensor, leaf: torch.Tensor) -> None:
+    """Note the bound of a gradient, which has the sizes of its leaf."""
+    most = sizes_at_most(leaf)
+    if most is not None and hides_shape(gradient):
+        note_received(gradient, most)
+
+
+def forget_sizes(value: Any) -> None:
+    """Take the bound off a tensor and its memory: it follows from private values."""
+    if isinstance(value, torch.Tensor):
+        note_sizes(value, None)
+
+
+def _note(holder: Any, most: Any) -> None:
+    if most is None:
+        holder.__dict__.pop(_MOST, None)
+    else:
+        holder.__dict__[_MOST] = most
+
+
+def sizes_at_most(tensor: torch.Tensor) -> Sizes | None:
+    """The sizes of a tensor as far as they are public: the shape, or its bound; None if there is
+    none.
+
+    >>> sizes_at_most(torch.ones(2, 3))
+    (2, 3)
+    """
+    if not hides_shape(tensor):
+        return tuple(tensor.shape)
+    most: Sizes | None = tensor.__dict__.get(_MOST, (None,))[0]
+    return most
+
+
+def elements_at_most(tensor: torch.Tensor) -> int:
+    """The elements of a tensor at this worker as far as these are public; all of them, if it has no
+    bound."""
+    if _MOST in tensor.__dict__ and hides_shape(tensor):
+        return prod(tensor.__dict__[_MOST][0])
+    inside = innermost(tensor)
+    return 1 if inside is None else inside.numel()
+
+
+def public_memory(value: Any) -> dict[int, int]:
+    """The bytes of each storage of an object as far as these are public, by the address of the
+    storage itself; all of them, if it has no bound.
+
+    >>> x = torch.ones(2); public_memory(x) == {x.untyped_storage()._cdata: 8}
+    True
+    """
+    return {
+        storage._cdata: storage.nbytes() if most is None else most
+        for tensor in _tensors_of(value)
+        for storage, most in _memory_of(tensor)
+    }
+
+
+def has_bound(value: Any) -> bool:
+    """Whether the size of an object is public, or has a public bound.
+
+    >>> x = torch.ones(3); x.untyped_storage().__dict__[GUARD] = Guard(frozenset(), True)
+    >>> has_bound(x), has_bound(torch.ones(3)), note_sizes(x, (7,)), has_bound(x)
+    (False, True, None, True)
+    """
+    return all(
+        sizes_at_most(tensor) is not None
+        and all(most is not None for _, most in _memory_of(tensor))
+        for tensor in _tensors_of(value)
+    )
+
+
+def _tensors_of(value: Any) -> Sequence[torch.Tensor]:
+    if isinstance(value, Holder):
+        return value.tensors()
+    return (value,) if isinstance(value, torch.Tensor) else ()
+
+
+def _memory_of(tensor: torch.Tensor) -> Iterator[tuple[torch.UntypedStorage, int | None]]:
+    """The storages of a tensor, each with the bytes that everybody may know of; None if nothing
+    is."""
+    guard = full_guard_of(tensor)
+    elements = elements_of(tensor)
+    sparse = guard is not None and elements is not None and elements.layout is not torch.strided
+    for storage in storages_of(tensor):
+        if sparse:  # how many elements it has values for is private
+            yield storage, _most_of_sparse(cast(torch.Tensor, elements), storage)
+        elif guard is not None and guard.shape_hidden:
+            yield storage, storage.__dict__.get(_MOST)
+        else:
+            yield storage, storage.nbytes()
+
+
+def _most_of_sparse(tensor: torch.Tensor, storage: torch.UntypedStorage) -> int | None:
+    """The bytes of indices or values of every element; None if a tensor may have more."""
+    if tensor.layout is torch.jagged:
+        return None
+    whole = (tensor.numel() + 1) * max(8 * tensor.ndim, tensor.itemsize)
+    return whole if storage.nbytes() <= whole else None
+
+
+# --------------------------------------------------------------------------------- public forms
+
+
+def forms_of(args: Sequence[Any], kwargs: dict[str, Any], user: str | None = None) -> list[Call]:
+    """The arguments of a command as they are in public: with tensors without memory in the place of
+    those whose shape is private, once for each extreme of their sizes.
+
+    In the first form all sizes are 1.  One without a bound is as it is for a ``user`` who may read
+    it.  In the last form the tensors have gaps, so that what needs not be a view is none.
+
+    >>> x = torch.ones(3); x.__dict__[GUARD] = Guard(frozenset(), shape_hidden=True)
+    >>> note_sizes(x, (7,)); [tuple(form[0].shape) for form, _ in forms_of([x], {})]
+    [(1,), (7,), (7,)]
+    >>> forms_of([torch.ones(2)], {})
+    [([tensor([1., 1.])], {})]
+    """
+    hidden = [
+        leaf
+        for leaf in {id(leaf): leaf for leaf in leaves((args, kwargs))}.values()
+        if isinstance(leaf, torch.Tensor) and hides_shape(leaf) and not _is_open(leaf, user)
+    ]
+    if not hidden:
+        return [(args, kwargs)]
+    forms = []
+    for sizes, gaps in _extremes(hidden):
+        standing = {
+            id(tensor): _standing(tensor, its, gaps)
+            for tensor, its in zip(hidden, sizes, strict=True)
+        }
+        forms.append(_with(standing, args, kwargs))
+    return forms
+
+
+def _with(standing: dict[int, torch.Tensor], args: Sequence[Any], kwargs: dict[str, Any]) -> Call:
+    return cast(Call, replace((args, kwargs), lambda leaf: standing.get(id(leaf), leaf)))
+
+
+def without_chains(args: Sequence[Any], kwargs: dict[str, Any]) -> Call:
+    """The arguments of a command with plain tensors without memory in the place of chains."""
+
+    def plain(leaf: Any) -> Any:
+        return _standing(leaf, tuple(leaf.shape), False) if type(leaf) is Wrapper else leaf
+
+    return cast(Call, replace((args, kwargs), plain))
+
+
+def _is_open(tensor: torch.Tensor, user: str | None) -> bool:
+    guard = full_guard_of(tensor)
+    return sizes_at_most(tensor) is None and guard is not None and guard.admits(user)
+
+
+def _extremes(hidden: Sequence[torch.Tensor]) -> list[tuple[tuple[Sizes, ...], bool]]:
+    """The sizes of each tensor in each form: all 1, at most, and the least of these; and whether
+    there are gaps."""
+    ones = tuple((1,) * tensor.ndim for tensor in hidden)
+    most = tuple(sizes_at_most(tensor) or one for tensor, one in zip(hidden, ones, strict=True))
+    if len(hidden) <= _FEW:
+        found = [*product(*zip(ones, most, strict=True))]
+    else:
+        found = [ones, most]
+    found.append(tuple(_least(most, len(sizes)) for sizes in most))
+    return [*((sizes, False) for sizes in dict.fromkeys(found)), (most, True)]
+
+
+def _least(many: Iterable[Sizes], ndim: int) -> Sizes:
+    """The least of the sizes with so many dimensions: results of tensors of equal sizes fit it."""
+    return tuple(map(min, zip(*(sizes for sizes in many if len(sizes) == ndim), strict=True)))
+
+
+def _standing(tensor: torch.Tensor, sizes: Sizes, gaps: bool) -> torch.Tensor:
+    kind: Any = {"dtype": tensor.dtype, "device": "meta"}
+    if gaps and sizes:
+        made = torch.empty((*sizes[::-1], 2), **kind)[..., 0].permute(*range(len(sizes))[::-1])
+        made = torch.empty_strided(made.shape, made.stride(), **kind)
+    else:
+        made = torch.empty(sizes, **kind)
+    made.__dict__.update({GUARD: full_guard_of(tensor), _DEVICE: tensor.device})
+    return made.requires_grad_() if tensor.requires_grad else made
+
+
+def device_stood_on(tensor: torch.Tensor) -> torch.device | None:
+    """The device of the tensor for which one of :func:`forms_of` stands; None for any other."""
+    found: torch.device | None = tensor.__dict__.get(_DEVICE)
+    return found
