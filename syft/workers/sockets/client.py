@@ -46,6 +46,8 @@ def _forget_lines() -> None:
     for exchange in list(_boards.values()):
         exchange.keeper = None
         for line in exchange.board.lines:
+            if line.websocket is not None:
+                line.websocket.forked()
             line.end("this process was forked from the one that connected; connect anew in it")
 
 

@@ -146,7 +146,7 @@ class Line:
         """By the numbers of threads that wait for the other end: the monotonic time at which the
         wait is over, and how many seconds it may last."""
         self.heartbeat = 2.0
-        self.pinged = 0.0
+        self.pinged = self.signed = 0.0
         self.why = ""
         """Why the last connection is gone."""
         self.report_at = _REPORT_AFTER

@@ -185,6 +185,33 @@ def test_threads_at_a_worker_in_a_child_process(request: pytest.FixtureRequest) 
     assert [seen[-1] for seen in found] == [100.0 * n + 30 for n in range(4)]
 
 
+def test_heartbeats_go_out_while_a_virtual_worker_is_at_work(
+    hook: sy.TorchHook, bob: sy.VirtualWorker, gate: threading.Event
+) -> None:
+    """That is done inside the monitor, which is free again when the operation is done."""
+    with sy.WebsocketServerWorker(hook, port=0, id="dan", heartbeat=0.1) as server:
+        dan = sy.connect(str(server.address), heartbeat=0.1)
+        x = torch.ones(2).send(dan)
+        assert x.shape == (2,)
+        (line,) = server.board.lines
+        websocket: Any = line.websocket
+        there, heard = torch.zeros(2).send(bob), {websocket.heard}
+
+        def watch() -> None:
+            def has_shown_signs() -> bool:
+                heard.add(websocket.heard)
+                return len(heard) > 5 or line.websocket is not websocket
+
+            comes_true(has_shown_signs)
+            gate.set()
+
+        _, result = at_once(watch, lambda: there.cos().tolist())
+        assert result == [1, 1] and len(heard) > 5
+        assert line.websocket is websocket and (x + 1).tolist() == [2, 2]
+        del x
+        dan.close()
+
+
 def comes_true(what: Callable[[], bool]) -> bool:
     """Whether something is so within a minute."""
     end = time.monotonic() + 60
