@@ -91,6 +91,8 @@ class Network:
         self.mail: dict[Any, None] = {}
         """The workers with queued messages, among those that announce them."""
         self.observers: list[Observer] = []
+        self.lines: Any = None
+        """The lines to workers of other processes, once there was one."""
         self._in_transit: deque[tuple[Host, Peer | str, Frame]] = deque()
         self._carrying = False
 

@@ -5,10 +5,13 @@ Whatever goes wrong, a test ends: it fails when a thread has waited for a minute
 
 from __future__ import annotations
 
+import gc
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +23,7 @@ from syft.serde.frame import Frame
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.sockets.described import described
+from syft.workers.sockets.dialling import Target
 from tests.shells.child import make_worker
 from tests.workers.shells.test_threads import Program, at_once, brisk_switches
 
@@ -183,6 +187,40 @@ def test_threads_at_a_worker_in_a_child_process(request: pytest.FixtureRequest) 
     bob = make_worker(hook, "bob")
     found = at_once(*(lambda n=n: numbers(bob, 100.0 * n) for n in range(4)))
     assert [seen[-1] for seen in found] == [100.0 * n + 30 for n in range(4)]
+
+
+def test_threads_that_connect_at_once_get_one_connection(
+    hook: sy.TorchHook, server: sy.WebsocketServerWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both, dial = threading.Barrier(2), Target.dial
+
+    def meanwhile(*args: Any) -> Any:
+        both.wait(20)
+        found = dial(*args)
+        both.wait(20)
+        return found
+
+    monkeypatch.setattr(Target, "dial", meanwhile)
+    one, other = at_once(*[lambda: sy.connect(str(server.address))] * 2)
+    assert one is other and one.board.lines == [one.line]
+    x = torch.ones(2).send(one)
+    assert (x + 1).tolist() == [2, 2]
+    del x
+    one.close()
+
+
+def test_a_network_that_was_connected_goes_with_its_hook(server: sy.WebsocketServerWorker) -> None:
+    local = sy.VirtualWorker(None, id="ann")
+    network = weakref.ref(local.network)
+    dan = sy.WebsocketClientWorker(SimpleNamespace(local_worker=local), address=server.address)
+    connection = local.connection_to(dan)
+    connection.put(torch.ones(2), 5)
+    connection.synchronize()
+    dan.close()
+    local.close()
+    del connection, dan, local
+    gc.collect()
+    assert network() is None
 
 
 def test_heartbeats_go_out_while_a_virtual_worker_is_at_work(
