@@ -35,11 +35,11 @@ def new_id() -> int:
     >>> 0 <= new_id() < 2**63 and new_id() != new_id()
     True
     """
-    try:
-        return _pool.pop() >> 1
-    except IndexError:
-        _pool.extend(_BATCH.unpack(os.urandom(_BATCH.size)))
-        return _pool.pop() >> 1
+    while True:
+        try:
+            return _pool.pop() >> 1
+        except IndexError:  # other threads may take all of them before this one has its own
+            _pool.extend(_BATCH.unpack(os.urandom(_BATCH.size)))
 
 
 def first_id(count: int) -> int:

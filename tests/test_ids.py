@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterable
+
+import pytest
 
 from syft import ids
 from tests.outside import outside
@@ -20,6 +23,23 @@ def test_an_empty_pool_is_filled_again() -> None:
     ids._pool.clear()
     ids.new_id()
     assert len(ids._pool) == 511
+
+
+def test_another_thread_may_take_all_that_was_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Emptied(list[int]):
+        """A pool whose first new ids others take at once."""
+
+        times = 3
+
+        def extend(self, drawn: Iterable[int]) -> None:
+            if self.times:
+                self.times -= 1
+            else:
+                super().extend(drawn)
+
+    pool = Emptied()
+    monkeypatch.setattr(ids, "_pool", pool)
+    assert 0 <= ids.new_id() < 2**63 and not pool.times
 
 
 def test_a_forked_child_does_not_draw_what_its_parent_holds() -> None:

@@ -70,6 +70,12 @@ class SentCopy:
         return connection
 
     def _put(self, tensor: torch.Tensor, connection: Connection) -> Wrapper:
+        with (
+            connection.lock
+        ):  # what is noted of the request that was made last is noted of this one
+            return self._put_inside(tensor, connection)
+
+    def _put_inside(self, tensor: torch.Tensor, connection: Connection) -> Wrapper:
         guard = guard_to_send(tensor, self.location, self.owner, self.user)
         id, writers = self.id, self.writers | writers_of(tensor)
         if callable(id):

@@ -315,7 +315,6 @@ class RemoteLink(Link):
         """Note that the object is not at the other worker any more."""
         self.garbage_collect_data = False
         self.connection.stop_owning(self.id_at_location)
-        self.connection.facts.drop((self.id_at_location,))  # it may come back as it is not now
 
     def share_with(self, to: str) -> None:
         """Let worker ``to`` change the object, before a twin of this link goes there.

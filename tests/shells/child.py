@@ -28,7 +28,7 @@ class SocketTransport(Transport):
     """The line from a worker of this process to one behind a link."""
 
     def __init__(self, hub: Hub, caller: Owner, worker: RemoteWorker) -> None:
-        super().__init__()
+        super().__init__(hub.monitor)
         self.hub, self.caller, self.worker = hub, caller, worker
         self.queued, self.user = worker.pipelined, None
         hub.transports[caller.id, worker.id] = self

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import select
-import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -52,18 +51,11 @@ class Hub(Network):
         self._peers: dict[tuple[str, str, str | None], Peer] = {}
         self._sessions: dict[tuple[str, str], Session] = {}
         self._waiting: dict[tuple[str, str], list[Note]] = {}
-        self.lock = threading.RLock()
-        """Held by the thread that reads or writes a socket, and by the one that waits for notes."""
         self.timer: DropTimer | None = None
 
     def start_timer(self, delay: float) -> None:
         """Send what is dropped while nothing else is sent; for a process that does not serve."""
         self.timer = DropTimer(self.flush_idle, delay)
-
-    def flush_idle(self) -> None:
-        """What the timer calls."""
-        with self.lock:
-            super().flush_idle()
 
     def find(self, name: Any, asked: str) -> Any:
         """The worker of that name; a child asks the parent for those it has not met."""

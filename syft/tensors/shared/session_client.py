@@ -26,7 +26,7 @@ from syft.ids import new_id
 from syft.tensors.fixed.rings.integer_ring import Ring
 from syft.tensors.shared.cells import Cell, MaskedCell, SharedObject, dense, sum_of
 from syft.tensors.shared.dealing_ahead import Dealing, Run
-from syft.tensors.shared.exclusive import exclusive
+from syft.workers.client.monitor import exclusive
 from syft.tensors.shared.instruction_list import InstructionList, ProgramInput
 from syft.tensors.shared.lost_results import undo
 from syft.tensors.shared.party_lines import PartyLines

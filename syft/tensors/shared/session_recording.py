@@ -21,7 +21,7 @@ from syft.crypto.programs.local_operations import number_of
 from syft.crypto.programs.share_program import ShareCode
 from syft.exceptions import SessionEnded, UnsupportedOperation
 from syft.tensors.shared.cells import Cell, Geometry, MaskedCell, Memory, SharedObject, dense
-from syft.tensors.shared.exclusive import exclusive
+from syft.workers.client.monitor import exclusive
 from syft.tensors.shared.instruction_list import FreshShares, InstructionList
 from syft.tensors.shared.lost_results import LostResults
 from syft.tensors.shared.party_lines import PartyLines
@@ -45,7 +45,7 @@ class SessionRecording(abc.ABC):
         self.ended: str | None = None
         """Why the session has ended, if it has."""
         self.lock = threading.RLock()
-        """Whoever records holds it (:mod:`~syft.tensors.shared.exclusive`)."""
+        """Whoever records holds it (:mod:`~syft.workers.client.monitor`)."""
         self._list = InstructionList()
         self._masks: WeakSet[Cell] = WeakSet()
         self._unreal: set[int] = set()

@@ -20,7 +20,7 @@ from syft.tensors.fixed.rings.integer_ring import Ring
 from syft.tensors.fixed.rings.ring_link import as_integers, is_ring
 from syft.tensors.shared.additive_sharing import shared_tensor
 from syft.tensors.shared.cells import Cell, dense
-from syft.tensors.shared.exclusive import exclusive
+from syft.workers.client.monitor import exclusive
 from syft.tensors.shared.session_client import SessionClient
 
 MULTIPLY = Kernel(KernelCode.MULTIPLY, ())

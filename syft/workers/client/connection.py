@@ -25,6 +25,7 @@ from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.serde.tensors.bundle import Bundle
 from syft.workers.client.caller_modes import modes
+from syft.workers.client.monitor import exclusive
 from syft.workers.client.operation_sender import OperationSender
 from syft.workers.client.pending import STORED as STORED
 from syft.workers.client.pending import OpenPromise
@@ -70,6 +71,7 @@ class Connection(OperationSender):
         waits = self.pending or self.unseen or self.transport.replies
         return bool(waits) or self.group is not None
 
+    @exclusive
     def synchronize(self) -> None:
         """Wait until everything asked for so far has been answered or is parked, and raise the
         first error that nobody has seen yet."""
@@ -77,6 +79,7 @@ class Connection(OperationSender):
         self._wait_for_all()
         self.raise_unseen()
 
+    @exclusive
     def let_others_refer(self) -> None:
         """Send what a group holds: another worker is about to be told of an object here.  If its
         requests could arrive before what was asked so far, wait until that is done or parked."""
@@ -92,6 +95,7 @@ class Connection(OperationSender):
                 break
             self.read_replies()
 
+    @exclusive
     def ask(self, kind: type[Message], *fields: Any, **named: Any) -> Any:
         """Make a request of the given kind and return the value of its reply; it waits.
 
@@ -103,7 +107,7 @@ class Connection(OperationSender):
             earlier = self._settled_earlier(key)
             if type(earlier.reply) is not NotBegun:
                 return self.take(earlier)
-        self._catch_up()
+        self._catch_up(fields)
         if named.get("user"):
             self.transport.prove(named["user"])
         self._seq = seq = self._seq + 1
@@ -128,8 +132,9 @@ class Connection(OperationSender):
         del self.interrupted[key]
         return pending
 
+    @exclusive
     def order(
-        self, kind: type[Message], *fields: Any, made: Collection[int] = (), **named: Any
+        self, kind: type[Message], /, *fields: Any, made: Collection[int] = (), **named: Any
     ) -> Pending | None:
         """Have something done that answers nothing but that it is done.
 
@@ -143,6 +148,7 @@ class Connection(OperationSender):
         self.garbage.extend(made)
         raise MalformedMessage("$", "an answer without a value", type(value).__name__)
 
+    @exclusive
     def move(
         self, id: int, to: Connection, requires_grad: bool | None, user: str | None
     ) -> Pending | None:
@@ -167,6 +173,7 @@ class Connection(OperationSender):
             value = self._outcome(seq, frame, value, not value.parked, drop)
         return None if value is STORED else value
 
+    @exclusive
     def ask_later(self, kind: type[Message], *fields: Any, **named: Any) -> Callable[[], Any]:
         """Make a request as :meth:`ask` does, and return the function that waits for its value.
 
@@ -177,8 +184,9 @@ class Connection(OperationSender):
         self.forward(frame)
 
         def answer() -> Any:
-            self._wait(pending)
-            value = self._outcome(seq, frame, pending, True, drop)
+            with self.lock:
+                self._wait(pending)
+                value = self._outcome(seq, frame, pending, True, drop)
             return None if value is STORED else value
 
         return answer
@@ -188,7 +196,7 @@ class Connection(OperationSender):
     ) -> tuple[int, Frame, tuple[int, ...]]:
         """A request that is not made if an earlier one failed: number, frame and dropped ids."""
         self.check_not_recording(kind.verb)
-        self._catch_up()
+        self._catch_up(fields)
         if named.get("user"):
             self.transport.prove(named["user"])
         self._seq = seq = self._seq + 1
@@ -196,16 +204,17 @@ class Connection(OperationSender):
         message = kind(seq, *fields, drop=drop, failures=self._failures, **named)
         return seq, Frame(messages.encode(message), []), drop
 
-    def _catch_up(self) -> None:
+    def _catch_up(self, used: Any = ()) -> None:
         """Send what is held, and raise what is known to have failed."""
-        if self.group is not None:
-            self.group.flush()
+        self.send_held()
+        self._send_held_elsewhere(used)
         self.check_open()
         if self.transport.replies:
             self.read_replies()
         if self.unseen:
             self.raise_unseen()
 
+    @exclusive
     def put(
         self,
         value: torch.Tensor | Holder,
@@ -221,9 +230,10 @@ class Connection(OperationSender):
         """
         self.check_not_recording(Put.verb)
         drawn = id is None
-        if self.group is not None:
+        group = self.group
+        if group is not None:
             plain = id is None and not guard and not writers
-            held = self.group.hold_value(value, modes()) if plain else None
+            held = group.hold_value(value, modes()) if plain else None
             if held is not None:
                 self.facts.sent_all((held,), (value,))
                 return held
@@ -254,11 +264,16 @@ class Connection(OperationSender):
         return id
 
     def follow_last(self, link: Any) -> None:
-        """Have the handle of a new pointer tell of the request that was made last, or is held."""
-        if self.group is not None:
-            self.group.follow(link)
+        """Have the handle of a new pointer tell of the request that was made last, or is held.
+
+        The caller has held the lock since then.
+        """
+        group = self.group
+        if group is not None:
+            group.follow(link)
         link.pending = self.pending.get(self._seq)
 
+    @exclusive
     def put_all(
         self, values: Sequence[torch.Tensor], guards: Mapping[int, Guard] | None = None
     ) -> tuple[Sequence[int], Pending | None]:
@@ -306,6 +321,7 @@ class Connection(OperationSender):
         """What a message says of the guard of a value besides the users."""
         return terms_of(guard, self.owner.id, self._core.serving is not None, value)
 
+    @exclusive
     def start(self, message: Message, made: Collection[int] = ()) -> Pending:
         """Send a request whose reply nobody waits for at this line, and that is to make these
         objects."""
@@ -316,6 +332,7 @@ class Connection(OperationSender):
         self.tell(message)
         return pending
 
+    @exclusive
     def start_part(
         self,
         program: int,
@@ -343,6 +360,7 @@ class Connection(OperationSender):
         packer.sent()
         return pending
 
+    @exclusive
     def promise(self, id: int, sender: str | None = None) -> Any:
         """Announce an object that will come from ``sender`` (None: from here); returns a pointer to
         it, which may not be the only one."""
@@ -353,6 +371,7 @@ class Connection(OperationSender):
         pointer.child.pending = OpenPromise(id=id, where=place_of_user())
         return pointer
 
+    @exclusive
     def ask_about(self, promise: OpenPromise) -> None:
         """Have the other end say when a promise is kept or given up, unless it was asked before."""
         if promise.asked:
@@ -363,18 +382,21 @@ class Connection(OperationSender):
         self.pending[seq] = promise
         promise.asked = True
 
+    @exclusive
     def expect(self, id: int, sender: str) -> None:
         """Announce an object that worker ``sender`` is to bring, unless it has brought it
         already."""
         with contextlib.suppress(ObjectIdTaken):
             self.ask(messages.Promise, (id,), sender)
 
+    @exclusive
     def flush(self) -> None:
         """Send the ids of dropped pointers now instead of with the next request.
 
         An open group takes them along when it is sent.
         """
-        if self.group is not None:
-            self.group.keep_garbage(self._take_garbage())
+        group = self.group
+        if group is not None:
+            group.keep_garbage(self._take_garbage())
         elif self.garbage:
             self.tell(messages.Drop(0, self._take_garbage()))

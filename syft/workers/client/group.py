@@ -7,6 +7,9 @@ shape, a result whose number is not known beforehand) first sends what is held.
 
 The results get ids that follow one another.  What has no pointer any more when the group is sent
 is not stored.  An exception inside the group ends it, and nothing is sent.
+
+A group takes the operations of the thread that opened it.  If another thread uses a result that it
+holds, what is held is sent first.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from syft.ops.table import BY_NAME
 from syft.program.program import Action, Mode, Program, Slot
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack, unpack
+from syft.workers.client.monitor import exclusive
 from syft.workers.client.pending import Pending
 from syft.workers.client.facts import Facts
 from syft.workers.client.transport import Location
@@ -64,7 +68,8 @@ class GroupingConnection(Protocol):
     """The connection of a group, as the group uses it."""
 
     group: MessageGroup | None
-    holding: bool
+    holding: int
+    lock: Any
     garbage: list[int]
     dropped: deque[range]
     facts: Facts
@@ -126,6 +131,12 @@ class Batch:
     def holds(self, id: int) -> bool:
         """Whether an object of that id will be one of the results."""
         return 0 <= id - self.base < len(self.results)
+
+    def is_used(self, operands: Any) -> bool:
+        """Whether one of the results is among operands as they are sent."""
+        if type(operands) in (tuple, list):
+            return any(map(self.is_used, operands))
+        return type(operands) is int and self.holds(operands)
 
     def add(
         self,
@@ -214,6 +225,11 @@ class MessageGroup:
         self._batch: Batch | None = None
         self._garbage: list[int] = []
 
+    @property
+    def lock(self) -> Any:
+        """That of the connection."""
+        return self.connection.lock
+
     def __repr__(self) -> str:
         return f"<MessageGroup to {self.connection.location.id}: {self._state()}>"
 
@@ -229,6 +245,7 @@ class MessageGroup:
         self.begin()
         return self
 
+    @exclusive
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if error is None:
             self.release()
@@ -237,14 +254,16 @@ class MessageGroup:
         if not self._open:
             self._close()
             self._dropped(error)
-            self.connection.holding = False
+            self.connection.holding -= 1
 
+    @exclusive
     def begin(self) -> None:
         """Open the group, or go one level deeper."""
+        self.connection.holding += not self._open
         self._open += 1
-        self.connection.holding = True
         self.connection.group = self
 
+    @exclusive
     def release(self) -> None:
         """Close one level; the last one sends what is held.
 
@@ -261,7 +280,7 @@ class MessageGroup:
             try:
                 self.flush()
             finally:
-                self.connection.holding = False
+                self.connection.holding -= 1
 
     def _close(self) -> None:
         self.connection.group = None
@@ -386,9 +405,19 @@ class MessageGroup:
         if self._batch is not None and self._batch.holds(link.id_at_location):
             self._batch.links.append(weakref.ref(link))
 
-    def holds(self, link: Any) -> bool:
-        """Whether the object of a pointer is still to be made by what is held."""
-        return self._batch is not None and self._batch.holds(link.id_at_location)
+    def holds(self, operands: Any) -> bool:
+        """Whether one of the operands is still to be made by what is held."""
+        return self._batch is not None and self._batch.is_used(operands)
+
+    def kept_from(self, ids: list[int]) -> list[int]:
+        """The ids of dropped pointers that another request may take along: not those of what is
+        held, nor of what that uses, which go with the group."""
+        batch = self._batch
+        if batch is None:
+            return ids
+        mine = {id for id in ids if batch.holds(id) or id in batch.places}
+        self._garbage.extend(mine)
+        return [id for id in ids if id not in mine]
 
     def keep_garbage(self, ids: Iterable[int]) -> None:
         """Take the ids of dropped pointers, to send them with the group."""
@@ -396,6 +425,7 @@ class MessageGroup:
 
     # ---------------------------------------------------------------------------------- sending
 
+    @exclusive
     def flush(self) -> None:
         """Send what is held; the group stays open."""
         batch, self._batch = self._batch, None

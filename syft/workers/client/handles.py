@@ -55,8 +55,7 @@ class Handle:
         >>> (x + 1).child.handle.done()  # bob is immediate
         True
         """
-        group = self._connection.group
-        if group is not None and group.holds(self._link):
+        if self._connection.holding_group(self._link.id_at_location) is not None:
             return False
         return self._pending is None or self._connection.catch_up(self._pending)
 
@@ -162,10 +161,11 @@ class Handle:
 
     def _send(self) -> None:
         """Send the command, if an open group holds it back."""
-        group = self._connection.group
-        if group is not None and group.holds(self._link):
-            group.flush()
-            self._pending = group.pending
+        with self._connection.lock:
+            group = self._connection.holding_group(self._link.id_at_location)
+            if group is not None:
+                group.flush()
+                self._pending = group.pending
 
 
 def _runs_asyncio() -> bool:

@@ -9,6 +9,7 @@ operations (:mod:`syft.ops.returns`), and much of what is asked is known from be
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Sequence
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -26,12 +27,12 @@ from syft.torch_private import any_autocast_enabled
 from syft.workers.client.caller_modes import autocast_state, mode_without_grad, modes
 from syft.workers.client.facts import UNKNOWN
 from syft.workers.client.group import NOT_HELD, Held, MessageGroup
+from syft.workers.client.monitor import exclusive
 from syft.workers.client.ownership import Ownership
 from syft.workers.client.pending import STORED, Pending
 from syft.workers.client.replies import refusal_of
 from syft.workers.client.requests import NOBODY
 from syft.workers.client.sent_calls import ranges
-from syft.workers.client.transport import Location, Owner, Transport
 from syft.workers.wire.definitions import Definition
 from syft.workers.wire.messages import (
     COUNT_SHIFT,
@@ -60,12 +61,21 @@ _EXPECTED = 1 << COUNT_SHIFT
 class OperationSender(Ownership):
     """What a connection needs to have torch operations run at the other end."""
 
-    __slots__ = ("group",)
+    __slots__ = ()
 
-    def __init__(self, owner: Owner, location: Location, transport: Transport) -> None:
-        super().__init__(owner, location, transport)
-        self.group: MessageGroup | None = None  # the open one
+    @property
+    def group(self) -> MessageGroup | None:
+        """The open group of this thread."""
+        return self.groups.get(get_ident()) if self.groups else None
 
+    @group.setter
+    def group(self, group: MessageGroup | None) -> None:
+        if group is None:
+            self.groups.pop(get_ident(), None)
+        else:
+            self.groups[get_ident()] = group
+
+    @exclusive
     def command(
         self,
         op: int,
@@ -83,7 +93,7 @@ class OperationSender(Ownership):
         when nobody knows yet, ``Held`` from an open group, and otherwise what the operation
         returned.
         """
-        if self.group is not None or buffers:
+        if self.groups or buffers:
             held = self._hold(op, args, kwargs, out, buffers, expected)
             if held is not NOT_HELD:
                 return held
@@ -108,28 +118,30 @@ class OperationSender(Ownership):
     def make(self, op: int, args: Any, out: int, kwargs: dict[str, Any] | None = None) -> Any:
         """The same for the commonest commands: flat operands, and one tensor or none; the operation
         alters no tensor."""
-        if self.group is not None or any_autocast_enabled():
-            return self.command(op, args, kwargs, out, [])
-        if self.facts.active:
-            self.facts.note(op, args, kwargs, out, ONE_TENSOR, None)
-        flags = _EXPECTED if out else 0
-        flags |= GRAD_MODE if is_grad_enabled() else mode_without_grad()
-        self._seq = seq = self._seq + 1
-        drop = self._take_garbage() if self.garbage else ()
-        frame = Frame(encode(Command(seq, op, args, out, flags, drop, kwargs)), [])
-        serving = self._core.serving
-        if (self.owner.user if serving is None else serving.user or NOBODY) is not self._user:
-            self._check_user()
-        if self._exchange is None:
-            return self._carry(seq, frame, False, drop, None, (out,) if out else ())
-        answer = self._exchange(frame)
-        try:
-            reply = read_reply(answer.header)
-        except UNREADABLE:
-            raise refusal_of(answer) from None
-        if type(reply) is Done and reply.seq == seq:
-            return STORED
-        return self._received(seq, frame, reply, answer, False, drop, None, (out,) if out else ())
+        with self.lock:  # as `exclusive`, which takes longer
+            if self.groups or any_autocast_enabled():
+                return self.command(op, args, kwargs, out, [])
+            if self.facts.active:
+                self.facts.note(op, args, kwargs, out, ONE_TENSOR, None)
+            flags = _EXPECTED if out else 0
+            flags |= GRAD_MODE if is_grad_enabled() else mode_without_grad()
+            self._seq = seq = self._seq + 1
+            drop = self._take_garbage() if self.garbage else ()
+            frame = Frame(encode(Command(seq, op, args, out, flags, drop, kwargs)), [])
+            serving = self._core.serving
+            if (self.owner.user if serving is None else serving.user or NOBODY) is not self._user:
+                self._check_user()
+            made = (out,) if out else ()
+            if self._exchange is None:
+                return self._carry(seq, frame, False, drop, None, made)
+            answer = self._exchange(frame)
+            try:
+                reply = read_reply(answer.header)
+            except UNREADABLE:
+                raise refusal_of(answer) from None
+            if type(reply) is Done and reply.seq == seq:
+                return STORED
+            return self._received(seq, frame, reply, answer, False, drop, None, made)
 
     def results(self, value: Any, out: int, expected: Returns | None, fresh: bool = False) -> Any:
         """What a call returns whose :meth:`command` gave back ``value``.
@@ -155,6 +167,7 @@ class OperationSender(Ownership):
                 link.pending = value
         return pointers[0] if expected is None else expected.build(pointers)
 
+    @exclusive
     def run(
         self,
         key: Hashable,
@@ -174,8 +187,8 @@ class OperationSender(Ownership):
         tensors, a :class:`Pending` when nobody knows yet, and otherwise a tuple of the results.
         """
         self.check_not_recording(Run.verb)
-        if self.group is not None:
-            self.group.flush()
+        self.send_held()
+        self._send_held_elsewhere(inputs)
         if mode is None:  # not the commands of a group, which are noted
             self.facts.forget()
         if self.transport.replies:
@@ -245,6 +258,7 @@ class OperationSender(Ownership):
         worker gets it as it is, since looking for what differs takes longer than a copy.
         """
         group = self.group
+        self._send_held_elsewhere((args, *(kwargs or {}).values()))
         made_here = expected if out else None
         if group is not None and expected is not None:
             made = group.hold(op, args, kwargs, made_here, buffers, modes())
@@ -266,6 +280,7 @@ class OperationSender(Ownership):
         expected = Returns(None, (True,) * len(made))
         self.facts.note(op, args, kwargs, out, expected, modes()[1])
 
+    @exclusive
     def fact(self, op: int, id: int) -> Any:
         """The answer to a question about the kind of an object at the other end (its dtype, how
         many dimensions it has), asked for only if it is not known.
@@ -288,16 +303,19 @@ class OperationSender(Ownership):
             self.facts.learn(op, id, answer)
         return answer
 
+    @exclusive
     def are_strided(self, ids: Iterable[int]) -> bool:
         """Whether all of these are known to be strided tensors on the CPU."""
         self._hear()
         return self.facts.all_strided(ids)
 
+    @exclusive
     def are_of_dtypes(self, ids: Iterable[int], dtypes: Container[torch.dtype]) -> bool:
         """Whether all of these are known to be such tensors, of one of these dtypes."""
         self._hear()
         return self.facts.all_of_dtypes(ids, dtypes)
 
+    @exclusive
     def gradient(self, link: Any) -> Any:
         """The gradient of the leaf behind a pointer: a pointer to it, or None.
 
@@ -312,11 +330,13 @@ class OperationSender(Ownership):
         self.raise_unseen()
         losses, leaves = self.facts.losses, self.facts.leaves_with(link)
         ids = [leaf.id_at_location for leaf in leaves]
+        self._send_held_elsewhere(ids)
         try:
-            if self.group is None:
+            group = self.group
+            if group is None:
                 answers = self._ask_gradients(ids)
             else:
-                answers = self.group.ask_gradients(ids, modes())
+                answers = group.ask_gradients(ids, modes())
         except ObjectNotFound:  # of another leaf, perhaps
             if len(leaves) == 1:
                 raise
@@ -352,11 +372,13 @@ class OperationSender(Ownership):
         for connection in self.owner.connections():
             connection.facts.forget_gradients()
 
+    @exclusive
     def knows_no_gradient(self, link: Any) -> bool:
         """Whether the leaf behind a pointer is known to have no gradient."""
         self._hear()
         return self.facts.gradient(link) is None
 
+    @exclusive
     def clear_gradients(self, links: Sequence[Any]) -> None:
         """Take the gradients of these leaves away, in one message."""
         self.check_open()
@@ -382,8 +404,23 @@ class OperationSender(Ownership):
 
     def send_held(self) -> None:
         """Send what an open group holds back: something that comes now may depend on it."""
-        if self.group is not None:
-            self.group.flush()
+        group = self.group
+        if group is not None:
+            group.flush()
+
+    @exclusive
+    def holding_group(self, operands: Any, other: bool = False) -> MessageGroup | None:
+        """The group of any thread that holds what makes one of the operands; with ``other``, of one
+        that is not this thread."""
+        for thread, group in self.groups.items():
+            if group.holds(operands) and not (other and thread == get_ident()):
+                return group  # type: ignore[no-any-return]
+        return None
+
+    def _send_held_elsewhere(self, operands: Any) -> None:
+        """Send what other threads hold in groups, if that makes one of the operands."""
+        while self.groups and (group := self.holding_group(operands, other=True)) is not None:
+            group.flush()
 
     def message_group(self) -> MessageGroup:
         """The open group of messages, or a new one, which is not open yet."""

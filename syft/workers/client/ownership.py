@@ -7,8 +7,10 @@ line does.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from syft.serde.frame import Frame
+from syft.workers.client.monitor import exclusive
 from syft.workers.client.requests import RequestSender
 from syft.workers.client.transport import Location, Owner, Transport
 from syft.workers.wire import messages
@@ -43,15 +45,18 @@ class IdleGarbage(list[int]):
 class Ownership(RequestSender):
     """What a connection knows of the pointers to objects at the other end."""
 
-    __slots__ = ("holding", "_owners")
+    __slots__ = ("groups", "holding", "_owners")
 
     def __init__(self, owner: Owner, location: Location, transport: Transport) -> None:
         super().__init__(owner, location, transport)
         if transport.exchange is None:
             self.garbage = IdleGarbage(self._drop_now, transport.is_idle, transport.flush_soon)
-        self.holding = False  # a group is open, or what it held is being sent
+        self.groups: dict[int, Any] = {}
+        """The open group of messages of each thread that has one."""
+        self.holding = 0  # groups that are open, or whose operations are being sent
         self._owners: dict[int, int] = {}
 
+    @exclusive
     def flush_idle(self) -> bool:
         """Send the ids of dropped pointers now, from any thread; whether there were any.
 
@@ -76,20 +81,27 @@ class Ownership(RequestSender):
         return True
 
     def _drop_now(self) -> None:
-        """Send the ids of dropped pointers, while a pointer dies."""
-        if self.flush_idle():
-            self.transport.advance(block=False)
+        """Send the ids of dropped pointers, while a pointer dies; if other threads are at work, the
+        next request takes them along."""
+        if self.lock.acquire(blocking=False):  # a destructor must not wait
+            try:
+                if self.flush_idle():
+                    self.transport.advance(block=False)
+            finally:
+                self.lock.release()
 
     def _take_garbage(self) -> tuple[int, ...]:
         # Popped one by one: a pointer may die, here or in another thread, at any line of this.
         garbage, ids = self.garbage, []
         try:
-            if not (self._owners or self.facts.active) and len(garbage) == 1:  # nearly always
-                return (garbage.pop(),)
+            if len(garbage) == 1 and not (self._owners or self.facts.active or self.groups):
+                return (garbage.pop(),)  # nearly always
             for _ in range(len(garbage)):
                 ids.append(garbage.pop())
         except IndexError:  # another thread has sent the rest
             pass
+        for group in self.groups.values():
+            ids = group.kept_from(ids)
         if self.facts.active:
             self.facts.drop(ids)
         return tuple(filter(self._is_last, ids) if self._owners else ids)
@@ -101,6 +113,7 @@ class Ownership(RequestSender):
             self._owners[id] = left
         return not left
 
+    @exclusive
     def add_owner(self, id: int) -> None:
         """Count one more pointer that owns an object (of a promise: the one that keeps it too)."""
         if id in self._owners:
@@ -114,10 +127,13 @@ class Ownership(RequestSender):
         """Whether several pointers here own this object."""
         return self._owners.get(id, 0) > 1
 
+    @exclusive
     def start_owning(self, id: int) -> None:
         """Count the pointers here that own an object, of which there is one."""
         self._owners[id] = 1
 
+    @exclusive
     def stop_owning(self, id: int) -> None:
         """Count no more: the object has left, and what may get its id is another one."""
         self._owners.pop(id, None)
+        self.facts.drop((id,))  # it may come back as it is not now

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Hashable, Sequence
 from typing import cast
 
@@ -36,6 +37,8 @@ class Pending(msgspec.Struct, eq=False):
     frame: Frame | None = None
     cause: Pending | None = None
     """The failed request from which the failure of this one is known to follow."""
+    thread: int = msgspec.field(default_factory=threading.get_ident)
+    """The thread that made the request: what it raises is raised there."""
 
     @property
     def settled(self) -> bool:
@@ -76,6 +79,17 @@ class Pending(msgspec.Struct, eq=False):
             return ObjectNotReady(worker)
         ids = self.wait.ids[:MOST_NAMED]
         return ObjectNotReady(worker, ids, self.wait.more or len(ids) < len(self.wait.ids))
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether this thread made the request, or is to hear of it since that one has ended.
+
+        >>> Pending().is_mine
+        True
+        """
+        if self.thread == threading.get_ident():
+            return True
+        return all(thread.ident != self.thread for thread in threading.enumerate())
 
     @property
     def failed(self) -> bool:

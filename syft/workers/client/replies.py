@@ -1,7 +1,11 @@
 """The half of a connection that takes replies: each goes to the line that asked.
 
 A reply to a request that somebody waits for is the value of the call.  Any other is kept with its
-request until somebody asks for it; an error that nobody has seen is raised at the next question.
+request until somebody asks for it; an error that nobody has seen is raised at the next question of
+the thread that made the request, or of any thread once that one has ended.
+
+Whichever thread reads, it takes in all that has come: ``pending`` has the requests of all threads
+by their numbers, and each waits for its own.
 """
 
 from __future__ import annotations
@@ -23,12 +27,13 @@ from syft.serde.frame import Frame
 from syft.serde.packer import Unpacker
 from syft.serde.registry import unpack_at
 from syft.workers.client.facts import Facts
+from syft.workers.client.monitor import exclusive
 from syft.workers.client.pending import OpenPromise
 from syft.workers.client.pending import Pending as Pending
 from syft.workers.client.pending import maker_of_missing, origin_of, seq_of
 from syft.workers.client.sent_calls import Calls
 from syft.workers.client.transport import Location, Owner, Transport
-from syft.workers.core.state_machine import TAKEN_BACK
+from syft.workers.core.store import TAKEN_BACK
 from syft.workers.wire import messages
 from syft.workers.wire.messages import (
     Cancelled,
@@ -59,6 +64,7 @@ class ReplyReader:
         "owner",
         "location",
         "transport",
+        "lock",
         "pending",
         "unseen",
         "raised",
@@ -78,6 +84,8 @@ class ReplyReader:
         self.owner = owner
         self.location = location
         self.transport = transport
+        self.lock = transport.monitor.lock
+        """Held by the thread that uses the connection, unless it waits for another process."""
         self.pending: dict[int, Pending] = {}
         self.unseen: list[Pending] = []
         self.raised: deque[Pending] = deque(maxlen=64)
@@ -108,6 +116,7 @@ class ReplyReader:
         if self.callbacks:
             self._call_back()
 
+    @exclusive
     def when_settled(self, pending: Pending, callback: Callable[[], object]) -> None:
         """Call back when the reply to a request has come: at once if it is there."""
         if self.catch_up(pending):
@@ -149,7 +158,8 @@ class ReplyReader:
 
     def _note_failure(self, pending: Pending) -> None:
         """Keep a failure until somebody sees it, and forget what the other end may not know now."""
-        if self.raised and maker_of_missing(pending, self.raised, self._core.limits) is not None:
+        mine = [other for other in self.raised if other.thread == pending.thread]
+        if mine and maker_of_missing(pending, mine, self._core.limits) is not None:
             self.raised.append(pending)
         else:
             self.unseen.append(pending)
@@ -193,29 +203,42 @@ class ReplyReader:
         """
         if type(pending.reply) is Failure:
             origin = self._origin_of(pending)
-            seen = [other for other in self.unseen if self._origin_of(other) is origin]
-            self.unseen = [other for other in self.unseen if other not in seen]
-            self.raised.extend((*seen, origin))
+            self._saw(pending, origin)
             raise self._error(cast(Failure, origin.reply), origin.where)
         if pending.reply is None or type(pending.reply) in (Done, Cancelled):
             return None
         return self._value(pending.reply, pending.frame or Frame(b"", []), pending.where)
 
+    def _saw(self, pending: Pending, origin: Pending) -> None:
+        """Note that this thread is told of a failure, and so of all of its own that have the same
+        origin."""
+        same = [other for other in self.unseen if self._origin_of(other) is origin]
+        seen = [other for other in same if other is pending or other.is_mine]
+        self.unseen = [other for other in self.unseen if other not in seen]
+        self.raised.extend((*seen, origin))
+
+    def has_unseen(self) -> bool:
+        """Whether a request has failed that :meth:`raise_unseen` would raise in this thread."""
+        return any(pending.is_mine for pending in self.unseen)
+
     def raise_unseen(self) -> None:
-        """Raise the error that nobody has seen yet: where there are several, the one from which the
-        failure of the earliest request follows.  The others are not raised any more.
+        """Raise the error of a request of this thread that it has not seen yet: where there are
+        several, the one from which the failure of the earliest request follows.  The others are not
+        raised any more.
 
         Replies come in the order in which requests were done, so the first one may be that of a
         request that was to use what another one failed to make.
         """
-        if self.unseen:
-            origin = self._origin_of(min(self.unseen, key=seq_of))
-            self.raised.extend(self.unseen)
-            self.unseen.clear()
+        mine = [pending for pending in self.unseen if pending.is_mine]
+        if mine:
+            origin = self._origin_of(min(mine, key=seq_of))
+            self.raised.extend(mine)
+            self.unseen = [pending for pending in self.unseen if pending not in mine]
             raise self._error(cast(Failure, origin.reply), origin.where)
 
     def _origin_of(self, failed: Pending) -> Pending:
-        return origin_of(failed, self.unseen, self._core.limits)
+        told = [other for other in self.raised if other.thread != failed.thread]
+        return origin_of(failed, [*self.unseen, *told], self._core.limits)
 
     def _value(self, reply: Reply, frame: Frame, where: Place | None) -> Any:
         if type(reply) is Failure:
@@ -259,11 +282,13 @@ class ReplyReader:
         last.
         """
         self.read_replies()
-        while not (pending.settled or (or_parked and pending.parked)):
-            if not self.transport.advance(pending.parked, True, most):
-                return
-            self.read_replies()
+        with self.transport.limited():
+            while not (pending.settled or (or_parked and pending.parked)):
+                if not self.transport.advance(pending.parked, True, most):
+                    return
+                self.read_replies()
 
+    @exclusive
     def wait(self, pending: Pending) -> None:
         """Wait until a request is settled, and raise what it raised.
 
@@ -272,17 +297,20 @@ class ReplyReader:
         self.wait_settled(pending)
         self.take(pending)
 
+    @exclusive
     def wait_settled(self, pending: Pending) -> None:
         """Wait until a request is settled; raises as :meth:`wait`, but not what it raised."""
         self._wait(pending)
         if not pending.settled:
             raise pending.not_ready(self.location.id)
 
+    @exclusive
     def catch_up(self, pending: Pending) -> bool:
         """Whether a request is settled by what has arrived; never waits."""
         self.read_replies()
         return pending.settled
 
+    @exclusive
     def poll(self) -> bool:
         """Let something happen that may bring a reply, without waiting; whether anything did."""
         moved = self.transport.advance(block=False)

@@ -15,6 +15,7 @@ from syft.exceptions import (
 )
 from syft.ops.control import RECORDING
 from syft.serde.frame import Frame
+from syft.workers.client.monitor import exclusive
 from syft.workers.client.replies import ReplyReader, refusal_of
 from syft.workers.client.pending import STORED as STORED
 from syft.workers.client.pending import Pending as Pending
@@ -161,7 +162,7 @@ class RequestSender(ReplyReader):
         transport = self.transport
         if transport.replies:
             self.read_replies()
-        if answered and self.unseen:
+        if answered and self.has_unseen():
             self.garbage.extend(drop)  # the frame will not be sent
             self.raise_unseen()
         pending = self.pending[seq] = Pending(place_of_user(_CALL_DEPTH), key, made)
@@ -205,7 +206,7 @@ class RequestSender(ReplyReader):
         message: Any = messages.read_request(frame.header)
         failures = getattr(message, "failures", None)
         fails = failures is None or failures >= self._failures or self._repeats == _MOST_REPEATS
-        if self.unseen or fails:
+        if fails or self.has_unseen():
             self.garbage.extend(drop)
             self.raise_unseen()
             raise MalformedMessage(
@@ -228,6 +229,7 @@ class RequestSender(ReplyReader):
         else:
             self.tell(Cancel(self.next_seq(), seq))
 
+    @exclusive
     def cancel(self) -> int:
         """Withdraw what was asked and has not begun; returns how many requests that were.
 
@@ -247,10 +249,12 @@ class RequestSender(ReplyReader):
         self.read_replies()
         return count + len(parked)
 
+    @exclusive
     def tell(self, message: Message, buffers: Sequence[torch.Tensor] = ()) -> None:
         """Send a message, and look at no reply."""
         self.forward(Frame(messages.encode(message), list(buffers)))
 
+    @exclusive
     def forward(self, frame: Frame) -> None:
         """Send a message that was encoded already, and look at no reply."""
         self.check_open()

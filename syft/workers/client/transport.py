@@ -33,10 +33,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NoReturn, Protocol
 
 from syft.exceptions import UnsupportedOperation, WorkerClosed
 from syft.serde.frame import Frame
+from syft.workers.client.monitor import Monitor
 from syft.workers.core.state_machine import WorkerCore
 
 BATCH = 64
@@ -72,7 +74,9 @@ class Transport(ABC):
     """Carries the requests of one connection to its worker, and the replies back. Abstract.
 
     ``queued`` says that a request has not run when :meth:`deliver` returns, so that nobody should
-    wait for each one.  ``closed`` says that the worker is gone or the line is cut.
+    wait for each one.  ``closed`` says that the worker is gone or the line is cut.  A thread is
+    inside ``monitor`` while it makes requests and takes replies, and leaves it while it waits for
+    another process.
 
     >>> sorted(Transport.__abstractmethods__)
     ['advance', 'close', 'closed', 'collect', 'deliver', 'speak_for', 'withdraw']
@@ -89,7 +93,8 @@ class Transport(ABC):
     exchange: Callable[[Frame], Frame] | None = None
     """Delivers a request to a worker that answers within the call, and returns the reply."""
 
-    def __init__(self) -> None:
+    def __init__(self, monitor: Monitor) -> None:
+        self.monitor = monitor
         self.replies: deque[Frame] = deque()
         """Replies that came and were not read yet."""
 
@@ -124,6 +129,10 @@ class Transport(ABC):
         it returns at once when nothing is there to be done now.  A worker of this process may
         handle ``most`` of the messages it has: all of them come before the one that is waited for.
         """
+
+    def limited(self) -> AbstractContextManager[None]:
+        """A context in which a wait of this thread ends after the seconds that it may last."""
+        return nullcontext()
 
     @abstractmethod
     def collect(self) -> None:

@@ -12,9 +12,11 @@ No request stops the worker or corrupts its store: an error becomes a ``Failure`
 
 from __future__ import annotations
 
+import contextlib
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, ClassVar, get_args
 from weakref import WeakKeyDictionary
 
@@ -54,7 +56,7 @@ from syft.workers.core.peer import EVERYTHING, GRADIENTS, Peer, Place, Session
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimits
 from syft.workers.core.shares import Confined, droppable_shares
 from syft.workers.core.stats import Stats
-from syft.workers.core.store import ObjectStore
+from syft.workers.core.store import FAILED, NOT_MADE, TAKEN_BACK, ObjectStore
 from syft.workers.core.stored_tensors import StoredTensors
 from syft.workers.execution.holders import Holder
 from syft.workers.execution.permissions import (
@@ -82,16 +84,6 @@ HeldInputs = dict[int, Any]
 AddressedFrame = tuple[Peer | str, Frame]
 """A frame, with the peer it replies to or the name of the worker it sends a request to."""
 Handler = Callable[["WorkerCore", Any, Frame, Peer], "messages.Reply | Answer | None"]
-
-FAILED = "the operation that should have made it failed"
-"""The tombstone text of the result of a failed operation."""
-
-TAKEN_BACK = "its caller took back the request that was to make it"
-"""The tombstone text of the result of a request that was withdrawn before it had begun, and of the
-results of what was to use that."""
-
-NOT_MADE = "the operation that should have made it returned something else"
-"""The tombstone text of the result of an operation that returned None, a number or a container."""
 
 
 @dataclass(slots=True)
@@ -172,11 +164,13 @@ class WorkerCore:
         self.addressed: Callable[[str], Any] = str
         """Whom a name means while the present request is served: a name, or a worker.  A shell sets
         it whose callers have names of their own for other workers."""
-        self.place_of_caller: Callable[[Peer], str] = _name_of
+        self.place_of_caller: Callable[[Peer], str] = attrgetter("name")
         """The worker that a caller is, likewise."""
         self.place_of: Callable[[str], str] = str
         """The worker that a name means, for guards that name workers: a name that the owner of this
         one knows it by, or one that no guard has."""
+        self.to_return: list[Callable[[], None]] = []
+        """What sends the gradients of leaves from other workers, after the present request."""
         self.outbox: list[AddressedFrame] = []
         """Frames to send besides the reply: see :meth:`outgoing`."""
 
@@ -195,9 +189,7 @@ class WorkerCore:
         """Handle one request from ``peer``; return the frames to send, the reply last."""
         reply = self.respond(frame, peer)
         letters = self.outgoing() if self.outbox else []
-        if reply is not None:
-            letters.append((peer, reply))
-        return letters
+        return letters if reply is None else [*letters, (peer, reply)]
 
     def respond(self, frame: Frame, peer: Peer) -> Frame | None:
         """Handle one request from ``peer``; return the reply, if it is answered now.
@@ -227,8 +219,8 @@ class WorkerCore:
             if outer is not None:
                 self._nesting.leave()
             self.serving = outer
-        if type(reply) is not Done:
-            return self._counted(frame, None if reply is None else self.frame_of(reply, peer))
+        if type(reply) is not Done or self.to_return:
+            return self._answered(frame, message, reply, peer)
         header = encode(reply)
         stats = self.stats
         stats.messages_in += 1
@@ -236,10 +228,31 @@ class WorkerCore:
         stats.bytes_out += len(header)
         return Frame(header, [])
 
+    def _answered(self, frame: Frame, message: Any, reply: Any, peer: Peer) -> Frame | None:
+        """Send the gradients that came for other workers, and return the frame of the reply."""
+        if self.to_return:
+            outer, self.serving = self.serving, peer
+            try:
+                self._nesting.enter()
+                self._return_gradients(raises=type(reply) is not Failure)
+            except Exception as error:  # as above
+                reply = self._failed(message, error, peer)
+            finally:
+                self._nesting.leave()
+                self.serving = outer
+        return self._counted(frame, None if reply is None else self.frame_of(reply, peer))
+
     def _counted(self, frame: Frame, reply: Frame | None) -> Frame | None:
         """Count a request, and return the reply to it."""
         self.stats.count(frame, reply)
         return reply
+
+    def _return_gradients(self, raises: bool = True) -> None:
+        """Send the gradients that came for other workers; without ``raises`` the request failed."""
+        due, self.to_return = self.to_return, []
+        with contextlib.suppress(*() if raises else (Exception,)):  # whatever the others raise
+            for send in due:
+                send()
 
     def _failed(self, message: messages.Request, error: Exception, peer: Peer) -> Failure:
         """The reply to a request whose handler raised; its results are marked as failed."""
@@ -337,7 +350,9 @@ class WorkerCore:
             why = FAILED
             try:
                 reply = Cancelled(seq) if held is None else act(held)
+                self._return_gradients()
             except Exception as error:  # as in receive: no message may end the worker
+                self._return_gradients(raises=False)
                 self._give_up(outs, error)
                 reply = self.failure(seq, error)
                 why = _why_missing(error)
@@ -578,23 +593,7 @@ class WorkerCore:
         self.contested, self._latest = False, None
 
 
-@WorkerCore.handles(messages.Cancel)
-def cancel(core: WorkerCore, message: messages.Cancel, frame: Frame, peer: Peer) -> Done:
-    """Cancel a parked request; a request that has run is not changed."""
-    for execution, started in list(core.sessions.items()):
-        if started.waits_for_inputs(peer, message.request):
-            started.abandon(core, execution, "was taken back")
-    core.store.listeners.remove(peer.session, message.request)
-    core.take_back_results(core.dataflow.cancel((peer.session, message.request)))
-    return Done(message.seq)
-
-
 def _why_missing(error: Exception | None) -> str:
     """Why there is no result of an operation that raised this."""
-    if isinstance(error, ObjectNotFound) and error.reason == TAKEN_BACK:
-        return TAKEN_BACK
-    return FAILED
-
-
-def _name_of(peer: Peer) -> str:
-    return peer.name
+    taken = isinstance(error, ObjectNotFound) and error.reason == TAKEN_BACK
+    return TAKEN_BACK if taken else FAILED

@@ -26,6 +26,16 @@ from syft.workers.core.tag_index import TagIndex, is_indexed
 TOMBSTONES = 4096
 """The tombstones that a store keeps, and half of the most that it has (about a megabyte)."""
 
+FAILED = "the operation that should have made it failed"
+"""The tombstone text of the result of a failed operation."""
+
+TAKEN_BACK = "its caller took back the request that was to make it"
+"""The tombstone text of the result of a request that was withdrawn before it had begun, and of the
+results of what was to use that."""
+
+NOT_MADE = "the operation that should have made it returned something else"
+"""The tombstone text of the result of an operation that returned None, a number or a container."""
+
 
 class _NotKept(str):
     """The reason in the tombstone of an object that never came, or that the owner cleared away."""

@@ -1,10 +1,11 @@
 """Leaves whose gradients go to another worker, in a backward pass over private values.
 
-A hook on such a leaf sends each gradient on while the pass runs.  In a pass over private values
-that would tell of them: whether torch comes to the leaf before the pass fails follows from values,
-and that something came is seen at the other worker.  So during such a pass the hooks are silent.
-After it each leaf within reach sends one gradient, of zeros if none came.  That is so whether the
-pass succeeds or not.
+A hook on such a leaf sends each gradient on when the request is done that runs the pass: torch may
+call it on a thread of a device, while the thread that serves waits for the pass and holds what a
+request to another worker needs.  In a pass over private values what is sent would tell of them:
+whether torch comes to the leaf before the pass fails follows from values, and that something came
+is seen at the other worker.  So during such a pass the hooks are silent.  After it each leaf within
+reach sends one gradient, of zeros if none came.  That is so whether the pass succeeds or not.
 
 A leaf that has got new memory shares its hook with the one before it
 (:mod:`~syft.workers.execution.moved_memory`).  What came to both is added up.
@@ -36,9 +37,13 @@ class Follower(ABC):
     @final
     def __call__(self, gradient: torch.Tensor) -> None:
         if self.kept is None:
-            self.send(gradient, full_guard_of(gradient))
+            self.came(gradient, full_guard_of(gradient))
         else:
             self.kept.append(gradient)
+
+    @abstractmethod
+    def came(self, gradient: torch.Tensor, guard: Guard | None) -> None:
+        """Send a gradient with this guard to the other worker, now or after the present request."""
 
     @abstractmethod
     def send(self, gradient: torch.Tensor, guard: Guard | None) -> None:

@@ -8,6 +8,7 @@ drops the source.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -78,6 +79,15 @@ class GradientHook(Follower):
         self.connection = connection
         self.source = source
         self.place = place
+
+    def came(self, gradient: torch.Tensor, guard: Guard | None) -> None:
+        """Send a gradient: after the request that runs the pass, if it is not the owner's own."""
+        core = self.core
+        if core.serving is None:
+            self.send(gradient, guard)
+        else:
+            guard = meet_guards(core.acting_guard, guard)
+            core.to_return.append(partial(self.send, gradient, guard))
 
     def send(self, gradient: torch.Tensor, guard: Guard | None) -> None:
         """Send a gradient, and run a backward pass there, unless it may not go."""

@@ -25,6 +25,7 @@ from syft.workers.wire.messages import (
     Abort,
     Await,
     Cancel,
+    Done,
     Drop,
     Exchange,
     GiveUp,
@@ -82,6 +83,17 @@ def withdraw(core: WorkerCore, frame: Frame, peer: Peer) -> Frame:
     finally:
         core.serving = outer
     return Frame(encode(NotBegun(message.seq)), [])
+
+
+@WorkerCore.handles(Cancel)
+def cancel(core: WorkerCore, message: Cancel, frame: Frame, peer: Peer) -> Done:
+    """Cancel a parked request; a request that has run is not changed."""
+    for execution, started in list(core.sessions.items()):
+        if started.waits_for_inputs(peer, message.request):
+            started.abandon(core, execution, "was taken back")
+    core.store.listeners.remove(peer.session, message.request)
+    core.take_back_results(core.dataflow.cancel((peer.session, message.request)))
+    return Done(message.seq)
 
 
 def _forget_number(run: Run, peer: Peer) -> None:

@@ -75,8 +75,7 @@ class ConnectionTable:
             if former.closed:
                 del self._open[former]
         transport = location.transport_for(self._owner)
-        kind = location.connection_kind
-        connection = kind(self._owner, location, transport, self._owner.connection_to)
+        connection = Connection(self._owner, location, transport, self._owner.connection_to)
         self._open[location] = connection
         return connection
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
@@ -10,6 +11,7 @@ from typing import Any, Protocol
 from syft.exceptions import UnknownWorker, WorkerClosed
 from syft.serde.frame import Frame
 from syft.workers.client.connection import Connection
+from syft.workers.client.monitor import Monitor, exclusive
 from syft.workers.client.transport import BATCH
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import AddressedFrame, WorkerCore
@@ -77,6 +79,10 @@ class Network:
     (['me', 'bob'], 'me')
     """
 
+    monitor: Monitor = Monitor()
+    """What a thread holds while it uses a network and its workers: all networks of a process have
+    one, since workers may be in several, but for those of workers that serve others."""
+
     def __init__(self) -> None:
         self.workers = Directory()
         """Every known worker, by its name in this process."""
@@ -85,8 +91,15 @@ class Network:
         self.mail: dict[Any, None] = {}
         """The workers with queued messages, among those that announce them."""
         self.observers: list[Observer] = []
+        self.lines: Any = None
+        """The lines to workers of other processes, once there was one."""
         self._in_transit: deque[tuple[Host, Peer | str, Frame]] = deque()
         self._carrying = False
+
+    @property
+    def lock(self) -> Any:
+        """That of the monitor."""
+        return self.monitor.lock
 
     @property
     def local(self) -> Host:
@@ -106,6 +119,7 @@ class Network:
         for observer in self.observers:
             observer(sender, receiver, frame)
 
+    @exclusive
     def carry(self, letters: Iterable[AddressedFrame], sender: Host) -> None:
         """Deliver the frames of a worker, and those they cause, until none is in transit.
 
@@ -148,6 +162,7 @@ class Network:
             letters = sender.core.outgoing()
             self._in_transit.extend((sender, other, letter) for other, letter in letters)
 
+    @exclusive
     def lose(self, name: str, reason: str) -> None:
         """Fail what the workers of this process do together with one that is gone for good.
 
@@ -157,6 +172,7 @@ class Network:
             host.core.lose(name, reason)
             self.carry(host.core.outgoing(), host)
 
+    @exclusive
     def step(self, most: int = 1) -> bool:
         """Let every worker of this process handle one message; False if there was none.
 
@@ -179,6 +195,7 @@ class Network:
         while self.step(BATCH):
             pass
 
+    @exclusive
     def flush(self) -> bool:
         """Send the ids of dropped pointers on every connection that has some; whether any had.
 
@@ -193,6 +210,7 @@ class Network:
             connection.flush()
         return bool(garbage)
 
+    @exclusive
     def flush_idle(self) -> None:
         """The same for a timer, whose thread may find the others in the middle of anything.
 
@@ -206,3 +224,11 @@ class Network:
             for connection in host.connections():
                 with contextlib.suppress(WorkerClosed):
                     connection.flush_idle()
+
+
+# A forked process has one thread: the others must not be in the middle of anything then.
+os.register_at_fork(
+    before=Network.monitor.lock.acquire,
+    after_in_parent=Network.monitor.lock.release,
+    after_in_child=Network.monitor.lock.release,
+)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from threading import get_ident
 from typing import Any, Protocol
 
 import torch
@@ -18,19 +19,18 @@ from syft.exceptions import (
     NotSendable,
     ObjectNotFound,
     ProgramError,
-    WorkerClosed,
     WorkerIdTaken,
 )
 from syft.ids import new_id
 from syft.notebook_html import names
 from syft.serde.frame import Frame
 from syft.serde.limits import Limits
-from syft.torch_private import tracing_state
 from syft.workers.client.answers import cards_in
 from syft.workers.client.connection import Connection
-from syft.workers.client.transport import Location, Owner, Transport, refuse_tracing
+from syft.workers.client.monitor import exclusive
+from syft.workers.client.transport import Location, Owner
 from syft.workers.core.claim import names_in, writers_of
-from syft.workers.core.peer import Peer, Session
+from syft.workers.core.peer import Peer
 from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.core.shares import numbers_of
 from syft.workers.core.state_machine import AddressedFrame, WorkerCore
@@ -38,11 +38,11 @@ from syft.workers.core.stats import Stats
 from syft.workers.core.tag_index import tags_of
 from syft.workers.execution.operation import neutral_mode
 from syft.workers.execution.private_memory import ready_to_hold
-from syft.workers.handlers.withdrawing import may_be_withdrawn, withdraw
 from syft.workers.shells.asked_again import AskedAgain, Reconnecting, WorkerArguments
 from syft.workers.shells.connection_table import ConnectionTable
 from syft.workers.shells.named_datasets import NamedDatasets
 from syft.workers.shells.network import Network
+from syft.workers.shells.virtual_transport import VirtualTransport
 from syft.workers.shells.worker import Query, Worker, found_by, words_in
 from syft.workers.wire.messages import Search
 
@@ -51,137 +51,6 @@ class Hooked(Protocol):
     """The part of the hook that a worker uses: the local worker of the user's program."""
 
     local_worker: VirtualWorker
-
-
-class VirtualTransport(Transport):
-    """The transport to a worker in the same process: a function call or an inbox."""
-
-    def __init__(self, caller: Owner, worker: VirtualWorker, network: Network) -> None:
-        super().__init__()
-        self.queued = worker.pipelined
-        self.exchange = None if worker.pipelined else self._exchange
-        self.collects = worker.pipelined
-        self.caller = caller
-        """The worker whose requests it carries."""
-        self._worker = worker
-        self._network = network
-        self._observers = network.observers
-        self._core = worker.core
-        self._session = Session()
-        self._peers: dict[str | None, Peer] = {}
-        self._peer: Peer
-        self.speak_for(None)
-
-    @property
-    def closed(self) -> bool:
-        return self._worker.closed
-
-    def speak_for(self, user: str | None) -> None:
-        """Send the following requests on behalf of ``user``, which is not verified here."""
-        peer = self._peers.get(user)
-        if peer is None:
-            is_owner = self.caller is self._worker
-            peer = self._peers[user] = Peer(self.caller.id, user, self._session, is_owner)
-            self._worker.callers[peer] = self
-        self._peer = peer
-
-    def _exchange(self, frame: Frame) -> Frame:
-        """Let the worker handle a request, and return the reply, which comes at once."""
-        if self._worker.closed:
-            raise WorkerClosed(self._worker.id)
-        if tracing_state() is not None:
-            refuse_tracing()
-        core = self._core
-        reply: Frame
-        if self._observers:
-            self._network.observe(self.caller.id, self._worker.id, frame)
-            reply = core.respond(frame, self._peer)  # type: ignore[assignment]
-        else:
-            reply = core.respond(frame, self._peer)  # type: ignore[assignment]
-            if not core.outbox:  # nearly always
-                return reply
-        self._hand_out(core.outgoing())
-        if self._observers:
-            self._network.observe(self._worker.id, self.caller.id, reply)
-        return reply
-
-    def deliver(self, frame: Frame) -> None:
-        """Put a request in the inbox of a queued worker, or let the worker handle it."""
-        worker = self._worker
-        if worker.closed:
-            raise WorkerClosed(worker.id)
-        if tracing_state() is not None:
-            refuse_tracing()
-        if self.queued:
-            if not worker.inbox:
-                worker.announce()
-            worker.inbox.append((frame.owned() if frame.buffers else frame, self._peer))
-            return
-        if self._observers:
-            self._network.observe(self.caller.id, worker.id, frame)
-        if torch.is_inference_mode_enabled():  # the caller's, on its thread; messages say theirs
-            with torch.inference_mode(False):
-                letters = self._core.receive(frame, self._peer)
-        else:
-            letters = self._core.receive(frame, self._peer)
-        self._hand_out(letters)
-
-    def _hand_out(self, letters: list[AddressedFrame]) -> None:
-        """Store the replies for this transport, and deliver the other frames."""
-        others = []
-        for letter in letters:
-            if letter[0] is self._peer:
-                self.take(letter[1])
-            else:
-                others.append(letter)
-        if others:
-            self._worker.network.carry(others, self._worker)
-
-    def take(self, frame: Frame) -> None:
-        """Store a reply until the connection reads it."""
-        if self._observers:
-            self._network.observe(self._worker.id, self.caller.id, frame)
-        self.replies.append(frame)
-
-    def advance(self, parked: bool = True, block: bool = True, most: int = 1) -> bool:
-        """Let the worker at the other end handle a message, or any worker of this process."""
-        return self._worker.work(most) or self._network.step()
-
-    def collect(self) -> None:
-        """Nothing is on its way: what a worker of this process sends is there at once."""
-
-    def withdraw(self, frame: Frame) -> bool:
-        """Remove a request from the inbox; False if it is not there."""
-        inbox = self._worker.inbox
-        kept = [letter for letter in inbox if letter[0].header is not frame.header]
-        if len(kept) == len(inbox):
-            return False
-        inbox.clear()
-        inbox.extend(kept)  # in place: the worker may be in the middle of it
-        return True
-
-    def withdraw_all(self) -> int:
-        """Leave out what waits in the inbox of a queued worker and came from here."""
-        worker, peers = self._worker, set(self._peers.values())
-        letters = list(worker.inbox)
-        taken: list[tuple[Frame, Peer]] = []
-        worker.inbox.clear()
-        for letter in letters:
-            mine = letter[1] in peers and may_be_withdrawn(letter[0])
-            (taken if mine else worker.inbox).append(letter)
-        for frame, peer in taken:
-            self.take(withdraw(self._core, frame, peer))
-        self._network.carry(self._core.outgoing(), worker)
-        return len(taken)
-
-    def is_idle(self) -> bool:
-        """Whether a queued worker has an empty inbox and is not handling a request."""
-        return self.queued and not (self._worker.inbox or self._worker.busy)
-
-    def close(self) -> None:
-        """Unregister this caller at the worker."""
-        for peer in self._peers.values():
-            self._worker.callers.pop(peer, None)
 
 
 class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
@@ -242,8 +111,10 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
         self.is_client_worker = is_client_worker
         self.user = user
         self.inbox: deque[tuple[Frame, Peer]] = deque()
-        self.busy, self._before = False, 0  # whether it handles one, and how many came before that
+        self.busy, self._before = 0, 0
+        """The thread that handles a message of the inbox, 0 if none does; how many came before."""
         self.closed = False
+        self.network.monitor.guard(self.core)
         self._table = ConnectionTable(self, self.network)
         self.callers = self._table.callers
         """The peers that send requests, each with the line for its replies."""
@@ -266,6 +137,7 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} id:{self.id} #objects:{self.objects_count()}>"
 
+    @exclusive
     def cells_shown(self) -> tuple[str, ...]:
         """Its row in a table of workers: what it holds now, which is looked at and not collected.
 
@@ -285,6 +157,7 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
 
     # ---------------------------------------------------------------------------- other workers
 
+    @exclusive
     def connection_to(self, worker: str | Location) -> Connection:
         """This worker's connection to another one (or to itself).
 
@@ -341,8 +214,14 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
         for network in self._networks:
             network.mail[self] = None
 
+    @property
+    def lock(self) -> Any:
+        """What a thread holds while it uses the worker."""
+        return self.network.monitor.lock
+
+    @exclusive
     def work(self, most: int = 1) -> bool:
-        """Handle one message of the inbox; False if there is none.
+        """Handle one message of the inbox; False if there is none, or another thread handles one.
 
         With ``most`` it may handle that many, as long as each causes nothing but its reply.  In the
         middle of one, it handles those that were sent since: their senders are on the stack above.
@@ -350,16 +229,18 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
         >>> VirtualWorker(None, id="alice").work()
         False
         """
-        busy, before = self.busy, self._before if self.busy else 0
-        if len(self.inbox) <= before:
+        busy, thread = self.busy, get_ident()
+        before = self._before if busy else 0
+        if len(self.inbox) <= before or busy not in (0, thread):
             return False
-        self.busy = True
+        self.busy = thread
         try:
             with neutral_mode():
                 alone = not busy and self.network.is_quiet()
                 letters = self._handle(before, most if alone else 1)
         finally:
             self.busy, self._before = busy, before
+            self.network.monitor.notify()
         self.network.carry(letters, self)
         return True
 
@@ -380,6 +261,7 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
             if reply is not None:
                 self.reply(peer, reply)
 
+    @exclusive
     def add_worker(self, worker: Worker) -> VirtualWorker:
         """Make a worker of another network known here, under its id; returns this worker.
 
@@ -415,6 +297,7 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
             return worker
         return self.network.find(worker, self.id)  # raises for a value that is not a name
 
+    @exclusive
     def close(self) -> None:
         """Leave the network and drop everything held. Later requests raise WorkerClosed.
 
@@ -445,6 +328,7 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
 
     # ------------------------------------------------------------------------------ what it holds
 
+    @exclusive
     def hold(self, *tensors: torch.Tensor, allow_writes: Iterable[str] = ()) -> list[int]:
         """Put tensors of the data owner into the store; returns their ids.
 
@@ -467,6 +351,7 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
         return ids
 
     @property
+    @exclusive
     def _objects(self) -> dict[int, torch.Tensor]:
         """Everything in the store, by id, as the data owner sees it."""
         self.collect()
@@ -478,6 +363,7 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
         held = ((id, numbers_of(value)) for id, value in self._objects.items())
         return {id: value for id, value in held if isinstance(value, torch.Tensor)}
 
+    @exclusive
     def collect(self) -> None:
         """Send the ids of all dropped pointers, and let queued workers finish.
 
@@ -493,6 +379,7 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
             self.network.run()
         self.network.run()
 
+    @exclusive
     def objects_count(self) -> int:
         """How many objects the worker holds.
 
@@ -502,6 +389,7 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
         self.collect()
         return len(self.core.store.objects)
 
+    @exclusive
     def list_objects(self) -> list[int]:
         """The ids of the objects the worker holds.
 
@@ -512,6 +400,7 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
         self.collect()
         return list(self.core.store.objects)
 
+    @exclusive
     def clear_objects(self, return_self: bool = True) -> VirtualWorker | None:
         """Drop every object; pointers to them raise when they are used.
 
@@ -523,6 +412,7 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
         self._clear(f"worker {self.id} was cleared with clear_objects()")
         return self if return_self else None
 
+    @exclusive
     def give_up_promises_of(self, caller: str, reason: str) -> None:
         """Give up every promise of the callers of that name, and what they wait for together.
 

@@ -46,8 +46,6 @@ class Worker(TrainingCalls, ABC):
     closed: bool = False
     announces: bool = False
     """Whether it tells its networks when a message is queued for it in this process."""
-    connection_kind: type[Connection] = Connection
-    """What carries requests to it."""
 
     @abstractmethod
     def transport_for(self, caller: Owner) -> Transport:

@@ -237,6 +237,16 @@ class CallingBoard(Switchboard):
                     silence = now - websocket.heard
                     self.broke(line, TimeoutError(f"it has been silent for {silence:.1f} s"))
 
+    def sign(self, since: float) -> None:
+        """Have each worker hear of this program although the monitor has been held ``since``, and
+        nobody answers heartbeats: for an operation of a worker of this process, say."""
+        now = time.monotonic()
+        for line in list(self.lines):
+            websocket = line.websocket
+            if websocket is not None and now - max(since, line.signed) >= line.heartbeat:
+                line.signed = now
+                websocket.sign()
+
     # --------------------------------------------------------------------------- connections
 
     def add(self, line: Line, dial: Dial) -> None:

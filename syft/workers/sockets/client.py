@@ -29,8 +29,9 @@ from syft.workers.sockets.dialling import Target, sensible
 from syft.workers.sockets.guests import TICKET_SECONDS, ticket_key
 from syft.workers.sockets.keeper import Keeper
 from syft.workers.sockets.line import Line
-from syft.workers.sockets.line_texts import Introduction, Meet
+from syft.workers.sockets.line_texts import Introduction, Meet, Welcome
 from syft.workers.sockets.line_transport import LineWorker
+from syft.workers.sockets.websocket import WebSocket
 from syft.workers.wire.messages import Drop, Search
 
 _PATIENCE: Final = 10.0
@@ -38,15 +39,16 @@ _PATIENCE: Final = 10.0
 
 LOG: Final = logging.getLogger("syft.client")
 
-_boards: weakref.WeakKeyDictionary[Network, _Exchange] = weakref.WeakKeyDictionary()
+_exchanges: weakref.WeakSet[_Exchange] = weakref.WeakSet()
 
 
 def _forget_lines() -> None:
     """In a forked process: the sockets are the parent's, which goes on with them."""
-    for exchange in list(_boards.values()):
+    for exchange in list(_exchanges):
         exchange.keeper = None
-        exchange.board.monitor.renew()
         for line in exchange.board.lines:
+            if line.websocket is not None:
+                line.websocket.forked()
             line.end("this process was forked from the one that connected; connect anew in it")
 
 
@@ -120,9 +122,10 @@ class _Exchange:
 
 def _exchange_of(network: Network) -> _Exchange:
     """The lines of a network, of which there may be none yet."""
-    exchange = _boards.get(network)
-    if exchange is None:
-        exchange = _boards[network] = _Exchange(network)
+    if network.lines is None:  # kept there, since they refer to the network, which may go
+        network.lines = _Exchange(network)
+        _exchanges.add(network.lines)
+    exchange: _Exchange = network.lines
     return exchange
 
 
@@ -204,12 +207,21 @@ class WebsocketClientWorker(LineWorker, metaclass=Reconnecting):
         if id is not None:
             _check_free(network, id, asked)
         websocket, welcome = target.dial(None, _PATIENCE)
-        id = id or welcome.worker
-        try:
-            _check_free(network, id, asked)
-        except WorkerIdTaken:
-            websocket.stream.close()
-            raise
+        with network.monitor:
+            try:  # another thread may have asked for the same meanwhile
+                there = _there_already(network, id, asked)
+                if there is not None:
+                    raise AskedAgain(there)
+                _check_free(network, id or welcome.worker, asked)
+            except (AskedAgain, WorkerIdTaken):
+                websocket.stream.close()
+                raise
+            self._enter(local, id or welcome.worker, websocket, welcome)
+
+    def _enter(self, local: VirtualWorker, id: str, websocket: WebSocket, welcome: Welcome) -> None:
+        """Enter the network as the worker at the other end of a connection, in its monitor."""
+        asked, network = self.asked, local.network
+        target = asked.target
         line = Line(id, target.limits, odd=False)
         line.id, line.secret, line.user = welcome.line, welcome.secret, welcome.user
         line.users.add(line.user)
@@ -223,13 +235,12 @@ class WebsocketClientWorker(LineWorker, metaclass=Reconnecting):
         self._within = threading.local()
         self.blocking = asked.blocking
         self._exchange = exchange
-        with self.board.monitor:
-            self._serve_beside(local)
-            network.workers[id] = self
-            line.attach(websocket, 0)
-            self.board.add(line, target.dial)
-            exchange.enter(self)
         self.vouch = partial(exchange.acquaint, id)
+        self._serve_beside(local)
+        network.workers[id] = self
+        line.attach(websocket, 0)
+        self.board.add(line, target.dial)
+        exchange.enter(self)
 
     def _serve_beside(self, local: VirtualWorker) -> None:
         """Have the local worker serve what the other end asks."""

@@ -45,7 +45,7 @@ class Keeper:
             self._board.memory.forget()
 
     def _look_after_lines(self) -> None:
-        pause = _CALM
+        pause, looked = _CALM, time.monotonic()
         progress = Progress()
         while not self._stopped.wait(pause):
             board = self._board
@@ -60,7 +60,10 @@ class Keeper:
                 try:
                     self._look(quiet)
                 finally:
+                    looked = time.monotonic()
                     board.monitor.lock.release()
+            else:
+                board.sign(max(looked, board.active))
 
     def _look(self, quiet: float) -> None:
         board, active = self._board, self._board.active

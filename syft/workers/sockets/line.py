@@ -146,7 +146,7 @@ class Line:
         """By the numbers of threads that wait for the other end: the monotonic time at which the
         wait is over, and how many seconds it may last."""
         self.heartbeat = 2.0
-        self.pinged = 0.0
+        self.pinged = self.signed = 0.0
         self.why = ""
         """Why the last connection is gone."""
         self.report_at = _REPORT_AFTER
@@ -323,37 +323,3 @@ def is_reply(frame: Frame) -> bool:
     header = frame.header
     at = 3 if header[:1] == b"\xdc" else 1
     return len(header) > at and _FIRST_REPLY <= header[at] < 128
-
-
-_NOTICES: Final = (int(MessageCode.FORGOTTEN), int(MessageCode.STALE))
-_INTEGER_SIZES: Final = {0xCC: 2, 0xCD: 3, 0xCE: 5, 0xCF: 9, 0xD0: 2, 0xD1: 3, 0xD2: 5, 0xD3: 9}
-_UNREADABLE: Final = b"\xff"  # the number -1
-
-
-def seq_bytes(frame: Frame) -> bytes:
-    """The number of a request, as it is encoded: a reply to it has the same bytes.
-
-    >>> from syft.workers.wire.messages import Command, Done, encode
-    >>> seq_bytes(Frame(encode(Command(300, 1, (), 7, 0)), [])).hex()
-    'cd012c'
-    """
-    header = frame.header
-    at = 4 if header[0] == 0xDC else 2
-    return header[at : at + _INTEGER_SIZES.get(header[at], 1)]
-
-
-def is_answer(reply: Frame, seq: bytes) -> bool:
-    """Whether a reply is to the request whose number is encoded as ``seq``.
-
-    So is one to a request that could not be read: nothing else is on its way.
-
-    >>> from syft.workers.wire.messages import Done, Stale, encode
-    >>> is_answer(Frame(encode(Done(300)), []), bytes.fromhex("cd012c"))
-    True
-    >>> is_answer(Frame(encode(Stale(False)), []), b"\\x00")
-    False
-    """
-    header = reply.header
-    if header[1] in _NOTICES:
-        return False
-    return header.startswith(seq, 2) or header.startswith(_UNREADABLE, 2)

@@ -15,10 +15,9 @@ from syft.workers.client.transport import Owner, Transport, refuse_tracing
 from syft.workers.core.peer import Peer, Session
 from syft.workers.shells.network import Network
 from syft.workers.shells.worker import Worker
-from syft.workers.sockets.line import LARGE, NESTED, Channel, Line, is_answer, seq_bytes
+from syft.workers.sockets.line import LARGE, NESTED, Channel, Line
 from syft.workers.sockets.line_texts import Open, Withdraw, Withdrawn
 from syft.workers.sockets.named_workers import named_workers
-from syft.workers.sockets.shared_connection import SharedConnection
 from syft.workers.sockets.switchboard import Switchboard
 
 _NOBODY: Final = object()
@@ -45,14 +44,12 @@ class LineTransport(Transport):
     overtakes = True
 
     def __init__(self, board: Switchboard, caller: Owner, worker: LineWorker) -> None:
-        super().__init__()
+        super().__init__(board.monitor)
         self.board = board
         self.caller = caller
         self.worker = worker
         self.line = line = worker.line
         self.queued = not worker.blocking
-        if worker.blocking:
-            self.exchange = self._exchange
         self._channels: dict[Any, Channel] = {}
         self._core = caller.core
         self._observers = board.network.observers
@@ -140,6 +137,9 @@ class LineTransport(Transport):
             return
         now = time.monotonic()
         websocket = self.line.websocket
+        if not self.queued:  # the reply is waited for next
+            self.board.push(self.line)
+            return
         if websocket is None or (
             websocket.queued < _MOST_QUEUED and now - self._written < _MOST_DELAYED
         ):
@@ -183,36 +183,6 @@ class LineTransport(Transport):
             return True
         return False
 
-    def _exchange(self, frame: Frame) -> Frame:
-        """Write a request, and wait for the reply to it."""
-        board, line = self.board, self.line
-        with board.monitor.lock:
-            with board.io.lock:
-                if not self._send(frame):
-                    board.push(line)
-            if self.worker.patience is None:
-                return self._reply_to(seq_bytes(frame))
-            with self.worker.limited():
-                return self._reply_to(seq_bytes(frame))
-
-    def _reply_to(self, wanted: bytes) -> Frame:
-        """Wait for the reply to a request; others stay."""
-        replies = self.replies
-        others: list[Frame] = []
-        try:
-            while True:
-                while replies:
-                    reply = replies.popleft()
-                    if is_answer(reply, wanted):
-                        return reply
-                    others.append(reply)
-                if self.line.ended is not None:
-                    raise self.worker.gone()
-                self.board.turn(self.line, True)
-        finally:
-            if others:
-                replies.extendleft(reversed(others))
-
     def take(self, frame: Frame) -> None:
         """Keep a reply until the connection reads it."""
         if self._observers:
@@ -236,6 +206,10 @@ class LineTransport(Transport):
         return (
             not network.mail and network.is_quiet() and board.glance(_PATIENCE)
         ) or network.step()
+
+    def limited(self) -> contextlib.AbstractContextManager[None]:
+        """A context in which a wait of this thread ends after the seconds that it may last."""
+        return self.worker.limited()
 
     def collect(self) -> None:
         """Take in what the worker has sent."""
@@ -276,8 +250,6 @@ class LineWorker(Worker):
     this process for which the line was made.  ``channel`` is that of a caller, to which requests go
     back.
     """
-
-    connection_kind = SharedConnection
 
     def __init__(
         self,

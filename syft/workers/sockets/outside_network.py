@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from syft.exceptions import UnknownWorker
+from syft.workers.client.monitor import Monitor
 from syft.workers.shells.network import Network
 
 Lookup = Callable[[str], Any]
@@ -25,6 +26,10 @@ class OutsideNetwork(Network):
     """
 
     lookup: Lookup
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.monitor = Monitor()  # its own: it is held by the thread that serves
 
     def find(self, name: Any, asked: str) -> Any:
         """The worker of that name; :class:`~syft.exceptions.UnknownWorker` if there is none."""

@@ -31,7 +31,7 @@ from syft.workers.sockets.described import described
 from syft.workers.sockets.equal_share import EqualShare
 from syft.workers.sockets.line import Line
 from syft.workers.sockets.line_texts import Busy, Bye, Control, Open
-from syft.workers.sockets.monitor import Monitor
+from syft.workers.client.monitor import Monitor
 from syft.workers.sockets.opening_connections import Opening
 from syft.workers.sockets.outside_network import OutsideNetwork
 from syft.workers.sockets.readiness import READ, WRITE, readiness

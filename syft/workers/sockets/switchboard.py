@@ -40,7 +40,6 @@ from syft.workers.sockets.line_texts import (
     Withdrawn,
     decode_control,
 )
-from syft.workers.sockets.monitor import Monitor
 from syft.workers.sockets.websocket import BINARY, REFUSED, TEXT
 from syft.workers.wire import messages
 from syft.workers.wire.messages import Failure, encode
@@ -63,7 +62,7 @@ class Switchboard(ABC):
     def __init__(self, network: Network) -> None:
         self.network = network
         self.lines: list[Line] = []
-        self.monitor = Monitor()
+        self.monitor = network.monitor
         """What a thread holds while it uses the network, its workers and the lines."""
         self.io = self.monitor
         """What a thread holds while it uses the sockets."""

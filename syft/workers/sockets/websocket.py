@@ -14,8 +14,10 @@ with whatever key it has.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -28,7 +30,7 @@ from syft.exceptions import BrokenFraming
 from syft.serde.buffers import fresh_buffer
 from syft.serde.limits import Limits
 from syft.workers.sockets.arriving import FrameAssembly, Memory, small_frame
-from syft.workers.sockets.monitor import Monitor
+from syft.workers.client.monitor import Monitor
 from syft.workers.sockets.streams import Piece, Stream
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
@@ -96,6 +98,7 @@ class WebSocket:
         "_start",
         "_end",
         "_out",
+        "_writing",
         "queued",
         "_assembly",
         "_left",
@@ -130,6 +133,7 @@ class WebSocket:
         self._view = memoryview(b"")
         self._start = self._end = 0
         self._out: list[Piece] = []
+        self._writing = threading.RLock()  # for all that is on its way out: see `sign`
         self.queued = 0
         """Bytes that wait to be written."""
         self._assembly: FrameAssembly | None = None
@@ -174,30 +178,45 @@ class WebSocket:
             head = _SHORT.pack(0x80 | opcode, masked | 126, size)
         else:
             head = _LONG.pack(0x80 | opcode, masked | 127, size)
-        self.queued += len(head) + size + (4 if masked else 0)
-        if size >= _LARGE:
-            self._out.append(head + _NO_KEY if masked else head)
-            self._out.extend(pieces)
-            return
-        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        if masked:
-            key = next(self._keys, _NO_KEY)
-            if key is _NO_KEY:
-                key = self._new_key()
-            self._out.append(head + key + apply_mask(data, key))
-        else:
-            self._out.append(head + data)
+        with self._writing:
+            self.queued += len(head) + size + (4 if masked else 0)
+            if size >= _LARGE:
+                self._out.append(head + _NO_KEY if masked else head)
+                self._out.extend(pieces)
+                return
+            data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            if masked:
+                key = next(self._keys, _NO_KEY)
+                if key is _NO_KEY:
+                    key = self._new_key()
+                self._out.append(head + key + apply_mask(data, key))
+            else:
+                self._out.append(head + data)
 
     def _new_key(self) -> bytes:
         """The first of new random keys, of which there are a thousand."""
         self._keys = map(b"".join, struct.iter_unpack("4s", os.urandom(_KEYS)))
         return next(self._keys)
 
+    def sign(self) -> None:
+        """Show that this end is alive, by a pong for which nobody has asked.
+
+        Any thread may, whether or not another one writes: that may hold the monitor for long.
+        """
+        with contextlib.suppress(OSError), self._writing:  # who uses the line will see an error
+            if not self.queued:
+                self.put([b""], PONG)
+            self.flush()
+
     def flush(self) -> bool:
         """Write what can be written without waiting; whether nothing is left.
 
         Raises :class:`OSError` if the other end is gone.
         """
+        with self._writing:
+            return self._flush()
+
+    def _flush(self) -> bool:
         out = self._out
         while out:
             if len(out) > 1 and self.queued <= _MOST_JOINED:
@@ -227,10 +246,13 @@ class WebSocket:
             self._closing = True
             text = reason.encode()[:120].decode(errors="ignore").encode()
             self.put([struct.pack(">H", code) + text], CLOSE)
-            try:
+            with contextlib.suppress(OSError):
                 self.flush()
-            except OSError:
-                pass
+        self.abandon()
+
+    def forked(self) -> None:
+        """In a forked process: close the socket, whatever a thread did that is not there."""
+        self._writing = threading.RLock()
         self.abandon()
 
     def abandon(self) -> None:
@@ -240,7 +262,8 @@ class WebSocket:
             self._assembly = None
         self._buffer, self._view = None, memoryview(b"")
         self._start = self._end = 0
-        self.stream.close()
+        with self._writing:  # else a thread that writes might write to whatever has the number next
+            self.stream.close()
 
     # ------------------------------------------------------------------------------------ in
 

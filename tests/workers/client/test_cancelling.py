@@ -9,7 +9,7 @@ import syft as sy
 from syft.exceptions import ObjectNotFound, ObjectNotReady, RequestWithdrawn, WorkerClosed
 from syft.serde.frame import Frame
 from syft.workers.core.peer import Peer, Session
-from syft.workers.core.state_machine import TAKEN_BACK
+from syft.workers.core.store import TAKEN_BACK
 from syft.workers.handlers.withdrawing import may_be_withdrawn, withdraw
 from syft.workers.wire import messages
 from syft.workers.wire.messages import Drop, Exchange, Failure, NotBegun, Put, Run, Start, encode

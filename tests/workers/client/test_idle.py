@@ -63,7 +63,7 @@ def test_a_pointer_that_dies_while_the_worker_works_waits(hook: sy.TorchHook) ->
 
     def drop(sender: str, receiver: str, frame: object) -> None:
         if receiver == "worker" and pointers:
-            worker.busy, before = True, worker.busy
+            worker.busy, before = -1, worker.busy
             pointers.clear()
             worker.busy = before
 

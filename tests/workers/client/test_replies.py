@@ -27,6 +27,7 @@ from syft.serde.errors import pack_error
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer
 from syft.workers.client.connection import Connection
+from syft.workers.client.monitor import Monitor
 from syft.workers.client.pending import STORED, Pending
 from syft.workers.client.transport import Transport
 from syft.workers.wire.definitions import Group, InputKind
@@ -68,7 +69,7 @@ class Played(Transport):
     """
 
     def __init__(self, kind: str) -> None:
-        super().__init__()
+        super().__init__(Monitor())
         self.kind = kind
         self.queued = kind == "queued"
         if kind == "call":

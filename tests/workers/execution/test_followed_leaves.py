@@ -29,6 +29,9 @@ class Noting(Follower):
         self.sent: Sent = []
         self.fails = fails
 
+    def came(self, gradient: torch.Tensor, guard: Guard | None) -> None:
+        self.send(gradient, guard)
+
     def send(self, gradient: torch.Tensor, guard: Guard | None) -> None:
         self.sent.append((gradient, guard))
         if self.fails:

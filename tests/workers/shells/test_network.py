@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import get_ident
 from typing import Any
 
 import pytest
@@ -106,9 +107,9 @@ def test_a_busy_worker_keeps_its_mail(hook: sy.TorchHook) -> None:
     network = hook.local_worker.network
     x: Any = torch.ones(2)
     pointer = x.send(dan)
-    dan.busy, dan._before = True, len(dan.inbox)
+    dan.busy, dan._before = get_ident(), len(dan.inbox)
     assert not network.step() and list(network.mail) == [dan]
-    dan.busy = False
+    dan.busy = 0
     assert network.step() and not network.mail and not network.step()
     assert pointer.tolist() == [1, 1]
 

@@ -223,7 +223,7 @@ def test_what_a_server_that_is_lost_leaves(
     for act in (
         lambda: transport.board.turn(dan.line, True),
         lambda: transport.board.ask(dan.line, 1, Meet(1, "x")),
-        lambda: transport._reply_to(b"\x01"),
+        lambda: transport.advance(parked=False),
     ):
         with pytest.raises(WorkerLost):
             act()

@@ -151,6 +151,34 @@ def test_a_forked_process_has_no_connection(dan: sy.WebsocketClientWorker) -> No
     os.close(read)
 
 
+def test_a_process_that_is_forked_while_the_keeper_writes_has_no_connection(
+    dan: sy.WebsocketClientWorker,
+) -> None:
+    websocket: Any = dan.line.websocket
+    writes, forked = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with websocket._writing:
+            writes.set()
+            forked.wait(20)
+
+    thread = threading.Thread(target=write, daemon=True)
+    thread.start()
+    writes.wait(20)
+    child = os.fork()
+    if not child:
+        os._exit(0 if dan.line.ended is not None else 1)
+    forked.set()
+    thread.join(20)
+    end = time.monotonic() + 20
+    while (gone := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < end:
+        time.sleep(0.01)
+    if gone == (0, 0):  # it waits for a thread that it has not
+        os.kill(child, signal.SIGKILL)
+        gone = os.waitpid(child, 0)
+    assert gone == (child, 0)
+
+
 def test_an_awaited_operation_lets_others_run(
     dan: sy.WebsocketClientWorker, slow: threading.Event
 ) -> None:

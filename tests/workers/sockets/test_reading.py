@@ -11,7 +11,7 @@ import pytest
 from syft.exceptions import BrokenFraming
 from syft.serde.limits import Limits
 from syft.workers.sockets import websocket as module
-from syft.workers.sockets.monitor import Monitor
+from syft.workers.client.monitor import Monitor
 from syft.workers.sockets.streams import PlainStream
 from syft.workers.sockets.websocket import BINARY, CONTINUATION, TEXT, WebSocket
 

@@ -14,7 +14,8 @@ from syft.exceptions import ObjectNotFound, RequestWithdrawn, WorkerClosed, Work
 from syft.serde.frame import Frame
 from syft.serde.limits import Limits
 from syft.workers.core.peer import Peer, Session
-from syft.workers.core.state_machine import TAKEN_BACK, WorkerCore
+from syft.workers.core.state_machine import WorkerCore
+from syft.workers.core.store import TAKEN_BACK
 from syft.workers.shells.network import Network
 from syft.workers.sockets import switchboard
 from syft.workers.sockets.calling import CallingBoard

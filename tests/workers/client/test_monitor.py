@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from syft.workers.sockets.monitor import Monitor
+from syft.workers.client.monitor import Monitor
 
 
 def test_a_thread_that_waits_lets_another_one_in_and_is_woken_by_it():
