@@ -22,7 +22,6 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from syft.callers import line_at, place_of_user
 from syft.chain.wrapper import Wrapper
@@ -41,7 +40,7 @@ from syft.tensors.fixed.grid import CEILING, Excess, Grid, encode, encode_number
 from syft.tensors.fixed.rings.ring_link import is_ring
 from syft.tensors.shared.additive_sharing import AdditiveSharingTensor, revealed
 from syft.tensors.shared.cells import Cell
-from syft.torch_private import has_composite_kernel
+from syft.torch_private import TorchDispatchMode, has_composite_kernel
 
 aten = torch.ops.aten
 
