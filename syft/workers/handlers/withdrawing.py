@@ -5,6 +5,8 @@ that is done.  What is running ends as it would.  What has not begun is not begu
 ``NotBegun``, and its results count as taken back, for whatever was to use them.  What it lists as
 dropped is dropped.
 
+``Cancel`` does the same to a request that is parked.
+
 A shell decides which requests have not begun, and calls :func:`withdraw` for each of them.
 """
 
@@ -25,6 +27,7 @@ from syft.workers.wire.messages import (
     Abort,
     Await,
     Cancel,
+    Done,
     Drop,
     Exchange,
     GiveUp,
@@ -82,6 +85,17 @@ def withdraw(core: WorkerCore, frame: Frame, peer: Peer) -> Frame:
     finally:
         core.serving = outer
     return Frame(encode(NotBegun(message.seq)), [])
+
+
+@WorkerCore.handles(Cancel)
+def cancel(core: WorkerCore, message: Cancel, frame: Frame, peer: Peer) -> Done:
+    """Cancel a parked request; a request that has run is not changed."""
+    for execution, started in list(core.sessions.items()):
+        if started.waits_for_inputs(peer, message.request):
+            started.abandon(core, execution, "was taken back")
+    core.store.listeners.remove(peer.session, message.request)
+    core.take_back_results(core.dataflow.cancel((peer.session, message.request)))
+    return Done(message.seq)
 
 
 def _forget_number(run: Run, peer: Peer) -> None:
