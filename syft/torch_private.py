@@ -282,22 +282,30 @@ def per_channel_quantized(
     )
 
 
-def any_function_mode() -> bool:
-    """Whether a ``TorchFunctionMode`` is active in this thread."""
-    return bool(torch._C._len_torch_function_stack())
+function_modes = torch._C._len_torch_function_stack
+dispatch_modes = torch._C._len_torch_dispatch_stack
+"""How many of each kind of mode are active in this thread; a default device is a function mode."""
+
+saved_tensor_hooks = torch._C._autograd._top_saved_tensors_default_hooks
+"""With True, the hooks that get what autograd saves in this thread, packer first; None if none."""
 
 
 @contextlib.contextmanager
-def no_function_modes() -> Iterator[None]:
-    """A context in which no ``TorchFunctionMode`` is active; subclasses are asked as usual."""
-    modes = [
-        torch._C._pop_torch_function_stack() for _ in range(torch._C._len_torch_function_stack())
-    ]
-    try:
+def unobserved() -> Iterator[None]:
+    """A context in which no mode and no hook on saved tensors of this thread sees a tensor;
+    subclasses are asked as usual."""
+    modes = torch.utils._python_dispatch
+    autograd = torch._C._autograd
+    with contextlib.ExitStack() as restored:
+        while function_modes():
+            mode = torch._C._pop_torch_function_stack()
+            restored.callback(torch._C._push_on_torch_function_stack, mode)
+        while dispatch_modes():
+            restored.callback(modes._push_mode, modes._pop_mode())
+        while (hooks := saved_tensor_hooks(True)) is not None:
+            restored.callback(autograd._push_saved_tensors_default_hooks, *hooks)
+            autograd._pop_saved_tensors_default_hooks()
         yield
-    finally:
-        for mode in reversed(modes):
-            torch._C._push_on_torch_function_stack(mode)
 
 
 def is_only_user(tensor: torch.Tensor) -> bool:

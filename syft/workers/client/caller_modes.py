@@ -10,7 +10,7 @@ from syft.exceptions import UnsupportedOperation
 from syft.torch_private import NO_FUNCTION, any_autocast_enabled, inside_custom_function
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
-from syft.workers.wire.messages import GRAD_MODE, INFERENCE_MODE
+from syft.workers.wire.messages import DEFAULT_DTYPE, GRAD_MODE, INFERENCE_MODE
 
 
 def modes() -> tuple[int, Any]:
@@ -20,7 +20,8 @@ def modes() -> tuple[int, Any]:
     True
     """
     flags = GRAD_MODE if torch.is_grad_enabled() else mode_without_grad()
-    return flags, autocast_state() if any_autocast_enabled() else None
+    casting = any_autocast_enabled() or torch.get_default_dtype() is not torch.float32
+    return flags, autocast_state() if casting else None
 
 
 def mode_without_grad() -> int:
@@ -40,13 +41,17 @@ def mode_without_grad() -> int:
 
 
 def autocast_state() -> tuple[Any, ...]:
-    """``(device type, packed dtype)`` for each device on which autocast is on.
+    """``(device type, packed dtype)`` for each device on which autocast is on, and
+    ``("default", packed dtype)`` if the default dtype is not float32.
 
     >>> autocast_state()
     ()
     """
-    return tuple(
-        (device, pack(torch.get_autocast_dtype(device), Packer()))
+    dtypes = {
+        device: torch.get_autocast_dtype(device)
         for device in ("cpu", "cuda")
         if torch.is_autocast_enabled(device)
-    )
+    }
+    if (default := torch.get_default_dtype()) is not torch.float32:
+        dtypes[DEFAULT_DTYPE] = default
+    return tuple((place, pack(dtype, Packer())) for place, dtype in dtypes.items())

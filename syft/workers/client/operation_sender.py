@@ -13,7 +13,7 @@ from threading import get_ident
 from typing import Any
 
 import torch
-from torch import is_grad_enabled
+from torch import float32, get_default_dtype, is_grad_enabled
 
 from syft.exceptions import MalformedMessage, ObjectNotFound
 from syft.ids import first_id, new_id
@@ -98,7 +98,8 @@ class OperationSender(Ownership):
             if held is not NOT_HELD:
                 return held
         flags = GRAD_MODE if is_grad_enabled() else mode_without_grad()
-        autocast = autocast_state() if any_autocast_enabled() else None
+        casting = any_autocast_enabled() or get_default_dtype() is not float32
+        autocast = autocast_state() if casting else None
         answered = expected is None
         failures = self._failures if answered else None
         made: Collection[int] = ()
@@ -119,7 +120,8 @@ class OperationSender(Ownership):
         """The same for the commonest commands: flat operands, and one tensor or none; the operation
         alters no tensor."""
         with self.lock:  # as `exclusive`, which takes longer
-            if self.groups or any_autocast_enabled():
+            plain = get_default_dtype() is float32 and not any_autocast_enabled()
+            if self.groups or not plain:
                 return self.command(op, args, kwargs, out, [])
             if self.facts.active:
                 self.facts.note(op, args, kwargs, out, ONE_TENSOR, None)

@@ -21,6 +21,7 @@ from typing import Any, ClassVar, get_args
 from weakref import WeakKeyDictionary
 
 import torch
+from torch import is_anomaly_enabled, is_inference_mode_enabled
 
 from syft.exceptions import (
     HookError,
@@ -41,6 +42,7 @@ from syft.serde.frame import Frame
 from syft.serde.limits import Limits
 from syft.serde.packer import Packer
 from syft.serde.registry import check_complete
+from syft.torch_private import dispatch_modes, function_modes, saved_tensor_hooks
 from syft.workers.core.accepted_results import accepted_results
 from syft.workers.core.access import READS, Access
 from syft.workers.core.claim import Claim
@@ -59,6 +61,7 @@ from syft.workers.core.stats import Stats
 from syft.workers.core.store import FAILED, NOT_MADE, TAKEN_BACK, ObjectStore
 from syft.workers.core.stored_tensors import StoredTensors
 from syft.workers.execution.holders import Holder
+from syft.workers.execution.operation import neutral_mode
 from syft.workers.execution.permissions import (
     Guard,
     full_guard_of,
@@ -194,8 +197,16 @@ class WorkerCore:
     def respond(self, frame: Frame, peer: Peer) -> Frame | None:
         """Handle one request from ``peer``; return the reply, if it is answered now.
 
-        The other frames that it causes are left in :attr:`outbox`.
+        The other frames that it causes are left in :attr:`outbox`.  No mode or hook of the thread
+        sees a tensor of the worker: what modes change is in the messages.
         """
+        observed = function_modes() or dispatch_modes() or saved_tensor_hooks(True)
+        if observed or is_inference_mode_enabled() or is_anomaly_enabled():
+            with neutral_mode():  # without those of a caller on whose thread this worker runs
+                return self._respond(frame, peer)
+        return self._respond(frame, peer)
+
+    def _respond(self, frame: Frame, peer: Peer) -> Frame | None:
         try:
             message = read_request(frame.header)
         except messages.UNREADABLE:

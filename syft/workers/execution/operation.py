@@ -16,15 +16,17 @@ from syft.ops.control import RECORDING
 from syft.ops.nested import leaves
 from syft.torch_private import (
     any_autocast_enabled,
-    any_function_mode,
-    no_function_modes,
+    dispatch_modes,
+    function_modes,
+    saved_tensor_hooks,
     set_grad_enabled,
     set_tracing_state,
     tracing_state,
+    unobserved,
 )
 from syft.workers.execution.function_wrapper import FunctionWrapper
 from syft.workers.execution.permissions import elements_of, storages_of, strided_parts_of
-from syft.workers.wire.messages import GRAD_MODE, INFERENCE_MODE
+from syft.workers.wire.messages import DEFAULT_DTYPE, GRAD_MODE, INFERENCE_MODE
 
 Function = Callable[..., Any]
 
@@ -39,7 +41,7 @@ def run_in_mode(
     flags: int,
     autocast: Iterable[tuple[str, torch.dtype]],
 ) -> Any:
-    """Call ``function`` under the caller's grad mode, inference mode and autocast.
+    """Call ``function`` under the caller's grad mode, inference mode, autocast and default dtype.
 
     >>> run_in_mode(torch.is_grad_enabled, (), {}, 0, ())
     False
@@ -53,6 +55,7 @@ def run_in_mode(
             if flags & INFERENCE_MODE:
                 modes.enter_context(torch.inference_mode())
             wanted = dict(autocast)
+            modes.enter_context(_default_dtype(wanted.get(DEFAULT_DTYPE, torch.float32)))
             for device in ("cpu", "cuda"):
                 if device in wanted:
                     modes.enter_context(torch.autocast(device, dtype=wanted[device]))
@@ -63,19 +66,42 @@ def run_in_mode(
         set_grad_enabled(before)
 
 
+@contextlib.contextmanager
+def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    """A context with this default dtype; it belongs to the process, so it is only set if it
+    differs: other threads may be at work."""
+    before = torch.get_default_dtype()
+    if before is dtype:
+        yield
+        return
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
 _NEUTRAL: Final = contextlib.nullcontext()
 
 
 def neutral_mode() -> contextlib.AbstractContextManager[Any]:
-    """A context without inference mode, autocast, function modes and a trace of TorchScript, in
-    which a worker handles queued messages.
+    """A context without the modes, the hooks on saved tensors, the anomaly mode and the trace of
+    TorchScript that this thread has, in which a worker handles messages.
 
-    A queued command runs while some caller waits for a result, under the modes of that caller.
-    The modes of the command itself are in its message.
+    A worker in the process of its caller runs on the caller's thread, and a queued one while some
+    caller waits for a result.  The caller's hooks and modes would see the worker's tensors.
+    The modes of a command itself are in its message.
     A plan that is being recorded by that caller does not see the command.
     """
     recording = RECORDING.get()
-    outer = torch.is_inference_mode_enabled() or any_autocast_enabled() or any_function_mode()
+    outer = (
+        torch.is_inference_mode_enabled()
+        or any_autocast_enabled()
+        or function_modes()
+        or dispatch_modes()
+        or saved_tensor_hooks(True) is not None
+        or torch.is_anomaly_enabled()
+    )
     tracing = tracing_state()
     if recording is None and not outer and tracing is None:
         return _NEUTRAL
@@ -85,7 +111,9 @@ def neutral_mode() -> contextlib.AbstractContextManager[Any]:
         set_tracing_state(None)
     if recording is not None:
         modes.enter_context(recording.paused())
-    modes.enter_context(no_function_modes())
+    modes.enter_context(unobserved())
+    if torch.is_anomaly_enabled():
+        modes.enter_context(torch.autograd.set_detect_anomaly(False))
     if torch.is_inference_mode_enabled():
         modes.enter_context(torch.inference_mode(False))
     for device in ("cpu", "cuda"):

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor as _Tensor
-from torch import is_grad_enabled
+from torch import float32, get_default_dtype, is_grad_enabled
 
 from syft.codes import TypeCode
 from syft.exceptions import MalformedMessage, PermissionDenied, ResultMismatch
@@ -63,6 +63,7 @@ from syft.workers.execution.size_rules import PLAIN
 from syft.workers.handlers.accesses import command_access
 from syft.workers.wire.messages import (
     COUNT_SHIFT,
+    DEFAULT_DTYPE,
     GRAD_MODE,
     IN_CONTAINER,
     INFERENCE_MODE,
@@ -81,6 +82,7 @@ _EXPECTED = 1 << COUNT_SHIFT
 _EXPECTED_IN_GRAD_MODE = _EXPECTED | GRAD_MODE
 _SEVERAL = _EXPECTED | IN_CONTAINER
 """The least flags of a caller that expects tensors in a container."""
+_CASTING = ("cpu", "cuda", DEFAULT_DTYPE)
 _MAX_ID = 2**63 - 1
 _UNCOMMON = UNINITIALIZED | MUTATES_OTHERS | ALTERS | GRADIENT
 _MAKING_SIZES = {
@@ -257,6 +259,8 @@ def _make(store: ObjectStore, command: Command, guarded: bool) -> bool:
     flags = _EXPECTED_IN_GRAD_MODE if is_grad_enabled() else _EXPECTED
     if function is None or command.flags != flags or command.autocast:
         return False
+    if get_default_dtype() is not float32:  # of the process; a command without one has float32
+        return False
     objects, out = store.objects, command.out
     if not 0 < out <= _MAX_ID or out in objects or look > LOOK:
         return False
@@ -314,6 +318,8 @@ def _write(store: ObjectStore, command: Command, guarded: bool) -> bool:
     flags = GRAD_MODE if is_grad_enabled() else 0
     if function is None or command.flags != flags or command.autocast:
         return False
+    if get_default_dtype() is not float32:  # of the process; a command without one has float32
+        return False
     values = _present(store.objects, command.args)
     if values is None:
         return False
@@ -364,7 +370,7 @@ def _call(
             function = partial(_run_public_pass, core, function)
     mode = GRAD_MODE if torch.is_grad_enabled() else 0
     try:
-        if flags & _MODES == mode and not command.autocast:
+        if flags & _MODES == mode and not command.autocast and get_default_dtype() is float32:
             result = function(*args, **kwargs)
         else:
             result = run_in_mode(function, args, kwargs, flags, autocast_of(core, command, frame))
@@ -569,14 +575,15 @@ def unpacker_for(core: WorkerCore, frame: Frame, held: HeldInputs | None) -> Unp
 def autocast_of(
     core: WorkerCore, command: Command | Run, frame: Frame
 ) -> list[tuple[str, torch.dtype]]:
-    """The devices on which the caller had autocast enabled, as ``(device type, dtype)``."""
+    """The devices on which the caller had autocast enabled, as ``(device type, dtype)``, and its
+    default dtype if that is not float32."""
     if not command.autocast:
         return []
     unpacker = unpacker_for(core, frame, None)
     modes = []
     for index, mode in enumerate(command.autocast):
         path = f".autocast[{index}]"
-        fits = isinstance(mode, (list, tuple)) and len(mode) == 2 and mode[0] in ("cpu", "cuda")
+        fits = isinstance(mode, (list, tuple)) and len(mode) == 2 and mode[0] in _CASTING
         dtype = unpack_at(mode[1], unpacker, path) if fits else None
         if not isinstance(dtype, torch.dtype):
             raise MalformedMessage("$" + path, "a device type and a dtype", repr(mode))

@@ -151,7 +151,8 @@ def _fast_path_inputs(core: WorkerCore, run: Run, entry: NumberedCall) -> list[A
     the current ones.  The general path handles all others and raises the precise errors.
     """
     mode = GRAD_MODE if torch.is_grad_enabled() else 0
-    if run.flags != _ONE_EXPECTED | mode or entry.what.results != 1 or core.guarded:
+    usual = run.flags == _ONE_EXPECTED | mode and torch.get_default_dtype() is torch.float32
+    if not usual or entry.what.results != 1 or core.guarded:
         return None
     if len(run.inputs) != len(entry.kinds):
         return None
@@ -326,7 +327,11 @@ def _perform(
         if permit is not None:
             permit.check_memory(view.resolve)
         mode = GRAD_MODE if torch.is_grad_enabled() else 0
-        if flags & _MODES == mode and not run.autocast:
+        if (
+            flags & _MODES == mode
+            and not run.autocast
+            and torch.get_default_dtype() is torch.float32
+        ):
             results = prepared.perform(core, values, peer)
         else:
             autocast = autocast_of(core, run, frame)

@@ -5,6 +5,8 @@ that is done.  What is running ends as it would.  What has not begun is not begu
 ``NotBegun``, and its results count as taken back, for whatever was to use them.  What it lists as
 dropped is dropped.
 
+``Cancel`` does the same to a request that is parked.
+
 A shell decides which requests have not begun, and calls :func:`withdraw` for each of them.
 """
 

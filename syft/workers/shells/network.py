@@ -15,6 +15,7 @@ from syft.workers.client.monitor import Monitor, exclusive
 from syft.workers.client.transport import BATCH
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import AddressedFrame, WorkerCore
+from syft.workers.execution.operation import neutral_mode
 
 Observer = Callable[[str, str, Frame], None]
 """Called with the names of sender and receiver, and a frame."""
@@ -136,8 +137,9 @@ class Network:
             return  # the running call delivers these too: no recursion
         self._carrying = True
         try:
-            while self._in_transit:
-                self._carry_one()
+            with neutral_mode():  # what lies in an inbox is copied
+                while self._in_transit:
+                    self._carry_one()
         finally:
             self._carrying = False
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from threading import get_ident
 from typing import Any, Final
 
-import torch
 
 from syft.exceptions import WorkerClosed
 from syft.serde.frame import Frame
@@ -86,12 +85,7 @@ class VirtualTransport(Transport):
             return
         if self._observers:
             self._network.observe(self.caller.id, worker.id, frame)
-        if torch.is_inference_mode_enabled():  # the caller's, on its thread; messages say theirs
-            with torch.inference_mode(False):
-                letters = self._core.receive(frame, self._peer)
-        else:
-            letters = self._core.receive(frame, self._peer)
-        self._hand_out(letters)
+        self._hand_out(self._core.receive(frame, self._peer))
 
     def _hand_out(self, letters: list[AddressedFrame]) -> None:
         """Store the replies for this transport, and deliver the other frames."""

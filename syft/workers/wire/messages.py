@@ -26,6 +26,8 @@ INFERENCE_MODE = 2
 """Command flag: the operation runs in inference mode."""
 IN_CONTAINER = 4
 """Command flag: the caller expects its tensors in a tuple or a list, not one tensor by itself."""
+DEFAULT_DTYPE = "default"
+"""What stands for a device in ``autocast`` where the dtype is the default dtype of the caller."""
 COUNT_SHIFT = 3
 """The bits of a command's flags from this one on say how many tensors its caller expects, and those
 of a run how many results."""
@@ -56,7 +58,8 @@ class Command(Message, frozen=True, tag=int(MessageCode.COMMAND)):
     the ids that follow; it is 0 when the caller does not know, and waits to be told.  The flag
     ``IN_CONTAINER`` says that they come in a tuple or a list, with None beside them.  ``drop``
     lists objects whose last pointer is gone.  ``autocast`` lists ``(device type, dtype)`` for the
-    devices on which autocast is enabled.
+    devices on which autocast is enabled, and ``("default", dtype)`` if the caller's default dtype
+    is not float32.
     """
 
     seq: int
