@@ -87,6 +87,11 @@ class TrainConfig:
         made(as_python(model).parameters())  # says what is wrong with the arguments
         self._sent: dict[str, SentTraining] = {}
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if "_sent" in vars(self):  # it was made, and what trains has these settings
+            raise AttributeError(f"a TrainConfig keeps its {name!r}: make another, and send that")
+        super().__setattr__(name, value)
+
     def __repr__(self) -> str:
         name = _name_of(self.model)
         settings = f"batch_size:{self.batch_size} epochs:{self.epochs}"

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
+from syft.exceptions import NotBuilt
 from syft.ids import new_id
 from syft.plans.building.build import BuiltPlan, Recipe, copied
 from syft.workers.shells.virtual import VirtualWorker
@@ -44,13 +45,23 @@ class PlanRecord:
 def copied_record(record: PlanRecord, recipe: Recipe | None, memo: dict[int, Any]) -> PlanRecord:
     """The record of a copy of a plan: another id, the same tags, and copies of the state.
 
+    A recording that no longer holds is not copied: the call of the copy records again.
+
+    Raises :class:`~syft.exceptions.NotBuilt` for one that no longer holds and whose state is in
+    the closure of its function, because the copy could not record again.
+
     >>> PlanRecord("net").tags == copied_record(PlanRecord("net"), None, {}).tags
     True
     """
     twin = PlanRecord()
     twin.tags, twin.description = set(record.tags), record.description
-    if record.built is not None:
-        twin.built = copied(record.built, recipe, memo)
+    built = record.built
+    if built is None:
+        return twin
+    if recipe is None or built.holds():
+        twin.built = copied(built, recipe, memo)
+    elif built.replays_only:
+        raise NotBuilt("copied", built.change() or "")
     return twin
 
 

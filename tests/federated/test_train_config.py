@@ -57,9 +57,9 @@ def offer(hook: sy.TorchHook) -> Iterator[Offer]:
 
 def config_for(model: nn.Module, **settings: Any) -> sy.TrainConfig:
     """A configuration that trains as ``SGD`` does."""
-    known = {"batch_size": 4, "epochs": 3, "seed": 5, "loss_fn": nll}
-    arguments = {"lr": 0.05, "momentum": 0.9}
-    return sy.TrainConfig(model=model, optimizer_args=arguments, **{**known, **settings})
+    known: dict[str, Any] = {"batch_size": 4, "epochs": 3, "seed": 5, "loss_fn": nll}
+    known["optimizer_args"] = {"lr": 0.05, "momentum": 0.9}
+    return sy.TrainConfig(model=model, **{**known, **settings})
 
 
 def scripted(model: nn.Module) -> Any:
@@ -162,6 +162,24 @@ def test_a_configuration_sent_again_begins_anew(bob: Any, offer: Offer) -> None:
     assert config.send(bob).losses == []
     assert bob.fit("digits").item() == first.item()
     assert len([one for one in inspect(bob).objects.values() if "Plan" in repr(one)]) == 1
+
+
+def test_another_configuration_trains_with_its_own_rate(bob: Any, offer: Offer) -> None:
+    """No plan of an earlier configuration is used; and one that was made keeps its settings."""
+    model, data, targets = made("layers")
+    offer(bob, data, targets)
+    for rate in (0.05, 0.01):
+        config = config_for(model, optimizer_args={"lr": rate}).send(bob)
+        orders = orders_of(bob, len(data))
+        bob.fit(dataset_key="digits")
+        make = partial(torch.optim.SGD, lr=rate)
+        assert same_state(
+            config.model_ptr.get(), plain_loop(model, data, targets, orders, 4, make)[0]
+        )
+        for name in ("optimizer_args", "epochs", "model"):
+            with pytest.raises(AttributeError, match=f"keeps its '{name}': make another"):
+                setattr(config, name, 2)
+        del config
 
 
 def test_the_model_is_taken_as_it_is_when_it_is_sent(bob: Any, offer: Offer) -> None:

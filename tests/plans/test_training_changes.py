@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -232,3 +233,117 @@ def test_a_rate_that_changed_here_is_not_forgotten_there(
         pair[1].param_groups[0][option] = was
         pointer(*remote)
     remote.clear()
+
+
+def _set(option: str, value: Any, group: int = 0) -> Callable[[optim.Optimizer], None]:
+    def change(optimizer: optim.Optimizer) -> None:
+        optimizer.param_groups[group][option] = value
+
+    return change
+
+
+def _load_and_set(optimizer: optim.Optimizer) -> None:
+    optimizer.load_state_dict(optimizer.state_dict())  # it makes the groups anew
+    optimizer.param_groups[0]["lr"] = 0.01
+
+
+# How an optimizer was made, what has changed since its plan was sent, and what the refusal names.
+CHANGES: dict[str, tuple[dict[str, Any], Callable[[Any], Any], str]] = {
+    "rate": ({"lr": 0.1}, _set("lr", 0.01), "lr of Adam was 0.1 and is 0.01 now"),
+    "decay": ({}, _set("weight_decay", 0.1), "weight_decay of Adam was 0 and is 0.1 now"),
+    "betas": ({}, _set("betas", (0.5, 0.9)), "betas of Adam"),
+    "second group": ({}, _set("lr", 0.02, 1), "lr of Adam was 0.3 and is 0.02 now"),
+    "tensor in place": (
+        {"lr": torch.tensor(0.1)},
+        lambda optimizer: optimizer.param_groups[0]["lr"].fill_(0.01),
+        "lr of Adam is another one now",
+    ),
+    "other tensor": (
+        {"lr": torch.tensor(0.1)},
+        _set("lr", torch.tensor(0.01)),
+        "lr of Adam is another one now",
+    ),
+    "loaded": ({"lr": 0.1}, _load_and_set, "param_groups of Adam is another one now"),
+    "new group": (
+        {},
+        lambda optimizer: optimizer.add_param_group({"params": [nn.Parameter(torch.ones(1))]}),
+        "the number of param_groups of Adam was 2 and is 3 now",
+    ),
+}
+
+
+def in_two_groups(options: dict[str, Any]) -> tuple[nn.Module, optim.Optimizer]:
+    """A model whose last layer has a rate of its own."""
+    options = copy.deepcopy(options)
+    torch.manual_seed(1)
+    model = mlp()
+    first, last = list(model.parameters())[:2], list(model.parameters())[2:]
+    return model, optim.Adam([{"params": first}, {"params": last, "lr": 0.3}], **options)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_every_pointer_to_a_plan_of_here_knows_its_options(
+    change: str, hook: sy.TorchHook, bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    """However it came about: no call trains with options that are not those of here any more."""
+    options, alter, named = CHANGES[change]
+    pair = in_two_groups(options)
+    plan = plan_of(train_step, *pair).tag("#step")
+    data = next(batches((4,)))
+    plan.build(*data)
+    sent = plan.send(bob)
+    copied = sent.copy()
+    pointers = [sent, copied, *bob.search("#step"), plan.send(alice).move(bob)]
+    pointers += [sent.copy().move(alice), plan.send(bob, alice).pointers["alice"].copy()]
+    calls = [(pointer, [value.send(pointer.location) for value in data]) for pointer in pointers]
+    assert len(calls) >= 6
+    for pointer, remote in calls:
+        pointer(*remote)
+    before = [copy.deepcopy(pointer.state_dict()["0.weight"].copy().get()) for pointer, _ in calls]
+    alter(pair[1])
+    for (pointer, remote), weight in zip(calls, before, strict=True):
+        text = refusal(lambda pointer=pointer, remote=remote: pointer(*remote))
+        assert named in text and "send it again" in text
+        assert torch.equal(pointer.state_dict()["0.weight"].copy().get(), weight)
+
+
+@pytest.mark.parametrize("change", [each for each in CHANGES if each != "new group"])
+def test_a_changed_option_is_followed_here(change: str) -> None:
+    """By the plan and by a copy that is made of it after the change."""
+    options, alter, _ = CHANGES[change]
+    pair, oracle = in_two_groups(options), in_two_groups(options)
+    plan = plan_of(train_step, *pair)
+    for number, (x, y) in enumerate(batches((4,), 6)):
+        if number == 3:
+            alter(pair[1])
+            alter(oracle[1])
+            twin = plan.copy()
+        expected = train_step(*oracle, x, y)
+        assert torch.equal(plan(x, y), expected)
+        if number >= 3:
+            assert torch.equal(twin(x, y), expected)
+    check_same(pair, oracle)
+
+
+def test_schedules_of_several_groups_are_followed_here() -> None:
+    pair, oracle = in_two_groups({"lr": 0.1}), in_two_groups({"lr": 0.1})
+    schedules = [optim.lr_scheduler.CosineAnnealingLR(one[1], 5) for one in (pair, oracle)]
+    plan = plan_of(train_step, *pair)
+    for x, y in batches((4,), 6):
+        assert torch.equal(plan(x, y), train_step(*oracle, x, y))
+        for schedule in schedules:
+            schedule.optimizer._opt_called = True  # type: ignore[attr-defined]
+            schedule.step()
+    check_same(pair, oracle)
+
+
+def test_a_copy_that_could_not_record_again_is_refused() -> None:
+    """The state of such a plan is in the closure of its function, which has the original's."""
+    model, optimizer = in_two_groups({"lr": 0.1})
+    plan = sy.func2plan()(lambda x, y: train_step(model, optimizer, x, y))
+    plan.build(*next(batches((4,))))
+    plan.copy()
+    optimizer.param_groups[0]["lr"] = 0.01
+    text = refusal(plan.copy)
+    assert text.startswith("NotBuilt: A plan needs to be built again before being copied")
+    assert "lr of Adam was 0.1 and is 0.01 now" in text

@@ -51,11 +51,13 @@ class Observations(NamedTuple):
     """The state of modules and optimizers at one moment.
 
     ``stepped`` holds for each group of an optimizer its list of parameters, and what was in it.
+    ``copies`` are facts whose value is a copy of an option that is a tensor (``lr``).
     """
 
     facts: list[Fact]
     counts: list[Count]
     stepped: list[tuple[list[torch.Tensor], list[torch.Tensor]]]
+    copies: Sequence[Fact] = ()
 
     def unchanged_since(self, before: Observations) -> Observations:
         """These observations, without the facts that had another value ``before``.
@@ -81,7 +83,8 @@ class Observations(NamedTuple):
 
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 _STEP_HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
-_OPTIMIZER_ATTRIBUTES = ("state", "param_groups")
+_GROUPS = "param_groups"
+_OPTIMIZER_ATTRIBUTES = ("state", _GROUPS)
 _IN_EVERY_MODULE = frozenset(vars(nn.Module())) - {"training"}
 _ATOMS = (int, float, complex, str, bool, bytes, type(None), torch.dtype, torch.device)
 _CODE = (type, types.FunctionType, types.BuiltinFunctionType)
@@ -164,7 +167,7 @@ def _facts_of_optimizer(optimizer: Optimizer) -> Iterator[Fact]:
 
 def _counts_of_optimizer(optimizer: Optimizer) -> Iterator[Count]:
     name, own = type(optimizer).__name__, vars(optimizer)
-    for table in ("param_groups", *_STEP_HOOKS):
+    for table in (_GROUPS, *_STEP_HOOKS):
         yield _counted(name, own, table)
     for group in optimizer.param_groups:
         yield _counted(name, group, "params")
@@ -209,7 +212,10 @@ class Assumptions:
     'training of Dropout was True and is False now'
     """
 
-    __slots__ = ("_observed", "_containers", "_keys", "_values", "_counted", "_counts", "_steps")
+    __slots__ = (
+        *("_observed", "_containers", "_keys", "_values", "_counted", "_counts", "_steps"),
+        *("_copies", "__weakref__"),
+    )
 
     def __init__(self, observed: Observations = _NOTHING) -> None:
         self._observed = observed
@@ -221,17 +227,29 @@ class Assumptions:
         self._steps = [now for now, _ in observed.stepped], [
             tensor for _, then in observed.stepped for tensor in then
         ]
+        self._copies = observed.copies
 
     def of_options(self) -> Assumptions:
-        """The same about the options of optimizers alone, such as the learning rate.
+        """The same about the optimizers alone, and about their options that are tensors now.
 
         >>> sgd = torch.optim.SGD([torch.ones(1)], lr=0.1)
         >>> options = Assumptions(observe([sgd])).of_options()
         >>> sgd.param_groups[0]["lr"] = 0.2; options.change()
         'lr of SGD was 0.1 and is 0.2 now'
         """
-        facts = [fact for fact in self._observed.facts if "params" in fact.container]
-        return Assumptions(Observations([fact for fact in facts if fact.key != "params"], [], []))
+        observed = self._observed
+        facts = [
+            fact for fact in observed.facts if fact.key == _GROUPS or "params" in fact.container
+        ]
+        counts = [count for count in observed.counts if count.what in (_GROUPS, "params")]
+        copies = [
+            Fact(owner, group, key, value.detach().clone())
+            for owner, group, _, _ in facts
+            if "params" in group
+            for key, value in group.items()
+            if isinstance(value, torch.Tensor)
+        ]
+        return Assumptions(Observations(facts, counts, observed.stepped, copies))
 
     @property
     def is_empty(self) -> bool:
@@ -248,7 +266,9 @@ class Assumptions:
         if stepped and not all(map(is_, chain.from_iterable(lists), stepped)):
             return False
         now = list(map(dict.get, self._containers, self._keys))
-        return all(map(is_, now, self._values)) or all(map(_is_equal, now, self._values))
+        if not (all(map(is_, now, self._values)) or all(map(_is_equal, now, self._values))):
+            return False
+        return not self._copies or all(map(_equals_copy, self._copies))
 
     def change(self) -> str | None:
         """The first difference, in words; None if everything holds.
@@ -262,6 +282,10 @@ class Assumptions:
             now = container.get(key)
             if not _is_equal(now, value):
                 yield f"{key} of {owner} {_from_to(value, now)}"
+        for fact in self._copies:
+            if not _equals_copy(fact):
+                now = fact.container.get(fact.key)
+                yield f"{fact.key} of {fact.owner} {_from_to(fact.value, now)}"
         for owner, what, counted, number in self._observed.counts:
             if len(counted) != number:
                 yield f"the number of {what} of {owner} was {number} and is {len(counted)} now"
@@ -274,6 +298,16 @@ def _from_to(value: Any, now: Any) -> str:
     if _is_shown(value) and _is_shown(now):
         return f"was {value!r} and is {now!r} now"
     return "is another one now"
+
+
+def _equals_copy(fact: Fact) -> bool:
+    """Whether an option is still a tensor equal to its copy."""
+    now = fact.container.get(fact.key)
+    return (
+        isinstance(now, torch.Tensor)
+        and now.device == fact.value.device
+        and torch.equal(now, fact.value)
+    )
 
 
 def _is_shown(value: Any) -> bool:

@@ -19,7 +19,7 @@ from syft.ops.nested import leaves
 from syft.plans.building.build import BuiltPlan
 from syft.plans.plan_record import PlanRecord, PlanSender
 from syft.plans.remote.multi_pointer_plan import MultiPointerPlan
-from syft.plans.remote.pointer_plan import PointerPlan
+from syft.plans.remote.pointer_plan import SENT_OPTIONS, PointerPlan
 from syft.plans.remote.stored_plan import StoredPlan
 from syft.program.program import Program
 from syft.workers.execution.permissions import travelling_guard_of
@@ -66,13 +66,13 @@ class LocalPlanSender(PlanSender):
         guard = travelling_guard_of(stored)
         if guard is not None and not guard.admits(user or owner.user):
             raise PermissionDenied("send", owner.id, user or owner.user)
-        pointers = []
+        pointers, options = [], built.assumptions.of_options()
         for worker in workers:
             connection, id = owner.connection_to(worker), new_id()
             connection.put(stored, id, guard=guard)
+            SENT_OPTIONS[id] = options
             pointer = PointerPlan(connection, id, built.blueprint.interface, garbage_collect_data)
             pointer.lines = built.program.lines
-            pointer.options = built.assumptions.of_options()
             pointers.append(pointer)
         return pointers[0] if len(pointers) == 1 else MultiPointerPlan(pointers)
 

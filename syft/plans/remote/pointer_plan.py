@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
+from weakref import WeakValueDictionary
 
 import torch
 
@@ -35,6 +36,13 @@ from syft.workers.wire.messages import Annotate, Describe, Duplicate, Fetch, Mov
 from syft.workers.wire.definitions import InputKind
 from syft.workers.client.remote_reference import RemoteReference
 from syft.workers.client.transport import Location
+
+_NO_OPTIONS = Assumptions()
+SENT_OPTIONS: WeakValueDictionary[int, Assumptions] = WeakValueDictionary()
+"""The options with which plans were sent from this process, by the ids of the plans.
+
+Every pointer made here to such a plan has them, also one that a search finds.  They live as long
+as one of these pointers."""
 
 _MOVE_INSTEAD = "pp.copy().move(worker) puts a copy there, pp.move(worker) the plan itself"
 
@@ -80,7 +88,7 @@ class PointerPlan(RemoteReference):
         self._key = ("plan", id_at_location)
         self.lines: Sequence[str] = ()
         """Where each action was recorded, if that was here; errors of a call name the line."""
-        self.options = Assumptions()
+        self.options = SENT_OPTIONS.get(id_at_location, _NO_OPTIONS)
         """The options of the optimizers here when the plan was sent: its copy has these."""
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -286,6 +294,7 @@ class PointerPlan(RemoteReference):
         """
         out = new_id()
         self.connection.ask(Duplicate, self.id_at_location, out)
+        SENT_OPTIONS[out] = self.options
         return PointerPlan(self.connection, out, self.interface)
 
     def move(self, location: Location | str, user: str | None = None) -> Any:
