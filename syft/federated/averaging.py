@@ -19,6 +19,7 @@ from syft.federated.client_updates import (
     Table,
     Tensor,
     check_alike,
+    check_finite,
     listed_updates,
     made_like,
     table_of,
@@ -61,9 +62,12 @@ def federated_average(
     each client can work out the other.
 
     Raises :class:`~syft.exceptions.UnusableSetting` for no updates; updates that differ in names,
-    shapes or dtypes; weights that are negative, infinite, NaN, all 0, or not one for each update;
-    and, with ``secure``, unless updates that count lie at two places or more, with masks at
-    workers.
+    shapes or dtypes; NaN or Inf in updates that count, with the names of all (with ``secure`` the
+    worker that would add them refuses, by :class:`~syft.exceptions.UnsupportedOperation`, or with
+    ``workers`` by :class:`~syft.exceptions.EncodingError` or
+    :class:`~syft.exceptions.RemoteFailure`); weights that are negative, infinite,
+    NaN, all 0, or not one for each update; and, with ``secure``, unless updates that count
+    lie at two places or more, with masks at workers.
 
     >>> models = [torch.nn.Linear(2, 1, bias=False) for _ in range(2)]
     >>> for model, value in zip(models, (1.0, 4.0)):
@@ -79,9 +83,13 @@ def federated_average(
     tables = [table_of(update) for update in several]
     if workers is not None or crypto_provider is not None:
         secure = True
+    labels = [_label(name, table) for name, table in zip(names, tables, strict=True)]
     if not secure:
         tables = _fetched(tables, user)
     check_alike(names, tables)
+    if not secure:  # else no update may be read here, and each worker checks what it adds
+        named = zip(labels, tables, shares, strict=True)
+        check_finite((label, table) for label, table, share in named if share)
     weighed = [pair for pair in zip(tables, shares, strict=True) if pair[1]]
     if secure:
         dealing = {
@@ -120,6 +128,14 @@ def _in_order(weights: Any, updates: Any) -> Iterable[Any]:
     if not isinstance(updates, Mapping) or weights.keys() != updates.keys():
         raise UnusableSetting("weights", "by the names of the updates", str(list(weights)))
     return [weights[name] for name in updates]
+
+
+def _label(name: str, table: Table) -> str:
+    """What errors call an update: its name, and the workers that hold it unless that is theirs."""
+    places = [first_link(tensor).location for tensor in table.values() if type(tensor) is Wrapper]
+    ids = dict.fromkeys(str(place.id) for place in places if hasattr(place, "id"))
+    where = ", ".join(id for id in ids if id != name)
+    return f"{name} at {where}" if where else name
 
 
 def _fetched(tables: list[Table], user: str | None) -> list[Table]:

@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 from torch import nn
 
 import syft as sy
-from syft.exceptions import PermissionDenied, UnusableSetting
+from syft.exceptions import (
+    EncodingError,
+    PermissionDenied,
+    RemoteFailure,
+    UnsupportedOperation,
+    UnusableSetting,
+)
 from syft.workers.wire.messages import FetchAll, Run
 from tests.shells.child import make_worker
 from tests.shells.owner import inspect
@@ -171,6 +177,68 @@ def test_an_update_without_weight_does_not_count() -> None:
 def test_weights_that_make_no_mean(weights: Any, message: str) -> None:
     with pytest.raises(UnusableSetting, match=message):
         sy.federated_average([torch.ones(1), torch.ones(1)], weights)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64, torch.complex64])
+def test_numbers_that_make_no_mean_are_refused_by_name(value: float, dtype: torch.dtype) -> None:
+    good = {"w": torch.ones(3, dtype=dtype), "n": torch.tensor(7)}
+    bad = {**good, "w": torch.tensor([1.0, value, 1.0], dtype=dtype)}
+    with pytest.raises(UnusableSetting) as caught:
+        sy.federated_average({"bob": bad, "alice": good, "carol": bad})
+    assert str(caught.value) == (
+        "updates must be finite, got NaN or Inf in 'w' of update bob; 'w' of update carol."
+    )
+    made = sy.federated_average({"bob": bad, "alice": good}, {"bob": 0, "alice": 1})
+    assert torch.equal(made["w"], good["w"]), "an update of weight 0 is left out"
+
+
+def test_numbers_that_make_no_mean_at_workers(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    models: list[Any] = [nn.Linear(2, 1) for _ in range(2)]
+    models[1].weight.data[0, 1] = float("nan")
+    models[1].bias.data[0] = float("inf")
+    updates = [model.send(place) for model, place in zip(models, (bob, alice), strict=True)]
+    with pytest.raises(UnusableSetting, match="'weight', 'bias' of update 1 at alice.$"):
+        sy.federated_average(updates)
+
+
+def test_what_may_not_be_read_is_not_checked(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    x: Any = torch.tensor([float("nan")])
+    readable: Any = x.clone().send(alice)
+    with pytest.raises(UnusableSetting, match="'' of update 0 at alice"):  # the control
+        sy.federated_average([readable, torch.ones(1)])
+    private: Any = x.clone().private_tensor(allowed_users=("bea",)).send(bob, user="bea")
+    with pytest.raises(PermissionDenied):
+        sy.federated_average([private, torch.ones(1)], user="eve")
+    with pytest.raises(UnusableSetting, match="'' of update 0 at bob"):
+        sy.federated_average([private, torch.ones(1)], user="bea")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("-inf"), 1e30])
+@pytest.mark.parametrize("shared", [False, True])
+def test_secure_sums_refuse_what_their_grid_does_not_hold(
+    hook: sy.TorchHook, bob: sy.VirtualWorker, alice: sy.VirtualWorker, value: float, shared: bool
+) -> None:
+    x: Any = torch.tensor([1.0, value])
+    y: Any = torch.ones(2)
+    updates = [x.send(bob), y.send(alice)]
+    options: dict[str, Any] = {"secure": True}
+    if shared:
+        options = {"workers": (bob, alice), "crypto_provider": make_worker(hook, "carol")}
+    refusals = (UnsupportedOperation, RemoteFailure, EncodingError)
+    with pytest.raises(refusals, match="no rule for NaN, infinity|Cannot encode"):
+        sy.federated_average(updates, **options)
+
+
+def test_large_finite_numbers_are_averaged() -> None:
+    top = torch.finfo(torch.float32).max
+    for value in (1e30, top, -top):
+        made = sy.federated_average([torch.tensor([value]), torch.tensor([value])])
+        torch.testing.assert_close(made, torch.tensor([value]))
 
 
 def test_updates_that_differ() -> None:
