@@ -189,8 +189,10 @@ class RemoteLink(Link):
             here = wrap(self)
             return here.requires_grad_() if requires_grad else here
         arrives = requires_grad or (None if torch.is_grad_enabled() else False)
-        if destination is self.owner and not (requires_grad or self._has_graph()):
-            return self.get(user)
+        if destination is self.owner:
+            self.connection.check_not_recording("get() from")  # before it is asked for its graph
+            if not (requires_grad or self._has_graph()):
+                return self.get(user)
         self._check_whole("move", "copy the part and move that")
         id = self.id_at_location
         if destination is self.owner:
