@@ -12,7 +12,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace as changed
-from math import prod
 from typing import Any, Final, cast
 
 import torch
@@ -196,8 +195,7 @@ def _laid_out(found: torch.Tensor, made: Made, shared: bool) -> torch.Tensor:
         if not shared:
             raise Unforeseen("a result in memory of its own instead of a view")
         return found
-    nbytes = -1 if made.most is None else prod(made.most) * found.itemsize
-    if shared or found.untyped_storage().nbytes() > nbytes >= 0:
+    if shared or not is_plain(found, found.numel() * found.itemsize):
         return plain_copy(found, torch.empty(found.shape, device="meta").stride())
     return found
 

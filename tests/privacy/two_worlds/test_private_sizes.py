@@ -202,6 +202,12 @@ def _made_by(name: str, *args: Any, **kwargs: Any) -> Attack:
     return attack
 
 
+def in_a_tuple(eve: Observer) -> None:
+    """Results that torch makes as views of one tensor."""
+    eve.call("torch.nonzero", eve.secret(torch.ones(5, 5), torch.eye(5)), as_tuple=True)
+    probe(eve)
+
+
 def _chosen_by(name: str, *args: Any) -> Attack:
     def attack(eve: Observer) -> None:
         it = eve.secret(*(torch.arange(SIZE).sub(SIZE - n).clamp(min=0) for n in (4, 9)))
@@ -381,6 +387,7 @@ ATTACKS: tuple[tuple[Attack, PeerLimits], ...] = (
             changed_in_place,
             resized_like,
             joined,
+            in_a_tuple,
             sparse,
             moved,
             a_leaf_and_its_gradient,
