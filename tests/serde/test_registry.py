@@ -88,7 +88,7 @@ def test_rules_without_effect_are_found(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize("owns", [True, False], ids=["owned", "copied"])
 def test_round_trip_in_steps(make: Callable[[], Any], owns: bool) -> None:
     value = make()
-    packer = Packer()
+    packer = Packer(gradients=True)
     header = encode_header(pack(value, packer))
     unpacker = Unpacker(packer.buffers, owns_buffers=owns)
     assert same(value, unpack(decode_header(header), unpacker))

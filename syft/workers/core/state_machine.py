@@ -27,7 +27,6 @@ from syft.exceptions import (
     HookError,
     MalformedMessage,
     ObjectIdTaken,
-    ObjectNotFound,
     ObjectNotReady,
     PermissionDenied,
     PromiseGivenUp,
@@ -58,7 +57,7 @@ from syft.workers.core.peer import EVERYTHING, GRADIENTS, Peer, Place, Session
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimits
 from syft.workers.core.shares import Confined, droppable_shares
 from syft.workers.core.stats import Stats
-from syft.workers.core.store import FAILED, NOT_MADE, TAKEN_BACK, ObjectStore
+from syft.workers.core.store import FAILED, NOT_MADE, TAKEN_BACK, ObjectStore, why_missing
 from syft.workers.core.stored_tensors import StoredTensors
 from syft.workers.execution.holders import Holder
 from syft.workers.execution.operation import neutral_mode
@@ -210,10 +209,10 @@ class WorkerCore:
         try:
             message = read_request(frame.header)
         except messages.UNREADABLE:
-            return self._counted(frame, self._unreadable(frame, peer))
+            return self.stats.count(frame, self._unreadable(frame, peer))
         seen = message.failures
         if seen is not None and seen != peer.session.failures:
-            return self._counted(frame, Frame(encode(Skipped(message.seq)), []))
+            return self.stats.count(frame, Frame(encode(Skipped(message.seq)), []))
         if peer.who is not self._latest:
             self._latest = peer.who
             self.contested |= self.owners.meet(peer)
@@ -251,12 +250,7 @@ class WorkerCore:
             finally:
                 self._nesting.leave()
                 self.serving = outer
-        return self._counted(frame, None if reply is None else self.frame_of(reply, peer))
-
-    def _counted(self, frame: Frame, reply: Frame | None) -> Frame | None:
-        """Count a request, and return the reply to it."""
-        self.stats.count(frame, reply)
-        return reply
+        return self.stats.count(frame, None if reply is None else self.frame_of(reply, peer))
 
     def _return_gradients(self, raises: bool = True) -> None:
         """Send the gradients that came for other workers; without ``raises`` the request failed."""
@@ -366,7 +360,7 @@ class WorkerCore:
                 self._return_gradients(raises=False)
                 self._give_up(outs, error)
                 reply = self.failure(seq, error)
-                why = _why_missing(error)
+                why = why_missing(error)
             finally:
                 self.serving = outer
             self._mark_missing(outs, why if type(reply) is Failure else NOT_MADE)
@@ -387,7 +381,7 @@ class WorkerCore:
     def fail_results(self, outs: Sequence[int], error: Exception | None = None) -> None:
         """Mark results as failed, and run the operations that wait for them, which fail too."""
         self._give_up(outs, error)
-        self._mark_missing(outs, _why_missing(error))
+        self._mark_missing(outs, why_missing(error))
         self.dataflow.settle(outs)
 
     def take_back_results(self, outs: Sequence[int]) -> None:
@@ -602,9 +596,3 @@ class WorkerCore:
         self.store.clear(reason)
         self.owners.forget()
         self.contested, self._latest = False, None
-
-
-def _why_missing(error: Exception | None) -> str:
-    """Why there is no result of an operation that raised this."""
-    taken = isinstance(error, ObjectNotFound) and error.reason == TAKEN_BACK
-    return TAKEN_BACK if taken else FAILED

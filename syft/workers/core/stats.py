@@ -46,8 +46,8 @@ class Stats:
         """
         return self.messages_in + self._more_out
 
-    def count(self, frame: Frame, reply: Frame | None) -> None:
-        """Count one request, and the reply if there is one.
+    def count(self, frame: Frame, reply: Frame | None) -> Frame | None:
+        """Count one request, and the reply if there is one, which is returned.
 
         >>> stats = Stats(); stats.count(Frame(b"ab", []), None); stats
         <Stats messages in: 1 (2 bytes) out: 0 (0 bytes) cache hits: 0>
@@ -58,6 +58,7 @@ class Stats:
             self._more_out -= 1
         else:
             self.bytes_out += reply.nbytes
+        return reply
 
     def count_more(self, frames: Iterable[Frame]) -> None:
         """Count frames that a request caused besides its reply.

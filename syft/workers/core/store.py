@@ -43,6 +43,16 @@ class _NotKept(str):
     __slots__ = ()
 
 
+def why_missing(error: Exception | None) -> str:
+    """Why there is no result of an operation that raised this.
+
+    >>> why_missing(ValueError("odd")) == why_missing(None) == FAILED
+    True
+    """
+    taken = isinstance(error, ObjectNotFound) and error.reason == TAKEN_BACK
+    return TAKEN_BACK if taken else FAILED
+
+
 class ObjectStore:
     """The objects of one worker, by id.
 

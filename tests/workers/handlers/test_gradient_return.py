@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +11,6 @@ import torch
 import syft as sy
 from syft.ids import new_id
 from syft.workers.core.claim import Claim
-from syft.workers.execution.followed_leaves import Follower
 from syft.workers.handlers import gradient_return as gradients
 from syft.workers.wire.messages import Move
 from tests.chain.refusal import refusal
@@ -47,41 +45,6 @@ def test_several_passes_add_up(worker: sy.VirtualWorker, alice: sy.VirtualWorker
     for _ in range(3):
         (b * 5).sum().backward()
     assert a.grad.get().tolist() == [30, 30]
-
-
-@pytest.mark.virtual_only("calls the hook of a leaf of the worker on another thread")
-def test_torch_may_bring_a_gradient_on_a_thread_of_a_device(
-    bob: sy.VirtualWorker, alice: sy.VirtualWorker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """While the thread that serves the backward pass waits for it, inside the monitor."""
-    here, threads = Follower.__call__, []
-
-    def on_another_thread(hook: Follower, gradient: torch.Tensor) -> None:
-        thread = threading.Thread(target=here, args=(hook, gradient), daemon=True)
-        thread.start()
-        thread.join(20)
-        threads.append(thread.is_alive())
-
-    monkeypatch.setattr(Follower, "__call__", on_another_thread)
-    a = torch.tensor([1.0, 2.0], requires_grad=True).send(bob)
-    b = (a * 2).move(alice, requires_grad=True)
-    (b * b).sum().backward()
-    assert a.grad.get().tolist() == [8, 16]
-    assert threads == [False]
-
-
-@pytest.mark.virtual_only("looks at what the worker has yet to send")
-def test_what_came_before_a_pass_failed_is_sent(
-    bob: sy.VirtualWorker, alice: sy.VirtualWorker
-) -> None:
-    """As torch leaves the gradients that came before in their leaves."""
-    a = torch.tensor([1.0, 2.0], requires_grad=True).send(bob)
-    b = (a * 2).move(alice, requires_grad=True)
-    with pytest.raises(RuntimeError), alice.group():
-        (b * b).sum().backward()
-        torch.linalg.cholesky(b.detach().reshape(1, 2).T @ b.detach().reshape(1, 2) - 100)
-    assert a.grad.get().tolist() == [8, 16]
-    assert alice.core.to_return == []
 
 
 def test_a_moved_leaf_without_a_graph_gives_no_gradient_back(
