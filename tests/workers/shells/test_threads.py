@@ -6,9 +6,8 @@ The oracle is the same program on plain tensors, in one thread.
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import signal
+import subprocess
 import sys
 import threading
 import time
@@ -20,6 +19,7 @@ import torch
 from torch import nn
 
 import syft as sy
+from tests.outside import outside
 
 Place = Callable[[torch.Tensor], Any]
 
@@ -343,23 +343,32 @@ def test_ids_of_pointers_that_die_on_other_threads_are_sent(hook: sy.TorchHook) 
     assert bob.objects_count() == 1
 
 
-def test_a_forked_process_is_not_in_the_middle_of_anything(hook: sy.TorchHook) -> None:
-    bob = sy.VirtualWorker(hook, id="bob")
-    x, stop = torch.ones(2).send(bob), threading.Event()
+_FORKING = """
+import os, signal, threading
+import torch
+import syft as sy
 
-    def works() -> None:
-        while not stop.is_set():
-            (x + 1).sum().get()
+hook = sy.TorchHook(torch)
+bob = sy.VirtualWorker(hook, id="bob")
+x, stop = torch.ones(2).send(bob), threading.Event()
 
-    worker = threading.Thread(target=works, daemon=True)
-    worker.start()
-    try:
-        for _ in range(20):
-            child = os.fork()
-            if not child:
-                signal.alarm(20)  # ends a process that waits for a thread which it has not
-                os._exit(0 if x.copy().get().tolist() == [1, 1] else 1)
-            assert os.waitpid(child, 0)[1] == 0
-    finally:
-        stop.set()
-        worker.join(_WITHIN)
+def works():
+    while not stop.is_set():
+        (x + 1).sum().get()
+
+worker = threading.Thread(target=works, daemon=True)
+worker.start()
+for _ in range(20):
+    child = os.fork()
+    if not child:
+        signal.alarm(20)  # ends a process that waits for a thread which it has not
+        os._exit(0 if x.copy().get().tolist() == [1, 1] else 1)
+    assert os.waitpid(child, 0)[1] == 0
+stop.set()
+worker.join()
+"""
+
+
+def test_a_forked_process_is_not_in_the_middle_of_anything() -> None:
+    """In a process that is not measured: what measures has locks of its own."""
+    subprocess.run([sys.executable, "-c", _FORKING], env=outside(), check=True, timeout=_WITHIN)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import signal
+import sys
 import threading
 import time
 import weakref
@@ -160,6 +161,10 @@ def test_every_thread_is_told_that_its_request_was_withdrawn(
     assert (x + 1).get().tolist() == [1, 1]
 
 
+@pytest.mark.skipif(
+    sys.gettrace() is not None,
+    reason="an interrupt may fall into a lock of what measures, which then waits for ever",
+)
 def test_an_interrupt_ends_the_wait_of_the_first_thread_alone(
     worker: sy.WebsocketClientWorker, gate: threading.Event
 ) -> None:
