@@ -12,7 +12,6 @@ No request stops the worker or corrupts its store: an error becomes a ``Failure`
 
 from __future__ import annotations
 
-import contextlib
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
@@ -254,10 +253,13 @@ class WorkerCore:
 
     def _return_gradients(self, raises: bool = True) -> None:
         """Send the gradients that came for other workers; without ``raises`` the request failed."""
-        due, self.to_return = self.to_return, []
-        with contextlib.suppress(*() if raises else (Exception,)):  # whatever the others raise
-            for send in due:
-                send()
+        while self.to_return:
+            try:
+                self.to_return.pop(0)()
+            except Exception:  # whatever the others raise
+                self._return_gradients(raises=False)  # the next get their gradients
+                if raises:
+                    raise
 
     def _failed(self, message: messages.Request, error: Exception, peer: Peer) -> Failure:
         """The reply to a request whose handler raised; its results are marked as failed."""

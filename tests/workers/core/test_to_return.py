@@ -42,3 +42,21 @@ def test_what_came_before_a_pass_failed_is_sent(
         torch.linalg.cholesky(b.detach().reshape(1, 2).T @ b.detach().reshape(1, 2) - 100)
     assert a.grad.get().tolist() == [8, 16]
     assert alice.core.to_return == []
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_gradient_that_is_refused_keeps_none_of_the_others(
+    bob: sy.VirtualWorker, raises: bool
+) -> None:
+    sent: list[str] = []
+
+    def refuses() -> None:
+        raise ValueError("refused")
+
+    bob.core.to_return = [refuses, lambda: sent.append("alice")]
+    if raises:
+        with pytest.raises(ValueError, match="refused"):
+            bob.core._return_gradients()
+    else:
+        bob.core._return_gradients(raises=False)
+    assert sent == ["alice"] and bob.core.to_return == []
