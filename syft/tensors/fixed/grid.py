@@ -220,8 +220,10 @@ def rescale_(products: torch.Tensor, grid: Grid) -> torch.Tensor:
     >>> rescale_(torch.tensor([1500 * 2000]), make_grid(10, 3))
     tensor([3000])
     """
-    if grid.shift is None:
+    if grid.shift is None or grid.shift == 1:
         return products.copy_(nearest(products, (grid.scale,)))
-    if grid.shift:  # not (n + half) >> shift, which wraps at the end of the ring
+    if (
+        grid.shift
+    ):  # not (n + half) >> shift, which wraps at the end of the ring, as + 1 would for 1
         products.bitwise_right_shift_(grid.shift - 1).add_(1).bitwise_right_shift_(1)
     return products

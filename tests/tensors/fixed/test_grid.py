@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from syft.exceptions import EncodingError, UnsupportedOperation
@@ -69,7 +69,12 @@ def test_a_product_is_off_by_half_a_step(one, other, digits):
 
 
 @settings(deadline=None)
-@given(st.lists(integers, min_size=1, max_size=5), st.sampled_from([(2, 16), (2, 1), (10, 3)]))
+@given(
+    st.lists(integers, min_size=1, max_size=5),
+    st.sampled_from([(2, 16), (2, 2), (2, 1), (2, 0), (10, 3)]),
+)
+@example([2**63 - 1, -(2**63)], (2, 1))
+@example([2**63 - 1, -(2**63)], (2, 2))
 def test_products_are_rescaled_to_the_nearest(numbers, grid):
     scale = make_grid(*grid).scale
     found = rescale_(torch.tensor(numbers), make_grid(*grid)).tolist()
