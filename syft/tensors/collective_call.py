@@ -73,7 +73,7 @@ def _connection_of(row: Sequence[torch.Tensor]) -> Connection:
 def sum_private(*pointers: torch.Tensor) -> list[Wrapper]:
     """The sum of private tensors at different workers, as a pointer at each; nobody sees an input.
 
-    See :func:`syft.workers.handlers.collective.sum_private` for the protocol and its costs.
+    See :func:`syft.workers.handlers.party_programs.sum_private` for the protocol and its costs.
 
     >>> x, y = torch.tensor([1, 2]).send(alice), torch.tensor([10, 20]).send(bob)
     >>> [total.get() for total in sy.sum_private(x, y)]

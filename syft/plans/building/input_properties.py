@@ -35,7 +35,7 @@ PROPERTIES: dict[str, Callable[[torch.Tensor], Any]] = {
     "requires_grad": lambda tensor: tensor.requires_grad,
     "is_contiguous": torch.Tensor.is_contiguous,
 }
-"""How to read each property, by the names in :mod:`syft.program.recording.properties`."""
+"""How to read each property, by the names in :mod:`syft.program.recording.op_facts`."""
 
 
 def fixed_in(names: Iterable[str], inputs: Sequence[Any]) -> Fixed:
