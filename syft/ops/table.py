@@ -85,9 +85,42 @@ class OpFlag(enum.IntFlag):
     BINARY = 32768
     """A binary special method (``__rsub__``, ``__eq__`` ...): for a tensor or a number it returns
     one fresh tensor, for anything else it may return ``NotImplemented``."""
+    READS_GRADIENT = 1 << 17
+    """Returns the gradient of its argument."""
+    SETS_GRADIENT = 1 << 18
+    """Replaces the gradient of a leaf."""
+    JOINS = 1 << 19
+    """Afterwards its arguments may share memory."""
+    ONLY_OBJECT = 1 << 20
+    """Changes a tensor object, and leaves its memory as it is."""
+    SPLITS = 1 << 21
+    """Cuts a tensor into pieces, of which there may be as many as a dimension is long."""
+    FRESH = 1 << 22
+    """Its results lie in new memory.  Torch decides at run time whether ``reshape`` copies, so only
+    those that always allocate have the flag: one that lacks it costs some parallelism, a wrong one
+    would cost correctness."""
+    BOUNDED = 1 << 23
+    """Takes at most two tensors and is no larger than the product of their sizes, whatever numbers
+    it is given: arithmetic, products, reductions, other shapes.  It never draws."""
+    ELEMENTWISE = 1 << 24
+    """Its result has the shape of its tensors, if these have one shape, and no number among its
+    arguments is a size."""
+    SUMMED = 1 << 25
+    """Its results are together no larger than all that it is given: a write to the first operand, a
+    loss, a normalization, a function of each element of one tensor."""
+    MATRIX_PRODUCT = 1 << 26
+    """A product of two matrices over the last dimension of the first."""
+    CROSSING = 1 << 27
+    """Combines every element of one tensor of a list with those of the others."""
+    SQUARING = 1 << 28
+    """Its result can have the square of the elements of the operand."""
+    FLOATS_COMPUTE = 1 << 29
+    """A float among its arguments multiplies, adds or bounds values, and decides nothing else.
+    Optimizers call these with other floats at each step."""
 
 
 # The flags as plain integers: `flags & INPLACE` takes 0.012 µs on these and 0.6 µs on the enum.
+# All lie below 2**30, the largest integer that Python holds in one digit.
 INPLACE: Final = int(OpFlag.INPLACE)
 RANDOM: Final = int(OpFlag.RANDOM)
 REVEALS: Final = int(OpFlag.REVEALS)
@@ -105,6 +138,19 @@ PROGRAM_ONLY: Final = int(OpFlag.PROGRAM_ONLY)
 TENSOR: Final = int(OpFlag.TENSOR)
 BINARY: Final = int(OpFlag.BINARY)
 ALTERS: Final = int(OpFlag.ALTERS)
+READS_GRADIENT: Final = int(OpFlag.READS_GRADIENT)
+SETS_GRADIENT: Final = int(OpFlag.SETS_GRADIENT)
+JOINS: Final = int(OpFlag.JOINS)
+ONLY_OBJECT: Final = int(OpFlag.ONLY_OBJECT)
+SPLITS: Final = int(OpFlag.SPLITS)
+FRESH: Final = int(OpFlag.FRESH)
+BOUNDED: Final = int(OpFlag.BOUNDED)
+ELEMENTWISE: Final = int(OpFlag.ELEMENTWISE)
+SUMMED: Final = int(OpFlag.SUMMED)
+MATRIX_PRODUCT: Final = int(OpFlag.MATRIX_PRODUCT)
+CROSSING: Final = int(OpFlag.CROSSING)
+SQUARING: Final = int(OpFlag.SQUARING)
+FLOATS_COMPUTE: Final = int(OpFlag.FLOATS_COMPUTE)
 
 
 _OVERLOADS: Final = (type(torch.ops.aten.add), type(torch.ops.aten.add.Tensor))
@@ -177,10 +223,9 @@ NUMBERS: dict[Function, int] = {
 }
 """The number of each op, by function."""
 
-SETS_GRADIENT: Final = frozenset(
-    BY_NAME[f"torch.Tensor.{name}"] for name in ("grad.__set__", "grad.__delete__")
-)
-"""The ops that replace the gradient of a leaf."""
+COND: Final = BY_NAME["syft.ops.control.cond"]
+WHILE_LOOP: Final = BY_NAME["syft.ops.control.while_loop"]
+"""The ops that run programs which are among their arguments."""
 
 REFUSED_NAMES: dict[str, str]
 """Why a torch function never runs for another worker, by name."""
@@ -191,6 +236,24 @@ REFUSED: dict[Function, str] = {
 """Why a torch function never runs for another worker, by function."""
 
 _NAMES_OF: Final = _refused | {function: NAMES[number] for function, number in NUMBERS.items()}
+
+
+def ops_with(flags: int) -> frozenset[int]:
+    """The numbers of the ops that have one of these flags.
+
+    >>> sorted(NAMES[number] for number in ops_with(SETS_GRADIENT))
+    ['torch.Tensor.grad.__delete__', 'torch.Tensor.grad.__set__']
+    """
+    return frozenset(number for number, known in enumerate(FLAGS) if known & flags)
+
+
+def functions_with(flags: int) -> frozenset[Function]:
+    """The functions of the ops that have one of these flags.
+
+    >>> torch.Tensor.set_ in functions_with(JOINS), torch.add in functions_with(JOINS)
+    (True, False)
+    """
+    return frozenset(function for function, number in NUMBERS.items() if FLAGS[number] & flags)
 
 
 def number_of(function: Function) -> int:
@@ -239,8 +302,8 @@ got 'torch.save'.
 def flags_of(function: Function) -> int:
     """Look up the flags of a torch function; none for one that is not in the table.
 
-    >>> OpFlag(flags_of(torch.Tensor.add_)).name, flags_of(print)
-    ('INPLACE', 0)
+    >>> bool(flags_of(torch.Tensor.add_) & INPLACE), flags_of(print)
+    (True, 0)
     """
     number = NUMBERS.get(function)
     return 0 if number is None else FLAGS[number]

@@ -26,7 +26,7 @@ import torch
 from syft.exceptions import MalformedMessage, ProgramError
 from syft.ops.nested import CONSTANT_TYPES, NUMBER_TYPES, container_class, parts
 from syft.ops.numbers import RELATIONS
-from syft.ops.table import BY_NAME, FUNCTIONS, NAMES, PROGRAM_FUNCTIONS
+from syft.ops.table import BY_NAME, COND, FUNCTIONS, NAMES, PROGRAM_FUNCTIONS, WHILE_LOOP
 from syft.program.program import Action, Mode, Program, Slot
 from syft.serde.expect import describe, prepend
 
@@ -37,7 +37,6 @@ MOST_NESTED: Final = 8
 
 _CONSTANT_BASES: Final = (int, float, enum.Enum, np.generic)
 """Values of subclasses of these are sent as the number or text that they equal."""
-_COND, _LOOP = BY_NAME["syft.ops.control.cond"], BY_NAME["syft.ops.control.while_loop"]
 _ON_NUMBERS: Final = frozenset(
     number for name, number in BY_NAME.items() if name.startswith("syft.ops.numbers.")
 )
@@ -230,8 +229,8 @@ class _Scope:
 
 
 _SPECIAL: Final = {
-    _COND: _Scope.cond,
-    _LOOP: _Scope.loop,
+    COND: _Scope.cond,
+    WHILE_LOOP: _Scope.loop,
     **dict.fromkeys(_ON_NUMBERS, _Scope.numbers),
     BY_NAME["syft.ops.numbers.expect"]: _Scope.expectation,
 }

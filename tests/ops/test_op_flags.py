@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -18,9 +20,11 @@ from syft.ops.table import (
     NUMBERS,
     REFUSED,
     OpFlag,
+    functions_with,
     name_of,
+    ops_with,
 )
-from syft.workers.execution.fresh import FRESH
+from syft.workers.execution.size_rules import COUNTED
 from tests.program.recorded import (
     FAILED,
     Call,
@@ -248,8 +252,31 @@ def test_flags_are_true_of_every_recorded_call(calls: dict[Call, str], rule: Rul
     assert wrong == []
 
 
+def test_flags_that_exclude_one_another_are_apart() -> None:
+    for one, others in (
+        (OpFlag.BOUNDED, OpFlag.RANDOM | OpFlag.FACTORY | OpFlag.MUTATES_OTHERS),
+        (OpFlag.ELEMENTWISE, OpFlag.SHAPE_FROM_VALUES | OpFlag.METADATA | OpFlag.SPLITS),
+        (OpFlag.FRESH, OpFlag.INPLACE | OpFlag.NOTHING | OpFlag.SPLITS),
+        (OpFlag.MATRIX_PRODUCT, OpFlag.ELEMENTWISE | OpFlag.SUMMED | OpFlag.INPLACE),
+        (OpFlag.READS_GRADIENT, OpFlag.SETS_GRADIENT | OpFlag.FRESH),
+    ):
+        assert not [NAMES[op] for op in ops_with(one) if FLAGS[op] & others], one
+
+
+def test_flags_fit_one_digit_of_an_integer() -> None:
+    assert max(FLAGS) < 1 << sys.int_info.bits_per_digit
+
+
+def test_every_operation_that_cuts_has_the_flag_and_a_count() -> None:
+    leafs = "split chunk unbind split_with_sizes hsplit vsplit dsplit tensor_split".split()
+    cut = re.compile(rf"(unsafe_)?({'|'.join(leafs)})(_copy)?")
+    wanted = {op for op, name in enumerate(NAMES) if cut.fullmatch(name.rpartition(".")[2])}
+    assert wanted == ops_with(OpFlag.SPLITS) == COUNTED.keys()
+
+
 def test_results_of_fresh_operations_have_their_own_memory(calls: dict[Call, str]) -> None:
-    made = {call for call in calls if NUMBERS.get(call.function) in FRESH}
+    fresh = functions_with(OpFlag.FRESH)
+    made = {call for call in calls if call.function in fresh}
     assert len({call.function for call in made}) > 150
     wrong = {
         name_of(call.function): calls[call]

@@ -12,25 +12,23 @@ functions would compile the branches anew for each shape.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from syft.exceptions import UnsupportedOperation
-from syft.ops.table import BY_NAME, FLAGS
+from syft.ops.table import FLAGS
 from syft.program.program import Action, Program, Slot, slots_in
 from syft.ops.nested import leaves
 from syft.ops.calls import mutated_argument
-
-CONDITION: Final = BY_NAME["syft.ops.control.cond"]
-LOOP: Final = BY_NAME["syft.ops.control.while_loop"]
 
 
 def every_action(program: Program) -> Iterator[tuple[int, Action]]:
     """Yield each action of a program and of the branches in it, with its place in its program.
 
+    >>> from syft.ops.table import BY_NAME, COND
     >>> inner = Program(1, (Action(BY_NAME["torch.abs"], (Slot(0),), {}, Slot(1)),), (Slot(1),))
-    >>> cond = Action(CONDITION, (Slot(0), inner, inner, (Slot(0),)), {}, (Slot(1),))
+    >>> cond = Action(COND, (Slot(0), inner, inner, (Slot(0),)), {}, (Slot(1),))
     >>> [action.name for _, action in every_action(Program(1, (cond,), Slot(1)))]
     ['syft.ops.control.cond', 'torch.abs', 'torch.abs']
     """
@@ -64,8 +62,9 @@ def condition(index: int, action: Action, numbers: Collection[int]) -> Branching
 
     Raises :class:`~syft.exceptions.UnsupportedOperation` where ``torch.cond`` cannot do it.
 
+    >>> from syft.ops.table import COND
     >>> same = Program(inputs=2, actions=(), outputs=Slot(0))
-    >>> action = Action(CONDITION, (Slot(0), same, same, (Slot(1), 2.5)), {}, Slot(2))
+    >>> action = Action(COND, (Slot(0), same, same, (Slot(1), 2.5)), {}, Slot(2))
     >>> branching = condition(0, action, numbers=())
     >>> branching.operands, branching.constants
     ((Slot(1),), {1: 2.5})
@@ -98,9 +97,10 @@ def loop(index: int, action: Action) -> Branching:
     A constant that every iteration passes on unchanged is not carried from one to the next.
     Raises :class:`~syft.exceptions.UnsupportedOperation` where ``torch.while_loop`` cannot do it.
 
+    >>> from syft.ops.table import WHILE_LOOP
     >>> test = Program(inputs=2, actions=(), outputs=Slot(0))
     >>> body = Program(inputs=2, actions=(), outputs=(Slot(0), Slot(1)))
-    >>> action = Action(LOOP, (test, body, (Slot(0), 2.5)), {}, (Slot(1), None))
+    >>> action = Action(WHILE_LOOP, (test, body, (Slot(0), 2.5)), {}, (Slot(1), None))
     >>> branching = loop(0, action)
     >>> branching.operands, branching.constants, branching.programs[1].outputs
     ((Slot(0),), {1: 2.5}, (Slot(0),))

@@ -19,10 +19,10 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from syft.exceptions import UnsupportedOperation
-from syft.plans.export.branch_nodes import CONDITION, LOOP, Branching, condition, loop
+from syft.plans.export.branch_nodes import Branching, condition, loop
 from syft.plans.export.call_nodes import node_call
 from syft.plans.export.mode_nodes import ModeCalls, ModeKeepingModule, has_modes
-from syft.ops.table import BY_NAME, FLAGS, OpFlag
+from syft.ops.table import BY_NAME, COND, FLAGS, WHILE_LOOP, OpFlag
 from syft.program.program import Action, Program, Slot, slots_in
 from syft.ops.calls import mutated_argument
 
@@ -229,7 +229,7 @@ def _check_keywords(index: int, action: Action) -> None:
             raise UnsupportedOperation(what, "Export", "give the operand by its position")
 
 
-_CONTROL: Final = {CONDITION: GraphBuilder._condition, LOOP: GraphBuilder._loop}
+_CONTROL: Final = {COND: GraphBuilder._condition, WHILE_LOOP: GraphBuilder._loop}
 
 _OPERANDS: Final[dict[type, Callable[[GraphBuilder, Any], Any]]] = {
     Slot: GraphBuilder._slot,

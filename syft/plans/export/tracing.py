@@ -21,17 +21,12 @@ from syft.exceptions import OtherPath, ProgramError, UnsupportedOperation, Wrong
 from syft.plans.export.branch_nodes import every_action
 from syft.plans.export.fx import ArgumentSpec, argument_structures, to_fx
 from syft.program.program import fill_slots
-from syft.ops.table import BY_NAME, FLAGS, OpFlag
+from syft.ops.table import BY_NAME, FLAGS, GRADIENT, RANDOM, READS_GRADIENT, SETS_GRADIENT
 from syft.program.program import Program, slots_in
 from syft.ops.nested import leaves
 
-_GRADIENT: Final = int(OpFlag.GRADIENT)
-_RANDOM: Final = int(OpFlag.RANDOM)
-_ON_GRADIENTS: Final = frozenset(
-    number
-    for name, number in BY_NAME.items()
-    if name.startswith("torch.Tensor.grad.") or name == "syft.ops.control.ensure_grad"
-)
+_ON_GRADIENTS: Final = GRADIENT | READS_GRADIENT | SETS_GRADIENT
+_ENSURE_GRADIENT: Final = BY_NAME["syft.ops.control.ensure_grad"]
 _TOLERANCE: Final = 1e-3
 """Of the check, in float32; another format may order a sum differently."""
 
@@ -103,7 +98,7 @@ def traceable(
     module = to_fx(program, structures, state, name=name)
     values = list(examples)
     grown = _batched(values) if batched is None else frozenset(batched)
-    has_random = any(FLAGS[action.op] & _RANDOM for _, action in every_action(program))
+    has_random = any(FLAGS[action.op] & RANDOM for _, action in every_action(program))
     made = Traceable(module, structures, values, None, grown, has_random)
     larger = _one_row_more(values, grown)
     if not grown or not _takes(module, made.arguments(larger)):
@@ -115,7 +110,7 @@ def traceable(
 
 def _refuse_training(program: Program) -> None:
     for index, action in every_action(program):
-        if FLAGS[action.op] & _GRADIENT or action.op in _ON_GRADIENTS:
+        if FLAGS[action.op] & _ON_GRADIENTS or action.op == _ENSURE_GRADIENT:
             raise UnsupportedOperation(
                 f"action {index}, {action.name}",
                 "Export",

@@ -21,7 +21,7 @@ from torch import nn
 
 from syft.codes import TypeCode
 from syft.exceptions import MalformedMessage, PlansNotAllowed
-from syft.ops.table import BY_NAME
+from syft.ops.table import BY_NAME, COND, FLAGS, READS_GRADIENT, SETS_GRADIENT, WHILE_LOOP
 from syft.plans.building.interface import Blueprint, Interface
 from syft.plans.remote.interface_codec import pack_interface, unpack_interface
 from syft.program.lowered import Lowered
@@ -100,20 +100,11 @@ class StoredPlan(Holder):
 
 # -------------------------------------------------------------------------------------- gradients
 
-_SETS_GRAD: Final = frozenset(
-    BY_NAME[f"torch.Tensor.grad.__{verb}__"] for verb in ("set", "delete")
-)
-_READS_GRAD: Final = frozenset(
-    BY_NAME[f"torch.Tensor.{name}.__get__"] for name in ("grad", "_grad")
-)
-_MAY_USE_ANY_GRAD: Final = frozenset(
-    BY_NAME[name]
-    for name in (
-        "torch.Tensor.backward",
-        "torch.autograd.backward",
-        "syft.ops.control.cond",
-        "syft.ops.control.while_loop",
-    )
+_MAY_USE_ANY_GRAD: Final = (
+    BY_NAME["torch.Tensor.backward"],
+    BY_NAME["torch.autograd.backward"],
+    COND,
+    WHILE_LOOP,
 )
 """Operations that may add to gradients, or read them, without naming the tensors."""
 
@@ -148,9 +139,9 @@ def _slots_with_read_gradients(program: Program) -> set[int]:
         if action.op in _MAY_USE_ANY_GRAD:
             return found | not_replaced
         slot = _first_operand(action)
-        if action.op in _SETS_GRAD:
+        if FLAGS[action.op] & SETS_GRADIENT:
             not_replaced.discard(slot)
-        elif action.op in _READS_GRAD and slot in not_replaced and action.out in read:
+        elif FLAGS[action.op] & READS_GRADIENT and slot in not_replaced and action.out in read:
             found.add(slot)
     return found
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 import torch
 
@@ -18,7 +18,7 @@ from syft.exceptions import CannotRecord
 from syft.ops import control
 from syft.ops.control import RECORDING, Branch
 from syft.ops.nested import leaves, replace
-from syft.ops.table import BY_NAME
+from syft.ops.table import COND, WHILE_LOOP
 from syft.program.lowered import Lowered
 from syft.program.recording.builder import ProgramBuilder, refuse_foreign
 from syft.program.recording.environment.source_line import user_line
@@ -26,9 +26,6 @@ from syft.program.recording.recorded_actions import PendingSlot
 from syft.program.recording.symbolic import Origin, concrete, is_symbolic, symbolic
 from syft.program.recording.tracer import Tracer
 from syft.torch_private import alias_of
-
-_COND: Final = BY_NAME["syft.ops.control.cond"]
-_LOOP: Final = BY_NAME["syft.ops.control.while_loop"]
 
 
 def cond(pred: Any, then: Branch, otherwise: Branch, *args: Any) -> Any:
@@ -118,7 +115,7 @@ class ControlFlowTracer:
             captured = self._capture(branches)
             programs = [branch.builder.program(tuple(branch.outputs)) for branch in branches]
             operands = [*inputs, *captured]
-            action = tracer.new_action(_COND, (pred, *programs, tuple(operands)))
+            action = tracer.new_action(COND, (pred, *programs, tuple(operands)))
             runs = Lowered(programs[0]), Lowered(programs[1])
             values = control.cond(concrete(pred), *runs, list(map(concrete, operands)))
             action.out, own = self._bind(values)
@@ -146,7 +143,7 @@ class ControlFlowTracer:
                 traced_body.builder.program((*traced_body.outputs, *unchanged)),
             ]
             operands = [*inputs, *captured]
-            action = tracer.new_action(_LOOP, (*programs, tuple(operands)))
+            action = tracer.new_action(WHILE_LOOP, (*programs, tuple(operands)))
             runs = Lowered(programs[0]), Lowered(programs[1])
             values = control.while_loop(*runs, list(map(concrete, operands)))
             slots, own = self._bind(values[: len(inputs)])

@@ -37,13 +37,6 @@ SIZES: Final = frozenset(
 LENGTH: Final = BY_NAME["torch.Tensor.__len__"]
 TYPE: Final = BY_NAME["torch.Tensor.type"]
 ITEM: Final = BY_NAME["torch.Tensor.item"]
-GET_GRAD: Final = frozenset(BY_NAME[f"torch.Tensor.{name}.__get__"] for name in ("grad", "_grad"))
-SPLITS: Final = frozenset(
-    number
-    for name, number in BY_NAME.items()
-    if name.endswith(("split", "chunk", "split_with_sizes")) or name.endswith(".unbind")
-)
-"""Operations whose number of results may follow from a size."""
 UNBINDS: Final = frozenset(
     BY_NAME[f"torch.{name}"] for name in ("unbind", "Tensor.unbind", "unbind_copy")
 )

@@ -20,7 +20,9 @@ from syft.ops.table import (
     MUTATES_OTHERS,
     NOTHING,
     RANDOM,
+    READS_GRADIENT,
     SHAPE_FROM_VALUES,
+    SPLITS,
     Function,
 )
 from syft.program.recording.builder import ProgramBuilder
@@ -28,7 +30,7 @@ from syft.program.recording.decisions import DecisionLog
 from syft.program.recording.environment.random_state import PreservedRandomState
 from syft.program.recording.environment.source_line import SourceLine, user_line
 from syft.program.recording.gradients import GradientTracker
-from syft.program.recording.op_facts import GET_GRAD, SPLITS, has_data_dependent_shape
+from syft.program.recording.op_facts import has_data_dependent_shape
 from syft.program.recording.recorded_actions import PendingSlot, RecordedAction
 from syft.program.recording.symbolic import concrete
 from syft.program.torch_modes import ModeChanges
@@ -100,7 +102,7 @@ class OperationTracer:
         target = None
         if flags & _MAY_WRITE or "out" in kwargs:
             target = self._mark_written(flags, args, kwargs)
-        if number in GET_GRAD:
+        if flags & READS_GRADIENT:
             return self.gradients.read(builder, action, args[0])
         if flags & _BACKWARD == _BACKWARD:
             result = self.gradients.backward(builder, action, lambda: function(*args, **kwargs))
@@ -154,7 +156,7 @@ class OperationTracer:
         self, action: RecordedAction, flags: int, given: tuple[Arguments, Keywords], result: Any
     ) -> Any:
         """Give the tensors of a result their slots; returns the result for the function."""
-        self.reads_sizes = self.reads_sizes or action.op in SPLITS
+        self.reads_sizes = self.reads_sizes or bool(flags & SPLITS)
         data_dependent = self._is_data_dependent(action, flags, given)
         action.out, result = self.builder.bind_result(result, data_dependent)
         return result

@@ -27,6 +27,7 @@ from typing import Any, Final, cast
 import torch
 
 from syft.ops.nested import leaves, parts, replace
+from syft.ops.table import FLOATS_COMPUTE, flags_of
 from syft.torch_private import (
     FakeFailure,
     TorchDispatchMode,
@@ -59,23 +60,8 @@ _UNMARKED_WRITES: Final[dict[str, tuple[int, ...]]] = {
     "aten::batch_norm_update_stats": (1, 2),
 }
 
-# In-place operations that may give what they write to another shape.
+# In-place operations of aten that may give what they write to another shape.
 _RESHAPING: Final = ("resize", "set_", "squeeze", "transpose", "t_", "swap", "as_strided")
-
-
-# In these operations a float multiplies, adds or bounds values, and decides nothing else.
-# Optimizers call them with other floats at each step.
-_ARITHMETIC: Final = (
-    *("add", "sub", "mul", "div", "true_divide", "addcmul", "addcdiv", "lerp", "clamp"),
-    *("clamp_min", "clamp_max", "maximum", "minimum", "rsub", "subtract", "multiply", "divide"),
-)
-_IGNORING_VALUES: Final = frozenset(
-    getattr(space, name)
-    for space in (torch, torch.Tensor)
-    for stem in _ARITHMETIC
-    for name in (stem, f"{stem}_", f"_foreach_{stem}", f"_foreach_{stem}_", f"__r{stem}__")
-    if hasattr(space, name)
-)
 
 
 def ignores_values(function: Any) -> bool:
@@ -84,7 +70,7 @@ def ignores_values(function: Any) -> bool:
     >>> ignores_values(torch._foreach_addcdiv_), ignores_values(torch.arange)
     (True, False)
     """
-    return function in _IGNORING_VALUES
+    return bool(flags_of(function) & FLOATS_COMPUTE)
 
 
 class Verdict(enum.Enum):

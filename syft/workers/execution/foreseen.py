@@ -12,11 +12,12 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace as changed
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import torch
 
 from syft.ops.nested import container_class, leaves, replace
+from syft.ops.table import JOINS, SETS_GRADIENT, flags_of
 from syft.workers.execution.forecast import ANY, Forecast, Given, Made, tensors_in
 from syft.workers.execution.moved_memory import Holdings, NoHoldings, move_written
 from syft.workers.execution.operation import clear_behind
@@ -65,7 +66,7 @@ def run_foreseen(
     if forecast.writes:
         moves = move_written([inputs[place] for place in forecast.writes], guard, holdings)
         args, kwargs = moves.within((args, kwargs))
-        if function in _JOINING:
+        if flags_of(function) & (JOINS | SETS_GRADIENT) == JOINS:  # memory, and not an attribute
             args = _apart(args, guard)
         inputs = tensors_in(args, kwargs)
     if admitted:
@@ -83,11 +84,6 @@ def run_foreseen(
         guard = guard.sealed(error)
         result = _apart_from_lower(_stand_ins(forecast, inputs, guard), inputs, guard)
     return _guarded(result, inputs, guard, forecast)
-
-
-_SET_DATA: Any = torch.Tensor.data
-_JOINING: Final = frozenset((torch.Tensor.set_, _SET_DATA.__set__))
-"""The functions after which their first argument lies in the memory of another one."""
 
 
 def _apart(args: Sequence[Any], guard: Guard) -> Sequence[Any]:

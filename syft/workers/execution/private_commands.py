@@ -13,7 +13,6 @@ and what it has written is found by its version counter.  Chains run for others 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from dataclasses import replace as changed
@@ -25,14 +24,16 @@ from syft.chain.wrapper import Wrapper
 from syft.exceptions import PermissionDenied
 from syft.ops.nested import EXACT_TENSOR_TYPES, leaves, replace
 from syft.ops.table import (
-    BY_NAME,
+    BOUNDED,
+    ELEMENTWISE,
     FACTORY,
-    FUNCTIONS,
     GRADIENT,
     INPLACE,
     METADATA,
     MUTATES_OTHERS,
+    READS_GRADIENT,
     SHAPE_FROM_VALUES,
+    SPLITS,
 )
 from syft.workers.execution.backward_passes import run_private_pass
 from syft.workers.execution.forecast import Forecast, Made, Verdict
@@ -66,7 +67,6 @@ from syft.workers.execution.private_results import (
 )
 from syft.workers.execution.public_facts import asks_only, is_told
 from syft.workers.execution.public_sizes import note_gradient, note_sizes, without_chains
-from syft.workers.execution.size_rules import PLAIN
 
 Function = Callable[..., Any]
 
@@ -98,7 +98,7 @@ def run_guarded(
             return run_private_pass(function, args, kwargs, guard, holdings, worker, user)
         except Immovable:
             raise PermissionDenied(_SHARED, worker, user) from None
-    if function in _GRADIENT_READERS:
+    if op_flags & READS_GRADIENT:
         return _own_guard_kept(function(*args, **kwargs), guard, args)
     result = _quick_result(function, args, kwargs, guard)
     if result is not NOTHING:
@@ -171,7 +171,7 @@ class _Command:
             return NO_FORECAST
         if not self.guard.shape_hidden:
             return FORECASTS.of(self.function, self.args, self.kwargs, _is_public)
-        if self.function in _COUNTED:
+        if self.op_flags & SPLITS:
             return NO_FORECAST
         return hidden_forecast(FORECASTS, self.function, self.args, self.kwargs)
 
@@ -240,7 +240,7 @@ class _Command:
         """Call the function, and guard what it is found to have written and what it returns."""
         inputs = self._tensors()
         before = [(tensor, _version(tensor)) for tensor in inputs]
-        draws = self.function not in _NEVER_DRAWING and not self.op_flags & METADATA
+        draws = not self.op_flags & (BOUNDED | METADATA)
         run = call_drawing if draws else calling
         result = run(self.function, self.args, self.kwargs)
         for tensor, version in before:
@@ -276,7 +276,7 @@ class _Command:
             return "an operation that reads its value"
         if forecast.is_complete:
             return _NO_BOUND
-        if self.guard.shape_hidden and self.function in _COUNTED:
+        if self.guard.shape_hidden and self.op_flags & SPLITS:
             return "an operation that tells its size"
         inputs = self._tensors()
         if any(map(_is_of_other_layout, inputs)):
@@ -329,11 +329,7 @@ _NO_BOUND: Final = (
     "an operation whose result has a private size without a public bound (give it one, as with "
     "output_size=)"
 )
-_NEVER_DRAWING: Final = frozenset(FUNCTIONS[number] for number in PLAIN)
 _SHARED: Final = "a write to memory that a chain or a tensor of another kind shares"
-_GRADIENT_READERS: Final = frozenset(
-    FUNCTIONS[BY_NAME[f"torch.Tensor.{name}.__get__"]] for name in ("grad", "_grad")
-)
 
 
 def _all_strided(inputs: list[torch.Tensor]) -> bool:
@@ -397,7 +393,9 @@ def _shape_depends(
     if op_flags & SHAPE_FROM_VALUES:
         return True
     sizes = args if op_flags & FACTORY else args[1:]
-    return any(map(_is_size, leaves((sizes, kwargs)))) and function not in _ARITHMETIC
+    if op_flags & ELEMENTWISE or function in _TAKING_NUMBERS:
+        return False
+    return any(map(_is_size, leaves((sizes, kwargs))))
 
 
 def _selects_by_value(index: Any) -> bool:
@@ -425,24 +423,10 @@ def _is_size(value: Any) -> bool:
     return not (value.is_floating_point() or value.is_complex())
 
 
-# The number of results of these functions follows from the shape of their input.
-_COUNTED = frozenset(
-    FUNCTIONS[number]
-    for name, number in BY_NAME.items()
-    if re.fullmatch(r"(unsafe_|tensor_)?(split|chunk|unbind)(_copy)?", name.rpartition(".")[2])
-) - {None}
-
-# In these functions a 0-dimensional integer is an ordinary operand, never a size.
-_ARITHMETIC = frozenset(
-    getattr(space, name)
-    for space in (torch, torch.Tensor)
-    for name in (
-        *("add", "sub", "mul", "div", "true_divide", "floor_divide", "remainder", "fmod", "pow"),
-        *("eq", "ne", "lt", "le", "gt", "ge", "where", "maximum", "minimum", "clamp"),
-        *("add_", "sub_", "mul_", "div_", "copy_", "__rsub__", "__rpow__", "__eq__", "__ne__"),
-        *("tensor", "as_tensor", "asarray", "scalar_tensor"),
-    )
-    if hasattr(space, name)
+# In these functions, as in those on each element, a 0-dimensional integer is never a size.
+_TAKING_NUMBERS: Final = (
+    *(torch.where, torch.Tensor.where, torch.tensor, torch.as_tensor, torch.asarray),
+    *(torch.scalar_tensor, torch.Tensor.copy_),
 )
 
 

@@ -26,18 +26,18 @@ import torch
 
 from syft.ops.nested import EXACT_TENSOR_TYPES, SCALAR_TYPES, leaves
 from syft.workers.execution.permissions import innermost
-from syft.workers.execution.size_rules import (
-    BY_VALUES,
-    COUNTED,
+from syft.ops.table import (
+    BOUNDED,
     CROSSING,
     ELEMENTWISE,
-    MATRIX_PRODUCTS,
-    PLAIN,
+    FLAGS,
+    MATRIX_PRODUCT,
+    SPLITS,
     SQUARING,
     SUMMED,
-    is_size,
-    whole,
+    ops_with,
 )
+from syft.workers.execution.size_rules import BY_VALUES, is_size, whole
 
 Bound = Callable[[int, Any, dict[str, Any]], int]
 
@@ -54,7 +54,7 @@ def is_harmless(op: int, args: Any, kwargs: dict[str, Any], free: int) -> bool:
     >>> is_harmless(BY_NAME["torch.zeros"], [2**50], {}, 10**6)
     False
     """
-    if op in PLAIN and not kwargs:
+    if FLAGS[op] & BOUNDED and not kwargs:
         elements = 1
         for operand in args:
             if type(operand) in EXACT_TENSOR_TYPES:
@@ -64,7 +64,7 @@ def is_harmless(op: int, args: Any, kwargs: dict[str, Any], free: int) -> bool:
         else:
             if elements <= free:
                 return True
-    return not (op in BY_VALUES or op in COUNTED) and bound(op, args, kwargs) <= free
+    return not (op in BY_VALUES or FLAGS[op] & SPLITS) and bound(op, args, kwargs) <= free
 
 
 def bound(op: int, args: Any, kwargs: dict[str, Any]) -> int:
@@ -138,8 +138,9 @@ def _matrix(op: int, args: Any, kwargs: dict[str, Any]) -> int:
 
 def _product(op: int, args: Any, kwargs: dict[str, Any]) -> int:
     result = 1
-    crossing = op in CROSSING
-    counted = op not in PLAIN
+    flags = FLAGS[op]
+    crossing = bool(flags & CROSSING)
+    counted = not flags & BOUNDED
     for operand in (*args, *kwargs.values()):
         if isinstance(operand, torch.Tensor):
             result *= _size_of(operand, counted)
@@ -147,13 +148,13 @@ def _product(op: int, args: Any, kwargs: dict[str, Any]) -> int:
             result *= whole(operand) ** 3  # one number may stand for every dimension
         elif isinstance(operand, (list, tuple)):
             result *= _size_of_items(operand, crossing, counted)
-    return result**2 if op in SQUARING else result
+    return result**2 if flags & SQUARING else result
 
 
 _CLOSER: Final[dict[int, Bound]] = {
-    **dict.fromkeys(ELEMENTWISE, _sum_if_alike),
-    **dict.fromkeys(MATRIX_PRODUCTS, _matrix),
-    **dict.fromkeys(SUMMED, _sum),
+    **dict.fromkeys(ops_with(ELEMENTWISE), _sum_if_alike),
+    **dict.fromkeys(ops_with(MATRIX_PRODUCT), _matrix),
+    **dict.fromkeys(ops_with(SUMMED), _sum),
 }
 
 

@@ -1,9 +1,6 @@
-"""What is known of the sizes of operations without running them: tables, and rows by hand.
-
-Most operations need no row: :mod:`~syft.workers.execution.extents` runs them on tensors without
-memory.  The rows say which operations cannot make anything large, which have a larger result than
-the product of what they are given, which cut a tensor into pieces (a forecast would make all of
-these), and which have sizes that follow from values (a forecast has none).
+"""How many results operations have, or elements, where running them on tensors without memory does
+not tell (:mod:`~syft.workers.execution.extents`): those that cut a tensor into pieces, all of which
+a forecast would make, and those whose sizes follow from values.
 
 The values of private tensors are not looked at.
 """
@@ -51,70 +48,6 @@ def _numbers(*leafs: str) -> frozenset[int]:
         for number, name in enumerate(NAMES)
         if name.rpartition(".")[2] in wanted and FUNCTIONS[number] is not None
     )
-
-
-_ELEMENTWISE: Final = """
-add sub mul div true_divide floor_divide remainder fmod pow neg abs exp log sqrt relu sigmoid
-tanh eq ne lt le gt ge maximum minimum sin cos tan square rsqrt reciprocal sign floor ceil round
-trunc logical_and logical_or logical_not logical_xor bitwise_and bitwise_or bitwise_xor
-bitwise_not exp2 expm1 log1p log2 log10 erf erfc clamp_min clamp_max fill zero copy gelu silu
-isnan isinf isfinite subtract multiply divide negative absolute detach
-""".split()
-_OF_THREE: Final = "addcmul addcdiv lerp clamp clamp_max clamp_min".split()
-_OF_ONE: Final = """
-dropout alpha_dropout feature_dropout feature_alpha_dropout leaky_relu elu selu celu hardtanh relu6
-hardswish hardsigmoid mish softplus logsigmoid threshold softsign softshrink nan_to_num
-""".split()
-_REDUCING: Final = """
-sum mean max min argmax argmin prod std var amax amin all any norm softmax log_softmax matmul mm
-t transpose permute view reshape squeeze unsqueeze flatten mv dot bmm contiguous view_as linear
-cumsum narrow select to type_as float double item size dim numel
-""".split()
-_DUNDERS: Final = (
-    """add radd iadd sub rsub isub mul rmul imul truediv rtruediv div rdiv idiv pow rpow
-matmul rmatmul floordiv rfloordiv mod rmod eq ne lt le gt ge and or xor invert neg abs""".split()
-)
-
-PLAIN: Final = _numbers(
-    " ".join(_ELEMENTWISE),
-    " ".join(f"{name}_" for name in _ELEMENTWISE),
-    " ".join(_REDUCING),
-    " ".join(f"__{name}__" for name in _DUNDERS),
-)
-"""The operations of at most two tensors whose results are no larger than the product of their
-sizes, whatever numbers they are given: arithmetic, products, reductions, other shapes."""
-
-ELEMENTWISE: Final = _numbers(
-    " ".join(_ELEMENTWISE),
-    " ".join(f"__{name}__" for name in _DUNDERS if "matmul" not in name),
-    " ".join(f"_foreach_{name}" for name in (*_ELEMENTWISE, *_OF_THREE)),
-    " ".join(_OF_THREE),
-)
-"""The operations whose result has the shape of their tensors, if these have one shape."""
-
-SUMMED: Final = _numbers(
-    " ".join(f"{name}_" for name in (*_ELEMENTWISE, *_OF_THREE, *_OF_ONE)),
-    " ".join(f"_foreach_{name}_" for name in (*_ELEMENTWISE, *_OF_THREE)),
-    " ".join(_OF_ONE),
-    """__iadd__ __isub__ __imul__ __idiv__ __ifloordiv__ __imod__ __ipow__
-    cross_entropy nll_loss batch_norm instance_norm layer_norm group_norm rms_norm
-    softmax log_softmax softmin sum mean""",
-)
-"""The operations whose results are together no larger than all that they are given: writes into the
-first operand, losses, normalizations, and functions of each element of one tensor."""
-
-MATRIX_PRODUCTS: Final = _numbers("matmul __matmul__ mm mv linear")
-"""The products of two matrices over the last dimension of the first."""
-
-CROSSING: Final = _numbers(
-    "cartesian_prod meshgrid broadcast_tensors einsum block_diag chain_matmul multi_dot _trilinear"
-)
-"""The operations that combine every element of one tensor of a list with those of the others."""
-
-SQUARING: Final = _numbers(
-    "diag diag_embed diagflat vander pdist cov corrcoef combinations block_diag _pdist_forward"
-)
-"""The operations whose result can have the square of the elements of the operand."""
 
 
 def _named(args: Any, kwargs: dict[str, Any], place: int, name: str, default: Any) -> Any:

@@ -12,17 +12,23 @@ from syft.ops.nested import leaves
 
 from syft.ops.table import (
     BY_NAME,
+    COND,
     FLAGS,
+    FRESH,
     GRADIENT,
     INPLACE,
     INPLACE_OPTION,
+    JOINS,
     MUTATES_OTHERS,
+    ONLY_OBJECT,
+    READS_GRADIENT,
     SETS_GRADIENT,
+    WHILE_LOOP,
     function_of,
+    ops_with,
 )
 from syft.program.program import Action, Program, slots_in
 from syft.workers.core.access import Access
-from syft.workers.execution.fresh import FRESH
 from syft.workers.wire.messages import GRAD_MODE, Command
 from syft.workers.wire.references import ids_in
 
@@ -31,13 +37,9 @@ def _numbers(*names: str) -> frozenset[int]:
     return frozenset(BY_NAME[name] for name in names if name in BY_NAME)
 
 
-GRADIENT_READERS: Final = _numbers("torch.Tensor.grad.__get__", "torch.Tensor._grad.__get__")
-"""The operations whose result is the gradient of their argument."""
-_ATTRIBUTE_WRITERS: Final = _numbers("torch.Tensor.grad.__set__", "torch.Tensor.grad.__delete__")
-_JOINING: Final = _numbers(
-    "torch.Tensor.grad.__set__", "torch.Tensor.data.__set__", "torch.Tensor.set_"
-)
-"""The operations after which their arguments may share memory."""
+_GRADIENT_READERS: Final = ops_with(READS_GRADIENT)
+_GRADIENT_SETTERS: Final = ops_with(SETS_GRADIENT)
+_JOINING: Final = ops_with(JOINS)
 _STATISTICS: Final = {
     BY_NAME[name]: places
     for name, places in (
@@ -59,30 +61,19 @@ _STATISTICS: Final = {
 """The places of the running statistics, which are all that these operations write."""
 _LOOKUPS: Final = _numbers("torch.embedding", "torch.embedding_bag")
 """Operations that could write to their first argument, and are never told to."""
-_BRANCHING: Final = _numbers("syft.ops.control.cond", "syft.ops.control.while_loop")
+_BRANCHING: Final = (COND, WHILE_LOOP)
 """Operations that write nothing besides what the programs among their arguments write."""
 _RENORMALIZING: Final = _numbers(
     "torch.nn.functional.embedding", "torch.nn.functional.embedding_bag"
 )
 """Those that write to a table of vectors if their fourth argument, ``max_norm``, is a number."""
-_ONLY_OBJECT: Final = SETS_GRADIENT | _numbers(
-    *(
-        f"torch.Tensor.{name}"
-        for name in (
-            *("requires_grad_", "requires_grad.__set__", "retain_grad", "detach_", "data.__set__"),
-            *("set_", "t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_"),
-            *("as_strided_", "rename_", "names.__set__"),
-        )
-    )
-)
-"""The operations that change a tensor object and leave the memory as it is."""
 _PLACE_OF_INPUTS: Final = {
     BY_NAME["torch.Tensor.backward"]: 4,
     BY_NAME["torch.autograd.backward"]: 5,
 }
 """Where the argument ``inputs`` is of the operations that add to gradients."""
 _ADDING_GRADIENTS: Final = _PLACE_OF_INPUTS.keys()
-_RUNNING_BACKWARD: Final = frozenset(op for op, flags in enumerate(FLAGS) if flags & GRADIENT)
+_RUNNING_BACKWARD: Final = ops_with(GRADIENT)
 _MOST_FOLLOWED: Final = 1 << 27
 """The most places times actions of a program for which it is worked out what is written: any other
 counts as if it wrote to all that it is given.  So a program cannot take long to look at."""
@@ -111,17 +102,17 @@ def command_access(command: Command) -> Access:
             roots=ids_in(roots),
             accumulates=ids_in(named),
         )
-    if op in _ATTRIBUTE_WRITERS:
-        return Access(sets=ids_in(args[:1]), joins=op in _JOINING)
+    if flags & SETS_GRADIENT:
+        return Access(sets=ids_in(args[:1]), joins=bool(flags & JOINS))
     written = ids_in(_written(op, flags, args, kwargs))
     return Access(
         writes=written or (),
-        reads_attributes=op in GRADIENT_READERS,
-        fresh=op in FRESH and not (written and not flags & MUTATES_OTHERS),
-        gives_gradient=op in GRADIENT_READERS,
+        reads_attributes=bool(flags & READS_GRADIENT),
+        fresh=bool(flags & FRESH) and not (written and not flags & MUTATES_OTHERS),
+        gives_gradient=bool(flags & READS_GRADIENT),
         recorded=recorded,
-        joins=op in _JOINING,
-        only_object=op in _ONLY_OBJECT and "out" not in kwargs,
+        joins=bool(flags & JOINS),
+        only_object=bool(flags & ONLY_OBJECT) and "out" not in kwargs,
     )
 
 
@@ -195,8 +186,8 @@ class Effects:
             writes |= others
         return Access(
             writes=writes,
-            sets=named if self.ops & _ATTRIBUTE_WRITERS else (),
-            reads_attributes=bool(self.ops & GRADIENT_READERS),
+            sets=named if self.ops & _GRADIENT_SETTERS else (),
+            reads_attributes=bool(self.ops & _GRADIENT_READERS),
             backward=bool(self.ops & _RUNNING_BACKWARD),
             recorded=True,
             joins=bool(self.ops & _JOINING),
@@ -255,7 +246,7 @@ class _Flow:
             # A gradient that was set is added to in place, and is the memory of something else.
             for group in self._groups:
                 self.writes |= group
-        fresh = action.op in FRESH and not _returns_argument(action)
+        fresh = FLAGS[action.op] & FRESH and not _returns_argument(action)
         for slot in slots_in(action.out):
             self._views[slot.index] = 0 if fresh else whole
 

@@ -22,6 +22,7 @@ from syft.ops.returns import MOST
 from syft.ops.table import (
     ALTERS,
     BINARY,
+    BOUNDED,
     FLAGS,
     GRADIENT,
     INPLACE,
@@ -59,7 +60,6 @@ from syft.workers.execution.permissions import Guard
 from syft.workers.execution.precautions import RUNNABLE
 from syft.workers.execution.private_commands import guard_for, run_guarded
 from syft.workers.execution.private_results import NOTHING, UNCLEAR, common_guard, private_result
-from syft.workers.execution.size_rules import PLAIN
 from syft.workers.handlers.accesses import command_access
 from syft.workers.wire.messages import (
     COUNT_SHIFT,
@@ -91,12 +91,12 @@ _MAKING_SIZES = {
     if function and FLAGS[op] & _ONE and not FLAGS[op] & (_UNCOMMON | INPLACE)
 }
 """The operations that only make a tensor, by number."""
-_MAKING = {op: function for op, function in _MAKING_SIZES.items() if op in PLAIN}
+_MAKING = {op: function for op, function in _MAKING_SIZES.items() if FLAGS[op] & BOUNDED}
 """Those of them that make nothing large of small tensors."""
 _WRITING = {
     op: function
     for op, function in enumerate(RUNNABLE)
-    if function and FLAGS[op] & INPLACE and not FLAGS[op] & _UNCOMMON and op not in SETS_GRADIENT
+    if function and FLAGS[op] & INPLACE and not FLAGS[op] & (_UNCOMMON | SETS_GRADIENT)
 }
 """The operations that only write to the values of their first argument."""
 _OPERATIONS = len(RUNNABLE)
@@ -323,7 +323,7 @@ def _write(store: ObjectStore, command: Command, guarded: bool) -> bool:
     values = _present(store.objects, command.args)
     if values is None:
         return False
-    look = store.charges.flags or command.op not in PLAIN
+    look = store.charges.flags or not FLAGS[command.op] & BOUNDED
     made = _make_looking(store, command, function, values, look, guarded)
     return made is not _UNCOMMON_ONE
 
@@ -428,7 +428,7 @@ def _tell_watchers(core: WorkerCore, command: Command, peer: Peer) -> None:
     flags = FLAGS[command.op]
     if may_alter(command.op, command.kwargs):
         core.altered(peer, gradients=False)
-    elif flags & GRADIENT or command.op in SETS_GRADIENT:
+    elif flags & (GRADIENT | SETS_GRADIENT):
         core.altered(peer, gradients=True)
 
 

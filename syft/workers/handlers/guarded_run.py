@@ -21,7 +21,7 @@ import torch
 
 from syft.exceptions import OtherPath, PermissionDenied, ProgramError
 from syft.ops.nested import leaves, replace
-from syft.ops.table import BY_NAME, FLAGS, GRADIENT, Function
+from syft.ops.table import BY_NAME, COND, FLAGS, GRADIENT, WHILE_LOOP, Function
 from syft.program.lowered import Lowered
 from syft.program.program import Action
 from syft.workers.core.state_machine import WorkerCore
@@ -38,8 +38,6 @@ from syft.workers.execution.permissions import (
 from syft.workers.execution.private_commands import guard_for, run_guarded, tells_nothing
 from syft.workers.execution.public_sizes import forget_sizes
 
-_COND = BY_NAME["syft.ops.control.cond"]
-_WHILE = BY_NAME["syft.ops.control.while_loop"]
 _EXPECT = BY_NAME["syft.ops.numbers.expect"]
 _BRANCH = "a branch on its value"
 
@@ -236,8 +234,8 @@ def _tainted(leaf: torch.Tensor, taint: Guard) -> torch.Tensor:
 
 
 _CONTROL: dict[int, Callable[[GuardedRun, Function, tuple[Any, ...]], Any]] = {
-    _COND: _cond,
-    _WHILE: _while_loop,
+    COND: _cond,
+    WHILE_LOOP: _while_loop,
     _EXPECT: _expect,
 }
 

@@ -15,12 +15,12 @@ from typing import Any, Final
 import torch
 
 from syft.ops.nested import EXACT_TENSOR_TYPES, leaves
-from syft.ops.table import BY_NAME, FLAGS, PROGRAM_FUNCTIONS, SHAPE_FROM_VALUES
+from syft.ops.table import BOUNDED, BY_NAME, FLAGS, PROGRAM_FUNCTIONS, SHAPE_FROM_VALUES
 from syft.program.lowered import Call, Lowered
 from syft.program.program import Action, slots_in
 from syft.workers.core.charges import Charges
 from syft.workers.execution.permissions import innermost
-from syft.workers.execution.size_rules import BY_VALUES, PLAIN, is_size
+from syft.workers.execution.size_rules import BY_VALUES, is_size
 
 _GETITEM: Final = BY_NAME["torch.Tensor.__getitem__"]
 _MOST_KNOWN: Final = 256
@@ -76,7 +76,7 @@ class SizedProgram:
             op = action.op
             if op not in PROGRAM_FUNCTIONS:
                 self._charges.check(op, function, args, kwargs)
-                if op not in PLAIN and any(map(_may_be_size, leaves((args, kwargs)))):
+                if not FLAGS[op] & BOUNDED and any(map(_may_be_size, leaves((args, kwargs)))):
                     self._steady = False
             return call(action, function, args, kwargs)
 

@@ -174,9 +174,7 @@ def run_program(core: WorkerCore, program: Lowered, values: Sequence[Any], peer:
 def _changes_facts(program: Program) -> bool:
     """Whether a program might change the shape, the dtype or the gradient of a tensor."""
     return any(
-        FLAGS[action.op] & GRADIENT
-        or action.op in SETS_GRADIENT
-        or may_alter(action.op, action.kwargs)
+        FLAGS[action.op] & (GRADIENT | SETS_GRADIENT) or may_alter(action.op, action.kwargs)
         for action in _actions(program)
     )
 
