@@ -15,14 +15,14 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-import struct
 import threading
 
+import numpy
 import torch
 
 from syft.exceptions import NotSendable
 
-_BATCH = struct.Struct("<512Q")
+_BATCH = 512 * 8  # bytes
 _pool: list[int] = []
 
 # A forked child must not hand out the ids its parent holds.
@@ -37,9 +37,9 @@ def new_id() -> int:
     """
     while True:
         try:
-            return _pool.pop() >> 1
+            return _pool.pop()
         except IndexError:  # other threads may take all of them before this one has its own
-            _pool.extend(_BATCH.unpack(os.urandom(_BATCH.size)))
+            _pool.extend((numpy.frombuffer(os.urandom(_BATCH), numpy.uint64) >> 1).tolist())
 
 
 def first_id(count: int) -> int:

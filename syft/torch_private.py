@@ -90,6 +90,9 @@ decompositions: dict[Any, Any] = torch._decomp.decomposition_table
 is_fwd_grad_enabled = torch._C._is_fwd_grad_enabled
 """Forward-mode AD: on by default, off in inference mode and inside a custom autograd.Function."""
 
+is_tracing = torch._C._is_tracing
+"""Whether ``torch.jit.trace`` is recording on this thread; it takes half as long as to ask what."""
+
 tracing_state = torch._C._get_tracing_state
 set_tracing_state = torch._C._set_tracing_state  # type: ignore[attr-defined]
 """What ``torch.jit.trace`` is recording on this thread, None if nothing; and to change that."""

@@ -267,7 +267,7 @@ is that of a number: where torch's argument parser expects a number (``add(x, al
 accepts a tensor without dimensions, and calls the override.
 """
 
-_make_opaque = partial(make_wrapper, Wrapper, *_OPAQUE)
+make_opaque = partial(make_wrapper, Wrapper, *_OPAQUE)
 
 
 def wrap(link: Link) -> Wrapper:
@@ -277,7 +277,7 @@ def wrap(link: Link) -> Wrapper:
     >>> wrap(LocalLink())
     (Wrapper)>LocalLink>None
     """
-    wrapper: Wrapper = _make_opaque()
+    wrapper: Wrapper = make_opaque()
     wrapper.child = link
     return wrapper
 

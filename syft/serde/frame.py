@@ -67,6 +67,9 @@ class Frame(msgspec.Struct, gc=False):
     """Whether a value in it is private: then it is not compressed, since its size would tell."""
     lasting: bool = False
     """Whether nobody writes to the buffers any more, so that it may be sent when there is time."""
+    done: int | None = None
+    """The number of the request that the header says is done, and nothing else: its caller need not
+    decode the header if it is in this process."""
 
     @property
     def nbytes(self) -> int:

@@ -30,7 +30,6 @@ from syft.workers.client.group import NOT_HELD, Held, MessageGroup
 from syft.workers.client.monitor import exclusive
 from syft.workers.client.ownership import Ownership
 from syft.workers.client.pending import STORED, Pending
-from syft.workers.client.replies import refusal_of
 from syft.workers.client.requests import NOBODY
 from syft.workers.client.sent_calls import ranges
 from syft.workers.wire.definitions import Definition
@@ -38,14 +37,11 @@ from syft.workers.wire.messages import (
     COUNT_SHIFT,
     GRAD_MODE,
     IN_CONTAINER,
-    UNREADABLE,
     ClearGradients,
     Command,
-    Done,
     Gradients,
     Run,
     encode,
-    read_reply,
 )
 from syft.workers.wire.references import REF
 
@@ -120,30 +116,26 @@ class OperationSender(Ownership):
         """The same for the commonest commands: flat operands, and one tensor or none; the operation
         alters no tensor."""
         with self.lock:  # as `exclusive`, which takes longer
-            plain = get_default_dtype() is float32 and not any_autocast_enabled()
-            if self.groups or not plain:
+            if self.groups or get_default_dtype() is not float32 or any_autocast_enabled():
                 return self.command(op, args, kwargs, out, [])
             if self.facts.active:
                 self.facts.note(op, args, kwargs, out, ONE_TENSOR, None)
-            flags = _EXPECTED if out else 0
-            flags |= GRAD_MODE if is_grad_enabled() else mode_without_grad()
+            flags = GRAD_MODE if is_grad_enabled() else mode_without_grad()
+            if out:
+                flags |= _EXPECTED
             self._seq = seq = self._seq + 1
             drop = self._take_garbage() if self.garbage else ()
             frame = Frame(encode(Command(seq, op, args, out, flags, drop, kwargs)), [])
             serving = self._core.serving
             if (self.owner.user if serving is None else serving.user or NOBODY) is not self._user:
                 self._check_user()
-            made = (out,) if out else ()
-            if self._exchange is None:
-                return self._carry(seq, frame, False, drop, None, made)
-            answer = self._exchange(frame)
-            try:
-                reply = read_reply(answer.header)
-            except UNREADABLE:
-                raise refusal_of(answer) from None
-            if type(reply) is Done and reply.seq == seq:
+            exchange = self._exchange
+            if exchange is None:
+                return self._carry(seq, frame, False, drop, None, (out,) if out else ())
+            answer = exchange(frame)
+            if answer.done == seq:
                 return STORED
-            return self._received(seq, frame, reply, answer, False, drop, None, made)
+            return self._received(seq, frame, answer, False, drop, None, (out,) if out else ())
 
     def results(self, value: Any, out: int, expected: Returns | None, fresh: bool = False) -> Any:
         """What a call returns whose :meth:`command` gave back ``value``.

@@ -20,7 +20,6 @@ from syft.exceptions import (
     MalformedMessage,
     ObjectNotFound,
     RequestWithdrawn,
-    WireError,
 )
 from syft.serde.errors import unpack_error
 from syft.serde.frame import Frame
@@ -105,10 +104,7 @@ class ReplyReader:
         replies = self.transport.replies
         while replies:
             frame = replies.popleft()
-            try:
-                reply = messages.read_reply(frame.header)
-            except messages.UNREADABLE:
-                raise refusal_of(frame) from None
+            reply = reply_in(frame)
             if type(reply) is Done and reply.seq in self.pending:  # nearly always
                 self.pending.pop(reply.seq).reply = reply
             else:
@@ -342,14 +338,16 @@ _NOTED: Final[dict[type[Reply], Callable[[ReplyReader, Pending], None]]] = {
 }
 
 
-def refusal_of(frame: Frame) -> Exception:
-    """What is wrong with a frame that came in the place of a reply.
+def reply_in(frame: Frame) -> Reply:
+    """The reply that a frame carries.
 
-    >>> print(refusal_of(Frame(b"\\xc0", [])))
-    Malformed message at $: expected `array`, got `None`.
+    Raises :class:`~syft.exceptions.MalformedMessage`, or what else is wrong with the frame.
+
+    >>> reply_in(Frame(messages.encode(Done(7)), []))
+    Done(seq=7)
     """
     try:
-        messages.decode(frame.header)
-    except WireError as error:
-        return error
-    return MalformedMessage("$[0]", "a reply", "a request")
+        return messages.read_reply(frame.header)  # type: ignore[no-any-return]
+    except messages.UNREADABLE:
+        messages.decode(frame.header)  # raises a precise error, unless it is a request
+    raise MalformedMessage("$[0]", "a reply", "a request")

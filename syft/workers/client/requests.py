@@ -16,7 +16,7 @@ from syft.exceptions import (
 from syft.ops.control import RECORDING
 from syft.serde.frame import Frame
 from syft.workers.client.monitor import exclusive
-from syft.workers.client.replies import ReplyReader, refusal_of
+from syft.workers.client.replies import ReplyReader, reply_in
 from syft.workers.client.pending import STORED as STORED
 from syft.workers.client.pending import Pending as Pending
 from syft.workers.client.transport import BATCH, Location, Owner, Transport
@@ -27,7 +27,6 @@ from syft.workers.wire.messages import (
     Failure,
     Message,
     NotBegun,
-    Reply,
     Skipped,
     Value,
 )
@@ -50,7 +49,7 @@ NOBODY = ""
 What it asks by itself, without a user too, has the rights that its program proves; these have none.
 """
 
-_ANSWERS = frozenset((Done, Value, Failure, Skipped, NotBegun))
+_ANSWERS = frozenset((Value, Failure, Skipped, NotBegun))
 
 
 class RequestSender(ReplyReader):
@@ -97,13 +96,9 @@ class RequestSender(ReplyReader):
         if self._exchange is None:
             return self._carry(seq, frame, answered, drop, key, made)
         answer = self._exchange(frame)
-        try:
-            reply = messages.read_reply(answer.header)
-        except messages.UNREADABLE:
-            raise refusal_of(answer) from None
-        if type(reply) is Done and reply.seq == seq:
+        if answer.done == seq:
             return STORED
-        return self._received(seq, frame, reply, answer, answered, drop, key, made)
+        return self._received(seq, frame, answer, answered, drop, key, made)
 
     def _speak_for(self) -> None:
         """Tell the other end for whom the next requests are made.
@@ -126,7 +121,6 @@ class RequestSender(ReplyReader):
         self,
         seq: int,
         frame: Frame,
-        reply: Reply,
         answer: Frame,
         answered: bool,
         drop: tuple[int, ...],
@@ -134,7 +128,10 @@ class RequestSender(ReplyReader):
         made: Collection[int],
     ) -> Any:
         """What a request returns whose first reply is this one."""
+        reply = reply_in(answer)
         kind = type(reply)
+        if kind is Done and reply.seq == seq:  # type: ignore[union-attr]
+            return STORED
         unread = kind is Failure and reply.seq == -1  # type: ignore[union-attr]
         if unread or (kind in _ANSWERS and reply.seq == seq):  # type: ignore[union-attr]
             if kind is Failure:

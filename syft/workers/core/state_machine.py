@@ -111,6 +111,15 @@ class WorkerCore:
 
     handlers: ClassVar[dict[type[messages.Message], Handler]] = _HANDLERS
 
+    addressed: Callable[[str], Any] = str
+    """Whom a name means while the present request is served: a name, or a worker.  A shell sets it
+    whose callers have names of their own for other workers."""
+    place_of_caller: Callable[[Peer], str] = attrgetter("name")
+    """The worker that a caller is, likewise."""
+    place_of: Callable[[str], str] = str
+    """The worker that a name means, for guards that name workers: a name that the owner of this one
+    knows it by, or one that no guard has."""
+
     def __init__(
         self,
         name: str,
@@ -162,14 +171,6 @@ class WorkerCore:
         self.acting_guard: Guard | None = None
         self.serving: Peer | None = None
         self._nesting = Nesting(name)
-        self.addressed: Callable[[str], Any] = str
-        """Whom a name means while the present request is served: a name, or a worker.  A shell sets
-        it whose callers have names of their own for other workers."""
-        self.place_of_caller: Callable[[Peer], str] = attrgetter("name")
-        """The worker that a caller is, likewise."""
-        self.place_of: Callable[[str], str] = str
-        """The worker that a name means, for guards that name workers: a name that the owner of this
-        one knows it by, or one that no guard has."""
         self.to_return: list[Callable[[], None]] = []
         """What sends the gradients of leaves from other workers, after the present request."""
         self.outbox: list[AddressedFrame] = []
@@ -201,10 +202,7 @@ class WorkerCore:
         observed = function_modes() or dispatch_modes() or saved_tensor_hooks(True)
         if observed or is_inference_mode_enabled() or is_anomaly_enabled():
             with neutral_mode():  # without those of a caller on whose thread this worker runs
-                return self._respond(frame, peer)
-        return self._respond(frame, peer)
-
-    def _respond(self, frame: Frame, peer: Peer) -> Frame | None:
+                return self.respond(frame, peer)
         try:
             message = read_request(frame.header)
         except messages.UNREADABLE:
@@ -212,15 +210,12 @@ class WorkerCore:
         seen = message.failures
         if seen is not None and seen != peer.session.failures:
             return self.stats.count(frame, Frame(encode(Skipped(message.seq)), []))
-        if peer.who is not self._latest:
-            self._latest = peer.who
-            self.contested |= self.owners.meet(peer)
         outer, self.serving = self.serving, peer
         try:
             if outer is not None:
                 self._nesting.enter()
-            if peer.reads is not None:
-                check_named(self.store, self.owners, peer, message)
+            if peer.who is not self._latest or peer.reads is not None:
+                self._meet(peer, message)
             reply = _HANDLERS[type(message)](self, message, frame, peer)
         except Exception as error:  # no message may end the worker
             reply = self._failed(message, error, peer)
@@ -235,7 +230,13 @@ class WorkerCore:
         stats.messages_in += 1
         stats.bytes_in += frame.nbytes if frame.buffers else len(frame.header)
         stats.bytes_out += len(header)
-        return Frame(header, [])
+        return Frame(header, [], False, False, False, reply.seq)
+
+    def _meet(self, peer: Peer, message: messages.Request) -> None:
+        """Note whose request this is; it names nothing that its caller may not find."""
+        self._latest = peer.who
+        self.contested |= self.owners.meet(peer)
+        check_named(self.store, self.owners, peer, message)
 
     def _answered(self, frame: Frame, message: Any, reply: Any, peer: Peer) -> Frame | None:
         """Send the gradients that came for other workers, and return the frame of the reply."""
@@ -458,9 +459,8 @@ class WorkerCore:
             ids = droppable_shares(self.store.objects, ids, peer)
         if self.contested:
             ids = self.owners.droppable(peer, ids)
-        if not (self.store.promised or self.dataflow.tasks):
-            self.store.drop_all(ids, peer.dropped)
-            return
+        if not self.dataflow.active:
+            return self.store.drop_all(ids, peer.dropped)
         for id in ids:
             if id in self.store.promised:
                 self.dataflow.forget(id, peer.dropped)

@@ -132,29 +132,35 @@ def handle(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Repl
     """Run one operation; the reply is ``Done`` for a single tensor and ``Value`` for anything
     else."""
     store = core.store
-    waiting = store.promised or core.dataflow.tasks
-    if command.drop:
-        if waiting or core.contested or core.confined:
+    if store.promised or core.dataflow.tasks or core.contested or core.confined:
+        if command.drop:
             core.forget(command.drop, peer)
-        else:
-            store.drop_all(command.drop, peer.dropped)
-    if core.confined:
-        refuse_shares(store.objects, (command.args, command.kwargs), peer)
-    if core.contested:
-        return _handle_contested(core, command, frame, peer)
+        if core.confined:
+            refuse_shares(store.objects, (command.args, command.kwargs), peer)
+        if core.contested:
+            return _handle_contested(core, command, frame, peer)
+        if core.dataflow.active:
+            return _when_ready(core, command, frame, peer)
+    elif command.drop:
+        store.drop_all(command.drop, peer.dropped)
     run = _make if command.out else _write
-    if not waiting and run(store, command, core.guarded):
+    if run(store, command, core.guarded):
         return Done(command.seq)
-    if waiting:
-        return core.when_ready(
-            command.seq,
-            peer,
-            lambda held: _run(core, command, frame, peer, held),
-            ids_in((command.args, command.kwargs or {})),
-            tuple(_ids_of_results(command)),
-            command_access(command),
-        )
     return _run(core, command, frame, peer, None)
+
+
+def _when_ready(
+    core: WorkerCore, command: Command, frame: Frame, peer: Peer, permit: Permit | None = None
+) -> Reply | Answer | None:
+    """Run one operation once its inputs are there."""
+    return core.when_ready(
+        command.seq,
+        peer,
+        lambda held: _run_permitted(core, command, frame, peer, held, permit),
+        ids_in((command.args, command.kwargs)),
+        tuple(_ids_of_results(command)),
+        command_access(command),
+    )
 
 
 def _handle_contested(
@@ -165,19 +171,11 @@ def _handle_contested(
         return Done(command.seq)
     op = command.op
     ids = ids_in((command.args, command.kwargs))
-    making = _only_makes(command)
-    access = READS if making else command_access(command)
+    access = READS if _only_makes(command) else command_access(command)
     action = NAMES[op] if 0 <= op < _OPERATIONS else "a command"
     permit = core.permit(peer, ids, access, action)
     if core.dataflow.active:
-        return core.when_ready(
-            command.seq,
-            peer,
-            lambda held: _run_permitted(core, command, frame, peer, held, permit),
-            ids,
-            tuple(_ids_of_results(command)),
-            command_access(command) if making else access,
-        )
+        return _when_ready(core, command, frame, peer, permit)
     return _run_permitted(core, command, frame, peer, None, permit)
 
 

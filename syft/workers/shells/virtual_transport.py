@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from syft.exceptions import WorkerClosed
 from syft.serde.frame import Frame
-from syft.torch_private import tracing_state
+from syft.torch_private import is_tracing
 from syft.workers.client.transport import Owner, Transport, refuse_tracing
 from syft.workers.core.peer import Peer, Session
 from syft.workers.core.state_machine import AddressedFrame
@@ -55,19 +55,15 @@ class VirtualTransport(Transport):
         """Let the worker handle a request, and return the reply, which comes at once."""
         if self._worker.closed:
             raise WorkerClosed(self._worker.id)
-        if tracing_state() is not None:
+        if is_tracing():
             refuse_tracing()
-        core = self._core
-        reply: Frame
-        if self._observers:
+        core, observed = self._core, self._observers
+        if observed:
             self._network.observe(self.caller.id, self._worker.id, frame)
-            reply = core.respond(frame, self._peer)
-        else:
-            reply = core.respond(frame, self._peer)
-            if not core.outbox:  # nearly always
-                return reply
-        self._hand_out(core.outgoing())
-        if self._observers:
+        reply: Frame = core.respond(frame, self._peer)
+        if core.outbox:
+            self._hand_out(core.outgoing())
+        if observed:
             self._network.observe(self._worker.id, self.caller.id, reply)
         return reply
 
@@ -76,7 +72,7 @@ class VirtualTransport(Transport):
         worker = self._worker
         if worker.closed:
             raise WorkerClosed(worker.id)
-        if tracing_state() is not None:
+        if is_tracing():
             refuse_tracing()
         if self.queued:
             if not worker.inbox:
