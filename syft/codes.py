@@ -480,5 +480,7 @@ NAMED_TUPLES: tuple[str, ...] = (
     "torch.nn.modules.adaptive._ASMoutput",
     "torch.nn.modules.module._IncompatibleKeys",
     "torch.autograd.forward_ad.UnpackedDualTensor",
+    "torch.return_types.linalg_polar",  # from torch 2.14 on
+    "torch.return_types.linalg_polar_out",
 )
 """Named tuples that torch functions return; the index is the wire number. Append at the end."""

@@ -1,7 +1,7 @@
 """The private names of torch that syft uses, in one place, with the purpose of each.
 
-Torch may change them in any release.  They were checked with torch 2.11 and 2.13; if one changes,
-only this file has to be adapted.
+Torch may change them in any release.  They were checked with torch 2.11, 2.13 and 2.14; if one
+changes, only this file has to be adapted.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import torch
 
@@ -91,6 +91,8 @@ class Wrapper(ChosenMethods, torch.Tensor):
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: Arguments = (), kwargs: Keywords | None = None
     ) -> Any:
+        if func is _COMPATIBLE:  # in inference mode
+            return may_take_data(*args)
         kwargs = kwargs or {}
         links = links_in(args, kwargs)
         first = links[0]
@@ -252,6 +254,28 @@ _get_data = torch.Tensor.data.__get__  # type: ignore[attr-defined]
 _set_data = torch.Tensor.data.__set__  # type: ignore[attr-defined]
 
 
+_COMPATIBLE: Final = torch.ops.aten._has_compatible_shallow_copy_type.default
+
+
+def may_take_data(target: torch.Tensor, source: torch.Tensor) -> bool:
+    """Whether torch may give ``target`` the memory of ``source``, as ``target.data = source`` does.
+
+    Torch asks this of no class, and a wrapper at dispatch level would pass for a dense tensor; one
+    that read a plain tensor without memory would end the process.
+
+    >>> may_take_data(torch.ones(2), torch.ones(3))
+    True
+    """
+    if type(source) is Wrapper and type(target) is not Wrapper:
+        raise UnsupportedOperation(
+            "plain.data = it",
+            type(source.child).__name__,
+            "a plain tensor has no chain; put the wrapper in its place (module.weight = "
+            "nn.Parameter(it)), or convert the module: module.share(), fix_precision() or send()",
+        )
+    return _COMPATIBLE.decompose(target, source)  # type: ignore[no-any-return]
+
+
 def _form(tensor: torch.Tensor) -> tuple[Any, ...]:
     """What torch's own part of a wrapper says of the data."""
     shape, strides = tuple(tensor.shape), tensor.stride()
@@ -261,10 +285,9 @@ def _form(tensor: torch.Tensor) -> tuple[Any, ...]:
 _OPAQUE = ((), None, None, None, torch.float32, MKLDNN)
 """Size, strides, offset, memory format, dtype and layout, by position: keywords cost 30 %.
 
-The layout is one that no plain tensor has.  So torch's C code refuses ``plain.data = wrapper`` and
-``plain.grad = wrapper``, which call no override and would leave ``plain`` without memory.  The size
-is that of a number: where torch's argument parser expects a number (``add(x, alpha=wrapper)``) it
-accepts a tensor without dimensions, and calls the override.
+The layout is one that no plain tensor has.  So torch's C code refuses ``plain.grad = wrapper``,
+which calls no override.  The size is that of a number: where torch's argument parser expects a
+number (``add(x, alpha=wrapper)``) it accepts a tensor without dimensions, and calls the override.
 """
 
 make_opaque = partial(make_wrapper, Wrapper, *_OPAQUE)

@@ -9,17 +9,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import torch
 
 from syft.chain.wrapper import Wrapper, first_link
-from syft.exceptions import UnusableSetting
+from syft.exceptions import (
+    EncodingError,
+    RemoteFailure,
+    SyftError,
+    UnsupportedOperation,
+    UnusableSetting,
+)
 from syft.federated.client_updates import (
     Table,
     Tensor,
     check_alike,
-    check_finite,
     listed_updates,
     made_like,
     table_of,
@@ -29,9 +34,17 @@ from syft.hooks import bulk
 from syft.hooks.whole_modules import one_message_each
 from syft.status_line import counted
 from syft.tensors.collective_call import sum_private
+from syft.tensors.fixed.fixed_link import decoded
+from syft.tensors.pointer import PointerTensor
 
 _FRACTION: Final = 24
 """Bits after the point of what is shared, as in :func:`syft.sum_private`."""
+
+_LIMIT: Final = 2.0 ** (63 - _FRACTION)
+"""What a sum must stay below in those units."""
+
+Weighed = tuple[Table, float, str]
+"""An update, its part of the mean, and what errors call it."""
 
 
 def federated_average(
@@ -62,12 +75,12 @@ def federated_average(
     each client can work out the other.
 
     Raises :class:`~syft.exceptions.UnusableSetting` for no updates; updates that differ in names,
-    shapes or dtypes; NaN or Inf in updates that count, with the names of all (with ``secure`` the
-    worker that would add them refuses, by :class:`~syft.exceptions.UnsupportedOperation`, or with
-    ``workers`` by :class:`~syft.exceptions.EncodingError` or
-    :class:`~syft.exceptions.RemoteFailure`); weights that are negative, infinite,
-    NaN, all 0, or not one for each update; and, with ``secure``, unless updates that count
-    lie at two places or more, with masks at workers.
+    shapes or dtypes; NaN in updates that count, infinities that not all of them have in the same
+    places, and integers from 2^53 on that not all have in common, with the names of all; with
+    ``secure`` NaN, Inf and numbers whose sum may leave the grid, which the workers refuse (where
+    ``user`` may not read them, by another error without the names of tensors); weights that are
+    negative, infinite, NaN, all 0, or not one for each update; and, with ``secure``, unless updates
+    that count lie at two places or more, with masks at workers.
 
     >>> models = [torch.nn.Linear(2, 1, bias=False) for _ in range(2)]
     >>> for model, value in zip(models, (1.0, 4.0)):
@@ -87,10 +100,7 @@ def federated_average(
     if not secure:
         tables = _fetched(tables, user)
     check_alike(names, tables)
-    if not secure:  # else no update may be read here, and each worker checks what it adds
-        named = zip(labels, tables, shares, strict=True)
-        check_finite((label, table) for label, table, share in named if share)
-    weighed = [pair for pair in zip(tables, shares, strict=True) if pair[1]]
+    weighed = [update for update in zip(tables, shares, labels, strict=True) if update[1]]
     if secure:
         dealing = {
             "crypto_provider": crypto_provider,
@@ -150,11 +160,11 @@ def _fetched(tables: list[Table], user: str | None) -> list[Table]:
     ]
 
 
-def _mean(weighed: Sequence[tuple[Table, float]]) -> Table:
+def _mean(weighed: Sequence[Weighed]) -> Table:
     """The mean of tables of this process."""
-    mean = RunningMean()
-    for table, share in counted(weighed, "federated_average", len(weighed)):
-        mean.add(table, share)
+    mean = RunningMean(1)
+    for table, share, label in counted(weighed, "federated_average", len(weighed)):
+        mean.add(table, share, label)
     return mean.values()
 
 
@@ -162,32 +172,45 @@ def _mean(weighed: Sequence[tuple[Table, float]]) -> Table:
 
 
 def _secure_mean(
-    weighed: list[tuple[Table, float]],
+    weighed: list[Weighed],
     workers: Sequence[Any] | None,
     dealing: Mapping[str, Any],
     user: str | None,
 ) -> Table:
     """The mean of tables of which none is fetched."""
-    places: dict[Any, list[tuple[Table, float]]] = {}
-    for table, share in weighed:
-        places.setdefault(_place_of(table), []).append((table, share))
+    places = _by_place(weighed, workers is None)
+    parts = [_weighed(several, _LIMIT / len(places) - 1) for several in places]
+    first = weighed[0][0]
+    sizes = [x.numel() * (1 + x.dtype.is_complex) for x in first.values()]
+    try:
+        if workers is None:
+            sums: list[Tensor] = list(sum_private(*parts))
+            total = sums[0].get(user=user)
+        else:
+            total = _sum_of_shares(parts, workers, dealing, user)
+    except (EncodingError, RemoteFailure, UnsupportedOperation) as error:
+        _settle(parts, error)
+        names = [" and ".join(label for _, _, label in several) for several in places]
+        found = _faults(parts, dict(zip(first, sizes, strict=True)), names, user)
+        if not found:
+            raise
+        wanted = f"finite, times their weights under 2^39 / {len(places)} places, to be secure"
+        raise UnusableSetting("updates", wanted, f"others in {found}") from error
+    pieces = zip(first.items(), total.split(sizes), strict=True)
+    return {key: _as_before(piece, tensor) for (key, tensor), piece in pieces}
+
+
+def _by_place(weighed: list[Weighed], elsewhere: bool) -> list[list[Weighed]]:
+    """The updates of each place, two or more; with ``elsewhere`` none of them is here."""
+    places: dict[Any, list[Weighed]] = {}
+    for update in weighed:
+        places.setdefault(_place_of(update[0]), []).append(update)
     if len(places) < 2:
         where = ", ".join("me" if place is None else str(place.id) for place in places)
         raise UnusableSetting("updates", "at two places or more, to be secure", f"all at {where}")
-    parts = [_weighed(several) for several in places.values()]
-    if workers is None:
-        if None in places:
-            raise UnusableSetting("updates", "at workers, to be secure", "one that is here")
-        sums: list[Tensor] = list(sum_private(*parts))
-        total = sums[0].get(user=user)
-    else:
-        total = _sum_of_shares(parts, workers, dealing, user)
-    first = weighed[0][0]
-    pieces = total.split([tensor.numel() for tensor in first.values()])
-    return {
-        key: narrowed(piece.view(tensor.shape), tensor.dtype)
-        for (key, tensor), piece in zip(first.items(), pieces, strict=True)
-    }
+    if elsewhere and None in places:
+        raise UnusableSetting("updates", "at workers, to be secure", "one that is here")
+    return list(places.values())
 
 
 def _place_of(table: Table) -> Any:
@@ -198,26 +221,77 @@ def _place_of(table: Table) -> Any:
     return found[0]
 
 
-def _weighed(several: Sequence[tuple[Table, float]]) -> Tensor:
-    """What one worker adds to the mean, as one vector of float64; one message makes it."""
-    away = [x for table, _ in several for x in table.values() if type(x) is Wrapper]
+def _weighed(several: Sequence[Weighed], most: float) -> Tensor:
+    """What one worker adds to the mean, as one vector of float64; one message makes it.
+
+    Numbers from ``most`` on are infinite in it, which every grid refuses: the sum of all workers
+    would wrap around, and an error would show a number that the grid does not have.
+    """
+    away = [x for table, _, _ in several for x in table.values() if type(x) is Wrapper]
     with one_message_each(away):
         vectors = [
-            torch.cat([x.detach().double().flatten() for x in table.values()]) * share
-            for table, share in several
+            torch.cat([_reals(x).double().flatten() for x in table.values()]) * share
+            for table, share, _ in several
         ]
         total = vectors[0]
         for vector in vectors[1:]:
             total = total + vector
-        return total
+        return total / (total.abs() < most)
+
+
+def _reals(x: Tensor) -> Tensor:
+    """The numbers of a tensor, and of a complex one their two parts."""
+    return torch.view_as_real(x.detach()) if x.dtype.is_complex else x.detach()
+
+
+def _as_before(piece: torch.Tensor, tensor: Tensor) -> torch.Tensor:
+    """Averaged numbers in the shape and dtype of an update's tensor."""
+    if tensor.dtype.is_complex:
+        piece = torch.complex(piece[::2].contiguous(), piece[1::2].contiguous())
+    return narrowed(piece.view(tensor.shape), tensor.dtype)
 
 
 def _sum_of_shares(
     parts: Sequence[Tensor], workers: Sequence[Any], dealing: Mapping[str, Any], user: str | None
-) -> Tensor:
+) -> torch.Tensor:
     """The sum of vectors that are split into shares where they are."""
     shared = [part.fix_precision(_FRACTION, 2).share(*workers, **dealing) for part in parts]
     total = shared[0]
     for other in shared[1:]:
         total = total + other
-    return total.get(user=user).float_precision()
+    fixed: Any = first_link(total.get(user=user))
+    return decoded(fixed, torch.float64)
+
+
+def _settle(parts: Iterable[Tensor], error: SyftError) -> None:
+    """Note in an error what else failed at the workers: else it is raised at the next question."""
+    for part in parts:
+        if type(part) is Wrapper:
+            connection = cast(PointerTensor, part.child).connection
+            try:
+                connection.synchronize()
+            except SyftError as other:
+                error.add_note(f"And at {connection.location.id}: {other}")
+
+
+def _faults(
+    parts: Sequence[Tensor], sizes: Mapping[str, int], names: Sequence[str], user: str | None
+) -> str:
+    """The tensors with numbers that have no place in the sum, and whose they are.
+
+    The workers tell ``user``, who may read the updates; what others may not read stays unnamed.
+    """
+    with one_message_each(part for part in parts if type(part) is Wrapper):
+        flags = [_unfit(part, sizes) for part in parts]
+    try:
+        found = _fetched(flags, user)
+    except SyftError:
+        return ""
+    keys = [", ".join(repr(key) for key in sizes if table[key]) for table in found]
+    return "; ".join(f"{k} of update {name}" for k, name in zip(keys, names, strict=True) if k)
+
+
+def _unfit(part: Tensor, sizes: Mapping[str, int]) -> Table:
+    """Which tensors have numbers without a place in the sum, as flags where the vector is."""
+    pieces = zip(sizes, part.split([*sizes.values()]), strict=True)
+    return {key: ~piece.isfinite().all() for key, piece in pieces}

@@ -85,30 +85,6 @@ torch.float32, got (3,) and torch.float32 in update alice.
                 raise UnusableSetting("updates", wanted, got)
 
 
-def check_finite(named: Iterable[tuple[str, Table]]) -> None:
-    """Raise :class:`~syft.exceptions.UnusableSetting` that names all tensors with NaN or Inf.
-
-    >>> check_finite([("bob", {"w": torch.ones(2)}), ("alice", {"w": torch.tensor([torch.inf])})])
-    Traceback (most recent call last):
-    syft.exceptions.UnusableSetting: updates must be finite, got NaN or Inf in 'w' of update alice.
-    """
-    faults = []
-    for name, table in named:
-        keys = ", ".join(repr(key) for key, tensor in table.items() if not _is_finite(tensor))
-        if keys:
-            faults.append(f"{keys} of update {name}")
-    if faults:
-        raise UnusableSetting("updates", "finite", f"NaN or Inf in {'; '.join(faults)}")
-
-
-def _is_finite(tensor: Tensor) -> bool:
-    """Whether all numbers are finite; of every layout and dtype, as x * 0 is 0 just for them."""
-    if type(tensor) is Wrapper or not (tensor.is_floating_point() or tensor.is_complex()):
-        return True
-    wide = tensor.detach().to(torch.promote_types(tensor.dtype, torch.float32))
-    return bool((wide * 0).sum() == 0)
-
-
 def made_like(update: Any, values: Table) -> Any:
     """An update of the same kind with other values; what is no tensor in it stays as it is.
 

@@ -153,8 +153,9 @@ class SimulatedClients:
         """Train one round and change the model; ``clients`` are the numbers of those who take part.
 
         Clients without samples for a batch take no part.  Raises
-        :class:`~syft.exceptions.UnusableSetting` for unknown or repeated clients, and if there is
-        nobody left.
+        :class:`~syft.exceptions.UnusableSetting` for unknown or repeated clients, if there is
+        nobody left, and for clients that have trained to NaN or Inf: it names them and their
+        tensors.  The model is then as it was before; leave them out, or lower their learning rate.
 
         >>> model = torch.nn.Linear(1, 1)
         >>> samples = [(torch.ones(count, 1), torch.ones(count, 1)) for count in (4, 2)]
@@ -164,7 +165,8 @@ class SimulatedClients:
         ([4, 2], [2])
         """
         chosen = self._taking_part(clients)
-        mean = RunningMean()
+        counts = [self._count(client) for client in chosen]
+        mean = RunningMean(sum(counts), "client")
         losses = []
         size = self._size_of_chunk(chosen[0])
         samples = sum(self.batches.most(self._count(client)) for client in chosen)
@@ -175,7 +177,6 @@ class SimulatedClients:
             state = self.model.state_dict(keep_vars=True)
             for name, value in mean.values().items():
                 state[name].copy_(value)
-        counts = [self._count(client) for client in chosen]
         report = RoundReport(self.rounds, chosen, counts, torch.cat(losses))
         self.rounds += 1
         return report
@@ -250,7 +251,7 @@ class SimulatedClients:
                 total += loss.detach() * len(rows)
                 count += len(rows)
                 steps.done(len(rows))
-        mean.add(model.state_dict(), self._count(client))
+        mean.add(model.state_dict(), self._count(client), str(client))
         return total.cpu() / count
 
     def _train_together(
@@ -284,7 +285,7 @@ class SimulatedClients:
             totals.index_add_(0, places, losses.double() * length)
             seen[places] += length
             steps.done(step.rows.numel())
-        mean.add_stacked(sgd.parameters, counts)
+        mean.add_stacked(sgd.parameters, counts, clients)
         return (totals / seen).cpu()
 
     def _gradients(

@@ -12,11 +12,18 @@ import functools
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
+import torch
+
 from syft.exceptions import HookError
 
 EXTENSIONS: Final[list[tuple[type, str, Any]]] = []
 """What rooms above this one have a hook add to classes of torch: they fill it when they are
 imported."""
+
+
+_KEYS: Final = ("AutogradCPU", "AutogradCUDA")
+"""Where torch looks for the kernel of an operation; one of torch's for every key would come before
+one of ours for every key ("Autograd")."""
 
 
 class Removable(Protocol):
@@ -69,6 +76,22 @@ class Ledger:
                 setattr(target, name, method)
 
         self._removals.append(restore)
+
+    def implement(self, name: str, kernel: Callable[..., Any]) -> None:
+        """Have torch call a function for an operation of aten that it calls in C, where no class is
+        asked.  Torch's own kernel stays: the function may call ``decompose`` of the operation.
+
+        >>> ledger, calls = Ledger(), []
+        >>> ledger.implement("is_same_size", lambda x, y: calls.append("called") or True)
+        >>> torch.ones(1).is_same_size(torch.ones(2)), ledger.undo()
+        (True, None)
+        >>> torch.ones(1).is_same_size(torch.ones(2)), calls
+        (False, ['called'])
+        """
+        library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
+        for key in _KEYS:
+            library.impl(name, kernel, key)  # type: ignore[no-untyped-call]
+        self._removals.append([library].clear)  # without it, torch takes the kernel away
 
     def register(self, registration: Callable[..., Removable], function: Any) -> None:
         """Register a function with one of torch's own registrations, which return a handle."""

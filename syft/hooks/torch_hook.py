@@ -20,7 +20,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from syft.chain.wrapper import first_link
+from syft.chain.wrapper import first_link, may_take_data
 from syft.exceptions import HookError
 from syft.hooks import (
     bulk,
@@ -231,6 +231,7 @@ class TorchHook:
             attribute = Attribute(name, collecting.collects, collecting.set_collects)
             self._ledger.add(torch.Tensor, name, attribute)
         self._ledger.add(torch.Tensor, "child", None)
+        self._ledger.implement("_has_compatible_shallow_copy_type", may_take_data)
         forward_methods()
         sharing = {name: _owned(method, local) for name, method in _SHARING_MODULES.items()}
         for name, method in {**MODULE_METHODS, **sharing, "send": self._send_module()}.items():

@@ -3,6 +3,7 @@ or gives what the chain gives."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import io
 import pickle
@@ -80,13 +81,54 @@ def test_other_ways_below_are_refused_too(make: Callable[[Any], torch.Tensor]) -
         refusal(attempt)
 
 
-def test_plain_data_cannot_be_made_a_wrapper(hook: sy.TorchHook, bob: sy.VirtualWorker) -> None:
+KINDS: dict[str, Callable[[torch.Tensor, list[Any]], Any]] = {
+    "PointerTensor": lambda x, workers: x.send(workers[0]),
+    "MultiPointerTensor": lambda x, workers: x.send(*workers[:2]),
+    "LoggingTensor": lambda x, workers: sy.LoggingTensor().on(x),
+    "FixedPrecisionTensor": lambda x, workers: x.fix_precision(),
+    "FixedPrecisionTensor of shares": lambda x, workers: x.fix_precision().share(
+        *workers[:2], crypto_provider=workers[2]
+    ),
+    "AdditiveSharingTensor": lambda x, workers: x.long().share(
+        *workers[:2], crypto_provider=workers[2]
+    ),
+}
+
+
+@pytest.mark.parametrize("mode", [contextlib.nullcontext, torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("kind", KINDS)
+def test_plain_data_cannot_be_made_a_wrapper(hook: sy.TorchHook, kind: str, mode: Any) -> None:
     """It would leave the plain tensor without memory; reading it would end the process."""
+    workers = [sy.VirtualWorker(hook, id=name) for name in ("bob", "alice", "carol")]
+    wrapper = KINDS[kind](torch.ones(2), workers)
+    parameter = nn.Parameter(torch.zeros(2))
+    with mode():
+        for plain in (torch.zeros(2), parameter, parameter.detach()):
+            assert refusal(partial(setattr, plain, "data", wrapper)) == (
+                f"UnsupportedOperation: {kind.split()[0]} has no rule for plain.data = it: a plain "
+                "tensor has no chain; put the wrapper in its place (module.weight = "
+                "nn.Parameter(it)), or convert the module: module.share(), fix_precision() or "
+                "send()."
+            )
+            assert plain.tolist() == [0.0, 0.0]
+            plain.data = torch.ones(2)  # the control
+            assert plain.tolist() == [1.0, 1.0]
+            plain.data = torch.zeros(2)
+
+
+def test_a_plain_module_cannot_be_given_fixed_precision_below(hook: sy.TorchHook) -> None:
+    module: Any = nn.Linear(2, 1)
+    weight = module.weight.tolist()
+    text = refusal(lambda: module._apply(lambda x: x.fix_precision()))
+    assert text.startswith("UnsupportedOperation: FixedPrecisionTensor has no rule for plain.data")
+    assert module.weight.tolist() == weight
+    assert module.double().weight.dtype is torch.float64  # the control
+
+
+def test_a_gradient_at_function_level_is_refused(hook: sy.TorchHook, bob: sy.VirtualWorker) -> None:
     plain = torch.zeros(2, requires_grad=True)
     for wrapper in (torch.ones(2).send(bob), sy.LoggingTensor().on(torch.ones(2))):
-        assert "incompatible tensor type" in refusal(partial(setattr, plain, "data", wrapper))
         assert "different type" in refusal(partial(setattr, plain, "grad", wrapper))
-        assert plain.tolist() == [0.0, 0.0]
         assert plain.grad is None
 
 

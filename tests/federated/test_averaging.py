@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
 import syft as sy
-from syft.exceptions import (
-    EncodingError,
-    PermissionDenied,
-    RemoteFailure,
-    UnsupportedOperation,
-    UnusableSetting,
-)
+from syft.exceptions import PermissionDenied, UnusableSetting
 from syft.workers.wire.messages import FetchAll, Run
 from tests.shells.child import make_worker
 from tests.shells.owner import inspect
@@ -187,7 +184,8 @@ def test_numbers_that_make_no_mean_are_refused_by_name(value: float, dtype: torc
     with pytest.raises(UnusableSetting) as caught:
         sy.federated_average({"bob": bad, "alice": good, "carol": bad})
     assert str(caught.value) == (
-        "updates must be finite, got NaN or Inf in 'w' of update bob; 'w' of update carol."
+        "updates must be finite, or infinite where all of them are, got NaN or Inf in "
+        "'w' of update bob; 'w' of update carol."
     )
     made = sy.federated_average({"bob": bad, "alice": good}, {"bob": 0, "alice": 1})
     assert torch.equal(made["w"], good["w"]), "an update of weight 0 is left out"
@@ -218,20 +216,129 @@ def test_what_may_not_be_read_is_not_checked(
         sy.federated_average([private, torch.ones(1)], user="bea")
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("-inf"), 1e30])
-@pytest.mark.parametrize("shared", [False, True])
-def test_secure_sums_refuse_what_their_grid_does_not_hold(
-    hook: sy.TorchHook, bob: sy.VirtualWorker, alice: sy.VirtualWorker, value: float, shared: bool
+Secure = Callable[..., Any]
+
+
+@pytest.fixture(params=["masked", "shared"])
+def secure(request: pytest.FixtureRequest, hook: sy.TorchHook) -> Secure:
+    """Averages updates, by the names of their workers, so that none of them is seen."""
+    workers = {name: make_worker(hook, name) for name in ("bob", "alice", "carol")}
+
+    def averaged(updates: dict[str, Any], weights: Any = None, user: str | None = None) -> Any:
+        sent = {name: place_all(update, workers[name]) for name, update in updates.items()}
+        options: dict[str, Any] = {"secure": True}
+        if request.param == "shared":
+            holders = workers["bob"], workers["alice"]
+            options = {"workers": holders, "crypto_provider": workers["carol"]}
+        try:
+            return sy.federated_average(sent, weights, user=user, **options)
+        finally:
+            for place in workers.values():  # nothing that failed is raised at a later question
+                assert (torch.ones(1).send(place) + 1).get() == 2  # type: ignore[attr-defined]
+
+    return averaged
+
+
+def place_all(update: dict[str, Any], place: Any) -> dict[str, Any]:
+    return {key: tensor.send(place, user="bea") for key, tensor in update.items()}
+
+
+def text_of(places: int, what: str) -> str:
+    return (
+        f"updates must be finite, times their weights under 2^39 / {places} places, to be secure, "
+        f"got others in {what}."
+    )
+
+
+def refused(places: int, what: str) -> Any:
+    return pytest.raises(UnusableSetting, match=f"^{re.escape(text_of(places, what))}$")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("-inf"), 1e30, -(2.0**39)], ids=str)
+def test_secure_sums_name_what_their_grid_does_not_hold(secure: Secure, value: float) -> None:
+    good = {"w": torch.ones(2, 2), "n": torch.tensor(7), "mask": torch.ones(3)}
+    for key in ("w", "mask"):
+        bad = {**good, key: torch.full_like(good[key], value)}
+        with refused(2, f"'{key}' of update alice"):
+            secure({"bob": good, "alice": bad}, [1, 3])
+    with refused(2, "'n', 'mask' of update bob; 'mask' of update alice"):
+        secure({"bob": {**bad, "n": torch.tensor(2**60)}, "alice": bad})
+    left_out = secure({"bob": good, "alice": bad, "carol": good}, [1, 0, 1])
+    assert left_out["n"] == 7, "an update of weight 0 is left out"
+
+
+def test_secure_sums_do_not_wrap_around(secure: Secure) -> None:
+    x = torch.tensor([2.0**39 - 2**20], dtype=torch.float64)  # in range, and the sum is not
+    for sign in (1, -1):
+        made = secure({name: {"w": sign * x} for name in ("bob", "alice", "carol")})
+        torch.testing.assert_close(made["w"], sign * x, rtol=1e-12, atol=1e-6)
+        with refused(2, "'w' of update alice"):
+            secure({"bob": {"w": sign * x}, "alice": {"w": 2 * sign * x}})
+        with refused(2, "'w' of update bob"):
+            secure({"bob": {"w": sign * x}, "alice": {"w": sign * x}}, [3, 1])
+
+
+@given(
+    rows=st.lists(
+        st.tuples(
+            st.floats(-(2.0**41), 2.0**41),
+            st.floats(-1e3, 1e3),
+            st.integers(-(2**41), 2**41),
+            st.floats(-1e3, 1e3),
+            st.floats(0.1, 100),
+        ),
+        min_size=2,
+        max_size=3,
+    )
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
+def test_secure_means_are_those_of_float64_or_refused(
+    secure: Secure, rows: list[tuple[float, float, int, float, float]]
 ) -> None:
-    x: Any = torch.tensor([1.0, value])
-    y: Any = torch.ones(2)
-    updates = [x.send(bob), y.send(alice)]
-    options: dict[str, Any] = {"secure": True}
-    if shared:
-        options = {"workers": (bob, alice), "crypto_provider": make_worker(hook, "carol")}
-    refusals = (UnsupportedOperation, RemoteFailure, EncodingError)
-    with pytest.raises(refusals, match="no rule for NaN, infinity|Cannot encode"):
-        sy.federated_average(updates, **options)
+    names = ("bob", "alice", "carol")[: len(rows)]
+    weights = [row[4] for row in rows]
+    updates = {
+        name: {
+            "w": torch.tensor([row[0], row[1]], dtype=torch.float64),
+            "n": torch.tensor(row[2]),
+            "z": torch.tensor([complex(row[1], row[3])], dtype=torch.complex128),
+        }
+        for name, row in zip(names, rows, strict=True)
+    }
+    most = 2**39 / len(rows) - 1
+    bad = {
+        name: [f"'{key}'" for key, x in (("w", row[0]), ("n", row[2])) if abs(x * share) >= most]
+        for name, row, share in zip(
+            names, rows, [weight / sum(weights) for weight in weights], strict=True
+        )
+    }
+    named = "; ".join(f"{', '.join(keys)} of update {name}" for name, keys in bad.items() if keys)
+    try:
+        made = secure(updates, weights)
+    except UnusableSetting as error:
+        assert named and str(error) == text_of(len(rows), named)
+        return
+    assert not named
+    for key, value in made.items():
+        values = np.array([update[key].numpy() for update in updates.values()])
+        expected = np.average(values, axis=0, weights=weights)
+        atol = 1e-6 if key != "n" else 0.51
+        np.testing.assert_allclose(value.numpy(), expected, rtol=1e-12, atol=atol)
+
+
+def test_private_updates_are_named_for_those_who_may_see_them(secure: Secure) -> None:
+    def private(*values: float) -> dict[str, Any]:
+        x: Any = torch.tensor(values)
+        places = ("bob", "alice", "carol")
+        return {"w": x.private_tensor(allowed_users=("bea",), allow_destinations=places)}
+
+    updates = {"bob": private(1.0), "alice": private(float("nan"))}
+    with pytest.raises(PermissionDenied):
+        secure(updates)
+    with refused(2, "'w' of update alice"):
+        secure(updates, user="bea")
+    made = secure({"bob": private(1.0), "alice": private(2.0)}, user="bea")
+    assert made["w"] == 1.5
 
 
 def test_large_finite_numbers_are_averaged() -> None:
@@ -239,6 +346,26 @@ def test_large_finite_numbers_are_averaged() -> None:
     for value in (1e30, top, -top):
         made = sy.federated_average([torch.tensor([value]), torch.tensor([value])])
         torch.testing.assert_close(made, torch.tensor([value]))
+
+
+@pytest.mark.parametrize("at_workers", [False, True])
+def test_a_mask_that_all_modules_hold_is_averaged(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker, at_workers: bool
+) -> None:
+    mask = torch.full((3, 3), float("-inf")).triu(1)
+    models: list[Any] = [nn.Linear(3, 3) for _ in range(2)]
+    weights = [model.weight.detach().clone() for model in models]
+    for model in models:
+        model.register_buffer("mask", mask.clone())
+    if at_workers:
+        models = [model.send(place) for model, place in zip(models, (bob, alice), strict=True)]
+    made = sy.federated_average(models, [1, 3])
+    assert torch.equal(made.mask, mask)
+    torch.testing.assert_close(made.weight.detach(), weights[0] / 4 + weights[1] * 3 / 4)
+    text = "'mask' of update 0 at bob; 'mask' of update 1 at alice"
+    if at_workers:  # nobody may see that the masks are equal
+        with refused(2, text):
+            sy.federated_average(models, secure=True)
 
 
 def test_updates_that_differ() -> None:

@@ -574,3 +574,64 @@ def test_errors_of_the_model_are_its_own() -> None:
     )
     with pytest.raises(RuntimeError, match="cannot be multiplied"):
         clients.round()
+
+
+@pytest.mark.parametrize(
+    "make, at_once",
+    [(mlp, None), (mlp, 1), (mlp, 2), (normed, None)],
+    ids=["together", "one by one", "two at once", "BatchNorm"],
+)
+def test_clients_that_diverge_are_named(make: Callable[[], nn.Module], at_once: Any) -> None:
+    data, model = samples([8, 8, 6, 8, 6]), model_of(make)
+    data[1][0][7] = float("nan")
+    clients = sy.SimulatedClients(
+        model, data, F.cross_entropy, sgd(lr=float("inf")), batch_size=4, clients_at_once=at_once
+    )
+    gentle = sy.SimulatedClients(
+        model, data, F.cross_entropy, sgd(lr=0.1), batch_size=4, clients_at_once=at_once
+    )
+    before = copy.deepcopy(model.state_dict())
+    with pytest.raises(UnusableSetting) as caught:
+        clients.round([0, 2, 3])
+    text = str(caught.value)
+    start = "clients must be finite, or infinite where all of them are, got NaN or Inf in "
+    assert text.startswith(start) and all(f"of client {number}" in text for number in (0, 2, 3))
+    with pytest.raises(UnusableSetting) as caught:
+        gentle.round()
+    text = str(caught.value)
+    floating = [name for name, value in before.items() if value.is_floating_point()]
+    assert text == f"{start}{', '.join(map(repr, floating))} of client 1."
+    assert (clients.rounds, gentle.rounds) == (0, 0)
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, before[name]), "the model stays as it was"
+    assert gentle.round([0, 2, 3]).number == 0  # the control: what remains is averaged
+
+
+class Masked(nn.Module):
+    """Buffers that are the same at all clients, and a weight that is -inf where it is masked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.bias = mlp(), nn.Parameter(torch.tensor([0.0, 1.0, float("-inf")]))
+        self.register_buffer("infinite", torch.tensor([0.0, float("-inf")]))
+        self.register_buffer("lowest", torch.full((2,), torch.finfo(torch.float32).min))
+        self.register_buffer("salt", torch.tensor(2**62 + 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.inner(x)
+        return y + self.bias.clamp(min=-3)
+
+
+@pytest.mark.parametrize("at_once", [None, 1, 2])
+def test_what_all_clients_hold_alike_stays(at_once: int | None) -> None:
+    data, model = samples([7, 8, 6, 5, 9]), model_of(Masked)
+    clients = sy.SimulatedClients(
+        model, data, F.cross_entropy, sgd(lr=0.1), batch_size=4, clients_at_once=at_once
+    )
+    before = copy.deepcopy(model.state_dict())
+    for _ in range(2):
+        clients.round()
+    for name in ("infinite", "lowest", "salt"):
+        assert torch.equal(model.state_dict()[name], before[name])
+    bias = model.state_dict()["bias"]
+    assert bias[2] == -torch.inf and bool((bias[:2] != before["bias"][:2]).all())

@@ -46,8 +46,8 @@ NOT_EVERYWHERE = {
     "torch._foreach_mm": ("2.13", None),
     "torch.nn.functional.linear_cross_entropy": ("2.13", None),
     "torch.Tensor._has_grad_dtype_override.__get__": ("2.15", None),
-    "torch.linalg.matrix_sqrth": ("2.15", None),
-    "torch.linalg.polar": ("2.15", None),
+    "torch.linalg.matrix_sqrth": ("2.14", None),
+    "torch.linalg.polar": ("2.14", None),
 }
 VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
 

@@ -223,6 +223,8 @@ def pack_quantized(tensor: torch.Tensor, packer: Packer) -> Operand:
     >>> pack_quantized(x, Packer())
     (33, 22, (2,), None, 0, (0, 0.5, 0), (0, None), None)
     """
+    if tensor.dtype not in _UNITS:
+        raise NotSendable(f"the dtype {tensor.dtype}", "use another dtype")
     scheme = _pack_scheme(tensor, packer)
     shape = tuple(tensor.shape)
     per_unit, size, _, _ = _UNITS[tensor.dtype]

@@ -61,6 +61,21 @@ def strides_checked(given: Given) -> None:
         raise RuntimeError("as_strided_: expected sizes and strides of fewer than 2**63 bytes")
 
 
+def rows_checked(given: Given) -> None:
+    """Refuse queries, keys and values whose rows have gaps: the kernel of a CPU takes them for
+    dense, and reads what lies in memory beyond them.
+
+    >>> rows_checked({"query": torch.ones(1, 1, 3, 2).mT})
+    Traceback (most recent call last):
+    RuntimeError: attention: expected query with a last dimension of stride 1: contiguous()
+    """
+    for name in ("query", "key", "value"):
+        x = tensor_of(given, name)
+        if x is not None and x.dim() and x.layout is torch.strided and x.stride(-1) != 1:
+            message = f"attention: expected {name} with a last dimension of stride 1: contiguous()"
+            raise RuntimeError(message)
+
+
 _CHANNELS: Final = ("weight", "bias", "running_mean", "running_var")
 
 

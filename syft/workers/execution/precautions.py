@@ -259,6 +259,11 @@ _CHECKS: Final[tuple[tuple[str, tuple[str, ...], values.Check], ...]] = (
     (r"_pad_packed_sequence", ("data", "batch_sizes"), unwritten.batches_checked),
     (r"as_strided_", ("input", "size", "stride", "storage_offset"), sizes.strides_checked),
     (r"_weight_norm", ("v", "g", "dim"), sizes.weight_norm_checked),
+    (
+        r"_scaled_dot_product_flash_attention_for_cpu",
+        ("query", "key", "value"),
+        sizes.rows_checked,
+    ),
     (r"native_batch_norm|_native_batch_norm_legit", _NORM, sizes.batch_norm_checked),
     (
         r"_batch_norm_with_update",

@@ -189,13 +189,13 @@ def sum_private(party: Party, x: torch.Tensor) -> PartyProgram:
 
     Rounds: 3.  Bytes of a party and element: 8, of party 0 8 (n - 1).  Leakage: the sum; n - 1
     colluding parties learn the remaining input from it, as from any sum.  Error: none for integers;
-    floating-point inputs are rounded to multiples of 2^-24, so at most n * 2^-25 (and overflow
-    beyond a sum of 2^39).
+    floating-point inputs are rounded to multiples of 2^-24, so at most n * 2^-25.  Numbers from
+    2^39 / n on are refused, since the sum of such may wrap around; integers do, as torch's do.
     """
     if x.is_complex():
         raise _cannot_sum("complex numbers", "sum x.real and x.imag")
     real = x.is_floating_point()
-    own = _fixed_point(x.detach()) if real else x.detach().long()
+    own = _fixed_point(x.detach(), party.size) if real else x.detach().long()
     keys = {rank: fresh_key() for rank in party.others}
     greetings = {rank: (_greeting(key, x, real),) for rank, key in keys.items()}
     said = tensors_by_rank((yield party.round(greetings)))
@@ -245,11 +245,12 @@ def _common_shape(own: torch.Size, others: Sequence[torch.Size]) -> torch.Size:
     return common
 
 
-def _fixed_point(x: torch.Tensor) -> torch.Tensor:
-    """The numbers in units of 2^-24, rounded, as int64."""
+def _fixed_point(x: torch.Tensor, parties: int) -> torch.Tensor:
+    """The numbers in units of 2^-24, rounded, as int64: a sum of so many stays below 2^63."""
     scaled = torch.round(x.double() * 2**24)
-    if not bool((scaled.abs() < 2**63).all()):  # also refuses infinity and NaN
-        raise _cannot_sum("NaN, infinity and numbers beyond 2^39", "scale the numbers")
+    if not bool((scaled.abs() < 2**63 / parties).all()):  # also refuses infinity and NaN
+        beyond = f"numbers beyond 2^39 / {parties} parties"
+        raise _cannot_sum(f"NaN, infinity and {beyond}", "scale the numbers")
     return scaled.long()
 
 

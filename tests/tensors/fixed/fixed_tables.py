@@ -60,7 +60,7 @@ GRADIENT_STEPS = {
     nn.functional.batch_norm=11 trapz=7 trapezoid=7 cumulative_trapezoid=8 kron=11
     logcumsumexp=3 nn.functional.multi_head_attention_forward=26 var=7 var.unbiased=6
     nn.functional.gaussian_nll_loss=5 nn.functional.poisson_nll_loss=4 scatter_reduce.prod=15
-    masked.var=13
+    masked.var=13 torch.ops.aten._scaled_dot_product_flash_attention_for_cpu=57
         """),
     # matrix algorithms multiply the rounding of their input and of each step up
     **parsed("""
@@ -69,8 +69,14 @@ GRADIENT_STEPS = {
     linalg.lstsq.grad_oriented=25 linalg.matrix_power=230 linalg.qr=4 linalg.lu_factor=4
     linalg.lu_factor_ex=3 linalg.inv=3 linalg.inv_ex=3 linalg.solve=13 linalg.solve_ex=13
     linalg.pinv=4 linalg.pinv.hermitian=5 linalg.tensorinv=7 linalg.tensorsolve=25
+    linalg.polar=5
         """),
 }
+
+# Torch's database has the first until 2.13, the others from 2.14 on.
+NOT_IN_EVERY_TORCH = """
+    qr linalg.polar torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+""".split()
 
 # Numbers drawn from a seed are those of float32, so that is what these are compared with.
 RANDOM = """

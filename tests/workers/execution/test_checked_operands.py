@@ -26,6 +26,9 @@ def both(name: str) -> tuple[Any, Any]:
     return RUNNABLE[number], FUNCTIONS[number]
 
 
+ATTENTION = "torch.ops.aten._scaled_dot_product_flash_attention_for_cpu"
+ROWS = torch.arange(8.0).view(1, 1, 2, 4)[..., :2]
+
 REFUSED: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("torch.div", (LEAST, -1), {"rounding_mode": "trunc"}),
     ("torch.Tensor.div_", (LEAST.clone(), torch.tensor(-1)), {"rounding_mode": "trunc"}),
@@ -51,6 +54,7 @@ REFUSED: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("torch.linalg.ldl_solve", (torch.eye(3), torch.tensor([1, 2, -3]).int(), torch.eye(3)), {}),
     ("torch.linalg.ldl_solve", (torch.eye(3), torch.tensor([-1, 2, -3]).int(), torch.eye(3)), {}),
     ("torch._chunk_cat", ([torch.tensor(1.0)], -1, 3), {}),
+    *((ATTENTION, (*[ROWS] * at, ROWS.mT, *[ROWS] * (2 - at)), {}) for at in range(3)),
     ("torch._foreach_lerp_", ([TWO], [TWO], []), {}),
     ("torch.fused_moving_avg_obs_fake_quant", (TWO, ONE, ONE, ONE, ONE, ONE, ONE, 0.1, 0, 255, 9))
     + ({},),
@@ -82,6 +86,7 @@ ALLOWED: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("torch._native_batch_norm_legit", (torch.ones(2, 3), None, None, True, 0.1, 1e-5), {}),
     ("torch.lu_unpack", tuple(torch.linalg.lu_factor(torch.eye(3))), {}),
     ("torch.linalg.ldl_solve", (*torch.linalg.ldl_factor(1 - torch.eye(2)), torch.eye(2)), {}),
+    (ATTENTION, (ROWS, ROWS, ROWS.mT.contiguous()), {}),
     ("torch._foreach_lerp_", ([torch.ones(2)], [torch.zeros(2)], 0.5), {}),
 ]
 
@@ -104,6 +109,7 @@ def test_what_is_at_another_worker_is_checked_there(bob: sy.VirtualWorker) -> No
     for name in names:
         check = RUNNABLE[BY_NAME[name]]._check  # type: ignore[union-attr]
         check({"v": x, "g": x, "input": x, "LU_data": x, "LU_pivots": x})
+    RUNNABLE[BY_NAME[ATTENTION]]._check({"query": x, "key": x})  # type: ignore[union-attr]
     optimizer = RUNNABLE[BY_NAME["torch._fused_sgd_"]]._check  # type: ignore[union-attr]
     optimizer({"params": [x], "grads": [x]})
     divide = RUNNABLE[BY_NAME["torch.div"]]._check  # type: ignore[union-attr]

@@ -286,6 +286,18 @@ def test_nobody_makes_others_expand_their_input(hook: sy.TorchHook) -> None:
         program.send({(1, 0): Letter((torch.tensor([1, 2, 3, 4, -5]),))})
 
 
+@pytest.mark.parametrize("count", [2, 3, 5, 7, 1000, 1025])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_sum_of_what_is_let_in_does_not_wrap_around(count: int, sign: int) -> None:
+    limit = torch.tensor(2.0**39 / count, dtype=torch.float64)
+    below = torch.nextafter(limit, torch.zeros_like(limit))
+    first = next(PROGRAMS[CollectiveCode.SUM](Party(0, count), sign * below))
+    assert len(first.send) == count - 1
+    assert count * int(torch.round(below * 2**24)) < 2**63
+    with pytest.raises(UnsupportedOperation, match=rf"numbers beyond 2\^39 / {count} parties"):
+        next(PROGRAMS[CollectiveCode.SUM](Party(0, count), sign * limit))
+
+
 # ----------------------------------------------------------------------------------------- failures
 
 
@@ -295,6 +307,7 @@ def test_nobody_makes_others_expand_their_input(hook: sy.TorchHook) -> None:
         ([[1.0], [float("nan")], [1.0]], UnsupportedOperation),
         ([[1.0], [float("inf")], [1.0]], UnsupportedOperation),
         ([[1.0], [1e30], [1.0]], UnsupportedOperation),
+        ([[1.0], [2.0**39 / 3], [1.0]], UnsupportedOperation),
         ([[1.0], [1j], [1.0]], UnsupportedOperation),
         ([[1.0], [1], [1.0]], UnsupportedOperation),
         ([[1.0, 2.0], [1.0, 2.0, 3.0], [1.0]], RuntimeError),
