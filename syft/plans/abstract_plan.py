@@ -165,7 +165,7 @@ class AbstractPlan(Exportable):
 
     def _reads_options(self, built: BuiltPlan) -> bool:
         """Whether the plan around this one has to see its function, which reads options."""
-        return bool(built.assumptions.options.numbers) and self._recipe() is not None
+        return bool(built.assumptions.options.all) and self._recipe() is not None
 
     def _record_otherwise(self, built: BuiltPlan, args: Any, kwargs: Any) -> BuiltPlan:
         """Record the function for a call of which something else is true than was recorded.

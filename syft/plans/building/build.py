@@ -30,7 +30,7 @@ from syft.plans.building.examples import Outline
 from syft.plans.building.input_properties import Expectations, check_fixed, fixed_in
 from syft.plans.building.interface import Blueprint, Interface, interface_of, with_flat_outputs
 from syft.plans.building.optimizers import PreparedOptimizers, StateTensor, refuse_changes
-from syft.plans.building.options import Options, numbers_in, without_decisions
+from syft.plans.building.options import Options, numbers_in, split_decisions
 from syft.plans.building.state import BoundState, Source, State, places_of
 from syft.plans.building.template import FLOAT, INT, kind_of
 from syft.program.lowered import Lowered
@@ -91,8 +91,7 @@ class Recipe:
 class BuiltPlan:
     """A plan that has been recorded: its blueprint, and where its state lives here.
 
-    ``program`` returns what the function returns, nested as it was, and expects nothing of the
-    options alone, which are compared before.  ``replays_only`` says that
+    ``program`` returns what the function returns, nested as it was.  ``replays_only`` says that
     some of the state was found in the closure of the function: a copy of the plan has state of its
     own, which the function would not use.
     """
@@ -119,7 +118,7 @@ class BuiltPlan:
             not self.state.places
             and self.expected.are_none
             and self.assumptions.is_empty
-            and not self.assumptions.options.numbers
+            and not self.assumptions.options.all
         )
 
     def lower(self) -> Callable[[Sequence[Any]], Any]:
@@ -229,7 +228,7 @@ def build(
     observed = observe([source.entry for source in known])
     built = BuiltPlan(
         _blueprint(interface, recording, bound, tensors, inputs, _modes(known), options.named()),
-        without_decisions(recording.program, len(options.used)),
+        recording.program,
         bound,
         Assumptions(observed.unchanged_since(before), options),
         tuple(map(_outline, inputs)),
@@ -263,13 +262,17 @@ def _recorded(
         state = [place.tensor for place in places_of(recipe.sources)]
         numbers = numbers_in(prepared.options)
         recording = record(function, [*inputs, *numbers], state, check, len(numbers))
-    program, lines = recording.program, _first_reads(recording.program)
+    lines = _first_reads(recording.program)
     owners = [(id(each.group), each.key) for each in prepared.options for _ in each.kinds]
-    used = [index for index in range(len(numbers)) if count + index in lines]
-    refuse_changes(prepared.changed, {owners[index]: lines[count + index] for index in used})
-    unread = {count + index: None for index in range(len(numbers)) if index not in used}
-    program = without_inputs(program, unread)
-    options = Options(prepared.options, used, program)
+    places = range(count, count + len(numbers))
+    refuse_changes(
+        prepared.changed, {owners[at - count]: lines[at] for at in places if at in lines}
+    )
+    decisions, program = split_decisions(recording.program, count)
+    lines = _first_reads(program)
+    program = without_inputs(program, {at: None for at in places if at not in lines})
+    used = [at - count for at in places if at in lines]
+    options = Options(prepared.options, used, decisions)
     return changed(recording, program=program), options, dict.fromkeys(prepared.stepped)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy as copying
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace as changed
 from operator import is_
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from torch.optim import Optimizer
 from syft.ops.nested import replace
 from syft.plans.building.input_properties import Expectations
 from syft.plans.building.template import FLOAT, INT, kind_of
-from syft.program.program import Action, Program, slots_in
+from syft.program.program import Action, Program, slots_in, without_inputs
 from syft.program.recording.recorded_actions import EXPECT, OF_SIZES
 from syft.program.recording.symbolic import is_symbolic
 
@@ -137,7 +137,8 @@ class Options:
     """The options that a plan reads, as they are now.
 
     ``numbers`` are the inputs of its program that come after its arguments, as of the last time
-    when :meth:`hold` was true; ``used`` says which of all numbers they are.
+    when :meth:`hold` was true; ``used`` says which of all numbers they are.  ``decisions`` is what
+    the recording expects of all numbers, as its inputs, alone.
 
     >>> sgd = torch.optim.SGD([torch.ones(1)], lr=0.1)
     >>> plan = sy.func2plan(args_shape=[(1,)], state=[sgd])(
@@ -150,7 +151,7 @@ class Options:
     """
 
     __slots__ = (
-        *("numbers", "all", "used", "_decided", "_arguments"),
+        *("numbers", "all", "used", "_decided"),
         *("_groups", "_keys", "_last", "_has_lists"),
     )
 
@@ -158,15 +159,10 @@ class Options:
         self,
         options: Sequence[Option] = (),
         used: Sequence[int] = (),
-        program: Program | None = None,
+        decisions: Program | None = None,
     ) -> None:
         self.all, self.used = options, used
-        self._decided: Expectations | None = None
-        self._arguments = 0
-        if program is not None:
-            self._arguments = program.inputs - len(used)
-            actions = tuple(_decisions(program, len(used)))
-            self._decided = Expectations(Program(program.inputs, actions, ()), ())
+        self._decided = None if decisions is None else Expectations(decisions, ())
         self._groups = [option.group for option in options]
         self._keys = [option.key for option in options]
         self._has_lists = any(isinstance(option.value, list) for option in options)
@@ -187,14 +183,10 @@ class Options:
             if found is None:
                 return False
             numbers += found
-        taken = self._taken(numbers)
-        if self._decided is not None and not self._decided.are_met(self._as_inputs(taken)):
+        if self._decided is not None and not self._decided.are_met(numbers):
             return False
-        self.numbers, self._last = taken, now
+        self.numbers, self._last = self._taken(numbers), now
         return True
-
-    def _as_inputs(self, numbers: Sequence[Number]) -> list[Any]:
-        return [*[None] * self._arguments, *numbers]
 
     def changes(self) -> Iterator[tuple[str, str, Any, Any]]:
         """What makes :meth:`hold` false: owner and key of each option, what it was, and is now.
@@ -202,9 +194,7 @@ class Options:
         >>> list(Options().changes())
         []
         """
-        deciding: set[int] = set()
-        if self._decided is not None:
-            deciding = {self.used[index - self._arguments] for index in self._decided.deciding}
+        deciding = set() if self._decided is None else {*self._decided.deciding}
         first = 0
         for option in self.all:
             now, last = option.group.get(option.key), first + len(option.kinds)
@@ -245,33 +235,36 @@ def fixed_options(named: Sequence[tuple[str, Number]]) -> Options:
     return Options(options, range(len(options)))
 
 
-def _decisions(program: Program, count: int) -> list[Action]:
-    """What a program computes from its last inputs alone, and expects of it."""
-    known = set(range(program.inputs - count, program.inputs))
-    actions: list[Action] = []
+def split_decisions(program: Program, first: int) -> tuple[Program, Program]:
+    """What a program expects of its inputs from the ``first`` on alone, and the rest of it.
+
+    :meth:`Options.hold` finds out before a call, in the process that knows the optimizers, whether
+    they decide as they did.  So the program need not, and where it runs nothing need be known of a
+    number that the optimizers only decide by.
+
+    >>> from syft.program.program import Slot
+    >>> decided = Action(EXPECT, ("gt", Slot(1), 0, True), {}, None)
+    >>> decisions, rest = split_decisions(Program(2, (decided,), Slot(0), lines=("",)), 1)
+    >>> decisions.inputs, decisions.actions[0].args, rest.actions
+    (1, ('gt', Slot(0), 0, True), ())
+    """
+    found = _following(program, range(first, program.inputs))
+    expected = {id(action) for action in found if action.op == EXPECT}
+    pairs = zip(program.actions, program.lines, strict=True)
+    left = [pair for pair in pairs if id(pair[0]) not in expected]
+    actions, lines = tuple(action for action, _ in left), tuple(line for _, line in left)
+    decisions = Program(program.inputs, tuple(found), ())
+    rest = changed(program, actions=actions, lines=lines)
+    return without_inputs(decisions, dict.fromkeys(range(first))), rest
+
+
+def _following(program: Program, inputs: Iterable[int]) -> list[Action]:
+    """What a program computes with numbers, and expects of them, that follow from these inputs."""
+    known = set(inputs)
+    found: list[Action] = []
     for action in program.actions:
         slots = {slot.index for slot in slots_in((action.args, action.kwargs))}
         if action.op in OF_SIZES and slots and slots <= known:
-            actions.append(action)
+            found.append(action)
             known.update(slot.index for slot in slots_in(action.out))
-    return actions
-
-
-def without_decisions(program: Program, count: int) -> Program:
-    """The program without what it expects of its last inputs alone, the options.
-
-    :meth:`Options.hold` has found that out before a call here.
-
-    >>> without_decisions(Program(1, (), ()), 0)
-    Program(inputs=1, actions=(), outputs=(), state=0, constants=())
-    """
-    expected = {id(each) for each in _decisions(program, count) if each.op == EXPECT}
-    if not expected:
-        return program
-    left = [
-        (action, line)
-        for action, line in zip(program.actions, program.lines, strict=True)
-        if id(action) not in expected
-    ]
-    actions, lines = zip(*left, strict=True)
-    return changed(program, actions=actions, lines=lines)
+    return found

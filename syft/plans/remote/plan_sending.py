@@ -72,7 +72,7 @@ class LocalPlanSender(PlanSender):
             connection.put(stored, id, guard=guard)
             SENT_OPTIONS[id] = options
             pointer = PointerPlan(connection, id, stored.blueprint.interface, garbage_collect_data)
-            pointer.lines = built.blueprint.program.lines
+            pointer.lines = built.program.lines
             pointers.append(pointer)
         return pointers[0] if len(pointers) == 1 else MultiPointerPlan(pointers)
 
