@@ -31,6 +31,8 @@ _DIGITS = 400  # more than a float has; beyond, rounding changes nothing
 def _number(value: Any) -> Number:
     """Return the value if it is a number of at most 64 bits, or raise."""
     kind = type(value)
+    if kind is float:
+        return value  # type: ignore[no-any-return]
     if kind not in NUMBER_TYPES and not isinstance(value, _SYMBOLIC):
         raise ProgramError(f"expected an int, a float or a bool, got a {kind.__name__}")
     if kind is int and not _LOW <= value <= _HIGH:

@@ -145,7 +145,7 @@ class AbstractPlan(Exportable):
         """
         record = self._record
         built, is_recording = record.built, RECORDING.get() is not None
-        if built is None or not built.holds():
+        if built is None or (is_recording and self._reads_options(built)) or not built.holds():
             if is_recording:
                 return None
             built = self._build_for(args, kwargs)
@@ -162,6 +162,10 @@ class AbstractPlan(Exportable):
             return None
         built = self._record_otherwise(built, args, kwargs)
         return built, built.values(args, kwargs)
+
+    def _reads_options(self, built: BuiltPlan) -> bool:
+        """Whether the plan around this one has to see its function, which reads options."""
+        return bool(built.assumptions.options.all) and self._recipe() is not None
 
     def _record_otherwise(self, built: BuiltPlan, args: Any, kwargs: Any) -> BuiltPlan:
         """Record the function for a call of which something else is true than was recorded.
@@ -273,7 +277,9 @@ class AbstractPlan(Exportable):
             return _1
         """
         interface = self._last_built("read").blueprint.interface
-        return code_of(self.program, self.name, interface.input_names(), interface.state)
+        options = [name for name, _ in interface.options]
+        names = [*interface.input_names(), *options]
+        return code_of(self.program, self.name, names, interface.state)
 
     def __repr__(self) -> str:
         built = " built" if self.is_built else ""

@@ -19,6 +19,7 @@ from syft.plans.building.template import TENSOR
 from syft.plans.export.fx import to_fx
 from syft.plans.export.onnx import to_onnx
 from syft.plans.export.torch_export import to_exported, to_torchscript
+from syft.program.program import without_inputs
 
 
 class Exportable(ABC):
@@ -81,7 +82,9 @@ class Exportable(ABC):
         built = self._built("exported")
         interface = built.blueprint.interface
         state = dict(zip(interface.state, built.state.read(), strict=True))
-        return built.program, interface.template, state
+        first, numbers = len(interface.kinds), built.assumptions.options.numbers
+        program = without_inputs(built.program, dict(enumerate(numbers, first)))
+        return program, interface.template, state
 
     def _examples(self, examples: Sequence[Any]) -> Sequence[Any]:
         built = self._built("exported")

@@ -24,6 +24,7 @@ from syft.plans.building.assumptions import Assumptions, sets_requires_grad
 from syft.plans.building.build import BuiltPlan, Recipe
 from syft.plans.building.interface import Blueprint, signature_of
 from syft.plans.building.optimizers import StateTensor
+from syft.plans.building.options import Options, fixed_options
 from syft.plans.building.state import BoundState, Source
 from syft.plans.counted import Counted
 from syft.plans.plan_record import PlanRecord, copied_record
@@ -248,8 +249,12 @@ class Plan(AbstractPlan, nn.Module):
         self._record = PlanRecord()
 
 
-def replaying_plan(blueprint: Blueprint, state: Sequence[torch.Tensor]) -> Plan:
+def replaying_plan(
+    blueprint: Blueprint, state: Sequence[torch.Tensor], options: Options | None = None
+) -> Plan:
     """A built plan without a Python function, which owns the state tensors.
+
+    Without ``options`` of optimizers here, those in its interface stay as they are.
 
     >>> double = sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
     >>> replaying_plan(double._record.built.blueprint, [])(torch.ones(2))
@@ -261,7 +266,8 @@ def replaying_plan(blueprint: Blueprint, state: Sequence[torch.Tensor]) -> Plan:
     bound = BoundState(interface.name, places, not sets_requires_grad(blueprint.program))
     plan = Plan()
     plan.training = interface.modes != (False,)
-    plan._record.built = BuiltPlan(blueprint, blueprint.nested(), bound, Assumptions())
+    assumptions = Assumptions(options=options or fixed_options(interface.options))
+    plan._record.built = BuiltPlan(blueprint, blueprint.nested(), bound, assumptions)
     return plan
 
 

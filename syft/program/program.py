@@ -145,6 +145,35 @@ def fill_slots(pattern: Any, values: Mapping[int, Any]) -> Any:
     return replace(pattern, lambda leaf: values[leaf.index] if type(leaf) is Slot else leaf)
 
 
+def without_inputs(program: Program, values: Mapping[int, Any]) -> Program:
+    """The program without some of its inputs, whose values stand in their places instead.
+
+    >>> from syft.ops.table import BY_NAME
+    >>> scale = Action(BY_NAME["torch.mul"], (Slot(0), Slot(1)), {}, Slot(2))
+    >>> halve = without_inputs(Program(2, (scale,), Slot(2)), {1: 0.5})
+    >>> halve.inputs, halve.actions[0].args, halve.outputs
+    (1, (Slot(0), 0.5), Slot(1))
+    """
+    if not values:
+        return program
+    made = [slot.index for action in program.actions for slot in slots_in(action.out)]
+    left = [index for index in (*range(program.given), *made) if index not in values]
+    moved = {**values, **{old: Slot(new) for new, old in enumerate(left)}}
+
+    def action(each: Action) -> Action:
+        args, kwargs, out = fill_slots((each.args, each.kwargs, each.out), moved)
+        return Action(each.op, args, kwargs, out, each.mode)
+
+    return Program(
+        program.inputs - len(values),
+        tuple(map(action, program.actions)),
+        fill_slots(program.outputs, moved),
+        program.state,
+        program.constants,
+        program.lines,
+    )
+
+
 def result_items(value: Any, count: int) -> Sequence[Any]:
     """The values that an operation returned, which must be as many as were recorded.
 

@@ -183,13 +183,18 @@ class RegisterAllocator:
 
     def _special_caller(self, action: Action, function: Function) -> Reader:
         """A closure that calls the function with nested operands, with keywords or in a mode."""
-        if all(map(_is_flat, action.args)):
-            args = _read_list([self._operand_register(arg) for arg in action.args])
-        else:
-            args = _read_each(list(map(self.reader, action.args)))
         mode = action.mode
         if mode is not None and (mode.inference or mode.autocast):
             function = _in_mode(function, mode)
+        if all(map(_is_flat, action.args)):
+            operands = [self._operand_register(arg) for arg in action.args]
+            if len(operands) == 2 and len(action.kwargs) == 1:
+                ((key, value),) = action.kwargs.items()
+                if _is_flat(value):
+                    return _keyword_caller(function, operands, key, self._operand_register(value))
+            args = _read_list(operands)
+        else:
+            args = _read_each(list(map(self.reader, action.args)))
         return _caller(function, args, self.reader(action.kwargs) if action.kwargs else None)
 
 
@@ -239,6 +244,14 @@ def _caller(function: Function, args: Reader, kwargs: Reader | None) -> Reader:
     if kwargs is None:
         return lambda registers: function(*args(registers))
     return lambda registers: function(*args(registers), **kwargs(registers))
+
+
+def _keyword_caller(function: Function, operands: list[int], key: str, place: int) -> Reader:
+    """A call such as ``weight.add_(step, alpha=rate)``, of which an optimizer makes many."""
+    first, second = operands
+    return lambda registers: function(
+        registers[first], registers[second], **{key: registers[place]}
+    )
 
 
 def _in_mode(function: Function, mode: Mode) -> Function:

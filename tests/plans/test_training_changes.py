@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import nn, optim
@@ -212,10 +213,10 @@ def test_a_moving_average_of_the_weights_is_kept_beside() -> None:
     check_same(pair, oracle)
 
 
-def test_a_rate_that_changed_here_is_not_forgotten_there(
+def test_a_decision_that_changed_here_is_not_forgotten_there(
     hook: sy.TorchHook, bob: sy.VirtualWorker
 ) -> None:
-    """The copy has the rate of the day when it was sent: a call says so and changes nothing."""
+    """The copy is the recording of one way to step: a call says so and changes nothing."""
     pair, _ = twins(mlp, torch.optim.SGD, lr=0.1, momentum=0.9)
     plan = plan_of(train_step, *pair)
     data = next(batches((4,)))
@@ -223,8 +224,9 @@ def test_a_rate_that_changed_here_is_not_forgotten_there(
     pointer, remote = plan.send(bob), [value.send(bob) for value in data]
     pointer(*remote)
     for option, value, was in (
-        ("lr", 0.01, 0.1),
+        ("weight_decay", 0.1, 0),
         ("momentum", 0.0, 0.9),
+        ("momentum", None, 0.9),
         ("nesterov", True, False),
     ):
         pair[1].param_groups[0][option] = value
@@ -249,10 +251,14 @@ def _load_and_set(optimizer: optim.Optimizer) -> None:
 
 # How an optimizer was made, what has changed since its plan was sent, and what the refusal names.
 CHANGES: dict[str, tuple[dict[str, Any], Callable[[Any], Any], str]] = {
-    "rate": ({"lr": 0.1}, _set("lr", 0.01), "lr of Adam was 0.1 and is 0.01 now"),
     "decay": ({}, _set("weight_decay", 0.1), "weight_decay of Adam was 0 and is 0.1 now"),
-    "betas": ({}, _set("betas", (0.5, 0.9)), "betas of Adam"),
-    "second group": ({}, _set("lr", 0.02, 1), "lr of Adam was 0.3 and is 0.02 now"),
+    "no decay": (
+        {"weight_decay": 0.1},
+        _set("weight_decay", 0.0, 1),
+        "weight_decay of Adam was 0.1 and is 0.0 now",
+    ),
+    "flag": ({}, _set("maximize", True), "maximize of Adam was False and is True now"),
+    "a number to a tensor": ({}, _set("lr", torch.tensor(0.1)), "lr of Adam is another one now"),
     "tensor in place": (
         {"lr": torch.tensor(0.1)},
         lambda optimizer: optimizer.param_groups[0]["lr"].fill_(0.01),
@@ -281,6 +287,15 @@ def in_two_groups(options: dict[str, Any]) -> tuple[nn.Module, optim.Optimizer]:
     return model, optim.Adam([{"params": first}, {"params": last, "lr": 0.3}], **options)
 
 
+def pointers_to(plan: sy.Plan, bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> list[Any]:
+    """Pointers to copies of a plan, come about in every way."""
+    sent = plan.send(bob)
+    copied = sent.copy()
+    pointers = [sent, copied, *bob.search("#step"), plan.send(alice).move(bob)]
+    pointers += [sent.copy().move(alice), plan.send(bob, alice).pointers["alice"].copy()]
+    return pointers
+
+
 @pytest.mark.parametrize("change", CHANGES)
 def test_every_pointer_to_a_plan_of_here_knows_its_options(
     change: str, hook: sy.TorchHook, bob: sy.VirtualWorker, alice: sy.VirtualWorker
@@ -291,10 +306,7 @@ def test_every_pointer_to_a_plan_of_here_knows_its_options(
     plan = plan_of(train_step, *pair).tag("#step")
     data = next(batches((4,)))
     plan.build(*data)
-    sent = plan.send(bob)
-    copied = sent.copy()
-    pointers = [sent, copied, *bob.search("#step"), plan.send(alice).move(bob)]
-    pointers += [sent.copy().move(alice), plan.send(bob, alice).pointers["alice"].copy()]
+    pointers = pointers_to(plan, bob, alice)
     calls = [(pointer, [value.send(pointer.location) for value in data]) for pointer in pointers]
     assert len(calls) >= 6
     for pointer, remote in calls:
@@ -302,9 +314,53 @@ def test_every_pointer_to_a_plan_of_here_knows_its_options(
     before = [copy.deepcopy(pointer.state_dict()["0.weight"].copy().get()) for pointer, _ in calls]
     alter(pair[1])
     for (pointer, remote), weight in zip(calls, before, strict=True):
-        text = refusal(lambda pointer=pointer, remote=remote: pointer(*remote))
-        assert named in text and "send it again" in text
+        for _ in range(2):
+            text = refusal(lambda pointer=pointer, remote=remote: pointer(*remote))
+            assert named in text and "send it again" in text
         assert torch.equal(pointer.state_dict()["0.weight"].copy().get(), weight)
+    if change not in ("new group", "other tensor"):
+        plan(*data)  # it is recorded again
+        plan.send(bob)(*[value.send(bob) for value in data])
+
+
+FOLLOWED: dict[str, Callable[[Any], Any]] = {
+    "rate": _set("lr", 0.01),
+    "whole": _set("lr", 1),
+    "numpy's": _set("lr", numpy.float64(0.01)),
+    "betas": _set("betas", (0.5, 0.9)),
+    "betas in a list": _set("betas", [0.5, 0.9]),
+    "second group": _set("lr", 0.02, 1),
+    "decay": _set("weight_decay", 0.3),
+}
+
+
+@pytest.mark.parametrize("change", FOLLOWED)
+def test_every_pointer_to_a_plan_of_here_follows_its_options(
+    change: str, hook: sy.TorchHook, bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    """However it came about; so do copies of the plan, and one that comes back."""
+    pair, oracle = in_two_groups({"weight_decay": 0.1}), in_two_groups({"weight_decay": 0.1})
+    plan = plan_of(train_step, *pair).tag("#step")
+    data = list(batches((4,), 3))
+    plan.build(*data[0])
+    pointers = pointers_to(plan, bob, alice)
+    copies: dict[int, list[Any]] = {}  # a search finds some of them once more
+    for pointer in pointers:
+        copies.setdefault(pointer.id_at_location, []).append(pointer)
+    assert max(map(len, copies.values())) == 2
+    for number, (x, y) in enumerate(data):
+        expected = train_step(*oracle, x, y)
+        for known in copies.values():
+            pointer = known[number % len(known)]
+            place = pointer.location
+            assert torch.equal(pointer(x.send(place), y.send(place)).get(), expected)
+        assert torch.equal(plan(x, y), expected)
+        if number == 0:
+            FOLLOWED[change](pair[1])
+            FOLLOWED[change](oracle[1])
+    expected = train_step(*oracle, *data[0])
+    twin, back = plan.copy(), pointers[0].get()
+    assert torch.equal(twin(*data[0]), expected) and torch.equal(back(*data[0]), expected)
 
 
 @pytest.mark.parametrize("change", [each for each in CHANGES if each != "new group"])
@@ -343,7 +399,7 @@ def test_a_copy_that_could_not_record_again_is_refused() -> None:
     plan = sy.func2plan()(lambda x, y: train_step(model, optimizer, x, y))
     plan.build(*next(batches((4,))))
     plan.copy()
-    optimizer.param_groups[0]["lr"] = 0.01
+    optimizer.param_groups[0]["weight_decay"] = 0.1
     text = refusal(plan.copy)
     assert text.startswith("NotBuilt: A plan needs to be built again before being copied")
-    assert "lr of Adam was 0.1 and is 0.01 now" in text
+    assert "weight_decay of Adam was 0 and is 0.1 now" in text

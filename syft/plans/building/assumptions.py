@@ -22,6 +22,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from syft.ops.table import BY_NAME
+from syft.plans.building.options import Options
 from syft.program.program import Program
 from syft.ops.nested import leaves
 
@@ -78,6 +79,12 @@ class Observations(NamedTuple):
             for fact in self.facts
             if _is_equal(fact.value, was.get((id(fact.container), fact.key), fact.value))
         ]
+        return self._replace(facts=facts)
+
+    def without(self, options: Options) -> Observations:
+        """These observations without the options that are inputs of the plan."""
+        places = {(id(option.group), option.key) for option in options.all}
+        facts = [fact for fact in self.facts if (id(fact.container), fact.key) not in places]
         return self._replace(facts=facts)
 
 
@@ -181,6 +188,7 @@ def _is_constant(value: Any) -> bool:
 
 
 _NOTHING = Observations([], [], [])
+NO_OPTIONS = Options()
 
 
 _SETS_GRAD = frozenset(
@@ -214,11 +222,12 @@ class Assumptions:
 
     __slots__ = (
         *("_observed", "_containers", "_keys", "_values", "_counted", "_counts", "_steps"),
-        *("_copies", "__weakref__"),
+        *("_copies", "options", "__weakref__"),
     )
 
-    def __init__(self, observed: Observations = _NOTHING) -> None:
-        self._observed = observed
+    def __init__(self, observed: Observations = _NOTHING, options: Options = NO_OPTIONS) -> None:
+        self._observed = observed = observed.without(options)
+        self.options = options
         self._containers = [fact.container for fact in observed.facts]
         self._keys = [fact.key for fact in observed.facts]
         self._values = [fact.value for fact in observed.facts]
@@ -249,7 +258,7 @@ class Assumptions:
             for key, value in group.items()
             if isinstance(value, torch.Tensor)
         ]
-        return Assumptions(Observations(facts, counts, observed.stepped, copies))
+        return Assumptions(Observations(facts, counts, observed.stepped, copies), self.options)
 
     @property
     def is_empty(self) -> bool:
@@ -259,7 +268,7 @@ class Assumptions:
     def holds(self) -> bool:
         """Whether everything is as it was observed."""
         if not self._keys:
-            return True
+            return self.options.hold()
         if list(map(len, self._counted)) != self._counts:
             return False
         lists, stepped = self._steps
@@ -268,7 +277,7 @@ class Assumptions:
         now = list(map(dict.get, self._containers, self._keys))
         if not (all(map(is_, now, self._values)) or all(map(_is_equal, now, self._values))):
             return False
-        return not self._copies or all(map(_equals_copy, self._copies))
+        return self.options.hold() and (not self._copies or all(map(_equals_copy, self._copies)))
 
     def change(self) -> str | None:
         """The first difference, in words; None if everything holds.
@@ -282,6 +291,8 @@ class Assumptions:
             now = container.get(key)
             if not _is_equal(now, value):
                 yield f"{key} of {owner} {_from_to(value, now)}"
+        for owner, key, value, now in self.options.changes():
+            yield f"{key} of {owner} {_from_to(value, now)}"
         for fact in self._copies:
             if not _equals_copy(fact):
                 now = fact.container.get(fact.key)

@@ -12,6 +12,7 @@ import copy as copying
 import dis
 import inspect
 import itertools
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
@@ -21,17 +22,19 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from syft.exceptions import FrozenPath
 from syft.ops.control import RECORDING
 from syft.ops.nested import EXACT_TENSOR_TYPES, leaves, replace
 from syft.plans.building.assumptions import Assumptions, modules_in, observe, sets_requires_grad
 from syft.plans.building.examples import Outline
 from syft.plans.building.input_properties import Expectations, check_fixed, fixed_in
 from syft.plans.building.interface import Blueprint, Interface, interface_of, with_flat_outputs
-from syft.plans.building.optimizers import PreparedOptimizers, StateTensor
+from syft.plans.building.optimizers import PreparedOptimizers, StateTensor, refuse_changes
+from syft.plans.building.options import Options, numbers_in, split_decisions
 from syft.plans.building.state import BoundState, Source, State, places_of
-from syft.plans.building.template import INT, kind_of
+from syft.plans.building.template import FLOAT, INT, kind_of
 from syft.program.lowered import Lowered
-from syft.program.program import Program, Slot
+from syft.program.program import Program, Slot, slots_in, without_inputs
 from syft.program.recording.record import Recording, record
 from syft.program.recording.symbolic import concrete, is_symbolic
 from syft.workers.execution.precautions import RUNNABLE
@@ -112,7 +115,10 @@ class BuiltPlan:
     def __post_init__(self) -> None:
         self.expected = Expectations(self.program, self.blueprint.interface.fixed)
         self.is_stateless = (
-            not self.state.places and self.expected.are_none and self.assumptions.is_empty
+            not self.state.places
+            and self.expected.are_none
+            and self.assumptions.is_empty
+            and not self.assumptions.options.all
         )
 
     def lower(self) -> Callable[[Sequence[Any]], Any]:
@@ -137,14 +143,18 @@ class BuiltPlan:
         return interface.bind(args, kwargs)
 
     def values(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Sequence[Any]:
-        """The inputs in the arguments of a call, and the state: what the program runs on.
+        """The inputs in the arguments of a call, the options and the state: what the program runs
+        on.
 
         Raises :class:`~syft.exceptions.WrongArguments`,
         :class:`~syft.exceptions.StateMismatch`.
         """
         if kwargs or tuple(map(type, args)) not in self.accepted:
             args = self.bind(args, kwargs)
-        return [*args, *self.state.read()] if self.state.places else args
+        numbers = self.assumptions.options.numbers
+        if self.state.places:
+            return [*args, *numbers, *self.state.read()]
+        return [*args, *numbers] if numbers else args
 
     def meets(self, values: Sequence[Any]) -> bool:
         """Whether a call on these values goes the way that was recorded, as far as is known."""
@@ -171,6 +181,15 @@ class BuiltPlan:
         inputs = values[: len(interface.kinds)]
         check_fixed(interface.name, interface.fixed, inputs, interface.input_names())
 
+    def present(self) -> Blueprint:
+        """The blueprint with the options as they are now: for whoever does not know the optimizers.
+
+        Only after :meth:`holds`.
+        """
+        options = self.assumptions.options.named()
+        interface = self.blueprint.interface
+        return changed(self.blueprint, interface=changed(interface, options=options))
+
     def examples(self) -> list[Any]:
         """Inputs like those the plan was built with."""
         return [each.example() if isinstance(each, Outline) else each for each in self.inputs]
@@ -191,30 +210,85 @@ def build(
     (tensor([2., 2.]), ('tensor',))
     """
     interface = interface_of(recipe.name, recipe.signature, args, kwargs)
-    inputs = interface.bind(args, kwargs)
+    inputs = list(map(_plain, interface.bind(args, kwargs)))
     known = recipe.known()
     before = observe(recipe.entries())
     optimizers = [source.entry for source in known if isinstance(source.entry, Optimizer)]
-    with PreparedOptimizers(optimizers) as prepared:
-        state = [place.tensor for place in places_of(recipe.sources)]
-        recording = record(lambda *inputs: recipe.call(interface, inputs), inputs, state, check)
-        found = [optimizer for optimizer in prepared.optimizers if optimizer not in optimizers]
+    recording, options, stepped = _recorded(recipe, interface, inputs, optimizers, check)
+    if not stepped.keys() <= {*optimizers}:  # once more, with the options of all as inputs
+        again = list(dict.fromkeys([*optimizers, *stepped]))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FrozenPath)
+            recording, options, stepped = _recorded(recipe, interface, inputs, again, check)
+    found = [optimizer for optimizer in stepped if optimizer not in optimizers]
     known += [Source.of(f"optimizer{i + 1}", optimizer) for i, optimizer in enumerate(found)]
+    state = [place.tensor for place in places_of(recipe.sources)]
     tensors = [*state, *recording.captured]
     bound = BoundState(recipe.name, _places(tensors, known))
     observed = observe([source.entry for source in known])
     built = BuiltPlan(
-        _blueprint(interface, recording, bound, tensors, inputs, _modes(known)),
+        _blueprint(interface, recording, bound, tensors, inputs, _modes(known), options.named()),
         recording.program,
         bound,
-        Assumptions(observed.unchanged_since(before)),
+        Assumptions(observed.unchanged_since(before), options),
         tuple(map(_outline, inputs)),
         replays_only=bool(recording.captured),
     )
-    built.expected.learn(built.expected.key(inputs))
+    built.expected.learn(built.expected.key([*inputs, *options.numbers]))
     for part in modules_in(recipe.entries()):
         _make_plain(vars(part))
     return built, recording.result
+
+
+def _recorded(
+    recipe: Recipe,
+    interface: Interface,
+    inputs: Sequence[Any],
+    optimizers: list[Optimizer],
+    check: bool,
+) -> tuple[Recording, Options, dict[Optimizer, None]]:
+    """Record a function whose last inputs are the options of optimizers.
+
+    Returns the recording, the options that it reads, and the optimizers that took a step in it, in
+    order: others are among them if the function's body does not name all.
+    """
+    count = len(inputs)
+
+    def function(*values: Any) -> Any:
+        prepared.put(values[count:])
+        return recipe.call(interface, values[:count])
+
+    with PreparedOptimizers(optimizers) as prepared:
+        state = [place.tensor for place in places_of(recipe.sources)]
+        numbers = numbers_in(prepared.options)
+        recording = record(function, [*inputs, *numbers], state, check, len(numbers))
+    lines = _first_reads(recording.program)
+    owners = [(id(each.group), each.key) for each in prepared.options for _ in each.kinds]
+    places = range(count, count + len(numbers))
+    refuse_changes(
+        prepared.changed, {owners[at - count]: lines[at] for at in places if at in lines}
+    )
+    decisions, program = split_decisions(recording.program, count)
+    lines = _first_reads(program)
+    program = without_inputs(program, {at: None for at in places if at not in lines})
+    used = [at - count for at in places if at in lines]
+    options = Options(prepared.options, used, decisions)
+    return changed(recording, program=program), options, dict.fromkeys(prepared.stepped)
+
+
+def _first_reads(program: Program) -> dict[int, str]:
+    """The slots that a program reads, each with the line where it does first."""
+    lines = dict.fromkeys([slot.index for slot in slots_in(program.outputs)], "its results")
+    for action, line in zip(reversed(program.actions), reversed(program.lines), strict=True):
+        lines.update((slot.index, line) for slot in slots_in((action.args, action.kwargs)))
+    return lines
+
+
+def _plain(value: Any) -> Any:
+    """A number of a class of its own, such as numpy's, as the plain number that can be traced."""
+    if isinstance(value, (int, float)) and not is_symbolic(value):
+        return float(value) if kind_of(value) is FLOAT else int(value)
+    return value
 
 
 def _make_plain(attributes: dict[str, Any]) -> None:
@@ -236,6 +310,7 @@ def _blueprint(
     tensors: Sequence[torch.Tensor],
     inputs: Sequence[Any],
     modes: tuple[bool, ...],
+    options: tuple[tuple[str, int | float], ...],
 ) -> Blueprint:
     program: Program = recording.program
     numbers = itertools.count()
@@ -251,6 +326,7 @@ def _blueprint(
         parameters=tuple(map(_is_parameter, tensors)),
         modes=modes,
         fixed=fixed_in(recording.fixed, inputs),
+        options=options,
     )
     return Blueprint(complete, with_flat_outputs(program))
 
@@ -318,11 +394,17 @@ def copied(built: BuiltPlan, recipe: Recipe | None, memo: dict[int, Any]) -> Bui
     >>> plan.copy().is_built
     True
     """
+    options = built.assumptions.options.moved(
+        lambda group: (
+            copying.deepcopy(group, memo) if recipe is None or id(group) in memo else group
+        )
+    )
+    observed = [] if recipe is None else recipe.entries()
     return changed(
         built,
         state=built.state.moved(
             lambda place: place._replace(container=copying.deepcopy(place.container, memo)),
             not (built.replays_only and sets_requires_grad(built.blueprint.program)),
         ),
-        assumptions=Assumptions() if recipe is None else Assumptions(observe(recipe.entries())),
+        assumptions=Assumptions(observe(observed), options),
     )

@@ -41,7 +41,8 @@ class Interface:
     ``Slot(i)`` in place of result ``i``; ``results`` are the kinds of the results.  ``state`` names
     the state tensors, and ``parameters`` says which of them count as parameters.  ``modes`` are
     the modes of its modules (training or not), and ``fixed`` the properties that its inputs must
-    have.
+    have.  ``options`` are the names of further inputs, which are options of optimizers, with the
+    number that each is where the optimizer is not known.
 
     >>> interface = interface_of("f", signature_of(lambda x, lr=0.1: x), (torch.ones(2),), {})
     >>> interface.bind((torch.zeros(2),), {})
@@ -58,6 +59,7 @@ class Interface:
     parameters: tuple[bool, ...] = ()
     modes: tuple[bool, ...] = ()
     fixed: Fixed = ()
+    options: tuple[tuple[str, int | float], ...] = field(default=(), compare=False)
     is_flat: bool = field(init=False, repr=False, compare=False)
     """Whether each parameter is one input, and may be given by position."""
 

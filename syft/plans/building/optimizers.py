@@ -1,4 +1,4 @@
-"""Optimizers inside a plan: their state exists before the recording, and their options stay plain.
+"""Optimizers inside a plan: their state exists before the recording, and their options after it.
 
 An optimizer makes its momentum buffers and running averages during its first step.  A recording of
 that step would make them anew at each replay, so :func:`prepare` has the optimizer make them
@@ -12,7 +12,7 @@ would freeze that decision, so they are refused by name.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from torch import optim
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from syft.exceptions import CannotRecord
+from syft.plans.building.options import Option, options_of, put
 from syft.program.recording.environment.source_line import user_line
 from syft.torch_private import DisableTorchFunction, make_optimizer_state
 from syft.program.recording.symbolic import concrete
@@ -102,8 +103,10 @@ def state_of(optimizer: optim.Optimizer) -> list[StateTensor]:
 class PreparedOptimizers:
     """A context for recording: every optimizer that steps inside it has its state.
 
-    ``optimizers`` are those known before; those that step inside are added.  The exit restores
-    their options: ``group["lr"] = lr`` may have put a traced number there.
+    ``optimizers`` are those known before, with ``options`` that are numbers; those that step inside
+    are added, and are ``stepped``.  The exit restores their options: ``group["lr"] = lr`` may have
+    put a traced number there.  ``changed`` are the options that the last run changed, each with the
+    name of its optimizer.
 
     The exit raises :class:`~syft.exceptions.CannotRecord` if a step counts in Python.  If the
     recording failed because an option changes with every run (a scheduler), it names the option.
@@ -117,6 +120,10 @@ class PreparedOptimizers:
 
     def __init__(self, optimizers: Sequence[optim.Optimizer] = ()) -> None:
         self.optimizers: list[optim.Optimizer] = []
+        self.stepped: list[optim.Optimizer] = []
+        self.options = options_of(optimizers)
+        self.changed: list[tuple[str, Option]] = []
+        self._given = [option.value for option in self.options]
         self._options: list[_Saved] = []
         self._counts: list[_Saved] = []
         for optimizer in optimizers:
@@ -133,21 +140,33 @@ class PreparedOptimizers:
         traceback: TracebackType | None,
     ) -> None:
         self._handle.remove()
-        options, counts = _changed(self._options), _changed(self._counts)
+        self.changed = self._changed_options()
+        known = {id(option.group) for option in self.options}
+        others = [saved for saved in self._options if id(saved.container) not in known]
+        options = [(name, option.key) for name, option in self.changed] + _changed(others)
+        counts = _changed(self._counts)
         for saved in (*self._options, *self._counts):
             saved.container.update(saved.values)
         if error is None and counts:
             raise _counting(*counts[0], "state of the plan")
-        if isinstance(error, CannotRecord):  # a changed number may be the reason
-            for name, key in counts:
-                if name == error.what:
-                    raise _counting(name, key, error.line) from None
-            for name, key in options:
-                if name == error.what:
-                    what = f"a change of {key!r} of {name}"
-                    raise CannotRecord(what, error.line, _STEP_BETWEEN_CALLS) from None
+        if isinstance(error, CannotRecord):
+            _raise_reason(error, options, counts)
+
+    def put(self, numbers: Sequence[Any]) -> None:
+        """Begin a run in which the options are these numbers."""
+        put(self.options, numbers)
+        self._given = [option.group[option.key] for option in self.options]
+
+    def _changed_options(self) -> list[tuple[str, Option]]:
+        names = {id(saved.container): saved.name for saved in self._options}
+        return [
+            (names[id(option.group)], option)
+            for option, given in zip(self.options, self._given, strict=True)
+            if option.group.get(option.key) is not given
+        ]
 
     def _before_step(self, optimizer: optim.Optimizer, args: Any, kwargs: Any) -> None:
+        self.stepped.append(optimizer)
         if not any(optimizer is known for known in self.optimizers):
             self._add(optimizer, str(user_line()))
 
@@ -179,6 +198,36 @@ def _changed(saved: Sequence[_Saved]) -> list[tuple[str, str]]:
         for key, value in values.items()
         if isinstance(value, (int, float)) and concrete(container.get(key)) != value
     ]
+
+
+def _raise_reason(
+    error: CannotRecord, options: list[tuple[str, str]], counts: list[tuple[str, str]]
+) -> None:
+    """Raise what a refusal of an optimizer comes from, if that is a number which it changed."""
+    for changes, refusal in ((counts, _counting), (options, _changing)):
+        for name, key in changes:
+            if name == error.what:
+                raise refusal(name, key, error.line) from None
+
+
+def refuse_changes(
+    changed: Sequence[tuple[str, Option]], read: Mapping[tuple[int, str], str]
+) -> None:
+    """Refuse a change of an option that the program reads, at the line where it does.
+
+    The next run of the program would begin with what this one began with.  Raises
+    :class:`~syft.exceptions.CannotRecord`.
+
+    >>> refuse_changes([], {})
+    """
+    for name, option in changed:
+        line = read.get((id(option.group), option.key))
+        if line is not None:
+            raise _changing(name, option.key, line)
+
+
+def _changing(name: str, key: str, line: str) -> CannotRecord:
+    return CannotRecord(f"a change of {key!r} of {name}", line, _STEP_BETWEEN_CALLS)
 
 
 def _counting(name: str, key: str, line: str) -> CannotRecord:

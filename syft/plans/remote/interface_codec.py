@@ -16,7 +16,7 @@ import torch
 from syft.exceptions import MalformedMessage
 from syft.plans.building.input_properties import expect_fixed
 from syft.plans.building.interface import Interface
-from syft.plans.building.template import KINDS
+from syft.plans.building.template import FLOAT, INT, KINDS, kind_of
 from syft.program.program import Slot, slots_in
 from syft.serde.expect import expect_type
 from syft.serde.torch_types import NUMBERED_KINDS
@@ -67,6 +67,7 @@ def pack_interface(interface: Interface) -> tuple[Any, ...]:
         interface.parameters,
         interface.modes,
         interface.fixed,
+        interface.options,
     )
 
 
@@ -88,9 +89,11 @@ def unpack_interface(fields: Any) -> Interface:
     >>> unpack_interface(pack_interface(interface)) == interface
     True
     """
-    if not isinstance(fields, tuple) or len(fields) != 10:
-        raise MalformedMessage("$.interface", "10 fields", "something else")
-    name, parameters, template, kinds, outputs, results, state, marks, modes, fixed = fields
+    if not isinstance(fields, tuple) or len(fields) != 11:
+        raise MalformedMessage("$.interface", "11 fields", "something else")
+    name, parameters, template, kinds, outputs, results, state, marks, modes, fixed, options = (
+        fields
+    )
     expect_type(name, str, "a name", ".interface.name")
     expect_type(template, dict, "a map", ".interface.template")
     _expect_all(kinds, str, ".interface.kinds")
@@ -109,8 +112,10 @@ def unpack_interface(fields: Any) -> Interface:
         marks,
         modes,
         expect_fixed(fixed, len(kinds), ".interface.fixed"),
+        options,
     )
     _check_names(interface)
+    _check_options(options)
     _check_constants(interface)
     _check_slots(interface)
     return interface
@@ -153,6 +158,17 @@ def _check_names(interface: Interface) -> None:
         raise MalformedMessage("$.interface.state", "a name for each state tensor", "others")
     if list(interface.template) != list(interface.signature.parameters):
         raise MalformedMessage("$.interface.template", "every parameter", "other names")
+
+
+def _check_options(options: Any) -> None:
+    """Expect a number for each name, which stands there once."""
+    where = ".interface.options"
+    for index, pair in enumerate(expect_type(options, tuple, "a tuple", where)):
+        if not isinstance(pair, tuple) or [*map(kind_of, pair)][1:] not in ([INT], [FLOAT]):
+            raise MalformedMessage(f"${where}[{index}]", "a name and a number", "something else")
+        expect_name(expect_type(pair[0], str, "a name", where), where)
+    if len(dict(options)) != len(options):
+        raise MalformedMessage(f"${where}", "a name for each option", "others")
 
 
 def _check_constants(interface: Interface) -> None:

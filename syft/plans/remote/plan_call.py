@@ -121,8 +121,9 @@ class PreparedPlanCall(Prepared):
         count = len(inputs) - call.targets
         inputs, targets = inputs[:count], inputs[count:]
         if interface.fixed:
-            _check_may_ask(core, interface, inputs, peer)
-            check_fixed(interface.name, interface.fixed, inputs, interface.input_names())
+            arguments = inputs[: len(interface.kinds)]
+            _check_may_ask(core, interface, arguments, peer)
+            check_fixed(interface.name, interface.fixed, arguments, interface.input_names())
         results: Sequence[Any] = run_program(core, plan.lowered, [*inputs, *plan.state], peer)
         if not targets:
             return results

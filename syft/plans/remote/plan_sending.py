@@ -71,7 +71,7 @@ class LocalPlanSender(PlanSender):
             connection, id = owner.connection_to(worker), new_id()
             connection.put(stored, id, guard=guard)
             SENT_OPTIONS[id] = options
-            pointer = PointerPlan(connection, id, built.blueprint.interface, garbage_collect_data)
+            pointer = PointerPlan(connection, id, stored.blueprint.interface, garbage_collect_data)
             pointer.lines = built.program.lines
             pointers.append(pointer)
         return pointers[0] if len(pointers) == 1 else MultiPointerPlan(pointers)
@@ -96,7 +96,7 @@ def stored_plan(record: PlanRecord, built: BuiltPlan) -> StoredPlan:
     {'#abs'}
     """
     state, tags = built.state.read(), set(record.tags)
-    return StoredPlan(built.blueprint, state, tags, record.description, str(record.id))
+    return StoredPlan(built.present(), state, tags, record.description, str(record.id))
 
 
 # ---------------------------------------------------------------------------------------- checks

@@ -19,6 +19,7 @@ from syft.ids import new_id
 from syft.notebook_html import line
 from syft.plans.building.assumptions import Assumptions
 from syft.plans.building.interface import Interface
+from syft.plans.building.options import Options, fixed_options
 from syft.plans.building.template import KINDS, TENSOR
 from syft.plans.counted import Counted
 from syft.plans.plan import Plan, replaying_plan
@@ -37,7 +38,6 @@ from syft.workers.wire.definitions import InputKind
 from syft.workers.client.remote_reference import RemoteReference
 from syft.workers.client.transport import Location
 
-_NO_OPTIONS = Assumptions()
 SENT_OPTIONS: WeakValueDictionary[int, Assumptions] = WeakValueDictionary()
 """The options with which plans were sent from this process, by the ids of the plans.
 
@@ -88,8 +88,9 @@ class PointerPlan(RemoteReference):
         self._key = ("plan", id_at_location)
         self.lines: Sequence[str] = ()
         """Where each action was recorded, if that was here; errors of a call name the line."""
-        self.options = SENT_OPTIONS.get(id_at_location, _NO_OPTIONS)
-        """The options of the optimizers here when the plan was sent: its copy has these."""
+        known = SENT_OPTIONS.get(id_at_location)
+        self.options = known or Assumptions(options=fixed_options(interface.options))
+        """The options of the optimizers here, which a call sends if they are numbers."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(
@@ -148,7 +149,7 @@ class PointerPlan(RemoteReference):
     def _outdated(self) -> ProgramError:
         return ProgramError(
             f"Plan {self.name!r}: {self.options.change()}, and its copy at {self.location.id!r} "
-            "has what was when it was sent: send it again, or hand the number over as an argument"
+            "is the recording of what was when it was sent: send it again"
         )
 
     def _with_indices_sent(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -159,12 +160,14 @@ class PointerPlan(RemoteReference):
         return tuple([_sent_index(self.connection, arg) for arg in args])
 
     def _operands(self, args: Sequence[Any]) -> list[Any]:
-        """The inputs of a call as they are sent: ids and numbers."""
+        """The inputs of a call as they are sent: ids, numbers, and the options as they are now."""
         connection, name = self.connection, self.interface.name
-        return [
+        operands = [
             _reference(connection, name, arg) if kind is TENSOR else arg
             for arg, kind in zip(args, self.interface.kinds)
         ]
+        operands += self.options.options.numbers
+        return operands
 
     def _write_to(self, out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the plan, write its results into the tensors in ``out``, and return ``out``.
@@ -196,6 +199,7 @@ class PointerPlan(RemoteReference):
 
     def _definition(self) -> PlanCall:
         kinds = [_INPUT_KINDS[kind] for kind in self.interface.kinds]
+        kinds += [InputKind.NUMBER] * len(self.interface.options)
         return PlanCall(self.id_at_location, tuple(kinds))
 
     def _definition_with_out(self) -> PlanCall:
@@ -270,18 +274,23 @@ class PointerPlan(RemoteReference):
         if not isinstance(stored, StoredPlan):
             raise MalformedMessage("$.value", "a plan", type(stored).__name__)
         self.garbage_collect_data = False
-        return self.make_plan(stored)
+        return self.make_plan(stored, self.options.options)
 
     @staticmethod
-    def make_plan(stored: StoredPlan) -> Plan:
+    def make_plan(stored: StoredPlan, options: Options | None = None) -> Plan:
         """A plan of what a worker handed over: it owns the state that came, and only replays.
+
+        It goes on with ``options`` of optimizers here, if it has the same.
 
         >>> from syft.plans.remote.plan_sending import stored_plan
         >>> plan = sy.func2plan(args_shape=[(2,)])(lambda x: x + x)
         >>> PointerPlan.make_plan(stored_plan(plan._record, plan._record.built))(torch.ones(2))
         tensor([2., 2.])
         """
-        plan = replaying_plan(stored.blueprint, stored.state)
+        names = [name for name, _ in stored.blueprint.interface.options]
+        if options is not None and names != [name for name, _ in options.named()]:
+            options = None
+        plan = replaying_plan(stored.blueprint, stored.state, options)
         plan._record.tags, plan._record.description = stored.tags, stored.description
         return plan
 

@@ -213,7 +213,7 @@ def _check_fit(interface: Interface, program: Program, state: int) -> None:
     if type(outputs) is not tuple or not all(type(slot) is Slot for slot in outputs):
         raise MalformedMessage("$.program.outputs", "a flat tuple of slots", "something else")
     for what, expected, got in (
-        ("inputs", program.inputs, len(interface.kinds)),
+        ("inputs", program.inputs, len(interface.kinds) + len(interface.options)),
         ("outputs", len(outputs), len(interface.results)),
         ("state", program.state, len(interface.state)),
         ("state", program.state, state),

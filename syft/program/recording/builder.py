@@ -77,6 +77,8 @@ class ProgramBuilder:
         self._written_storages: set[int] = set()
         self._number_slots: dict[int, PendingSlot] = {}
         self._expected: set[tuple[Any, ...]] = set()
+        self.computed: dict[Any, tuple[PendingSlot, Any]] = {}
+        """The slots of arithmetic on numbers that was recorded, beside what it was recorded of."""
 
     @property
     def in_branch(self) -> bool:

@@ -31,9 +31,18 @@ class Variation:
     lengths: Mapping[Axis, int]
     numbers: bool = False
 
-    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
-        """The inputs of a further run."""
-        return [self._varied(place, value) for place, value in enumerate(inputs)]
+    def __call__(self, inputs: Sequence[Any], options: int = 0) -> list[Any]:
+        """The inputs of a further run; the last ``options`` are halved where others get one more.
+
+        An optimizer may decide by the sign of an option, and take no ``beta`` above one.
+
+        >>> Variation({}, numbers=True)([5, 0.5, 3], options=2)
+        [6, 0.25, 3]
+        """
+        count = len(inputs) - options
+        varied = [self._varied(place, value) for place, value in enumerate(inputs[:count])]
+        halved = [value / 2 if type(value) is float else value for value in inputs[count:]]
+        return varied + (halved if self.numbers else list(inputs[count:]))
 
     def _varied(self, place: int, value: Any) -> Any:
         if type(value) in (int, float):

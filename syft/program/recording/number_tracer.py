@@ -183,8 +183,12 @@ class NumberTracer(OperationTracer, NumberRecorder):
         return self._add_number_action(action, result, Origin.VALUE)
 
     def record_arithmetic(self, name: str, operands: tuple[Any, ...]) -> PendingSlot:
-        """Record arithmetic on numbers."""
-        return self._record_unrun(f"syft.ops.numbers.{name}", *operands)
+        """Record arithmetic on numbers, once: an optimizer repeats it for every parameter."""
+        computed = self.builder.computed
+        key = (name, *[_identity_of(operand) for operand in operands])
+        if key not in computed:
+            computed[key] = self._record_unrun(f"syft.ops.numbers.{name}", *operands), operands
+        return computed[key][0]
 
     def record_comparison(self, name: str, operands: tuple[Any, ...]) -> PendingSlot:
         """Record a comparison of numbers, by ops on tensors: the op table has none on numbers."""
@@ -214,3 +218,10 @@ class NumberTracer(OperationTracer, NumberRecorder):
         self.builder.saw_symbolic = False
         if self.builder.is_new_expectation(action):
             self.builder.actions.append(action)
+
+
+def _identity_of(number: Any) -> Any:
+    """What tells an operand of arithmetic from every other one: 2 from 2.0, and 0.0 from -0.0."""
+    if not is_symbolic(number):
+        return repr(number)
+    return id(number if number.slot is None else number.slot)

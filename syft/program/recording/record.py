@@ -44,13 +44,15 @@ def record(
     inputs: Sequence[Any],
     state: Sequence[torch.Tensor] = (),
     check: bool = True,
+    options: int = 0,
 ) -> Recording:
     """Run ``function(*inputs)`` and keep what it did as a program.
 
     ``inputs`` are tensors and numbers; the function gets clones.  ``state`` are tensors that the
     function uses, which become the first state slots of the program, in this order.  With ``check``
     the function runs again with other sizes, once or (if it reads sizes) a few times, to find what
-    a program cannot keep.
+    a program cannot keep.  The last ``options`` of the inputs are numbers that keep their sign in
+    further runs, and stay zero if they are.
 
     Raises :class:`~syft.exceptions.CannotRecord` for what a program cannot keep, and warns with
     :class:`~syft.exceptions.FrozenPath` where Python decided by a value.
@@ -64,5 +66,5 @@ def record(
     """
     first = trace_function(function, inputs, state)
     if check:
-        verify(function, inputs, state, first)
+        verify(function, inputs, state, first, options)
     return Recording(first.program, first.captured, first.result, first.properties_read)

@@ -51,13 +51,14 @@ def verify(
     inputs: Sequence[Any],
     state: Sequence[torch.Tensor],
     first: FunctionTrace,
+    options: int = 0,
 ) -> None:
     """Run the function again and compare; refuse or warn about what differs.
 
     A function that accepts no other sizes is run with the same ones.  If it raises then too, it can
     run only once, and its first run is accepted.
     """
-    verification = _Verification(function, inputs, state, first)
+    verification = _Verification(function, inputs, state, first, options)
     verification.vary_rows()
     verification.vary_other_axes()
     if not verification.succeeded:
@@ -73,8 +74,10 @@ class _Verification:
         inputs: Sequence[Any],
         state: Sequence[torch.Tensor],
         first: FunctionTrace,
+        options: int,
     ) -> None:
         self._function, self._inputs, self._state, self._first = function, inputs, state, first
+        self._options = options
         self._axes = axes_of(inputs)
         self._state_lengths = {length for tensor in state for length in tensor.shape}
         self._state_lengths.update(n for snapshot in first.snapshots for n in snapshot.tensor.shape)
@@ -94,7 +97,7 @@ class _Verification:
         try:
             with warnings.catch_warnings(), torch.no_grad():
                 warnings.simplefilter("ignore")
-                values = variation(self._inputs)
+                values = variation(self._inputs, self._options)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 again = trace_function(

@@ -113,11 +113,11 @@ def _may_be_size(leaf: Any) -> bool:
 
 def _size_of(value: Any) -> Any:
     """What of an input the sizes of results depend on."""
+    if type(value) is float:
+        return None if -_LARGE < value < _LARGE else value
     if isinstance(value, torch.Tensor):
         inside = innermost(value)
         return None if inside is None else (inside.shape, inside.dtype)
-    if type(value) is float:
-        return None if -_LARGE < value < _LARGE else value
     return value if type(value) is int else type(value)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,6 +36,14 @@ FIELDS = pack_interface(interface(two, X))
         (0, 5, "$.interface.name"),
         (8, (1,), "$.interface.modes[0]"),
         (9, (("dim", ()),), "$.interface.fixed[0]"),
+        (10, 5, "$.interface.options"),
+        (10, (5,), "$.interface.options[0]"),
+        (10, (("lr",),), "$.interface.options[0]"),
+        (10, (("lr", 0.1, 0.2),), "$.interface.options[0]"),
+        (10, (("lr", 1), ("lr", True)), "$.interface.options[1]"),
+        (10, ((5, 0.1),), "$.interface.options"),
+        (10, (("'", 0.1),), "$.interface.options"),
+        (10, (("lr", 0.1), ("lr", 0.2)), "$.interface.options"),
         (1, 5, "$.interface.signature"),
         (1, ((1, 2),), "$.interface.signature"),
         (1, (("x",),), "$.interface.signature"),
@@ -63,12 +72,18 @@ def test_what_arrives_is_checked(position: int, value: Any, where: str) -> None:
 
 
 @pytest.mark.parametrize("fields", [None, (), FIELDS[:-1], [*FIELDS]])
-def test_fields_are_a_tuple_of_ten(fields: Any) -> None:
+def test_fields_are_a_tuple_of_eleven(fields: Any) -> None:
     with pytest.raises(MalformedMessage):
         unpack_interface(fields)
 
 
 def test_two_state_tensors_have_two_names() -> None:
-    fields = (*FIELDS[:6], ("a", "a"), (True, True))
+    fields = (*FIELDS[:6], ("a", "a"), (True, True), *FIELDS[8:])
     with pytest.raises(MalformedMessage):
         unpack_interface(fields)
+
+
+def test_options_travel_with_their_numbers() -> None:
+    taken = replace(interface(two, X), options=(("lr", 0.1), ("groups.1.lr", 2)))
+    arrived = unpack_interface(unpack(pack(pack_interface(taken), Packer()), Unpacker([])))
+    assert arrived.options == taken.options

@@ -461,3 +461,20 @@ def test_a_number_of_another_recording_is_plain() -> None:
 def test_numbers_of_numpy_are_numbers() -> None:
     recording = recorded(lambda x: torch.mul(x, np.float64(2)), torch.ones(2))
     assert replay(recording, torch.full((2,), 3.0)).tolist() == [6, 6]
+
+
+def test_arithmetic_on_the_same_numbers_is_recorded_once() -> None:
+    """Zero has a sign, and a comparison no slot before it is an operand."""
+
+    def scaled(x: Any, a: float, b: float) -> Any:
+        once = [x * (1 - a) for _ in range(3)] + [x * (1.0 - a)]
+        zeros = [x + a * 0.0, x + a * -0.0]
+        compared = [x + ((a > 1) + 1), x + ((b > 1) + 1)]
+        return torch.stack(once + zeros + compared)
+
+    x = torch.full((2,), -0.0)
+    program = record(scaled, [x, 2.0, 0.5]).program
+    assert [action.name for action in program.actions].count("syft.ops.numbers.sub") == 2
+    for numbers in ((2.0, 0.5), (-3.0, 4.0)):
+        got, expected = Lowered(program).run([x, *numbers]), scaled(x, *numbers)
+        assert torch.equal(got, expected) and torch.equal(got.signbit(), expected.signbit())
