@@ -38,7 +38,7 @@ MOST_SHRUNK = 20
 def run_program(samples: Samples, seed: str, alike: bool = False, shrinking: bool = True) -> Report:
     """One program, in this process: a random one, or, with ``TABLE`` in its seed, one that goes
     through rows of the table."""
-    report = Report()
+    report, wrong = Report(), ""
     with fixed():
         both = TwoWorlds(alike, DEFAULT_PEER_LIMITS if TABLE in seed else limits_for(seed))
         try:
@@ -50,13 +50,35 @@ def run_program(samples: Samples, seed: str, alike: bool = False, shrinking: boo
                 program.run()
             _count(report, program)
             report.sealed = count_sealed(both.worlds, program.results)
+            wrong = wrong_charges(both.worlds)
         finally:
             requests, difference = both.requests, both.difference
             both.close()
     if difference is not None:
         shortest = shrink(requests, alike, both.limits) if shrinking else requests[-1:]
         report.differences.append((seed, str(difference), [one.text for one in shortest]))
+    elif wrong:
+        report.differences.append((seed, wrong, [one.text for one in requests]))
     return report
+
+
+def wrong_charges(worlds: Sequence[World]) -> str:
+    """What is charged for an object that has other memory, or more of it, by now; "" if nothing is.
+
+    Which object that is may follow from nothing that the worlds share, so they need not differ.
+    """
+    for world in worlds:
+        for worker in world.workers.values():
+            charges, objects = worker.core.store.charges, worker.core.store.objects
+            for id, bill in charges.bills.items():
+                charged = {place: charges._memory[place].bytes for place in bill.storages}
+                there = {
+                    place: size for place, (_, size) in charges._memory_of(objects[id]).items()
+                }
+                if charged != there and (charged or bill.tags is None):  # a tag alone costs none
+                    charged_for, has = sorted(charged.values()), sorted(there.values())
+                    return f"{id} at {worker.id} is charged as {charged_for} bytes, and has {has}"
+    return ""
 
 
 def _count(report: Report, program: RandomProgram) -> None:

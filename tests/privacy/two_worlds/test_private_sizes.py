@@ -18,6 +18,7 @@ from syft.workers.wire import messages
 from syft.workers.wire.references import Reference
 from tests.privacy.two_worlds.attacks import Attack, action, check, ones
 from tests.privacy.two_worlds.observer import Failed, Observer
+from tests.privacy.two_worlds.runner import wrong_charges
 from tests.privacy.two_worlds.world import OWNER, TwoWorlds, fixed
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch warns of some of this
@@ -429,3 +430,49 @@ def test_limits_tell_no_private_size(attack: Attack, limits: PeerLimits) -> None
 def test_limits_tell_public_sizes(attack: Attack, limits: PeerLimits) -> None:
     if attack.__name__ not in WITHOUT_A_CONTROL:
         assert told_of_public_data(attack, limits), "the attack does not come to the size"
+
+
+# ---------------------------------------------------------------------- what is charged is there
+
+
+def _run(eve: Observer, kind: str, inputs: list[Any], name: str, *args: Any) -> None:
+    actions = (action(name, *args), action("torch.Tensor.clone", Slot(0), out=Slot(len(inputs))))
+    program = Program(len(inputs), actions, (Slot(len(inputs)),))
+    assert not isinstance(getattr(eve, kind)(program, inputs, 1), Failed)
+
+
+ALTERING: dict[str, Callable[[Observer, Any, Any], Any]] = {
+    "grown": lambda eve, x, y: eve.call("torch.Tensor.resize_", x, 90, grad=False),
+    "grown by out=": lambda eve, x, y: eve.call("torch.mul", y, 2, out=x, grad=False),
+    "grown in a group": lambda eve, x, y: _run(
+        eve, "group", [x], "torch.Tensor.resize_", Slot(0), 90
+    ),
+    "grown in a plan": lambda eve, x, y: _run(
+        eve, "plan", [x], "torch.Tensor.resize_", Slot(0), 90
+    ),
+    "set": lambda eve, x, y: eve.call("torch.Tensor.data.__set__", x, y, grad=False),
+    "set in a group": lambda eve, x, y: _run(
+        eve, "group", [x, y], "torch.Tensor.data.__set__", Slot(0), Slot(1)
+    ),
+    "written": lambda eve, x, y: eve.call("torch.Tensor.copy_", x, private(eve), grad=False),
+    "gone": lambda eve, x, y: eve.request(messages.Relay(eve.count(), x.id, "eve")),
+}
+"""How an object gets other memory, or more of it, beside another object."""
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+@pytest.mark.parametrize("name", ALTERING)
+def test_what_is_charged_is_the_memory_that_is_there(name: str, guarded: bool) -> None:
+    with fixed():
+        both = TwoWorlds(limits=PeerLimits(bytes=1 << 19))
+        eve = Observer(both)
+        made = [private(eve, size=n) if guarded else ones(eve, n) for n in (SIZE, 90)]
+        x, y = (eve.call("torch.Tensor.clone", it) for it in made)
+        view = eve.call("torch.Tensor.detach", x)
+        before = both.worlds[0].peers["bob", "eve"].session.account.bytes
+        ALTERING[name](eve, x, y)
+        assert both.difference is None and not wrong_charges(both.worlds)
+        for it in (*made, x, y, view):
+            dropped(eve, it)
+        both.close()
+    assert before >= 4 * (SIZE + 90)
