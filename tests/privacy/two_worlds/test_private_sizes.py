@@ -420,6 +420,7 @@ ATTACKS: tuple[tuple[Attack, PeerLimits], ...] = (
     ),
 )
 
+
 def _name(case: Any) -> str:
     return case.__name__ if callable(case) else "default" if case is DEFAULT_PEER_LIMITS else "few"
 
