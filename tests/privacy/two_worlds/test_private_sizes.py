@@ -12,14 +12,17 @@ from typing import Any
 import pytest
 import torch
 
+from syft.codes import CollectiveCode
 from syft.program.program import Program, Slot
+from syft.serde.packer import Packer
+from syft.serde.registry import pack
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, PeerLimits
 from syft.workers.wire import messages
 from syft.workers.wire.references import Reference
 from tests.privacy.two_worlds.attacks import Attack, action, check, ones
 from tests.privacy.two_worlds.observer import Failed, Observer
 from tests.privacy.two_worlds.runner import wrong_charges
-from tests.privacy.two_worlds.world import OWNER, TwoWorlds, fixed
+from tests.privacy.two_worlds.world import OBSERVER, OWNER, TwoWorlds, fixed
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch warns of some of this
 
@@ -367,7 +370,28 @@ def sparse(eve: Observer) -> None:
         probe(eve)
 
 
+def letters_of_a_sum(eve: Observer) -> None:
+    """The observer has one party send so much ahead that a sum of the owner's just fits, or not."""
+
+    def start(it: Reference, worker: str, execution: int, sender: str) -> Reference:
+        out, parties = eve.id(worker), ("bob", "alice")
+        operand, rank = pack(it, Packer()), parties.index(worker)
+        about = int(CollectiveCode.SUM), execution, parties, rank, (operand,), (out,)
+        eve.request(messages.Start(eve.count(), *about), worker=worker, sender=sender)
+        return Reference(out)
+
+    for execution, ndim in enumerate((6, 6, 6, 6, 5), 1):  # 1,672 bytes of 2,000
+        start(eve.public(torch.ones((1,) * ndim), "alice"), "alice", execution, OBSERVER)
+    it = eve.secret(*(torch.where(torch.arange(SIZE) < n, 1.0, -1.0) for n in (7, 13)), "alice")
+    mask = by_owner(eve, "torch.gt", it, 0, worker="alice")
+    found = by_owner(eve, "torch.masked_select", it, mask, worker="alice")
+    start(found, "alice", 100, OWNER)
+    total = start(eve.secret(torch.ones(1), torch.ones(1)), "bob", 100, OWNER)
+    eve.describe(total.id)
+
+
 ATTACKS: tuple[tuple[Attack, PeerLimits], ...] = (
+    (letters_of_a_sum, PeerLimits(letters=2000)),
     *((attack, DEFAULT_PEER_LIMITS) for attack in (expanded, tiled, multiplied)),
     *(
         (attack, FEW)
