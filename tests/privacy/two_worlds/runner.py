@@ -70,7 +70,7 @@ def wrong_charges(worlds: Sequence[World]) -> str:
     """What is charged for an object that has other memory, or more of it, by now; "" if nothing is.
 
     Which object that is may follow from nothing that the worlds share, so they need not differ.
-    Other layouts than strided are not looked at: what writes to one gives it other memory each time.
+    Other layouts than strided are left out: what writes to one gives it other memory each time.
     """
     for world in worlds:
         for worker in world.workers.values():
