@@ -3,8 +3,9 @@
 To count every object of every caller costs more than a tenth of the time of a small operation.  So
 objects are counted *lazily*.  While a store holds few objects, those of up to ``SMALL`` elements
 are not looked at: all of them together are a small share of what one caller may have.  Counting
-starts when the store holds more, or when a large object comes.  What was not counted is taken off
-the limit of every caller.  So a limit is never exceeded, and may be reached a sixteenth early.
+starts when the store holds more, or when a large object comes, or a small one that keeps large
+memory (a view).  What was not counted is taken off the limit of every caller.  So a limit is never
+exceeded, and may be reached a sixteenth early.
 
 Memory is counted by storage: views of one tensor count once, for whoever had it counted first.
 While a storage is counted, no other one gets its address, by which it is found.
@@ -205,10 +206,10 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             return self.charge({id: value})
         if len(self._objects) >= self._uncounted or (self.guarded and _is_hidden(value)):
             return self.charge({id: value})
-        if _numel(value) <= SMALL:
+        storage = value.untyped_storage()
+        if _numel(value) <= SMALL and storage.nbytes() <= _MOST_BYTES:
             return
         account = self._payer() or self._owner  # has few objects: there are few
-        storage = value.untyped_storage()
         place: int = storage._cdata
         memory = self._memory.get(place)
         if memory is None:
@@ -223,7 +224,8 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
 
     def _is_large(self, value: Any) -> bool:
         if self.guarded and isinstance(value, torch.Tensor):
-            return elements_at_most(value) > SMALL
+            sizes = (size for _, size in public_memory(value).values())
+            return elements_at_most(value) > SMALL or any(size > _MOST_BYTES for size in sizes)
         return is_large(value)
 
     def _memory_of(self, value: Any) -> Storages:
@@ -396,12 +398,16 @@ def _is_hidden(value: torch.Tensor) -> bool:
 
 
 def is_large(value: Any) -> bool:
-    """Whether an object has more than ``SMALL`` elements, or is more than one tensor.
+    """Whether an object has more than ``SMALL`` elements, or more memory than so many of the
+    largest kind, or is more than one tensor.
 
     >>> is_large(torch.ones(2)), is_large(torch.ones(1).expand(10**6)), is_large("no tensor")
     (False, True, True)
+    >>> is_large(torch.ones(10**6)[:1])
+    True
     """
     tensor = innermost(value)
     if tensor is None:
         return not isinstance(value, torch.Tensor)  # a pointer is small
-    return _numel(tensor) > SMALL
+    sizes = (storage.nbytes() for storage in storages_of(value))
+    return _numel(tensor) > SMALL or any(size > _MOST_BYTES for size in sizes)

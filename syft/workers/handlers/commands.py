@@ -273,7 +273,7 @@ def _make(store: ObjectStore, command: Command, guarded: bool) -> bool:
             return False
     else:
         result = function(*values)
-    if type(result) is not _Tensor or _size(result) > SMALL:
+    if type(result) is not _Tensor or _size(result) > SMALL or (look and result._is_view()):
         _accept(store, command, result)  # may raise
     objects[out] = result
     if store.tags.watched:

@@ -107,6 +107,28 @@ def test_large_objects_are_refused_one_by_one() -> None:
     assert scene.ann.account.bytes == scene.ann.account.objects == 0
 
 
+@pytest.mark.parametrize("guarded", [False, True])
+@pytest.mark.parametrize("several", [False, True])
+def test_a_small_view_is_charged_for_the_memory_that_it_keeps(several: bool, guarded: bool) -> None:
+    scene = Scene()
+    scene.store.charges.guarded = guarded
+    base = torch.ones(100_000)
+    views = {2: base[:1], 3: base[1:3]}
+    scene.store.put(1, base)
+    if several:
+        scene.store.put_all(views)
+    else:
+        scene.store.put(2, views[2])
+    scene.store.drop(1, "dropped")
+    del base
+    assert scene.ann.account.bytes == 400_000 and scene.store.charges.flags & LOOK
+    scene.store.put(4, views[3][1:])
+    scene.store.drop_all((2, 3), "dropped")
+    assert scene.ann.account.bytes == 400_000
+    scene.store.drop(4, "dropped")
+    assert scene.ann.account.bytes == scene.ann.account.objects == 0
+
+
 def test_memory_that_is_counted_keeps_its_address() -> None:
     """Else another object whose memory has the same one would not be charged, or the first one
     would be charged for it; and which address that is follows from what the process does."""
