@@ -175,6 +175,10 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             self._large.update(large)
             self.flags |= LOOK
 
+    def _charged(self) -> Account:
+        """The account that pays for what the present request makes."""
+        return self._payer() or self._owner
+
     def _check_bounds(self, values: Mapping[int, Any]) -> None:
         """Raise if the caller would see by what it is charged how large something private is."""
         if self._payer() is None:
@@ -188,7 +192,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
 
     def _charge(self, storages: Mapping[int, Storages]) -> None:
         """Charge the caller for objects, all of them or none."""
-        account = self._payer() or self._owner
+        account = self._charged()
         self._check("objects", account, len(storages), self._uncounted)
         self._check("bytes", account, self._new_memory(storages), self._uncounted * _MOST_BYTES)
         account.objects += len(storages)
@@ -209,7 +213,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         storage = value.untyped_storage()
         if _numel(value) <= SMALL and storage.nbytes() <= _MOST_BYTES:
             return
-        account = self._payer() or self._owner  # has few objects: there are few
+        account = self._charged()  # has few objects: there are few
         place: int = storage._cdata
         memory = self._memory.get(place)
         if memory is None:
@@ -282,7 +286,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             if value is None or (bill is None and not self._is_large(value)):
                 continue
             if bill is None:
-                bill = _Bill(self._payer() or self._owner, ())
+                bill = _Bill(self._charged(), ())
                 bill.account.objects += 1
             before, sizes = bill.storages, self._memory_of(value)
             bill.storages = tuple(sizes)
@@ -349,7 +353,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
 
         Raises :class:`~syft.exceptions.LimitExceeded`, and charges for none, if that is too much.
         """
-        account = self._payer() or self._owner
+        account = self._charged()
         longest = max(map(len, tags), default=0)
         if account is not self._owner:
             if longest > self.limits.text:
