@@ -323,6 +323,12 @@ def is_only_user(tensor: torch.Tensor) -> bool:
     return bool(torch._C._storage_Use_Count(storage._cdata) == 2)  # the tensor's, and this name
 
 
+hold_place: Any = torch.UntypedStorage._weak_ref
+free_place: Any = torch.UntypedStorage._free_weak_ref
+"""Keep the address of a storage itself from being used again, though its memory is freed, until
+the address that the first one returns is given to the second one."""
+
+
 def exchange_contents(tensor: torch.Tensor, other: torch.Tensor) -> None:
     """Exchange what two tensors hold; hooks on the gradient of the first stay with it.
 

@@ -580,8 +580,7 @@ def _relay(core: WorkerCore, message: Relay, peer: Peer) -> Done:
             core.guard()
     else:
         raise NothingToGet("remote_get")
-    core.store.objects[message.id] = kept
-    core.store.tags.note(message.id)
+    core.store.replace(message.id, kept)
     if core.watched:
         core.altered(peer, gradients=False)
     return Done(message.seq)

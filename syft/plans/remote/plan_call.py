@@ -51,6 +51,7 @@ from syft.workers.handlers.accesses import Effects, effects_of
 from syft.workers.handlers.guarded_run import Concealed
 from syft.workers.handlers.programs import (
     Prepared,
+    changes_facts,
     lowered,
     prepares,
     run_program,
@@ -84,6 +85,7 @@ class PreparedPlanCall(Prepared):
         self.call = call
         self._plan = weakref.ref(plan)
         self._effects: Effects | None = None
+        self.alters = bool(call.targets) or changes_facts(program)
         self.results = len(program.outputs) - call.targets
         if call.asks_state:
             self.results = program.state

@@ -3,10 +3,12 @@
 To count every object of every caller costs more than a tenth of the time of a small operation.  So
 objects are counted *lazily*.  While a store holds few objects, those of up to ``SMALL`` elements
 are not looked at: all of them together are a small share of what one caller may have.  Counting
-starts when the store holds more, or when a large object comes.  What was not counted is taken off
-the limit of every caller.  So a limit is never exceeded, and may be reached a sixteenth early.
+starts when the store holds more, or when a large object comes, or a small one that keeps large
+memory (a view).  What was not counted is taken off the limit of every caller.  So a limit is never
+exceeded, and may be reached a sixteenth early.
 
 Memory is counted by storage: views of one tensor count once, for whoever had it counted first.
+While a storage is counted, no other one gets its address, by which it is found.
 
 Whoever meets a limit learns what was counted.  So that is what everybody may know: of a tensor
 whose shape is private, its bound (:mod:`~syft.workers.execution.public_sizes`).
@@ -20,6 +22,7 @@ from typing import Any, Final
 import torch
 
 from syft.exceptions import LimitExceeded, PermissionDenied
+from syft.torch_private import free_place, hold_place
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimits
 from syft.workers.execution.allowance import FREE, Allowance
 from syft.workers.execution.permissions import (
@@ -34,6 +37,9 @@ from syft.workers.execution.public_sizes import (
     public_memory,
 )
 from syft.workers.execution.size_bounds import is_harmless
+
+Storages = Mapping[int, tuple[torch.UntypedStorage, int]]
+"""Storages with their bytes, by the address of the storage itself."""
 
 SMALL: Final = 1 << 12
 """Elements of an object that is not counted while the store holds few objects."""
@@ -55,7 +61,7 @@ class _Bill:
 
     __slots__ = ("account", "storages", "tags")
 
-    def __init__(self, account: Account, storages: Iterable[int]) -> None:
+    def __init__(self, account: Account, storages: tuple[int, ...]) -> None:
         self.account = account
         self.storages = storages
         self.tags: dict[Account, int] | None = None
@@ -64,13 +70,22 @@ class _Bill:
 class _Memory:
     """A storage that is counted: who is charged for it, and how many objects use it."""
 
-    __slots__ = ("account", "bytes", "uses")
+    __slots__ = ("account", "bytes", "uses", "_place")
 
-    def __init__(self, account: Account, bytes: int) -> None:
+    def __init__(self, account: Account, storage: torch.UntypedStorage, bytes: int) -> None:
         self.account = account
         self.bytes = bytes
         self.uses = 0
+        self._place: int = hold_place(storage)
         account.bytes += bytes
+
+    def has(self, bytes: int) -> None:
+        """Charge for as many bytes from now on."""
+        self.account.bytes += bytes - self.bytes
+        self.bytes = bytes
+
+    def __del__(self, free: Callable[[int], None] = free_place) -> None:
+        free(self._place)
 
 
 class Charges:
@@ -160,6 +175,10 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             self._large.update(large)
             self.flags |= LOOK
 
+    def _charged(self) -> Account:
+        """The account that pays for what the present request makes."""
+        return self._payer() or self._owner
+
     def _check_bounds(self, values: Mapping[int, Any]) -> None:
         """Raise if the caller would see by what it is charged how large something private is."""
         if self._payer() is None:
@@ -171,14 +190,14 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
                 continue
             raise PermissionDenied(_UNBOUNDED, self._worker, user)
 
-    def _charge(self, storages: Mapping[int, Mapping[int, int]]) -> None:
+    def _charge(self, storages: Mapping[int, Storages]) -> None:
         """Charge the caller for objects, all of them or none."""
-        account = self._payer() or self._owner
+        account = self._charged()
         self._check("objects", account, len(storages), self._uncounted)
         self._check("bytes", account, self._new_memory(storages), self._uncounted * _MOST_BYTES)
         account.objects += len(storages)
         for id, sizes in storages.items():
-            self._enter(id, _Bill(account, sizes), sizes)
+            self._enter(id, _Bill(account, tuple(sizes)), sizes)
 
     def charge_one(self, id: int, value: Any) -> None:
         """The same for one object; a fast path, for tensors where objects are few.
@@ -191,16 +210,16 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             return self.charge({id: value})
         if len(self._objects) >= self._uncounted or (self.guarded and _is_hidden(value)):
             return self.charge({id: value})
-        if _numel(value) <= SMALL:
-            return
-        account = self._payer() or self._owner  # has few objects: there are few
         storage = value.untyped_storage()
+        if _numel(value) <= SMALL and storage.nbytes() <= _MOST_BYTES:
+            return
+        account = self._charged()  # has few objects: there are few
         place: int = storage._cdata
         memory = self._memory.get(place)
         if memory is None:
             if account.bytes + (size := storage.nbytes()) > self._most_bytes:
                 return self.charge({id: value})
-            memory = self._memory[place] = _Memory(account, size)
+            memory = self._memory[place] = _Memory(account, storage, size)
         memory.uses += 1
         account.objects += 1
         self.bills[id] = _Bill(account, (place,))
@@ -209,28 +228,30 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
 
     def _is_large(self, value: Any) -> bool:
         if self.guarded and isinstance(value, torch.Tensor):
-            return elements_at_most(value) > SMALL
+            sizes = (size for _, size in public_memory(value).values())
+            return elements_at_most(value) > SMALL or any(size > _MOST_BYTES for size in sizes)
         return is_large(value)
 
-    def _memory_of(self, value: Any) -> dict[int, int]:
-        """The bytes of each storage of an object, by the address of the storage itself."""
+    def _memory_of(self, value: Any) -> Storages:
+        """Each storage of an object with its bytes, by the address of the storage itself."""
         if self.guarded:
             return public_memory(value)
-        return {storage._cdata: storage.nbytes() for storage in storages_of(value)}
+        return {storage._cdata: (storage, storage.nbytes()) for storage in storages_of(value)}
 
-    def _new_memory(self, storages: Mapping[int, Mapping[int, int]]) -> int:
+    def _new_memory(self, storages: Mapping[int, Storages]) -> int:
         """The bytes of the storages that are not counted yet."""
         new: dict[int, int] = {}
         for sizes in storages.values():
-            new.update(sizes)
+            new.update((place, size) for place, (_, size) in sizes.items())
         return sum(size for place, size in new.items() if place not in self._memory)
 
-    def _enter(self, id: int, bill: _Bill, sizes: Mapping[int, int]) -> None:
+    def _enter(self, id: int, bill: _Bill, sizes: Storages) -> None:
         self.bills[id] = bill
-        for place, size in sizes.items():
+        for place, (storage, size) in sizes.items():
             memory = self._memory.get(place)
             if memory is None:
-                memory = self._memory[place] = _Memory(bill.account, size)
+                memory = self._memory[place] = _Memory(bill.account, storage, size)
+            memory.has(size)
             memory.uses += 1
 
     def release(self, ids: Iterable[int]) -> None:
@@ -265,12 +286,13 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             if value is None or (bill is None and not self._is_large(value)):
                 continue
             if bill is None:
-                bill = _Bill(self._payer() or self._owner, ())
+                bill = _Bill(self._charged(), ())
                 bill.account.objects += 1
-            for place in bill.storages:
-                self._leave(place)
-            bill.storages = sizes = self._memory_of(value)
+            before, sizes = bill.storages, self._memory_of(value)
+            bill.storages = tuple(sizes)
             self._enter(id, bill, sizes)
+            for place in before:
+                self._leave(place)
             if self._is_large(value):
                 self._large.add(id)
                 self.flags |= LOOK
@@ -331,7 +353,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
 
         Raises :class:`~syft.exceptions.LimitExceeded`, and charges for none, if that is too much.
         """
-        account = self._payer() or self._owner
+        account = self._charged()
         longest = max(map(len, tags), default=0)
         if account is not self._owner:
             if longest > self.limits.text:
@@ -380,12 +402,16 @@ def _is_hidden(value: torch.Tensor) -> bool:
 
 
 def is_large(value: Any) -> bool:
-    """Whether an object has more than ``SMALL`` elements, or is more than one tensor.
+    """Whether an object has more than ``SMALL`` elements, or more memory than so many of the
+    largest kind, or is more than one tensor.
 
     >>> is_large(torch.ones(2)), is_large(torch.ones(1).expand(10**6)), is_large("no tensor")
     (False, True, True)
+    >>> is_large(torch.ones(10**6)[:1])
+    True
     """
     tensor = innermost(value)
     if tensor is None:
         return not isinstance(value, torch.Tensor)  # a pointer is small
-    return _numel(tensor) > SMALL
+    sizes = (storage.nbytes() for storage in storages_of(value))
+    return _numel(tensor) > SMALL or any(size > _MOST_BYTES for size in sizes)

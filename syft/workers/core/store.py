@@ -238,6 +238,17 @@ class ObjectStore:
         self._bury(id, reason)
         return value
 
+    def replace(self, id: int, value: Any) -> None:
+        """Put another value in the place of an object, and count its memory anew.
+
+        >>> store = ObjectStore("bob"); store.put(5, torch.ones(5000)); store.replace(5, "gone on")
+        >>> store.take(5, "taken")
+        'gone on'
+        """
+        self.objects[id] = value
+        self.charges.altered((id,))
+        self.tags.note(id)
+
     def drop(self, id: int, reason: str) -> None:
         """Remove the object, if it is present, because its last pointer is gone."""
         if self.keeps(id):

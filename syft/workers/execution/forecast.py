@@ -60,9 +60,6 @@ _UNMARKED_WRITES: Final[dict[str, tuple[int, ...]]] = {
     "aten::batch_norm_update_stats": (1, 2),
 }
 
-# In-place operations of aten that may give what they write to another shape.
-_RESHAPING: Final = ("resize", "set_", "squeeze", "transpose", "t_", "swap", "as_strided")
-
 
 def ignores_values(function: Any) -> bool:
     """Whether the forecasts of a function are the same for all floats among its arguments.
@@ -308,7 +305,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         target = args[0] if args and isinstance(args[0], torch.Tensor) else None
         shape = None if target is None else target.shape
         result = func(*args, **named)
-        if target is not None and target.shape != shape and not _may_reshape(func._schema.name):
+        if target is not None and target.shape != shape and not _may_reshape(func):
             raise RuntimeError(  # as the real operation does, which some decompositions forget
                 f"output with shape {list(shape or ())} doesn't match the broadcast shape "
                 f"{list(target.shape)}"
@@ -331,8 +328,9 @@ def _written_by(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> I
             yield values[argument.name]
 
 
-def _may_reshape(name: str) -> bool:
-    return not name.endswith("_") or any(word in name for word in _RESHAPING)
+def _may_reshape(func: Any) -> bool:
+    """Whether an aten operation may give what it writes another shape, as torch marks it."""
+    return not func._schema.name.endswith("_") or torch.Tag.inplace_view in func.tags
 
 
 def _memory(tensor: torch.Tensor) -> int:

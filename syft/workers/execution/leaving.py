@@ -26,7 +26,7 @@ from typing import Any, Final
 import torch
 
 from syft.chain.wrapper import Wrapper
-from syft.exceptions import NotALeaf, PermissionDenied, ProviderDenied
+from syft.exceptions import NotALeaf, PermissionDenied, ProviderDenied, UnsupportedOperation
 from syft.ops.nested import leaves
 from syft.workers.execution.graphs import reach_of
 from syft.workers.execution.permissions import Guard, copy_of, with_words_of
@@ -64,6 +64,20 @@ def check_leaving(
         raise PermissionDenied(action, worker, user, id, to=to)
     if guard is not None and guard.admits(user):
         guard.check_open()
+
+
+def check_public_shape(guard: Guard | None, action: str) -> None:
+    """Raise :class:`~syft.exceptions.UnsupportedOperation` for a value of private shape, whoever
+    asks: what is sent of it is counted by others, as large as it is, until it is read.
+
+    >>> check_public_shape(Guard(frozenset({"ann"}), shape_hidden=True), "a collective operation")
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.UnsupportedOperation: a collective operation has no rule for a value of ...
+    """
+    if guard is not None and guard.shape_hidden:
+        instead = "choose elements with torch.where, which keeps the shape"
+        raise UnsupportedOperation("a value of private shape", action, instead)
 
 
 def check_dealing(guard: Guard | None, provider: str, worker: str) -> None:

@@ -67,10 +67,9 @@ def note_sizes(tensor: torch.Tensor, most: Sizes | None, in_own_memory: bool = T
 
     Memory that it has for itself alone gets the bytes of these.
 
-    >>> x = torch.ones(3); memory = x.untyped_storage()
-    >>> protect(x, Guard(frozenset(), shape_hidden=True))
-    >>> note_sizes(x, (7,)); sizes_at_most(x), public_memory(x) == {memory._cdata: 28}
-    ((7,), True)
+    >>> x = torch.ones(3); protect(x, Guard(frozenset(), shape_hidden=True))
+    >>> note_sizes(x, (7,)); sizes_at_most(x), [size for _, size in public_memory(x).values()]
+    ((7,), [28])
     """
     start = 0
     for part in strided_parts_of(tensor):
@@ -164,15 +163,15 @@ def elements_at_most(tensor: torch.Tensor) -> int:
     return 1 if inside is None else inside.numel()
 
 
-def public_memory(value: Any) -> dict[int, int]:
-    """The bytes of each storage of an object as far as these are public, by the address of the
-    storage itself; all of them, if it has no bound.
+def public_memory(value: Any) -> dict[int, tuple[torch.UntypedStorage, int]]:
+    """Each storage of an object with its bytes as far as these are public, by the address of the
+    storage itself; with all of them, if it has no bound.
 
-    >>> x = torch.ones(2); public_memory(x) == {x.untyped_storage()._cdata: 8}
-    True
+    >>> [size for _, size in public_memory(torch.ones(2)).values()]
+    [8]
     """
     return {
-        storage._cdata: storage.nbytes() if most is None else most
+        storage._cdata: (storage, storage.nbytes() if most is None else most)
         for tensor in _tensors_of(value)
         for storage, most in _memory_of(tensor)
     }

@@ -31,7 +31,7 @@ from syft.workers.core.peer import Peer
 from syft.workers.core.sent_labels import received_guard
 from syft.workers.core.shares import Confined, SharingSession
 from syft.workers.core.state_machine import HeldInputs, WorkerCore
-from syft.workers.execution.leaving import check_leaving
+from syft.workers.execution.leaving import check_leaving, check_public_shape
 from syft.workers.execution.permissions import Guard, combined, full_guard_of
 from syft.workers.handlers.commands import StoreView, unpacker_for
 from syft.workers.handlers.executions import (
@@ -295,6 +295,7 @@ def _check_leaving(
             id = next(iter(ids_in(operand)), None)
             place = name if mine is None else core.place_of(name)
             check_leaving(mine, place, peer.user, ACTION, core.name, id)
+    check_public_shape(guard, ACTION)
 
 
 def _inputs_that_run(

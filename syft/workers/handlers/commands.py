@@ -271,7 +271,7 @@ def _make(store: ObjectStore, command: Command, guarded: bool) -> bool:
             return False
     else:
         result = function(*values)
-    if type(result) is not _Tensor or _size(result) > SMALL:
+    if type(result) is not _Tensor or _size(result) > SMALL or (look and result._is_view()):
         _accept(store, command, result)  # may raise
     objects[out] = result
     if store.tags.watched:
@@ -345,8 +345,11 @@ def _run(
         _tell_watchers(core, command, peer)
     if not may_alter(op, kwargs):
         return _call(core, command, frame, function, args, kwargs, peer)
-    with sizes_within_memory((args, kwargs)):
-        return _call(core, command, frame, function, args, kwargs, peer)
+    try:
+        with sizes_within_memory((args, kwargs)):
+            return _call(core, command, frame, function, args, kwargs, peer)
+    finally:  # what fails may have given memory to its arguments before
+        core.store.charges.altered(ids_in((command.args, command.kwargs or {})))
 
 
 def _call(
@@ -367,14 +370,10 @@ def _call(
         if FLAGS[op] & GRADIENT:
             function = partial(_run_public_pass, core, function)
     mode = GRAD_MODE if torch.is_grad_enabled() else 0
-    try:
-        if flags & _MODES == mode and not command.autocast and get_default_dtype() is float32:
-            result = function(*args, **kwargs)
-        else:
-            result = run_in_mode(function, args, kwargs, flags, autocast_of(core, command, frame))
-    finally:
-        if may_alter(op, kwargs):  # what fails may have given memory to its arguments before
-            core.store.charges.altered(ids_in((command.args, command.kwargs or {})))
+    if flags & _MODES == mode and not command.autocast and get_default_dtype() is float32:
+        result = function(*args, **kwargs)
+    else:
+        result = run_in_mode(function, args, kwargs, flags, autocast_of(core, command, frame))
     return _reply(core, command, result, peer)
 
 

@@ -105,7 +105,7 @@ class PreparedGroup(Prepared):
         program = group.program
         self.kinds = group.kinds
         self.results = len(program.outputs)
-        self.alters = _changes_facts(program)
+        self.alters = changes_facts(program)
         self._effects: Effects | None = None
         self._program = program
         self._kept = [index for index, slot in enumerate(program.outputs) if slot is not None]
@@ -171,8 +171,12 @@ def run_program(core: WorkerCore, program: Lowered, values: Sequence[Any], peer:
         return GuardedRun(core, peer.user).run(cast(Lowered, sized), values)
 
 
-def _changes_facts(program: Program) -> bool:
-    """Whether a program might change the shape, the dtype or the gradient of a tensor."""
+def changes_facts(program: Program) -> bool:
+    """Whether a program might change the shape, the dtype or the gradient of a tensor.
+
+    >>> changes_facts(Program(0, (), 5))
+    False
+    """
     return any(
         FLAGS[action.op] & (GRADIENT | SETS_GRADIENT) or may_alter(action.op, action.kwargs)
         for action in _actions(program)

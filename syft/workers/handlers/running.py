@@ -73,7 +73,7 @@ def handle(core: WorkerCore, run: Run, frame: Frame, peer: Peer) -> Reply | Answ
             contested = core.contested
             if values is not None and not (contested and _may_change(core, entry, peer)):
                 _tell_watchers(core, entry.what, peer)
-                results = entry.what.perform(core, values, peer)
+                results = _results(core, entry, entry.last, values, peer)
                 if contested:
                     entry.what.only_reads = True  # it has run: it is what it will be
                 reply = _stored(core, run, results, peer)
@@ -332,10 +332,11 @@ def _perform(
             and not run.autocast
             and torch.get_default_dtype() is torch.float32
         ):
-            results = prepared.perform(core, values, peer)
+            results = _results(core, entry, given, values, peer)
         else:
             autocast = autocast_of(core, run, frame)
-            results = run_in_mode(prepared.perform, (core, values, peer), {}, flags, autocast)
+            operands = core, entry, given, values, peer
+            results = run_in_mode(_results, operands, {}, flags, autocast)
         reply = _stored(core, run, results, peer)
         core.note_made(outs, None if permit is None else permit.behind(view.resolve))
         return reply
@@ -345,6 +346,21 @@ def _perform(
     except Exception as error:
         core.fail_results(outs, error)
         raise
+
+
+def _results(
+    core: WorkerCore, entry: NumberedCall, given: list[Any], values: list[Any], peer: Peer
+) -> Sequence[Any]:
+    """The results of a run.  What it may have given other memory, or more of it, is counted
+    anew."""
+    prepared: Prepared = entry.what
+    if not prepared.alters:
+        return prepared.perform(core, values, peer)
+    try:
+        return prepared.perform(core, values, peer)
+    finally:
+        ids = (*prepared.objects, *(id for id in _ids_given(entry, given) if id is not None))
+        core.store.charges.altered(ids)
 
 
 def _check_free(core: WorkerCore, first: int, results: int, outs: Sequence[int]) -> None:

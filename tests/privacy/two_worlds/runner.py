@@ -11,12 +11,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import torch
 
 from syft.serde.errors import unpack_error
 from syft.serde.packer import Unpacker
 from syft.serde.frame import Frame
 from syft.exceptions import NotSendable, ObjectNotFound, PermissionDenied
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS
+from syft.workers.execution.permissions import elements_of
 from syft.workers.wire import messages
 from tests.privacy.two_worlds.generator import COMMANDS, RandomProgram
 from tests.privacy.two_worlds.report import Report
@@ -38,7 +42,7 @@ MOST_SHRUNK = 20
 def run_program(samples: Samples, seed: str, alike: bool = False, shrinking: bool = True) -> Report:
     """One program, in this process: a random one, or, with ``TABLE`` in its seed, one that goes
     through rows of the table."""
-    report = Report()
+    report, wrong = Report(), ""
     with fixed():
         both = TwoWorlds(alike, DEFAULT_PEER_LIMITS if TABLE in seed else limits_for(seed))
         try:
@@ -50,13 +54,40 @@ def run_program(samples: Samples, seed: str, alike: bool = False, shrinking: boo
                 program.run()
             _count(report, program)
             report.sealed = count_sealed(both.worlds, program.results)
+            wrong = wrong_charges(both.worlds)
         finally:
             requests, difference = both.requests, both.difference
             both.close()
     if difference is not None:
         shortest = shrink(requests, alike, both.limits) if shrinking else requests[-1:]
         report.differences.append((seed, str(difference), [one.text for one in shortest]))
+    elif wrong:
+        report.differences.append((seed, wrong, [one.text for one in requests]))
     return report
+
+
+def wrong_charges(worlds: Sequence[World]) -> str:
+    """What is charged for an object that has other memory, or more of it, by now; "" if nothing is.
+
+    Which object that is may follow from nothing that the worlds share, so they need not differ.
+    Other layouts than strided are left out: what writes to one gives it other memory each time.
+    """
+    for world in worlds:
+        for worker in world.workers.values():
+            charges, objects = worker.core.store.charges, worker.core.store.objects
+            for id, bill in charges.bills.items():
+                charged = {place: charges._memory[place].bytes for place in bill.storages}
+                found = charges._memory_of(objects[id])
+                there = {place: size for place, (_, size) in found.items()}
+                only_tagged = bill.tags is not None and not charged
+                if charged != there and not only_tagged and _is_strided(objects[id]):
+                    charged_for, has = sorted(charged.values()), sorted(there.values())
+                    return f"{id} at {worker.id} is charged as {charged_for} bytes, and has {has}"
+    return ""
+
+
+def _is_strided(value: Any) -> bool:
+    return getattr(elements_of(value), "layout", torch.strided) is torch.strided
 
 
 def _count(report: Report, program: RandomProgram) -> None:

@@ -20,6 +20,7 @@ from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.workers.core import charges
 from syft.workers.core.peer import Peer
+from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution import forecast, private_commands
 from syft.workers.execution.forecast import Forecast, Verdict
@@ -287,8 +288,8 @@ def test_random_programs_find_a_leak(samples: Samples, monkeypatch: pytest.Monke
     assert any("Fetch" in text for one in found for _, text, _ in one)
 
 
-def _real_memory(value: Any) -> dict[int, int]:
-    return {storage._cdata: storage.nbytes() for storage in charges.storages_of(value)}
+def _real_memory(value: Any) -> Any:
+    return {storage._cdata: (storage, storage.nbytes()) for storage in charges.storages_of(value)}
 
 
 HOLES: dict[str, tuple[Any, str, Any]] = {
@@ -382,6 +383,17 @@ def test_what_only_the_owner_is_told_counts_as_sealed(monkeypatch: pytest.Monkey
         both.close()
 
 
+def test_what_is_charged_for_other_memory_is_found() -> None:
+    with fixed():
+        both = TwoWorlds(limits=PeerLimits(bytes=4000))
+        public = zeros(Observer(both))
+        assert not runner.wrong_charges(both.worlds)
+        for other, text in ((torch.zeros(5), "[20]"), (torch.zeros(3), "[12]")):
+            both.worlds[1].workers["bob"].core.store.objects[public.id] = other
+            assert runner.wrong_charges(both.worlds).endswith(f"[12] bytes, and has {text}")
+        both.close()
+
+
 def test_reports_add_up_and_name_what_is_missing() -> None:
     one, other = Report(commands=2, sealed=1), Report(commands=3, differences=[("7", "x", ["y"])])
     one.covered["torch.add", "0", True] += 1
@@ -400,11 +412,11 @@ def test_reports_add_up_and_name_what_is_missing() -> None:
     assert "program 7: x\n    y" in str(one)
 
 
-FOUND_BY = {"plans": (2, 600)}
+FOUND_BY = {"plans": (2, 600), "writes": (10, 300)}
 """The seed and the commands for a hole that takes more than a few programs."""
 
 
-@pytest.mark.parametrize("leak", sorted(LEAKS.keys() - {"writes"}))  # which takes some thousand
+@pytest.mark.parametrize("leak", sorted(LEAKS))
 def test_random_programs_find_each_hole_that_is_put_back(
     leak: str, samples: Samples, monkeypatch: pytest.MonkeyPatch
 ) -> None:

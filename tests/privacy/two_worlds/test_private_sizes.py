@@ -12,13 +12,17 @@ from typing import Any
 import pytest
 import torch
 
+from syft.codes import CollectiveCode
 from syft.program.program import Program, Slot
+from syft.serde.packer import Packer
+from syft.serde.registry import pack
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, PeerLimits
 from syft.workers.wire import messages
 from syft.workers.wire.references import Reference
 from tests.privacy.two_worlds.attacks import Attack, action, check, ones
 from tests.privacy.two_worlds.observer import Failed, Observer
-from tests.privacy.two_worlds.world import OWNER, TwoWorlds, fixed
+from tests.privacy.two_worlds.runner import wrong_charges
+from tests.privacy.two_worlds.world import OBSERVER, OWNER, TwoWorlds, fixed
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch warns of some of this
 
@@ -193,6 +197,12 @@ def credited(eve: Observer) -> None:
     probe(eve)
 
 
+def of_classes(eve: Observer) -> None:
+    it = eve.call("torch.Tensor.long", chosen(eve))
+    assert isinstance(eve.call("torch.nn.functional.one_hot", it, 3), Reference)
+    probe(eve)
+
+
 def _made_by(name: str, *args: Any, **kwargs: Any) -> Attack:
     def attack(eve: Observer) -> None:
         eve.call(name, chosen(eve), *args, **kwargs)
@@ -211,7 +221,8 @@ def in_a_tuple(eve: Observer) -> None:
 def _chosen_by(name: str, *args: Any) -> Attack:
     def attack(eve: Observer) -> None:
         it = eve.secret(*(torch.arange(SIZE).sub(SIZE - n).clamp(min=0) for n in (4, 9)))
-        eve.call(name, it, *args)
+        made = eve.call(name, it, *args)
+        eve.call("torch.Tensor.clone", made)  # what was made may lie in memory of the size of it
         probe(eve)
 
     attack.__name__ = name
@@ -359,7 +370,28 @@ def sparse(eve: Observer) -> None:
         probe(eve)
 
 
+def letters_of_a_sum(eve: Observer) -> None:
+    """The observer has one party send so much ahead that a sum of the owner's just fits, or not."""
+
+    def start(it: Reference, worker: str, execution: int, sender: str) -> Reference:
+        out, parties = eve.id(worker), ("bob", "alice")
+        operand, rank = pack(it, Packer()), parties.index(worker)
+        about = int(CollectiveCode.SUM), execution, parties, rank, (operand,), (out,)
+        eve.request(messages.Start(eve.count(), *about), worker=worker, sender=sender)
+        return Reference(out)
+
+    for execution, ndim in enumerate((6, 6, 6, 6, 5), 1):  # 1,672 bytes of 2,000
+        start(eve.public(torch.ones((1,) * ndim), "alice"), "alice", execution, OBSERVER)
+    it = eve.secret(*(torch.where(torch.arange(SIZE) < n, 1.0, -1.0) for n in (7, 13)), "alice")
+    mask = by_owner(eve, "torch.gt", it, 0, worker="alice")
+    found = by_owner(eve, "torch.masked_select", it, mask, worker="alice")
+    start(found, "alice", 100, OWNER)
+    total = start(eve.secret(torch.ones(1), torch.ones(1)), "bob", 100, OWNER)
+    eve.describe(total.id)
+
+
 ATTACKS: tuple[tuple[Attack, PeerLimits], ...] = (
+    (letters_of_a_sum, PeerLimits(letters=2000)),
     *((attack, DEFAULT_PEER_LIMITS) for attack in (expanded, tiled, multiplied)),
     *(
         (attack, FEW)
@@ -391,10 +423,11 @@ ATTACKS: tuple[tuple[Attack, PeerLimits], ...] = (
             sparse,
             moved,
             a_leaf_and_its_gradient,
+            a_view_that_fails,
+            of_classes,
             _made_by("torch.Tensor.double"),
             _made_by("torch.Tensor.type", torch.float64),
             _made_by("torch.Tensor.unsqueeze", 0),
-            _made_by("torch.nn.functional.one_hot", 3),
             _made_by("torch.Tensor.clone"),
             _made_by("torch.nonzero"),
             _made_by("torch.unique"),
@@ -410,22 +443,63 @@ ATTACKS: tuple[tuple[Attack, PeerLimits], ...] = (
         )
     ),
 )
-WITHOUT_A_CONTROL = (
-    *("torch.nn.functional.one_hot", "torch.Tensor.unsqueeze", "torch.unique_consecutive"),
-)
-"""Some need not tell anything of public data: what they ask for is wrong, or costs nothing."""
 
 
 def _name(case: Any) -> str:
     return case.__name__ if callable(case) else "default" if case is DEFAULT_PEER_LIMITS else "few"
 
 
-@pytest.mark.parametrize(("attack", "limits"), [*ATTACKS, (a_view_that_fails, FEW)], ids=_name)
+@pytest.mark.parametrize(("attack", "limits"), ATTACKS, ids=_name)
 def test_limits_tell_no_private_size(attack: Attack, limits: PeerLimits) -> None:
     check(attack, limits)
 
 
 @pytest.mark.parametrize(("attack", "limits"), ATTACKS, ids=_name)
 def test_limits_tell_public_sizes(attack: Attack, limits: PeerLimits) -> None:
-    if attack.__name__ not in WITHOUT_A_CONTROL:
-        assert told_of_public_data(attack, limits), "the attack does not come to the size"
+    assert told_of_public_data(attack, limits), "the attack does not come to the size"
+
+
+# ---------------------------------------------------------------------- what is charged is there
+
+
+def _run(eve: Observer, kind: str, inputs: list[Any], name: str, *args: Any) -> None:
+    actions = (action(name, *args), action("torch.Tensor.clone", Slot(0), out=Slot(len(inputs))))
+    program = Program(len(inputs), actions, (Slot(len(inputs)),))
+    assert not isinstance(getattr(eve, kind)(program, inputs, 1), Failed)
+
+
+ALTERING: dict[str, Callable[[Observer, Any, Any], Any]] = {
+    "grown": lambda eve, x, y: eve.call("torch.Tensor.resize_", x, 90, grad=False),
+    "grown by out=": lambda eve, x, y: eve.call("torch.mul", y, 2, out=x, grad=False),
+    "grown in a group": lambda eve, x, y: _run(
+        eve, "group", [x], "torch.Tensor.resize_", Slot(0), 90
+    ),
+    "grown in a plan": lambda eve, x, y: _run(
+        eve, "plan", [x], "torch.Tensor.resize_", Slot(0), 90
+    ),
+    "set": lambda eve, x, y: eve.call("torch.Tensor.data.__set__", x, y, grad=False),
+    "set in a group": lambda eve, x, y: _run(
+        eve, "group", [x, y], "torch.Tensor.data.__set__", Slot(0), Slot(1)
+    ),
+    "written": lambda eve, x, y: eve.call("torch.Tensor.copy_", x, private(eve), grad=False),
+    "gone": lambda eve, x, y: eve.request(messages.Relay(eve.count(), x.id, "eve")),
+}
+"""How an object gets other memory, or more of it, beside another object."""
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+@pytest.mark.parametrize("name", ALTERING)
+def test_what_is_charged_is_the_memory_that_is_there(name: str, guarded: bool) -> None:
+    with fixed():
+        both = TwoWorlds(limits=PeerLimits(bytes=1 << 19))
+        eve = Observer(both)
+        made = [private(eve, size=n) if guarded else ones(eve, n) for n in (SIZE, 90)]
+        x, y = (eve.call("torch.Tensor.clone", it) for it in made)
+        view = eve.call("torch.Tensor.detach", x)
+        before = both.worlds[0].peers["bob", "eve"].session.account.bytes
+        ALTERING[name](eve, x, y)
+        assert both.difference is None and not wrong_charges(both.worlds)
+        for it in (*made, x, y, view):
+            dropped(eve, it)
+        both.close()
+    assert before >= 4 * (SIZE + 90)

@@ -107,6 +107,67 @@ def test_large_objects_are_refused_one_by_one() -> None:
     assert scene.ann.account.bytes == scene.ann.account.objects == 0
 
 
+@pytest.mark.parametrize("guarded", [False, True])
+@pytest.mark.parametrize("several", [False, True])
+def test_a_small_view_is_charged_for_the_memory_that_it_keeps(several: bool, guarded: bool) -> None:
+    scene = Scene()
+    scene.store.charges.guarded = guarded
+    base = torch.ones(100_000)
+    views = {2: base[:1], 3: base[1:3]}
+    scene.store.put(1, base)
+    if several:
+        scene.store.put_all(views)
+    else:
+        scene.store.put(2, views[2])
+    scene.store.drop(1, "dropped")
+    del base
+    assert scene.ann.account.bytes == 400_000 and scene.store.charges.flags & LOOK
+    scene.store.put(4, views[3][1:])
+    scene.store.drop_all((2, 3), "dropped")
+    assert scene.ann.account.bytes == 400_000
+    scene.store.drop(4, "dropped")
+    assert scene.ann.account.bytes == scene.ann.account.objects == 0
+
+
+def test_memory_that_is_counted_keeps_its_address() -> None:
+    """Else another object whose memory has the same one would not be charged, or the first one
+    would be charged for it; and which address that is follows from what the process does."""
+    addresses = set()
+    for counted in (False, True):
+        scene = Scene(bytes=1 << 19)
+        for id in range(1, 400):
+            value = torch.ones(100)
+            address = value.untyped_storage()._cdata
+            assert not (counted and address in addresses)
+            addresses.add(address)
+            scene.store.put(id, value)
+            if counted:
+                value.data = torch.empty(0)  # as the program of the owner may, unknown to the store
+                assert scene.ann.account.bytes == 400 * id
+            else:
+                del value
+                scene.store.drop(id, "dropped")
+        if not counted:
+            assert len(addresses) < 400, "addresses are used again"
+        addresses.clear()
+        scene.store.clear("cleared")
+        assert scene.ann.account.bytes == scene.ann.account.objects == 0
+
+
+def test_memory_that_grows_is_counted_for_all_that_lie_there() -> None:
+    scene = Scene(bytes=1 << 19)
+    base = torch.ones(100)
+    scene.store.put(1, base)
+    scene.store.put(2, base[:50])
+    base.resize_(300)
+    scene.store.charges.altered((1,))
+    assert scene.ann.account.bytes == 1200
+    scene.store.drop(1, "dropped")
+    assert scene.ann.account.bytes == 1200, "the view still holds it"
+    scene.store.replace(2, torch.ones(5))
+    assert scene.ann.account.bytes == 20 and scene.ann.account.objects == 1
+
+
 def test_the_owner_may_do_what_callers_may_not() -> None:
     scene = Scene(elements=100)
     large = BY_NAME["torch.ones"], torch.ones, [1000], {}

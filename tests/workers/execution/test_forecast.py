@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 
+from syft.ops.table import ALTERS, FLAGS, FUNCTIONS, INPLACE
 from syft.workers.execution import forecast as module
 from syft.workers.execution.forecast import Forecast, Forecasts, Given, Made, Verdict, tensors_in
 
@@ -49,6 +51,32 @@ def test_whether_a_view_may_be_written() -> None:
         else:
             view.add_(x[1].exp())
     assert found == [Verdict.FAILS] * 3 + [Verdict.RUNS] * 2
+
+
+def _in_place() -> Iterator[Any]:
+    """The operations on two tensors that write the first one and leave its shape."""
+    for number, flags in enumerate(FLAGS):
+        if flags & INPLACE and not flags & ALTERS and (function := FUNCTIONS[number]) is not None:
+            try:
+                function(torch.ones(5, 1), torch.ones(5, 1))
+            except Exception:  # it takes other operands
+                continue
+            yield function
+
+
+def test_no_write_in_place_enlarges_its_target() -> None:
+    """Decompositions of torch do that in some operations, where torch raises."""
+    tried = 0
+    for function in _in_place():
+        target, other = torch.ones(5, 1), torch.ones(5)
+        forecast = of(function, target, other)
+        try:
+            function(target, other)
+        except Exception:
+            tried += 1
+            assert forecast.verdict is Verdict.FAILS or not forecast.changed, function
+        assert target.shape == (5, 1)
+    assert tried > 40
 
 
 def test_results_are_nested_as_they_will_be() -> None:

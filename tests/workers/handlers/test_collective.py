@@ -403,6 +403,24 @@ def test_whoever_may_read_a_failure_has_the_sum_fail(hook: sy.TorchHook) -> None
     ann.close()
 
 
+def test_a_value_of_private_shape_takes_no_part(hook: sy.TorchHook) -> None:
+    """Also for those who may read it: how large its letters are would be seen by others."""
+    ann = sy.VirtualWorker(hook, id="laptop", user="ann")
+    parties = [make_worker(hook, id=name) for name in NAMES[:2]]
+    if not isinstance(parties[0], sy.VirtualWorker):
+        pytest.skip("asks from another worker of this process")
+    private = torch.tensor([5.0, -1.0]).private_tensor(["ann"]).send(parties[0], user="ann")
+    chosen = private[private > 0]
+    connection, out = ann.connection_to(parties[0]), new_id()
+    operand = (0, chosen.id_at_location)
+    about = int(CollectiveCode.SUM), new_id(), NAMES[:2], 0, (operand,), (out,)
+    pending = connection.start(Start(connection.next_seq(), *about), made=(out,))
+    with pytest.raises((UnsupportedOperation, RemoteFailure), match="a value of private shape"):
+        connection.wait(pending)
+    check_idle(parties)
+    ann.close()
+
+
 def test_a_private_input_goes_to_named_parties_only(parties: list[sy.VirtualWorker]) -> None:
     for places in ((), ("bob",), ("carl",)):
         private = torch.tensor([5.0]).private_tensor(["ann"], allow_destinations=places)

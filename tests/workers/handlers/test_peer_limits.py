@@ -199,6 +199,24 @@ def test_memory_is_bounded_and_given_back(hook: sy.TorchHook) -> None:
     assert bob.torch.zeros(200_000).sum().get() == 0
 
 
+def test_small_views_of_large_memory_are_charged_for_it(hook: sy.TorchHook) -> None:
+    bob = strict(hook, bytes=10**6)
+    kept = []
+    with refused("bytes"):
+        for _ in range(4):
+            kept.append(bob.torch.zeros(100_000)[:1])
+    assert len(kept) == 2
+    del kept[:]
+    first = torch.ones(1).send(bob)
+    with refused("bytes"):
+        for _ in range(4):
+            with bob.group():
+                kept.append(first.expand(100_000).clone()[:1])
+    assert len(kept) == 3, "the last one is refused when its group ends"
+    del kept[:]
+    assert bob.torch.zeros(200_000).sum().get() == 0
+
+
 def test_a_pointer_that_leads_back_ends_soon(
     bob: sy.VirtualWorker, alice: sy.VirtualWorker, me: sy.VirtualWorker
 ) -> None:
