@@ -28,12 +28,17 @@ Measure = Callable[[Sequence[Any], Any], torch.Tensor]
 """What a bound holds for: from the arguments and the exact result, as float64."""
 
 
-def _number(value: Any) -> torch.Tensor:
+def number_of(value: Any) -> torch.Tensor:
+    """A value as float64.
+
+    >>> number_of(0.5)
+    tensor(0.5000, dtype=torch.float64)
+    """
     return torch.as_tensor(value, dtype=torch.float64)
 
 
 def _first(args: Sequence[Any], want: Any) -> torch.Tensor:
-    return _number(args[0])
+    return number_of(args[0])
 
 
 def _size(args: Sequence[Any], want: Any) -> torch.Tensor:
@@ -41,7 +46,7 @@ def _size(args: Sequence[Any], want: Any) -> torch.Tensor:
 
 
 def _result(args: Sequence[Any], want: Any) -> torch.Tensor:
-    return _number(want).abs()
+    return number_of(want).abs()
 
 
 def _no_end(bits: float) -> float:
@@ -130,7 +135,7 @@ class Function:
 
     def allowed(self, grid: Grid, args: Sequence[Any], want: torch.Tensor) -> torch.Tensor:
         """How far each result may be off, as float64."""
-        steps = self.further[1](args, want) + self.steps if self.further else _number(self.steps)
+        steps = self.further[1](args, want) + self.steps if self.further else number_of(self.steps)
         allowed: torch.Tensor = self.relative * want.abs() + self.absolute + steps / grid.scale
         return allowed
 
@@ -185,11 +190,11 @@ def _largest_of_exp(bits: float) -> float:
 
 
 def _dividends(args: Sequence[Any], want: Any) -> torch.Tensor:
-    return _number(args[-3 if len(args) > 3 else 0]).abs()
+    return number_of(args[-3 if len(args) > 3 else 0]).abs()
 
 
 def _divisors(args: Sequence[Any], want: Any) -> torch.Tensor:
-    return _number(args[2 if len(args) > 3 else 1]).abs()
+    return number_of(args[2 if len(args) > 3 else 1]).abs()
 
 
 def _of_divisor(args: Sequence[Any], want: Any) -> torch.Tensor:
@@ -199,7 +204,7 @@ def _of_divisor(args: Sequence[Any], want: Any) -> torch.Tensor:
 
 def _of_factor(args: Sequence[Any], want: Any) -> torch.Tensor:
     factors = [float(one) for one in args[3:] if isinstance(one, (int, float))]
-    return _number(sum(map(abs, factors)))
+    return number_of(sum(map(abs, factors)))
 
 
 def _of_root(args: Sequence[Any], want: Any) -> torch.Tensor:
@@ -208,7 +213,7 @@ def _of_root(args: Sequence[Any], want: Any) -> torch.Tensor:
 
 def _of_beta(args: Sequence[Any], want: Any) -> torch.Tensor:
     beta = args[1] if len(args) > 2 else 1.0  # softplus(x, beta, threshold)
-    return _number(1 / abs(beta))
+    return number_of(1 / abs(beta))
 
 
 def _of_gradient(args: Sequence[Any], want: Any) -> torch.Tensor:
@@ -227,7 +232,7 @@ def _squares(args: Sequence[Any], want: Any) -> torch.Tensor:
 
 
 def _losses(args: Sequence[Any], want: Any) -> torch.Tensor:
-    squares = (_first(args, want) - _number(args[1])).square()
+    squares = (_first(args, want) - number_of(args[1])).square()
     return squares.sum() if len(args) > 2 and args[2] == 2 else squares
 
 
@@ -238,7 +243,7 @@ def _of_layers(args: Sequence[Any], want: Any) -> torch.Tensor:
 def _of_batches(args: Sequence[Any], want: Any) -> torch.Tensor:
     x = _first(args, want)
     if not args[5]:  # the statistics are given
-        return _number(args[4])
+        return number_of(args[4])
     return x.var([0, *range(2, x.dim())], unbiased=False)
 
 
