@@ -151,13 +151,13 @@ class Function:
 def shown(number: float) -> str:
     """A number as the documents have it.
 
-    >>> [shown(number) for number in (2.0**30, 13.1698, 2e-6, 1.5, 2.0**-16)]
-    ['2³⁰', '13.17', '2·10⁻⁶', '1.5', '2⁻¹⁶']
+    >>> [shown(number) for number in (2.0**30, 13.1698, 2e-6, 1.5, 2.0**-16, 6.7e7)]
+    ['2³⁰', '13.17', '2·10⁻⁶', '1.5', '2⁻¹⁶', '6.7·10⁷']
     """
     mantissa, exponent = math.frexp(number)
     if mantissa == 0.5 and abs(exponent - 1) > 6:
         return f"2{_raised(exponent - 1)}"
-    if 0 < abs(number) < 1e-3:
+    if 0 < abs(number) < 1e-3 or abs(number) >= 1e5:
         tens = math.floor(math.log10(abs(number)) + 1e-9)
         return f"{number / 10.0**tens:.3g}·10{_raised(tens)}"
     return f"{number:.4g}"
@@ -197,9 +197,17 @@ def _divisors(args: Sequence[Any], want: Any) -> torch.Tensor:
     return number_of(args[2 if len(args) > 3 else 1]).abs()
 
 
+def _factor(args: Sequence[Any]) -> float:
+    """That of addcdiv, or 1 if it is below: what is divided is as large without it."""
+    return max(abs(float(args[3])) if len(args) > 3 else 1.0, 1.0)
+
+
 def _of_divisor(args: Sequence[Any], want: Any) -> torch.Tensor:
-    factor = float(args[3]) if len(args) > 3 else 1.0
-    return 2 * max(abs(factor), 1) / _divisors(args, want)
+    return 2 * _factor(args) / _divisors(args, want)
+
+
+def _quotients(args: Sequence[Any], want: Any) -> torch.Tensor:
+    return _factor(args) * _dividends(args, want) / _divisors(args, want)
 
 
 def _of_factor(args: Sequence[Any], want: Any) -> torch.Tensor:
@@ -291,7 +299,7 @@ FUNCTIONS: tuple[Function, ...] = (
         (
             Bound("dividends", _dividends, high=_power(lambda bits: 36 - bits)),
             Bound("divisors", _divisors, _STEP, _power(lambda bits: 36 - bits)),
-            Bound("results", _result, high=_power(lambda bits: min(26.0, 57 - bits))),
+            Bound("quotients", _quotients, high=lambda bits: min(3.3e7, 2.0 ** (57 - bits))),
         ),
         steps=1,
         relative=2e-6,

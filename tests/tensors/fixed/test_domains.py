@@ -73,6 +73,56 @@ def test_a_grid_that_is_too_fine_for_a_function_is_refused():
         x.exp()
 
 
+FACTORS = [1, -1, 0.3, -0.7, 1e-4, 3.0, 1000.0, 1e5]
+
+
+def sizes(grid, count, seed, end):
+    """Numbers of the grid of every magnitude from one step to 2^end, and both ends."""
+    draw = torch.Generator().manual_seed(seed)
+    bits = math.log2(grid.scale)
+    made = 2 ** (torch.rand(count, generator=draw, dtype=torch.float64) * (end + bits) - bits)
+    made = torch.cat([made, torch.tensor([2.0**end - 2.0**-bits, 2.0 ** (end - 1), 2.0**-bits])])
+    signs = torch.randint(0, 2, made.shape, generator=draw) * 2 - 1
+    return (made * grid.scale).round().clamp(min=1) / grid.scale * signs
+
+
+@pytest.mark.parametrize("grid", [pytest.param(g, id=f"{g[0]}-{g[1]}") for g in GRIDS])
+@pytest.mark.parametrize("factor", [None, *FACTORS])
+def test_a_quotient_is_as_good_as_its_row_says(factor, grid):
+    """Divisors up to the end of the domain: a weight for them was rounded to 0."""
+    grid = make_grid(*grid)
+    bits, row = math.log2(grid.scale), ROWS[aten.div]
+    a, b = (sizes(grid, 300, seed, 36 - bits) for seed in (1, 2))
+    x = sizes(grid, 300, 3, 8)
+    args = [a, b] if factor is None else [x, a, b, factor]
+    want = a / b if factor is None else x + factor * a / b
+    kept = torch.ones(len(a), dtype=torch.bool)
+    for bound in row.bounds:
+        measured = bound.measure(args, want)
+        kept &= (measured >= bound.low(bits)) & (measured < bound.high(bits))
+    args, want = [one[kept] if isinstance(one, torch.Tensor) else one for one in args], want[kept]
+    assert len(want) > 40 and float(args[-1 if factor is None else 2].abs().max()) > 2 ** (
+        35 - bits
+    )
+    session = clear_session()
+    mine = [
+        share_values(fix_precision(one, grid.digits, grid.base), session)
+        for one in args
+        if isinstance(one, torch.Tensor)
+    ]
+    found = mine[0] / mine[1] if factor is None else torch.addcdiv(*mine, value=factor)
+    (plain,) = get_shared([found])
+    error = (plain.child.child.double() / grid.scale - want).abs()
+    wrong = error > row.allowed(grid, args, want)
+    assert not wrong.any(), (error[wrong], want[wrong])
+
+
+def test_a_factor_of_zero_adds_nothing():
+    mine = share_values(fix_precision(torch.tensor([2.0, -3.0])), clear_session())
+    (plain,) = get_shared([torch.addcdiv(mine, mine, mine, value=0)])
+    assert float_precision(plain).tolist() == [2.0, -3.0]
+
+
 def off(x, function, grid, session):
     """How far the results on shares are from those in float64."""
     found = function(share_values(fix_precision(x, grid.digits, grid.base), session))

@@ -133,6 +133,30 @@ def test_statistics_of_a_thousand_incomes(name: str) -> None:
     assert (off <= 4 / GRID.scale + 4e-6 * want.abs()).all(), off.max()
 
 
+@pytest.mark.parametrize("shared_weights", [False, True])
+@pytest.mark.parametrize("affine", [False, True])
+@pytest.mark.parametrize("variance", [1e6, 1.0, 1e-6])
+def test_a_batch_is_normalised_by_public_statistics_of_any_size(variance, affine, shared_weights):
+    """A reciprocal deviation of 0.001 has 66 steps on the grid; it is not put there."""
+    draw = torch.Generator().manual_seed(int(variance))
+    x, mean = (torch.randn(n, 4, 3, generator=draw, dtype=torch.float64) for n in (20, 1))
+    x, mean = (x * GRID.scale * variance**0.5).round() / GRID.scale, mean[0, :, 0] * variance**0.5
+    var = torch.rand(4, generator=draw, dtype=torch.float64).add(0.5) * variance
+    weight, bias = torch.tensor([1.5, -0.25, 2.0, 1.0]), torch.tensor([0.5, 0.0, -3.0, 1.0])
+    session = local_session(2)
+
+    def part(one):
+        shared = share_values(fix_precision(one), session) if shared_weights else one.float()
+        return shared if affine else None
+
+    rest = (weight, bias) if affine else (None, None)
+    want = F.batch_norm(x, mean, var, *(one if one is None else one.double() for one in rest))
+    mine = share_values(fix_precision(x), session)
+    (plain,) = get_shared([F.batch_norm(mine, mean, var, part(weight), part(bias))])
+    assert (plain.child.child.double() / GRID.scale - want).abs().max() < 4 / GRID.scale
+    assert sum(session.lines.rounds) == (3 if affine and shared_weights else 1)
+
+
 def test_a_scaling_takes_one_opening_of_eight_bytes() -> None:
     for scaling in (
         lambda x: x / 3,
