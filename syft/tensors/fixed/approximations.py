@@ -151,7 +151,7 @@ def divide(ring: Ring, a: Any, b: Any, factor: float, unit: int) -> Any:
         below = ring.negative(b)
         found = quotient(ring, a, ring.select(below, -b, b), factor, range(36))
         return ring.select(below, -found, found)
-    divisors = torch.as_tensor(b)
+    divisors = torch.as_tensor(b, dtype=torch.float64 if isinstance(b, float) else None)
     if not divisors.all().item():
         raise division_by_zero()
     if factor == 1 and _are_whole(divisors):

@@ -289,7 +289,7 @@ def loss(p: Program) -> Known:
 def huber(p: Program) -> Known:
     x, y, delta = p.number(), p.number(), 10 ** p.draw.uniform(-1, 4)
     off, error = (x.value - y.value).abs(), x.error + y.error
-    inside(off * max(delta, 1) * 2, SUMS)
+    inside((off * max(delta, 1) * 2).sum(), SUMS)  # as a mean has
     wrong = (delta + 1) * (error.max() + 4 * STEP) + 4 * STEP
 
     want = F.huber_loss(x.value, y.value, delta=delta)

@@ -24,6 +24,7 @@ WHERE = [0, 2, 3, 5]
 """How many parties; none is a plain tensor."""
 
 DIVISORS = [2, 3, 7, 10, 101, 1000, 4097, 10_001, 65_536, 999_983, 1_000_000, -3, -16, 3.0]
+DIVISORS += [16_777_217.0, 244_488_758.0, 2**53 - 1]
 FACTORS = [0.1, 2.7, -0.3, 1 / 3, 0.5, 1e-6, 1e-20, 123.456, -1000.001, 3, 0, 2.0**-40, 0.999999]
 
 
@@ -60,13 +61,22 @@ def check(found: list[int], exact: list[Fraction], parties: int, relative: Fract
 def test_divisors(divisor: float, parties: int) -> None:
     """A whole divisor is exact to the last place; a multiple of it has an exact quotient."""
     x = words(seed=parties)
-    multiples = x // 2_000_000 * int(divisor)
+    multiples = x // max(2_000_000, abs(int(divisor))) * int(divisor)
     for integers in (x, multiples):
         found = opened(shared(integers, parties) / divisor, parties)
         exact = [Fraction(one) / int(divisor) for one in integers.tolist()]
         check(found, exact, parties, Fraction(0))
         if integers is multiples:
             assert found == exact
+
+
+@pytest.mark.parametrize("parties", WHERE)
+@pytest.mark.parametrize("divisor", [16_777_216.5, 244_488_757.56, -0.7, 1e-3, 3e15 + 0.5])
+def test_divisors_that_are_not_whole(divisor: float, parties: int) -> None:
+    """A divisor counts as float64: as float32 those from 2^24 on would be other, whole numbers."""
+    x = words(seed=parties, end=62 - max(math.ceil(-math.log2(abs(divisor))), 0))
+    exact = [one / Fraction(divisor) for one in x.tolist()]
+    check(opened(shared(x, parties) / divisor, parties), exact, parties, Fraction(1, 2**51))
 
 
 @pytest.mark.parametrize("parties", WHERE)
