@@ -17,6 +17,7 @@ computed in float64, and what it may be off by is handed on to what was computed
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import warnings
 from collections import Counter, deque
@@ -32,7 +33,7 @@ from syft.callers import Place, line_at, place_of_user
 from syft.chain.wrapper import Wrapper
 from syft.exceptions import UnsupportedOperation, WrongResult
 from syft.ops.nested import Arguments, Keywords, leaves, replace
-from syft.tensors.fixed.domains import UNSTATED, Bound, Function, number_of, row_of, shown
+from syft.tensors.fixed.domains import UNSTATED, Bound, Function, row_of, shown
 from syft.tensors.fixed.fixed_link import (
     FixedPrecisionTensor,
     argument,
@@ -42,6 +43,7 @@ from syft.tensors.fixed.fixed_link import (
     written,
 )
 from syft.tensors.fixed.grid import CEILING, Excess, Grid, encode, encode_number
+from syft.tensors.fixed.measures import number_of
 from syft.tensors.fixed.rings.ring_link import is_ring
 from syft.tensors.shared.additive_sharing import AdditiveSharingTensor, revealed
 from syft.tensors.shared.cells import Cell
@@ -465,7 +467,8 @@ class Check:
         if not want.numel():
             return want
         self.outside = self.row.outside(self.bits, self.args, want)
-        allowed = self.row.allowed(grid, self.args, want)
+        row = dataclasses.replace(self.row, further=None) if self.outside else self.row
+        allowed = row.allowed(grid, self.args, want)
         if any(isinstance(one, float) or _is_number(one) for one in self.args):
             allowed = allowed + RELATIVE * want.abs()
         allowed = allowed.nan_to_num(0.0)
@@ -514,8 +517,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.dim() == 0
 
 
-RELATIVE = 2.0**-24
-"""By which part of a result it may be off besides with a public factor, which has 28 bits."""
+RELATIVE = 2.0**-50
+"""By which part of a result it may be off besides with a public factor, in float64."""
 
 PARTS_STEPS = 256
 PARTS_RELATIVE = 0.05
