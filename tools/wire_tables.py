@@ -1,5 +1,5 @@
 """The tables of docs/wire.md, made from syft/codes.py and syft/workers/sockets/line_texts.py; and
-that of docs/fixed_precision.md, made from syft/tensors/fixed/domains.py.
+those of docs/fixed_precision.md and docs/sharing.md, made from syft/tensors/fixed/domains.py.
 
 ``python tools/wire_tables.py`` prints them; ``--write`` puts them into the documents, between
 marker lines.  A test compares the documents with what this prints.
@@ -25,6 +25,9 @@ DOCUMENT = Path(__file__).parent.parent / "docs" / "wire.md"
 FUNCTIONS = DOCUMENT.with_name("fixed_precision.md")
 FUNCTIONS_BEGIN = "<!-- functions: written by tools/wire_tables.py -->"
 FUNCTIONS_END = "<!-- end of functions -->"
+SHARING = DOCUMENT.with_name("sharing.md")
+ERRORS_BEGIN = "<!-- errors: written by tools/wire_tables.py -->"
+ERRORS_END = "<!-- end of errors -->"
 TEXTS_BEGIN = "<!-- texts: written by tools/wire_tables.py -->"
 TEXTS_END = "<!-- end of texts -->"
 BEGIN = "<!-- tables: written by tools/wire_tables.py -->"
@@ -144,13 +147,22 @@ def with_functions(text: str) -> str:
     return between(text, FUNCTIONS_BEGIN, FUNCTIONS_END, "\n".join(domains.table(16)))
 
 
+def with_errors(text: str) -> str:
+    """Return the page on shared tensors with the table of errors of today."""
+    return between(text, ERRORS_BEGIN, ERRORS_END, "\n".join(domains.errors(16)))
+
+
 def main(arguments: list[str]) -> None:
     """Print the tables, or with ``--write`` bring the document up to date."""
     if arguments == ["--write"]:
-        for document, renewed in ((DOCUMENT, with_tables), (FUNCTIONS, with_functions)):
+        for document, renewed in WRITTEN:
             document.write_text(renewed(document.read_text(encoding="utf-8")), encoding="utf-8")
     else:
         print("\n\n".join((tables(), text_tables(), "\n".join(domains.table(16)))))
+
+
+WRITTEN = ((DOCUMENT, with_tables), (FUNCTIONS, with_functions), (SHARING, with_errors))
+"""The documents, and what brings each up to date."""
 
 
 if __name__ == "__main__":

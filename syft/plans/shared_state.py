@@ -1,11 +1,13 @@
 """Converting the state of a plan in place: fixed precision, sharing among workers, and back.
 
 The state stays where it is, in the user's modules and tensors, so they are converted with the plan.
-What an optimizer keeps is left as it is.
+So are the running means that an optimizer keeps, with the digits that they have where it makes them
+on shared tensors.  Its counts of steps stay as they are.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +19,11 @@ from syft.exceptions import HookError
 from syft.ops.nested import replace
 from syft.plans.building.build import BuiltPlan, Recipe
 from syft.tensors.fixed.fixed_link import is_fixed
+from syft.tensors.fixed.grid import Grid
+from syft.tensors.fixed.precision import choose_grid
+from syft.tensors.fixed.rules.finer_digits import encoded_state
 from syft.tensors.shared.shared_values import is_shared
+from syft.torch_private import exchange_contents
 
 
 class HeldState(nn.Module):
@@ -33,23 +39,42 @@ class HeldState(nn.Module):
         entries = [] if recipe is None else recipe.entries()
         parts = [entry for entry in entries if isinstance(entry, nn.Module)]
         self._modules.update((str(at), part) for at, part in enumerate(parts))
+        self._running: list[torch.Tensor] = []
         for place in built.state.places:
-            if not place.is_optimizers:
-                found: Any = place.tensor
+            found: Any = place.tensor
+            if not place.is_optimizers or place.is_running:
                 table = self._parameters if isinstance(found, nn.Parameter) else self._buffers
                 table[place.name] = found
+            if place.is_running:
+                self._running.append(found)
 
     def convert(self, method: str, *args: Any, **kwargs: Any) -> None:
         """Call a method that the hook has given modules."""
         found = getattr(nn.Module, method, None)
         if found is None:
             raise HookError("torch is not hooked", "call sy.TorchHook(torch) first")
-        found(self, *args, **kwargs)
+        with contextlib.ExitStack() as undoing:
+            if method in ("fix_precision", "encrypt"):
+                digits = {name: kwargs[name] for name in _DIGITS if name in kwargs}
+                grid = choose_grid(*(args if method == "fix_precision" else ()), **digits)
+                self._encode_running(grid, undoing)
+            found(self, *args, **kwargs)
+            undoing.pop_all()
+
+    def _encode_running(self, grid: Grid, undoing: contextlib.ExitStack) -> None:
+        """Encode what optimizers keep, with digits of its own; the rest is encoded by a method."""
+        plain = [one for one in self._running if not is_fixed(one)]
+        for one, encoded in [(one, encoded_state(one.detach(), grid)) for one in plain]:
+            exchange_contents(one, encoded)
+            undoing.callback(exchange_contents, one, encoded)
 
     @property
     def is_shared(self) -> bool:
         """Whether workers share a part of it."""
         return any(map(is_shared, (*self.parameters(), *self.buffers())))
+
+
+_DIGITS = ("precision_fractional", "base")
 
 
 def stand_ins(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:

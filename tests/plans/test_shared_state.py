@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import syft as sy
-from syft.exceptions import HookError, NotBuilt, NotShareable
+from syft.exceptions import EncodingError, HookError, NotBuilt, NotShareable, WrongParties
 from syft.plans.shared_state import HeldState
 from syft.tensors.shared.shared_values import is_shared
 
@@ -135,22 +135,98 @@ def test_gradients_of_shared_state(share):
     assert near(model.weight.grad, plain.weight.grad)
 
 
-def test_the_state_of_an_optimizer_stays_as_it_is(share):
-    model = nn.Linear(2, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.5)
+OPTIMIZERS = {
+    "Adam": lambda ps: torch.optim.Adam(ps, lr=0.01),
+    "Adam, amsgrad": lambda ps: torch.optim.Adam(ps, lr=0.01, amsgrad=True),
+    "AdamW": lambda ps: torch.optim.AdamW(ps, lr=0.01),
+    "NAdam": lambda ps: torch.optim.NAdam(ps, lr=0.01),
+    "RMSprop": lambda ps: torch.optim.RMSprop(ps, lr=0.01),
+    "SGD, momentum": lambda ps: torch.optim.SGD(ps, lr=0.01, momentum=0.9),
+}
 
-    @sy.func2plan(args_shape=[(3, 2)], state=[model, optimizer])
-    def step(x, state):
-        model, optimizer = state.read()
-        optimizer.zero_grad()
-        model(x).sum().backward()
-        optimizer.step()
 
-    step(torch.ones(3, 2))
-    share(step)
-    assert is_shared(model.weight)
-    momentum, _ = (optimizer.state[p]["momentum_buffer"] for p in model.parameters())
-    assert type(momentum) is torch.Tensor
+class Trained:
+    """A small model with a factor of one number, and a plan of a step of its training."""
+
+    def __init__(self, make: Any) -> None:
+        torch.manual_seed(0)
+        self.weight, self.scale = nn.Parameter(torch.randn(3, 2)), nn.Parameter(torch.tensor(0.5))
+        self.x, self.y = torch.randn(6, 3), 8 + torch.randn(6, 2)  # gradients of about 1
+        self.parameters = [self.weight, self.scale]
+        self.optimizer = make(self.parameters)
+        self.step = sy.func2plan(args_shape=[(6, 3), (6, 2)])(self.trained)
+
+    def trained(self, x: Any, y: Any) -> Any:
+        self.optimizer.zero_grad()
+        loss = nn.functional.mse_loss(x @ self.weight * self.scale, y)
+        loss.backward()
+        self.optimizer.step()
+        return loss
+
+    def off(self, other: Trained) -> float:
+        pairs = zip(self.parameters, other.parameters, strict=True)
+        return max(float((one - two).detach().abs().max()) for one, two in pairs)
+
+
+CASES = [("Adam", 0, 12), ("Adam", 2, 2), *((name, 1, 2) for name in list(OPTIMIZERS)[1:])]
+
+
+@pytest.mark.parametrize(("name", "before", "steps"), CASES)
+def test_a_plan_trains_shared_parameters_with_every_optimizer(name, before, steps, share):
+    """Also from the state that plain steps left, and plain steps go on from what comes back."""
+    mine, twin = (Trained(OPTIMIZERS[name]) for _ in range(2))
+    kept = {key: id(one) for key, one in mine.optimizer.state[mine.scale].items()}
+    for _ in range(before):
+        mine.step(mine.x, mine.y)
+        twin.trained(twin.x, twin.y)
+    share(mine.step)
+    counts = {"step", "mu_product"}
+    for state in mine.optimizer.state.values():
+        assert all(is_shared(one) for key, one in state.items() if key not in counts)
+        assert not any(is_shared(one) for key, one in state.items() if key in counts)
+    x, y = share(mine.x), share(mine.y)
+    for _ in range(steps):
+        mine.step(x, y)
+        twin.trained(twin.x, twin.y)
+    mine.step.get().float_precision()
+    assert mine.off(twin) < 5e-5
+    for key, one in mine.optimizer.state[mine.scale].items():
+        want = twin.optimizer.state[twin.scale][key]
+        assert torch.allclose(one, want, rtol=2e-3, atol=5e-5) and type(one) is torch.Tensor
+        assert not kept or kept[key] == id(one)
+    mine.step(mine.x, mine.y)
+    twin.trained(twin.x, twin.y)
+    assert mine.off(twin) < 1e-4
+
+
+def test_a_state_that_does_not_fit_leaves_a_plan_as_it_was(parties):
+    trained = Trained(OPTIMIZERS["Adam"])
+    state = trained.optimizer.state[trained.scale]
+    state["exp_avg_sq"].fill_(1e9)
+    for call in (trained.step.fix_precision, lambda: trained.step.encrypt(**parties)):
+        with pytest.raises(EncodingError, match="1000000000.*-5.369e.08 to 5.369e.08"):
+            call()
+    state["exp_avg_sq"].fill_(1.0)
+    with pytest.raises(WrongParties):
+        trained.step.encrypt(workers=parties["workers"][:1])
+    tensors = [one for state in trained.optimizer.state.values() for one in state.values()]
+    assert {type(one) for one in tensors} == {torch.Tensor}
+    trained.step.encrypt(**parties, precision_fractional=20, base=2)
+    assert state["exp_avg"].child.grid.digits == 20 and is_shared(state["exp_avg"])
+    assert (trained.step.decrypt() and state["exp_avg_sq"]).item() == 1.0
+
+
+def test_a_cost_of_a_step_in_a_plan_leaves_its_counts(share):
+    mine, twin = (Trained(OPTIMIZERS["Adam"]) for _ in range(2))
+    share(mine.step)
+    for _ in range(2):
+        cost = sy.cost(mine.step, share(mine.x), share(mine.y))
+        mine.step(share(mine.x), share(mine.y))
+        twin.trained(twin.x, twin.y)
+    assert cost.rounds > 20
+    mine.step.get().float_precision()
+    assert [mine.optimizer.state[one]["step"].item() for one in mine.parameters] == [2.0] * 2
+    assert mine.off(twin) < 5e-5
 
 
 def test_what_was_not_built_has_no_state(parties):

@@ -14,7 +14,7 @@ unknown size is added where it is written: that takes the opening of the divisio
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any
@@ -42,14 +42,19 @@ DIVIDED_END = 1 << 62
 """What is divided is below this, or its quotient is wrong already."""
 
 
-def joined(program: ShareProgram, stated: AbstractSet[int] = frozenset()) -> ShareProgram:
+def joined(
+    program: ShareProgram,
+    stated: AbstractSet[int] = frozenset(),
+    looks: AbstractSet[int] = frozenset(),
+) -> ShareProgram:
     """An equivalent program with divisions joined to relus, and without what nobody uses.
 
     ``DIVIDE(x, factor)``, then views and additions, then ``POSITIVE(.., 0)`` becomes ``POSITIVE(..,
     factor)`` of the same with each addend times the divisor, where nobody else uses what is
     between, and where this is below 2^63 for every x below 2^62: public addends are known, and the
     slots in ``stated`` hold results that are below 2^62 over the divisor.  Instructions whose
-    results nobody uses are left out, but for those that write in place and reveals.
+    results nobody uses are left out, but for those that write in place and reveals.  The slots in
+    ``looks`` are results that change nothing of this, and are left out if what they copy is.
 
     >>> divide = Instruction(ShareCode.DIVIDE, (ShareSlot(0), 16, (2,)), (1,))
     >>> relu = Instruction(ShareCode.POSITIVE, (ShareSlot(1), 0, (2,)), (2, 3))
@@ -57,7 +62,7 @@ def joined(program: ShareProgram, stated: AbstractSet[int] = frozenset()) -> Sha
     >>> one.args
     (ShareSlot(number=0), 16, (2,))
     """
-    rewriting = _Rewriting(program, stated)
+    rewriting = _Rewriting(program, stated, looks)
     for place, instruction in enumerate(program.instructions):
         if instruction.code is ShareCode.POSITIVE and instruction.args[1] == 0:
             rewriting.join(place)
@@ -67,8 +72,10 @@ def joined(program: ShareProgram, stated: AbstractSet[int] = frozenset()) -> Sha
 class _Rewriting:
     """A program whose instructions are being replaced; several may stand at one place."""
 
-    def __init__(self, program: ShareProgram, stated: AbstractSet[int]) -> None:
-        self.stated = stated
+    def __init__(
+        self, program: ShareProgram, stated: AbstractSet[int], looks: AbstractSet[int]
+    ) -> None:
+        self.stated, self.looks = stated, looks
         self.inputs, self.results = program.inputs, program.results
         self.steps: list[list[Instruction]] = [[one] for one in program.instructions]
         self.maker = {
@@ -76,7 +83,8 @@ class _Rewriting:
         }
         self.uses = Counter(program.results)
         for one in program.instructions:
-            self.uses.update(operands_of(one))
+            if looks.isdisjoint(one.outs):
+                self.uses.update(operands_of(one))
         self.writes = [
             place for place, one in enumerate(program.instructions) if writes_in_place(one)
         ]
@@ -102,6 +110,18 @@ class _Rewriting:
             inside[local.outs[0]] = ShareSlot(local.outs[0])
         if len(path) == 1:
             self.steps[place] = [replace(relu, args=(raw, factor, relu.args[2]))]
+        self._leave_out_looks_at(inside)
+
+    def _leave_out_looks_at(self, slots: Container[int]) -> None:
+        gone = [one for one in self.looks if self._looked_at(one) in slots]
+        for one in gone:
+            self.steps[self.maker[one]] = []
+        self.results = tuple(one for one in self.results if one not in gone)
+
+    def _looked_at(self, look: int) -> int | None:
+        """The slot that is copied."""
+        steps = self.steps[self.maker[look]]
+        return operands_of(steps[0])[0] if steps else None
 
     def _fits(self, between: Sequence[int], divisor: int | None, relu: int) -> bool:
         """Whether what is between a division and a relu stays in the ring before the division."""

@@ -46,13 +46,15 @@ _REFUSED: dict[type[optim.Optimizer], str] = {
 class StateTensor(NamedTuple):
     """Where a tensor of the state is: ``container[key]``, and its name.
 
-    ``is_optimizers`` says that an optimizer made it, so that nothing asks for its gradient.
+    ``is_optimizers`` says that an optimizer made it, so that nothing asks for its gradient, and
+    ``is_running`` that it has a number for each of a parameter, and goes where the parameter goes.
     """
 
     name: str
     container: dict[str, Any]
     key: str
     is_optimizers: bool = False
+    is_running: bool = False
 
     @property
     def tensor(self) -> torch.Tensor:
@@ -94,7 +96,7 @@ def state_of(optimizer: optim.Optimizer) -> list[StateTensor]:
     places: list[StateTensor] = []
     for number, parameter in enumerate(_parameters(optimizer)):
         if parameter in optimizer.state:
-            places += _tensors_in(str(number), optimizer.state[parameter])
+            places += _tensors_in(str(number), optimizer.state[parameter], parameter)
     for number, group in enumerate(optimizer.param_groups):
         places += _tensors_in(f"groups.{number}", group)
     return places
@@ -292,10 +294,17 @@ def _refuse_first_step(optimizer: optim.Optimizer, line: str) -> None:
     raise CannotRecord(f"the first step of {_name(optimizer)}", line, reason)
 
 
-def _tensors_in(name: str, container: dict[str, Any]) -> Iterator[StateTensor]:
+def _tensors_in(
+    name: str, container: dict[str, Any], parameter: torch.Tensor | None = None
+) -> Iterator[StateTensor]:
     for key, value in container.items():
         if isinstance(value, torch.Tensor):
-            yield StateTensor(f"{name}.{key}", container, key, is_optimizers=True)
+            running = parameter is not None and value.shape == parameter.shape
+            yield StateTensor(f"{name}.{key}", container, key, True, running and key not in _COUNTS)
+
+
+_COUNTS = {"step", "mu_product"}
+"""What an optimizer keeps as one number for a parameter, also for one of a single number."""
 
 
 def _parameters(optimizer: optim.Optimizer) -> list[torch.Tensor]:

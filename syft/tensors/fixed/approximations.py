@@ -119,13 +119,16 @@ def inverse(ring: Ring, m: Any) -> Any:
 def quotient(ring: Ring, a: Any, b: Any, factor: float, places: range) -> Any:
     """``factor * a / b`` for positive ``b`` with its leading bit in ``places``.
 
-    ``|a|`` must be below 2^36 and the result below 2^61 over 2^p, where p is 36 minus the bits of
-    the factor (20 for 16 binary digits).  Off by one step, and by 1e-6 of the result.
+    ``|a|`` must be below 2^36; ``domains`` says how large ``a / b`` may be.  Off by one step, by
+    1e-6 of the result, and by ``2 * factor / b`` steps.  The digits of the factor go where
+    ``a / m`` is rounded, so that the weights are powers of two: a rounded one of few bits would be
+    off by much of itself.
     """
     m, row = normalised(ring, b, places)
-    spare = max(36 - math.frexp(factor)[1], 4)
-    weights = [round(factor * 2.0 ** (spare - i - 1)) for i in places]
-    over_m = ring.divide(ring.multiply(a, inverse(ring, m), 1), ONE)
+    half, bits = math.frexp(factor)
+    spare = max(places[-1] + 2 - bits, 4)
+    weights = [1 << (bits + spare - i - 2) for i in places]
+    over_m = ring.times(ring.multiply(a, inverse(ring, m), 1), 2 * half / ONE, 1)
     return ring.divide(ring.multiply(over_m, weighted(row, weights), 1), 1 << spare)
 
 
@@ -148,7 +151,7 @@ def divide(ring: Ring, a: Any, b: Any, factor: float, unit: int) -> Any:
         below = ring.negative(b)
         found = quotient(ring, a, ring.select(below, -b, b), factor, range(36))
         return ring.select(below, -found, found)
-    divisors = torch.as_tensor(b)
+    divisors = torch.as_tensor(b, dtype=torch.float64 if isinstance(b, float) else None)
     if not divisors.all().item():
         raise division_by_zero()
     if factor == 1 and _are_whole(divisors):

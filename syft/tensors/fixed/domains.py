@@ -18,30 +18,12 @@ from typing import Any
 import torch
 
 from syft.exceptions import UnsupportedOperation
+from syft.tensors.fixed import measures
 from syft.tensors.fixed.approximations import largest_exponent
 from syft.tensors.fixed.grid import Grid
 from syft.tensors.fixed.rings.ring_link import functional_form
 
 aten = torch.ops.aten
-
-Measure = Callable[[Sequence[Any], Any], torch.Tensor]
-"""What a bound holds for: from the arguments and the exact result, as float64."""
-
-
-def _number(value: Any) -> torch.Tensor:
-    return torch.as_tensor(value, dtype=torch.float64)
-
-
-def _first(args: Sequence[Any], want: Any) -> torch.Tensor:
-    return _number(args[0])
-
-
-def _size(args: Sequence[Any], want: Any) -> torch.Tensor:
-    return _first(args, want).abs()
-
-
-def _result(args: Sequence[Any], want: Any) -> torch.Tensor:
-    return _number(want).abs()
 
 
 def _no_end(bits: float) -> float:
@@ -57,7 +39,7 @@ class Bound:
     """The ends between which something must be; both follow from the bits of the grid."""
 
     what: str
-    measure: Measure
+    measure: measures.Measure
     low: Callable[[float], float] = _below_all
     high: Callable[[float], float] = _no_end
     leaves_ring: bool = False
@@ -66,7 +48,7 @@ class Bound:
     def text(self, bits: float) -> str:
         """The bound in words.
 
-        >>> Bound("arguments", _first, high=lambda bits: 2.0 ** (46 - bits)).text(16)
+        >>> Bound("arguments", measures.first, high=lambda bits: 2.0 ** (46 - bits)).text(16)
         'arguments below 2³⁰'
         """
         low, high = self.low(bits), self.high(bits)
@@ -93,12 +75,12 @@ class Function:
     how: str
     bounds: tuple[Bound, ...]
     steps: float
-    """How many steps of the grid the result may be off."""
+    """How many steps of the grid the result may be off; 0 if it is exact."""
     absolute: float = 0.0
     """By how much besides, on any grid: the numbers inside have 24 digits."""
     relative: float = 0.0
     """By which part of the result besides."""
-    further: tuple[str, Measure] | None = None
+    further: tuple[str, measures.Measure] | None = None
     """Steps besides that follow from the arguments."""
     beyond: str = "anything"
     parts: bool = False
@@ -122,6 +104,8 @@ class Function:
         """
         if self.parts:
             return "that of its parts"
+        if not self.steps:
+            return "none"
         words = [f"{shown(self.steps)} step{'' if self.steps == 1 else 's'}"]
         words += [f"{self.further[0]}"] if self.further else []
         words += [shown(self.absolute)] if self.absolute else []
@@ -130,7 +114,11 @@ class Function:
 
     def allowed(self, grid: Grid, args: Sequence[Any], want: torch.Tensor) -> torch.Tensor:
         """How far each result may be off, as float64."""
-        steps = self.further[1](args, want) + self.steps if self.further else _number(self.steps)
+        steps = (
+            self.further[1](args, want) + self.steps
+            if self.further
+            else measures.number_of(self.steps)
+        )
         allowed: torch.Tensor = self.relative * want.abs() + self.absolute + steps / grid.scale
         return allowed
 
@@ -146,13 +134,13 @@ class Function:
 def shown(number: float) -> str:
     """A number as the documents have it.
 
-    >>> [shown(number) for number in (2.0**30, 13.1698, 2e-6, 1.5, 2.0**-16)]
-    ['2³⁰', '13.17', '2·10⁻⁶', '1.5', '2⁻¹⁶']
+    >>> [shown(number) for number in (2.0**30, 13.1698, 2e-6, 1.5, 2.0**-16, 6.7e7)]
+    ['2³⁰', '13.17', '2·10⁻⁶', '1.5', '2⁻¹⁶', '6.7·10⁷']
     """
     mantissa, exponent = math.frexp(number)
     if mantissa == 0.5 and abs(exponent - 1) > 6:
         return f"2{_raised(exponent - 1)}"
-    if 0 < abs(number) < 1e-3:
+    if 0 < abs(number) < 1e-3 or abs(number) >= 1e5:
         tens = math.floor(math.log10(abs(number)) + 1e-9)
         return f"{number / 10.0**tens:.3g}·10{_raised(tens)}"
     return f"{number:.4g}"
@@ -184,76 +172,10 @@ def _largest_of_exp(bits: float) -> float:
     return (largest_exponent(1 << math.ceil(bits)) + 1) * math.log(2)
 
 
-def _dividends(args: Sequence[Any], want: Any) -> torch.Tensor:
-    return _number(args[-3 if len(args) > 3 else 0]).abs()
-
-
-def _divisors(args: Sequence[Any], want: Any) -> torch.Tensor:
-    return _number(args[2 if len(args) > 3 else 1]).abs()
-
-
-def _of_divisor(args: Sequence[Any], want: Any) -> torch.Tensor:
-    factor = float(args[3]) if len(args) > 3 else 1.0
-    return 2 * max(abs(factor), 1) / _divisors(args, want)
-
-
-def _of_factor(args: Sequence[Any], want: Any) -> torch.Tensor:
-    factors = [float(one) for one in args[3:] if isinstance(one, (int, float))]
-    return _number(sum(map(abs, factors)))
-
-
-def _of_root(args: Sequence[Any], want: Any) -> torch.Tensor:
-    return 2 / _result(args, want).clamp(min=2.0**-8)
-
-
-def _of_beta(args: Sequence[Any], want: Any) -> torch.Tensor:
-    beta = args[1] if len(args) > 2 else 1.0  # softplus(x, beta, threshold)
-    return _number(1 / abs(beta))
-
-
-def _of_gradient(args: Sequence[Any], want: Any) -> torch.Tensor:
-    return 24 * _size(args, want)
-
-
-def _spread(args: Sequence[Any], want: Any) -> torch.Tensor:
-    x = _first(args, want)
-    return x.amax() - x.amin() if x.numel() else x
-
-
-def _squares(args: Sequence[Any], want: Any) -> torch.Tensor:
-    x, dim = _first(args, want), args[1]
-    dims = list(dim) if dim and x.dim() else list(range(x.dim()))
-    return (x - x.mean(dims, keepdim=True)).square()
-
-
-def _losses(args: Sequence[Any], want: Any) -> torch.Tensor:
-    squares = (_first(args, want) - _number(args[1])).square()
-    return squares.sum() if len(args) > 2 and args[2] == 2 else squares
-
-
-def _of_layers(args: Sequence[Any], want: Any) -> torch.Tensor:
-    return _first(args, want).var(tuple(range(-len(args[1]), 0)), unbiased=False)
-
-
-def _of_batches(args: Sequence[Any], want: Any) -> torch.Tensor:
-    x = _first(args, want)
-    if not args[5]:  # the statistics are given
-        return _number(args[4])
-    return x.var([0, *range(2, x.dim())], unbiased=False)
-
-
-def _of_groups(args: Sequence[Any], want: Any) -> torch.Tensor:
-    x = _first(args, want)
-    return x.reshape(x.shape[0], args[6], -1).var(-1, unbiased=False)
-
-
-def _row_sums(args: Sequence[Any], want: Any) -> torch.Tensor:
-    inverse: torch.Tensor = torch.linalg.pinv(_first(args, want))
-    return inverse.abs().sum(-1)
-
-
-def _of_inverse(args: Sequence[Any], want: Any) -> torch.Tensor:
-    return 2 * (1 + _row_sums(args, want).max()) * (1 + _result(args, want).max())
+_NORM = (
+    "times the weight 4 steps, 2 steps over the deviation, and 2 steps over the variance and 2 "
+    "times the deviation of what is normalised"
+)
 
 
 FUNCTIONS: tuple[Function, ...] = (
@@ -261,22 +183,22 @@ FUNCTIONS: tuple[Function, ...] = (
         "`x * y`, `@`, convolutions",
         "mul mm bmm mv dot vdot linalg_cross convolution _convolution _prelu_kernel",
         "exact in all terms, rounded once",
-        (Bound("results", _result, high=_PRODUCTS, leaves_ring=True),),
+        (Bound("results", measures.result, high=_PRODUCTS, leaves_ring=True),),
         steps=1,
     ),
     Function(
         "`addmm`, `addcmul`",
         "addmm addmv baddbmm addbmm addr addcmul",
         "likewise, and times their public factors",
-        (Bound("results", _result, high=_PRODUCTS, leaves_ring=True),),
+        (Bound("results", measures.result, high=_PRODUCTS, leaves_ring=True),),
         steps=2,
-        further=("1 step times the factor", _of_factor),
+        further=("1 step times the factor", measures.of_factor),
     ),
     Function(
         "`mse_loss`",
         "mse_loss",
         "squares, each rounded for a mean, and summed before for a sum",
-        (Bound("squares, or their sum", _losses, high=_PRODUCTS, leaves_ring=True),),
+        (Bound("squares, or their sum", measures.losses, high=_PRODUCTS, leaves_ring=True),),
         steps=2,
     ),
     Function(
@@ -284,20 +206,22 @@ FUNCTIONS: tuple[Function, ...] = (
         "div addcdiv",
         "normalised by comparisons, three steps of Newton",
         (
-            Bound("dividends", _dividends, high=_power(lambda bits: 36 - bits)),
-            Bound("divisors", _divisors, _STEP, _power(lambda bits: 36 - bits)),
-            Bound("results", _result, high=_power(lambda bits: min(26.0, 57 - bits))),
+            Bound("dividends", measures.dividends, high=_power(lambda bits: 36 - bits)),
+            Bound("divisors", measures.divisors, _STEP, _power(lambda bits: 36 - bits)),
+            Bound(
+                "quotients", measures.quotients, high=lambda bits: min(3.3e7, 2.0 ** (57 - bits))
+            ),
         ),
         steps=1,
         relative=2e-6,
-        further=("2 steps over the divisor", _of_divisor),
+        further=("2 steps over the divisor", measures.of_divisor),
         beyond="0 for a divisor of 0",
     ),
     Function(
         "`reciprocal`",
         "reciprocal",
         "likewise",
-        (Bound("sizes", _size, _power(lambda bits: max(-bits, bits - 35))),),
+        (Bound("sizes", measures.size, _power(lambda bits: max(-bits, bits - 35))),),
         steps=2,
         relative=2e-6,
         beyond="0 for 0",
@@ -306,7 +230,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "`exp`",
         "exp",
         "range split by comparisons, a polynomial of degree 5",
-        (Bound(_ARGUMENTS, _first, high=_largest_of_exp),),
+        (Bound(_ARGUMENTS, measures.first, high=_largest_of_exp),),
         steps=1.5,
         relative=2e-7,
     ),
@@ -314,7 +238,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "`log`",
         "log",
         "normalised, a polynomial of degree 8",
-        (Bound(_ARGUMENTS, _first, _STEP, _NORMALISED),),
+        (Bound(_ARGUMENTS, measures.first, _STEP, _NORMALISED),),
         steps=2,
         absolute=4e-7,
         beyond="below the logarithm of a step",
@@ -323,7 +247,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "`sqrt`",
         "sqrt",
         "normalised, three steps of Newton",
-        (Bound(_ARGUMENTS, _first, _zero, _NORMALISED),),
+        (Bound(_ARGUMENTS, measures.first, _zero, _NORMALISED),),
         steps=2,
         absolute=5e-7,
         relative=1e-6,
@@ -333,7 +257,14 @@ FUNCTIONS: tuple[Function, ...] = (
         "`rsqrt`",
         "rsqrt",
         "likewise",
-        (Bound(_ARGUMENTS, _first, _power(lambda bits: max(-bits, 2 * bits - 72)), _NORMALISED),),
+        (
+            Bound(
+                _ARGUMENTS,
+                measures.first,
+                _power(lambda bits: max(-bits, 2 * bits - 72)),
+                _NORMALISED,
+            ),
+        ),
         steps=2,
         relative=1e-6,
         beyond="0",
@@ -342,7 +273,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "whole powers up to 64, and halves of them",
         "pow",
         "squaring, of the root or the reciprocal",
-        (Bound("results", _result, high=_PRODUCTS, leaves_ring=True),),
+        (Bound("results", measures.result, high=_PRODUCTS, leaves_ring=True),),
         steps=1,
         parts=True,
     ),
@@ -350,7 +281,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "`sigmoid`, `tanh`",
         "sigmoid tanh",
         "`exp(-abs(x))` and a reciprocal",
-        (Bound("sizes", _size, high=_power(lambda bits: 60 - bits)),),
+        (Bound("sizes", measures.size, high=_power(lambda bits: 60 - bits)),),
         steps=1,
         absolute=2e-6,
     ),
@@ -369,7 +300,7 @@ FUNCTIONS: tuple[Function, ...] = (
         (),
         steps=2,
         absolute=4e-6,
-        further=("1 step over `beta`", _of_beta),
+        further=("1 step over `beta`", measures.of_beta),
     ),
     Function(
         "their gradients",
@@ -379,13 +310,13 @@ FUNCTIONS: tuple[Function, ...] = (
         steps=24,
         absolute=1e-4,
         relative=1e-4,
-        further=("24 steps times the gradient", _of_gradient),
+        further=("24 steps times the gradient", measures.of_gradient),
     ),
     Function(
         "`softmax`",
         "_softmax _safe_softmax",
         "the largest subtracted first",
-        (Bound("differences", _spread, high=_power(lambda bits: 62 - bits)),),
+        (Bound("differences", measures.spread, high=_power(lambda bits: 62 - bits)),),
         steps=2,
         absolute=2e-6,
     ),
@@ -393,7 +324,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "`log_softmax`",
         "_log_softmax",
         "likewise",
-        (Bound("differences", _spread, high=_power(lambda bits: 62 - bits)),),
+        (Bound("differences", measures.spread, high=_power(lambda bits: 62 - bits)),),
         steps=2,
         absolute=2e-6,
     ),
@@ -401,67 +332,110 @@ FUNCTIONS: tuple[Function, ...] = (
         "`var`",
         "var var_mean",
         "squares of the distances to the mean, each rounded",
-        (Bound("squares", _squares, high=_PRODUCTS, leaves_ring=True),),
+        (Bound("squares", measures.squares, high=_PRODUCTS, leaves_ring=True),),
         steps=2,
     ),
     Function(
         "`std`",
         "std",
         "the root of that",
-        (Bound("squares", _squares, high=_PRODUCTS, leaves_ring=True),),
+        (Bound("squares", measures.squares, high=_PRODUCTS, leaves_ring=True),),
         steps=2,
         relative=1e-6,
-        further=("2 steps over the deviation, 512 at most", _of_root),
+        further=("2 steps over the deviation, 512 at most", measures.of_root),
     ),
     Function(
         "`layer_norm`",
         "native_layer_norm",
         "the variance on the grid, and `rsqrt` of it",
-        (Bound("variances", _of_layers, _SPREAD),),
-        steps=4,
-        parts=True,
+        (Bound("variances", measures.of_layers, _SPREAD),),
+        steps=2,
+        further=(_NORM, measures.of_layer_norm),
+        outputs=1,
     ),
     Function(
-        "`batch_norm` and `instance_norm` in training",
+        "`batch_norm` and `instance_norm`",
         "native_batch_norm _native_batch_norm_legit",
         "likewise",
-        (Bound("variances", _of_batches, _SPREAD),),
-        steps=4,
-        parts=True,
+        (Bound("variances", measures.of_batches, _SPREAD),),
+        steps=2,
+        further=(_NORM, measures.of_batch_norm),
+        outputs=1,
     ),
     Function(
         "`group_norm`",
         "native_group_norm",
         "likewise",
-        (Bound("variances", _of_groups, _SPREAD),),
-        steps=4,
-        parts=True,
+        (Bound("variances", measures.of_groups, _SPREAD),),
+        steps=2,
+        further=(_NORM, measures.of_group_norm),
+        outputs=1,
     ),
     Function(
         "`torch.linalg.inv`, `solve`",
         "linalg_inv_ex _linalg_solve_ex",
         "elimination with private exchanges of rows, refined",
         (
-            Bound("numbers", _size, high=_power(lambda bits: 36 - bits)),
-            Bound("solutions", _result, high=_power(lambda bits: 36 - bits)),
-            Bound("row sums of the inverse", _row_sums, high=lambda bits: 2000.0),
+            Bound("numbers", measures.size, high=_power(lambda bits: 36 - bits)),
+            Bound("solutions", measures.result, high=_power(lambda bits: 36 - bits)),
+            Bound("row sums of the inverse", measures.row_sums, high=lambda bits: 2000.0),
         ),
         steps=2,
-        further=("2 steps times 1 + the largest row sum of the inverse", _of_inverse),
+        further=("2 steps times 1 + the largest row sum of the inverse", measures.of_inverse),
         outputs=1,
     ),
     Function(
         "`torch.linalg.det`",
         "_linalg_det",
         "the product of the pivots",
-        (Bound("results", _result, high=_PRODUCTS, leaves_ring=True),),
+        (Bound("results", measures.result, high=_PRODUCTS, leaves_ring=True),),
         steps=8,
         relative=2e-4,
-        further=("some steps times 1 + the largest row sum of the inverse", _of_inverse),
+        further=("some steps times 1 + the largest row sum of the inverse", measures.of_inverse),
         outputs=1,
     ),
 )
 """Every function of private numbers that is approximated, or that has an end."""
+
+
+OTHERS: tuple[Function, ...] = (
+    Function(
+        "`+`, `-`, sums, views, `relu`, `abs`, integers",
+        "",
+        "on the integers",
+        (Bound("results", measures.result, high=_power(lambda bits: 62 - bits), leaves_ring=True),),
+        steps=0,
+        beyond="wraps beyond twice that",
+    ),
+    Function(
+        "comparisons, `max`, `min`, `argmax`, `max_pool`",
+        "",
+        "a tournament of comparisons",
+        (
+            Bound(
+                "differences",
+                measures.spread,
+                high=_power(lambda bits: 63 - bits),
+                leaves_ring=True,
+            ),
+        ),
+        steps=0,
+    ),
+    Function(
+        "times or over a public number, `mean`",
+        "",
+        "one truncation, exact for a whole divisor; another number counts as float64",
+        (
+            Bound("values", measures.size, high=_power(lambda bits: 62 - bits)),
+            Bound(
+                "results", measures.result, high=_power(lambda bits: 63 - bits), leaves_ring=True
+            ),
+        ),
+        steps=1,
+        relative=2.0**-52,
+    ),
+)
+"""What is exact, or rounded once, and so has no row of its own: for the documents."""
 
 
 def _rows() -> dict[Any, Function]:
@@ -481,9 +455,9 @@ UNSTATED = Function(
     "what has no row",
     "",
     "exact on the integers, or rounded once or twice",
-    (Bound("results", _result, high=_power(lambda bits: 62 - bits), leaves_ring=True),),
+    (Bound("results", measures.result, high=_power(lambda bits: 62 - bits), leaves_ring=True),),
     steps=2,
-    relative=2.0**-24,
+    relative=2.0**-50,
 )
 """What holds for an operation without a row: sums, comparisons, means, products with numbers."""
 
@@ -535,14 +509,26 @@ FINEST = 28
 def table(bits: int) -> list[str]:
     """The rows as a table of a document, on a grid of so many bits.
 
-    >>> table(16)[2][:51]
-    '| `x * y`, `@`, convolutions | exact in all terms, '
+    >>> table(16)[2][:50]
+    '| `+`, `-`, sums, views, `relu`, `abs`, integers |'
     """
     lines = [
         f"| function | how | made for, on {bits} bits | error | beyond |",
         "|---|---|---|---|---|",
     ]
-    for row in FUNCTIONS:
+    for row in (*OTHERS, *FUNCTIONS):
         beyond = row.beyond if row.bounds else "–"
         lines.append(f"| {row.title} | {row.how} | {row.domain(bits)} | {row.error()} | {beyond} |")
+    return lines
+
+
+def errors(bits: int) -> list[str]:
+    """How far results may be off, as a table.
+
+    >>> errors(16)[2]
+    '| `+`, `-`, sums, views, `relu`, `abs`, integers | results below 2⁴⁶ | none |'
+    """
+    lines = [f"| operation | made for, on {bits} bits | largest error |", "|---|---|---|"]
+    for row in (*OTHERS, *FUNCTIONS):
+        lines.append(f"| {row.title} | {row.domain(bits)} | {row.error()} |")
     return lines

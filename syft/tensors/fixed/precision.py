@@ -62,6 +62,7 @@ from syft.tensors.fixed.fixed_link import (
     fixed,
     is_fixed,
     on_grid,
+    refined,
 )
 
 __all__ = [
@@ -250,7 +251,11 @@ def _encoded(x: Any, grid: Grid) -> torch.Tensor:
 
 
 def _decoded(x: Any) -> torch.Tensor:
-    return decoded(x.child)
+    numbers = refined(x)
+    if numbers is None or not numbers.unit or not x.child.ring.readable:
+        return decoded(x.child)
+    made: torch.Tensor = numbers.integers.double() * (numbers.factor / numbers.unit)
+    return made.float()
 
 
 def _replace_contents(

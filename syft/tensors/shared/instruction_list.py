@@ -7,7 +7,7 @@ count down from -1, results up from 0.  The program has them in the order of its
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -48,6 +48,8 @@ class InstructionList:
         self.instructions: list[Instruction] = []
         self.stated: set[int] = set()
         """The slots of results that fit on the grid of products, as is stated of what made them."""
+        self.looks: set[int] = set()
+        """The slots of copies that are made for a look alone."""
         self.nbytes = 0
         """The memory of public and fresh tensors that wait here."""
         self._slots = 0
@@ -86,30 +88,31 @@ class InstructionList:
         The results are the shares that somebody still has.  What nobody needs is left out, also
         what would be opened for it (``joined``).  Masked values that the program makes all the same
         are results too, if somebody may use them again; with ``opening`` it makes all of those.
+        A look at what is joined away is no result.
         """
         instructions = tuple(
             Instruction(one.code, self._renamed(one.args), tuple(map(self._placed, one.outs)))
             for one in self.instructions
         )
-        values = list(self._living())
-        masked = [value for value in values if isinstance(value, MaskedCell)]
-        cells: list[SharedObject] = [one for one in values if not isinstance(one, MaskedCell)]
-        wanted = tuple(self._placed(one.slot) for one in (values if opening else cells))
-        stated = set(map(self._placed, self.stated))
-        program = joined(ShareProgram(len(self.inputs), instructions, wanted), stated)
+        cells, masked = self._living()
+        asked = [*cells, *masked] if opening else cells
+        wanted = tuple(self._placed(one.slot) for one in asked)
+        stated, looks = set(map(self._placed, self.stated)), set(map(self._placed, self.looks))
+        program = joined(ShareProgram(len(self.inputs), instructions, wanted), stated, looks)
         opened = _places_of_masks(program)
         for value in masked:
             value.place = opened.get(self._placed(value.slot), value.place)
-        results = [*cells, *(one for one in masked if self._placed(one.slot) in opened)]
+        there = {*program.results, *opened}
+        results = [one for one in (*cells, *masked) if self._placed(one.slot) in there]
         slots = tuple(self._placed(one.slot) for one in results)
         return replace(program, results=slots), results
 
-    def _living(self) -> Iterator[SharedObject]:
-        """What the instructions make and somebody still has."""
-        for slot, reference in self._made:
-            value = reference()
-            if value is not None and value.recording is self and value.slot == slot:
-                yield value
+    def _living(self) -> tuple[list[SharedObject], list[MaskedCell]]:
+        """What the instructions make and somebody still has: shares, and masked values."""
+        made = [(slot, reference()) for slot, reference in self._made]
+        found = [one for slot, one in made if one and one.recording is self and one.slot == slot]
+        masked = [one for one in found if isinstance(one, MaskedCell)]
+        return [one for one in found if not isinstance(one, MaskedCell)], masked
 
     def _placed(self, number: int) -> int:
         """A slot as the program numbers it."""

@@ -11,15 +11,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+import torch
+
+from syft.chain.wrapper import Wrapper
 from syft.crypto.programs.share_cost import ProgramCost, cost
 from syft.crypto.programs.share_dealing import deals_of
 from syft.crypto.programs.share_program import ShareProgram
 from syft.exceptions import UnsupportedOperation
+from syft.ops.nested import Arguments, Keywords, leaves
+from syft.tensors.fixed.fixed_link import argument, written
 from syft.tensors.shared.cells import Cell
 from syft.tensors.shared.instruction_list import ProgramInput
 from syft.tensors.shared.party_lines import PartyLines
 from syft.tensors.shared.session_client import SessionClient
 from syft.tensors.shared.stock import Deals, masks_in
+from syft.torch_private import TorchDispatchMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +115,37 @@ def _mask_of(cell: Cell) -> tuple[int, int]:
     return (0, 0) if name is None else (name.counter, name.place)
 
 
+class UnwrittenTensors(TorchDispatchMode):
+    """A context after which plain tensors that were written to in it are as they were before.
+
+    What a plan replays counts steps of optimizers, and a layer the batches that it has seen.
+
+    >>> steps = torch.zeros(())
+    >>> with UnwrittenTensors():
+    ...     _ = steps.add_(1)
+    >>> steps
+    tensor(0.)
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._before: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Arguments = (), kwargs: Keywords | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        for target in leaves(tuple(argument(*place, args, kwargs) for place in written(func))):
+            if isinstance(target, torch.Tensor) and type(target) is not Wrapper:
+                self._before.append((target.detach(), target.detach().clone()))
+        return func(*args, **kwargs)
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        for target, before in reversed(self._before):
+            target.copy_(before)
+
+
 def rehearse(
     sessions: Sequence[SessionClient],
     function: Callable[..., Any],
@@ -128,6 +165,7 @@ def rehearse(
     with contextlib.ExitStack() as stack:
         for one in rehearsals:
             stack.enter_context(one.session.rehearsing(one, one.made))
+        stack.enter_context(UnwrittenTensors())
         for _ in range(calls):
             for cell in cells:
                 cell.masked = None

@@ -49,6 +49,8 @@ class SessionClient(SessionRecording):
         self.ring = make_ring(self)
         self.stock = Stock()
         """What was dealt ahead."""
+        self.after_sending: list[Callable[[], None]] = []
+        """Called when what was recorded is sent."""
         self._dropped: list[int] = []
         self._counter = 0
 
@@ -94,6 +96,8 @@ class SessionClient(SessionRecording):
         finally:
             self._used -= used
             self._discard_dropped()
+        for call in self.after_sending:
+            call()
 
     def _send(
         self,

@@ -88,6 +88,16 @@ class SessionRecording(abc.ABC):
         if cell.recording is self._list:
             self._list.stated.add(cell.slot)
 
+    @exclusive
+    def look(self, cell: Cell) -> Cell:
+        """A copy of a tensor as it is now, made for a look alone: no program is another one for it,
+        but that what nobody uses is computed all the same.  Nothing makes it if what is to be seen
+        is joined away."""
+        code, copied = ShareCode.LOCAL, (number_of(torch.ops.aten.clone.default),)
+        made = self.made_by(code, (*copied, (self.slot(cell),), ()), cell.shape, cell.device)
+        self._list.looks.add(made.slot)
+        return made
+
     def slot(self, value: Cell | MaskedCell) -> Any:
         """The operand of an instruction that stands for a tensor of this session."""
         self.check_open()
@@ -99,7 +109,7 @@ class SessionRecording(abc.ABC):
 
     def make_room(self) -> None:
         """Send the list if it is long: before the operands of the next instruction are named."""
-        full = len(self._list.instructions) >= MOST_INSTRUCTIONS
+        full = len(self._list.instructions) - len(self._list.looks) >= MOST_INSTRUCTIONS
         if full or self._list.nbytes > MOST_BYTES:
             self.flush()
 

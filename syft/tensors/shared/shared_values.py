@@ -7,14 +7,15 @@ precision.  The methods that torch's classes get stand in ``syft.hooks``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from syft.chain.wrapper import Wrapper
 from syft.exceptions import NotALeaf, NotShareable, NothingToGet
-from syft.tensors.fixed.fixed_link import fixed, is_fixed
+from syft.tensors.fixed.fixed_link import FinerNumbers, attach, fixed, is_fixed, refined
 from syft.tensors.fixed.rings.ring_link import as_bits, is_ring
 from syft.tensors.shared.additive_sharing import (
     AdditiveSharingTensor,
@@ -47,11 +48,25 @@ def share_values(
     )
     if is_fixed(tensor):
         shared = fixed(shared, tensor.child.grid)  # type: ignore[attr-defined]
+        _share_digits(tensor, shared, session, guard)
         shared.requires_grad_(requires_grad or tensor.requires_grad)
         gradient = gradient_of(tensor)
         if gradient is not None:
             shared.grad = share_values(gradient, session, guard=guard)
     return shared
+
+
+def _share_digits(x: Any, shared: Any, session: SessionClient, guard: Guard | None) -> None:
+    """Share the digits that an optimizer's state has besides those of the grid."""
+    numbers = refined(x)
+    if numbers is None or not numbers.is_kept:
+        return
+    integers: torch.Tensor
+    if numbers.unit:
+        integers = shared_tensor(session.share(numbers.integers, guard))
+    else:
+        integers = torch.zeros_like(shared.child.child)
+    attach(shared.child, replace(numbers, integers=integers))
 
 
 def check_shareable(tensor: torch.Tensor) -> None:
@@ -110,13 +125,29 @@ def get_shared(tensors: Sequence[torch.Tensor], user: str | None = None) -> list
     cells = [cell for cell in map(shared_cell, wanted) if cell is not None]
     if len(cells) != len(wanted):
         raise NothingToGet("decrypt", shared=False)
-    plain = [_in_form_of(tensor, x) for tensor, x in zip(wanted, revealed(cells, user))]
-    own, found = plain[: len(tensors)], iter(plain[len(tensors) :])
+    plain = _revealed_with_digits(wanted, cells, user)
+    own, grads = plain[: len(tensors)], iter(plain[len(tensors) :])
     for tensor, values, gradient in zip(tensors, own, gradients, strict=True):
         values.requires_grad_(tensor.requires_grad)
         if gradient is not None:
-            values.grad = next(found)
+            values.grad = next(grads)
     return own
+
+
+def _revealed_with_digits(
+    tensors: Sequence[torch.Tensor], cells: list[Cell], user: str | None
+) -> list[torch.Tensor]:
+    kept = list(map(_kept_digits, tensors))
+    digits = [one.integers.child.cell for one in kept if one is not None]
+    found = revealed([*cells, *digits], user)
+    finer = iter(found[len(cells) :])
+    return [_in_form_of(*each, finer) for each in zip(tensors, found[: len(cells)], kept)]
+
+
+def _kept_digits(x: Any) -> FinerNumbers | None:
+    """The digits that an optimizer's state has besides those of the grid, if any."""
+    numbers = refined(x) if is_fixed(x) else None
+    return numbers if numbers is not None and numbers.is_kept and numbers.unit else None
 
 
 def gradient_of(tensor: torch.Tensor) -> torch.Tensor | None:
@@ -128,11 +159,16 @@ def gradient_of(tensor: torch.Tensor) -> torch.Tensor | None:
     return tensor.grad if tensor.is_leaf else None
 
 
-def _in_form_of(tensor: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """Integers as the kind of tensor that was shared."""
-    if is_fixed(tensor):
-        return fixed(values, tensor.child.grid)  # type: ignore[attr-defined]
-    return values.to(tensor.dtype)
+def _in_form_of(
+    tensor: Any, values: torch.Tensor, kept: FinerNumbers | None, finer: Iterator[torch.Tensor]
+) -> torch.Tensor:
+    """Integers as the kind of tensor that was shared; the next of ``finer`` are its digits."""
+    if not is_fixed(tensor):
+        return values.to(tensor.dtype)
+    made = fixed(values, tensor.child.grid)
+    if kept is not None:
+        attach(made.child, replace(kept, integers=next(finer)))  # type: ignore[arg-type]
+    return made
 
 
 def refresh(tensor: torch.Tensor) -> torch.Tensor:

@@ -153,6 +153,18 @@ def over_tensor(p: Program) -> Known:
     return known(lambda: x.shared / y, x.value / y, x.error / y.abs() + STEP)
 
 
+def over(p: Program) -> Known:
+    """By a private number: a quotient has the ends of all three."""
+    x, y = p.number(), p.number()
+    least = (y.value.abs() - y.error).clamp(min=0)
+    inside(torch.maximum(x.most, y.most), 2.0**20)
+    inside(STEP / least, 0.5)
+    inside(x.most / least, 3.3e7)
+    quotient = x.value / y.value
+    wrong = (x.error + quotient.abs() * y.error + 2 * STEP) / least + STEP + 3e-6 * x.most / least
+    return known(lambda: x.shared / y.shared, quotient, wrong)
+
+
 def product_error(x: Known, y: Known) -> torch.Tensor:
     return x.most * y.error + y.value.abs() * x.error
 
@@ -277,7 +289,7 @@ def loss(p: Program) -> Known:
 def huber(p: Program) -> Known:
     x, y, delta = p.number(), p.number(), 10 ** p.draw.uniform(-1, 4)
     off, error = (x.value - y.value).abs(), x.error + y.error
-    inside(off * max(delta, 1) * 2, SUMS)
+    inside((off * max(delta, 1) * 2).sum(), SUMS)  # as a mean has
     wrong = (delta + 1) * (error.max() + 4 * STEP) + 4 * STEP
 
     want = F.huber_loss(x.value, y.value, delta=delta)
@@ -319,7 +331,18 @@ def with_product(p: Program) -> Known:
 OPERATIONS: dict[str, Callable[[Program], Known]] = {
     one.__name__: one
     for one in (
-        *(plus, plus_number, times_number, over_number, over_tensor, times, matmul, total, mean),
+        *(
+            plus,
+            plus_number,
+            times_number,
+            over_number,
+            over_tensor,
+            over,
+            times,
+            matmul,
+            total,
+            mean,
+        ),
         *(spread_of, relu, relu_of_product, relu_of_quotient, layer, larger, limited, pooled),
         *(loss, huber, written, between, with_product),
     )

@@ -24,6 +24,7 @@ WHERE = [0, 2, 3, 5]
 """How many parties; none is a plain tensor."""
 
 DIVISORS = [2, 3, 7, 10, 101, 1000, 4097, 10_001, 65_536, 999_983, 1_000_000, -3, -16, 3.0]
+DIVISORS += [16_777_217.0, 244_488_758.0, 2**53 - 1]
 FACTORS = [0.1, 2.7, -0.3, 1 / 3, 0.5, 1e-6, 1e-20, 123.456, -1000.001, 3, 0, 2.0**-40, 0.999999]
 
 
@@ -60,13 +61,22 @@ def check(found: list[int], exact: list[Fraction], parties: int, relative: Fract
 def test_divisors(divisor: float, parties: int) -> None:
     """A whole divisor is exact to the last place; a multiple of it has an exact quotient."""
     x = words(seed=parties)
-    multiples = x // 2_000_000 * int(divisor)
+    multiples = x // max(2_000_000, abs(int(divisor))) * int(divisor)
     for integers in (x, multiples):
         found = opened(shared(integers, parties) / divisor, parties)
         exact = [Fraction(one) / int(divisor) for one in integers.tolist()]
         check(found, exact, parties, Fraction(0))
         if integers is multiples:
             assert found == exact
+
+
+@pytest.mark.parametrize("parties", WHERE)
+@pytest.mark.parametrize("divisor", [16_777_216.5, 244_488_757.56, -0.7, 1e-3, 3e15 + 0.5])
+def test_divisors_that_are_not_whole(divisor: float, parties: int) -> None:
+    """A divisor counts as float64: as float32 those from 2^24 on would be other, whole numbers."""
+    x = words(seed=parties, end=62 - max(math.ceil(-math.log2(abs(divisor))), 0))
+    exact = [one / Fraction(divisor) for one in x.tolist()]
+    check(opened(shared(x, parties) / divisor, parties), exact, parties, Fraction(1, 2**51))
 
 
 @pytest.mark.parametrize("parties", WHERE)
@@ -131,6 +141,30 @@ def test_statistics_of_a_thousand_incomes(name: str) -> None:
     (plain,) = get_shared([STATISTICS[name](share_values(fix_precision(x), session))])
     off = (plain.child.child.double() / GRID.scale - want).abs()
     assert (off <= 4 / GRID.scale + 4e-6 * want.abs()).all(), off.max()
+
+
+@pytest.mark.parametrize("shared_weights", [False, True])
+@pytest.mark.parametrize("affine", [False, True])
+@pytest.mark.parametrize("variance", [1e6, 1.0, 1e-6])
+def test_a_batch_is_normalised_by_public_statistics_of_any_size(variance, affine, shared_weights):
+    """A reciprocal deviation of 0.001 has 66 steps on the grid; it is not put there."""
+    draw = torch.Generator().manual_seed(int(variance))
+    x, mean = (torch.randn(n, 4, 3, generator=draw, dtype=torch.float64) for n in (20, 1))
+    x, mean = (x * GRID.scale * variance**0.5).round() / GRID.scale, mean[0, :, 0] * variance**0.5
+    var = torch.rand(4, generator=draw, dtype=torch.float64).add(0.5) * variance
+    weight, bias = torch.tensor([1.5, -0.25, 2.0, 1.0]), torch.tensor([0.5, 0.0, -3.0, 1.0])
+    session = local_session(2)
+
+    def part(one):
+        shared = share_values(fix_precision(one), session) if shared_weights else one.float()
+        return shared if affine else None
+
+    rest = (weight, bias) if affine else (None, None)
+    want = F.batch_norm(x, mean, var, *(one if one is None else one.double() for one in rest))
+    mine = share_values(fix_precision(x), session)
+    (plain,) = get_shared([F.batch_norm(mine, mean, var, part(weight), part(bias))])
+    assert (plain.child.child.double() / GRID.scale - want).abs().max() < 4 / GRID.scale
+    assert sum(session.lines.rounds) == (3 if affine and shared_weights else 1)
 
 
 def test_a_scaling_takes_one_opening_of_eight_bytes() -> None:

@@ -40,7 +40,7 @@ from syft.tensors.fixed.fixed_link import (
     most_digits,
     refined,
 )
-from syft.tensors.fixed.grid import Grid
+from syft.tensors.fixed.grid import CEILING, Grid, encode
 from syft.tensors.fixed.ring import added, division_by_zero
 from syft.tensors.fixed.rings.integer_ring import Ring
 from syft.tensors.fixed.rings.ring_link import overloads, ring_of
@@ -80,6 +80,32 @@ def rule(names: str) -> Callable[[Rule], Rule]:
         return function
 
     return enter
+
+
+def encoded_state(x: torch.Tensor, grid: Grid) -> torch.Tensor:
+    """What an optimizer keeps of plain numbers, in fixed precision: with digits of its own.
+
+    Raises :class:`~syft.exceptions.EncodingError` for a number that does not fit with these.
+
+    >>> from syft.tensors.fixed.grid import make_grid
+    >>> made = encoded_state(torch.tensor([1e-9]), make_grid(2, 16))
+    >>> made, refined(made).integers, refined(made).unit == 2**32
+    ((Wrapper)>FixedPrecisionTensor>tensor([0]), tensor([4]), True)
+    """
+    unit = most_digits(grid)
+    made: Any = fixed(encode(x, grid), grid)
+    values = x.double() * unit
+    outside = values[~(values.abs() < CEILING)]
+    if outside.numel():
+        end = CEILING / unit
+        raise EncodingError(repr(float(outside[0]) / unit), f"-{end:.4g} to {end:.4g}", _SCALE)
+    begun = bool(values.any())
+    numbers = FinerNumbers(values.round().to(torch.int64), unit if begun else 0, begun=begun)
+    attach(made.child, replace(numbers, is_kept=True))
+    return made  # type: ignore[no-any-return]
+
+
+_SCALE = "scale the data down"
 
 
 # ------------------------------------------------------------------------------------- arithmetic
@@ -368,7 +394,7 @@ def _plus(one: FinerNumbers, number: float) -> FinerNumbers | None:
     whole = round(number * one.unit / one.factor)
     if not abs(whole) < 1 << (LARGEST_PLACE + 1):
         end = one.factor / one.unit * 2.0 ** (LARGEST_PLACE + 1)
-        raise EncodingError(repr(number), f"-{end:.4g} to {end:.4g}", "scale the data down")
+        raise EncodingError(repr(number), f"-{end:.4g} to {end:.4g}", _SCALE)
     root = one.is_root and number >= 0
     return FinerNumbers(added(one.integers, whole, one.unit), one.unit, one.factor, root)
 

@@ -20,7 +20,15 @@ from syft.chain.wrapper import SETTINGS
 from syft.torch_private import get_mkldnn_enabled, set_mkldnn_enabled
 from syft.ops.nested import Arguments, Keywords
 from syft.tensors.fixed.fallback import fall_back_privately
-from syft.tensors.fixed.fixed_link import any_private, fixed, fixed_beside, no_rule, private_rule
+from syft.tensors.fixed.fixed_link import (
+    any_private,
+    fixed,
+    fixed_beside,
+    integers,
+    is_fixed,
+    no_rule,
+    private_rule,
+)
 from syft.tensors.fixed.grid import FLOOR
 from syft.tensors.fixed.rings.comparison_rules import tournament
 from syft.tensors.fixed.rings.ring_link import as_integers, is_ring, lifted
@@ -219,6 +227,33 @@ def _chosen(op: Any, x: Any, target: Any, weight: Any) -> tuple[Any, Any]:
     if x.dim() > 1:
         hot = hot.movedim(-1, 1)
     return hot, x.new_full((), target.numel())
+
+
+# ------------------------------------------------------------------------------ public statistics
+
+
+@private_rule("native_batch_norm")
+def batch_norm(op: Any, x: Any, weight: Any, bias: Any, mean: Any, var: Any, *how: Any) -> Any:
+    """With public statistics that are given: one scaling, by factors that are not put on the grid,
+    where a reciprocal deviation of large numbers would have few digits."""
+    training, _, eps = how
+    if training or mean is None or not is_fixed(x) or any_private((mean, var), {}):
+        return fall_back_privately(op, x, weight, bias, mean, var, *how)
+    link, channels, empty = x.child, (-1, *[1] * (x.dim() - 2)), mean.new_zeros(0)
+    scale = (var.double() + eps).rsqrt().view(channels)
+    shift = -mean.double().view(channels) * scale
+    weight, bias = (one if one is None else one.view(channels) for one in (weight, bias))
+    folded = not any_private((weight, bias), {})
+    if folded:
+        scale, shift = _affine(scale, weight, None), _affine(shift, weight, bias)
+    scaled = link.ring.times(link.child, scale, link.grid.scale)
+    found = fixed(scaled + integers(op, shift, link.grid), link.grid)
+    return found if folded else _affine(found, weight, bias), empty, empty
+
+
+def _affine(x: Any, weight: Any, bias: Any) -> Any:
+    x = x if weight is None else x * weight
+    return x if bias is None else x + bias
 
 
 # ------------------------------------------------------------------------------------ fused kernels
