@@ -382,6 +382,18 @@ def test_a_tensor_object_is_not_changed_through_another_id() -> None:
     assert ask(core, Annotate(1, 101, ("#mine",)), peer=EVE) == Done(1)
 
 
+@pytest.mark.parametrize("held", [False, True])
+def test_what_lies_in_others_memory_may_leave(held: bool) -> None:
+    """A move takes the object of whoever asks out of the store, and changes no memory."""
+    core = worker(held)
+    value = core.store.objects[X]
+    ask(core, command("torch.Tensor.detach", ref(X), out=OUT, flags=8), peer=EVE)
+    assert type(error_in(ask(core, Move(1, X, "alice"), peer=EVE))) is PermissionDenied
+    assert ask(core, Move(1, OUT, "alice"), peer=EVE) == Done(1)
+    assert OUT not in core.store.objects and core.store.objects[X] is value
+    assert core.connect("alice").put_there == [(OUT, ("eve",))]  # type: ignore[attr-defined]
+
+
 def test_memory_that_was_taken_over_stays_whose_it_was() -> None:
     core = worker(held=True)
     value = core.store.objects[X].requires_grad_(False)
