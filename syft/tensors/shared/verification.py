@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -89,9 +90,9 @@ class OperationWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         finally:
             self.depth -= 1
 
+    @abstractmethod
     def _seen(self, call: Call, row: Function | None, run: Run) -> Any:
         """Run an operation, by calling ``run``."""
-        raise NotImplementedError
 
 
 class RowsUsed(OperationWatch):

@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 import torch
 
-from syft.exceptions import LimitExceeded
+from syft.exceptions import LimitExceeded, PermissionDenied
 from syft.ops.table import BY_NAME
 from syft.workers.core.charges import COUNT, LOOK, SMALL, Charges, is_large
 from syft.workers.core.nesting import MAX_INSIDE, Nesting
 from syft.workers.core.peer import Session
 from syft.workers.core.peer_limits import Account, PeerLimits
 from syft.workers.core.store import ObjectStore
+from syft.workers.execution.permissions import Guard, protect
+from syft.workers.execution.public_sizes import note_sizes
 
 
 class Scene:
@@ -198,3 +200,25 @@ def test_requests_inside_others_are_bounded_in_number_too() -> None:
     nesting.leave()
     nesting.enter()  # counted anew
     nesting.enter()
+
+
+@pytest.mark.parametrize("reader", [("eve", "eve"), (None, None), (None, "laptop")])
+def test_what_has_a_private_size_without_a_bound_is_not_charged(
+    reader: tuple[str | None, str | None],
+) -> None:
+    """By what a caller may still store they would see how large it is."""
+    account, user = Account(), [reader]
+    charges = Charges("bob", {}, payer=lambda: account, reader=lambda: user[0])
+    charges.guarded = True
+    hidden, bounded = torch.ones(5), torch.ones(5)
+    guard = Guard(frozenset({"ann"}), shape_hidden=True, owners=frozenset({"desk"}))
+    for value in (hidden, bounded):
+        protect(value, guard)
+    note_sizes(bounded, (9,))
+    with pytest.raises(PermissionDenied, match="whose private size has no public bound"):
+        charges.charge({1: bounded, 2: hidden})
+    assert not charges.bills and account.objects == account.bytes == 0
+    charges.charge({1: bounded})
+    for id, admitted in enumerate((("ann", None), (None, "desk")), 2):
+        user[0] = admitted
+        charges.charge({id: hidden})

@@ -20,6 +20,7 @@ from syft.workers.core.peer import Peer
 from syft.workers.core.sent_labels import (
     guard_fields,
     guard_from_fields,
+    note_bound,
     received_guard,
     terms_of,
     users_of,
@@ -31,7 +32,8 @@ from syft.workers.execution.leaving import (
     followers,
     may_leave,
 )
-from syft.workers.execution.permissions import Guard, full_guard_of
+from syft.workers.execution.permissions import Guard, full_guard_of, protect
+from syft.workers.execution.public_sizes import sizes_at_most
 from syft.serde.limits import Limits
 from syft.workers.wire.definitions import Group, InputKind
 from syft.workers.wire.messages import (
@@ -489,3 +491,17 @@ def test_the_owner_of_the_worker_may(bob: sy.VirtualWorker) -> None:
     found.child.garbage_collect_data = False
     del wider, found
     bob.clear_objects()
+
+
+@pytest.mark.parametrize("most", [5, "ab", (), (2,), (4, 4), (True,), (4.0,), (2**70,)])
+def test_a_bound_that_is_none_is_refused(most: Any) -> None:
+    """It is stated by whoever sends the value: not below the sizes, and a size for each of them."""
+    value = torch.ones(3)
+    note_bound(value, most)
+    protect(value, Guard(frozenset({"ann"}), shape_hidden=True))
+    with pytest.raises(MalformedMessage, match=r"\$.terms: expected a bound of the value's sizes"):
+        note_bound(value, most)
+    note_bound(value, None)
+    assert sizes_at_most(value) is None
+    note_bound(value, [3])
+    assert sizes_at_most(value) == (3,)
