@@ -16,7 +16,8 @@ from syft.program.program import Action, Program, Slot
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.serde.tensors.bundle import Bundle
-from syft.workers.core.claim import set_writers, writers_of
+from syft.workers.core.claim import Claim, set_writers, writers_of
+from syft.workers.core.memory_owners import leaf_owners, mark
 from syft.workers.core.peer import Peer, Session
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.permissions import full_guard_of
@@ -799,3 +800,13 @@ def test_what_somebody_elses_pointer_stands_for(hook: sy.TorchHook, bob: Any, al
     bob.clear_objects()
     alice.clear_objects()
     eve.close()
+
+
+def test_a_leaf_that_others_reach_is_of_whose_result_reached_it_first() -> None:
+    leaf = torch.ones(2, requires_grad=True)
+    mark(leaf * 2, Claim("ann", "a"))
+    mark(leaf * 3, Claim("eve", "e", ("eves friend",)))
+    assert [claim.owner for claim in leaf_owners(leaf, beyond=False)] == ["ann"]
+    mark(leaf * 4, Claim("ann", "a", ("bea",)))
+    (claim,) = leaf_owners(leaf, beyond=False)
+    assert claim.owner == "ann" and tuple(claim.writers) == ("bea",)

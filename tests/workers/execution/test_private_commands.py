@@ -10,11 +10,14 @@ import torch
 
 import syft as sy
 from syft.exceptions import PermissionDenied
+from syft.ops.nested import leaves
 from syft.ops.table import BY_NAME, FLAGS, FUNCTIONS, NAMES, OpFlag
 from syft.workers.execution.backward_passes import run_public_pass
 from syft.workers.execution.moved_memory import Moves, NoHoldings
 from syft.workers.execution.permissions import Guard, full_guard_of, protect
-from syft.workers.execution.private_commands import guard_for, run_guarded
+from syft.workers.execution.foreseen import Unforeseen
+from syft.workers.execution.private_commands import _within, guard_for, run_guarded
+from syft.workers.execution.private_results import FORECASTS
 from syft.workers.execution.public_sizes import note_sizes, public_memory, sizes_at_most
 
 ANN = Guard(frozenset({"ann"}))
@@ -355,3 +358,35 @@ def test_a_bound_of_what_others_share_is_that_of_its_memory() -> None:
     note_sizes(view, (7,), in_own_memory=False)
     guarded("torch.Tensor.resize_as_", view, base)
     assert sizes_at_most(view) == (7,) and public_memory(view) == public_memory(base)
+
+
+def test_a_size_without_a_bound_is_refused_on_chains_too(hook: sy.TorchHook) -> None:
+    encoded: Any = torch.tensor([1.0, -2.0, 3.0])
+    encoded = encoded.fix_precision()
+    counts = torch.tensor([1, 2, 0])
+    for tensor in (encoded, counts):
+        protect(tensor, ANN)
+    with pytest.raises(PermissionDenied, match="a private size without a public bound"):
+        guarded("torch.Tensor.repeat_interleave", encoded, counts, 0, user="eve")
+    chosen = guarded("torch.Tensor.masked_select", encoded, counts > 0, user="eve")
+    assert chosen.float_precision().tolist() == [1, -2] and sizes_at_most(chosen) == (3,)
+    admitted = guarded("torch.Tensor.repeat_interleave", encoded, counts, 0, user="ann")
+    assert admitted.float_precision().tolist() == [1, -2, -2]
+
+
+def test_a_conversion_asked_for_as_a_type_is_private_in_every_layout() -> None:
+    """``x.type()`` is a question, and ``x.type(dtype)`` is none."""
+    for secret in (torch.tensor([1.5, 0.0]), torch.tensor([1.5, 0.0]).to_sparse()):
+        protect(secret, ANN)
+        assert guarded("torch.Tensor.type", secret, user="eve").endswith("FloatTensor")
+        made = guarded("torch.Tensor.type", secret, torch.int64, user="eve")
+        assert full_guard_of(made) == ANN and made.to_dense().tolist() == [1, 0]
+
+
+def test_a_result_larger_than_its_bound_is_no_result() -> None:
+    """What a chain makes is checked against what plain tensors would have been."""
+    bound = [*leaves(FORECASTS.of(torch.neg, [bounded(torch.ones(3), (3,))], {}).result)]
+    fits = torch.zeros(3)
+    assert _within(fits, bound) is fits and _within(None, [None]) is None
+    with pytest.raises(Unforeseen, match="another shape"):
+        _within(torch.zeros(4), bound)
