@@ -95,6 +95,22 @@ def test_a_large_object_is_looked_at_at_once() -> None:
     assert is_large("no tensor") and not is_large(torch.ones(SMALL))
 
 
+def test_requests_are_looked_at_as_long_as_an_object_is_large() -> None:
+    """However it became one: stored with others, or grown in its place."""
+    store = Scene().store
+    store.put_all({1: torch.ones(2), 2: torch.ones(SMALL + 1), 3: torch.ones(SMALL + 1)})
+    assert store.charges.flags == LOOK
+    store.drop(3, "dropped")
+    assert store.charges.flags == LOOK, "there is another one"
+    store.drop(2, "dropped")
+    assert store.charges.flags == 0
+    store.objects[1].resize_(SMALL + 1)
+    store.charges.altered([1, 404])
+    assert store.charges.flags == LOOK
+    store.drop(1, "dropped")
+    assert store.charges.flags == 0 and not store.charges.bills
+
+
 def test_large_objects_are_refused_one_by_one() -> None:
     scene = Scene(bytes=1 << 21)
     large = torch.ones(1 << 18)
