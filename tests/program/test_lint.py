@@ -222,6 +222,18 @@ PROBLEMS: dict[str, tuple[Program, str, str, str]] = {
         "the operand 'b'",
         "1 operands without it",
     ),
+    "an expectation of no relation": (
+        Program(1, (act("syft.ops.numbers.expect", "near", Slot(0), 2, True),), Slot(0)),
+        "$.actions[0].args[0]",
+        "a relation",
+        "a str",
+    ),
+    "an expectation of a number": (
+        Program(1, (act("syft.ops.numbers.expect", 5, Slot(0), 2, True),), Slot(0)),
+        "$.actions[0].args[0]",
+        "a relation",
+        "an int",
+    ),
     "a condition that is a text": (
         Program(1, (act(COND, "yes", SAME, SAME, [Slot(0)], out=Slot(1)),), Slot(1)),
         "$.actions[0].args[0]",

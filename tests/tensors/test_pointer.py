@@ -609,6 +609,14 @@ def test_a_copy_of_a_part_of_a_remote_chain_is_a_copy_of_the_part(bob: sy.Virtua
     assert repr(x.get()) == "(Wrapper)>LoggingTensor>tensor([1., 2.])"
 
 
+def test_a_copy_of_a_part_with_a_graph_goes_on_in_the_graph(bob: sy.VirtualWorker) -> None:
+    x = sy.LoggingTensor().on(torch.tensor([1.0, 2.0], requires_grad=True)).send(bob)
+    part = (x * 3).child.child.child
+    twin = part.copy()
+    assert twin.requires_grad and not twin.is_leaf
+    assert twin.detach().get().tolist() == [3, 6]
+
+
 def test_an_argument_that_is_written_to_may_be_named(bob: sy.VirtualWorker) -> None:
     x = torch.tensor([0.0, 1.0]).send(bob)
     y = torch.sigmoid_(input=x)

@@ -133,7 +133,7 @@ class Symbolic:
         return self
 
     def __getattr__(self, name: str) -> Any:
-        """What only plain numbers have, such as ``n.bit_length()``."""
+        """What only plain numbers have, such as ``n.bit_count()``."""
         found = getattr(self.value, name)
         self.decide(f"{name} of a number")
         return found

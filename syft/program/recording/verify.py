@@ -27,7 +27,7 @@ import torch
 
 from syft.exceptions import CannotRecord
 from syft.ops.nested import container_class, replace
-from syft.program.program import Slot
+from syft.program.program import Action, Slot
 from syft.program.recording.decisions import warn_frozen
 from syft.program.recording.environment.source_line import SourceLine, last_line_of
 from syft.program.recording.input_sizes import (
@@ -164,13 +164,11 @@ class _Verification:
         first = self._first
         one, other = first.program.actions, again.program.actions
         for recorded, action, repeated in itertools.zip_longest(first.actions, one, other):
-            if action is None or repeated is None or action.op != repeated.op:
+            if action is None or repeated is None or not _makes_alike(action, repeated):
                 self._frozen(recorded, "another size or number changes which operations run; that")
                 return
             if not _equal_with_nan((action.args, action.kwargs), (repeated.args, repeated.kwargs)):
                 self._frozen(recorded, f"a number that Python computed for {action.name}")
-            elif not _equal_with_nan(action.out, repeated.out):
-                self._frozen(recorded, f"the number of results of {action.name}")
         if not self._warned and not _equal_with_nan(first.program.outputs, again.program.outputs):
             self._frozen(None, "a number or a name that Python made for the result")
 
@@ -189,6 +187,11 @@ class _Verification:
     def _last_line(self) -> SourceLine:
         actions = self._first.actions
         return actions[-1].line if actions else last_line_of(self._function)
+
+
+def _makes_alike(one: Action, other: Action) -> bool:
+    """Whether two actions are the same operation with as many results."""
+    return one.op == other.op and one.out == other.out
 
 
 def _expected_in(trace: FunctionTrace) -> list[Any]:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
+from abc import abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -97,9 +98,9 @@ class OperationWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         finally:
             self.depth -= 1
 
+    @abstractmethod
     def _seen(self, call: Call, row: Function | None, run: Run) -> Any:
         """Run an operation, by calling ``run``."""
-        raise NotImplementedError
 
 
 class RowsUsed(OperationWatch):

@@ -209,7 +209,7 @@ class Forecasts:
     def _kept_or_made(self, call: _Call) -> Forecast:
         try:
             key = _signature(call)
-        except TypeError:  # an argument that is no plain value: a generator, say
+        except TypeError:  # an argument that has no hash: a set, say
             return _made_of(call)
         forecast = self._kept.get(key)
         if forecast is None:

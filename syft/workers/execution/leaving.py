@@ -198,10 +198,8 @@ def _receivers(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> list[torch.Tensor]:
     """The leaves whose hooks a backward pass calls: those that are named, or all within reach."""
-    inputs = kwargs.get("inputs")
     place = _PLACE_OF_INPUTS.get(function, len(args))
-    if inputs is None and place < len(args):
-        inputs = args[place]
+    inputs = args[place] if place < len(args) else kwargs.get("inputs")
     if inputs is not None:
         return _tensors(inputs)
     return reach_of(_tensors((args, dict(kwargs)))).leaves

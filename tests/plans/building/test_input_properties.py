@@ -10,6 +10,7 @@ import torch
 
 import syft as sy
 from syft.exceptions import MalformedMessage
+from syft.plans.building import input_properties
 from syft.plans.building.input_properties import PROPERTIES, expect_fixed
 from syft.program.recording.op_facts import PROPERTY_OF
 from tests.chain.refusal import refusal
@@ -77,3 +78,15 @@ def test_sizes_are_free(hook: sy.TorchHook) -> None:
 def test_what_arrives_is_checked(value: Any) -> None:
     with pytest.raises(MalformedMessage, match=r"\$\.fixed"):
         expect_fixed(value, 1, ".fixed")
+
+
+def test_how_many_sizes_are_remembered_is_bounded(
+    hook: sy.TorchHook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(input_properties, "_MOST_KNOWN", 2)
+    plan = sy.func2plan()(lambda x: x + 1 if x.shape[0] < 10 else x - 1)
+    plan.build(torch.ones(3))
+    expected = plan._built("called").expected
+    for rows in (1, 2, 4, 5, 1, 2):
+        assert plan(torch.ones(rows)).tolist() == [2] * rows
+        assert 0 < len(expected._known) <= 2

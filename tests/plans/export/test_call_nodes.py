@@ -12,7 +12,7 @@ from torch.fx.node import _get_qualified_name
 
 from syft.exceptions import OtherPath, UnknownOperation
 from syft.ops import numbers
-from syft.plans.export.call_nodes import node_call
+from syft.plans.export.call_nodes import _assert, node_call
 from syft.ops.table import BY_NAME, FUNCTIONS, NAMES, PROGRAM_FUNCTIONS
 from syft.ops.nested import leaves
 
@@ -162,3 +162,11 @@ def test_indices_are_read_and_written() -> None:
     assert module_of(BY_NAME["torch.Tensor.__getitem__"], (x, 1))(x, 1) == 1
     module_of(BY_NAME["torch.Tensor.__setitem__"], (x, 1, 2))(x, 1, 5.0)
     assert x.tolist() == [0.0, 5.0, 2.0, 3.0]
+
+
+def test_an_expectation_of_a_traced_size_fails_where_it_is_not_met() -> None:
+    """It is compiled before a trace calls it; here it runs as it is written."""
+    for answer in (True, False):
+        assert _assert(torch.tensor(answer), answer).item() is answer
+        with pytest.raises(RuntimeError, match="with sizes by which its function decides"):
+            _assert(torch.tensor(answer), not answer)

@@ -296,22 +296,27 @@ def test_an_error_about_private_data_keeps_its_text() -> None:
     assert full_guard_of(core.store.objects[7]) is None
 
 
-@pytest.mark.parametrize("values", [(-1.0, -2.0), (1.0, -2.0)], ids=["empty", "not empty"])
-def test_a_target_of_a_private_shape_is_refused_whatever_its_size(
-    values: tuple[float, ...],
+@pytest.mark.parametrize(
+    "values, is_hidden",
+    [((-1.0, -2.0), True), ((1.0, -2.0), True), ((1.0, -2.0), False)],
+    ids=["empty", "not empty", "public and not empty"],
+)
+def test_a_result_of_a_private_shape_fits_only_what_is_empty_and_public(
+    values: tuple[float, ...], is_hidden: bool
 ) -> None:
     """At the call itself: that a stranger may not read the target afterwards refuses nothing."""
     plan = plan_of(lambda x: x[x > 0])
     core = open_core()
     put(core, stored_plan(plan._record, plan._built("sent")))
-    secret, hidden = torch.tensor(values), torch.tensor(values)
-    hidden = hidden[hidden > 0]
+    secret, target = torch.tensor(values), torch.tensor(values)
+    target = target[target > 0]
     protect(secret, Guard(frozenset({"ann"})))
-    protect(hidden, Guard(frozenset({"ann"}), shape_hidden=True))
+    if is_hidden:
+        protect(target, Guard(frozenset({"ann"}), shape_hidden=True))
     core.guarded = True
     core.hold(6, secret)
-    core.hold(7, hidden)
-    before = hidden.clone()
+    core.hold(7, target)
+    before = target.clone()
     error = error_in(ask(core, Run(1, 0, [6, 7], 100, 1, define=define((REF, REF), 1))))
     assert isinstance(error, PermissionDenied) and "out= for a result of a private shape" in str(
         error

@@ -45,8 +45,9 @@ from syft.workers.wire.messages import (
     Relay,
     Run,
     Search,
+    encode,
 )
-from tests.workers.core.peers import ask, command, error_in, lonely, ref, value_in
+from tests.workers.core.peers import ask, command, error_in, lonely, ref, said, value_in
 
 pytestmark = pytest.mark.every_shell
 
@@ -417,3 +418,41 @@ def test_the_peer_is_named_who_took_a_plan_away(stored: StoredPlan, name: str) -
         f"Worker 'bob' holds no object 5: {name} fetched it with get().",
         f"Worker 'bob' holds no object 6: {name} dropped its last pointer to it.",
     ]
+
+
+@pytest.mark.parametrize(
+    "asks, other, told",
+    [
+        (torch.Tensor.is_contiguous, torch.ones(2, 3).t(), "is_contiguous True"),
+        (lambda x: x.dtype is torch.float32, torch.ones(2).double(), "dtype torch.float32"),
+    ],
+    ids=["is_contiguous", "dtype"],
+)
+def test_a_plan_is_checked_for_the_properties_it_was_built_with(
+    asks: Callable[[torch.Tensor], bool], other: torch.Tensor, told: str
+) -> None:
+    """By the worker, whoever calls it; of a private shape a stranger may only ask for the dtype."""
+    plan = sy.func2plan()(lambda x: x * (2 if asks(x) else 3))
+    plan.build(torch.ones(2, 2))
+    core = open_core()
+    put(core, stored_plan(plan._record, plan._built("sent")))
+    ann = frozenset({"ann"})
+    for id, guard in ((10, None), (20, Guard(ann)), (30, Guard(ann, shape_hidden=True))):
+        for place, value in enumerate((torch.ones(2, 2), other)):
+            core.hold(id + place, value.clone(memory_format=torch.preserve_format))
+            protect(core.store.objects[id + place], guard)
+    core.guarded = True
+
+    def call(id: int, user: str | None) -> Any:
+        run = Run(1, 0, [id], 100 + len(core.store.objects), 9, define=define(5, (0,)))
+        return said(core, encode(run), peer=Peer("me", user))[-1]
+
+    for id, user in ((10, None), (20, None), (10, "ann"), (20, "ann"), (30, "ann"), (30, None)):
+        answers = [call(id, user), call(id + 1, user)]
+        if (id, user) == (30, None) and "dtype" not in told:
+            for refused in map(error_in, answers):
+                assert isinstance(refused, PermissionDenied)
+                assert "a plan that asks for the is_contiguous of a private shape" in str(refused)
+            continue
+        assert (id, user) == (30, None) or type(answers[0]) is Done
+        assert str(error_in(answers[1])).startswith(f"Plan '<lambda>' takes {told} for x")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections.abc import Callable
@@ -46,6 +47,7 @@ class Counting:
 AVERAGING = nn.BatchNorm1d(3, momentum=None)
 
 NAMING = Counting()
+CALLS = itertools.count()
 
 FROZEN: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
     "branch": (branch, "torch.Tensor.__bool__"),
@@ -61,6 +63,7 @@ FROZEN: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
     "item_text": (lambda x: (x, f"{x.sum().item():.1f}")[0], "the text of a number"),
     "names": (NAMING, "a number or a name that Python made for the result"),
     "returned": (lambda x: (x, math.sqrt(x.sum().item() ** 2)), "float() of a number"),
+    "every_other_call": (lambda x: x * 2 if next(CALLS) % 2 else -x, "which operations run"),
     "layer": (lambda x: AVERAGING(x), "torch.Tensor.__float__ inside BatchNorm1d decides"),
     "unique": (lambda x: x if x.unique().numel() else -x, "a branch on a number"),
 }
@@ -76,6 +79,19 @@ def test_a_frozen_path_warns_and_names_the_line(name: str) -> None:
     text = str(warning.message)
     assert text.startswith(f"{__file__}:{warning.lineno}: ") and what in text
     assert text.endswith("sy.cond and sy.while_loop keep both.")
+
+
+def test_a_program_of_nothing_warns_once_of_the_decision_that_led_there() -> None:
+    calls = itertools.count()
+
+    def nothing_at_first(x: torch.Tensor) -> torch.Tensor:
+        if bool(x) and not next(calls):
+            return x
+        return x + 1
+
+    with pytest.warns(FrozenPath, match="torch.Tensor.__bool__ decides") as caught:
+        recording = record(nothing_at_first, [torch.tensor(2.0)])
+    assert len(caught) == 1 and recording.program.actions == ()
 
 
 COLUMNS = torch.ones(3, 2)

@@ -12,6 +12,7 @@ from syft.program.recording.recorded_actions import (
     RecordedAction,
     completed,
     number_slots,
+    with_expectations_first,
     without_unread,
 )
 
@@ -42,3 +43,21 @@ def test_slots_are_numbered_in_the_order_of_the_actions() -> None:
     number_slots([x], [sort, recorded("torch.Tensor.zero_", x), add])
     assert completed(sort).out == (Slot(1), (None, Slot(2)))
     assert completed(add).args == ([Slot(1), Slot(2)],) and completed(add).out == Slot(3)
+
+
+def test_a_size_after_a_change_of_its_tensor_is_expected_where_it_is_read() -> None:
+    """What a program changes may have another size by then, so nothing is known of it before."""
+    x, y, before, after, other = (PendingSlot(0) for _ in range(5))
+    resize = recorded("torch.Tensor.resize_", x, 4)
+    reads = [
+        recorded("torch.Tensor.numel", one, out=size)
+        for one, size in ((x, before), (x, after), (y, other))
+    ]
+    expected = [
+        recorded("syft.ops.numbers.expect", "same", size, 4, True)
+        for size in (before, after, other)
+    ]
+    actions = [reads[0], expected[0], resize, reads[1], expected[1], reads[2], expected[2]]
+    first = [reads[0], expected[0], reads[2], expected[2]]
+    rest = [resize, reads[1], expected[1]]
+    assert with_expectations_first(actions, [x, y]) == first + rest

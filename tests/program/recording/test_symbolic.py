@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import operator
 import pickle
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+from syft.exceptions import OtherPath
 from syft.program.lowered import Lowered
 from syft.program.recording.record import record
 from syft.program.recording.symbolic import (
@@ -49,6 +52,43 @@ def test_arithmetic_is_recorded(function: Callable[..., Any]) -> None:
 def test_one_number(function: Callable[..., Any]) -> None:
     lowered = Lowered(recorded(function, 2.5).program)
     assert [lowered.run([x]) for x in (0.5, -1.75, 7)] == [function(x) for x in (0.5, -1.75, 7)]
+
+
+def test_a_copy_is_the_number_itself() -> None:
+    lowered = Lowered(recorded(lambda a: (copy.copy(a) * 2, copy.deepcopy([a])[0] + 1), 3).program)
+    assert lowered.run([7]) == (14, 8)
+
+
+@pytest.mark.parametrize(
+    "decides, value",
+    [
+        (lambda a: a.bit_count(), 2),
+        (lambda a: np.asarray(a).item(), 5),
+        (lambda a: np.asarray(a, dtype=np.float64).item(), 5.0),
+    ],
+    ids=["bit_count", "array", "array of a dtype"],
+)
+def test_what_only_plain_numbers_have_decides(decides: Callable[[Any], Any], value: Any) -> None:
+    lowered = Lowered(recorded(lambda a: a * decides(a), 5).program)
+    assert lowered.run([5]) == 5 * value
+    with pytest.raises(OtherPath):
+        lowered.run([9])
+
+
+def test_a_shape_behind_a_tuple_stays_free() -> None:
+    lowered = Lowered(recorded(lambda x: x.new_zeros((1,) + x.shape), torch.ones(2, 3)).program)
+    assert lowered.run([torch.ones(4, 5)]).shape == (1, 4, 5)
+
+
+def test_the_bits_of_a_number_are_not_those_of_a_float() -> None:
+    def mixed(a: Any) -> Any:
+        with pytest.raises(TypeError, match="unsupported operand"):
+            a & 1.5
+        with pytest.raises(TypeError, match="unsupported operand"):
+            1.5 | a
+        return a + 1
+
+    assert Lowered(recorded(mixed, 5).program).run([7]) == 8
 
 
 def test_rounding_to_digits_and_divmod() -> None:

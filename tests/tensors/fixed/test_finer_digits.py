@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import optim
 
-from syft.exceptions import EncodingError
+from syft.exceptions import EncodingError, UnsupportedOperation
 from syft.tensors.fixed.fixed_link import refined
 from syft.tensors.fixed.precision import fix_precision, float_precision
 from syft.tensors.fixed.rings.plain_ring import PLAIN
@@ -213,6 +213,8 @@ def test_what_is_no_sum_of_squares_is_left_to_the_ordinary_rules():
             (v.addcmul(g, g, value=0), [0.25, 1.0]),
             (torch.tensor([1.0, 2.0]) + v, [1.25, 3.0]),
             (v * 0.0, [0.0, 0.0]),
+            (torch.tensor([1.0, 2.0]) * v, [0.25, 2.0]),
+            (torch.tensor(3.0) * v, [0.75, 3.0]),
         ):
             assert torch.allclose(opened(found), torch.tensor(want), atol=2e-4), want
 
@@ -223,3 +225,19 @@ def test_the_root_of_a_negative_number_is_an_error_where_it_can_be_seen():
     for negative in (v / -1.0, v.sub(g, alpha=2.0)):
         with pytest.raises(EncodingError, match="nan"):
             negative.sqrt()
+
+
+def test_a_step_divided_by_zero_is_an_error_where_it_can_be_seen():
+    p = fix_precision(torch.ones(2)).requires_grad_()
+    p.grad = fix_precision(torch.tensor([0.0, 1.0]))
+    with pytest.raises(EncodingError, match="division by zero"):
+        optim.Adam([p], lr=0.01, eps=0).step()
+
+
+def test_finer_numbers_are_not_written_into_a_plain_tensor():
+    g, plain = fix_precision(torch.tensor([0.5, 1.0])), torch.ones(2)
+    v = torch.zeros_like(g).addcmul_(g, g, value=1.0)
+    for write in (plain.mul_, plain.add_, plain.div_):
+        with pytest.raises(UnsupportedOperation):
+            write(v)
+    assert plain.tolist() == [1, 1]

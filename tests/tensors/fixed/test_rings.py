@@ -469,3 +469,13 @@ def test_what_arrives_must_be_integers_of_a_ring():
         unpack([int(TypeCode.FIXED_PRECISION), 2, 16, list(inner)], Unpacker(packer.buffers))
     assert (caught.value.path, caught.value.got) == ("$.child", "FixedPrecisionTensor")
     assert fixed(torch.tensor([1]), make_grid(2, 16)).child.ring is PLAIN
+
+
+@pytest.mark.parametrize("divisor", [2**62, 2**62 + 2**40, 2**80, -(2**62) - 2**40])
+def test_a_divisor_may_be_larger_than_a_number_of_the_ring(divisor: int) -> None:
+    numbers = torch.tensor([2**61, -(2**61), 3, 0, 2**62 + 5])
+    expected = torch.tensor([number / divisor for number in numbers.tolist()])
+    found = [PLAIN.divide(numbers, divisor)]
+    if abs(divisor) < 2**63:
+        found.append(PLAIN.divide(numbers, torch.tensor(divisor)))
+    assert all(((one - expected).abs() <= 1).all() for one in found)

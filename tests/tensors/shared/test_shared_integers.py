@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 
+import syft as sy
 from syft.exceptions import (
     NotALeaf,
     NotSendable,
@@ -19,6 +20,7 @@ from syft.serde import serialize
 from syft.tensors.fixed.precision import fix_precision
 from syft.tensors.logging import LoggingTensor
 from syft.tensors.shared.shared_values import get_shared, is_shared, refresh, share_values
+from tests.chain.refusal import refusal
 from tests.tensors.shared.clear_parties import clear_session
 from tests.tensors.shared.local_parties import local_session
 
@@ -113,6 +115,14 @@ def test_what_cannot_be_shared():
     ]:
         with pytest.raises(error, match=text):
             share_values(x, session)
+
+
+def test_a_remote_tensor_with_a_graph_is_not_split(hook, bob, alice):
+    carol = sy.VirtualWorker(hook, id="carol")
+    x = fix_precision(torch.ones(2)).requires_grad_().send(bob)
+    y = x * 2
+    text = refusal(lambda: y.share(bob, alice, crypto_provider=carol, requires_grad=True))
+    assert text.startswith("NotALeaf") and "(at bob)" in text
 
 
 def test_what_is_not_shared_cannot_be_put_together():

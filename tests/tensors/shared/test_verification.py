@@ -312,3 +312,11 @@ def test_a_cost_says_what_its_functions_take(share):
         line.startswith("`exp` on 16 bits: arguments below 13.17") for line in cost.functions
     )
     assert "\n  `layer_norm` on 16 bits: variances from 0.002507" in str(cost)
+
+
+def test_what_torch_does_not_have_in_float64_is_not_compared():
+    watch, x = sy.verify_shares(), torch.ones(2, dtype=torch.float64)
+    assert watch._exactly(torch.ops.aten.bitwise_and.Tensor, (x, x), {}) is None
+    assert watch._exactly(torch.ops.aten.bernoulli.default, (x,), {}) is None
+    (total,) = watch._exactly(torch.ops.aten.add.Tensor, (x, x), {})
+    assert total.tolist() == [2, 2]

@@ -237,3 +237,13 @@ def test_the_other_parties_of_a_collective_operation_do_not_wait(
     withdraw(bob.core, _framed(start), PEER)
     assert not bob.core.outgoing(), "they have been told"
     assert bob.core.store.why_missing(5) == TAKEN_BACK
+
+
+def test_one_request_is_taken_out_of_an_inbox(dan: sy.VirtualWorker) -> None:
+    transport = dan.connection().transport
+    first, second = (_framed(Drop(seq, ())) for seq in (1, 2))
+    transport.deliver(first)
+    transport.deliver(second)
+    assert transport.withdraw(first) and [letter[0] for letter in dan.inbox] == [second]
+    assert not transport.withdraw(first), "it is not there any more"
+    assert transport.withdraw(second) and not dan.inbox

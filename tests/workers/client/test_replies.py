@@ -18,6 +18,7 @@ from syft.exceptions import (
     ObjectNotFound,
     ObjectNotReady,
     RemoteFailure,
+    RequestWithdrawn,
     WorkerClosed,
 )
 from syft.ops.returns import ONE_TENSOR
@@ -41,6 +42,7 @@ from syft.workers.wire.messages import (
     Fetch,
     Forgotten,
     Message,
+    NotBegun,
     Parked,
     Put,
     Run,
@@ -447,3 +449,11 @@ def test_requests_are_made_for_the_user_of_the_moment(
     me.user = "bea"
     connection.tell(Drop(9, ()))
     assert transport.users[before:] == ["ann", None, "bea"], "also where no reply matters"
+
+
+def test_what_was_not_begun_is_said_to_be_withdrawn(connection: Connection) -> None:
+    played(connection).say(NotBegun(1))
+    with pytest.raises(RequestWithdrawn):
+        connection.ask(Fetch, 5)
+    played(connection).say(Value(2, 7))
+    assert connection.ask(Describe, 5) == 7 and at_rest(connection)

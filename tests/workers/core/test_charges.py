@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 import torch
 
-from syft.exceptions import LimitExceeded
+from syft.exceptions import LimitExceeded, PermissionDenied
 from syft.ops.table import BY_NAME
 from syft.workers.core.charges import COUNT, LOOK, SMALL, Charges, is_large
 from syft.workers.core.nesting import MAX_INSIDE, Nesting
 from syft.workers.core.peer import Session
 from syft.workers.core.peer_limits import Account, PeerLimits
 from syft.workers.core.store import ObjectStore
+from syft.workers.execution.permissions import Guard, protect
+from syft.workers.execution.public_sizes import note_sizes
 
 
 class Scene:
@@ -91,6 +93,22 @@ def test_a_large_object_is_looked_at_at_once() -> None:
     scene.store.drop(2, "dropped")
     assert scene.store.charges.flags == 0
     assert is_large("no tensor") and not is_large(torch.ones(SMALL))
+
+
+def test_requests_are_looked_at_as_long_as_an_object_is_large() -> None:
+    """However it became one: stored with others, or grown in its place."""
+    store = Scene().store
+    store.put_all({1: torch.ones(2), 2: torch.ones(SMALL + 1), 3: torch.ones(SMALL + 1)})
+    assert store.charges.flags == LOOK
+    store.drop(3, "dropped")
+    assert store.charges.flags == LOOK, "there is another one"
+    store.drop(2, "dropped")
+    assert store.charges.flags == 0
+    store.objects[1].resize_(SMALL + 1)
+    store.charges.altered([1, 404])
+    assert store.charges.flags == LOOK
+    store.drop(1, "dropped")
+    assert store.charges.flags == 0 and not store.charges.bills
 
 
 def test_large_objects_are_refused_one_by_one() -> None:
@@ -259,3 +277,25 @@ def test_requests_inside_others_are_bounded_in_number_too() -> None:
     nesting.leave()
     nesting.enter()  # counted anew
     nesting.enter()
+
+
+@pytest.mark.parametrize("reader", [("eve", "eve"), (None, None), (None, "laptop")])
+def test_what_has_a_private_size_without_a_bound_is_not_charged(
+    reader: tuple[str | None, str | None],
+) -> None:
+    """By what a caller may still store they would see how large it is."""
+    account, user = Account(), [reader]
+    charges = Charges("bob", {}, payer=lambda: account, reader=lambda: user[0])
+    charges.guarded = True
+    hidden, bounded = torch.ones(5), torch.ones(5)
+    guard = Guard(frozenset({"ann"}), shape_hidden=True, owners=frozenset({"desk"}))
+    for value in (hidden, bounded):
+        protect(value, guard)
+    note_sizes(bounded, (9,))
+    with pytest.raises(PermissionDenied, match="whose private size has no public bound"):
+        charges.charge({1: bounded, 2: hidden})
+    assert not charges.bills and account.objects == account.bytes == 0
+    charges.charge({1: bounded})
+    for id, admitted in enumerate((("ann", None), (None, "desk")), 2):
+        user[0] = admitted
+        charges.charge({id: hidden})

@@ -16,7 +16,8 @@ from syft.program.program import Action, Program, Slot
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.serde.tensors.bundle import Bundle
-from syft.workers.core.claim import set_writers, writers_of
+from syft.workers.core.claim import Claim, set_writers, writers_of
+from syft.workers.core.memory_owners import leaf_owners, mark
 from syft.workers.core.peer import Peer, Session
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.permissions import full_guard_of
@@ -380,6 +381,18 @@ def test_a_tensor_object_is_not_changed_through_another_id() -> None:
     ask(core, command("torch.Tensor.detach", ref(X), out=101, flags=8), peer=EVE)
     assert ask(core, command("torch.Tensor.requires_grad_", ref(101)), peer=EVE) == Done(1)
     assert ask(core, Annotate(1, 101, ("#mine",)), peer=EVE) == Done(1)
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_what_lies_in_others_memory_may_leave(held: bool) -> None:
+    """A move takes the object of whoever asks out of the store, and changes no memory."""
+    core = worker(held)
+    value = core.store.objects[X]
+    ask(core, command("torch.Tensor.detach", ref(X), out=OUT, flags=8), peer=EVE)
+    assert type(error_in(ask(core, Move(1, X, "alice"), peer=EVE))) is PermissionDenied
+    assert ask(core, Move(1, OUT, "alice"), peer=EVE) == Done(1)
+    assert OUT not in core.store.objects and core.store.objects[X] is value
+    assert core.connect("alice").put_there == [(OUT, ("eve",))]  # type: ignore[attr-defined]
 
 
 def test_memory_that_was_taken_over_stays_whose_it_was() -> None:
@@ -787,3 +800,13 @@ def test_what_somebody_elses_pointer_stands_for(hook: sy.TorchHook, bob: Any, al
     bob.clear_objects()
     alice.clear_objects()
     eve.close()
+
+
+def test_a_leaf_that_others_reach_is_of_whose_result_reached_it_first() -> None:
+    leaf = torch.ones(2, requires_grad=True)
+    mark(leaf * 2, Claim("ann", "a"))
+    mark(leaf * 3, Claim("eve", "e", ("eves friend",)))
+    assert [claim.owner for claim in leaf_owners(leaf, beyond=False)] == ["ann"]
+    mark(leaf * 4, Claim("ann", "a", ("bea",)))
+    (claim,) = leaf_owners(leaf, beyond=False)
+    assert claim.owner == "ann" and tuple(claim.writers) == ("bea",)

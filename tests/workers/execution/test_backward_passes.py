@@ -447,3 +447,19 @@ def test_gradients_look_the_same_if_a_pass_failed(
         assert x.grad is not None and y.grad is not None
         looks.append([_look(each, memories) for each in (x.grad, y.grad)])
     assert looks[0] == looks[1]
+
+
+def test_a_private_gradient_that_a_hook_takes_away_is_no_more() -> None:
+    """A program of the worker's owner may step, and free the gradient, while the pass runs."""
+    w = leaf()
+    run(torch.Tensor.backward, loss_of(w))
+    taken: list[Any] = []
+
+    def take(parameter: torch.Tensor) -> None:
+        taken.append(parameter.grad)
+        parameter.grad = None
+
+    handle = w.register_post_accumulate_grad_hook(take)
+    public(torch.Tensor.backward, (w * 2).sum())
+    handle.remove()
+    assert w.grad is None and taken[0].tolist() == [5, 7]

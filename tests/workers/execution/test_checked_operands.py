@@ -10,6 +10,11 @@ import torch
 import syft as sy
 from syft.ops.table import BY_NAME, FUNCTIONS
 from syft.workers.execution import extents
+from syft.workers.execution.checked_operands import (
+    blocks_checked,
+    degree_checked,
+    exponent_checked,
+)
 from syft.workers.execution.extents import extent_of
 from syft.workers.execution.permissions import Guard, full_guard_of
 from syft.workers.execution.precautions import RUNNABLE
@@ -164,3 +169,11 @@ def test_private_operands_are_forecast_as_good_and_checked_when_they_run(
     assert results[0].shape == results[1].shape and results[0].dtype is results[1].dtype
     assert guards[0] is not None and guards[0].error is None
     assert guards[1] is not None and type(guards[1].error) is RuntimeError
+
+
+def test_what_is_not_here_is_not_checked() -> None:
+    """Pivots of another worker, or none: torch refuses these itself."""
+    for pivots in (None, torch.tensor(3), torch.zeros(2, 0, dtype=torch.int32)):
+        blocks_checked({"pivots": pivots})
+    exponent_checked({"n": -(2**63) + 1})
+    degree_checked({"n": torch.zeros(0, dtype=torch.int64)})

@@ -310,3 +310,14 @@ def test_wrong_arguments_fail_whatever_the_values_are() -> None:
     found = Forecasts().of(torch.special.chebyshev_polynomial_v, (x, x, x), {})
     assert found.verdict is Verdict.FAILS and found.failure[0] is TypeError
     assert "fake" not in found.failure[1].lower()
+
+
+def test_what_has_no_hash_is_forecast_anew() -> None:
+    forecasts, x = Forecasts(), torch.ones(2, 3)
+
+    def summed(x: torch.Tensor, dims: set[int]) -> torch.Tensor:
+        return x.sum(tuple(dims))
+
+    for dims, shape in (({0}, (3,)), ({0, 1}, ())):
+        assert forecasts.of(summed, (x, dims), {}).result.shape == shape
+    assert len(forecasts) == 0

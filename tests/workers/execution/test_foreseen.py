@@ -12,6 +12,7 @@ from syft.workers.execution.foreseen import run_foreseen
 from syft.workers.execution.hidden_shapes import hidden_forecast
 from syft.workers.execution.moved_memory import NoHoldings
 from syft.workers.execution.permissions import Guard, full_guard_of, protect
+from syft.workers.execution.public_sizes import note_sizes
 
 ANN = Guard(frozenset({"ann"}))
 
@@ -199,3 +200,17 @@ def test_what_is_written_with_a_hidden_shape_gets_its_number_of_dimensions() -> 
 
     result = run_foreseen(add, *call, forecast, hidden, NoHoldings())
     assert result is out and out.ndim == 1 and type(error_of(out)) is ValueError
+
+
+def test_a_copy_where_a_view_was_foreseen_is_no_result() -> None:
+    hidden, guard = torch.ones(3), Guard(frozenset({"ann"}), shape_hidden=True)
+    protect(hidden, guard)
+    note_sizes(hidden, (7,))
+    forecast = hidden_forecast(Forecasts(), torch.Tensor.unsqueeze, [hidden, 0], {})
+
+    def copied(x: torch.Tensor, dim: int) -> torch.Tensor:
+        return x.unsqueeze(dim).clone()
+
+    found = run_foreseen(copied, [hidden, 0], {}, forecast, guard, NoHoldings())
+    assert "in memory of its own instead of a view" in str(error_of(found))
+    assert hidden.tolist() == [1, 1, 1]

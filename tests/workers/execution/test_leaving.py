@@ -11,7 +11,7 @@ import torch
 import syft as sy
 
 from syft.codes import CollectiveCode
-from syft.exceptions import MalformedMessage, PermissionDenied
+from syft.exceptions import MalformedMessage, PermissionDenied, ProviderDenied
 from syft.ops.table import BY_NAME
 from syft.program.program import Action, Program, Slot
 from syft.serde.packer import Packer
@@ -20,12 +20,20 @@ from syft.workers.core.peer import Peer
 from syft.workers.core.sent_labels import (
     guard_fields,
     guard_from_fields,
+    note_bound,
     received_guard,
     terms_of,
     users_of,
 )
-from syft.workers.execution.leaving import follow, followers, may_leave
-from syft.workers.execution.permissions import Guard, full_guard_of
+from syft.workers.execution.leaving import (
+    check_dealing,
+    check_gradients_leave,
+    follow,
+    followers,
+    may_leave,
+)
+from syft.workers.execution.permissions import Guard, full_guard_of, protect
+from syft.workers.execution.public_sizes import sizes_at_most
 from syft.serde.limits import Limits
 from syft.workers.wire.definitions import Group, InputKind
 from syft.workers.wire.messages import (
@@ -394,6 +402,47 @@ def test_several_may_follow_a_leaf() -> None:
     assert followers(leaf) == {"alice", "carl"}
 
 
+@pytest.mark.parametrize(
+    "function, before",
+    [
+        (torch.Tensor.backward, (None, None, False)),
+        (torch.autograd.backward, (None, None, False, None)),
+        (torch.autograd.grad, ()),
+    ],
+)
+def test_a_pass_that_names_tensors_sends_gradients_for_those_only(
+    function: Any, before: tuple[Any, ...]
+) -> None:
+    """Named by place or by name; the arguments in front of them alone name none."""
+    followed, other = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+    follow(followed, "eve")
+    args, guard = ((followed * other).sum(), *before), Guard(frozenset({"ann"}))
+
+    def leaves(*more: Any, **named: Any) -> bool:
+        try:
+            check_gradients_leave(function, (*args, *more), named, guard, "bob", None)
+        except PermissionDenied as error:
+            assert "backward: this value on 'bob' may not go to 'eve'" in str(error)
+            return True
+        return False
+
+    assert leaves() and leaves(inputs=None) and leaves(None)
+    for named in (followed, [other, followed], (followed,)):
+        assert leaves(named) and leaves(inputs=named)
+    for named in (other, [other]):
+        assert not leaves(named) and not leaves(inputs=named)
+
+
+def test_who_may_deal_for_a_value() -> None:
+    free, narrow = Guard(frozenset()), Guard(frozenset({"ann"}), providers=frozenset({"carol"}))
+    for guard in (None, free, narrow):
+        check_dealing(guard, "carol", "bob")
+    for guard in (None, free):
+        check_dealing(guard, "eve", "bob")
+    with pytest.raises(ProviderDenied, match="'eve' is not among its allow_providers="):
+        check_dealing(narrow, "eve", "bob")
+
+
 def test_what_failed_leaves_sealed() -> None:
     """Whoever may not read a value does not learn that there is none; whoever may, gets the
     error."""
@@ -442,3 +491,17 @@ def test_the_owner_of_the_worker_may(bob: sy.VirtualWorker) -> None:
     found.child.garbage_collect_data = False
     del wider, found
     bob.clear_objects()
+
+
+@pytest.mark.parametrize("most", [5, "ab", (), (2,), (4, 4), (True,), (4.0,), (2**70,)])
+def test_a_bound_that_is_none_is_refused(most: Any) -> None:
+    """It is stated by whoever sends the value: not below the sizes, and a size for each of them."""
+    value = torch.ones(3)
+    note_bound(value, most)
+    protect(value, Guard(frozenset({"ann"}), shape_hidden=True))
+    with pytest.raises(MalformedMessage, match=r"\$.terms: expected a bound of the value's sizes"):
+        note_bound(value, most)
+    note_bound(value, None)
+    assert sizes_at_most(value) is None
+    note_bound(value, [3])
+    assert sizes_at_most(value) == (3,)

@@ -40,6 +40,11 @@ def test_guards_only_ever_become_narrower() -> None:
     assert full_guard_of(tensor) == Guard(frozenset({"ann"}), shape_hidden=True)
 
 
+def test_the_first_error_stands_for_what_could_not_be_computed() -> None:
+    sealed = ANN.sealed(ValueError("7 is too large")).sealed(IndexError("of what was not computed"))
+    assert str(sealed.error) == "7 is too large" and sealed.users == ANN.users
+
+
 def test_what_is_combined_meets() -> None:
     one, other = torch.ones(1), torch.ones(1)
     assert combined([one, 5, None, other]) is None

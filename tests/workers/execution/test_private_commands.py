@@ -10,12 +10,15 @@ import torch
 
 import syft as sy
 from syft.exceptions import PermissionDenied
+from syft.ops.nested import leaves
 from syft.ops.table import BY_NAME, FLAGS, FUNCTIONS, NAMES, OpFlag
 from syft.workers.execution.backward_passes import run_public_pass
 from syft.workers.execution.moved_memory import Moves, NoHoldings
 from syft.workers.execution.permissions import Guard, full_guard_of, protect
-from syft.workers.execution.private_commands import guard_for, run_guarded
-from syft.workers.execution.public_sizes import note_sizes
+from syft.workers.execution.foreseen import Unforeseen
+from syft.workers.execution.private_commands import _within, guard_for, run_guarded
+from syft.workers.execution.private_results import FORECASTS
+from syft.workers.execution.public_sizes import note_sizes, public_memory, sizes_at_most
 
 ANN = Guard(frozenset({"ann"}))
 
@@ -295,3 +298,95 @@ def test_other_results_of_a_hidden_size_come_as_they_are() -> None:
     note_sizes(hidden, (4, 4))
     values, _ = guarded("torch.max", hidden, 0, user="eve")
     assert full_guard_of(values) == Guard(frozenset({"ann"}), shape_hidden=True)
+
+
+HIDDEN = Guard(frozenset({"ann"}), shape_hidden=True)
+
+
+def bounded(tensor: torch.Tensor, most: tuple[int, ...], guard: Guard = HIDDEN) -> torch.Tensor:
+    """A tensor of a private shape that is public up to its sizes at most."""
+    protect(tensor, guard)
+    note_sizes(tensor, most)
+    return tensor
+
+
+def in_one_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.untyped_storage()._cdata == other.untyped_storage()._cdata
+
+
+@pytest.mark.parametrize("error", [None, ValueError("no")])
+@pytest.mark.parametrize(
+    "name, args, most",
+    [("unsqueeze", (0,), (1, 7, 2)), ("t", (), (2, 7)), ("select", (1, 0), (7,))],
+)
+def test_a_view_of_a_private_shape_lies_in_that_memory(
+    name: str, args: tuple[Any, ...], most: tuple[int, ...], error: Exception | None
+) -> None:
+    guard = HIDDEN if error is None else HIDDEN.sealed(error)
+    base = bounded(torch.ones(3, 2), (7, 2), guard)
+    view = guarded(f"torch.Tensor.{name}", base, *args, user="eve")
+    assert in_one_memory(view, base) and full_guard_of(view) == guard
+    assert sizes_at_most(view) == most
+    assert view.shape == getattr(torch.ones(3, 2), name)(*args).shape
+
+
+def test_a_view_that_fails_in_secret_is_one_of_nothing_in_that_memory() -> None:
+    """An element that is not there is zero; with it there is one more byte of memory in use."""
+    empty, filled = bounded(torch.empty(0), (7,)), bounded(torch.ones(1), (7,))
+    found, other = (guarded("torch.Tensor.select", one, 0, 0) for one in (empty, filled))
+    assert in_one_memory(found, empty) and found.tolist() == 0 and other.tolist() == 1
+    assert found.shape == other.shape == () and sizes_at_most(found) == sizes_at_most(other) == ()
+    guard = full_guard_of(found)
+    assert guard is not None and guard.shape_hidden and type(guard.error) is IndexError
+    assert full_guard_of(other) == HIDDEN
+
+
+def test_a_generator_draws_from_the_system_where_that_it_draws_is_private() -> None:
+    generator = torch.Generator().manual_seed(5)
+    before = generator.get_state()
+    first, second = (
+        guarded("torch.bernoulli", bounded(torch.full((64,), 0.5), (64,)), generator=generator)
+        for _ in range(2)
+    )
+    assert torch.equal(generator.get_state(), before), "nobody sees that there was a command"
+    assert not torch.equal(first, second)
+
+
+def test_a_bound_of_what_others_share_is_that_of_its_memory() -> None:
+    base = bounded(torch.ones(3), (7,))
+    view = base.detach()
+    note_sizes(view, (7,), in_own_memory=False)
+    guarded("torch.Tensor.resize_as_", view, base)
+    assert sizes_at_most(view) == (7,) and public_memory(view) == public_memory(base)
+
+
+def test_a_size_without_a_bound_is_refused_on_chains_too(hook: sy.TorchHook) -> None:
+    encoded: Any = torch.tensor([1.0, -2.0, 3.0])
+    encoded = encoded.fix_precision()
+    counts = torch.tensor([1, 2, 0])
+    for tensor in (encoded, counts):
+        protect(tensor, ANN)
+    with pytest.raises(PermissionDenied, match="a private size without a public bound"):
+        guarded("torch.Tensor.repeat_interleave", encoded, counts, 0, user="eve")
+    chosen = guarded("torch.Tensor.masked_select", encoded, counts > 0, user="eve")
+    assert chosen.float_precision().tolist() == [1, -2] and sizes_at_most(chosen) == (3,)
+    admitted = guarded("torch.Tensor.repeat_interleave", encoded, counts, 0, user="ann")
+    assert admitted.float_precision().tolist() == [1, -2, -2]
+
+
+def test_a_conversion_asked_for_as_a_type_is_private_in_every_layout() -> None:
+    """``x.type()`` is a question, and ``x.type(dtype)`` is none."""
+    for secret in (torch.tensor([1.5, 0.0]), torch.tensor([1.5, 0.0]).to_sparse()):
+        protect(secret, ANN)
+        assert guarded("torch.Tensor.type", secret, user="eve").endswith("FloatTensor")
+        made = guarded("torch.Tensor.type", secret, torch.int64, user="eve")
+        assert full_guard_of(made) == ANN and made.to_dense().tolist() == [1, 0]
+
+
+def test_a_result_larger_than_its_bound_is_no_result() -> None:
+    """What a chain makes is checked against what plain tensors would have been."""
+    bound = [*leaves(FORECASTS.of(torch.neg, [bounded(torch.ones(3), (3,))], {}).result)]
+    fits = torch.zeros(3)
+    assert _within(fits, bound) is fits and _within(None, [None]) is None
+    with pytest.raises(Unforeseen, match="another shape"):
+        _within(torch.zeros(4), bound)

@@ -92,7 +92,8 @@ def test_what_writes_to_memory_of_its_guard_runs_in_place() -> None:
     assert private_result(torch.Tensor.add_, (x, public), ANN, alpha=2) is x
     assert x.tolist() == [3, 3] and full_guard_of(public) is None
     for scale in (0.5, 0.25):
-        private_result(torch._foreach_mul_, ([x, y], scale), ANN)
+        written = private_result(torch._foreach_mul_, ([x, y], scale), ANN)
+        assert written[0] is x and written[1] is y, "else the general path would write again"
     assert x.tolist() == [0.375] * 2 and y.tolist() == [0.125] * 2
     assert private_result(torch.Tensor.__setitem__, (x, 0, 7.0), ANN) is None
     assert x.tolist() == [7, 0.375]

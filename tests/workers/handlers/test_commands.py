@@ -128,3 +128,19 @@ def test_what_is_computed_from_a_list_with_a_private_tensor_is_private(core: Wor
     ask(core, Command(1, BY_NAME["torch.stack"], ((REFS, 5, 6),), 30, GRAD_MODE | ONE))
     guard = full_guard_of(core.store.objects[30])
     assert guard is not None and guard.users == {"ann"}
+
+
+def test_what_writes_is_as_right_where_the_process_has_another_default_dtype(
+    core: WorkerCore,
+) -> None:
+    """A command without one has float32, of which the short way knows nothing."""
+    put(core, 5, torch.tensor([1, 2]))
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert ask(core, command("Tensor.add_", 0, {}, 3)) == Done(1)
+        assert ask(core, command("Tensor.true_divide", 7, {}, 2)) == Done(1)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert core.store.objects[5].tolist() == [4, 5]
+    assert core.store.objects[7].tolist() == [2, 2.5]
+    assert core.store.objects[7].dtype is torch.float32

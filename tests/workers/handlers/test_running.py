@@ -16,6 +16,7 @@ from syft.exceptions import (
     MalformedMessage,
     ObjectIdTaken,
     ObjectNotFound,
+    OtherPath,
     PermissionDenied,
     ProgramError,
 )
@@ -587,3 +588,21 @@ def test_no_message_harms_the_worker(number: int, inputs: list[Any], out: int, d
 def test_the_limits_name_what_is_over() -> None:
     with pytest.raises(LimitExceeded, match="NUMBERS is 1024"):
         numbering.check_number(NUMBERS)
+
+
+@pytest.mark.parametrize("is_private", [False, True])
+def test_what_a_program_expects_of_a_size_is_checked_here(is_private: bool) -> None:
+    core = lonely()
+    users = ("ann",) if is_private else None
+    put(core, 5, torch.tensor([1.0, 2.0]), users=users, writers=("eve",))
+    put(core, 6, torch.tensor([1.0, 2.0, 3.0]), users=users, writers=("eve",))
+    doubled_pair = group(
+        (R,),
+        action("torch.Tensor.size", _X, 0, out=_Y),
+        action("syft.ops.numbers.expect", "same", _Y, 2, True),
+        action("torch.add", _X, _X, out=_Z),
+        outputs=(_Z,),
+    )
+    assert ask(core, run(3, (5,), 100, doubled_pair), peer=EVE) == Done(9)
+    error = error_in(ask(core, run(3, (6,), 101), peer=EVE))
+    assert type(error) is OtherPath and 101 not in core.store.objects

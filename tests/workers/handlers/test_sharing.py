@@ -34,6 +34,8 @@ from syft.exceptions import (
     WrongParties,
 )
 from syft.ids import new_execution, new_id
+from syft.workers.handlers import sharing
+from syft.workers.handlers.party_programs import Letter
 from syft.workers.wire.messages import (
     Describe,
     Duplicate,
@@ -650,3 +652,23 @@ def test_a_label_on_fresh_shares_says_who_may_deal(hook: sy.TorchHook, pair: Cli
     program = ShareProgram(1, (), (0,))
     with pytest.raises((ProviderDenied, RemoteFailure), match="'dealer' is not among"):
         pair.run(program, [pieces(X, 2, fields)])
+
+
+def test_what_the_owner_of_a_tensor_states_is_checked() -> None:
+    assert sharing._named("carol") == "carol" and "not named" in sharing._named(None)
+    with pytest.raises(MalformedMessage, match="the name of the provider, got int"):
+        sharing._named(5)
+    letter = Letter((1, 2))
+    assert sharing._values(letter, 2) == (1, 2)
+    for count in (0, 1, 3):
+        with pytest.raises(MalformedMessage, match=f"{count} values, got 2"):
+            sharing._values(letter, count)
+
+
+def test_a_share_that_is_taken_is_gone_at_that_party_alone(client: Client) -> None:
+    shares = client.share(X)[0]
+    here, other = client.parties[:2]
+    taken = client.fetch(shares, here, keep=False)
+    with pytest.raises(ObjectNotFound):
+        client.fetch(shares, here)
+    assert taken.shape == client.fetch(shares, other).shape == X.shape

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from threading import get_ident
 from typing import Any
 
 import pytest
@@ -550,3 +551,16 @@ def test_a_move_keeps_the_graph(
 ) -> None:
     places = [sy.VirtualWorker(hook, id=f"w{n}", pipelined=pipelined) for n in range(HOME)]
     check_gradients(path, [*places, me])
+
+
+def test_who_waits_for_a_worker_at_work_in_another_thread_looks_again(
+    hook: sy.TorchHook,
+) -> None:
+    dan = make_worker(hook, "dan", pipelined=True)
+    transport = dan.connection().transport
+    dan.busy = get_ident() + 1
+    try:
+        with transport.monitor:
+            assert transport.advance() and not transport.advance(block=False)
+    finally:
+        dan.busy = 0

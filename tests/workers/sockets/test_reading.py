@@ -7,10 +7,13 @@ import struct
 from collections.abc import Iterator
 
 import pytest
+import torch
 
-from syft.exceptions import BrokenFraming
+from syft.exceptions import BrokenFraming, MalformedMessage
+from syft.serde.frame import Frame, to_bytes
 from syft.serde.limits import Limits
 from syft.workers.sockets import websocket as module
+from syft.workers.sockets.arriving import FrameAssembly
 from syft.workers.client.monitor import Monitor
 from syft.workers.sockets.streams import PlainStream
 from syft.workers.sockets.websocket import BINARY, CONTINUATION, TEXT, WebSocket
@@ -104,3 +107,27 @@ def test_a_text_has_a_limit_of_pieces(ends: tuple[Busy, WebSocket, WebSocket]) -
     reader.feed(piece(1, first=True) + piece(0) * (many - 1))
     with pytest.raises(BrokenFraming, match=f"more than {many} pieces"):
         reader.feed(piece(0, last=True))
+
+
+def test_a_large_frame_is_whole_or_none() -> None:
+    buffers = [torch.arange(5, dtype=torch.uint8), torch.arange(3, dtype=torch.uint8)]
+    data = to_bytes(Frame(b"\x80", buffers), compressed=False)
+
+    def assembled(data: bytes) -> FrameAssembly:
+        assembly, at = FrameAssembly(Limits()), 0
+        while at < len(data):
+            space = assembly.space()
+            count = min(len(space), len(data) - at)
+            space[:count] = data[at : at + count]
+            assembly.filled(count)
+            at += count
+        return assembly
+
+    found = assembled(data).frame()
+    assert [buffer.tolist() for buffer in found.buffers] == [[0, 1, 2, 3, 4], [0, 1, 2]]
+    for cut in (0, 10, len(data) - 1):
+        with pytest.raises(MalformedMessage, match="bytes, got"):
+            assembled(data[:cut]).frame()
+    data[-4] = 1  # between the buffers
+    with pytest.raises(MalformedMessage, match="padding of zeros"):
+        assembled(data)

@@ -229,7 +229,8 @@ def _functional(function: Rule) -> Rule:
 
     def run(op: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
         found = function(op, x, *args, in_place=False, **kwargs)
-        return None if found is None else _result(found, x.child.grid, x.child.ring)
+        link = next(each.child for each in (x, *args) if is_fixed(each))  # ``number * x`` too
+        return None if found is None else _result(found, link.grid, link.ring)
 
     return run
 

@@ -1,0 +1,74 @@
+"""The public bounds of what has a private shape."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from syft.workers.execution.permissions import Guard, protect
+from syft.workers.execution.public_sizes import (
+    forms_of,
+    has_bound,
+    note_gradient,
+    note_received,
+    note_sizes,
+    public_memory,
+    sizes_at_most,
+)
+
+HIDDEN = Guard(frozenset({"ann"}), shape_hidden=True)
+
+
+def hidden(tensor: torch.Tensor) -> torch.Tensor:
+    protect(tensor, HIDDEN)
+    return tensor
+
+
+@pytest.mark.parametrize("elements, bounded", [(5, True), (7, True), (8, False)])
+def test_a_bound_that_came_is_one_of_memory_that_is_no_larger(elements: int, bounded: bool) -> None:
+    """More memory than the sizes need has another reason, which may be private."""
+    x = hidden(torch.zeros(elements)[:3])
+    note_received(x, (7,))
+    assert sizes_at_most(x) == (7,) and has_bound(x) is bounded
+    assert [*public_memory(x).values()] == [28 if bounded else 4 * elements]
+
+
+def test_what_shares_memory_has_the_bound_of_that() -> None:
+    base = hidden(torch.zeros(6))
+    view = base[2:4]
+    note_sizes(base, (9,))
+    note_sizes(view, (4,), in_own_memory=False)
+    assert sizes_at_most(view) == (4,) and public_memory(view) == public_memory(base)
+    assert [*public_memory(view).values()] == [36]
+
+
+def test_a_gradient_has_the_bound_of_its_leaf() -> None:
+    leaf, gradient, public = hidden(torch.zeros(3)), hidden(torch.zeros(3)), torch.zeros(3)
+    note_gradient(gradient, leaf)
+    assert not has_bound(gradient), "its leaf has none"
+    note_sizes(leaf, (7,))
+    note_gradient(public, leaf)
+    note_gradient(gradient, leaf)
+    assert sizes_at_most(gradient) == (7,) and has_bound(gradient)
+    assert sizes_at_most(public) == (3,) and [*public_memory(public).values()] == [12]
+
+
+def test_a_private_number_of_values_has_no_bound_in_memory_that_grows() -> None:
+    private = Guard(frozenset({"ann"}))
+    rows = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
+    sparse = torch.eye(3).to_sparse()
+    for tensor in (rows, sparse):
+        protect(tensor, private)
+    assert not has_bound(rows) and has_bound(sparse)
+
+
+def test_of_many_tensors_the_extremes_are_tried_together() -> None:
+    """Not each of them with each of the others: that would be two to the power of their number."""
+    few = [hidden(torch.zeros(2)) for _ in range(3)]
+    many = [hidden(torch.zeros(2)) for _ in range(4)]
+    for place, tensor in enumerate([*few, *many]):
+        note_sizes(tensor, (3 + place,))
+    assert len(forms_of(few, {})) == 8 + 1 + 1
+    shapes = [[tuple(one.shape) for one in form] for form, _ in forms_of(many, {})]
+    most = [(6,), (7,), (8,), (9,)]
+    assert shapes == [[(1,)] * 4, most, [(6,)] * 4, most]
