@@ -320,6 +320,17 @@ def is_only_user(tensor: torch.Tensor) -> bool:
     return bool(torch._C._storage_Use_Count(storage._cdata) == 2)  # the tensor's, and this name
 
 
+def is_in_use(tensor: torch.Tensor) -> bool:
+    """Whether torch itself refers to a tensor: a graph that ends at it or saved it, or a view.
+
+    >>> w = torch.ones(2, requires_grad=True); is_in_use(w)
+    False
+    >>> y = w * 2; is_in_use(w)
+    True
+    """
+    return bool(tensor._use_count() > 1)  # type: ignore[attr-defined]  # the first is Python's
+
+
 def exchange_contents(tensor: torch.Tensor, other: torch.Tensor) -> None:
     """Exchange what two tensors hold; hooks on the gradient of the first stay with it.
 

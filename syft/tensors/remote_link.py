@@ -38,7 +38,6 @@ from syft.workers.wire.messages import (
     Describe,
     Duplicate,
     Fetch,
-    Move,
     Relay,
     Search,
     Share,
@@ -195,7 +194,7 @@ class RemoteLink(Link):
         self._check_whole("move", "copy the part and move that")
         id = self.id_at_location
         if destination is self.owner:
-            self.connection.ask(Move, id, destination.id, requires_grad=arrives, user=user)
+            self.connection.move_home(id, arrives, user)
             self._object_left()
             return destination.core.store.take(id, "it was moved home")
         connection = self.owner.connection_to(destination)

@@ -62,7 +62,7 @@ class Connection(OperationSender):
     ) -> None:
         super().__init__(owner, location, transport)
         self.connect = connect
-        self.crossed = False  # a graph goes on from there to another worker: backward must wait
+        self.crossed = 0  # graphs that go on, or may, from there to another worker: backward waits
         self.interrupted: dict[Hashable, Pending] = {}
         """Requests that take something away, and whose answer was not waited for to the end."""
         self.contents: dict[int, int] = {}  # where constants are that were sent, by their content
@@ -156,22 +156,31 @@ class Connection(OperationSender):
     ) -> Pending | None:
         """Have an object moved to the worker of the connection ``to``, as :meth:`order` does it.
 
-        If a graph goes on from where it arrives, or perhaps does, backward passes there wait.  A
-        parked move promises the object there.
+        If a graph goes on from where it arrives, or perhaps does, backward passes there wait; and
+        those here, if graphs here go on to there.  A parked move promises the object there.
         """
         named = {"requires_grad": requires_grad, "user": user}
         to.moves.pop(id, None)
         value = self._ordered(self._question(Move, (id, to.location.id), named), ())
         if not isinstance(value, Pending):
-            to.crossed |= value is True
+            to.crossed += value is True
+            self.crossed += value is False
             return None
         try:
             to._expect(id, self, value)
         except BaseException:
             self._take_back(value)
             raise
-        to.crossed |= requires_grad is not False
+        self.crossed += 1  # until it is known whether it is a leaf at which graphs end
+        to.crossed += requires_grad is not False
         return value
+
+    @exclusive
+    def move_home(self, id: int, requires_grad: bool | None, user: str | None) -> None:
+        """Have an object moved to the owner of this connection, which serves that meanwhile."""
+        home = self.owner
+        value = self.ask(Move, id, home.id, requires_grad=requires_grad, user=user)
+        self.crossed += value is False
 
     def _expect(self, id: int, source: Connection, move: Pending) -> None:
         """Announce an object that a parked move is to bring, unless it has brought it already.
@@ -191,6 +200,7 @@ class Connection(OperationSender):
     def _moved(self, id: int, source: Connection, move: Pending) -> None:
         """What a move has brought is an object as others; nothing need wait any more for one that
         failed."""
+        source.crossed -= getattr(move.reply, "value", None) is not False
         if not move.failed:
             self.moves.pop(id, None)
             return
