@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
-from syft.exceptions import PermissionDenied, SyftError, WorkerIdTaken
+from syft.exceptions import PermissionDenied, SyftError, WorkerIdTaken, WorkerLost
 from syft.serde.limits import Limits
 from syft.trust import tickets
 from syft.trust.tickets import Ticket
@@ -298,7 +298,7 @@ class WebsocketClientWorker(LineWorker, metaclass=Reconnecting):
         """Prove to the worker that this program speaks for ``user``, if it can: it believes no
         ticket for a user otherwise."""
         connection = self.network.local.connection_to(self)
-        with contextlib.suppress(PermissionDenied):
+        with contextlib.suppress(PermissionDenied, WorkerLost):  # who uses the ticket is told
             connection.transport.prove(user)
             self.board.wait_until_arrived(self.line)
 
