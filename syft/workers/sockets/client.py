@@ -361,9 +361,9 @@ class WebsocketClientWorker(LineWorker, metaclass=Reconnecting):
 
         What was asked before and has not begun after a heartbeat is not done.
         """
-        if self.closed:
-            return
         with self.board.monitor:
+            if self.closed:
+                return
             for host in self.network.hosts.values():
                 for connection in host.connections():
                     if connection.location is self and not connection.transport.closed:
@@ -372,7 +372,7 @@ class WebsocketClientWorker(LineWorker, metaclass=Reconnecting):
             self.board.leave(self.line)
             if self.network.workers.get(self.id) is self:
                 del self.network.workers[self.id]
-        self._exchange.leave(self)
+            self._exchange.leave(self)
 
     def _take_leave(self, connection: Any) -> None:
         """Let the worker do what it was asked, a little while: it may have to ask this program

@@ -33,10 +33,15 @@ class Keeper:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread."""
+        """End the thread; it may be waiting for the monitor, which the caller leaves meanwhile."""
         self._stopped.set()
         if self._thread is not threading.current_thread():
-            self._thread.join()
+            with self._board.monitor as monitor:
+                held = monitor.leave()
+                try:
+                    self._thread.join()
+                finally:
+                    monitor.enter_again(held)
 
     def _run(self) -> None:
         try:
