@@ -300,3 +300,27 @@ def test_a_destination_behind_a_socket_that_has_no_room_says_so(
         del kept, promise, moved, later, asked
         at_bob.close()
         at_carol.close()
+
+
+def test_who_gives_up_what_a_move_was_to_bring_is_told_that(worker: Any, other: Any) -> None:
+    promise = worker.promise()
+    moved = (promise + 1).move(other)
+    later = moved + 1
+    other.give_up(moved, "it is not needed")
+    with pytest.raises(PromiseGivenUp, match="it is not needed"):
+        later.tolist()
+
+
+@pytest.mark.virtual_only("looks at what is remembered")
+def test_failed_moves_are_not_remembered_for_ever(worker: Any, other: Any) -> None:
+    promise = worker.promise()
+    pointers = [promise.view(7).move(other) for _ in range(70)]
+    kept = keep(promise)
+    for pointer in pointers:
+        failure(pointer.child.handle.wait)
+    assert len(pointers[0].child.connection.moves) == 64
+    assert isinstance(failure(pointers[-1].tolist), RuntimeError)
+    while failures := [one for one in (worker, other) if one.connection().unseen]:
+        for one in failures:
+            failure(one.connection().synchronize)
+    del kept
