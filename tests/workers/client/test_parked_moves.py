@@ -25,7 +25,7 @@ from tests.chain.refusal import line_here, refusal
 from tests.shells.child import make_worker
 from tests.shells.owner import inspect
 
-pytestmark = pytest.mark.every_shell
+every_shell = pytest.mark.every_shell
 
 REASON = "the sensor broke"
 
@@ -104,6 +104,7 @@ def failure(question: Callable[[], Any]) -> Exception:
 
 @pytest.mark.parametrize("question", QUESTIONS)
 @pytest.mark.parametrize("cause", CAUSES)
+@every_shell
 def test_whoever_asks_for_what_did_not_come_is_told_why(
     worker: Any, other: Any, cause: str, question: str
 ) -> None:
@@ -123,6 +124,7 @@ def test_whoever_asks_for_what_did_not_come_is_told_why(
 
 
 @pytest.mark.parametrize("cause", CAUSES)
+@every_shell
 def test_what_waits_there_already_fails_with_it_too(worker: Any, other: Any, cause: str) -> None:
     make, fail, kind, text = CAUSES[cause]
     promise = worker.promise()
@@ -141,6 +143,7 @@ def test_what_waits_there_already_fails_with_it_too(worker: Any, other: Any, cau
     del kept
 
 
+@every_shell
 def test_the_next_question_raises_it_as_other_failures(worker: Any, other: Any) -> None:
     """Where the move was asked for; it is raised once, and what follows from it is missing."""
     promise = worker.promise()
@@ -156,6 +159,7 @@ def test_the_next_question_raises_it_as_other_failures(worker: Any, other: Any) 
     del kept
 
 
+@every_shell
 def test_moves_that_follow_each_other_fail_with_the_first(
     hook: sy.TorchHook, worker: Any, other: Any
 ) -> None:
@@ -172,6 +176,7 @@ def test_moves_that_follow_each_other_fail_with_the_first(
     assert not any(inspect(one).promised for one in (worker, other, carl))
 
 
+@every_shell
 def test_what_takes_a_while_to_come_comes(worker: Any, other: Any) -> None:
     """The control: a move that does not fail."""
     promise = worker.promise()
@@ -185,6 +190,7 @@ def test_what_takes_a_while_to_come_comes(worker: Any, other: Any) -> None:
     del kept
 
 
+@every_shell
 def test_an_id_that_is_taken_is_refused_where_the_move_is_made(worker: Any, other: Any) -> None:
     """What is there under the id is not what was moved."""
     promise = worker.promise()
@@ -198,7 +204,6 @@ def test_an_id_that_is_taken_is_refused_where_the_move_is_made(worker: Any, othe
     del kept
 
 
-@pytest.mark.virtual_only("closes a worker while another one goes on")
 def test_a_worker_that_is_closed_while_a_move_waits(worker: Any, other: Any) -> None:
     promise = worker.promise()
     moved, later = (promise + 1).move(other), None
@@ -211,7 +216,6 @@ def test_a_worker_that_is_closed_while_a_move_waits(worker: Any, other: Any) -> 
     del kept
 
 
-@pytest.mark.virtual_only("closes a worker while another one goes on")
 def test_a_worker_that_is_closed_before_it_has_moved_something(worker: Any, other: Any) -> None:
     promise = worker.promise()
     moved = (promise + 1).move(other)
@@ -223,7 +227,6 @@ def test_a_worker_that_is_closed_before_it_has_moved_something(worker: Any, othe
     assert not inspect(other).promised
 
 
-@pytest.mark.virtual_only("gives a worker limits of its own")
 def test_a_destination_that_has_no_room_says_so(hook: sy.TorchHook, worker: Any) -> None:
     full = sy.VirtualWorker(hook, id="full", peer_limits=PeerLimits(bytes=64))
     filling = torch.ones(12).send(full)
@@ -239,7 +242,6 @@ def test_a_destination_that_has_no_room_says_so(hook: sy.TorchHook, worker: Any)
     del kept
 
 
-@pytest.mark.virtual_only("gives a worker limits of its own")
 def test_a_promise_that_is_refused_takes_the_move_back(hook: sy.TorchHook, worker: Any) -> None:
     full = sy.VirtualWorker(hook, id="full", peer_limits=PeerLimits(promises=0))
     promise = worker.promise()
@@ -252,7 +254,6 @@ def test_a_promise_that_is_refused_takes_the_move_back(hook: sy.TorchHook, worke
     del kept
 
 
-@pytest.mark.virtual_only("has workers of its own behind sockets")
 def test_a_process_that_is_gone_is_named_where_its_move_is_waited_for(hook: sy.TorchHook) -> None:
     def dial(*about: Any) -> Any:
         raise ConnectionRefusedError("nobody is there")
@@ -278,7 +279,6 @@ def test_a_process_that_is_gone_is_named_where_its_move_is_waited_for(hook: sy.T
         at_carol.close()
 
 
-@pytest.mark.virtual_only("has workers of its own behind sockets")
 @pytest.mark.parametrize("blocking", [False, True])
 def test_a_destination_behind_a_socket_that_has_no_room_says_so(
     hook: sy.TorchHook, blocking: bool
@@ -302,6 +302,7 @@ def test_a_destination_behind_a_socket_that_has_no_room_says_so(
         at_carol.close()
 
 
+@every_shell
 def test_who_gives_up_what_a_move_was_to_bring_is_told_that(worker: Any, other: Any) -> None:
     promise = worker.promise()
     moved = (promise + 1).move(other)
@@ -311,7 +312,6 @@ def test_who_gives_up_what_a_move_was_to_bring_is_told_that(worker: Any, other: 
         later.tolist()
 
 
-@pytest.mark.virtual_only("looks at what is remembered")
 def test_failed_moves_are_not_remembered_for_ever(worker: Any, other: Any) -> None:
     promise = worker.promise()
     pointers = [promise.view(7).move(other) for _ in range(70)]
@@ -324,3 +324,21 @@ def test_failed_moves_are_not_remembered_for_ever(worker: Any, other: Any) -> No
         for one in failures:
             failure(one.connection().synchronize)
     del kept
+
+
+def test_a_leaf_of_which_no_view_is_taken_is_not_moved(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaf = torch.ones(2, requires_grad=True).send(bob)
+    loss = (leaf * 2).sum()
+
+    def command(*about: Any, **more: Any) -> int:
+        raise LimitExceeded("worker 'alice'", "MAX_OBJECTS", 1, 2)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(bob.connection_to(alice)), "command", command)
+        assert refusal(lambda: leaf.move(alice)).startswith("LimitExceeded")
+    bob.collect()
+    assert not inspect(alice).objects
+    loss.backward()
+    assert leaf.grad.copy().get().tolist() == [2, 2]

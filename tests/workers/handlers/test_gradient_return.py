@@ -447,25 +447,6 @@ def test_a_private_gradient_does_not_go_after_a_leaf_where_it_may_not_be(
         del secret, leaf, loss, moved
 
 
-@pytest.mark.virtual_only("has the worker move a tensor without a request")
-def test_a_leaf_of_which_no_view_is_taken_is_not_moved(
-    bob: sy.VirtualWorker, alice: sy.VirtualWorker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    leaf = torch.ones(2, requires_grad=True).send(bob)
-    loss = (leaf * 2).sum()
-
-    def command(*about: Any, **more: Any) -> int:
-        raise sy.exceptions.LimitExceeded("worker 'alice'", "MAX_OBJECTS", 1, 2)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(type(bob.connection_to(alice)), "command", command)
-        assert refusal(lambda: leaf.move(alice)).startswith("LimitExceeded")
-    bob.collect()
-    assert not inspect(alice).objects
-    loss.backward()
-    assert leaf.grad.copy().get().tolist() == [2, 2]
-
-
 def test_a_sparse_leaf_is_followed(worker: Any, alice: Any) -> None:
     def sparse() -> torch.Tensor:
         made = torch.sparse_coo_tensor([[1]], [2.0], (3,), check_invariants=True)
