@@ -329,6 +329,17 @@ free_place: Any = torch.UntypedStorage._free_weak_ref
 the address that the first one returns is given to the second one."""
 
 
+def is_in_use(tensor: torch.Tensor) -> bool:
+    """Whether torch itself refers to a tensor: a graph that ends at it or saved it, or a view.
+
+    >>> w = torch.ones(2, requires_grad=True); is_in_use(w)
+    False
+    >>> y = w * 2; is_in_use(w)
+    True
+    """
+    return bool(tensor._use_count() > 1)  # type: ignore[attr-defined]  # the first is Python's
+
+
 def exchange_contents(tensor: torch.Tensor, other: torch.Tensor) -> None:
     """Exchange what two tensors hold; hooks on the gradient of the first stay with it.
 

@@ -82,7 +82,9 @@ def move(
     """Move a remote tensor to another worker, directly, and return a pointer to it there.
 
     The tensor keeps its id.  A graph behind it stays where it was, and is kept as long as the
-    moved tensor: that arrives as a leaf that requires grad, and its gradients are sent back.
+    moved tensor: that arrives as a leaf that requires grad, and its gradients are sent back.  A
+    leaf stays a leaf; graphs that were recorded with it stay too, and send their gradients after
+    it.
     ``x.detach().move(worker)`` leaves the graph behind, and so does a move under
     ``torch.no_grad()``.  With ``requires_grad`` also a tensor without a graph arrives as a leaf
     that requires grad.  Raises :class:`~syft.exceptions.UnsupportedOperation` for a parameter of a

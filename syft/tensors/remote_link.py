@@ -38,8 +38,6 @@ from syft.workers.wire.messages import (
     Describe,
     Duplicate,
     Fetch,
-    GiveUp,
-    Move,
     Relay,
     Search,
     Share,
@@ -196,17 +194,13 @@ class RemoteLink(Link):
         self._check_whole("move", "copy the part and move that")
         id = self.id_at_location
         if destination is self.owner:
-            self.connection.ask(Move, id, destination.id, requires_grad=arrives, user=user)
+            self.connection.move_home(id, arrives, user)
             self._object_left()
             return destination.core.store.take(id, "it was moved home")
         connection = self.owner.connection_to(destination)
         pending = self.connection.move(id, connection, arrives, user)
         collects = self.garbage_collect_data
-        self._object_left()
-        if pending is not None:
-            connection.expect(id, self.location.id)
-            failed = partial(_not_moved, connection, id, self.location.id, pending)
-            self.connection.when_settled(pending, failed)
+        self._object_leaves(pending)
         moved: Any = self._twin(connection, id, collects, pending)
         moved.child.asked = self.connection
         return moved
@@ -318,6 +312,15 @@ class RemoteLink(Link):
         self.garbage_collect_data = False
         self.connection.stop_owning(self.id_at_location)
 
+    def _object_leaves(self, pending: Pending | None) -> None:
+        """Note that the object has left the other worker, or does when the request is done."""
+        if pending is None:
+            self._object_left()
+            return
+        collects, self.garbage_collect_data = self.garbage_collect_data, False
+        about = self.connection, self.id_at_location, collects, pending
+        self.connection.when_settled(pending, partial(_moved, weakref.ref(self), *about))
+
     def share_with(self, to: str) -> None:
         """Let worker ``to`` change the object, before a twin of this link goes there.
 
@@ -379,8 +382,14 @@ def _fetched(link: weakref.ref[RemoteLink], pending: Pending) -> None:
         pointer.garbage_collect_data = False
 
 
-def _not_moved(connection: Connection, id: int, source: str, pending: Pending) -> None:
-    """After a move that failed, its destination need not wait for the object any more."""
-    if pending.failed and not connection.transport.closed:
-        reason = f"the move from {source} failed"
-        connection.tell(GiveUp(connection.next_seq(), id, reason))
+def _moved(
+    link: weakref.ref[RemoteLink], connection: Connection, id: int, collects: bool, pending: Pending
+) -> None:
+    """What a move has not taken away is collected as before; if its pointer is gone, at once."""
+    pointer = link()
+    if not pending.failed:
+        connection.stop_owning(id)
+    elif pointer is not None:
+        pointer.garbage_collect_data = collects
+    elif collects:
+        connection.garbage.append(id)

@@ -11,8 +11,8 @@ whole objects and promises.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -41,6 +41,8 @@ from syft.workers.wire.terms import Terms
 
 _TAKING = frozenset((messages.Fetch, messages.FetchAll))
 """The requests whose answer is the only copy of something."""
+_MOST_FAILED = 64
+"""Moves that failed and are remembered, to say why there is nothing."""
 
 
 class Connection(OperationSender):
@@ -60,7 +62,7 @@ class Connection(OperationSender):
     ) -> None:
         super().__init__(owner, location, transport)
         self.connect = connect
-        self.crossed = False  # a graph goes on from there to another worker: backward must wait
+        self.crossed = 0  # graphs that go on, or may, from there to another worker: backward waits
         self.interrupted: dict[Hashable, Pending] = {}
         """Requests that take something away, and whose answer was not waited for to the end."""
         self.contents: dict[int, int] = {}  # where constants are that were sent, by their content
@@ -154,15 +156,65 @@ class Connection(OperationSender):
     ) -> Pending | None:
         """Have an object moved to the worker of the connection ``to``, as :meth:`order` does it.
 
-        If a graph goes on from where it arrives, or perhaps does, backward passes there wait.
+        If a graph goes on from where it arrives, or perhaps does, backward passes there wait; and
+        those here, if graphs here go on to there.  A parked move promises the object there.
         """
         named = {"requires_grad": requires_grad, "user": user}
+        to.moves.pop(id, None)
         value = self._ordered(self._question(Move, (id, to.location.id), named), ())
-        if isinstance(value, Pending):
-            to.crossed |= requires_grad is not False
-            return value
-        to.crossed |= value is True
-        return None
+        if not isinstance(value, Pending):
+            to.crossed += value is True
+            self.crossed += value is False
+            return None
+        try:
+            to._expect(id, self, value)
+        except BaseException:
+            self._take_back(value)
+            raise
+        self.crossed += 1  # until it is known whether it is a leaf at which graphs end
+        to.crossed += requires_grad is not False
+        return value
+
+    @exclusive
+    def move_home(self, id: int, requires_grad: bool | None, user: str | None) -> None:
+        """Have an object moved to the owner of this connection, which serves that meanwhile."""
+        home = self.owner
+        value = self.ask(Move, id, home.id, requires_grad=requires_grad, user=user)
+        self.crossed += value is False
+
+    def _expect(self, id: int, source: Connection, move: Pending) -> None:
+        """Announce an object that a parked move is to bring, unless it has brought it already.
+
+        Raises :class:`~syft.exceptions.ObjectIdTaken` if another object has its id here.
+        """
+        announced = self.start(messages.Promise(self.next_seq(), (id,), source.location.id))
+        try:
+            self.wait(announced)
+        except ObjectIdTaken:
+            source._wait(move)
+            if not move.settled:
+                raise
+        self.moves[id] = source, move
+        source.when_settled(move, partial(self._moved, id, source, move))
+
+    def _moved(self, id: int, source: Connection, move: Pending) -> None:
+        """What a move has brought is an object as others; nothing need wait any more for one that
+        failed."""
+        source.crossed -= getattr(move.reply, "value", None) is not False
+        if not move.failed:
+            self.moves.pop(id, None)
+            return
+        failed = [other for other, (_, known) in self.moves.items() if known.failed]
+        for other in failed[:-_MOST_FAILED]:
+            del self.moves[other]
+        if not self.transport.closed:
+            reason = f"the move from {source.location.id} failed"
+            self.tell(messages.GiveUp(self.next_seq(), id, reason))
+
+    def _take_back(self, parked: Pending) -> None:
+        """Have the other end not do what it has parked."""
+        for seq in [seq for seq, pending in self.pending.items() if pending is parked]:
+            self.tell(messages.Cancel(self.next_seq(), seq))
 
     def _ordered(self, question: tuple[int, Frame, tuple[int, ...]], made: Collection[int]) -> Any:
         """The value that answers a request, or the request if it is parked."""
@@ -381,13 +433,6 @@ class Connection(OperationSender):
         self.tell(messages.Await(seq, promise.id))
         self.pending[seq] = promise
         promise.asked = True
-
-    @exclusive
-    def expect(self, id: int, sender: str) -> None:
-        """Announce an object that worker ``sender`` is to bring, unless it has brought it
-        already."""
-        with contextlib.suppress(ObjectIdTaken):
-            self.ask(messages.Promise, (id,), sender)
 
     @exclusive
     def flush(self) -> None:

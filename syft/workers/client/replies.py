@@ -6,6 +6,10 @@ the thread that made the request, or of any thread once that one has ended.
 
 Whichever thread reads, it takes in all that has come: ``pending`` has the requests of all threads
 by their numbers, and each waits for its own.
+
+An object that a parked move is to bring is made by a request over another connection, that to the
+worker where it was.  ``moves`` leads to it: whoever waits here takes in what has become of it, and
+what fails here for want of the object is told the failure of the move.
 """
 
 from __future__ import annotations
@@ -19,11 +23,12 @@ from syft.callers import Place, line_at, place_of_user
 from syft.exceptions import (
     MalformedMessage,
     ObjectNotFound,
+    PromiseGivenUp,
     RequestWithdrawn,
 )
-from syft.serde.errors import unpack_error
+from syft.serde.errors import pack_error, unpack_error
 from syft.serde.frame import Frame
-from syft.serde.packer import Unpacker
+from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import unpack_at
 from syft.workers.client.facts import Facts
 from syft.workers.client.monitor import exclusive
@@ -32,7 +37,7 @@ from syft.workers.client.pending import Pending as Pending
 from syft.workers.client.pending import maker_of_missing, origin_of, seq_of
 from syft.workers.client.sent_calls import Calls
 from syft.workers.client.transport import Location, Owner, Transport
-from syft.workers.core.store import TAKEN_BACK
+from syft.workers.core.store import FAILED, TAKEN_BACK
 from syft.workers.wire import messages
 from syft.workers.wire.messages import (
     Cancelled,
@@ -71,6 +76,7 @@ class ReplyReader:
         "dropped",
         "taken_back",
         "callbacks",
+        "moves",
         "facts",
         "_core",
         "_failures",
@@ -95,6 +101,9 @@ class ReplyReader:
         """What withdrawn requests were to make."""
         self.callbacks: dict[Pending, list[Callable[[], object]]] = {}
         """What to call when the reply to a request has come."""
+        self.moves: dict[int, tuple[ReplyReader, Pending]] = {}
+        """The parked moves that are to bring objects to the other end, by the ids of these, with
+        the connections over which they were asked for; those that failed stay."""
         self.facts = Facts()
         self._core = owner.core
         self._failures = 0  # how many failures came over this connection
@@ -246,9 +255,54 @@ class ReplyReader:
         )
         return unpack_at(reply.value, unpacker, ".value")  # type: ignore[union-attr]
 
+    def _take_in(self) -> None:
+        """Take in the replies that have come, and what has become of moves to the other end."""
+        if self.moves:
+            self.hear_of_moves()
+        self.read_replies()
+
+    def hear_of_moves(self, asking: tuple[ReplyReader, ...] = ()) -> None:
+        """Take in what has become of the moves that are to bring objects to the other end.
+
+        Those may follow from other moves; ``asking`` are the connections that ask because of that.
+        """
+        for source, move in list(self.moves.values()):
+            if not move.settled:
+                if source.moves and source not in asking:
+                    source.hear_of_moves((*asking, self))
+                if source.transport.closed and not move.settled:
+                    lost = source.transport.gone(source.location.id)
+                    move.reply = Failure(-1, pack_error(lost, Packer()))
+                source.read_replies()
+
+    def _moves_advance(self) -> bool:
+        """Let something happen that may end a move to the other end; whether anything did."""
+        moves = [source for source, move in self.moves.values() if not move.settled]
+        return any(source.transport.advance() for source in dict.fromkeys(moves))
+
+    def _failure_of_move(self, error: Exception) -> Exception | None:
+        """The failure of the move that was to bring what is missing, if that is what an error says;
+        otherwise None."""
+        if isinstance(error, ObjectNotFound):
+            known = self.moves.get(error.id) if error.reason == FAILED else None
+        else:
+            known = self.moves.get(error.id) if isinstance(error, PromiseGivenUp) else None
+        if known is None:
+            return None
+        source, move = known
+        self.hear_of_moves()
+        source._wait(move)  # its worker may say so later than this one
+        try:
+            source.take(move)
+        except Exception as failure:
+            return failure
+        return None
+
     def _error(self, reply: Failure, where: Place | None) -> Exception:
         """Rebuild a remote exception, with the remote traceback and the local line as notes."""
         error, trace = unpack_error(reply.error, Unpacker([], self._core.limits))
+        if self.moves and (failure := self._failure_of_move(error)) is not None:
+            return failure
         name = self.location.id
         if type(error) is ObjectNotFound and any(error.id in ids for ids in self.dropped):
             error = ObjectNotFound(error.id, error.worker, NEVER_SENT)
@@ -277,12 +331,13 @@ class ReplyReader:
         ``most`` is how many messages may be handled at once: many for the request that was made
         last.
         """
-        self.read_replies()
+        self._take_in()
         with self.transport.limited():
             while not (pending.settled or (or_parked and pending.parked)):
                 if not self.transport.advance(pending.parked, True, most):
-                    return
-                self.read_replies()
+                    if not self.moves or not self._moves_advance():
+                        return
+                self._take_in()
 
     @exclusive
     def wait(self, pending: Pending) -> None:
@@ -303,7 +358,7 @@ class ReplyReader:
     @exclusive
     def catch_up(self, pending: Pending) -> bool:
         """Whether a request is settled by what has arrived; never waits."""
-        self.read_replies()
+        self._take_in()
         return pending.settled
 
     @exclusive

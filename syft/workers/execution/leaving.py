@@ -28,8 +28,10 @@ import torch
 from syft.chain.wrapper import Wrapper
 from syft.exceptions import NotALeaf, PermissionDenied, ProviderDenied, UnsupportedOperation
 from syft.ops.nested import leaves
+from syft.torch_private import is_in_use
 from syft.workers.execution.graphs import reach_of
 from syft.workers.execution.permissions import Guard, copy_of, with_words_of
+from syft.workers.execution.successors import and_before
 
 _FOLLOWERS: Final = "_gradient_goes_to"
 
@@ -126,6 +128,24 @@ def goes_on(value: Any) -> bool:
     if tensor is None or not tensor.requires_grad:
         return False
     return not tensor.is_leaf or bool(followers(tensor))
+
+
+def is_reached(value: Any) -> bool:
+    """Whether an object here is a leaf at which a graph here ends.
+
+    >>> x = torch.ones(2, requires_grad=True); is_reached(x)
+    False
+    >>> y = x * 2; is_reached(x), is_reached(y)
+    (True, False)
+    """
+    return any(map(is_in_use, leaves_moved(value)))
+
+
+def leaves_moved(value: Any) -> list[torch.Tensor]:
+    """The tensors that graphs here know a leaf by: none of what is no leaf that requires grad."""
+    tensor = _tensor_here(value)
+    is_leaf = tensor is not None and tensor.requires_grad and tensor.is_leaf
+    return list(and_before(tensor)) if is_leaf else []  # type: ignore[arg-type]
 
 
 def check_no_graph(value: Any, guard: Guard | None = None) -> None:

@@ -8,16 +8,34 @@ successor gets it back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 
 _KEY = "_successor"
+_BEFORE = "_before"
 
 
 def set_successor(old: torch.Tensor, new: torch.Tensor) -> None:
     """Note that the object of a tensor has another one now."""
     old.__dict__[_KEY] = new
+    new.__dict__[_BEFORE] = weakref.ref(old)
+
+
+def and_before(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """A tensor, and those which its object had before, as far as graphs still have them.
+
+    >>> x, y, z = torch.ones(1), torch.ones(1), torch.ones(1)
+    >>> set_successor(x, y); set_successor(y, z); del y
+    >>> [each is x for each in and_before(z)]
+    [False, False, True]
+    """
+    found: torch.Tensor | None = tensor
+    while found is not None:
+        yield found
+        before = found.__dict__.get(_BEFORE)
+        found = None if before is None else before()
 
 
 def successor_of(tensor: torch.Tensor) -> torch.Tensor:

@@ -4,6 +4,11 @@
 makes a leaf at the new one.  A hook on the leaf sends each gradient it receives to the old worker
 and runs ``source.backward(gradient)`` there.  The hook is deleted with the leaf, and its deletion
 drops the source.
+
+A leaf that is moved while graphs here end at it is followed in the other direction, by the same
+hook: what these graphs send to the old leaf goes after it.  The source is a view of the leaf at the
+new worker, which stays there until the graphs here are gone.  If the leaf is moved on, the view is
+a graph that ends at it, so the next worker is told in the same way.
 """
 
 from __future__ import annotations
@@ -15,17 +20,20 @@ import torch
 
 from syft.exceptions import MalformedMessage, WorkerClosed
 from syft.ids import new_id
+from syft.ops.returns import ONE_TENSOR
 from syft.ops.table import BY_NAME
 from syft.workers.core.claim import Claim
 from syft.workers.core.outgoing import Outgoing
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.followed_leaves import Follower
-from syft.workers.execution.leaving import follow, may_leave
+from syft.workers.execution.leaving import follow, leaves_moved, may_leave
 from syft.workers.execution.permissions import Guard, meet_guards
 from syft.workers.wire.references import REF
 
 _BACKWARD = BY_NAME["torch.Tensor.backward"]
+_VIEW = BY_NAME["torch.Tensor.view_as"]
+_CLONE = BY_NAME["torch.Tensor.clone"]
 
 
 def send_followed(
@@ -50,6 +58,31 @@ def send_followed(
     except BaseException:
         core.store.drop(hidden, "its moved leaf does not exist")
         raise
+
+
+def send_after(core: WorkerCore, connection: Outgoing, id: int, leaf: Any, place: str) -> None:
+    """Have the gradients that graphs here send to a leaf go to the object ``id`` that it is now, at
+    worker ``place``.
+
+    >>> w = torch.ones(2, requires_grad=True).send(bob)
+    >>> loss = (w * 3).sum()
+    >>> moved = w.move(alice)
+    >>> loss.backward()
+    >>> moved.grad.get()
+    tensor([3., 3.])
+    """
+    source, op = new_id(), _VIEW if leaf.layout is torch.strided else _CLONE
+    try:
+        with torch.enable_grad():
+            args = ((REF, id), (REF, id)) if op == _VIEW else ((REF, id),)
+            connection.command(op, args, {}, source, [], expected=ONE_TENSOR)
+    except BaseException:
+        connection.garbage.append(id)
+        raise
+    hook = GradientHook(core, connection, source, place)
+    for known in leaves_moved(leaf):
+        known.register_hook(hook)  # type: ignore[no-untyped-call]
+        follow(known, place)
 
 
 def return_gradients(core: WorkerCore, leaf: Any, source: int, peer: Peer) -> None:

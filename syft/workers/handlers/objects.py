@@ -27,6 +27,7 @@ from syft.workers.execution.leaving import (
     check_no_graph,
     copy_in_graph,
     goes_on,
+    is_reached,
 )
 from syft.workers.execution.permissions import (
     full_guard_of,
@@ -35,7 +36,7 @@ from syft.workers.execution.permissions import (
 )
 from syft.workers.execution.public_sizes import note_like
 from syft.workers.handlers.commands import unpacker_for
-from syft.workers.handlers.gradient_return import return_gradients, send_followed
+from syft.workers.handlers.gradient_return import return_gradients, send_after, send_followed
 from syft.workers.wire.messages import (
     Annotate,
     Await,
@@ -375,28 +376,36 @@ def move(core: WorkerCore, message: Move, frame: Frame, peer: Peer) -> Reply | A
     core.forget(message.drop, peer)
 
     def act(held: HeldInputs) -> Reply:
-        value = core.resolve(message.id, 0, held)
-        if message.requires_grad and isinstance(value, Holder):
-            raise MalformedMessage("$.requires_grad", "false for a plan", "true")
-        follows = message.requires_grad is not False and goes_on(value)
-        guard = travelling_guard_of(value)
-        user = peer.user_named(message.user, core.name)
-        place = message.to if guard is None else core.place_of(message.to)
-        check_leaving(guard, place, user, "move", core.name, message.id)
-        connection, id = core.connect(message.to), message.id
-        if follows or (message.requires_grad and value.requires_grad):
-            send_followed(core, connection, id, value, guard, origin, message.to)
-            follows = True
-        else:
-            leaf = value.detach().requires_grad_() if message.requires_grad else value
-            connection.put(leaf, id, guard=guard, writers=origin.names())
-        core.store.take(id, f"{peer.name} moved it to {message.to}")
-        return Value(message.seq, True) if follows else Done(message.seq)
+        follows = _send_on(core, message, core.resolve(message.id, 0, held), origin, peer)
+        core.store.take(message.id, f"{peer.name} moved it to {message.to}")
+        return Done(message.seq) if follows is None else Value(message.seq, follows)
 
     access = _taking(message.id)
     core.permit(peer, (message.id,), access, "move")
     origin = core.owners.of(message.id) or Claim(peer.identity, peer.name)
     return core.when_ready(message.seq, peer, act, (message.id,), access=access)
+
+
+def _send_on(core: WorkerCore, message: Move, value: Any, origin: Claim, peer: Peer) -> bool | None:
+    """Send an object to another worker; returns true if its gradients come back, and false if those
+    of graphs here go after it."""
+    if message.requires_grad and isinstance(value, Holder):
+        raise MalformedMessage("$.requires_grad", "false for a plan", "true")
+    guard, recorded = travelling_guard_of(value), message.requires_grad is not False
+    user = peer.user_named(message.user, core.name)
+    place = message.to if guard is None else core.place_of(message.to)
+    check_leaving(guard, place, user, "move", core.name, message.id)
+    connection, id = core.connect(message.to), message.id
+    if recorded and goes_on(value):
+        send_followed(core, connection, id, value, guard, origin, message.to)
+        return True
+    makes_leaf = message.requires_grad and not value.requires_grad
+    leaf = value.detach().requires_grad_() if makes_leaf else value
+    connection.put(leaf, id, guard=guard, writers=origin.names())
+    if not (recorded and is_reached(value)):
+        return None
+    send_after(core, connection, id, value, place)
+    return False
 
 
 def _taking(id: int) -> Access:

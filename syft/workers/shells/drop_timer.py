@@ -12,10 +12,13 @@ tensor can be large), and a thread for each timer that is set.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any
+
+_LOG = logging.getLogger("syft.client")
 
 DELAY = 0.1
 """Seconds between the death of a pointer and the message."""
@@ -25,8 +28,8 @@ class DropTimer:
     """Calls ``flush`` in a thread of its own, ``delay`` seconds after it was started.
 
     ``flush`` is that of the shell: ``Network.flush_idle`` under the lock that every thread holds
-    while it reads or writes the sockets.  An error of it ends the thread.  A timer is a context
-    manager that stops the thread.
+    while it reads or writes the sockets.  An error of it is logged.  A timer is a context manager
+    that stops the thread.
 
     >>> calls = SimpleQueue()
     >>> with DropTimer(lambda: calls.put("flushed"), delay=0) as timer:
@@ -74,4 +77,7 @@ class DropTimer:
             if not goes_on:
                 return
             self._set = False  # before: what is dropped from now on may be missed by this flush
-            self._flush()
+            try:
+                self._flush()
+            except Exception as error:  # whatever a connection raises: others drop pointers too
+                _LOG.warning("a fault of this program: %r", error)

@@ -110,7 +110,8 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
         self.pipelined = pipelined
         self.is_client_worker = is_client_worker
         self.user = user
-        self.inbox: deque[tuple[Frame, Peer]] = deque()
+        self.inbox: deque[tuple[Frame, Peer, int]] = deque()
+        """The messages that wait, with who sent each, and on which thread."""
         self.busy, self._before = 0, 0
         """The thread that handles a message of the inbox, 0 if none does; how many came before."""
         self.closed = False
@@ -224,7 +225,8 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
         """Handle one message of the inbox; False if there is none, or another thread handles one.
 
         With ``most`` it may handle that many, as long as each causes nothing but its reply.  In the
-        middle of one, it handles those that were sent since: their senders are on the stack above.
+        middle of one, it handles those that this thread has sent since: their senders are on the
+        stack above.  Those of other threads come in their turn, after what they sent before.
 
         >>> VirtualWorker(None, id="alice").work()
         False
@@ -233,22 +235,30 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
         before = self._before if busy else 0
         if len(self.inbox) <= before or busy not in (0, thread):
             return False
+        place = self._sent_since(before, thread) if busy else 0
+        if place is None:
+            return False
         self.busy = thread
         try:
             with neutral_mode():
                 alone = not busy and self.network.is_quiet()
-                letters = self._handle(before, most if alone else 1)
+                letters = self._handle(place, most if alone else 1)
         finally:
             self.busy, self._before = busy, before
             self.network.monitor.notify()
         self.network.carry(letters, self)
         return True
 
+    def _sent_since(self, before: int, thread: int) -> int | None:
+        """The place of the first message that a thread has sent since there were so many."""
+        places = range(before, len(self.inbox))
+        return next((place for place in places if self.inbox[place][2] == thread), None)
+
     def _handle(self, place: int, most: int) -> list[AddressedFrame]:
         """Handle messages and hand over the replies; returns what the last one causes."""
         core, inbox, network = self.core, self.inbox, self.network
         while True:
-            frame, peer = inbox[place]
+            frame, peer, _ = inbox[place]
             del inbox[place]
             self._before = len(inbox)
             if network.observers:

@@ -77,7 +77,8 @@ class VirtualTransport(Transport):
         if self.queued:
             if not worker.inbox:
                 worker.announce()
-            worker.inbox.append((frame.owned() if frame.buffers else frame, self._peer))
+            kept = frame.owned() if frame.buffers else frame
+            worker.inbox.append((kept, self._peer, get_ident()))
             return
         if self._observers:
             self._network.observe(self.caller.id, worker.id, frame)
@@ -126,12 +127,12 @@ class VirtualTransport(Transport):
         """Leave out what waits in the inbox of a queued worker and came from here."""
         worker, peers = self._worker, set(self._peers.values())
         letters = list(worker.inbox)
-        taken: list[tuple[Frame, Peer]] = []
+        taken: list[tuple[Frame, Peer, int]] = []
         worker.inbox.clear()
         for letter in letters:
             mine = letter[1] in peers and may_be_withdrawn(letter[0])
             (taken if mine else worker.inbox).append(letter)
-        for frame, peer in taken:
+        for frame, peer, _ in taken:
             self.take(withdraw(self._core, frame, peer))
         self._network.carry(self._core.outgoing(), worker)
         return len(taken)

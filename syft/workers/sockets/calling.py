@@ -162,8 +162,8 @@ class CallingBoard(Switchboard):
         try:
             assert line.websocket is not None
             return line.websocket.receive(self.monitor if wait else None)
-        except (OSError, WireError) as error:
-            self.broke(line, error)
+        except Exception as error:  # nothing that comes over one line may end the thread
+            self.failed(line, error)
             return True
         except KeyboardInterrupt:  # perhaps between reading and noting what was read
             self._drop(line, "it was interrupted while it was read")
@@ -203,14 +203,9 @@ class CallingBoard(Switchboard):
 
     def _handle(self, line: Line) -> bool:
         """Take in and serve what was read from a line; whether anything was."""
-        handled = False
-        try:
-            handled = self.take(line)
-        except (OSError, WireError) as error:
-            handled = True
-            self.broke(line, error)
+        handled: bool = self.contain(line, self.take, line)
         if line.inbox or line.urgent:
-            handled |= self.serve(line)
+            handled |= self.contain(line, self.serve, line)
             self.push(line)
         return handled
 
@@ -221,21 +216,21 @@ class CallingBoard(Switchboard):
         none; ``own`` are the lines that this thread reads."""
         now = time.monotonic()
         for line in list(self.lines):
-            websocket = line.websocket
-            if websocket is None or now - websocket.heard < line.heartbeat:
-                continue
-            if websocket.is_taken(now):
-                continue
-            if line in self._reading and line not in own:
-                continue  # the thread that reads it sees to it
-            if websocket.heard > line.pinged:
-                line.pinged = now
-                websocket.put([b""], PING)
-                self.push(line)
-            elif now - line.pinged > (LOST_AFTER - 1) * line.heartbeat:
-                if not self._receive(line, False):
-                    silence = now - websocket.heard
-                    self.broke(line, TimeoutError(f"it has been silent for {silence:.1f} s"))
+            if line in own or line not in self._reading:  # else who reads it sees to it
+                self.contain(line, self._beat, line, now)
+
+    def _beat(self, line: Line, now: float) -> None:
+        websocket = line.websocket
+        if websocket is None or now - websocket.heard < line.heartbeat or websocket.is_taken(now):
+            return
+        if websocket.heard > line.pinged:
+            line.pinged = now
+            websocket.put([b""], PING)
+            self.push(line)
+        elif now - line.pinged > (LOST_AFTER - 1) * line.heartbeat:
+            if not self._receive(line, False):
+                silence = now - websocket.heard
+                self.broke(line, TimeoutError(f"it has been silent for {silence:.1f} s"))
 
     def sign(self, since: float) -> None:
         """Have each worker hear of this program although the monitor has been held ``since``, and
@@ -246,6 +241,12 @@ class CallingBoard(Switchboard):
             if websocket is not None and now - max(since, line.signed) >= line.heartbeat:
                 line.signed = now
                 websocket.sign()
+
+    def failed(self, line: Line | None, error: Exception) -> None:
+        """See :meth:`Switchboard.failed`; whoever waits for the line is told what was raised."""
+        if line is not None and not isinstance(error, OSError | WireError):
+            line.ended = line.ended or f"a fault of this program: {error!r}"
+        super().failed(line, error)
 
     # --------------------------------------------------------------------------- connections
 

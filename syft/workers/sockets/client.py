@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
-from syft.exceptions import PermissionDenied, SyftError, WorkerIdTaken
+from syft.exceptions import PermissionDenied, SyftError, WorkerIdTaken, WorkerLost
 from syft.serde.limits import Limits
 from syft.trust import tickets
 from syft.trust.tickets import Ticket
@@ -298,7 +298,7 @@ class WebsocketClientWorker(LineWorker, metaclass=Reconnecting):
         """Prove to the worker that this program speaks for ``user``, if it can: it believes no
         ticket for a user otherwise."""
         connection = self.network.local.connection_to(self)
-        with contextlib.suppress(PermissionDenied):
+        with contextlib.suppress(PermissionDenied, WorkerLost):  # who uses the ticket is told
             connection.transport.prove(user)
             self.board.wait_until_arrived(self.line)
 
@@ -361,9 +361,9 @@ class WebsocketClientWorker(LineWorker, metaclass=Reconnecting):
 
         What was asked before and has not begun after a heartbeat is not done.
         """
-        if self.closed:
-            return
         with self.board.monitor:
+            if self.closed:
+                return
             for host in self.network.hosts.values():
                 for connection in host.connections():
                     if connection.location is self and not connection.transport.closed:
@@ -372,7 +372,7 @@ class WebsocketClientWorker(LineWorker, metaclass=Reconnecting):
             self.board.leave(self.line)
             if self.network.workers.get(self.id) is self:
                 del self.network.workers[self.id]
-        self._exchange.leave(self)
+            self._exchange.leave(self)
 
     def _take_leave(self, connection: Any) -> None:
         """Let the worker do what it was asked, a little while: it may have to ask this program

@@ -33,10 +33,15 @@ class Keeper:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread."""
+        """End the thread; it may be waiting for the monitor, which the caller leaves meanwhile."""
         self._stopped.set()
         if self._thread is not threading.current_thread():
-            self._thread.join()
+            with self._board.monitor as monitor:
+                held = monitor.leave()
+                try:
+                    self._thread.join()
+                finally:
+                    monitor.enter_again(held)
 
     def _run(self) -> None:
         try:
@@ -50,7 +55,7 @@ class Keeper:
         while not self._stopped.wait(pause):
             board = self._board
             now = time.monotonic()
-            progress.look(list(board.lines), now, board.awaited())
+            board.contain(None, self._show, progress, now)
             quiet = now - board.active
             if quiet < _BRISK:
                 pause = _BRISK
@@ -63,19 +68,25 @@ class Keeper:
                     looked = time.monotonic()
                     board.monitor.lock.release()
             else:
-                board.sign(max(looked, board.active))
+                board.contain(None, board.sign, max(looked, board.active))
+
+    def _show(self, progress: Progress, now: float) -> None:
+        board = self._board
+        progress.look(list(board.lines), now, board.awaited())
 
     def _look(self, quiet: float) -> None:
         board, active = self._board, self._board.active
+        self._push_all()
+        board.contain(None, board.turn, None, False)
+        if quiet > _FLUSH_AFTER:
+            board.contain(None, board.network.flush_idle)
+            self._push_all()
+        for act in (board.beat, board.relays.look, board.memory.look):
+            board.contain(None, act)
+        board.active = active
+
+    def _push_all(self) -> None:
+        board = self._board
         for line in list(board.lines):
             if line.websocket is not None and line.websocket.queued:
-                board.push(line)
-        board.turn(None, False)
-        if quiet > _FLUSH_AFTER:
-            board.network.flush_idle()
-            for line in list(board.lines):
-                board.push(line)
-        board.beat()
-        board.relays.look()
-        board.memory.look()
-        board.active = active
+                board.contain(line, board.push, line)

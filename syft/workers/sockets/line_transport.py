@@ -198,9 +198,8 @@ class LineTransport(Transport):
             raise self.worker.gone()
         with board.io.lock:
             board.push(line)
-        if block and not parked:
-            return board.turn(line, True)
-        moved, network = board.turn(line, False), board.network
+        waits = block and not (parked and line.websocket)  # without one the worker may be gone
+        moved, network = board.turn(line, waits), board.network
         if moved or not block:
             return moved
         return (

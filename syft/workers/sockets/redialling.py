@@ -96,6 +96,8 @@ class Redialler:
         except (OSError, *_FINAL) as error:
             reason = f"{line.why or 'it is gone'} ({text_of(error)})"
             self._post(functools.partial(self._lost, line, reason))
+        except Exception as error:  # whatever else dialling raises: the line is not to wait for it
+            self._post(functools.partial(self._failed, line, error))
         else:
             self._post(functools.partial(self._found, line, websocket, welcome.received))
 
@@ -127,3 +129,8 @@ class Redialler:
         del self._threads[line]
         if line.ended is None:
             self._give_up(line, reason)
+
+    def _failed(self, line: Line, error: Exception) -> None:
+        """Give a line up for a fault, which is raised where it is logged."""
+        self._lost(line, "a fault of this worker")
+        raise error

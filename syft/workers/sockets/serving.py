@@ -39,7 +39,7 @@ from syft.workers.sockets.redialling import Redialler
 from syft.workers.sockets.sparse_log import SparseLog
 from syft.workers.sockets.switchboard import Switchboard
 from syft.workers.sockets.tunnel_ends import TunnelEnds, is_about_tunnels
-from syft.workers.sockets.websocket import FAULT, NORMAL, PING, PROTOCOL_ERROR, REFUSED, WebSocket
+from syft.workers.sockets.websocket import NORMAL, PING, PROTOCOL_ERROR, REFUSED, WebSocket
 
 LOG: Final = logging.getLogger("syft.worker")
 STRANGERS: Final = SparseLog(LOG)
@@ -74,6 +74,8 @@ class ServingBoard(Switchboard):
     """
 
     network: OutsideNetwork
+    end = "worker"
+    log = LOG.name
 
     def __init__(
         self,
@@ -218,7 +220,7 @@ class ServingBoard(Switchboard):
             if event & READ:
                 self._read(what)
         else:
-            what(event)
+            self.contain(getattr(what, "line", None), what, event)
 
     def _woken(self, event: int) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -228,7 +230,7 @@ class ServingBoard(Switchboard):
     def _act(self) -> None:
         """Do what other threads have posted."""
         while self._posted:
-            self._posted.popleft()()
+            self.contain(None, self._posted.popleft())
 
     def comes_back(self, line: Line) -> bool:
         """Whether this end makes another connection for a line."""
@@ -244,7 +246,7 @@ class ServingBoard(Switchboard):
             try:
                 worked |= self.serve(line)
             except Exception as error:  # as above; what a request raises is its reply
-                self._broken(line, error)
+                self.failed(line, error)
             self._unwritten[line] = None
             if line.urgent or (line.inbox and not line.serving):
                 continue
@@ -355,13 +357,6 @@ class ServingBoard(Switchboard):
             line.detach()
             self.redialler.start(line)
 
-    def _broken(self, line: Line, error: Exception) -> None:
-        """Give up a connection, and the line if that was the worker's fault."""
-        if not isinstance(error, OSError | WireError):
-            STRANGERS.warning("a fault of this worker: %r", error)
-            error = BrokenFraming(FAULT, "a fault of this worker")
-        self.broke(line, error)
-
     def _read(self, line: Line) -> None:
         """Read a line, and take in what came."""
         try:
@@ -370,7 +365,7 @@ class ServingBoard(Switchboard):
         except Exception as error:  # nothing that a caller sends may end the worker
             if isinstance(error, OSError):
                 self._take_in(line)  # what came before: perhaps why the other end has left
-            self._broken(line, error)
+            self.failed(line, error)
         else:
             self._take_in(line)
 
@@ -378,7 +373,7 @@ class ServingBoard(Switchboard):
         try:
             self.take(line)
         except Exception as error:  # as above
-            self._broken(line, error)
+            self.failed(line, error)
         if line.websocket is not None and line.websocket.queued:
             self._unwritten[line] = None  # an acknowledgement, or the answer to a heartbeat
         if line.inbox or line.urgent:
@@ -405,8 +400,8 @@ class ServingBoard(Switchboard):
             before = websocket.queued
             try:
                 done = websocket.flush()
-            except OSError as error:
-                self.broke(line, error)
+            except Exception as error:  # as above
+                self.failed(line, error)
                 continue
             if done:
                 self._unwritten.pop(line, None)
@@ -448,12 +443,13 @@ class ServingBoard(Switchboard):
                 time.sleep(0.01)
                 return
             try:
-                opening = self._accept(sock)
-            except (OSError, WireError) as error:
-                STRANGERS.info("refused a caller: %s", error)
+                self.let_in(self._accept(sock))
+            except Exception as error:  # as above
+                if isinstance(error, OSError | WireError):
+                    STRANGERS.info("refused a caller: %s", error)
+                else:
+                    self.failed(None, error)
                 sock.close()
-                continue
-            self.let_in(opening)
 
     def let_in(self, opening: Opening) -> None:
         """Let whoever is at the other end of a new connection say who it is."""
@@ -490,27 +486,28 @@ class ServingBoard(Switchboard):
         self.beat(now)
         for number, opening in list(self.openings.items()):
             if now - opening.since > 5:
-                self.give_up(number, "nobody said who is calling")
-        self.tunnels.look()
-        self._house(now)
-        self.network.flush()
+                self.contain(None, self.give_up, number, "nobody said who is calling")
+        self.contain(None, self.tunnels.look)
+        self.contain(None, self._house, now)
+        self.contain(None, self.network.flush)
 
     def beat(self, now: float) -> None:
         """Ask callers that have been silent for a sign of life, and give up those that gave
         none."""
         for line in list(self.lines):
-            websocket = line.websocket
-            if websocket is None or now - websocket.heard < line.heartbeat:
-                continue
-            if websocket.is_taken(now):
-                continue
-            if websocket.heard > line.pinged:
-                line.pinged = now
-                websocket.put([b""], PING)
-                self._unwritten[line] = None
-            elif now - line.pinged > (LOST_AFTER - 1) * line.heartbeat:
-                silence = now - websocket.heard
-                self.broke(line, TimeoutError(f"it has been silent for {silence:.1f} s"))
+            self.contain(line, self._beat, line, now)
+
+    def _beat(self, line: Line, now: float) -> None:
+        websocket = line.websocket
+        if websocket is None or now - websocket.heard < line.heartbeat or websocket.is_taken(now):
+            return
+        if websocket.heard > line.pinged:
+            line.pinged = now
+            websocket.put([b""], PING)
+            self._unwritten[line] = None
+        elif now - line.pinged > (LOST_AFTER - 1) * line.heartbeat:
+            silence = now - websocket.heard
+            self.broke(line, TimeoutError(f"it has been silent for {silence:.1f} s"))
 
     def _stand_by(self) -> None:
         """What the other thread does: it reads while an operation takes long."""
@@ -529,7 +526,7 @@ class ServingBoard(Switchboard):
         try:
             for what, event in self._watched.wait(0):
                 self._on_event(what, event)
-            self._tell_busy(running)
+            self.contain(None, self._tell_busy, running)
             self.beat(time.monotonic())
             self._write_all()
         finally:

@@ -4,18 +4,23 @@ Replies go to the transport whose requests they answer, requests to the worker o
 serves them, and what is said about a line to the line.  How a process waits is another matter: a
 program that calls reads on its own thread (:mod:`syft.workers.sockets.calling`), a worker that
 serves has a loop (:mod:`syft.workers.sockets.serving`).
+
+A thread that looks after several lines goes on whatever one of them brings about.  All that such a
+thread calls, it calls by :meth:`Switchboard.contain`, or tells :meth:`Switchboard.failed` what was
+raised: that is logged, and ends the line to which it belongs, so whoever waits for that is told.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Final
 
-from syft.exceptions import BrokenFraming, UnknownWorker, WorkerLost
+from syft.exceptions import BrokenFraming, UnknownWorker, WireError, WorkerLost, WorkerTimeout
 from syft.serde.errors import pack_error
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer
@@ -40,7 +45,8 @@ from syft.workers.sockets.line_texts import (
     Withdrawn,
     decode_control,
 )
-from syft.workers.sockets.websocket import BINARY, REFUSED, TEXT
+from syft.workers.sockets.sparse_log import SparseLog
+from syft.workers.sockets.websocket import BINARY, FAULT, REFUSED, TEXT
 from syft.workers.wire import messages
 from syft.workers.wire.messages import Failure, encode
 
@@ -59,8 +65,14 @@ class Switchboard(ABC):
     ['broke', 'comes_back', 'glance', 'opened', 'passed', 'reached_for', 'remove', 'said', 'turn']
     """
 
+    end: ClassVar[str] = "program"
+    """What errors call this end of the lines."""
+    log: ClassVar[str] = "syft.client"
+    """The name of its log."""
+
     def __init__(self, network: Network) -> None:
         self.network = network
+        self.faults = SparseLog(logging.getLogger(self.log))
         self.lines: list[Line] = []
         self.monitor = network.monitor
         """What a thread holds while it uses the network, its workers and the lines."""
@@ -112,6 +124,25 @@ class Switchboard(ABC):
     @abstractmethod
     def passed(self, line: Line, frame: Frame) -> None:
         """Take in bytes of a tunnel."""
+
+    def contain(self, line: Line | None, act: Callable[..., Any], *args: Any) -> Any:
+        """What ``act`` returns; True if it raises, which ends the line to which it belongs, and not
+        the thread."""
+        try:
+            return act(*args)
+        except WorkerTimeout:  # of the wait in which this is called
+            raise
+        except Exception as error:  # whatever a callback raises
+            self.failed(line, error)
+            return True
+
+    def failed(self, line: Line | None, error: Exception) -> None:
+        """Give up the connection of a line; for a fault of this end, which is logged, the line."""
+        if not isinstance(error, OSError | WireError):
+            self.faults.warning(f"a fault of this {self.end}: %r", error)
+            error = BrokenFraming(FAULT, f"a fault of this {self.end}")
+        if line is not None:
+            self.broke(line, error)
 
     def push(self, line: Line) -> None:
         """Write what a line has to write, as far as that is possible now."""

@@ -76,11 +76,12 @@ class TunnelEnd:
         events = READ if self._room and not self._ending else 0
         events |= WRITE if self._out else 0
         if events:
-            self._tunnels.watcher.watch(self._socket.fileno(), events, self._on_event)
+            self._tunnels.watcher.watch(self._socket.fileno(), events, self)
         else:
             self._tunnels.watcher.forget(self._socket.fileno())
 
-    def _on_event(self, event: int) -> None:
+    def __call__(self, event: int) -> None:
+        """Write and read what can be; called by the thread that serves."""
         try:
             if event & WRITE:
                 self._write()
@@ -131,7 +132,7 @@ class TunnelEnd:
         if self._queued + self._taken > ROOM:
             self._tunnels.close(self, "more came than there was room for")
         else:
-            self._on_event(WRITE)
+            self(WRITE)
 
     def grant(self, count: int) -> None:
         """Note that so many more bytes may be sent."""
@@ -143,7 +144,7 @@ class TunnelEnd:
     def end(self) -> None:
         """Write what is left, and close the socket then: nothing more comes."""
         self._ending = True
-        self._on_event(WRITE)
+        self(WRITE)
 
     def abandon(self) -> None:
         """Close the socket."""

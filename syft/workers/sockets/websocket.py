@@ -246,7 +246,7 @@ class WebSocket:
             self._closing = True
             text = reason.encode()[:120].decode(errors="ignore").encode()
             self.put([struct.pack(">H", code) + text], CLOSE)
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(Exception):  # it may be closed because nothing can be written
                 self.flush()
         self.abandon()
 

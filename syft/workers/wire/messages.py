@@ -189,8 +189,8 @@ class Move(Message, frozen=True, tag=int(MessageCode.MOVE)):
 
     A graph behind it stays here: the object arrives as a leaf that requires grad, gradients that
     reach the leaf come back, and the reply is true.  If ``requires_grad`` is false, they do not,
-    and the object arrives detached; if it is true, also an object without a graph arrives as such a
-    leaf.
+    and the object arrives detached; if it is true, also an object without a graph arrives as a
+    leaf.  The reply is false if graphs here end at the object: their gradients go after it.
     """
 
     verb = "move() from"

@@ -10,6 +10,7 @@ import torch
 from msgspec import structs
 
 import syft as sy
+from syft.codes import ConversionCode
 from syft.exceptions import ObjectIdTaken, PermissionDenied
 from syft.ops.table import BY_NAME
 from syft.program.program import Action, Program, Slot
@@ -56,6 +57,7 @@ from syft.workers.wire.messages import (
     Search,
     Share,
     Start,
+    Value,
 )
 from tests.shells.owner import inspect
 from tests.workers.core.peers import (
@@ -160,7 +162,10 @@ ROWS: list[tuple[Callable[[], Message], str]] = [
     (lambda: Fetch(1, X, keep=True), ANYBODY),
     (lambda: FetchAll(1, (X,), keep=True), ANYBODY),
     (lambda: Duplicate(1, X, OUT), ANYBODY),
-    (lambda: Convert(1, X, 1, (2,), OUT), ANYBODY),
+    (
+        lambda: Convert(1, X, int(ConversionCode.FIX_PRECISION), pack((), Packer()), OUT),
+        ANYBODY,
+    ),
     (lambda: Describe(1, X), ANYBODY),
     (lambda: Search(1, ()), ANYBODY),
     (lambda: Holds(1, X, b"\x01" * 32), ANYBODY),
@@ -620,12 +625,25 @@ def keeping(id: int) -> list[tuple[Message, tuple[torch.Tensor, ...]]]:
     others = (
         command("torch.Tensor.add", ref(20), 1.0, out=id, flags=8),
         Duplicate(1, 20, id),
-        Convert(1, 20, 1, (2,), id),
+        Convert(1, 20, int(ConversionCode.FIX_PRECISION), pack((), Packer()), id),
         Allow(1, 20, ("bea",), id),
-        Gradients(1, (20,), id),
+        Gradients(1, (X,), id),
         Run(1, 5, [20], id, 1 << COUNT_SHIFT, define=definition),
     )
     return made + [(message, ()) for message in others]
+
+
+def test_each_of_these_requests_stores_an_object() -> None:
+    """Else it would be refused for another reason than that its id is somebody else's."""
+    for number, (message, _) in enumerate(keeping(60)):
+        for peer in (MAKER, NAMED, EVE, BOSS):
+            if peer is not MAKER and type(message) is Allow:  # of what is the maker's
+                continue
+            core = worker(held=False)
+            message, buffers = keeping(60)[number]
+            letters = sent(core, message, *buffers, peer=peer)
+            assert type(letters[-1][1]) in (Done, Value), letters
+            assert 60 in core.store.objects, message
 
 
 def test_a_promise_is_not_taken_over() -> None:

@@ -279,3 +279,182 @@ def test_integers_cannot_require_a_gradient(bob: sy.VirtualWorker, alice: sy.Vir
     with pytest.raises(sy.exceptions.ObjectNotFound):
         whole.child.connection.ask(Move, new_id(), "alice")
     assert not inspect(alice).objects and whole.get().tolist() == [1, 2]
+
+
+# ------------------------------------------------------------------------------- leaves that move
+
+
+WAYS: dict[str, tuple[str, ...]] = {
+    "once": ("alice",),
+    "twice": ("alice", "carl"),
+    "and back": ("alice", "worker"),
+    "round": ("alice", "carl", "worker", "alice"),
+    "home": ("me",),
+    "on and home": ("alice", "me"),
+}
+
+
+def trained(leaf: torch.Tensor, take: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """The gradient of a leaf that is taken elsewhere while several graphs end at it."""
+    used, kept, view = (leaf * 2).sum(), (leaf * leaf * leaf).sum(), leaf.view(2, 1)
+    used.backward(retain_graph=True)
+    moved = take(leaf)
+    used.backward(retain_graph=True)
+    kept.backward()
+    (moved * 5).sum().backward()
+    (view * 7).sum().backward()
+    with torch.no_grad():
+        moved -= moved.grad
+    used.backward()
+    return moved.grad
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("way", WAYS)
+def test_the_gradients_of_old_graphs_go_after_a_leaf(
+    shell: str, worker: Any, alice: Any, carl: Any, way: str, requires_grad: bool
+) -> None:
+    """As if nothing had been moved."""
+    if (shell, way) == ("child", "round"):
+        pytest.skip("this shell cannot have workers ask each other in a circle")
+
+    def take(leaf: torch.Tensor) -> torch.Tensor:
+        for place in WAYS[way]:
+            leaf = leaf.move(place, requires_grad=requires_grad)
+        assert leaf.is_leaf and leaf.requires_grad
+        return leaf
+
+    values = torch.tensor([1.0, 3.0])
+    found = trained(values.clone().requires_grad_().send(worker), take)
+    other = values.clone().requires_grad_()
+    expected = trained(other, lambda leaf: leaf)
+    assert expected.tolist() == [2 + 2 + 3 + 5 + 7 + 2, 2 + 2 + 27 + 5 + 7 + 2]
+    assert (found if way.endswith("home") else found.copy().get()).tolist() == expected.tolist()
+    carl.network.local.collect()
+
+
+def test_a_module_that_is_moved_gets_the_gradients_of_what_it_has_computed(
+    worker: Any, alice: Any
+) -> None:
+    model, plain = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
+    plain.load_state_dict(model.state_dict())
+    data = torch.tensor([[1.0, 2.0]])
+    model.send(worker)
+    loss, other = model(data.send(worker)).sum(), plain(data).sum()
+    model.move(alice)
+    loss.backward()
+    other.backward()
+    optimizers = [torch.optim.SGD(one.parameters(), 0.5) for one in (model, plain)]
+    for optimizer in optimizers:
+        optimizer.step()
+    assert torch.equal(model.weight.copy().get(), plain.weight)
+    assert torch.equal(model.bias.copy().get(), plain.bias)
+    model.get()
+
+
+def test_a_leaf_at_which_no_graph_ends_leaves_nothing_behind(worker: Any, alice: Any) -> None:
+    leaf = torch.ones(2, requires_grad=True).send(worker)
+    (leaf * 2).sum().backward()
+    moved = leaf.move(alice)
+    assert not inspect(worker).objects and len(inspect(alice).objects) == 1
+    assert moved.grad.copy().get().tolist() == [2, 2]
+
+
+def test_the_view_of_a_moved_leaf_goes_with_the_graphs(worker: Any, alice: Any) -> None:
+    leaf = torch.ones(2, requires_grad=True).send(worker)
+    loss = (leaf * 2).sum()
+    moved = leaf.move(alice)
+    assert len(inspect(alice).objects) == 2
+    del loss
+    inspect(worker)  # which drops it, and tells
+    torch.ones(1).send(worker).move(alice)  # takes the id along
+    assert list(inspect(alice).objects) == [moved.id_at_location]
+
+
+def test_under_no_grad_a_move_leaves_the_graphs_behind(worker: Any, alice: Any) -> None:
+    leaf = torch.ones(2, requires_grad=True).send(worker)
+    loss = (leaf * 2).sum()
+    with torch.no_grad():
+        moved = leaf.move(alice)
+    loss.backward()
+    assert moved.grad is None and len(inspect(alice).objects) == 1
+
+
+def test_a_leaf_that_waits_is_followed_too(worker: Any, alice: Any) -> None:
+    promise = worker.promise()
+    leaf = torch.ones(2, requires_grad=True).send(worker)
+    loss = (leaf * 3).sum()
+    with torch.no_grad():
+        leaf.mul_(promise)
+    moved = leaf.move(alice)
+    refused = refusal(loss.backward)
+    assert refused.startswith("ObjectNotReady"), "it may go on to where nobody could wait for it"
+    kept = torch.tensor([5.0, 7.0]).send(worker, id=promise.id_at_location)
+    assert moved.copy().get().tolist() == [5, 7]
+    loss.backward()
+    assert moved.grad.copy().get().tolist() == [3, 3]
+    del kept
+
+
+def test_what_is_no_leaf_has_passes_wait_only_while_it_is_on_its_way(
+    worker: Any, alice: Any
+) -> None:
+    promise = worker.promise()
+    leaf = torch.ones(2, requires_grad=True).send(worker)
+    moved = (leaf * promise).move(alice)
+    kept = torch.ones(2).send(worker, id=promise.id_at_location)
+    moved.child.handle.wait()
+    later = worker.promise()
+    (leaf * later).sum().backward()  # waits
+    brought = torch.ones(2).send(worker, id=later.id_at_location)
+    assert leaf.grad.copy().get().tolist() == [1, 1]
+    del kept, brought
+
+
+def test_a_private_leaf_that_is_followed(worker: Any, alice: Any) -> None:
+    """Its memory is new since graphs have known it: these send to what it was before."""
+    for destinations in ((), ("alice",)):
+        secret = private_at(worker, "ann", destinations=destinations)
+        leaf = torch.ones(2, requires_grad=True).send(worker)
+        loss = (leaf * 2).sum()
+        with torch.no_grad():
+            leaf.mul_(secret)
+        moved = leaf.move(alice, user="ann")
+        loss.backward()
+        assert moved.grad.get(user="ann").tolist() == [2, 2]
+        del secret, leaf, loss, moved
+
+
+def leaf_of(worker: Any) -> torch.Tensor:
+    return torch.ones(2, requires_grad=True).send(worker)
+
+
+def test_a_private_gradient_does_not_go_after_a_leaf_where_it_may_not_be(
+    worker: Any, alice: Any
+) -> None:
+    for destinations, goes in (((), False), (("alice",), True)):
+        secret = private_at(worker, "ann", destinations=destinations)
+        leaf = leaf_of(worker)
+        loss = (leaf * secret).sum()
+        moved = leaf.move(alice)
+        if goes:
+            loss.backward()
+            assert moved.grad.get(user="ann").tolist() == [7, 8]
+        else:
+            text = "PermissionDenied: backward: this value on 'worker' may not go to 'alice'"
+            assert refusal(loss.backward).startswith(text)
+            assert moved.grad is None
+        del secret, leaf, loss, moved
+
+
+def test_a_sparse_leaf_is_followed(worker: Any, alice: Any) -> None:
+    def sparse() -> torch.Tensor:
+        made = torch.sparse_coo_tensor([[1]], [2.0], (3,), check_invariants=True)
+        return made.requires_grad_()
+
+    leaf, plain = sparse().send(worker), sparse()
+    loss, other = leaf.to_dense().sum(), plain.to_dense().sum()
+    moved = leaf.move(alice)
+    loss.backward()
+    other.backward()
+    assert torch.equal(moved.grad.to_dense().get(), plain.grad.to_dense())

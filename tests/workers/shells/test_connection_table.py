@@ -23,7 +23,7 @@ def test_a_gradient_goes_back_to_the_caller_and_not_to_its_namesake(
     (source,) = namesake.hold(leaf, allow_writes=("boss",))
     theirs = boss.connection_to(namesake).pointer(source, garbage_collect_data=False)
     moved = (theirs * 2).move("bob", requires_grad=True)
-    ours = torch.ones(2, requires_grad=True).send(alice).move(bob, requires_grad=True)
+    ours = (torch.ones(2, requires_grad=True).send(alice) * 1).move(bob, requires_grad=True)
     (moved * 3).sum().backward()
     (ours * 5).sum().backward()
     assert namesake.core.store.objects[source].grad.tolist() == [6, 6]

@@ -48,3 +48,20 @@ def test_a_stopped_timer_flushes_no_more(started: bool) -> None:
     assert not calls
     timer.start()
     assert not calls
+
+
+def test_a_flush_that_fails_does_not_end_the_thread(caplog: pytest.LogCaptureFixture) -> None:
+    calls: SimpleQueue[int] = SimpleQueue()
+    count = iter(range(2))
+
+    def flush() -> None:
+        number = next(count)
+        calls.put(number)
+        if not number:
+            raise ArithmeticError("a fault")
+
+    with DropTimer(flush, delay=0) as timer:
+        for number in range(2):
+            timer.start()
+            assert calls.get(timeout=60) == number
+    assert "a fault of this program: ArithmeticError('a fault')" in caplog.text

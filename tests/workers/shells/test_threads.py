@@ -372,3 +372,41 @@ worker.join()
 def test_a_forked_process_is_not_in_the_middle_of_anything() -> None:
     """In a process that is not measured: what measures has locks of its own."""
     subprocess.run([sys.executable, "-c", _FORKING], env=outside(), check=True, timeout=_WITHIN)
+
+
+def test_requests_of_a_thread_are_handled_in_order_while_another_one_is_served(
+    hook: sy.TorchHook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request waits for another process, with an older one of a second thread behind it, and that
+    thread makes a newer one."""
+    bob = sy.VirtualWorker(hook, id="bob", pipelined=True)
+    monitor, respond = bob.network.monitor, bob.core.respond
+    x, other = torch.ones(2).send(bob), torch.ones(2).send(bob)
+    sy.synchronize()
+    older, waits, newer = threading.Event(), threading.Event(), threading.Event()
+    results: list[torch.Tensor] = []
+
+    def second() -> None:
+        x.add_(1)
+        older.set()
+        waits.wait(20)
+        results.append(x * 2)
+        newer.set()
+
+    def wait_as_for_another_process(*about: Any) -> Any:
+        if not waits.is_set():
+            held = monitor.leave()
+            waits.set()
+            newer.wait(20)
+            monitor.enter_again(held)
+            bob.network.step()
+        return respond(*about)
+
+    first = other + 1
+    thread = threading.Thread(target=second)
+    thread.start()
+    older.wait(20)
+    monkeypatch.setattr(bob.core, "respond", wait_as_for_another_process)
+    assert first.get().tolist() == [2, 2]
+    thread.join()
+    assert results.pop().get().tolist() == [4, 4] and x.get().tolist() == [2, 2]
