@@ -15,6 +15,7 @@ ROLE = re.compile(r":(?:mod|class|func|meth|attr|data|exc):`(?:[^`<]*<)?~?(syft\
 
 EXAMPLES = {
     *("train.py", "a.py", "m.py"),  # of a user, in errors and doctests
+    "coverage.py",  # the library
     *("coverage.txt", "token.txt", "figures.md"),  # written by the command beside the name
 }
 MADE = {"docs/extensions/outside_pages.py"}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 import torch
 
 import syft as sy
 from syft.workers.execution.followed_leaves import Follower
+from tests.chain.refusal import refusal
 
 
 def test_torch_may_bring_a_gradient_on_a_thread_of_a_device(
@@ -42,6 +44,22 @@ def test_what_came_before_a_pass_failed_is_sent(
         torch.linalg.cholesky(b.detach().reshape(1, 2).T @ b.detach().reshape(1, 2) - 100)
     assert a.grad.get().tolist() == [8, 16]
     assert alice.core.to_return == []
+
+
+def test_a_gradient_that_is_refused_is_told(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = torch.ones(2, requires_grad=True).send(bob)
+    moved = (x * 2).move(alice)
+
+    def put(*about: Any, **more: Any) -> int:
+        raise sy.exceptions.LimitExceeded("worker 'bob'", "MAX_OBJECTS", 1, 2)
+
+    monkeypatch.setattr(type(alice.connection_to(bob)), "put", put)
+    assert refusal(lambda: (moved * 3).sum().backward()).startswith("LimitExceeded")
+    monkeypatch.undo()
+    (moved * 3).sum().backward()
+    assert x.grad.tolist() == [6, 6]
 
 
 @pytest.mark.parametrize("raises", [False, True])

@@ -169,22 +169,6 @@ def test_a_leaf_that_cannot_be_followed_is_not_stored(
     assert list(inspect(alice).objects) == [taken.id_at_location]
 
 
-def test_a_gradient_that_is_refused_is_told(
-    bob: sy.VirtualWorker, alice: sy.VirtualWorker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    x = torch.ones(2, requires_grad=True).send(bob)
-    moved = (x * 2).move(alice)
-
-    def put(*about: Any, **more: Any) -> int:
-        raise sy.exceptions.LimitExceeded("worker 'bob'", "MAX_OBJECTS", 1, 2)
-
-    monkeypatch.setattr(type(alice.connection_to(bob)), "put", put)
-    assert refusal(lambda: (moved * 3).sum().backward()).startswith("LimitExceeded")
-    monkeypatch.undo()
-    (moved * 3).sum().backward()
-    assert x.grad.tolist() == [6, 6]
-
-
 def test_a_gradient_nobody_takes_does_not_end_the_pass(
     bob: sy.VirtualWorker, alice: sy.VirtualWorker
 ) -> None:
