@@ -59,18 +59,20 @@ class NumberedCall:
         """
         last, self.last = self.last, list(inputs)
         return [
-            None if value and value == before and type(value) is type(before) else value
+            None if value == before and same(value, before) else value
             for value, before in zip(inputs, last, strict=True)
         ]
 
 
 def same(value: Any, before: Any) -> bool:
-    """Whether an id or a number has not changed; always False for zero, because of its sign.
+    """Whether an id or a number has not changed, the sign of a zero included.
 
-    >>> same(2, 2), same(2, 2.0), same(0.0, 0.0)
-    (True, False, False)
+    >>> same(2, 2), same(2, 2.0), same(0.0, 0.0), same(0.0, -0.0)
+    (True, False, True, False)
     """
-    return bool(value) and value == before and type(value) is type(before)
+    if value != before or type(value) is not type(before):
+        return False
+    return bool(value) or repr(value) == repr(before)
 
 
 class Table:
