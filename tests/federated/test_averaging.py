@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 import syft as sy
-from syft.exceptions import PermissionDenied, UnusableSetting
+from syft.exceptions import EncodingError, PermissionDenied, RemoteFailure, UnusableSetting
+from syft.federated import averaging
 from syft.workers.wire.messages import FetchAll, Run
 from tests.shells.child import make_worker
 from tests.shells.owner import inspect
@@ -339,6 +340,18 @@ def test_private_updates_are_named_for_those_who_may_see_them(secure: Secure) ->
         secure(updates, user="bea")
     made = secure({"bob": private(1.0), "alice": private(2.0)}, user="bea")
     assert made["w"] == 1.5
+
+
+def test_an_error_whose_tensors_nobody_may_name_is_raised_as_it_is(
+    secure: Secure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(flags: Any, user: str | None) -> Any:
+        raise PermissionDenied("get", "bob", user)
+
+    monkeypatch.setattr(averaging, "_fetched", denied)
+    updates = {"bob": {"w": torch.ones(1)}, "alice": {"w": torch.tensor([float("nan")])}}
+    with pytest.raises((EncodingError, RemoteFailure), match=r"^(?!.*'w')"):
+        secure(updates)
 
 
 def test_large_finite_numbers_are_averaged() -> None:

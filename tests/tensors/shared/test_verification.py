@@ -319,3 +319,10 @@ def test_what_torch_does_not_have_in_float64_is_not_compared():
     for op, args in ((aten.bitwise_and.Tensor, (x, x)), (aten.bernoulli.default, (x,))):
         assert verification.SeenCall(op, (args, {}), None, None).wanted() is None
     assert verification.SeenCall(aten.add.Tensor, ((x, x), {}), None, None).wanted() == []
+
+
+def test_what_is_empty_is_right(share):
+    x = share(torch.ones(2, 0))
+    with sy.verify_shares() as report:
+        assert (x * x + x).get().shape == (2, 0)
+    assert str(report) == "2 operations checked"

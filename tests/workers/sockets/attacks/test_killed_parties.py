@@ -25,7 +25,7 @@ NAMES = ("alice", "bob", "dealer")
 def victims() -> Iterator[dict[str, Victim]]:
     with contextlib.ExitStack() as stack:
         yield {
-            name: stack.enter_context(Victim(id=name, log="ERROR", lease=0.5, heartbeat=0.2))
+            name: stack.enter_context(Victim(id=name, log="ERROR", lease=1.0, heartbeat=0.6))
             for name in NAMES
         }
 
