@@ -35,6 +35,7 @@ from syft.plans.building.state import BoundState, Source, State, places_of
 from syft.plans.building.template import FLOAT, INT, kind_of
 from syft.program.lowered import Lowered
 from syft.program.program import Program, Slot, slots_in, without_inputs
+from syft.program.recording.environment.source_line import last_line_of
 from syft.program.recording.record import Recording, record
 from syft.program.recording.symbolic import concrete, is_symbolic
 from syft.workers.execution.precautions import RUNNABLE
@@ -213,7 +214,8 @@ def build(
     inputs = list(map(_plain, interface.bind(args, kwargs)))
     known = recipe.known()
     before = observe(recipe.entries())
-    optimizers = [source.entry for source in known if isinstance(source.entry, Optimizer)]
+    given = [source.entry for source in known if isinstance(source.entry, Optimizer)]
+    optimizers = list(dict.fromkeys(given))  # it may have two names
     recording, options, stepped = _recorded(recipe, interface, inputs, optimizers, check)
     if not stepped.keys() <= {*optimizers}:  # once more, with the options of all as inputs
         again = list(dict.fromkeys([*optimizers, *stepped]))
@@ -265,15 +267,14 @@ def _recorded(
     lines = _first_reads(recording.program)
     owners = [(id(each.group), each.key) for each in prepared.options for _ in each.kinds]
     places = range(count, count + len(numbers))
-    refuse_changes(
-        prepared.changed, {owners[at - count]: lines[at] for at in places if at in lines}
-    )
+    read = {owner: lines[at] for at, owner in zip(places, owners, strict=True) if at in lines}
+    refuse_changes(prepared.changed, read, str(last_line_of(recipe.body)))
     decisions, program = split_decisions(recording.program, count)
     lines = _first_reads(program)
     program = without_inputs(program, {at: None for at in places if at not in lines})
     used = [at - count for at in places if at in lines]
     options = Options(prepared.options, used, decisions)
-    return changed(recording, program=program), options, dict.fromkeys(prepared.stepped)
+    return changed(recording, program=program), options, prepared.stepped
 
 
 def _first_reads(program: Program) -> dict[int, str]:
