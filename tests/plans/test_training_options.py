@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import nn, optim
@@ -360,6 +361,35 @@ def test_a_scheduler_of_an_optimizer_that_only_the_function_leads_to_is_refused(
 
     with pytest.raises(sy.exceptions.CannotRecord, match="a step of StepLR"):
         sy.func2plan()(step).build(*next(batches((4,))))
+    with pytest.raises(sy.exceptions.CannotRecord, match="a step of StepLR"):
+        sy.func2plan()(lambda x: [things[2].step(), x + 1][1]).build(torch.ones(2))
+
+
+@pytest.mark.parametrize(
+    "make", [numpy.float64, float, torch.tensor], ids=lambda make: make.__name__
+)
+def test_an_argument_may_be_put_into_a_group(make: Any, bob: sy.VirtualWorker) -> None:
+    pair, oracle = twins(mlp, optim.SGD, lr=0.5)
+
+    def step(model: nn.Module, optimizer: Any, x: Tensor, y: Tensor, rate: Any) -> Tensor:
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    plan = sy.func2plan(state=pair)(lambda x, y, rate, state: step(*state.read(), x, y, rate))
+    data = list(batches((4,), 3))
+    plan.build(*data[0], make(0.1))
+    pointer = plan.send(bob)
+    for number, (x, y) in enumerate(data):
+        rate = make(0.1 / (1 + number))
+        expected = step(*oracle, x, y, rate)
+        assert torch.equal(plan(x, y, rate), expected)
+        there = rate.send(bob) if isinstance(rate, torch.Tensor) else rate
+        assert torch.equal(pointer(x.send(bob), y.send(bob), there).get(), expected)
 
 
 def test_a_scheduler_of_an_optimizer_that_the_function_makes_steps_inside(

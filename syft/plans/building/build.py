@@ -32,7 +32,7 @@ from syft.plans.building.interface import Blueprint, Interface, interface_of, wi
 from syft.plans.building.optimizers import PreparedOptimizers, StateTensor, refuse_changes
 from syft.plans.building.options import Options, numbers_in, split_decisions
 from syft.plans.building.state import BoundState, Source, State, places_of
-from syft.plans.building.template import FLOAT, INT, kind_of
+from syft.plans.building.template import INT, kind_of, plain_number
 from syft.program.lowered import Lowered
 from syft.program.program import Program, Slot, slots_in, without_inputs
 from syft.program.recording.environment.source_line import last_line_of
@@ -211,7 +211,7 @@ def build(
     (tensor([2., 2.]), ('tensor',))
     """
     interface = interface_of(recipe.name, recipe.signature, args, kwargs)
-    inputs = list(map(_plain, interface.bind(args, kwargs)))
+    inputs = list(map(plain_number, interface.bind(args, kwargs)))
     known = recipe.known()
     before = observe(recipe.entries())
     given = [source.entry for source in known if isinstance(source.entry, Optimizer)]
@@ -283,13 +283,6 @@ def _first_reads(program: Program) -> dict[int, str]:
     for action, line in zip(reversed(program.actions), reversed(program.lines), strict=True):
         lines.update((slot.index, line) for slot in slots_in((action.args, action.kwargs)))
     return lines
-
-
-def _plain(value: Any) -> Any:
-    """A number of a class of its own, such as numpy's, as the plain number that can be traced."""
-    if isinstance(value, (int, float)) and not is_symbolic(value):
-        return float(value) if kind_of(value) is FLOAT else int(value)
-    return value
 
 
 def _make_plain(attributes: dict[str, Any]) -> None:

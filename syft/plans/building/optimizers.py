@@ -110,9 +110,9 @@ class PreparedOptimizers:
     """A context for recording: every optimizer that steps inside it has its state.
 
     ``known`` are those of before, with ``options`` that are numbers, and ``stepped`` those that
-    step inside, in order.  The exit restores their options: ``group["lr"] = lr`` may have put a
-    traced number there.  ``changed`` are the options that the last run changed, each with the name
-    of its optimizer and what the run left there.
+    step inside, or have a scheduler that does, in order.  The exit restores their options:
+    ``group["lr"] = lr`` may have put a traced number there.  ``changed`` are the options that the
+    last run changed, each with the name of its optimizer and what the run left there.
 
     The exit raises :class:`~syft.exceptions.CannotRecord` if a step counts in Python.  If the
     recording failed because an option changes with every run (a scheduler), it names the option.
@@ -130,6 +130,7 @@ class PreparedOptimizers:
         self.options = options_of(known)
         self.changed: list[tuple[str, Option, Any]] = []
         self._numbers = [part for option in self.options for part in parts_of(option.value)]
+        self._added: set[optim.Optimizer] = set()
         self._options: list[_Saved] = []
         self._counts: list[_Saved] = []
         for optimizer in known:
@@ -179,12 +180,13 @@ class PreparedOptimizers:
     def _before_step(self, optimizer: optim.Optimizer, args: Any, kwargs: Any) -> None:
         if _PREPARED.get() is not self:  # another thread's
             return
-        if optimizer not in self.known and optimizer not in self.stepped:
-            self._add(optimizer, str(user_line()))
         self.stepped[optimizer] = None
+        if optimizer not in self._added:
+            self._add(optimizer, str(user_line()))
 
     def _add(self, optimizer: optim.Optimizer, line: str) -> None:
         prepare(optimizer, line)
+        self._added.add(optimizer)
         name = _name(optimizer)
         for group in optimizer.param_groups:
             self._options.append(_Saved(name, group, dict(zip(group, map(_plain, group.values())))))
@@ -243,14 +245,14 @@ def refuse_changes(
 ) -> None:
     """Refuse a change of an option that the program reads, at the line where it does.
 
-    The next run of the program would begin with what this one began with.  A change to a number
-    that does not follow from the inputs would be frozen; ``end`` is its line.  Raises
+    The next run of the program would begin with what this one began with.  A change to a plain
+    number, which follows from no input, would be frozen; ``end`` is its line.  Raises
     :class:`~syft.exceptions.CannotRecord`.
 
     >>> refuse_changes([], {}, "train.py:9")
     """
     for name, option, now in changed:
-        is_frozen = not any(map(is_symbolic, parts_of(now)))
+        is_frozen = not any(is_symbolic(part) or torch.is_tensor(part) for part in parts_of(now))
         line = read.get((id(option.group), option.key), end if is_frozen else None)
         if line is not None:
             raise _changing(name, option.key, line)
@@ -260,15 +262,17 @@ def refuse_in_a_plan(step: Callable[..., None]) -> Callable[..., None]:
     """What refuses the step of a scheduler while a plan is recorded; else it steps.
 
     It counts its steps in Python, so all steps of the plan would be this one.  An optimizer that
-    the function makes is not known outside, so its scheduler may step inside too.
+    the function makes is another one in each recording, so its scheduler may step inside too.
 
     >>> refuse_in_a_plan(lambda scheduler: None)(None)
     """
 
     def surrounded(self: Any, *args: Any, **kwargs: Any) -> None:
         recording, prepared = RECORDING.get(), _PREPARED.get()
-        if recording is not None and prepared is not None and self.optimizer in prepared.known:
-            recording.refuse(f"a step of {type(self).__name__}", _STEP_BETWEEN_CALLS)
+        if recording is not None and prepared is not None:
+            if self.optimizer in prepared.known:
+                recording.refuse(f"a step of {type(self).__name__}", _STEP_BETWEEN_CALLS)
+            prepared.stepped[self.optimizer] = None
         step(self, *args, **kwargs)
 
     return surrounded
