@@ -26,6 +26,7 @@ from syft.plans.building.optimizers import tensors_in
 from syft.plans.building.options import Options
 from syft.program.program import Program
 from syft.ops.nested import leaves
+from syft.torch_private import OPTIMIZER_MARKS
 
 
 class Fact(NamedTuple):
@@ -94,8 +95,6 @@ _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backw
 _STEP_HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 _GROUPS = "param_groups"
 _OPTIMIZER_ATTRIBUTES = ("state", _GROUPS)
-_IN_EVERY_OPTIMIZER = frozenset((*vars(Optimizer([torch.ones(1)], {})), "step", "_opt_called"))
-"""The last two are what a scheduler adds."""
 _IN_EVERY_MODULE = frozenset(vars(nn.Module())) - {"training"}
 _ATOMS = (int, float, complex, str, bool, bytes, type(None), torch.dtype, torch.device)
 _CODE = (type, types.FunctionType, types.BuiltinFunctionType)
@@ -168,7 +167,7 @@ def _facts_of_optimizer(optimizer: Optimizer) -> Iterator[Fact]:
     for key in _OPTIMIZER_ATTRIBUTES:
         yield Fact(name, own, key, own[key])
     for key, value in own.items():
-        if key not in _IN_EVERY_OPTIMIZER and _is_constant(value):
+        if key not in OPTIMIZER_MARKS and _is_constant(value):
             yield Fact(name, own, key, value)
     for table in _STEP_HOOKS:
         for key, value in own[table].items():
