@@ -97,6 +97,9 @@ tracing_state = torch._C._get_tracing_state
 set_tracing_state = torch._C._set_tracing_state  # type: ignore[attr-defined]
 """What ``torch.jit.trace`` is recording on this thread, None if nothing; and to change that."""
 
+OPTIMIZER_MARKS = ("step", "_opt_called", "_warned_capturable_if_run_uncaptured")
+"""Attributes of an optimizer with which torch notes its scheduler and its warnings."""
+
 NO_FUNCTION = "its own backward would be lost; write it with ordinary torch operations"
 """Why a custom autograd.Function is refused on a function-level wrapper, for the error text."""
 

@@ -2,7 +2,8 @@
 
 No function of torch is replaced: its override protocols pass calls on sent, encrypted or wrapped
 tensors to syft.  Six methods that go through all parameters of a module are surrounded when the
-first one is sent (:mod:`syft.hooks.whole_modules`).  ``close()`` removes all that was added.
+first one is sent (:mod:`syft.hooks.whole_modules`), and ``step`` of each scheduler is, since only a
+call shows that one steps while a plan is recorded.  ``close()`` removes all that was added.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, ClassVar, Final
 
 import torch
 from torch import nn
+from torch.optim import lr_scheduler
 from torch.optim.optimizer import (
     Optimizer,
     register_optimizer_step_post_hook,
@@ -42,6 +44,7 @@ from syft.hooks.short_tracebacks import ShortTracebacks
 from syft.hooks.whole_modules import WholeModules
 from syft.notebook_html import line, table
 from syft.plans.abstract_plan import AbstractPlan
+from syft.plans.building.optimizers import refuse_in_a_plan
 from syft.plans.remote.plan_sending import LocalPlanSender
 from syft.tensors import conversions, multi_pointer
 from syft.tensors.bare_pointer import forward_methods
@@ -105,6 +108,11 @@ MODULE_ATTRIBUTES: Final[dict[str, Callable[[nn.Module], Any]]] = {
     "location": module_methods.module_location,
 }
 
+_SCHEDULERS: Final = [
+    kind for kind in vars(lr_scheduler).values() if hasattr(kind, "step") and "step" in vars(kind)
+]
+_SCHEDULERS.remove(Optimizer)
+
 
 class TorchHook:
     """Adds syft's methods to torch; a second call returns the first hook.
@@ -157,6 +165,8 @@ class TorchHook:
             self._add_methods()
             follower = StateFollower(self.local_worker)
             self._ledger.register(register_optimizer_step_pre_hook, follower.before_step)
+            for scheduler in _SCHEDULERS:
+                self._ledger.surround(scheduler, "step", refuse_in_a_plan)
             lists = ListedSteps()
             self._ledger.register(register_optimizer_step_pre_hook, lists.before_step)
             self._ledger.register(register_optimizer_step_post_hook, lists.after_step)

@@ -22,9 +22,11 @@ from torch import nn
 from torch.optim import Optimizer
 
 from syft.ops.table import BY_NAME
+from syft.plans.building.optimizers import tensors_in
 from syft.plans.building.options import Options
 from syft.program.program import Program
 from syft.ops.nested import leaves
+from syft.torch_private import OPTIMIZER_MARKS
 
 
 class Fact(NamedTuple):
@@ -52,7 +54,8 @@ class Observations(NamedTuple):
     """The state of modules and optimizers at one moment.
 
     ``stepped`` holds for each group of an optimizer its list of parameters, and what was in it.
-    ``copies`` are facts whose value is a copy of an option that is a tensor (``lr``).
+    ``copies`` are facts whose value is a copy of an option that is a tensor (``lr``), or a part of
+    it that is.
     """
 
     facts: list[Fact]
@@ -163,6 +166,9 @@ def _facts_of_optimizer(optimizer: Optimizer) -> Iterator[Fact]:
     name, own = type(optimizer).__name__, vars(optimizer)
     for key in _OPTIMIZER_ATTRIBUTES:
         yield Fact(name, own, key, own[key])
+    for key, value in own.items():
+        if key not in OPTIMIZER_MARKS and _is_constant(value):
+            yield Fact(name, own, key, value)
     for table in _STEP_HOOKS:
         for key, value in own[table].items():
             yield Fact(name, own[table], key, value)
@@ -248,15 +254,16 @@ class Assumptions:
         """
         observed = self._observed
         facts = [
-            fact for fact in observed.facts if fact.key == _GROUPS or "params" in fact.container
+            fact
+            for fact in observed.facts
+            if "params" in fact.container or (_GROUPS in fact.container and fact.key != "state")
         ]
         counts = [count for count in observed.counts if count.what in (_GROUPS, "params")]
+        groups = {id(fact.container): fact for fact in facts if "params" in fact.container}
         copies = [
-            Fact(owner, group, key, value.detach().clone())
-            for owner, group, _, _ in facts
-            if "params" in group
-            for key, value in group.items()
-            if isinstance(value, torch.Tensor)
+            Fact(fact.owner, place.container, place.key, place.tensor.detach().clone())
+            for fact in groups.values()
+            for place in tensors_in("", fact.container)
         ]
         return Assumptions(Observations(facts, counts, observed.stepped, copies), self.options)
 

@@ -32,9 +32,10 @@ from syft.plans.building.interface import Blueprint, Interface, interface_of, wi
 from syft.plans.building.optimizers import PreparedOptimizers, StateTensor, refuse_changes
 from syft.plans.building.options import Options, numbers_in, split_decisions
 from syft.plans.building.state import BoundState, Source, State, places_of
-from syft.plans.building.template import FLOAT, INT, kind_of
+from syft.plans.building.template import INT, kind_of, plain_number
 from syft.program.lowered import Lowered
 from syft.program.program import Program, Slot, slots_in, without_inputs
+from syft.program.recording.environment.source_line import last_line_of
 from syft.program.recording.record import Recording, record
 from syft.program.recording.symbolic import concrete, is_symbolic
 from syft.workers.execution.precautions import RUNNABLE
@@ -210,10 +211,11 @@ def build(
     (tensor([2., 2.]), ('tensor',))
     """
     interface = interface_of(recipe.name, recipe.signature, args, kwargs)
-    inputs = list(map(_plain, interface.bind(args, kwargs)))
+    inputs = list(map(plain_number, interface.bind(args, kwargs)))
     known = recipe.known()
     before = observe(recipe.entries())
-    optimizers = [source.entry for source in known if isinstance(source.entry, Optimizer)]
+    given = [source.entry for source in known if isinstance(source.entry, Optimizer)]
+    optimizers = list(dict.fromkeys(given))  # it may have two names
     recording, options, stepped = _recorded(recipe, interface, inputs, optimizers, check)
     if not stepped.keys() <= {*optimizers}:  # once more, with the options of all as inputs
         again = list(dict.fromkeys([*optimizers, *stepped]))
@@ -265,15 +267,14 @@ def _recorded(
     lines = _first_reads(recording.program)
     owners = [(id(each.group), each.key) for each in prepared.options for _ in each.kinds]
     places = range(count, count + len(numbers))
-    refuse_changes(
-        prepared.changed, {owners[at - count]: lines[at] for at in places if at in lines}
-    )
+    read = {owner: lines[at] for at, owner in zip(places, owners, strict=True) if at in lines}
+    refuse_changes(prepared.changed, read, str(last_line_of(recipe.body)))
     decisions, program = split_decisions(recording.program, count)
     lines = _first_reads(program)
     program = without_inputs(program, {at: None for at in places if at not in lines})
     used = [at - count for at in places if at in lines]
     options = Options(prepared.options, used, decisions)
-    return changed(recording, program=program), options, dict.fromkeys(prepared.stepped)
+    return changed(recording, program=program), options, prepared.stepped
 
 
 def _first_reads(program: Program) -> dict[int, str]:
@@ -282,13 +283,6 @@ def _first_reads(program: Program) -> dict[int, str]:
     for action, line in zip(reversed(program.actions), reversed(program.lines), strict=True):
         lines.update((slot.index, line) for slot in slots_in((action.args, action.kwargs)))
     return lines
-
-
-def _plain(value: Any) -> Any:
-    """A number of a class of its own, such as numpy's, as the plain number that can be traced."""
-    if isinstance(value, (int, float)) and not is_symbolic(value):
-        return float(value) if kind_of(value) is FLOAT else int(value)
-    return value
 
 
 def _make_plain(attributes: dict[str, Any]) -> None:

@@ -12,7 +12,9 @@ would freeze that decision, so they are refused by name.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from itertools import islice
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -21,10 +23,12 @@ from torch import optim
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from syft.exceptions import CannotRecord
-from syft.plans.building.options import Option, options_of, put
+from syft.ops.control import RECORDING
+from syft.ops.nested import replace
+from syft.plans.building.options import Option, options_of, parts_of, put
 from syft.program.recording.environment.source_line import user_line
 from syft.torch_private import DisableTorchFunction, make_optimizer_state
-from syft.program.recording.symbolic import concrete
+from syft.program.recording.symbolic import concrete, is_symbolic
 
 _FORMULA = "it decides by the number of its steps which formula to use"
 _STEP_BETWEEN_CALLS = (
@@ -96,19 +100,19 @@ def state_of(optimizer: optim.Optimizer) -> list[StateTensor]:
     places: list[StateTensor] = []
     for number, parameter in enumerate(_parameters(optimizer)):
         if parameter in optimizer.state:
-            places += _tensors_in(str(number), optimizer.state[parameter], parameter)
+            places += tensors_in(str(number), optimizer.state[parameter], parameter)
     for number, group in enumerate(optimizer.param_groups):
-        places += _tensors_in(f"groups.{number}", group)
+        places += tensors_in(f"groups.{number}", group)
     return places
 
 
 class PreparedOptimizers:
     """A context for recording: every optimizer that steps inside it has its state.
 
-    ``optimizers`` are those known before, with ``options`` that are numbers; those that step inside
-    are added, and are ``stepped``.  The exit restores their options: ``group["lr"] = lr`` may have
-    put a traced number there.  ``changed`` are the options that the last run changed, each with the
-    name of its optimizer.
+    ``known`` are those of before, with ``options`` that are numbers, and ``stepped`` those that
+    step inside, or have a scheduler that does, in order.  The exit restores their options:
+    ``group["lr"] = lr`` may have put a traced number there.  ``changed`` are the options that the
+    last run changed, each with the name of its optimizer and what the run left there.
 
     The exit raises :class:`~syft.exceptions.CannotRecord` if a step counts in Python.  If the
     recording failed because an option changes with every run (a scheduler), it names the option.
@@ -120,18 +124,20 @@ class PreparedOptimizers:
     0.1
     """
 
-    def __init__(self, optimizers: Sequence[optim.Optimizer] = ()) -> None:
-        self.optimizers: list[optim.Optimizer] = []
-        self.stepped: list[optim.Optimizer] = []
-        self.options = options_of(optimizers)
-        self.changed: list[tuple[str, Option]] = []
-        self._given = [option.value for option in self.options]
+    def __init__(self, known: Sequence[optim.Optimizer] = ()) -> None:
+        self.known = known
+        self.stepped: dict[optim.Optimizer, None] = {}
+        self.options = options_of(known)
+        self.changed: list[tuple[str, Option, Any]] = []
+        self._numbers = [part for option in self.options for part in parts_of(option.value)]
+        self._added: set[optim.Optimizer] = set()
         self._options: list[_Saved] = []
         self._counts: list[_Saved] = []
-        for optimizer in optimizers:
+        for optimizer in known:
             self._add(optimizer, "state of the plan")
 
     def __enter__(self) -> PreparedOptimizers:
+        self._outer = _PREPARED.set(self)
         self._handle = register_optimizer_step_pre_hook(self._before_step)
         return self
 
@@ -142,11 +148,15 @@ class PreparedOptimizers:
         traceback: TracebackType | None,
     ) -> None:
         self._handle.remove()
-        self.changed = self._changed_options()
+        _PREPARED.reset(self._outer)
+        self.changed = list(self._changed_options())
         known = {id(option.group) for option in self.options}
         others = [saved for saved in self._options if id(saved.container) not in known]
-        options = [(name, option.key) for name, option in self.changed] + _changed(others)
+        options = [(name, option.key) for name, option, _ in self.changed] + _changed(others)
         counts = _changed(self._counts)
+        for saved in self._options:
+            for key in saved.container.keys() - saved.values.keys():
+                del saved.container[key]
         for saved in (*self._options, *self._counts):
             saved.container.update(saved.values)
         if error is None and counts:
@@ -157,31 +167,39 @@ class PreparedOptimizers:
     def put(self, numbers: Sequence[Any]) -> None:
         """Begin a run in which the options are these numbers."""
         put(self.options, numbers)
-        self._given = [option.group[option.key] for option in self.options]
+        self._numbers = list(numbers)
 
-    def _changed_options(self) -> list[tuple[str, Option]]:
+    def _changed_options(self) -> Iterator[tuple[str, Option, Any]]:
         names = {id(saved.container): saved.name for saved in self._options}
-        return [
-            (names[id(option.group)], option)
-            for option, given in zip(self.options, self._given, strict=True)
-            if option.group.get(option.key) is not given
-        ]
+        given = iter(self._numbers)
+        for option in self.options:
+            before, now = list(islice(given, len(option.kinds))), option.group.get(option.key)
+            if list(map(id, parts_of(now))) != list(map(id, before)):
+                yield names[id(option.group)], option, now
 
     def _before_step(self, optimizer: optim.Optimizer, args: Any, kwargs: Any) -> None:
-        self.stepped.append(optimizer)
-        if not any(optimizer is known for known in self.optimizers):
+        if _PREPARED.get() is not self:  # another thread's
+            return
+        self.stepped[optimizer] = None
+        if optimizer not in self._added:
             self._add(optimizer, str(user_line()))
 
     def _add(self, optimizer: optim.Optimizer, line: str) -> None:
         prepare(optimizer, line)
-        self.optimizers.append(optimizer)
+        self._added.add(optimizer)
         name = _name(optimizer)
         for group in optimizer.param_groups:
-            values = {key: concrete(value) for key, value in group.items()}
-            self._options.append(_Saved(name, group, values))
+            self._options.append(_Saved(name, group, dict(zip(group, map(_plain, group.values())))))
+        own = vars(optimizer)
+        counts = {key: value for key, value in own.items() if type(value) in (int, float)}
+        self._counts.append(_Saved(name, own, counts))
         for state in optimizer.state.values():
             counts = {key: value for key, value in state.items() if isinstance(value, (int, float))}
             self._counts.append(_Saved(name, state, counts))
+
+
+_PREPARED: ContextVar[PreparedOptimizers | None] = ContextVar("prepared", default=None)
+"""The optimizers of the function that is being recorded."""
 
 
 class _Saved(NamedTuple):
@@ -192,14 +210,24 @@ class _Saved(NamedTuple):
     values: dict[str, Any]
 
 
+def _plain(value: Any) -> Any:
+    """An option without the symbolic numbers that the function put there before the first step."""
+    return replace(value, concrete) if isinstance(value, tuple) else concrete(value)
+
+
 def _changed(saved: Sequence[_Saved]) -> list[tuple[str, str]]:
     """The numbers that have changed: the name of the optimizer, and the key."""
     return [
         (name, key)
         for name, container, values in saved
         for key, value in values.items()
-        if isinstance(value, (int, float)) and concrete(container.get(key)) != value
+        if isinstance(value, (int, float)) and not _is_same(concrete(container.get(key)), value)
     ]
+
+
+def _is_same(now: Any, value: int | float) -> bool:
+    """Whether there is still a number, or the same NaN; a tensor may be there instead."""
+    return now is value or isinstance(now, (int, float)) and now == value
 
 
 def _raise_reason(
@@ -213,19 +241,41 @@ def _raise_reason(
 
 
 def refuse_changes(
-    changed: Sequence[tuple[str, Option]], read: Mapping[tuple[int, str], str]
+    changed: Sequence[tuple[str, Option, Any]], read: Mapping[tuple[int, str], str], end: str
 ) -> None:
     """Refuse a change of an option that the program reads, at the line where it does.
 
-    The next run of the program would begin with what this one began with.  Raises
+    The next run of the program would begin with what this one began with.  A change to a plain
+    number, which follows from no input, would be frozen; ``end`` is its line.  Raises
     :class:`~syft.exceptions.CannotRecord`.
 
-    >>> refuse_changes([], {})
+    >>> refuse_changes([], {}, "train.py:9")
     """
-    for name, option in changed:
-        line = read.get((id(option.group), option.key))
+    for name, option, now in changed:
+        is_frozen = not any(is_symbolic(part) or torch.is_tensor(part) for part in parts_of(now))
+        line = read.get((id(option.group), option.key), end if is_frozen else None)
         if line is not None:
             raise _changing(name, option.key, line)
+
+
+def refuse_in_a_plan(step: Callable[..., None]) -> Callable[..., None]:
+    """What refuses the step of a scheduler while a plan is recorded; else it steps.
+
+    It counts its steps in Python, so all steps of the plan would be this one.  An optimizer that
+    the function makes is another one in each recording, so its scheduler may step inside too.
+
+    >>> refuse_in_a_plan(lambda scheduler: None)(None)
+    """
+
+    def surrounded(self: Any, *args: Any, **kwargs: Any) -> None:
+        recording, prepared = RECORDING.get(), _PREPARED.get()
+        if recording is not None and prepared is not None:
+            if self.optimizer in prepared.known:
+                recording.refuse(f"a step of {type(self).__name__}", _STEP_BETWEEN_CALLS)
+            prepared.stepped[self.optimizer] = None
+        step(self, *args, **kwargs)
+
+    return surrounded
 
 
 def _changing(name: str, key: str, line: str) -> CannotRecord:
@@ -294,11 +344,19 @@ def _refuse_first_step(optimizer: optim.Optimizer, line: str) -> None:
     raise CannotRecord(f"the first step of {_name(optimizer)}", line, reason)
 
 
-def _tensors_in(
+def tensors_in(
     name: str, container: dict[str, Any], parameter: torch.Tensor | None = None
 ) -> Iterator[StateTensor]:
+    """Where the tensors are in a group or in the state for a parameter, tuples included.
+
+    >>> [place.name for place in tensors_in("groups.0", {"betas": (torch.ones(()), 0.9)})]
+    ['groups.0.betas.0']
+    """
     for key, value in container.items():
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, tuple):
+            parts = {f"{key}.{number}": part for number, part in enumerate(value)}
+            yield from tensors_in(name, parts, parameter)
+        elif isinstance(value, torch.Tensor):
             running = parameter is not None and value.shape == parameter.shape
             yield StateTensor(f"{name}.{key}", container, key, True, running and key not in _COUNTS)
 

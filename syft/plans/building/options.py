@@ -50,7 +50,7 @@ class Option(NamedTuple):
         """
         if isinstance(now, _SEVERAL) is not isinstance(self.value, _SEVERAL):
             return None
-        parts = _parts(now)
+        parts = parts_of(now)
         if len(parts) != len(self.kinds):
             return None
         numbers = list(map(_as_kind, parts, self.kinds))
@@ -60,8 +60,13 @@ class Option(NamedTuple):
 _SEVERAL = (tuple, list)
 
 
-def _parts(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, _SEVERAL) else (value,)
+def parts_of(value: Any) -> tuple[Any, ...]:
+    """What is in a tuple or a list; of anything else, itself.
+
+    >>> parts_of([0.9, 0.99]), parts_of(0.1)
+    ((0.9, 0.99), (0.1,))
+    """
+    return tuple(value) if isinstance(value, _SEVERAL) else (value,)
 
 
 def _as_kind(value: Any, kind: str) -> Any:
@@ -93,8 +98,8 @@ def options_of(optimizers: Sequence[Optimizer]) -> list[Option]:
         for group in optimizer.param_groups:
             for key, value in group.items():
                 kinds = _kinds_of(value, key in floats)
-                if kinds:
-                    found.append(Option(owner, group, key, value, kinds))
+                if kinds:  # a list may be written to in place
+                    found.append(Option(owner, group, key, copying.copy(value), kinds))
     return found
 
 
@@ -106,7 +111,7 @@ def _declared_as_floats(kind: type) -> set[str]:
 
 def _kinds_of(value: Any, is_float: bool) -> tuple[str, ...]:
     """The kinds of the numbers in an option; none if there is anything else in it."""
-    kinds = list(map(_kind_of, _parts(value)))
+    kinds = list(map(_kind_of, parts_of(value)))
     if not all(kind is FLOAT or kind is INT for kind in kinds):
         return ()
     return tuple([FLOAT if is_float else str(kind) for kind in kinds])
@@ -150,10 +155,7 @@ class Options:
     (True, (0.5,), (('lr', 0.5),))
     """
 
-    __slots__ = (
-        *("numbers", "all", "used", "_decided"),
-        *("_groups", "_keys", "_last", "_has_lists"),
-    )
+    __slots__ = ("numbers", "all", "used", "_decided", "_groups", "_keys", "_last")
 
     def __init__(
         self,
@@ -165,8 +167,7 @@ class Options:
         self._decided = None if decisions is None else Expectations(decisions, ())
         self._groups = [option.group for option in options]
         self._keys = [option.key for option in options]
-        self._has_lists = any(isinstance(option.value, list) for option in options)
-        self._last = [option.value for option in options]
+        self._last = _unchanging(option.value for option in options)
         self.numbers = self._taken(numbers_in(options))
 
     def _taken(self, numbers: Sequence[Number]) -> tuple[Number, ...]:
@@ -175,7 +176,7 @@ class Options:
     def hold(self) -> bool:
         """Whether the optimizers decide by their numbers as they did; ``numbers`` are new then."""
         now = list(map(dict.get, self._groups, self._keys))
-        if all(map(is_, now, self._last)) and not self._has_lists:
+        if all(map(is_, now, self._last)):
             return True
         numbers: list[Number] = []
         for option, value in zip(self.all, now, strict=True):
@@ -185,7 +186,7 @@ class Options:
             numbers += found
         if self._decided is not None and not self._decided.are_met(numbers):
             return False
-        self.numbers, self._last = self._taken(numbers), now
+        self.numbers, self._last = self._taken(numbers), _unchanging(now)
         return True
 
     def changes(self) -> Iterator[tuple[str, str, Any, Any]]:
@@ -222,6 +223,11 @@ class Options:
         twin.all = [option._replace(group=change(option.group)) for option in self.all]
         twin._groups = [option.group for option in twin.all]
         return twin
+
+
+def _unchanging(values: Iterable[Any]) -> list[Any]:
+    """The values, with tuples for lists: a list that was changed in place is still the same."""
+    return [tuple(value) if isinstance(value, list) else value for value in values]
 
 
 def fixed_options(named: Sequence[tuple[str, Number]]) -> Options:

@@ -16,6 +16,7 @@ import torch
 from syft.exceptions import WrongArguments
 from syft.ops.nested import replace
 from syft.program.program import Slot
+from syft.program.recording.symbolic import is_symbolic
 
 TENSOR, INT, FLOAT = "tensor", "int", "float"
 _KIND_TEXTS: Final = {TENSOR: "a tensor", INT: "an int", FLOAT: "a float"}
@@ -34,6 +35,18 @@ def kind_of(value: Any) -> str | None:
     if isinstance(value, float):
         return FLOAT
     return INT if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def plain_number(value: Any) -> Any:
+    """A number of a class of its own, such as numpy's, as the plain one that is traced and sent.
+
+    >>> import numpy
+    >>> type(plain_number(numpy.float64(0.5))).__name__, plain_number(None)
+    ('float', None)
+    """
+    if isinstance(value, (int, float)) and not is_symbolic(value):
+        return float(value) if kind_of(value) is FLOAT else int(value)
+    return value
 
 
 def template_of(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:

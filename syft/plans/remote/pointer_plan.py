@@ -20,7 +20,7 @@ from syft.notebook_html import line
 from syft.plans.building.assumptions import Assumptions
 from syft.plans.building.interface import Interface
 from syft.plans.building.options import Options, fixed_options
-from syft.plans.building.template import KINDS, TENSOR
+from syft.plans.building.template import KINDS, TENSOR, plain_number
 from syft.plans.counted import Counted
 from syft.plans.plan import Plan, replaying_plan
 from syft.plans.remote.interface_codec import unpack_interface
@@ -163,7 +163,7 @@ class PointerPlan(RemoteReference):
         """The inputs of a call as they are sent: ids, numbers, and the options as they are now."""
         connection, name = self.connection, self.interface.name
         operands = [
-            _reference(connection, name, arg) if kind is TENSOR else arg
+            _reference(connection, name, arg) if kind is TENSOR else plain_number(arg)
             for arg, kind in zip(args, self.interface.kinds)
         ]
         operands += self.options.options.numbers

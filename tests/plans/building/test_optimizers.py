@@ -255,7 +255,7 @@ def test_an_optimizer_that_is_met_is_prepared_before_it_steps() -> None:
         optimizer.register_step_pre_hook(lambda *_: seen.append(len(state_of(optimizer))))
         optimizer.step()
         optimizer.step()
-    assert seen == [1, 1] and prepared.optimizers == [optimizer]
+    assert seen == [1, 1] and prepared.stepped == {optimizer: None}
     torch.testing.assert_close(weight.detach(), torch.full((2,), 1 - 0.1 - 0.19))
 
 
@@ -265,7 +265,7 @@ def test_afterwards_nothing_is_watched() -> None:
     with PreparedOptimizers() as prepared:
         pass
     optim.SGD([weight], lr=0.1, momentum=0.9).step()
-    assert prepared.optimizers == []
+    assert prepared.stepped == {}
 
 
 def test_one_that_is_refused_is_refused_where_it_steps() -> None:
