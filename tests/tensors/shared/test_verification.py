@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import syft as sy
+from syft.callers import place_of_user
 from syft.crypto.programs import share_joining
 from syft.crypto.programs.share_program import DEALT, ShareCode
 from syft.exceptions import PermissionDenied, UnsupportedOperation, WrongResult
@@ -19,6 +20,7 @@ from syft.tensors.fixed.precision import fix_precision, float_precision
 from syft.tensors.fixed.rules import private_functions
 from syft.tensors.shared import verification
 from syft.tensors.shared.shared_values import get_shared, share_values
+from syft.tensors.shared.verification import OpenedOnce, Operand, SeenCall
 from tests.tensors.fixed.blind_ring import BlindRing, blind
 from tests.tensors.shared.local_parties import local_session
 
@@ -315,8 +317,13 @@ def test_a_cost_says_what_its_functions_take(share):
 
 
 def test_what_torch_does_not_have_in_float64_is_not_compared():
-    watch, x = sy.verify_shares(), torch.ones(2, dtype=torch.float64)
-    assert watch._exactly(torch.ops.aten.bitwise_and.Tensor, (x, x), {}) is None
-    assert watch._exactly(torch.ops.aten.bernoulli.default, (x,), {}) is None
-    (total,) = watch._exactly(torch.ops.aten.add.Tensor, (x, x), {})
+    x, result = torch.ones(2, dtype=torch.float64), Operand(OpenedOnce())
+
+    def wanted(op, *args):
+        return SeenCall(op, (args, {}), None, place_of_user(), [result]).wanted()
+
+    assert wanted(torch.ops.aten.bitwise_and.Tensor, x, x) is None
+    assert wanted(torch.ops.aten.bernoulli.default, x) is None
+    ((found, total),) = wanted(torch.ops.aten.add.Tensor, x, x)
+    assert found is result
     assert total.tolist() == [2, 2]
