@@ -228,10 +228,10 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         self.flags |= LOOK
 
     def _is_large(self, value: Any) -> bool:
-        if self.guarded and isinstance(value, torch.Tensor):
-            sizes = (size for _, size in public_memory(value).values())
-            return elements_at_most(value) > SMALL or any(size > _MOST_BYTES for size in sizes)
-        return is_large(value)
+        if not self.guarded or not isinstance(value, torch.Tensor):
+            return is_large(value)
+        sizes = (size for _, size in public_memory(value).values())
+        return elements_at_most(value) > SMALL or max(sizes, default=0) > _MOST_BYTES
 
     def _memory_of(self, value: Any) -> Storages:
         """Each storage of an object with its bytes, by the address of the storage itself."""
@@ -241,9 +241,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
 
     def _new_memory(self, storages: Mapping[int, Storages]) -> int:
         """The bytes of the storages that are not counted yet."""
-        new: dict[int, int] = {}
-        for sizes in storages.values():
-            new.update((place, size) for place, (_, size) in sizes.items())
+        new = {place: size for sizes in storages.values() for place, (_, size) in sizes.items()}
         return sum(size for place, size in new.items() if place not in self._memory)
 
     def _enter(self, id: int, bill: _Bill, sizes: Storages) -> None:
@@ -331,9 +329,9 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
 
     def bytes_of(self, values: Any) -> int:
         """The bytes of the memory of values, as far as these are public."""
-        found = {
-            place: one for leaf in leaves(values) for place, one in self._memory_of(leaf).items()
-        }
+        found: dict[int, tuple[torch.UntypedStorage, int]] = {}
+        for leaf in leaves(values):
+            found.update(self._memory_of(leaf))
         return sum(size for _, size in found.values())
 
     def hold(self, bytes: int) -> None:
@@ -457,4 +455,4 @@ def is_large(value: Any) -> bool:
     if tensor is None:
         return not isinstance(value, torch.Tensor)  # a pointer is small
     sizes = (storage.nbytes() for storage in storages_of(value))
-    return _numel(tensor) > SMALL or any(size > _MOST_BYTES for size in sizes)
+    return _numel(tensor) > SMALL or max(sizes, default=0) > _MOST_BYTES
