@@ -24,7 +24,7 @@ from syft.exceptions import (
 from syft.federated.client_updates import (
     Table,
     Tensor,
-    check_alike,
+    alike,
     listed_updates,
     made_like,
     table_of,
@@ -75,8 +75,10 @@ def federated_average(
     each client can work out the other.
 
     Raises :class:`~syft.exceptions.UnusableSetting` for no updates; updates that differ in names,
-    shapes or dtypes; NaN in updates that count, infinities that not all of them have in the same
-    places, and integers from 2^53 on that not all have in common, with the names of all; with
+    shapes or dtypes; containers and arrays in updates, which would not be averaged; modules that
+    cannot hold the mean, because they compute their ``state_dict`` or tie what others do not;
+    NaN in updates that count, infinities that not all of them have in the same places, and integers
+    from 2^53 on that not all have in common, with the names of all; with
     ``secure`` NaN, Inf and numbers whose sum may leave the grid, which the workers refuse (where
     ``user`` may not read them, by another error without the names of tensors); weights that are
     negative, infinite, NaN, all 0, or not one for each update; and, with ``secure``, unless updates
@@ -99,7 +101,7 @@ def federated_average(
     labels = [_label(name, table) for name, table in zip(names, tables, strict=True)]
     if not secure:
         tables = _fetched(tables, user)
-    check_alike(names, tables)
+    tables = alike(names, tables)
     weighed = [update for update in zip(tables, shares, labels, strict=True) if update[1]]
     if secure:
         dealing = {
@@ -241,7 +243,7 @@ def _weighed(several: Sequence[Weighed], most: float) -> Tensor:
 
 def _reals(x: Tensor) -> Tensor:
     """The numbers of a tensor, and of a complex one their two parts."""
-    return torch.view_as_real(x.detach()) if x.dtype.is_complex else x.detach()
+    return torch.view_as_real(x.detach().resolve_conj()) if x.dtype.is_complex else x.detach()
 
 
 def _as_before(piece: torch.Tensor, tensor: Tensor) -> torch.Tensor:

@@ -7,7 +7,7 @@ such a table, and from the averaged table another one of the same kind is made.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,10 +17,11 @@ from syft.chain.wrapper import Wrapper
 from syft.exceptions import UnusableSetting
 from syft.hooks import bulk
 from syft.hooks.module_methods import tensors_of
+from syft.ops.nested import leaves
 
 # A torch.Tensor.  Type checkers cannot know of the methods that the hook adds to it.
 Tensor = Any
-Table = dict[str, Tensor]
+Table = dict[Any, Tensor]
 
 
 def listed_updates(updates: Any) -> tuple[list[str], list[Any]]:
@@ -48,24 +49,38 @@ def listed_updates(updates: Any) -> tuple[list[str], list[Any]]:
 def table_of(update: Any) -> Table:
     """The tensors of an update by name: parameters and persistent buffers, if it is a module.
 
+    Raises :class:`~syft.exceptions.UnusableSetting` for a mapping or a list of other things: what
+    is nested in it, or an array, would not be averaged.
+
     >>> list(table_of(torch.nn.Linear(2, 1))), list(table_of([torch.ones(1)]))
     (['weight', 'bias'], ['0'])
     """
     if isinstance(update, torch.Tensor):
         return {"": update}
     if isinstance(update, nn.Module):
-        update = update.state_dict(keep_vars=True)
-    if isinstance(update, Mapping):
-        items: Iterable[tuple[Any, Any]] = update.items()
-        return {str(key): value for key, value in items if isinstance(value, torch.Tensor)}
-    return {str(number): tensor for number, tensor in enumerate(update)}
+        return _tensors_in(update.state_dict(keep_vars=True))
+    is_mapping = isinstance(update, Mapping)
+    items = dict(update) if is_mapping else {str(key): one for key, one in enumerate(update)}
+    table = _tensors_in(items)
+    for key, value in items.items():
+        nested = any(isinstance(leaf, torch.Tensor) for leaf in leaves(value))
+        if key not in table and (nested or not table or not is_mapping):
+            got = f"{key!r} of {type(value).__name__}"
+            raise UnusableSetting("updates", "modules, or tables or lists of tensors", got)
+    return table
 
 
-def check_alike(names: Sequence[str], tables: Sequence[Table]) -> None:
-    """Raise :class:`~syft.exceptions.UnusableSetting` unless all tables have the same names, and
-    under each of them tensors of one shape and dtype.
+def _tensors_in(items: Mapping[Any, Any]) -> Table:
+    return {key: value for key, value in items.items() if isinstance(value, torch.Tensor)}
 
-    >>> check_alike(["bob", "alice"], [{"w": torch.ones(2)}, {"w": torch.ones(3)}])
+
+def alike(names: Sequence[str], tables: Sequence[Table]) -> list[Table]:
+    """The tables in the order of the first.
+
+    Raises :class:`~syft.exceptions.UnusableSetting` unless all have the same names, and under each
+    of them tensors of one shape and dtype.
+
+    >>> alike(["bob", "alice"], [{"w": torch.ones(2)}, {"w": torch.ones(3)}])
     Traceback (most recent call last):
     syft.exceptions.UnusableSetting: updates must be alike: 'w' of shape (2,) and \
 torch.float32, got (3,) and torch.float32 in update alice.
@@ -74,7 +89,7 @@ torch.float32, got (3,) and torch.float32 in update alice.
     expected = {key: (tuple(tensor.shape), tensor.dtype) for key, tensor in first.items()}
     for name, table in zip(names, tables, strict=True):
         if table.keys() != first.keys():
-            strange = ", ".join(map(repr, sorted(table.keys() ^ first.keys())))
+            strange = ", ".join(sorted(map(repr, table.keys() ^ first.keys())))
             where = f"{strange} in only one of updates {names[0]} and {name}"
             raise UnusableSetting("updates", "alike: tensors of the same names", where)
         for key, tensor in table.items():
@@ -83,12 +98,14 @@ torch.float32, got (3,) and torch.float32 in update alice.
                 wanted = f"alike: {key!r} of shape {shape} and {dtype}"
                 got = f"{tuple(tensor.shape)} and {tensor.dtype} in update {name}"
                 raise UnusableSetting("updates", wanted, got)
+    return [{key: table[key] for key in first} for table in tables]
 
 
 def made_like(update: Any, values: Table) -> Any:
     """An update of the same kind with other values; what is no tensor in it stays as it is.
 
-    A module is copied, and all of the copy is in this process.
+    A module is copied, and all of the copy is in this process.  Raises
+    :class:`~syft.exceptions.UnusableSetting` unless its ``state_dict`` has those values.
 
     >>> made_like([torch.ones(1)], {"0": torch.zeros(1)})
     [tensor([0.])]
@@ -96,10 +113,10 @@ def made_like(update: Any, values: Table) -> Any:
     if isinstance(update, torch.Tensor):
         return values[""]
     if isinstance(update, nn.Module):
-        return _module_like(update, values)
+        return _checked(_module_like(update, values), values)
     if isinstance(update, Mapping):
         made: Any = copy.copy(update)  # a state_dict has attributes besides its items
-        made.update({key: values[str(key)] for key in update if str(key) in values})
+        made.update(values)
         return made
     return list(values.values())
 
@@ -111,7 +128,8 @@ def _module_like(module: nn.Module, values: Table) -> nn.Module:
         script.load_state_dict({**script.state_dict(), **values})
         return script  # type: ignore[no-any-return]
     places: dict[int, Any] = {}
-    for name, old in module.state_dict(keep_vars=True).items():
+    state = module.state_dict(keep_vars=True)  # all at once: no two of its tensors have one id
+    for name, old in state.items():
         if name in values:
             value = values[name]
             if isinstance(old, nn.Parameter):
@@ -121,3 +139,14 @@ def _module_like(module: nn.Module, values: Table) -> nn.Module:
     away = [tensor for tensor in rest if type(tensor) is Wrapper]
     places.update(zip(map(id, away), bulk.get_all(away, keep=True), strict=True))
     return copy.deepcopy(module, places)
+
+
+def _checked(module: nn.Module, values: Table) -> nn.Module:
+    """The module, if its ``state_dict`` has the values."""
+    found = module.state_dict()
+    wrong = [repr(name) for name in values if not torch.equal(found[name], values[name])]
+    if wrong:
+        wanted = "state_dicts, where modules compute theirs or share what others do not"
+        got = f"modules that cannot hold a mean of {', '.join(wrong)}"
+        raise UnusableSetting("updates", wanted, got)
+    return module

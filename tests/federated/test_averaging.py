@@ -117,6 +117,97 @@ def test_state_dicts_lists_and_tensors() -> None:
     assert not made.requires_grad
 
 
+def test_tensors_are_found_by_name_in_whatever_order(way: str, hook: sy.TorchHook) -> None:
+    updates: list[Any] = [
+        {"a": torch.ones(2), "b": torch.zeros(3)},
+        {"b": torch.full((3,), 4.0), "a": torch.zeros(2)},
+    ]
+    options: dict[str, Any] = {}
+    if way != "here":
+        names = ("bob", "alice", "carol")
+        bob, alice, carol = workers = [make_worker(hook, name) for name in names]
+        updates = [place_all(*pair) for pair in zip(updates, workers, strict=False)]
+        options = {
+            "at workers": {},
+            "masked": {"secure": True},
+            "shared": {"workers": (bob, alice), "crypto_provider": carol},
+        }[way]
+    made = sy.federated_average(updates, user="bea", **options)
+    assert {key: value.tolist() for key, value in made.items()} == {"a": [0.5] * 2, "b": [2.0] * 3}
+
+
+def test_a_number_and_its_text_are_two_names() -> None:
+    updates = [{1: torch.tensor([x]), "1": torch.tensor([10 * x])} for x in (1.0, 3.0)]
+    made = sy.federated_average(updates)
+    assert (made[1].item(), made["1"].item()) == (2, 20)
+    with pytest.raises(UnusableSetting, match=r"'1' in only one of updates 0 and 1"):
+        sy.federated_average([updates[0], {1: torch.ones(1)}])
+
+
+class Computed(nn.Linear):
+    """What it saves is no tensor that it holds."""
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        destination[prefix + "weight"] = self.weight * 2
+
+
+class Extra(nn.Linear):
+    """It has state besides parameters and buffers."""
+
+    def __init__(self, extra: float) -> None:
+        super().__init__(1, 1)
+        self.extra = extra
+
+    def get_extra_state(self) -> torch.Tensor:
+        return torch.tensor(self.extra)
+
+
+def tied(weight: float, other: float | None = None) -> Any:
+    """Two layers, of one weight unless there is another one."""
+    layers = nn.Sequential(nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False))
+    nn.init.constant_(layers[0].weight, weight)
+    if other is None:
+        layers[1].weight = layers[0].weight
+    else:
+        nn.init.constant_(layers[1].weight, other)
+    return layers
+
+
+@pytest.mark.parametrize(
+    "models, name",
+    [
+        ([Computed(1, 1) for _ in range(2)], "weight"),
+        ([Extra(extra) for extra in (1.0, 3.0)], "_extra_state"),
+        ([tied(1.0), tied(2.0, 5.0)], "0.weight"),
+        ([torch.jit.script(tied(1.0)), torch.jit.script(tied(2.0, 5.0))], "0.weight"),
+    ],
+    ids=("computed", "extra state", "tied", "tied script"),
+)
+def test_a_module_holds_the_mean_or_is_refused(models: list[Any], name: str) -> None:
+    with pytest.raises(UnusableSetting, match=f"modules that cannot hold a mean of '{name}'"):
+        sy.federated_average(models)
+    states = [model.state_dict() for model in models]
+    check_state(sy.federated_average(states), states, [1, 1])
+
+
+@pytest.mark.parametrize(
+    "update, named",
+    [
+        ([np.ones(1)], "'0' of ndarray"),
+        ({"w": np.ones(1)}, "'w' of ndarray"),
+        ([torch.ones(1), 2.0], "'1' of float"),
+        ([[torch.ones(1)]], "'0' of list"),
+        ({"epoch": 3, "model": {"w": torch.ones(1)}}, "'epoch' of int"),
+        ({"w": torch.ones(1), "optimizer": {"state": [torch.ones(1)]}}, "'optimizer' of dict"),
+    ],
+    ids=str,
+)
+def test_what_would_not_be_averaged_is_refused(update: Any, named: str) -> None:
+    message = f"updates must be modules, or tables or lists of tensors, got {named}"
+    with pytest.raises(UnusableSetting, match=re.escape(message)):
+        sy.federated_average([update, update])
+
+
 def test_the_old_name_and_updates_by_name() -> None:
     assert sy.federated_avg is sy.federated_average
     models = dict(zip(("bob", "alice"), nets(2), strict=True))

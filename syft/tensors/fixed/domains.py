@@ -13,6 +13,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -162,6 +163,14 @@ _NORMALISED = _power(lambda bits: min(math.floor(bits) + 30, 60) - bits)
 _STEP = _power(lambda bits: -bits)
 _SPREAD = _power(lambda bits: 7.36 - bits)
 _ARGUMENTS = "arguments"
+
+
+def _norm_bounds(norm: Callable[[Sequence[Any]], measures.Normed]) -> tuple[Bound, ...]:
+    squares = partial(measures.distances, norm)
+    return (
+        Bound("variances", partial(measures.variances, norm), _SPREAD, _NORMALISED),
+        Bound("squares of the distances to the mean", squares, high=_PRODUCTS, leaves_ring=True),
+    )
 
 
 def _zero(bits: float) -> float:
@@ -348,27 +357,27 @@ FUNCTIONS: tuple[Function, ...] = (
         "`layer_norm`",
         "native_layer_norm",
         "the variance on the grid, and `rsqrt` of it",
-        (Bound("variances", measures.of_layers, _SPREAD),),
+        _norm_bounds(measures.layers),
         steps=2,
-        further=(_NORM, measures.of_layer_norm),
+        further=(_NORM, partial(measures.of_norm, measures.layers)),
         outputs=1,
     ),
     Function(
         "`batch_norm` and `instance_norm`",
         "native_batch_norm _native_batch_norm_legit",
         "likewise",
-        (Bound("variances", measures.of_batches, _SPREAD),),
+        _norm_bounds(measures.batches),
         steps=2,
-        further=(_NORM, measures.of_batch_norm),
+        further=(_NORM, partial(measures.of_norm, measures.batches)),
         outputs=1,
     ),
     Function(
         "`group_norm`",
         "native_group_norm",
         "likewise",
-        (Bound("variances", measures.of_groups, _SPREAD),),
+        _norm_bounds(measures.groups),
         steps=2,
-        further=(_NORM, measures.of_group_norm),
+        further=(_NORM, partial(measures.of_norm, measures.groups)),
         outputs=1,
     ),
     Function(

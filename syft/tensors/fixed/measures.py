@@ -101,56 +101,53 @@ def losses(args: Sequence[Any], want: Any) -> torch.Tensor:
     return found.sum() if len(args) > 2 and args[2] == 2 else found
 
 
-def of_layers(args: Sequence[Any], want: Any) -> torch.Tensor:
-    """The variances by which ``layer_norm`` divides."""
-    return first(args, want).var(tuple(range(-len(args[1]), 0)), unbiased=False)
+Normed = tuple[torch.Tensor, torch.Tensor, torch.Tensor, Any, bool]
+"""What a norm takes, its mean and variance, the weight, and whether these are computed from it."""
 
 
-def of_batches(args: Sequence[Any], want: Any) -> torch.Tensor:
-    """The variances by which ``batch_norm`` divides."""
-    x = first(args, want)
+def layers(args: Sequence[Any]) -> Normed:
+    """Of ``layer_norm``."""
+    return _normed(number_of(args[0]), tuple(range(-len(args[1]), 0)), args[2])
+
+
+def batches(args: Sequence[Any]) -> Normed:
+    """Of ``batch_norm``."""
+    x = number_of(args[0]).movedim(1, -1)
     if not args[5]:  # the statistics are given
-        return number_of(args[4])
-    return x.var([0, *range(2, x.dim())], unbiased=False)
+        return x, number_of(args[3]), number_of(args[4]), args[1], False
+    return _normed(x, tuple(range(x.dim() - 1)), args[1])
 
 
-def of_groups(args: Sequence[Any], want: Any) -> torch.Tensor:
-    """The variances by which ``group_norm`` divides."""
-    x = first(args, want)
-    return x.reshape(x.shape[0], args[6], -1).var(-1, unbiased=False)
+def groups(args: Sequence[Any]) -> Normed:
+    """Of ``group_norm``."""
+    x = number_of(args[0])
+    return _normed(x.reshape(x.shape[0], args[6], -1), (-1,), args[1])
 
 
-def of_norm(x: Any, weight: Any, eps: float, mean: Any, var: Any) -> torch.Tensor:
+def _normed(x: torch.Tensor, dims: tuple[int, ...], weight: Any) -> Normed:
+    var, mean = torch.var_mean(x, dims, unbiased=False, keepdim=True)
+    return x, mean, var, weight, True
+
+
+def variances(norm: Callable[[Sequence[Any]], Normed], args: Sequence[Any], want: Any) -> Any:
+    """The variances by which a norm divides; of given ones, which are public, 1 at most."""
+    _, _, var, _, computed = norm(args)
+    return var if computed else var.clamp(max=1.0)
+
+
+def distances(norm: Callable[[Sequence[Any]], Normed], args: Sequence[Any], want: Any) -> Any:
+    """The squares of the distances to the mean of which a norm computes the variance."""
+    x, mean, _, _, computed = norm(args)
+    return (x - mean).square() * computed
+
+
+def of_norm(norm: Callable[[Sequence[Any]], Normed], args: Sequence[Any], want: Any) -> Any:
     """The steps by which a norm may be off besides: those of the worst element."""
-    x, var = number_of(x), number_of(var)
-    most, deviation = (x - mean).abs() / (var + eps).sqrt(), var.sqrt()
+    x, mean, var, weight, _ = norm(args)
+    most, deviation = (x - mean).abs() / (var + args[-1]).sqrt(), var.sqrt()
     scale = 1.0 if weight is None else number_of(weight).abs().max()
     steps = 4 + 2 / deviation + most * (2 / var + 2 * deviation)
     return scale * steps.amax() if steps.numel() else number_of(0)
-
-
-def of_layer_norm(args: Sequence[Any], want: Any) -> torch.Tensor:
-    """Of ``layer_norm``."""
-    x, dims = first(args, want), tuple(range(-len(args[1]), 0))
-    var, mean = torch.var_mean(x, dims, unbiased=False, keepdim=True)
-    return of_norm(x, args[2], args[-1], mean, var)
-
-
-def of_batch_norm(args: Sequence[Any], want: Any) -> torch.Tensor:
-    """Of ``batch_norm``."""
-    x = first(args, want).movedim(1, -1)
-    var, mean = torch.var_mean(x, tuple(range(x.dim() - 1)), unbiased=False)
-    if not args[5]:  # the statistics are given
-        mean, var = number_of(args[3]), number_of(args[4])
-    return of_norm(x, args[1], args[-1], mean, var)
-
-
-def of_group_norm(args: Sequence[Any], want: Any) -> torch.Tensor:
-    """Of ``group_norm``."""
-    x = first(args, want)
-    x = x.reshape(x.shape[0], args[6], -1)
-    var, mean = torch.var_mean(x, -1, unbiased=False, keepdim=True)
-    return of_norm(x, args[1], args[-1], mean, var)
 
 
 def row_sums(args: Sequence[Any], want: Any) -> torch.Tensor:

@@ -361,9 +361,9 @@ fractional digits.
     def _sent(self) -> None:
         """Fetch the copies that came with a program, and compare what is known now."""
         waiting, self._waiting = self._waiting, []
-        there = [one for one in waiting if one.look is not None and one.look.id is not None]
-        cells = [one.look for one in there if one.look is not None]
-        for one, integers in zip(there, revealed(cells, self.user), strict=True):
+        there = [(one, one.look) for one in waiting if one.look and one.look.id is not None]
+        found = revealed([look for _, look in there], self.user)
+        for (one, _), integers in zip(there, found, strict=True):
             one.integers = integers.cpu()
         for one in waiting:
             one.look = None
@@ -477,8 +477,7 @@ class Check:
             allowed = PARTS_STEPS / grid.scale + PARTS_RELATIVE * want.abs().max()
         if self.suspect is None and any(bound.leaves_ring for bound in self.outside):
             self.suspect = self
-        allowed = (allowed + more).expand_as(want)
-        return allowed
+        return (allowed + more).expand_as(want)
 
     def numbers(
         self, grid: Grid, got: torch.Tensor, want: torch.Tensor, more: torch.Tensor

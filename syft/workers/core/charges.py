@@ -22,6 +22,7 @@ from typing import Any, Final
 import torch
 
 from syft.exceptions import LimitExceeded, PermissionDenied
+from syft.ops.nested import leaves
 from syft.torch_private import free_place, hold_place
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimits
 from syft.workers.execution.allowance import FREE, Allowance
@@ -227,10 +228,10 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         self.flags |= LOOK
 
     def _is_large(self, value: Any) -> bool:
-        if self.guarded and isinstance(value, torch.Tensor):
-            sizes = (size for _, size in public_memory(value).values())
-            return elements_at_most(value) > SMALL or any(size > _MOST_BYTES for size in sizes)
-        return is_large(value)
+        if not self.guarded or not isinstance(value, torch.Tensor):
+            return is_large(value)
+        sizes = (size for _, size in public_memory(value).values())
+        return elements_at_most(value) > SMALL or max(sizes, default=0) > _MOST_BYTES
 
     def _memory_of(self, value: Any) -> Storages:
         """Each storage of an object with its bytes, by the address of the storage itself."""
@@ -240,9 +241,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
 
     def _new_memory(self, storages: Mapping[int, Storages]) -> int:
         """The bytes of the storages that are not counted yet."""
-        new: dict[int, int] = {}
-        for sizes in storages.values():
-            new.update((place, size) for place, (_, size) in sizes.items())
+        new = {place: size for sizes in storages.values() for place, (_, size) in sizes.items()}
         return sum(size for place, size in new.items() if place not in self._memory)
 
     def _enter(self, id: int, bill: _Bill, sizes: Storages) -> None:
@@ -281,14 +280,16 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
 
     def altered(self, ids: Iterable[int]) -> None:
         """Count objects anew to which an operation may have given other memory, or more of it."""
-        for id in ids:
+        waiting = list(ids)
+        while waiting:
+            id = waiting.pop()
             value, bill = self._objects.get(id), self.bills.get(id)
             if value is None or (bill is None and not self._is_large(value)):
                 continue
-            if bill is None:
-                bill = _Bill(self._charged(), ())
-                bill.account.objects += 1
+            bill = self._counted(bill)
             before, sizes = bill.storages, self._memory_of(value)
+            if tuple(sizes) != before or self._becomes_large(sizes):
+                waiting += self._sharing(id, sizes)
             bill.storages = tuple(sizes)
             self._enter(id, bill, sizes)
             for place in before:
@@ -296,6 +297,46 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             if self._is_large(value):
                 self._large.add(id)
                 self.flags |= LOOK
+
+    def _counted(self, bill: _Bill | None) -> _Bill:
+        """A bill for the caller, unless the object was counted: it may have one for tags alone."""
+        if bill is None:
+            bill = _Bill(self._charged(), ())
+        elif bill.storages or bill.account is not self._owner:
+            return bill
+        else:
+            self._owner.objects -= 1
+            bill.account = self._charged()
+        bill.account.objects += 1
+        return bill
+
+    def _becomes_large(self, sizes: Storages) -> bool:
+        """Whether memory that was counted as small is large by now."""
+        known = [(self._memory[place].bytes, size) for place, (_, size) in sizes.items()]
+        return any(before <= _MOST_BYTES < size for before, size in known)
+
+    def _sharing(self, altered: int, sizes: Storages) -> list[int]:
+        """The other objects in this memory that are not counted, or as if they lay elsewhere: views
+        that were small, and the same tensor under another id or in a plan."""
+        found = []
+        for id, value in self._objects.items():
+            places = self._memory_of(value).keys()
+            bill = self.bills.get(id)
+            counted = set(bill.storages if bill else ())
+            if id != altered and counted != places and not places.isdisjoint(sizes):
+                found.append(id)
+        return found
+
+    def bytes_of(self, values: Any) -> int:
+        """The bytes of the memory of values, as far as these are public."""
+        found: dict[int, tuple[torch.UntypedStorage, int]] = {}
+        for leaf in leaves(values):
+            found.update(self._memory_of(leaf))
+        return sum(size for _, size in found.values())
+
+    def hold(self, bytes: int) -> None:
+        """Charge the caller for memory that no object has yet; less of it, if it is negative."""
+        self._charged().bytes += bytes
 
     def clear(self) -> None:
         """Stop charging for every object."""
@@ -414,4 +455,4 @@ def is_large(value: Any) -> bool:
     if tensor is None:
         return not isinstance(value, torch.Tensor)  # a pointer is small
     sizes = (storage.nbytes() for storage in storages_of(value))
-    return _numel(tensor) > SMALL or any(size > _MOST_BYTES for size in sizes)
+    return _numel(tensor) > SMALL or max(sizes, default=0) > _MOST_BYTES

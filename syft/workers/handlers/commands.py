@@ -24,6 +24,7 @@ from syft.ops.table import (
     BINARY,
     BOUNDED,
     FLAGS,
+    FRESH,
     GRADIENT,
     INPLACE,
     INPLACE_OPTION,
@@ -271,7 +272,8 @@ def _make(store: ObjectStore, command: Command, guarded: bool) -> bool:
             return False
     else:
         result = function(*values)
-    if type(result) is not _Tensor or _size(result) > SMALL or (look and result._is_view()):
+    keeps = look and (not FLAGS[command.op] & FRESH or result._is_view())  # maybe large memory
+    if type(result) is not _Tensor or _size(result) > SMALL or keeps:
         _accept(store, command, result)  # may raise
     objects[out] = result
     if store.tags.watched:

@@ -3,8 +3,8 @@
 A program runs as a loop that looks at nothing.  The sizes of what it makes follow from the sizes of
 its inputs and from the numbers among them.  So a worker runs it action by action the first time,
 with the limits of its caller before each action, and remembers the sizes of the inputs.  Later runs
-on such inputs are the loop.  A program of which the sizes depend on values, or that has branches,
-is looked at in every run.
+on such inputs are the loop.  A program of which the sizes depend on values, that has branches, or
+that may give memory to a tensor that is there, is looked at in every run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 import torch
 
 from syft.ops.nested import EXACT_TENSOR_TYPES, leaves
-from syft.ops.table import BOUNDED, BY_NAME, FLAGS, PROGRAM_FUNCTIONS, SHAPE_FROM_VALUES
+from syft.ops.table import BOUNDED, BY_NAME, FLAGS, PROGRAM_FUNCTIONS, SHAPE_FROM_VALUES, may_alter
 from syft.program.lowered import Call, Lowered
 from syft.program.program import Action, slots_in
 from syft.workers.core.charges import Charges
@@ -68,19 +68,35 @@ class SizedProgram:
         return result
 
     def run_with(self, values: Sequence[Any], call: Call) -> Any:
-        """Run the program with ``call`` for each action that the limits allow."""
+        """Run the program with ``call`` for each action that the limits allow.
+
+        Memory that an action gives to a tensor that is there counts from the next action on.
+        """
+        charges, grown = self._charges, 0
 
         def look(
             action: Action, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         ) -> Any:
+            nonlocal grown
             op = action.op
-            if op not in PROGRAM_FUNCTIONS:
-                self._charges.check(op, function, args, kwargs)
-                if not FLAGS[op] & BOUNDED and any(map(_may_be_size, leaves((args, kwargs)))):
-                    self._steady = False
-            return call(action, function, args, kwargs)
+            if op in PROGRAM_FUNCTIONS:
+                return call(action, function, args, kwargs)
+            charges.check(op, function, args, kwargs)
+            if not FLAGS[op] & BOUNDED and any(map(_may_be_size, leaves((args, kwargs)))):
+                self._steady = False
+            if not may_alter(op, kwargs):
+                return call(action, function, args, kwargs)
+            before = charges.bytes_of((args, kwargs))
+            result = call(action, function, args, kwargs)
+            more = max(0, charges.bytes_of((args, kwargs)) - before)
+            charges.hold(more)
+            grown += more
+            return result
 
-        return self._program.run_with(values, look)
+        try:
+            return self._program.run_with(values, look)
+        finally:  # the objects that have it are counted anew
+            charges.hold(-grown)
 
 
 def has_known_sizes(program: Lowered, values: Sequence[Any]) -> bool:
@@ -129,4 +145,6 @@ def _is_steady(program: Lowered) -> bool:
 def _by_value(action: Action) -> bool:
     if action.op == _GETITEM:
         return any(True for _ in slots_in(action.args[1:]))
+    if may_alter(action.op, action.kwargs):  # what it adds to its inputs is kept
+        return True
     return bool(FLAGS[action.op] & SHAPE_FROM_VALUES) or action.op in BY_VALUES

@@ -151,6 +151,25 @@ def test_a_norm_is_as_good_as_its_row_says(name, deviation, bits):
     assert bool((error <= row.allowed(grid, args, want)).all()), error.max() * grid.scale
 
 
+@pytest.mark.parametrize("bits", [12, 18, 24])
+@pytest.mark.parametrize("name", NORMS)
+def test_a_norm_of_what_leaves_the_ring_is_outside_its_row(name, bits):
+    """Squares that leave it were in no bound, and what came of them was called a fault of syft."""
+    row = ROWS[getattr(aten, name)]
+    w, b = torch.ones(16).double(), torch.zeros(16).double()
+    for factor, what in ((0.45, []), (2.5, ["squares of the distances to the mean"])):
+        x = torch.tensor([1.0, -1.0]).double().repeat(8, 4, 8) * factor * 2.0 ** (31 - bits)
+        args = {
+            "native_layer_norm": [x, [16], w, b, 1e-5],
+            "native_batch_norm": [x, w[:4], b[:4], None, None, True, 0.1, 1e-5],
+            "native_group_norm": [x, w[:4], b[:4], 8, 4, 16, 2, 1e-5],
+        }[name]
+        found = [bound.what for bound in row.outside(bits, args, NORMS[name](x, w, b))]
+        assert found == (["variances"] if bits < 16 else []) + what
+    given = [x, w[:4], b[:4], b[:4], 2.0**40 * w[:4], False, 0.1, 1e-5]
+    assert ROWS[aten.native_batch_norm].outside(bits, given, x) == []
+
+
 def test_a_factor_of_zero_adds_nothing():
     mine = share_values(fix_precision(torch.tensor([2.0, -3.0])), clear_session())
     (plain,) = get_shared([torch.addcdiv(mine, mine, mine, value=0)])
@@ -314,7 +333,7 @@ def test_statistics_that_are_given_are_what_a_batch_is_normalised_by():
     row = ROWS[aten.native_batch_norm]
     args = [X, None, None, X[0], torch.tensor([1.0, 0.001]), False, 0.1, 1e-5]
     (outside,) = row.outside(16, args, X)
-    assert outside.text(16) == "variances from 0.002507"
+    assert outside.text(16) == "variances from 0.002507, below 2³⁰"
 
 
 @pytest.mark.parametrize("place", range(1, len(wire_tables.WRITTEN)))

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import syft as sy
+from syft.callers import place_of_user
 from syft.crypto.programs import share_joining
 from syft.crypto.programs.share_program import DEALT, ShareCode
 from syft.exceptions import PermissionDenied, UnsupportedOperation, WrongResult
@@ -19,6 +20,7 @@ from syft.tensors.fixed.precision import fix_precision, float_precision
 from syft.tensors.fixed.rules import private_functions
 from syft.tensors.shared import verification
 from syft.tensors.shared.shared_values import get_shared, share_values
+from syft.tensors.shared.verification import OpenedOnce, Operand, SeenCall
 from tests.tensors.fixed.blind_ring import BlindRing, blind
 from tests.tensors.shared.local_parties import local_session
 
@@ -73,7 +75,12 @@ WRONG = {
     "layer_norm of small numbers": (
         lambda share: F.layer_norm(share(torch.randn(4, 16) * 0.01), (16,)),
         "aten.native_layer_norm.default",
-        r"variances from 0.002507; scale the data up, .* fix_precision\(24, base=2\)",
+        r"variances from 0.002507, below 2³⁰; scale the data up, .* fix_precision\(24, base=2\)",
+    ),
+    "layer_norm of large numbers": (
+        lambda share: F.layer_norm(share(torch.tensor([[5e4, -5e4]]).repeat(4, 8)), (16,)),
+        "aten.native_layer_norm.default",
+        "squares of the distances to the mean below 2³⁰; scale the data down",
     ),
     "cosine similarity of large numbers": (
         lambda share: F.cosine_similarity(share(large(8e3, 1, 64)), share(large(8e3, 1, 64))),
@@ -315,10 +322,16 @@ def test_a_cost_says_what_its_functions_take(share):
 
 
 def test_what_torch_does_not_have_in_float64_is_not_compared():
-    x, aten = torch.ones(2, dtype=torch.float64), torch.ops.aten
-    for op, args in ((aten.bitwise_and.Tensor, (x, x)), (aten.bernoulli.default, (x,))):
-        assert verification.SeenCall(op, (args, {}), None, None).wanted() is None
-    assert verification.SeenCall(aten.add.Tensor, ((x, x), {}), None, None).wanted() == []
+    x, result = torch.ones(2, dtype=torch.float64), Operand(OpenedOnce())
+
+    def wanted(op, *args):
+        return SeenCall(op, (args, {}), None, place_of_user(), [result]).wanted()
+
+    assert wanted(torch.ops.aten.bitwise_and.Tensor, x, x) is None
+    assert wanted(torch.ops.aten.bernoulli.default, x) is None
+    ((found, total),) = wanted(torch.ops.aten.add.Tensor, x, x)
+    assert found is result
+    assert total.tolist() == [2, 2]
 
 
 def test_what_is_empty_is_right(share):

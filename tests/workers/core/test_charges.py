@@ -186,6 +186,41 @@ def test_memory_that_grows_is_counted_for_all_that_lie_there() -> None:
     assert scene.ann.account.bytes == 20 and scene.ann.account.objects == 1
 
 
+@pytest.mark.parametrize("tagged", [False, True])
+@pytest.mark.parametrize("same", [False, True], ids=("view", "same tensor"))
+@pytest.mark.parametrize("way", ["resize_", "set_"])
+def test_all_that_lie_in_memory_that_one_was_given_are_counted(
+    way: str, same: bool, tagged: bool
+) -> None:
+    scene = Scene()
+    store, value, large = scene.store, torch.ones(10), torch.ones(100_000)
+    store.put_all({1: value, 2: value if same else value[:5], 3: large})
+    if tagged:
+        store.charges.tag(2, 0, ("a",), 1)
+    value.resize_(100_000) if way == "resize_" else value.set_(large)
+    store.charges.altered((1,))
+    store.drop_all((1, 3), "dropped")
+    lies_there = way == "resize_" or same
+    assert scene.ann.account.bytes == (400_000 if lies_there else 0)
+    store.drop(2, "dropped")
+    assert scene.ann.account.bytes == scene.ann.account.objects == 0
+    assert store.charges._owner.objects == 0
+
+
+def test_tags_do_not_make_memory_that_grows_the_owner_s() -> None:
+    scene = Scene()
+    value = torch.ones(2)
+    scene.store.put(1, value)
+    scene.store.charges.tag(1, 0, ("a",), 1)
+    value.resize_(100_000)
+    scene.store.charges.altered((1,))
+    account = scene.ann.account
+    assert (account.objects, account.bytes, account.tags) == (1, 400_000, 1)
+    scene.store.drop(1, "dropped")
+    assert (account.objects, account.bytes, account.tags) == (0, 0, 0)
+    assert scene.store.charges._owner.objects == 0
+
+
 def test_the_owner_may_do_what_callers_may_not() -> None:
     scene = Scene(elements=100)
     large = BY_NAME["torch.ones"], torch.ones, [1000], {}

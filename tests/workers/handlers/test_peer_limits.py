@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -215,6 +216,40 @@ def test_small_views_of_large_memory_are_charged_for_it(hook: sy.TorchHook) -> N
     assert len(kept) == 3, "the last one is refused when its group ends"
     del kept[:]
     assert bob.torch.zeros(200_000).sum().get() == 0
+
+
+@pytest.mark.parametrize("way", ["detach", "contiguous", "clone"])
+def test_large_memory_is_charged_to_what_keeps_it_and_is_no_view(
+    hook: sy.TorchHook, way: str
+) -> None:
+    bob = strict(hook, bytes=1 << 25)  # 32 objects are not counted
+    kept: list[Any] = []
+    part = None
+    with refused("bytes") if way != "clone" else contextlib.nullcontext():  # a copy is the control
+        for _ in range(4):
+            part = bob.torch.zeros(2_000_000)[:1].detach()
+            kept.append(getattr(part, way)())
+    assert len(kept) == (4 if way == "clone" else 3)
+
+
+@pytest.mark.parametrize("in_group", [False, True])
+def test_what_grows_is_under_limits_in_each_run(hook: sy.TorchHook, in_group: bool) -> None:
+    bob = strict(hook, bytes=10**6)
+
+    def grow(*several: Any) -> None:
+        with bob.group() if in_group else contextlib.nullcontext():
+            for x in several:
+                x.resize_(100_000)
+
+    grown = [torch.ones(1).send(bob) for _ in range(4)]
+    with refused("bytes"):
+        grow(*grown)
+    del grown
+    grown = [torch.ones(1).send(bob) for _ in range(4)]
+    with refused("bytes"):  # of sizes with which it has run before
+        for x in grown:
+            grow(x)
+    assert [x.numel() for x in grown] == [100_000, 100_000, 1, 1]
 
 
 def test_a_pointer_that_leads_back_ends_soon(
