@@ -209,7 +209,6 @@ def check_gradients_leave(
 _PLACE_OF_INPUTS: Final[dict[Callable[..., Any], int]] = {
     torch.Tensor.backward: 4,
     torch.autograd.backward: 5,
-    torch.autograd.grad: 1,
 }
 """Where the argument is by which a caller names the tensors that get a gradient."""
 
@@ -217,7 +216,10 @@ _PLACE_OF_INPUTS: Final[dict[Callable[..., Any], int]] = {
 def _receivers(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> list[torch.Tensor]:
-    """The leaves whose hooks a backward pass calls: those that are named, or all within reach."""
+    """The leaves to whose gradients a backward pass adds: those that are named, or all within
+    reach; none if it returns gradients."""
+    if function == torch.autograd.grad:
+        return []
     place = _PLACE_OF_INPUTS.get(function, len(args))
     inputs = args[place] if place < len(args) else kwargs.get("inputs")
     if inputs is not None:

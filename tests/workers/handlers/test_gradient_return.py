@@ -66,6 +66,47 @@ def test_the_source_dies_with_the_leaf(worker: sy.VirtualWorker, alice: sy.Virtu
     assert a.grad is None
 
 
+def penalized(
+    x: torch.Tensor, take: Callable[[torch.Tensor], torch.Tensor]
+) -> tuple[torch.Tensor, Any]:
+    """The gradient of a result that is taken elsewhere, and what a loss of it leaves in ``x``."""
+    h = take(x * 2)
+    (gradient,) = torch.autograd.grad((h * h * h).sum(), [h], create_graph=True)
+    returned = gradient.detach()
+    assert x.grad is None
+    (gradient * gradient).sum().backward()
+    return returned, x.grad
+
+
+@pytest.mark.parametrize("place", ["alice", "me"])
+def test_a_gradient_that_is_returned_is_not_added_to_that_of_the_source(
+    worker: Any, alice: Any, place: str
+) -> None:
+    """As torch.autograd.grad adds to none: a penalty on gradients is not counted twice."""
+    values = torch.tensor([1.0, 3.0])
+    returned, found = penalized(
+        values.clone().requires_grad_().send(worker), lambda h: h.move(place)
+    )
+    expected = penalized(values.clone().requires_grad_(), lambda h: h)
+    assert (returned if place == "me" else returned.get()).tolist() == expected[0].tolist()
+    assert found.copy().get().tolist() == expected[1].tolist() == [576, 15552]
+
+
+@pytest.mark.filterwarnings("ignore:Using backward.. with create_graph:UserWarning")
+@pytest.mark.parametrize("what", ["leaf", "result"])
+def test_a_gradient_with_a_graph_is_not_sent_without_it(worker: Any, alice: Any, what: str) -> None:
+    x = torch.tensor([1.0, 3.0], requires_grad=True).send(worker)
+    if what == "leaf":
+        loss = (x * x).sum()
+        moved = x.move(alice)
+    else:
+        moved = (x * 2).move(alice)
+        loss = (moved * moved).sum()
+    text = "UnsupportedOperation: A leaf that was moved has no rule for create_graph=True"
+    assert refusal(lambda: loss.backward(create_graph=True)).startswith(text)
+    assert x.grad is None if what == "result" else moved.grad is None
+
+
 @pytest.mark.parametrize("path", ["there and back", "on", "home"])
 def test_gradients_are_those_of_torch(
     me: sy.VirtualWorker,
@@ -203,9 +244,8 @@ def test_the_gradient_of_a_private_loss_arrives_private(
 BACKWARD: dict[str, Callable[[torch.Tensor, torch.Tensor, torch.Tensor], Any]] = {
     "backward": lambda loss, moved, other: loss.backward(),
     "autograd.backward": lambda loss, moved, other: torch.autograd.backward([loss]),
-    "grad": lambda loss, moved, other: torch.autograd.grad(loss, [moved]),
     "inputs": lambda loss, moved, other: loss.backward(inputs=[moved]),
-    "two inputs": lambda loss, moved, other: torch.autograd.grad(loss, [other, moved]),
+    "two inputs": lambda loss, moved, other: loss.backward(inputs=[other, moved]),
 }
 
 
@@ -222,6 +262,19 @@ def test_a_private_gradient_stays_unless_it_may_go(
         "PermissionDenied: backward: this value on 'bob' may not go to 'alice': no user was named"
     )
     assert source.grad is moved.grad is other.grad is None, "nothing has changed"
+
+
+def test_a_private_gradient_that_is_returned_goes_nowhere(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    for destinations in ((), ("alice",)):
+        secret = private_at(bob, "ann", destinations=destinations)
+        source = torch.ones(2, requires_grad=True).send(alice)
+        moved = (source * 2).move(bob)
+        (gradient,) = torch.autograd.grad((moved * secret).sum(), [moved])
+        assert gradient.get(user="ann").tolist() == [7, 8]
+        assert source.grad is moved.grad is None
+        del secret, source, moved, gradient
 
 
 def test_gradients_of_other_leaves_are_no_concern(
