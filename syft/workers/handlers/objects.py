@@ -36,7 +36,12 @@ from syft.workers.execution.permissions import (
 )
 from syft.workers.execution.public_sizes import note_like
 from syft.workers.handlers.commands import unpacker_for
-from syft.workers.handlers.gradient_return import return_gradients, send_after, send_followed
+from syft.workers.handlers.gradient_return import (
+    note_fetched,
+    return_gradients,
+    send_after,
+    send_followed,
+)
 from syft.workers.wire.messages import (
     Annotate,
     Await,
@@ -138,6 +143,7 @@ def _fetch_now(
     packer.hand_over(peer.name)
     if not keep:
         core.store.take(message.id, peer.fetched)
+        note_fetched(core, (message.id,), (whole,))
     packer.sent()
     return Answer(Value(message.seq, operand), packer.buffers, private=guard is not None)
 

@@ -417,6 +417,59 @@ def test_under_no_grad_a_move_leaves_the_graphs_behind(worker: Any, alice: Any) 
     assert moved.grad is None and len(inspect(alice).objects) == 1
 
 
+FETCHED: dict[str, Callable[[torch.Tensor, Any], Any]] = {
+    "get": lambda leaf, alice: leaf.get(),
+    "get_all": lambda leaf, alice: sy.get_all([leaf]),
+    "remote_get": lambda leaf, alice: leaf.send(alice).remote_get(),
+}
+
+
+def passed(loss: torch.Tensor) -> None:
+    """Run a pass, and wait for it."""
+    loss.backward()
+    sy.synchronize()
+
+
+LOST = "UnsupportedOperation: A leaf that was fetched has no rule for backward"
+
+
+@pytest.mark.parametrize("way", FETCHED)
+def test_a_pass_does_not_lose_the_gradient_of_a_leaf_that_was_fetched(
+    worker: Any, alice: Any, way: str
+) -> None:
+    leaf = leaf_of(worker)
+    used, loss = (leaf * 2).sum(), (leaf * 3).sum()
+    used.backward()
+    fetched = FETCHED[way](leaf, alice)
+    assert refusal(lambda: passed(loss)).startswith(LOST)
+    del fetched
+
+
+def test_a_pass_does_not_lose_the_gradients_of_a_module_that_was_fetched(worker: Any) -> None:
+    for fetch in (lambda model: model.get(), lambda model: model.move("me")):
+        model = torch.nn.Linear(2, 1).send(worker)
+        loss = model(torch.ones(2).send(worker)).sum()
+        fetch(model)
+        assert refusal(lambda loss=loss: passed(loss)).startswith(LOST)
+        assert model.weight.grad is None
+
+
+def test_what_is_read_and_stays_gets_its_gradients(worker: Any, alice: Any) -> None:
+    """Also where it is moved afterwards, or has another id."""
+    leaf, moving, gone = leaf_of(worker), leaf_of(worker), leaf_of(worker)
+    losses = [(each * each).sum() for each in (leaf, moving, gone)]
+    twin = gone.contiguous()
+    for _ in range(2):
+        sy.get_all([leaf, moving, gone], keep=True)
+    leaf.copy().get()
+    moved = moving.move(alice)
+    gone.get()
+    for loss in losses:
+        loss.backward()
+    for each in (leaf, moved, twin):
+        assert each.grad.copy().get().tolist() == [2, 2]
+
+
 def test_a_leaf_that_waits_is_followed_too(worker: Any, alice: Any) -> None:
     promise = worker.promise()
     leaf = torch.ones(2, requires_grad=True).send(worker)
