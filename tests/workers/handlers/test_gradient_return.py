@@ -501,6 +501,20 @@ def test_what_is_no_leaf_has_passes_wait_only_while_it_is_on_its_way(
     del kept, brought
 
 
+def test_passes_at_the_destination_wait_again_when_no_graph_goes_on_from_what_came(
+    worker: Any, alice: Any
+) -> None:
+    promise = worker.promise()
+    plain = (promise + 1).move(alice)
+    kept = torch.ones(2).send(worker, id=promise.id_at_location)
+    assert plain.copy().get().tolist() == [2, 2]
+    leaf, later = leaf_of(alice), alice.promise()
+    (leaf * later).sum().backward()
+    brought = torch.ones(2).send(alice, id=later.id_at_location)
+    assert leaf.grad.copy().get().tolist() == [1, 1]
+    del kept, brought
+
+
 def test_a_private_leaf_that_is_followed(worker: Any, alice: Any) -> None:
     """Its memory is new since graphs have known it: these send to what it was before."""
     for destinations in ((), ("alice",)):
