@@ -130,22 +130,18 @@ def goes_on(value: Any) -> bool:
     return not tensor.is_leaf or bool(followers(tensor))
 
 
-def is_reached(value: Any) -> bool:
-    """Whether an object here is a leaf at which a graph here ends.
+def reached_leaves(value: Any) -> list[torch.Tensor]:
+    """The tensors at which graphs here end of an object that is a leaf: it, and what it was before.
 
-    >>> x = torch.ones(2, requires_grad=True); is_reached(x)
-    False
-    >>> y = x * 2; is_reached(x), is_reached(y)
-    (True, False)
+    >>> x = torch.ones(2, requires_grad=True); reached_leaves(x)
+    []
+    >>> y = x * 2; reached_leaves(x), reached_leaves(y)
+    ([tensor([1., 1.], requires_grad=True)], [])
     """
-    return any(map(is_in_use, leaves_moved(value)))
-
-
-def leaves_moved(value: Any) -> list[torch.Tensor]:
-    """The tensors that graphs here know a leaf by: none of what is no leaf that requires grad."""
     tensor = _tensor_here(value)
-    is_leaf = tensor is not None and tensor.requires_grad and tensor.is_leaf
-    return list(and_before(tensor)) if is_leaf else []  # type: ignore[arg-type]
+    if tensor is None or not (tensor.requires_grad and tensor.is_leaf):
+        return []
+    return list(filter(is_in_use, and_before(tensor)))
 
 
 def check_no_graph(value: Any, guard: Guard | None = None) -> None:

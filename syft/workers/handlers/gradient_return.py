@@ -24,7 +24,6 @@ from syft.exceptions import MalformedMessage, UnsupportedOperation, WorkerClosed
 from syft.ids import new_id
 from syft.ops.returns import ONE_TENSOR
 from syft.ops.table import BY_NAME
-from syft.torch_private import is_in_use
 from syft.workers.core.claim import Claim
 from syft.workers.core.outgoing import Outgoing
 from syft.workers.core.peer import Peer
@@ -33,8 +32,8 @@ from syft.workers.execution.followed_leaves import Follower
 from syft.workers.execution.leaving import (
     follow,
     followers,
-    leaves_moved,
     may_leave,
+    reached_leaves,
 )
 from syft.workers.execution.permissions import Guard, meet_guards
 from syft.workers.execution.successors import successor_of
@@ -89,7 +88,7 @@ def send_after(core: WorkerCore, connection: Outgoing, id: int, leaf: Any, place
         connection.garbage.append(id)
         raise
     hook = GradientHook(core, connection, source, place)
-    for known in leaves_moved(leaf):
+    for known in reached_leaves(leaf):
         known.register_hook(hook)  # type: ignore[no-untyped-call]
         follow(known, place)
 
@@ -117,7 +116,7 @@ def note_fetched(core: WorkerCore, ids: Iterable[int], values: Iterable[Any]) ->
     syft.exceptions.UnsupportedOperation: A leaf that was fetched has no rule for backward: ...
     """
     for id, value in zip(ids, values, strict=True):
-        for known in filter(is_in_use, leaves_moved(value)):
+        for known in reached_leaves(value):
             hooks = map(type, (known._backward_hooks or {}).values())
             if FetchedLeaf not in hooks:
                 known.register_hook(FetchedLeaf(core, id, known))  # type: ignore[no-untyped-call]

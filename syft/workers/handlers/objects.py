@@ -27,7 +27,7 @@ from syft.workers.execution.leaving import (
     check_no_graph,
     copy_in_graph,
     goes_on,
-    is_reached,
+    reached_leaves,
 )
 from syft.workers.execution.permissions import (
     full_guard_of,
@@ -408,7 +408,7 @@ def _send_on(core: WorkerCore, message: Move, value: Any, origin: Claim, peer: P
     makes_leaf = message.requires_grad and not value.requires_grad
     leaf = value.detach().requires_grad_() if makes_leaf else value
     connection.put(leaf, id, guard=guard, writers=origin.names())
-    if not (recorded and is_reached(value)):
+    if not (recorded and reached_leaves(value)):
         return None
     send_after(core, connection, id, value, place)
     return False
