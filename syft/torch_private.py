@@ -343,6 +343,27 @@ def is_in_use(tensor: torch.Tensor) -> bool:
     return bool(tensor._use_count() > 1)  # type: ignore[attr-defined]  # the first is Python's
 
 
+def is_accumulated() -> bool:
+    """Whether the pass that calls a hook on a leaf adds to the gradient of the leaf, and does not
+    only return what comes to it, as torch.autograd.grad does.
+
+    >>> x = torch.ones(2, requires_grad=True); loss = (x * 2).sum()
+    >>> handle = x.register_hook(lambda gradient: print(is_accumulated()))
+    >>> loss.backward(retain_graph=True); gradient = torch.autograd.grad(loss, [x])
+    True
+    False
+    """
+    node = torch._C._current_autograd_node()
+    try:
+        if node is not None:
+            torch._C._will_engine_execute_node(node)
+    except RuntimeError as error:  # for a leaf, torch does not say no in another way
+        if "autograd.grad()" not in str(error):
+            raise
+        return False
+    return True
+
+
 def exchange_contents(tensor: torch.Tensor, other: torch.Tensor) -> None:
     """Exchange what two tensors hold; hooks on the gradient of the first stay with it.
 

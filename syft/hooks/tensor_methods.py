@@ -40,7 +40,8 @@ def get(
 ) -> Any:
     """Bring the tensor here, and remove it there.
 
-    It comes without its graph, detached; ``x.move(sy.local_worker)`` keeps that.
+    It comes without its graph, detached; ``x.move(sy.local_worker)`` keeps that.  A backward pass
+    over a graph that stays, and that ends at a leaf which was brought here, is refused.
 
     A pointer to a pointer gives the inner pointer.  A shared tensor is put together here; its
     shares stay while it lives, and so does a parameter of a module that was sent, which the module

@@ -167,12 +167,12 @@ class Connection(OperationSender):
             self.crossed += value is False
             return None
         try:
-            to._expect(id, self, value)
+            to._expect(id, self, value, requires_grad is not False)
         except BaseException:
             self._take_back(value)
             raise
         self.crossed += 1  # until it is known whether it is a leaf at which graphs end
-        to.crossed += requires_grad is not False
+        to.crossed += requires_grad is not False  # until it is known whether a graph goes on
         return value
 
     @exclusive
@@ -182,7 +182,7 @@ class Connection(OperationSender):
         value = self.ask(Move, id, home.id, requires_grad=requires_grad, user=user)
         self.crossed += value is False
 
-    def _expect(self, id: int, source: Connection, move: Pending) -> None:
+    def _expect(self, id: int, source: Connection, move: Pending, recorded: bool) -> None:
         """Announce an object that a parked move is to bring, unless it has brought it already.
 
         Raises :class:`~syft.exceptions.ObjectIdTaken` if another object has its id here.
@@ -195,12 +195,14 @@ class Connection(OperationSender):
             if not move.settled:
                 raise
         self.moves[id] = source, move
-        source.when_settled(move, partial(self._moved, id, source, move))
+        source.when_settled(move, partial(self._moved, id, source, move, recorded))
 
-    def _moved(self, id: int, source: Connection, move: Pending) -> None:
+    def _moved(self, id: int, source: Connection, move: Pending, recorded: bool) -> None:
         """What a move has brought is an object as others; nothing need wait any more for one that
         failed."""
-        source.crossed -= getattr(move.reply, "value", None) is not False
+        follows = getattr(move.reply, "value", None)
+        source.crossed -= follows is not False
+        self.crossed -= recorded and follows is not True
         if not move.failed:
             self.moves.pop(id, None)
             return

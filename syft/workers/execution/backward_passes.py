@@ -143,10 +143,9 @@ class _PrivatePass:
         self.graph = reached_graph(_recorded(call.roots))
         self.inputs = _in_graph(call.inputs, self.graph)
         self._holdings = holdings
-        ends = self.graph.leaves if self.inputs is None else self.inputs
-        self.followed = FollowedLeaves(self.graph, ends)
         if call.returns:
             self._check_used()
+        self.followed = FollowedLeaves(self.graph, self._chosen())
 
     def _check_used(self) -> None:
         """Raise if a gradient is wanted of what the graph does not reach, as torch does."""
@@ -198,12 +197,15 @@ class _PrivatePass:
 
     def receivers(self) -> list[torch.Tensor]:
         """The tensors in which the pass leaves gradients."""
-        chosen: Sequence[torch.Tensor] = ()
-        if not self.call.returns:
-            chosen = self.graph.leaves if self.inputs is None else self.inputs
         kept = self.graph.keeping(self._holdings.shown())
-        reached = filter(self.graph.reaches, (*chosen, *kept))
+        reached = filter(self.graph.reaches, (*self._chosen(), *kept))
         return list({id(each): each for each in map(receiver_of, reached)}.values())
+
+    def _chosen(self) -> Sequence[torch.Tensor]:
+        """The tensors to whose gradients the pass adds, if it reaches them."""
+        if self.call.returns:
+            return ()
+        return self.graph.leaves if self.inputs is None else self.inputs
 
     def _made_private(self, receiver: torch.Tensor) -> torch.Tensor | None:
         """The gradient that is there, moved to private memory."""

@@ -21,6 +21,8 @@ from typing import final
 import torch
 
 from syft.chain.wrapper import Wrapper
+from syft.exceptions import UnsupportedOperation
+from syft.torch_private import is_accumulated
 from syft.workers.execution.permissions import Guard, full_guard_of
 from syft.workers.execution.reached_graph import ReachedGraph
 
@@ -36,6 +38,11 @@ class Follower(ABC):
 
     @final
     def __call__(self, gradient: torch.Tensor) -> None:
+        if not is_accumulated():
+            return  # the graph behind a leaf gets nothing of a gradient that is only returned
+        if gradient.requires_grad:
+            instead = "it has no graph there; torch.autograd.grad gives one, of what is here"
+            raise UnsupportedOperation("create_graph=True", "A leaf that was moved", instead)
         if self.kept is None:
             self.came(gradient, full_guard_of(gradient))
         else:

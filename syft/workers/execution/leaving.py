@@ -130,22 +130,18 @@ def goes_on(value: Any) -> bool:
     return not tensor.is_leaf or bool(followers(tensor))
 
 
-def is_reached(value: Any) -> bool:
-    """Whether an object here is a leaf at which a graph here ends.
+def reached_leaves(value: Any) -> list[torch.Tensor]:
+    """The tensors at which graphs here end of an object that is a leaf: it, and what it was before.
 
-    >>> x = torch.ones(2, requires_grad=True); is_reached(x)
-    False
-    >>> y = x * 2; is_reached(x), is_reached(y)
-    (True, False)
+    >>> x = torch.ones(2, requires_grad=True); reached_leaves(x)
+    []
+    >>> y = x * 2; reached_leaves(x), reached_leaves(y)
+    ([tensor([1., 1.], requires_grad=True)], [])
     """
-    return any(map(is_in_use, leaves_moved(value)))
-
-
-def leaves_moved(value: Any) -> list[torch.Tensor]:
-    """The tensors that graphs here know a leaf by: none of what is no leaf that requires grad."""
     tensor = _tensor_here(value)
-    is_leaf = tensor is not None and tensor.requires_grad and tensor.is_leaf
-    return list(and_before(tensor)) if is_leaf else []  # type: ignore[arg-type]
+    if tensor is None or not (tensor.requires_grad and tensor.is_leaf):
+        return []
+    return list(filter(is_in_use, and_before(tensor)))
 
 
 def check_no_graph(value: Any, guard: Guard | None = None) -> None:
@@ -209,7 +205,6 @@ def check_gradients_leave(
 _PLACE_OF_INPUTS: Final[dict[Callable[..., Any], int]] = {
     torch.Tensor.backward: 4,
     torch.autograd.backward: 5,
-    torch.autograd.grad: 1,
 }
 """Where the argument is by which a caller names the tensors that get a gradient."""
 
@@ -217,7 +212,10 @@ _PLACE_OF_INPUTS: Final[dict[Callable[..., Any], int]] = {
 def _receivers(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> list[torch.Tensor]:
-    """The leaves whose hooks a backward pass calls: those that are named, or all within reach."""
+    """The leaves to whose gradients a backward pass adds: those that are named, or all within
+    reach; none if it returns gradients."""
+    if function == torch.autograd.grad:
+        return []
     place = _PLACE_OF_INPUTS.get(function, len(args))
     inputs = args[place] if place < len(args) else kwargs.get("inputs")
     if inputs is not None:

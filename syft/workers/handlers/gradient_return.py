@@ -13,12 +13,14 @@ a graph that ends at it, so the next worker is told in the same way.
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
 import torch
 
-from syft.exceptions import MalformedMessage, WorkerClosed
+from syft.exceptions import MalformedMessage, UnsupportedOperation, WorkerClosed
 from syft.ids import new_id
 from syft.ops.returns import ONE_TENSOR
 from syft.ops.table import BY_NAME
@@ -27,8 +29,14 @@ from syft.workers.core.outgoing import Outgoing
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.followed_leaves import Follower
-from syft.workers.execution.leaving import follow, leaves_moved, may_leave
+from syft.workers.execution.leaving import (
+    follow,
+    followers,
+    may_leave,
+    reached_leaves,
+)
 from syft.workers.execution.permissions import Guard, meet_guards
+from syft.workers.execution.successors import successor_of
 from syft.workers.wire.references import REF
 
 _BACKWARD = BY_NAME["torch.Tensor.backward"]
@@ -80,7 +88,7 @@ def send_after(core: WorkerCore, connection: Outgoing, id: int, leaf: Any, place
         connection.garbage.append(id)
         raise
     hook = GradientHook(core, connection, source, place)
-    for known in leaves_moved(leaf):
+    for known in reached_leaves(leaf):
         known.register_hook(hook)  # type: ignore[no-untyped-call]
         follow(known, place)
 
@@ -93,6 +101,43 @@ def return_gradients(core: WorkerCore, leaf: Any, source: int, peer: Peer) -> No
     hook = GradientHook(core, core.connect(peer), source, place)
     leaf.register_hook(hook)  # type: ignore[no-untyped-call]
     follow(leaf, place)
+
+
+def note_fetched(core: WorkerCore, ids: Iterable[int], values: Iterable[Any]) -> None:
+    """Have passes fail that would lose the gradients of leaves which are fetched and then dropped.
+
+    They come to the tensors that graphs here know the leaves by.  Where the leaves are now, nothing
+    is known of these graphs.
+
+    >>> w = torch.ones(2, requires_grad=True).send(bob); loss = (w * 3).sum()
+    >>> here = w.get(); loss.backward()
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.UnsupportedOperation: A leaf that was fetched has no rule for backward: ...
+    """
+    for id, value in zip(ids, values, strict=True):
+        for known in reached_leaves(value):
+            hooks = map(type, (known._backward_hooks or {}).values())
+            if FetchedLeaf not in hooks:
+                known.register_hook(FetchedLeaf(core, id, known))  # type: ignore[no-untyped-call]
+
+
+class FetchedLeaf:
+    """The hook on a leaf that was fetched: raises when its object is neither here nor followed."""
+
+    __slots__ = ("core", "id", "leaf")
+
+    def __init__(self, core: WorkerCore, id: int, leaf: torch.Tensor) -> None:
+        self.core, self.id, self.leaf = core, id, weakref.ref(leaf)
+
+    def __call__(self, gradient: torch.Tensor) -> None:
+        """Raise :class:`~syft.exceptions.UnsupportedOperation` for a gradient that is lost."""
+        leaf, objects = self.leaf(), self.core.store.objects
+        if leaf is None or self.id in objects or followers(leaf):
+            return
+        if not any(each is successor_of(leaf) for each in objects.values()):  # under another id
+            instead = "the gradients of a tensor follow it to x.move(sy.local_worker)"
+            raise UnsupportedOperation("backward", "A leaf that was fetched", instead)
 
 
 class GradientHook(Follower):

@@ -27,7 +27,7 @@ from syft.workers.execution.leaving import (
     check_no_graph,
     copy_in_graph,
     goes_on,
-    is_reached,
+    reached_leaves,
 )
 from syft.workers.execution.permissions import (
     full_guard_of,
@@ -36,7 +36,12 @@ from syft.workers.execution.permissions import (
 )
 from syft.workers.execution.public_sizes import note_like
 from syft.workers.handlers.commands import unpacker_for
-from syft.workers.handlers.gradient_return import return_gradients, send_after, send_followed
+from syft.workers.handlers.gradient_return import (
+    note_fetched,
+    return_gradients,
+    send_after,
+    send_followed,
+)
 from syft.workers.wire.messages import (
     Annotate,
     Await,
@@ -138,6 +143,7 @@ def _fetch_now(
     packer.hand_over(peer.name)
     if not keep:
         core.store.take(message.id, peer.fetched)
+        note_fetched(core, (message.id,), (whole,))
     packer.sent()
     return Answer(Value(message.seq, operand), packer.buffers, private=guard is not None)
 
@@ -402,7 +408,7 @@ def _send_on(core: WorkerCore, message: Move, value: Any, origin: Claim, peer: P
     makes_leaf = message.requires_grad and not value.requires_grad
     leaf = value.detach().requires_grad_() if makes_leaf else value
     connection.put(leaf, id, guard=guard, writers=origin.names())
-    if not (recorded and is_reached(value)):
+    if not (recorded and reached_leaves(value)):
         return None
     send_after(core, connection, id, value, place)
     return False

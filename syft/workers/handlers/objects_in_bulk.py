@@ -20,6 +20,7 @@ from syft.workers.core.sent_labels import note_terms, received_guard
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
 from syft.workers.execution.permissions import protect, travelling_guard_of
 from syft.workers.handlers.commands import unpacker_for
+from syft.workers.handlers.gradient_return import note_fetched
 from syft.workers.wire.messages import Done, FetchAll, PutAll, Reply, Value
 
 _IDS = 2**63
@@ -112,6 +113,8 @@ def _fetch_now(
     packer = Packer(worker=core, gradients=True)
     operand = pack(values, packer)
     packer.hand_over(peer.name)
+    ids = [id for id, depth in places if not depth]  # kept ones may be dropped when they are there
+    note_fetched(core, ids, [core.resolve(id, 0, held) for id in ids])
     if not message.keep:
         core.store.drop_all(taken, peer.fetched)
     packer.sent()

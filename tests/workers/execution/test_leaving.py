@@ -407,7 +407,6 @@ def test_several_may_follow_a_leaf() -> None:
     [
         (torch.Tensor.backward, (None, None, False)),
         (torch.autograd.backward, (None, None, False, None)),
-        (torch.autograd.grad, ()),
     ],
 )
 def test_a_pass_that_names_tensors_sends_gradients_for_those_only(
@@ -431,6 +430,7 @@ def test_a_pass_that_names_tensors_sends_gradients_for_those_only(
         assert leaves(named) and leaves(inputs=named)
     for named in (other, [other]):
         assert not leaves(named) and not leaves(inputs=named)
+    check_gradients_leave(torch.autograd.grad, (args[0], followed), {}, guard, "bob", None)
 
 
 def test_who_may_deal_for_a_value() -> None:

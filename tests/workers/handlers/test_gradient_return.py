@@ -66,6 +66,47 @@ def test_the_source_dies_with_the_leaf(worker: sy.VirtualWorker, alice: sy.Virtu
     assert a.grad is None
 
 
+def penalized(
+    x: torch.Tensor, take: Callable[[torch.Tensor], torch.Tensor]
+) -> tuple[torch.Tensor, Any]:
+    """The gradient of a result that is taken elsewhere, and what a loss of it leaves in ``x``."""
+    h = take(x * 2)
+    (gradient,) = torch.autograd.grad((h * h * h).sum(), [h], create_graph=True)
+    returned = gradient.detach()
+    assert x.grad is None
+    (gradient * gradient).sum().backward()
+    return returned, x.grad
+
+
+@pytest.mark.parametrize("place", ["alice", "me"])
+def test_a_gradient_that_is_returned_is_not_added_to_that_of_the_source(
+    worker: Any, alice: Any, place: str
+) -> None:
+    """As torch.autograd.grad adds to none: a penalty on gradients is not counted twice."""
+    values = torch.tensor([1.0, 3.0])
+    returned, found = penalized(
+        values.clone().requires_grad_().send(worker), lambda h: h.move(place)
+    )
+    expected = penalized(values.clone().requires_grad_(), lambda h: h)
+    assert (returned if place == "me" else returned.get()).tolist() == expected[0].tolist()
+    assert found.copy().get().tolist() == expected[1].tolist() == [576, 15552]
+
+
+@pytest.mark.filterwarnings("ignore:Using backward.. with create_graph:UserWarning")
+@pytest.mark.parametrize("what", ["leaf", "result"])
+def test_a_gradient_with_a_graph_is_not_sent_without_it(worker: Any, alice: Any, what: str) -> None:
+    x = torch.tensor([1.0, 3.0], requires_grad=True).send(worker)
+    if what == "leaf":
+        loss = (x * x).sum()
+        moved = x.move(alice)
+    else:
+        moved = (x * 2).move(alice)
+        loss = (moved * moved).sum()
+    text = "UnsupportedOperation: A leaf that was moved has no rule for create_graph=True"
+    assert refusal(lambda: loss.backward(create_graph=True)).startswith(text)
+    assert x.grad is None if what == "result" else moved.grad is None
+
+
 @pytest.mark.parametrize("path", ["there and back", "on", "home"])
 def test_gradients_are_those_of_torch(
     me: sy.VirtualWorker,
@@ -203,9 +244,8 @@ def test_the_gradient_of_a_private_loss_arrives_private(
 BACKWARD: dict[str, Callable[[torch.Tensor, torch.Tensor, torch.Tensor], Any]] = {
     "backward": lambda loss, moved, other: loss.backward(),
     "autograd.backward": lambda loss, moved, other: torch.autograd.backward([loss]),
-    "grad": lambda loss, moved, other: torch.autograd.grad(loss, [moved]),
     "inputs": lambda loss, moved, other: loss.backward(inputs=[moved]),
-    "two inputs": lambda loss, moved, other: torch.autograd.grad(loss, [other, moved]),
+    "two inputs": lambda loss, moved, other: loss.backward(inputs=[other, moved]),
 }
 
 
@@ -222,6 +262,19 @@ def test_a_private_gradient_stays_unless_it_may_go(
         "PermissionDenied: backward: this value on 'bob' may not go to 'alice': no user was named"
     )
     assert source.grad is moved.grad is other.grad is None, "nothing has changed"
+
+
+def test_a_private_gradient_that_is_returned_goes_nowhere(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    for destinations in ((), ("alice",)):
+        secret = private_at(bob, "ann", destinations=destinations)
+        source = torch.ones(2, requires_grad=True).send(alice)
+        moved = (source * 2).move(bob)
+        (gradient,) = torch.autograd.grad((moved * secret).sum(), [moved])
+        assert gradient.get(user="ann").tolist() == [7, 8]
+        assert source.grad is moved.grad is None
+        del secret, source, moved, gradient
 
 
 def test_gradients_of_other_leaves_are_no_concern(
@@ -364,6 +417,59 @@ def test_under_no_grad_a_move_leaves_the_graphs_behind(worker: Any, alice: Any) 
     assert moved.grad is None and len(inspect(alice).objects) == 1
 
 
+FETCHED: dict[str, Callable[[torch.Tensor, Any], Any]] = {
+    "get": lambda leaf, alice: leaf.get(),
+    "get_all": lambda leaf, alice: sy.get_all([leaf]),
+    "remote_get": lambda leaf, alice: leaf.send(alice).remote_get(),
+}
+
+
+def passed(loss: torch.Tensor) -> None:
+    """Run a pass, and wait for it."""
+    loss.backward()
+    sy.synchronize()
+
+
+LOST = "UnsupportedOperation: A leaf that was fetched has no rule for backward"
+
+
+@pytest.mark.parametrize("way", FETCHED)
+def test_a_pass_does_not_lose_the_gradient_of_a_leaf_that_was_fetched(
+    worker: Any, alice: Any, way: str
+) -> None:
+    leaf = leaf_of(worker)
+    used, loss = (leaf * 2).sum(), (leaf * 3).sum()
+    used.backward()
+    fetched = FETCHED[way](leaf, alice)
+    assert refusal(lambda: passed(loss)).startswith(LOST)
+    del fetched
+
+
+def test_a_pass_does_not_lose_the_gradients_of_a_module_that_was_fetched(worker: Any) -> None:
+    for fetch in (lambda model: model.get(), lambda model: model.move("me")):
+        model = torch.nn.Linear(2, 1).send(worker)
+        loss = model(torch.ones(2).send(worker)).sum()
+        fetch(model)
+        assert refusal(lambda loss=loss: passed(loss)).startswith(LOST)
+        assert model.weight.grad is None
+
+
+def test_what_is_read_and_stays_gets_its_gradients(worker: Any, alice: Any) -> None:
+    """Also where it is moved afterwards, or has another id."""
+    leaf, moving, gone = leaf_of(worker), leaf_of(worker), leaf_of(worker)
+    losses = [(each * each).sum() for each in (leaf, moving, gone)]
+    twin = gone.contiguous()
+    for _ in range(2):
+        sy.get_all([leaf, moving, gone], keep=True)
+    leaf.copy().get()
+    moved = moving.move(alice)
+    gone.get()
+    for loss in losses:
+        loss.backward()
+    for each in (leaf, moved, twin):
+        assert each.grad.copy().get().tolist() == [2, 2]
+
+
 def test_a_leaf_that_waits_is_followed_too(worker: Any, alice: Any) -> None:
     promise = worker.promise()
     leaf = torch.ones(2, requires_grad=True).send(worker)
@@ -391,6 +497,20 @@ def test_what_is_no_leaf_has_passes_wait_only_while_it_is_on_its_way(
     later = worker.promise()
     (leaf * later).sum().backward()  # waits
     brought = torch.ones(2).send(worker, id=later.id_at_location)
+    assert leaf.grad.copy().get().tolist() == [1, 1]
+    del kept, brought
+
+
+def test_passes_at_the_destination_wait_again_when_no_graph_goes_on_from_what_came(
+    worker: Any, alice: Any
+) -> None:
+    promise = worker.promise()
+    plain = (promise + 1).move(alice)
+    kept = torch.ones(2).send(worker, id=promise.id_at_location)
+    assert plain.copy().get().tolist() == [2, 2]
+    leaf, later = leaf_of(alice), alice.promise()
+    (leaf * later).sum().backward()
+    brought = torch.ones(2).send(alice, id=later.id_at_location)
     assert leaf.grad.copy().get().tolist() == [1, 1]
     del kept, brought
 
