@@ -62,12 +62,16 @@ def table_of(update: Any) -> Table:
     is_mapping = isinstance(update, Mapping)
     items = dict(update) if is_mapping else {str(key): one for key, one in enumerate(update)}
     table = _tensors_in(items)
-    for key, value in items.items():
-        nested = any(isinstance(leaf, torch.Tensor) for leaf in leaves(value))
-        if key not in table and (nested or not table or not is_mapping):
-            got = f"{key!r} of {type(value).__name__}"
-            raise UnusableSetting("updates", "modules, or tables or lists of tensors", got)
+    _check_whole(items, table, is_mapping)
     return table
+
+
+def _check_whole(items: Mapping[Any, Any], table: Table, may_have_others: bool) -> None:
+    """Raise if a mapping or a list of updates has tensors that its table lacks, or none."""
+    for key in (key for key in items if key not in table):
+        if not (may_have_others and table) or _tensors_in(dict(enumerate(leaves(items[key])))):
+            got = f"{key!r} of {type(items[key]).__name__}"
+            raise UnusableSetting("updates", "modules, or tables or lists of tensors", got)
 
 
 def _tensors_in(items: Mapping[Any, Any]) -> Table:
