@@ -272,8 +272,12 @@ def _make(store: ObjectStore, command: Command, guarded: bool) -> bool:
             return False
     else:
         result = function(*values)
-    keeps = look and (not FLAGS[command.op] & FRESH or result._is_view())  # maybe large memory
-    if type(result) is not _Tensor or _size(result) > SMALL or keeps:
+    if (
+        type(result) is not _Tensor
+        or _size(result) > SMALL
+        or look
+        and (not FLAGS[command.op] & FRESH or result._is_view())  # maybe of large memory
+    ):
         _accept(store, command, result)  # may raise
     objects[out] = result
     if store.tags.watched:
