@@ -189,7 +189,8 @@ def test_a_plan_trains_shared_parameters_with_every_optimizer(name, before, step
         mine.step(x, y)
         twin.trained(twin.x, twin.y)
     mine.step.get().float_precision()
-    assert mine.off(twin) < 1e-4  # each of twelve steps rounds by half a step of the grid, 7.6e-6
+    # Twelve roundings of half a step, 9.2e-5; shares round at random: 2.6e-5 to 6.0e-5 were seen.
+    assert mine.off(twin) < 1e-4
     for key, one in mine.optimizer.state[mine.scale].items():
         want = twin.optimizer.state[twin.scale][key]
         assert torch.allclose(one, want, rtol=2e-3, atol=5e-5) and type(one) is torch.Tensor

@@ -30,13 +30,10 @@ from syft.workers.sockets.looking import give_way, look
 from syft.workers.sockets.relaying import Relays
 from syft.workers.sockets.switchboard import Switchboard
 from syft.workers.sockets.tunnel_ends import is_about_tunnels
-from syft.workers.sockets.websocket import GOING_AWAY, NORMAL, PING, PROTOCOL_ERROR, WebSocket
+from syft.workers.sockets.websocket import GOING_AWAY, NORMAL, PROTOCOL_ERROR, WebSocket
 
 Dial = Callable[[Resume | None, float], tuple[WebSocket, Any]]
 """Connects to a worker within some seconds; returns the connection and the welcome."""
-
-LOST_AFTER: Final = 3
-"""Heartbeats of silence after which a connection is given up."""
 
 _NEVER: Final = (math.inf, 0.0)
 _READ: Final = select.POLLIN | select.POLLHUP | select.POLLERR
@@ -217,20 +214,15 @@ class CallingBoard(Switchboard):
         now = time.monotonic()
         for line in list(self.lines):
             if line in own or line not in self._reading:  # else who reads it sees to it
-                self.contain(line, self._beat, line, now)
+                self.contain(line, self.beat_line, line, now)
 
-    def _beat(self, line: Line, now: float) -> None:
-        websocket = line.websocket
-        if websocket is None or now - websocket.heard < line.heartbeat or websocket.is_taken(now):
-            return
-        if websocket.heard > line.pinged:
-            line.pinged = now
-            websocket.put([b""], PING)
-            self.push(line)
-        elif now - line.pinged > (LOST_AFTER - 1) * line.heartbeat:
-            if not self._receive(line, False):
-                silence = now - websocket.heard
-                self.broke(line, TimeoutError(f"it has been silent for {silence:.1f} s"))
+    def put_ping(self, line: Line) -> None:
+        """See :class:`Switchboard`."""
+        self.push(line)
+
+    def has_come(self, line: Line) -> bool:
+        """See :class:`Switchboard`; other threads may not have read."""
+        return bool(self._receive(line, False))
 
     def sign(self, since: float) -> None:
         """Have each worker hear of this program although the monitor has been held ``since``, and

@@ -26,7 +26,7 @@ from syft.exceptions import (
 )
 from syft.workers.client.transport import Owner
 from syft.workers.sockets.address import Address, is_loopback
-from syft.workers.sockets.calling import LOST_AFTER
+from syft.workers.sockets.switchboard import LOST_AFTER
 from syft.workers.sockets.dialling import Target, sensible
 from syft.workers.sockets.guests import Guest, Reception
 from syft.workers.sockets.line import Channel, Line

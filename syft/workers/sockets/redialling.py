@@ -15,7 +15,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from syft.exceptions import SyftError, WireError
-from syft.workers.sockets.calling import LOST_AFTER, Dial, text_of
+from syft.workers.sockets.calling import Dial, text_of
+from syft.workers.sockets.switchboard import LOST_AFTER
 from syft.workers.sockets.line import Line
 from syft.workers.sockets.line_texts import Resume
 from syft.workers.sockets.websocket import WebSocket

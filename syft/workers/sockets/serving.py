@@ -26,7 +26,6 @@ from syft.exceptions import BrokenFraming, SyftError, WireError, WorkerLost
 from syft.serde.frame import Frame
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.sockets.calling import LOST_AFTER
 from syft.workers.sockets.described import described
 from syft.workers.sockets.equal_share import EqualShare
 from syft.workers.sockets.line import Line
@@ -37,9 +36,9 @@ from syft.workers.sockets.outside_network import OutsideNetwork
 from syft.workers.sockets.readiness import READ, WRITE, readiness
 from syft.workers.sockets.redialling import Redialler
 from syft.workers.sockets.sparse_log import SparseLog
-from syft.workers.sockets.switchboard import Switchboard
+from syft.workers.sockets.switchboard import LOST_AFTER, Switchboard
 from syft.workers.sockets.tunnel_ends import TunnelEnds, is_about_tunnels
-from syft.workers.sockets.websocket import NORMAL, PING, PROTOCOL_ERROR, REFUSED, WebSocket
+from syft.workers.sockets.websocket import NORMAL, PROTOCOL_ERROR, REFUSED, WebSocket
 
 LOG: Final = logging.getLogger("syft.worker")
 STRANGERS: Final = SparseLog(LOG)
@@ -495,19 +494,11 @@ class ServingBoard(Switchboard):
         """Ask callers that have been silent for a sign of life, and give up those that gave
         none."""
         for line in list(self.lines):
-            self.contain(line, self._beat, line, now)
+            self.contain(line, self.beat_line, line, now)
 
-    def _beat(self, line: Line, now: float) -> None:
-        websocket = line.websocket
-        if websocket is None or now - websocket.heard < line.heartbeat or websocket.is_taken(now):
-            return
-        if websocket.heard > line.pinged:
-            line.pinged = now
-            websocket.put([b""], PING)
-            self._unwritten[line] = None
-        elif now - line.pinged > (LOST_AFTER - 1) * line.heartbeat:
-            silence = now - websocket.heard
-            self.broke(line, TimeoutError(f"it has been silent for {silence:.1f} s"))
+    def put_ping(self, line: Line) -> None:
+        """See :class:`Switchboard`; it is written with what else there is."""
+        self._unwritten[line] = None
 
     def _stand_by(self) -> None:
         """What the other thread does: it reads while an operation takes long."""

@@ -46,12 +46,14 @@ from syft.workers.sockets.line_texts import (
     decode_control,
 )
 from syft.workers.sockets.sparse_log import SparseLog
-from syft.workers.sockets.websocket import BINARY, FAULT, REFUSED, TEXT
+from syft.workers.sockets.websocket import BINARY, FAULT, PING, REFUSED, TEXT
 from syft.workers.wire import messages
 from syft.workers.wire.messages import Failure, encode
 
 _Question = tuple[Line, int, type[Control]]
 
+LOST_AFTER: Final = 3
+"""Heartbeats of silence after which a connection is given up."""
 _AT_ONCE: Final = 256
 """Requests of one line that are served before others have their turn."""
 _OVERHEAD: Final = 256
@@ -61,8 +63,8 @@ _OVERHEAD: Final = 256
 class Switchboard(ABC):
     """The lines of the workers of one network. Abstract.
 
-    >>> sorted(Switchboard.__abstractmethods__)
-    ['broke', 'comes_back', 'glance', 'opened', 'passed', 'reached_for', 'remove', 'said', 'turn']
+    >>> print(*sorted(Switchboard.__abstractmethods__))
+    broke comes_back glance opened passed put_ping reached_for remove said turn
     """
 
     end: ClassVar[str] = "program"
@@ -124,6 +126,28 @@ class Switchboard(ABC):
     @abstractmethod
     def passed(self, line: Line, frame: Frame) -> None:
         """Take in bytes of a tunnel."""
+
+    def beat_line(self, line: Line, now: float) -> None:
+        """Ask the other end of a line that has been silent for a sign of life, and give the
+        connection up if it gave none."""
+        websocket = line.websocket
+        if websocket is None or now - websocket.heard < line.heartbeat or websocket.is_taken(now):
+            return
+        if websocket.heard > line.pinged:
+            line.pinged = now
+            websocket.put([b""], PING)
+            self.put_ping(line)
+        elif now - line.pinged > (LOST_AFTER - 1) * line.heartbeat and not self.has_come(line):
+            silence = now - websocket.heard
+            self.broke(line, TimeoutError(f"it has been silent for {silence:.1f} s"))
+
+    @abstractmethod
+    def put_ping(self, line: Line) -> None:
+        """See to it that what a line has to write is written."""
+
+    def has_come(self, line: Line) -> bool:
+        """Whether something can be read from a line that was not heard of yet."""
+        return False
 
     def contain(self, line: Line | None, act: Callable[..., Any], *args: Any) -> Any:
         """What ``act`` returns; True if it raises, which ends the line to which it belongs, and not
