@@ -485,7 +485,8 @@ def fail(
     """End an execution with a failure, and mark its results as gone.
 
     The peer that started this part gets the error.  ``tell`` notifies the other parties of the
-    cause.  The sessions of shared tensors that it used are interrupted, or end.
+    cause; one that is lost comes last, since to dial it takes seconds, in which what waits for its
+    turn here would wait too.  The sessions of shared tensors that it used are interrupted, or end.
     """
     cause = cause_of(core, session, error)
     message = session.start
@@ -498,8 +499,9 @@ def fail(
         return
     failed = core.failure(message.seq, error, hidden=_is_hidden(session, error))
     core.answer(cast(Peer, session.starter), failed)
+    lost = {error.name} if isinstance(error, WorkerLost) else set()
     if tell:
-        tell_others(core, message, cause)
+        tell_others(core, message, cause, set(message.parties) - lost)
     for out in message.outs:
         core.store.mark_gone(
             out, f"the collective operation that should have made it failed at {core.name}"
@@ -507,6 +509,8 @@ def fail(
     core.dataflow.settle(message.outs)
     if session.turns is not None:
         session.turns.done()
+    if tell:
+        tell_others(core, message, cause, lost)
 
 
 _FINAL: Final = MaterialError, MalformedMessage, WorkerLost
@@ -545,10 +549,12 @@ def cause_of(core: WorkerCore, session: Execution | None, error: BaseException) 
     return failed if _is_hidden(session, error) else f"{failed}: {error}"[:_LONGEST_CAUSE]
 
 
-def tell_others(core: WorkerCore, message: Start, cause: str) -> None:
-    """Tell the other parties that this worker's part has failed, as far as they can be reached and
-    take what it says."""
+def tell_others(
+    core: WorkerCore, message: Start, cause: str, names: Container[str] | None = None
+) -> None:
+    """Tell the other parties, or those of them in ``names``, that this worker's part has failed, as
+    far as they can be reached and take what it says."""
     for rank, name in enumerate(message.parties):
-        if rank != message.rank:
+        if rank != message.rank and (names is None or name in names):
             with contextlib.suppress(SyftError):
                 core.post(name, Abort(message.execution, message.rank, cause))

@@ -37,6 +37,7 @@ from syft.workers.core.peer import Peer
 from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.core.rising_numbers import KEPT
 from syft.workers.core.state_machine import WorkerCore
+from syft.workers.core.turns import Turns
 from syft.workers.handlers.collective import MAX_ROUNDS
 from syft.workers.handlers.executions import MAX_PARTY_MESSAGES, MAX_SESSIONS
 from syft.workers.handlers.party_programs import PROGRAMS, Letter, Party, collective
@@ -783,6 +784,20 @@ def test_nothing_is_lost_while_somebody_is_looked_for(core: WorkerCore) -> None:
     assert [to for to, message in sent if isinstance(message, Abort)] == ["alice", "carl"]
 
 
+def test_what_waits_for_its_turn_does_not_wait_while_a_lost_party_is_dialled(
+    core: WorkerCore,
+) -> None:
+    """To dial it takes seconds, in which others are served."""
+    tell(core, "me", start())
+    turns, log = Turns(), list[str]()
+    turns.take(lambda: None)
+    turns.take(lambda: log.append("the next turn"))
+    core.sessions[99].turns = turns
+    core.addressed = lambda name: log.append(name) or name
+    core.lose("alice", "its process has ended")
+    assert log == ["carl", "the next turn", "alice"]
+
+
 def test_an_argument_that_is_no_tensor_aborts(core: WorkerCore) -> None:
     for args in ((5,), (ref(404),), ("x",)):
         told = tell(core, "me", start(args=args, execution=id(args)))
@@ -981,8 +996,8 @@ def test_a_party_that_is_lost_is_the_cause(core: WorkerCore) -> None:
     core.leave([alice], "alice")
     told = [(to, decode(frame.header)) for to, frame in core.outgoing()]
     assert told[0][0] is me and isinstance(error_in(told[0][1]), WorkerLost)
-    assert [to for to, _ in told[1:]] == ["alice", "carl"]
-    assert "party bob failed: WorkerLost: The connection to worker 'alice'" in told[2][1].reason
+    assert [to for to, _ in told[1:]] == ["carl", "alice"]
+    assert "party bob failed: WorkerLost: The connection to worker 'alice'" in told[1][1].reason
     assert not core.sessions and not core.store.promised
     # One that has not started here, and one whose starter is gone.
     packer = Packer()
