@@ -18,6 +18,7 @@ import torch
 import torch._decomp
 import torch._functorch.vmap
 import torch._prims_common
+import torch.multiprocessing.reductions
 import torch.utils._python_dispatch
 from torch._C._dynamo import eval_frame
 from torch.nested._internal.nested_tensor import NestedTensor as _NestedTensor
@@ -49,6 +50,9 @@ set_version = torch._C._autograd._unsafe_set_version_counter
 
 TorchDispatchMode = torch.utils._python_dispatch.TorchDispatchMode
 """A mode that sees each operation of aten that runs in it, as a class to inherit from."""
+
+WeakStorage: Any = torch.multiprocessing.reductions.StorageWeakRef
+"""A reference to a storage that tells whether it is still in use, and does not keep it."""
 
 is_non_overlapping_and_dense_or_false = torch._prims_common.is_non_overlapping_and_dense_or_false
 """Whether the elements of a tensor lie in memory without gaps, each in one place."""

@@ -175,3 +175,14 @@ def is_container(value: Any) -> bool:
     (True, False)
     """
     return isinstance(value, (list, tuple, dict))
+
+
+def tensors_in(args: Any, kwargs: Any) -> list[torch.Tensor]:
+    """The tensors among the arguments, each once, in their order.
+
+    >>> x = torch.ones(2)
+    >>> len(tensors_in((x, [x, torch.ones(1)]), {"out": None}))
+    2
+    """
+    found = {id(leaf): leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)}
+    return list(found.values())

@@ -117,10 +117,12 @@ class OpFlag(enum.IntFlag):
     FLOATS_COMPUTE = 1 << 29
     """A float among its arguments multiplies, adds or bounds values, and decides nothing else.
     Optimizers call these with other floats at each step."""
+    FAKE_FIRST = 1 << 30
+    """On tensors without memory its strides, dtypes or failures are not those of the CPU."""
 
 
 # The flags as plain integers: `flags & INPLACE` takes 0.012 µs on these and 0.6 µs on the enum.
-# All lie below 2**30, the largest integer that Python holds in one digit.
+# All but FAKE_FIRST, which few ops have, lie below 2**30: Python holds such integers in one digit.
 INPLACE: Final = int(OpFlag.INPLACE)
 RANDOM: Final = int(OpFlag.RANDOM)
 REVEALS: Final = int(OpFlag.REVEALS)
@@ -151,6 +153,7 @@ MATRIX_PRODUCT: Final = int(OpFlag.MATRIX_PRODUCT)
 CROSSING: Final = int(OpFlag.CROSSING)
 SQUARING: Final = int(OpFlag.SQUARING)
 FLOATS_COMPUTE: Final = int(OpFlag.FLOATS_COMPUTE)
+FAKE_FIRST: Final = int(OpFlag.FAKE_FIRST)
 
 
 _OVERLOADS: Final = (type(torch.ops.aten.add), type(torch.ops.aten.add.Tensor))

@@ -7,15 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from syft.ops.nested import leaves, replace
-from syft.workers.execution.forecast import (
-    Forecast,
-    Forecasts,
-    Made,
-    Verdict,
-    _look,
-    tensors_in,
-)
+from syft.ops.evaluate import _look, evaluate
+from syft.ops.nested import leaves, replace, tensors_in
+from syft.ops.outcome import Made, Outcome, Verdict
 from syft.workers.execution.foreseen import _check_writes, _fitted, _stand_ins
 from syft.workers.execution.permissions import Guard
 from tests.torch_suite.cases import GRADIENT_CASES, OP_CASES, Case, seed
@@ -61,7 +55,7 @@ def content(tensor: torch.Tensor) -> bytes:
     return plain.view(torch.uint8).numpy().tobytes() if plain.numel() else b""
 
 
-def looks(result: Any, forecast: Forecast, inputs: list[torch.Tensor]) -> list[Any]:
+def looks(result: Any, forecast: Outcome, inputs: list[torch.Tensor]) -> list[Any]:
     """All that later forecasts depend on, of the new results of a call and of what it changed."""
     memories: dict[int, int] = {}
     places = [place for place, _ in forecast.changed]
@@ -73,7 +67,6 @@ def looks(result: Any, forecast: Forecast, inputs: list[torch.Tensor]) -> list[A
 
 
 def check(case: Case, requires_grad: bool) -> None:
-    forecasts = Forecasts()
     for sample in case.samples("cpu", requires_grad=requires_grad, most=SAMPLES):
         args, kwargs = replace(((sample.input, *sample.args), dict(sample.kwargs)), own)
         inputs = tensors_in(args, kwargs)
@@ -82,9 +75,9 @@ def check(case: Case, requires_grad: bool) -> None:
             continue
         as_given = [own(tensor) for tensor in inputs]
         before = [(tensor.shape, content(tensor)) for tensor in inputs]
-        forecast = forecasts.of(case.op.op, args, kwargs)
+        forecast = evaluate(case.op.op, args, kwargs)
         assert [(tensor.shape, content(tensor)) for tensor in inputs] == before
-        assert forecasts.of(case.op.op, args, kwargs).verdict is forecast.verdict
+        assert evaluate(case.op.op, args, kwargs).verdict is forecast.verdict
         seed()
         stream = torch.default_generator.get_state()
         try:
@@ -117,7 +110,7 @@ def test_a_forecast_with_gradients_is_what_happens(case: Case) -> None:
 def test_what_is_checked_can_fail() -> None:
     """A forecast of another call fits none of the results."""
     x = torch.ones(2, 3)
-    forecast = Forecasts().of(torch.sum, (x, 0), {})
-    assert type(forecast) is Forecast
+    forecast = evaluate(torch.sum, (x, 0), {})
+    assert type(forecast) is Outcome
     with pytest.raises(Exception, match="another shape"):
         _fitted(torch.sum(x, 1), forecast, [x])

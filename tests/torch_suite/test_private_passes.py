@@ -11,7 +11,8 @@ import torch
 from syft.exceptions import PermissionDenied
 from syft.ops.nested import leaves, replace
 from syft.workers.execution.backward_passes import run_private_pass
-from syft.workers.execution.forecast import _look, tensors_in
+from syft.ops.evaluate import _look
+from syft.ops.nested import tensors_in
 from syft.workers.execution.moved_memory import NoHoldings
 from syft.workers.execution.permissions import Guard, full_guard_of, protect
 from tests.torch_suite.cases import GRADIENT_CASES, Case

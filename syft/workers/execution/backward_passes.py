@@ -22,6 +22,7 @@ import torch
 from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import PermissionDenied, UnsupportedOperation
 from syft.ops.nested import leaves
+from syft.ops.outcome import size_of_memory
 from syft.torch_private import is_only_user
 from syft.workers.execution.backward_calls import BackwardCall, backward_call
 from syft.workers.execution.followed_leaves import FollowedLeaves
@@ -34,7 +35,7 @@ from syft.workers.execution.permissions import (
     protect,
     without_frames,
 )
-from syft.workers.execution.plain_tensors import is_plain, plain_copy, size_of_memory
+from syft.workers.execution.plain_tensors import is_plain, plain_copy
 from syft.workers.execution.reached_graph import AGAIN, ReachedGraph, reached_graph
 from syft.workers.execution.retained import recorded_of
 from syft.workers.execution.successors import (

@@ -16,9 +16,9 @@ from typing import Any, cast
 
 import torch
 
-from syft.ops.nested import container_class, leaves, replace
+from syft.ops.nested import container_class, leaves, replace, tensors_in
+from syft.ops.outcome import ANY, Given, Made, Outcome
 from syft.ops.table import JOINS, SETS_GRADIENT, flags_of
-from syft.workers.execution.forecast import ANY, Forecast, Given, Made, tensors_in
 from syft.workers.execution.moved_memory import Holdings, NoHoldings, move_written
 from syft.workers.execution.operation import clear_behind
 from syft.workers.execution.permissions import (
@@ -42,7 +42,7 @@ def run_foreseen(
     function: Function,
     args: Sequence[Any],
     kwargs: dict[str, Any],
-    forecast: Forecast,
+    forecast: Outcome,
     guard: Guard,
     holdings: Holdings,
     admitted: bool = False,
@@ -54,11 +54,11 @@ def run_foreseen(
     failure is raised if the caller is ``admitted`` to the values.  Raises
     :class:`~syft.workers.execution.moved_memory.Immovable` if something cannot be moved.
 
-    >>> from syft.workers.execution.forecast import Forecasts
+    >>> from syft.ops.evaluate import evaluate
     >>> from syft.workers.execution.moved_memory import NoHoldings
     >>> x, index = torch.ones(2), torch.tensor([7])
     >>> call = torch.take, (x, index), {}
-    >>> result = run_foreseen(*call, Forecasts().of(*call), Guard(frozenset()), NoHoldings())
+    >>> result = run_foreseen(*call, evaluate(*call), Guard(frozenset()), NoHoldings())
     >>> result, type(full_guard_of(result).error)
     (tensor([0.]), <class 'IndexError'>)
     """
@@ -156,7 +156,7 @@ def _seed(given: torch.Generator, guard: Guard) -> int:
 # ------------------------------------------------------------------------------------------ results
 
 
-def _fitted(result: Any, forecast: Forecast, inputs: Sequence[torch.Tensor]) -> Any:
+def _fitted(result: Any, forecast: Outcome, inputs: Sequence[torch.Tensor]) -> Any:
     """The results, brought to the strides of the forecast; raises :class:`Unforeseen`."""
     expected = list(leaves(forecast.result))
     found = list(leaves(result))
@@ -224,7 +224,7 @@ def has_shape(tensor: torch.Tensor, made: Made) -> bool:
     return all(two in (one, ANY) and one <= limit for one, two, limit in triples)
 
 
-def _check_writes(forecast: Forecast, inputs: Sequence[torch.Tensor]) -> None:
+def _check_writes(forecast: Outcome, inputs: Sequence[torch.Tensor]) -> None:
     for place, made in forecast.changed:
         tensor = inputs[place]
         if not _is_like(tensor, made):
@@ -241,7 +241,7 @@ def _apart_from_lower(result: Any, inputs: Sequence[torch.Tensor], guard: Guard)
     return replace(result, lambda leaf: leaf.clone() if _memory(leaf) in lower else leaf)
 
 
-def _guarded(result: Any, inputs: Sequence[torch.Tensor], guard: Guard, forecast: Forecast) -> Any:
+def _guarded(result: Any, inputs: Sequence[torch.Tensor], guard: Guard, forecast: Outcome) -> Any:
     """Guard the results, and note how large they are at most if that is not seen.
 
     That a view could not be made is an error of the view: what it is of can be read.
@@ -265,7 +265,7 @@ def _guarded(result: Any, inputs: Sequence[torch.Tensor], guard: Guard, forecast
     return replace(result, guarded)
 
 
-def _note_changed(inputs: Sequence[torch.Tensor], guard: Guard, forecast: Forecast) -> None:
+def _note_changed(inputs: Sequence[torch.Tensor], guard: Guard, forecast: Outcome) -> None:
     """Note how large the inputs are at most whose sizes a command has changed."""
     if not guard.shape_hidden:
         return
@@ -322,7 +322,7 @@ class _Overwritten(torch.autograd.Function):
         return None, *_zero_gradients(ctx)
 
 
-def _stand_ins(forecast: Forecast, inputs: Sequence[torch.Tensor], guard: Guard) -> Any:
+def _stand_ins(forecast: Outcome, inputs: Sequence[torch.Tensor], guard: Guard) -> Any:
     """What stands for results that could not be computed; what was to be written is sealed."""
     for place, made in forecast.changed:
         _bring(inputs[place], made, inputs)

@@ -17,17 +17,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace as changed
 from typing import Any, cast
 
-from syft.ops.nested import leaves, replace
-from syft.workers.execution.forecast import ANY, Forecast, Forecasts, Made, Verdict, tensors_in
+from syft.ops.evaluate import evaluate
+from syft.ops.nested import leaves, replace, tensors_in
+from syft.ops.outcome import ANY, Made, Outcome, Verdict
 from syft.workers.execution.public_sizes import forms_of, sizes_at_most
 
-NO_FORECAST = Forecast(Verdict.UNKNOWN)
+NO_FORECAST = Outcome(Verdict.UNKNOWN)
 """What is known of a command that has no forecast."""
 
 
 def hidden_forecast(
-    forecasts: Forecasts, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
-) -> Forecast:
+    function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+) -> Outcome:
     """The forecast of a call with strided tensors, the shapes of some of which are private.
 
     Its verdict is ``RESIZES``, or ``UNKNOWN`` if it cannot be told without the sizes.
@@ -35,17 +36,17 @@ def hidden_forecast(
     >>> from syft.workers.execution.permissions import Guard, protect
     >>> from syft.workers.execution.public_sizes import note_sizes
     >>> x = torch.ones(7); protect(x, Guard(frozenset(), shape_hidden=True)); note_sizes(x, (9,))
-    >>> result = hidden_forecast(Forecasts(), torch.mul, (x, 2), {}).result
+    >>> result = hidden_forecast(torch.mul, (x, 2), {}).result
     >>> result.shape, result.most
     ((-1,), (9,))
-    >>> hidden_forecast(Forecasts(), torch.Tensor.view, (x, 7), {}).verdict.name
+    >>> hidden_forecast(torch.Tensor.view, (x, 7), {}).verdict.name
     'UNKNOWN'
     """
     first, *further = forms_of(tuple(args), kwargs)
-    forecast = forecasts.of(function, *first)
+    forecast = evaluate(function, *first)
     if not forecast.is_complete:
         return NO_FORECAST
-    found = [forecasts.of(function, *form) for form in further]
+    found = [evaluate(function, *form) for form in further]
     others = [one for one in found if one.is_complete and _are_alike(one, forecast)]
     bounded = all(sizes_at_most(leaf) is not None for leaf in tensors_in(args, kwargs))
     results = [iter([*leaves(one.result)]) for one in others]
@@ -59,26 +60,26 @@ def hidden_forecast(
     )
 
 
-def is_bounded(forecast: Forecast) -> bool:
+def is_bounded(forecast: Outcome) -> bool:
     """Whether each size that a command leaves has a bound which everybody may know.
 
     >>> x = torch.ones(3, dtype=torch.int64)
-    >>> is_bounded(Forecasts().of(torch.nonzero, (x,), {}))
+    >>> is_bounded(evaluate(torch.nonzero, (x,), {}))
     True
-    >>> is_bounded(Forecasts().of(torch.repeat_interleave, (x,), {}))
+    >>> is_bounded(evaluate(torch.repeat_interleave, (x,), {}))
     False
     """
     made = [*leaves(forecast.result), *(after for _, after in forecast.changed)]
     return all(type(one) is not Made or one.most is not None for one in made)
 
 
-def _are_alike(one: Forecast, other: Forecast) -> bool:
+def _are_alike(one: Outcome, other: Outcome) -> bool:
     """Whether two forecasts are of results in containers of one form."""
     return len([*leaves(one.result)]) == len([*leaves(other.result)])
 
 
 def _after(
-    forecast: Forecast, others: Sequence[Forecast], bounded: bool
+    forecast: Outcome, others: Sequence[Outcome], bounded: bool
 ) -> tuple[tuple[int, Made], ...]:
     """What inputs are afterwards that are not as before in some form of the arguments."""
     found: dict[int, list[Made]] = {}

@@ -11,20 +11,6 @@ from __future__ import annotations
 import torch
 
 
-def size_of_memory(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> int:
-    """The bytes from the first element of a tensor to its last one.
-
-    >>> size_of_memory((2, 3), (1, 4), 4), size_of_memory((2, 0), (1, 1), 4)
-    (40, 0)
-    """
-    last = 0
-    for size, stride in zip(shape, strides, strict=True):
-        if size == 0:
-            return 0
-        last += (size - 1) * stride
-    return (last + 1) * itemsize
-
-
 def is_plain(tensor: torch.Tensor, nbytes: int) -> bool:
     """Whether a strided tensor is no view, holds its values as they are, and lies in memory of this
     many bytes.

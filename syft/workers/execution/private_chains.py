@@ -24,10 +24,11 @@ import torch
 from syft.chain.wrapper import Wrapper, copy_with_graph, twin_with_ones
 from syft.exceptions import SyftError
 from syft.ops.nested import container_class, leaves, replace
+from syft.ops.outcome import size_of_memory
 from syft.workers.execution.foreseen import Unforeseen, call_drawing
 from syft.workers.execution.foreseen_failures import foreseen_failure
 from syft.workers.execution.permissions import Guard, elements_of, full_guard_of, protect
-from syft.workers.execution.plain_tensors import is_plain, plain_copy, size_of_memory
+from syft.workers.execution.plain_tensors import is_plain, plain_copy
 from syft.workers.execution.reached_graph import ReachedGraph, reached_graph
 from syft.workers.execution.retained import recorded_of
 

@@ -22,7 +22,9 @@ import torch
 
 from syft.chain.wrapper import Wrapper
 from syft.exceptions import PermissionDenied
+from syft.ops.evaluate import evaluate
 from syft.ops.nested import EXACT_TENSOR_TYPES, leaves, replace
+from syft.ops.outcome import Made, Outcome, Verdict
 from syft.ops.table import (
     BOUNDED,
     ELEMENTWISE,
@@ -36,7 +38,6 @@ from syft.ops.table import (
     SPLITS,
 )
 from syft.workers.execution.backward_passes import run_private_pass
-from syft.workers.execution.forecast import Forecast, Made, Verdict
 from syft.workers.execution.foreseen import (
     Unforeseen,
     call_drawing,
@@ -59,7 +60,6 @@ from syft.workers.execution.permissions import (
 )
 from syft.workers.execution.private_chains import NoTwin, Overwrites, Trial
 from syft.workers.execution.private_results import (
-    FORECASTS,
     NOTHING,
     UNCLEAR,
     common_guard,
@@ -165,17 +165,17 @@ class _Command:
     def _tensors(self) -> list[torch.Tensor]:
         return _tensors_in((self.args, self.kwargs))
 
-    def _forecast(self) -> Forecast:
+    def _forecast(self) -> Outcome:
         """The forecast, as far as there are forecasts: of ordinary tensors."""
         if not _all_strided(self._tensors()):
             return NO_FORECAST
         if not self.guard.shape_hidden:
-            return FORECASTS.of(self.function, self.args, self.kwargs, _is_public)
+            return evaluate(self.function, self.args, self.kwargs, _is_public)
         if self.op_flags & SPLITS:
             return NO_FORECAST
-        return hidden_forecast(FORECASTS, self.function, self.args, self.kwargs)
+        return hidden_forecast(self.function, self.args, self.kwargs)
 
-    def _run_foreseen(self, forecast: Forecast, holdings: Holdings) -> Any:
+    def _run_foreseen(self, forecast: Outcome, holdings: Holdings) -> Any:
         hidden = forecast.verdict is Verdict.RESIZES
         guard = changed(self.guard, shape_hidden=True) if hidden else self.guard
         call = self.function, self.args, self.kwargs
@@ -227,7 +227,7 @@ class _Command:
     def _sizes_on_plain(self) -> list[Any]:
         """What the command would make of plain tensors in the place of chains, which has a bound;
         raises if it has none."""
-        forecast = FORECASTS.of(self.function, *without_chains(self.args, self.kwargs))
+        forecast = evaluate(self.function, *without_chains(self.args, self.kwargs))
         if not (forecast.is_complete and is_bounded(forecast)):
             raise PermissionDenied(_NO_BOUND, self.worker, self.user)
         return [*leaves(forecast.result)]
@@ -257,7 +257,7 @@ class _Command:
                 )
         return result
 
-    def _check_may_be_seen(self, forecast: Forecast) -> None:
+    def _check_may_be_seen(self, forecast: Outcome) -> None:
         """Raise what a command comes to that has no complete forecast: what it does would be seen.
 
         What tells metadata may run, and so may what computes with chains.
@@ -270,7 +270,7 @@ class _Command:
         if refused is not None:
             raise PermissionDenied(refused, self.worker, self.user)
 
-    def _refusal(self, forecast: Forecast) -> str | None:
+    def _refusal(self, forecast: Outcome) -> str | None:
         """What kind of command may not run, because what it does would be seen; None if it may."""
         if forecast.verdict is Verdict.READS:
             return "an operation that reads its value"

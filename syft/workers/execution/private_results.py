@@ -15,17 +15,10 @@ from typing import Any, Final, cast
 
 import torch
 
-from syft.ops.nested import EXACT_TENSOR_TYPES, SCALAR_TYPES
+from syft.ops.evaluate import evaluate, ignores_values
+from syft.ops.nested import EXACT_TENSOR_TYPES, SCALAR_TYPES, tensors_in
+from syft.ops.outcome import Given, Made, Outcome, Verdict
 from syft.torch_private import any_autocast_enabled
-from syft.workers.execution.forecast import (
-    Forecast,
-    Forecasts,
-    Given,
-    Made,
-    Verdict,
-    ignores_values,
-    tensors_in,
-)
 from syft.workers.execution.permissions import GUARD, Guard, full_guard_of
 
 UNCLEAR: Final = Guard(frozenset())
@@ -58,8 +51,6 @@ _KEPT: Final[dict[Hashable, _Kind]] = {}
 """What commands do, by :func:`_key`; None for those that are not for this path."""
 _UNSEEN: Final = _Writing((), None)
 """What stands for a command that was not seen before."""
-FORECASTS: Final = Forecasts()
-"""The forecasts of the private commands of this process."""
 
 
 def common_guard(values: Iterable[Any]) -> Guard | None:
@@ -229,15 +220,15 @@ def _add_looks(key: list[Any], values: Iterable[Any], by_type: bool) -> None:
 
 
 def _learned(key: Hashable, function: Any, values: Sequence[Any], named: dict[str, Any]) -> _Kind:
-    """Forecast a command for the first time."""
-    made = _kind_of(FORECASTS.of(function, tuple(values), named))
+    """Outcome a command for the first time."""
+    made = _kind_of(evaluate(function, tuple(values), named))
     if len(_KEPT) >= _MOST_KEPT:
         _KEPT.clear()
     _KEPT[key] = made
     return made
 
 
-def _kind_of(forecast: Forecast) -> _Kind:
+def _kind_of(forecast: Outcome) -> _Kind:
     """What of a forecast this path needs; None if it is not for it."""
     result = forecast.result
     if forecast.verdict is not Verdict.RUNS or forecast.draws or forecast.changed:

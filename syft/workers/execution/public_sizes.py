@@ -27,6 +27,7 @@ from typing import Any, Final, cast
 import torch
 
 from syft.chain.wrapper import Wrapper
+from syft.ops.engines import stand_on
 from syft.ops.nested import leaves, replace
 from syft.workers.execution.holders import Holder
 from syft.workers.execution.permissions import (
@@ -42,8 +43,6 @@ from syft.workers.execution.permissions import (
 _MOST: Final = "_most"
 """The attribute that holds the bound of memory, in bytes, and of a tensor: its sizes, and the byte
 of its memory at or before which it begins."""
-_DEVICE: Final = "_stands_on"
-"""The attribute of a tensor without memory that stands for one on a device."""
 _FEW: Final = 3
 """The tensors of private shape in one command of which all extremes are tried together."""
 
@@ -297,11 +296,5 @@ def _standing(tensor: torch.Tensor, sizes: Sizes, gaps: bool) -> torch.Tensor:
     else:
         made = torch.empty(sizes, **kind)
     protect(made, full_guard_of(tensor))
-    made.__dict__[_DEVICE] = tensor.device
+    stand_on(made, tensor.device)
     return made.requires_grad_() if tensor.requires_grad else made
-
-
-def device_stood_on(tensor: torch.Tensor) -> torch.device | None:
-    """The device of the tensor for which one of :func:`forms_of` stands; None for any other."""
-    found: torch.device | None = tensor.__dict__.get(_DEVICE)
-    return found

@@ -11,10 +11,12 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Any, cast
 
-from syft.workers.execution import forecast, private_results
+from syft.ops import evaluate
+from syft.workers.execution import private_results
 
 _FAST = cast(Any, private_results)
-_LIMITED = cast(Any, forecast), _FAST
+_ALL = cast(Any, evaluate)
+_LIMITED = _ALL, _FAST
 MOST_KEPT = 40_000
 """The forecasts that a world keeps: more than a worker, since it goes through the whole table."""
 
@@ -31,13 +33,13 @@ class ForecastCaches:
     def present(cls) -> ForecastCaches:
         """Those that workers use now."""
         found = cls()
-        found.forecasts, found.made = _FAST.FORECASTS._kept, _FAST._KEPT
+        found.forecasts, found.made = _ALL._KEPT, _FAST._KEPT
         found.most = _FAST._MOST_KEPT
         return found
 
     def use(self) -> None:
         """Have workers use these."""
-        _FAST.FORECASTS._kept, _FAST._KEPT = self.forecasts, self.made
+        _ALL._KEPT, _FAST._KEPT = self.forecasts, self.made
         for module in _LIMITED:
             module._MOST_KEPT = self.most
 

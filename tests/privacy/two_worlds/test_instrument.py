@@ -22,8 +22,9 @@ from syft.workers.core import charges
 from syft.workers.core.peer import Peer
 from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.execution import forecast, private_commands
-from syft.workers.execution.forecast import Forecast, Verdict
+from syft.ops import evaluate
+from syft.workers.execution import private_commands
+from syft.ops.outcome import Outcome, Verdict
 from syft.workers.handlers import commands
 from syft.workers.wire import messages
 from syft.workers.wire.messages import Describe, Fetch, Value
@@ -212,19 +213,19 @@ def sums_up(eve: Observer) -> None:
     eve.call("torch.sum", secret(eve, 2, 3), dim=0)
 
 
-def fails_for_some(call: Any) -> Forecast:
+def fails_for_some(call: Any) -> Outcome:
     """A forecast that looks at a value, as none may."""
     found = made_of(call)
     positive = bool(call.inputs[0].flatten()[0] > 0)
     return replace(found, verdict=Verdict.FAILS) if positive else found
 
 
-made_of = forecast._made_of
+made_of = evaluate._made_of
 
 
 def test_a_forecast_that_depends_on_a_value_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """If both worlds used one table of forecasts, the second would find that of the first."""
-    monkeypatch.setattr(forecast, "_made_of", fails_for_some)
+    monkeypatch.setattr(evaluate, "_made_of", fails_for_some)
     own = ForecastCaches(), ForecastCaches()
     monkeypatch.setattr(world, "OF_WORLDS", own)
     assert learned(sums_up) is not None

@@ -12,7 +12,7 @@ import syft as sy
 from syft.exceptions import PermissionDenied
 from syft.workers.execution.backward_calls import backward_call
 from syft.workers.execution.backward_passes import run_private_pass, run_public_pass
-from syft.workers.execution.forecast import _look
+from syft.ops.evaluate import _look
 from syft.workers.execution.foreseen_failures import is_foreseen
 from syft.workers.execution.moved_memory import NoHoldings, move_written
 from syft.workers.execution.permissions import Guard, full_guard_of, protect

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from syft.workers.execution.forecast import Forecasts, _look
+from syft.ops.evaluate import _look, evaluate
 from syft.workers.execution.foreseen import run_foreseen
 from syft.workers.execution.hidden_shapes import hidden_forecast
 from syft.workers.execution.moved_memory import NoHoldings
@@ -24,7 +24,7 @@ def private(tensor: torch.Tensor) -> torch.Tensor:
 
 def run(function: Any, *args: Any, like: Any = None, guard: Guard = ANN, **kwargs: Any) -> Any:
     """Run a call by its forecast, or by that of ``like``."""
-    forecast = Forecasts().of(like or function, args, kwargs)
+    forecast = evaluate(like or function, args, kwargs)
     return run_foreseen(function, args, kwargs, forecast, guard, NoHoldings())
 
 
@@ -193,7 +193,7 @@ def test_what_is_written_with_a_hidden_shape_gets_its_number_of_dimensions() -> 
     for tensor in (x, out):
         protect(tensor, hidden)
     call = (x, 1), {"out": out}
-    forecast = hidden_forecast(Forecasts(), torch.add, *call)
+    forecast = hidden_forecast(torch.add, *call)
 
     def add(x: torch.Tensor, one: int, out: torch.Tensor) -> torch.Tensor:
         raise ValueError
@@ -206,7 +206,7 @@ def test_a_copy_where_a_view_was_foreseen_is_no_result() -> None:
     hidden, guard = torch.ones(3), Guard(frozenset({"ann"}), shape_hidden=True)
     protect(hidden, guard)
     note_sizes(hidden, (7,))
-    forecast = hidden_forecast(Forecasts(), torch.Tensor.unsqueeze, [hidden, 0], {})
+    forecast = hidden_forecast(torch.Tensor.unsqueeze, [hidden, 0], {})
 
     def copied(x: torch.Tensor, dim: int) -> torch.Tensor:
         return x.unsqueeze(dim).clone()

@@ -17,7 +17,7 @@ from syft.workers.execution.moved_memory import Moves, NoHoldings
 from syft.workers.execution.permissions import Guard, full_guard_of, protect
 from syft.workers.execution.foreseen import Unforeseen
 from syft.workers.execution.private_commands import _within, guard_for, run_guarded
-from syft.workers.execution.private_results import FORECASTS
+from syft.ops.evaluate import evaluate
 from syft.workers.execution.public_sizes import note_sizes, public_memory, sizes_at_most
 
 ANN = Guard(frozenset({"ann"}))
@@ -385,7 +385,7 @@ def test_a_conversion_asked_for_as_a_type_is_private_in_every_layout() -> None:
 
 def test_a_result_larger_than_its_bound_is_no_result() -> None:
     """What a chain makes is checked against what plain tensors would have been."""
-    bound = [*leaves(FORECASTS.of(torch.neg, [bounded(torch.ones(3), (3,))], {}).result)]
+    bound = [*leaves(evaluate(torch.neg, [bounded(torch.ones(3), (3,))], {}).result)]
     fits = torch.zeros(3)
     assert _within(fits, bound) is fits and _within(None, [None]) is None
     with pytest.raises(Unforeseen, match="another shape"):

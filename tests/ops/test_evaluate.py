@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,13 +10,15 @@ import pytest
 import torch
 
 from syft.ops.table import ALTERS, FLAGS, FUNCTIONS, INPLACE
-from syft.workers.execution import forecast as module
-from syft.workers.execution.forecast import Forecast, Forecasts, Given, Made, Verdict, tensors_in
+from syft.ops import evaluate as module
+from syft.ops.evaluate import evaluate
+from syft.ops.nested import tensors_in
+from syft.ops.outcome import Given, Made, Outcome, Verdict
 
 
-def of(function: Any, *args: Any, public: tuple[Any, ...] = (), **kwargs: Any) -> Forecast:
+def of(function: Any, *args: Any, public: tuple[Any, ...] = (), **kwargs: Any) -> Outcome:
     """A forecast, in which the values of the ``public`` arguments may be read."""
-    return Forecasts().of(function, args, kwargs, lambda x: any(x is one for one in public))
+    return evaluate(function, args, kwargs, lambda x: any(x is one for one in public))
 
 
 def test_a_result_is_known_but_for_its_values() -> None:
@@ -41,9 +44,9 @@ def test_whether_a_view_may_be_written() -> None:
     with torch.no_grad():
         without_graph = (x * 1)[0]
     views = [x[0], (x * 1).unbind()[0], without_graph, (x * 1)[0], (x * 1)[0].detach()]
-    forecasts, found = Forecasts(), []
+    found = []
     for view in views:
-        forecast = forecasts.of(torch.Tensor.add_, (view, x[1].exp()), {})
+        forecast = evaluate(torch.Tensor.add_, (view, x[1].exp()), {})
         found.append(forecast.verdict)
         if forecast.verdict is Verdict.FAILS:
             with pytest.raises(forecast.failure[0]):
@@ -180,8 +183,7 @@ def test_a_public_number_may_be_read() -> None:
     assert of(torch.Tensor.__getitem__, x, index, public=(index,)).result.shape == ()
     assert of(torch.zeros, torch.tensor(3), public=(x,)).verdict is Verdict.READS
     sizes = [torch.tensor(3), torch.tensor(4)]
-    forecasts = Forecasts()
-    shapes = [forecasts.of(torch.zeros, (n,), {}, lambda x: True).result.shape for n in sizes]
+    shapes = [evaluate(torch.zeros, (n,), {}, lambda x: True).result.shape for n in sizes]
     assert shapes == [(3,), (4,)]
     failure = of(torch.Tensor.__getitem__, x, torch.tensor(7), public=(x,))
     assert failure.verdict is Verdict.READS, "the index is not public"
@@ -247,12 +249,13 @@ def test_an_error_of_a_class_of_its_own_is_told_as_a_runtime_error() -> None:
 
 
 def test_equal_calls_share_a_forecast_and_others_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    forecasts = Forecasts()
+    kept: OrderedDict[Any, Any] = OrderedDict()
+    monkeypatch.setattr(module, "_KEPT", kept)
     x = torch.ones(2, 3)
 
     def number(function: Any, *args: Any, **kwargs: Any) -> int:
-        forecasts.of(function, args, kwargs)
-        return len(forecasts)
+        evaluate(function, args, kwargs)
+        return len(kept)
 
     assert number(torch.add, x, 1) == number(torch.add, x * 5, 1) == 1
     same = [
@@ -276,28 +279,30 @@ def test_equal_calls_share_a_forecast_and_others_do_not(monkeypatch: pytest.Monk
         (torch.sum, (x,), {"dim": 0, "dtype": torch.float64}),
         (torch.Tensor.__getitem__, (x, slice(1)), {}),
     ]
-    before = len(forecasts)
+    before = len(kept)
     for count, (function, args, kwargs) in enumerate(same, before + 1):
         assert number(function, *args, **kwargs) == count
     with torch.no_grad():
         assert number(torch.add, x, 1) == before + len(same) + 1
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert number(torch.add, x, 1) == before + len(same) + 2
-    assert number(torch.bernoulli, x, generator=torch.Generator()) == len(forecasts)
+    assert number(torch.bernoulli, x, generator=torch.Generator()) == len(kept)
     monkeypatch.setattr(module, "_MOST_KEPT", 5)
     number(torch.neg, x)
-    assert len(forecasts) <= before + len(same) + 3
+    assert len(kept) <= before + len(same) + 3
 
 
 def test_the_latest_forecasts_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST_KEPT", 2)
-    forecasts, x = Forecasts(), torch.ones(2)
+    kept: OrderedDict[Any, Any] = OrderedDict()
+    monkeypatch.setattr(module, "_KEPT", kept)
+    x = torch.ones(2)
     made: list[Any] = []
     original = module._made_of
     monkeypatch.setattr(module, "_made_of", lambda call: made.append(call) or original(call))
     for dim in (1, 2, 1, 3, 1, 2):
-        forecasts.of(torch.mul, (x, dim), {})
-    assert len(forecasts) == 2 and [call.args[1] for call in made] == [1, 2, 3, 2]
+        evaluate(torch.mul, (x, dim), {})
+    assert len(kept) == 2 and [call.args[1] for call in made] == [1, 2, 3, 2]
 
 
 def test_tensors_are_listed_once_in_their_order() -> None:
@@ -307,17 +312,19 @@ def test_tensors_are_listed_once_in_their_order() -> None:
 
 def test_wrong_arguments_fail_whatever_the_values_are() -> None:
     x = torch.ones(2)
-    found = Forecasts().of(torch.special.chebyshev_polynomial_v, (x, x, x), {})
+    found = evaluate(torch.special.chebyshev_polynomial_v, (x, x, x), {})
     assert found.verdict is Verdict.FAILS and found.failure[0] is TypeError
     assert "fake" not in found.failure[1].lower()
 
 
-def test_what_has_no_hash_is_forecast_anew() -> None:
-    forecasts, x = Forecasts(), torch.ones(2, 3)
+def test_what_has_no_hash_is_forecast_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: OrderedDict[Any, Any] = OrderedDict()
+    monkeypatch.setattr(module, "_KEPT", kept)
+    x = torch.ones(2, 3)
 
     def summed(x: torch.Tensor, dims: set[int]) -> torch.Tensor:
         return x.sum(tuple(dims))
 
     for dims, shape in (({0}, (3,)), ({0, 1}, ())):
-        assert forecasts.of(summed, (x, dims), {}).result.shape == shape
-    assert len(forecasts) == 0
+        assert evaluate(summed, (x, dims), {}).result.shape == shape
+    assert len(kept) == 0
