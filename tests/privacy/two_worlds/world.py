@@ -37,6 +37,7 @@ from syft.exceptions import WorkerClosed
 from syft.serde.frame import Frame
 from syft.workers.core.peer import Peer
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, PeerLimits
+from syft.workers.execution import foreseen
 from syft.workers.shells.connection_table import CallerLine
 from syft.workers.shells.virtual import VirtualWorker
 from tests.privacy.two_worlds.forecast_caches import OF_WORLDS, ForecastCaches
@@ -219,6 +220,13 @@ class Drawn:
         self.drawn += 1
         return random.Random(self.pop()).randbytes(count)
 
+    def randbits(self, count: int) -> int:
+        """The seed of what a private command draws: another user of the observer's may read that.
+
+        It counts as no draw: how many there are may follow from private values.
+        """
+        return random.Random(self.stream).getrandbits(count)
+
 
 DRAWN = Drawn()
 
@@ -233,8 +241,10 @@ def fixed() -> Iterator[None]:
     state, pool, level = torch.get_rng_state(), ids._pool, logging.root.manager.disable
     nested_sizes = _NESTED._tensor_id_counter
     collecting = gc.isenabled()
-    patched = cast(Any, mask_stream)
-    secrets, patched.secrets = patched.secrets, DRAWN
+    patched = cast(Any, (mask_stream, foreseen))
+    secrets = [module.secrets for module in patched]
+    for module in patched:
+        module.secrets = DRAWN
     cast(Any, ids)._pool = DRAWN
     caches = ForecastCaches.present()
     logging.disable(logging.CRITICAL)
@@ -249,7 +259,8 @@ def fixed() -> Iterator[None]:
         caches.use()
         _NESTED._tensor_id_counter = nested_sizes
         cast(Any, ids)._pool = pool
-        patched.secrets = secrets
+        for module, before in zip(patched, secrets, strict=True):
+            module.secrets = before
         torch.set_rng_state(state)
         logging.disable(level)
 
