@@ -16,7 +16,7 @@ from torch import Tensor as _Tensor
 from torch import float32, get_default_dtype, is_grad_enabled
 
 from syft.codes import TypeCode
-from syft.exceptions import MalformedMessage, PermissionDenied, ResultMismatch
+from syft.exceptions import LimitExceeded, MalformedMessage, PermissionDenied, ResultMismatch
 from syft.ops.nested import SCALAR_TYPES
 from syft.ops.returns import MOST
 from syft.ops.table import (
@@ -145,8 +145,11 @@ def handle(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Repl
     elif command.drop:
         store.drop_all(command.drop, peer.dropped)
     run = _make if command.out else _write
-    if run(store, command, core.guarded):
-        return Done(command.seq)
+    try:
+        if run(store, command, core.guarded):
+            return Done(command.seq)
+    except LimitExceeded:
+        pass  # raised again below: a traceback would tell which way a sealed error has it go
     return _run(core, command, frame, peer, None)
 
 
@@ -190,12 +193,12 @@ def _run_own(core: WorkerCore, command: Command, peer: Peer) -> bool:
         if not out:
             written = command.args[0][1:]  # a reference, or a list of these
             return owners.is_own(peer, written) and _write(core.store, command, core.guarded)
-    except (TypeError, IndexError, ValueError):
-        return False  # the general path raises a precise error
-    if _only_makes(command) and _make(core.store, command, core.guarded):
+        made = _only_makes(command) and _make(core.store, command, core.guarded)
+    except (TypeError, IndexError, ValueError, LimitExceeded):
+        return False  # the general path raises a precise error, for all alike
+    if made:
         owners.made(peer, (out,))
-        return True
-    return False
+    return made
 
 
 def _ids_if_flat(operands: Iterable[Any]) -> list[int]:

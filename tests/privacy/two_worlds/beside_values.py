@@ -120,9 +120,8 @@ def _request(program: RandomProgram, kind: type[Any], id: int, *fields: Any) -> 
     """Send a message about whole objects, and write down what became of it."""
     observer = program.observer
     answer = observer.request(kind(observer.count(), id, *fields), op=kind.__name__)
-    succeeded = not isinstance(answer, Failed)
-    program.outcomes.append((kind.__name__, id in observer.private, succeeded))
-    return succeeded
+    program.note(kind.__name__, id in observer.private, answer, (Reference(id),))
+    return not isinstance(answer, Failed)
 
 
 # ----------------------------------------------------------------------------- the edges of a grid
@@ -221,30 +220,31 @@ _PLAN = Program(1, (Action(BY_NAME["torch.mul"], (Slot(0), 1), {}, Slot(1)),), (
 def ask_by_a_plan(program: RandomProgram) -> None:
     """A plan is called that fixes a property, on something whose shape follows from values."""
     rng = program.rng
-    made = _hidden(program)
-    for _ in range(rng.choice((0, 1, 1, 2))):
-        name, *args = rng.choice(_SHAPING)
+    rows = rng.random() < 0.4  # a transposed matrix of one row is contiguous, one of two is not
+    made = _hidden(program, rows)
+    for _ in range(1 if rows else rng.choice((0, 1, 1, 2))):
+        name, *args = _SHAPING[0] if rows else rng.choice(_SHAPING)
         made = program.call(name, made, *args)
     if not isinstance(made, Reference):
         return
     observer = program.observer
-    if rng.random() < 0.2:
+    if not rows and rng.random() < 0.2:
         target = program.put(torch.zeros(rng.choice(((0,), (2,), (0, 1)))), False)
         result = observer.write_plan(_PLAN, [made], [target])
     else:
         likely = ("is_contiguous", "dim") if rng.random() < 0.5 else (*_ANSWERS,)
-        names = rng.sample(likely, 1)
+        names = ["is_contiguous"] if rows else rng.sample(likely, 1)
         fixed = tuple((name, (rng.choice((*_ANSWERS[name], None)),)) for name in names)
         result = observer.plan(_PLAN, [made], 1, fixed=fixed)
-    program.outcomes.append(("plan", made.id in observer.private, not isinstance(result, Failed)))
+    program.note("plan", made.id in observer.private, result, (made,))
 
 
-def _hidden(program: RandomProgram) -> Any:
-    """Something whose shape follows from private values."""
+def _hidden(program: RandomProgram, rows: bool) -> Any:
+    """Something whose shape follows from private values: ``rows`` of a matrix, or anything."""
     rng = program.rng
-    shape = rng.choice(((3,), (3, 2)))
+    shape = (3, 2) if rows else rng.choice(((3,), (3, 2)))
     numbers = program.put(torch.randn(shape, generator=program.numbers), True)
-    if rng.random() < 0.6:
+    if rows or rng.random() < 0.6:
         rows = program.call("torch.select", numbers, 1, 0) if len(shape) == 2 else numbers
         above = program.call("torch.gt", rows, 0)
         return program.call("torch.Tensor.__getitem__", numbers, above)
@@ -252,5 +252,5 @@ def _hidden(program: RandomProgram) -> Any:
     return next((leaf for leaf in leaves(made) if isinstance(leaf, Reference)), made)
 
 
-BESIDE_VALUES = ((hand_out, 3), (on_grids, 3), (ask_by_a_plan, 2))
+BESIDE_VALUES = ((hand_out, 3), (on_grids, 4), (ask_by_a_plan, 4))
 """The actions, with how often they are drawn; see ``WEIGHTS`` of the generator."""

@@ -41,7 +41,7 @@ def collective(program: RandomProgram) -> None:
         parties = dict(reversed(parties.items()))
     observer.sum_private(parties, execution)
     private = not {target.id, own.id}.isdisjoint(observer.private)
-    program.outcomes.append(("sum_private", private, True))
+    program.note("sum_private", private, None)
 
 
 def travel(program: RandomProgram) -> None:
@@ -61,9 +61,9 @@ def travel(program: RandomProgram) -> None:
 
 
 def _move(program: RandomProgram, it: Reference, to: str, at: str, grad: bool) -> bool:
-    succeeded = not isinstance(program.observer.move(it, to, at, grad), Failed)
-    program.outcomes.append(("move", it.id in program.observer.private, succeeded))
-    return succeeded
+    answer = program.observer.move(it, to, at, grad)
+    program.note("move", it.id in program.observer.private, answer, (it,), at)
+    return not isinstance(answer, Failed)
 
 
 def _by_a_pointer(program: RandomProgram, it: Reference) -> None:
@@ -71,9 +71,9 @@ def _by_a_pointer(program: RandomProgram, it: Reference) -> None:
     observer = program.observer
     for to in ("alice", None):
         relay = messages.Relay(observer.count(), it.id, to)
-        succeeded = not isinstance(observer.request(relay, op="relay"), Failed)
-        program.outcomes.append(("relay", it.id in observer.private, succeeded))
-        if not succeeded:
+        answer = observer.request(relay, op="relay")
+        program.note("relay", it.id in observer.private, answer, (it,))
+        if isinstance(answer, Failed):
             return
         program.call("torch.mul", it, 2)
 

@@ -8,12 +8,14 @@ onto stored objects with at least one private one among them, at a random place.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
 from syft.chain.wrapper import Wrapper
+from syft.codes import ErrorCode
 from syft.exceptions import NotSendable, SyftError
 from syft.ops.nested import leaves, replace
 from syft.serde.packer import Packer
@@ -22,6 +24,7 @@ from syft.workers.wire import messages
 from syft.workers.wire.references import Reference
 from tests.privacy.two_worlds import sizes_and_streams
 from tests.privacy.two_worlds.beside_values import BESIDE_VALUES
+from tests.privacy.two_worlds.biased_operands import BIASED, sweep
 from tests.privacy.two_worlds.between_workers import NAMED, collective, follow, travel
 from tests.privacy.two_worlds.observer import Failed, Observer
 from tests.privacy.two_worlds.programs import random_group
@@ -38,10 +41,14 @@ from tests.privacy.two_worlds.vocabulary import (
     WRITES,
 )
 from tests.privacy.two_worlds.whole_objects import whole_object_message
-from tests.privacy.two_worlds.world import OBSERVER, TwoWorlds
+from tests.privacy.two_worlds.world import OBSERVER, READER, TwoWorlds
 
 COMMANDS = 24
 """The commands of one program."""
+GRADIENTS, CHAINS, LIMITS = "on private gradients", "on private chains or plans", "at a limit"
+"""What the commands are counted by: those that succeed on something private that has a graph or a
+gradient; on a private chain, or as a program; and those that reach a limit, or just do not."""
+PROGRAMS = ("plan", "group", "program")
 
 
 class RandomProgram:
@@ -64,6 +71,10 @@ class RandomProgram:
         """Objects at bob whose shape is private."""
         self.kinds: set[tuple[str, str]] = set()
         """The layouts and dtypes of private objects, and the kinds of messages sent."""
+        self.marks = Counter[str]()
+        """How many commands were of the kinds that matter."""
+        self.of_reader = 0.3 if self.rng.random() < 0.25 else 0.0
+        """The share of what is not ann's that only another user of the observer's may read."""
         self.results: list[tuple[str, int]] = []
         """The private results, with the command that made each."""
 
@@ -95,7 +106,9 @@ class RandomProgram:
         ``bad`` is the chance that the value of one world makes many operations fail.
         """
         if not private:
-            return self.observer.public(tensor, worker)
+            for_all = self.rng.random() >= self.of_reader
+            made = self.observer.public if for_all else self.observer.of_reader
+            return made(tensor, worker)
         self.kinds |= {("layout", str(tensor.layout)), ("dtype", str(tensor.dtype))}
         other = other_than(tensor, self.rng, self.numbers)
         if self.rng.random() < bad:
@@ -132,7 +145,9 @@ class RandomProgram:
                 action(self)
             except (NotSendable, ValueError, SyftError):  # a sample that no message can carry
                 self.outcomes.append(("", False, False))
+        sweep(self)
         self.look()
+        self.both.compare_shown()
         self.note_messages()
 
     def note_messages(self) -> None:
@@ -143,11 +158,14 @@ class RandomProgram:
     def call(self, name: str, *args: Any, **options: Any) -> Any:
         """Run an operation and write down what became of it."""
         observer = self.observer
-        inputs = {leaf.id for leaf in leaves((args, options)) if isinstance(leaf, Reference)}
+        references = [leaf for leaf in leaves((args, options)) if isinstance(leaf, Reference)]
+        inputs = {reference.id for reference in references}
         private = not inputs.isdisjoint(observer.private)
+        if not inputs.isdisjoint(observer.readers) and self.rng.random() < 0.7:
+            options.setdefault("sender", READER)
         result = observer.call(name, *args, **options)
         succeeded = not isinstance(result, Failed)
-        self.outcomes.append((name, private, succeeded))
+        self.note(name, private, result, references, options.get("worker", "bob"))
         if private and self.both.requests:
             places = self.both.requests[-1].positions
             self.covered += [(name, place, succeeded) for place in places]
@@ -155,6 +173,33 @@ class RandomProgram:
                 (name, leaf.id) for leaf in leaves(result) if isinstance(leaf, Reference)
             ]
         return result
+
+    def call_at_limit(self, name: str, *args: Any, **options: Any) -> Any:
+        """The same of a command that was chosen to fit a limit, or just not."""
+        before = self.marks[LIMITS]
+        result = self.call(name, *args, **options)
+        self.marks[LIMITS] = before + 1
+        return result
+
+    def note(
+        self,
+        kind: str,
+        private: bool,
+        answer: Any,
+        inputs: Iterable[Reference] = (),
+        worker: str = "bob",
+    ) -> None:
+        """Write down what became of a command, by its answer."""
+        failed = isinstance(answer, Failed)
+        self.outcomes.append((kind, private, not failed))
+        if failed:
+            self.marks[LIMITS] += answer.code == int(ErrorCode.LIMIT_EXCEEDED)
+        elif private:
+            objects = self.both.worlds[0].workers[worker].core.store.objects
+            found = [objects.get(it.id) for it in inputs]
+            hers = [objects.get(it.id) for it in inputs if it.id in self.observer.private]
+            self.marks[GRADIENTS] += any(map(_has_gradients, hers))
+            self.marks[CHAINS] += kind in PROGRAMS or any(type(it) is Wrapper for it in found)
 
     def laid_out(
         self, sample: Sample, place: str | None = None, owned: bool | None = None
@@ -308,7 +353,7 @@ class RandomProgram:
         kind, run = self.rng.choice((("group", self.observer.group), ("plan", self.observer.plan)))
         result = run(made.program, inputs, made.results)
         failed = isinstance(result, Failed)
-        self.outcomes.append((kind, private, not failed))
+        self.note(kind, private, result, inputs)
         if private:
             self.covered.append((kind, "inputs", not failed))
             if not failed:
@@ -325,7 +370,7 @@ class RandomProgram:
         private = target.id in observer.private
         kind = type(message).__name__
         answer = observer.request(message, packer, op=kind)
-        self.outcomes.append((kind, private, not isinstance(answer, Failed)))
+        self.note(kind, private, answer, (target,))
 
     def promised(self) -> None:
         """A command that waits for an object that comes later."""
@@ -356,7 +401,9 @@ class RandomProgram:
                 there = all(id in w.workers[worker].core.store.objects for w in self.both.worlds)
                 expected = there and id not in observer.private
                 if rng.random() < (1 if expected else 0.08 if there else 0.01):
-                    observer.fetch(id, worker)
+                    chance = 0.9 if id in observer.readers else 0.3
+                    sender = READER if rng.random() < chance else OBSERVER
+                    observer.fetch(id, worker, sender=sender)
                 if there and rng.random() < 0.15:
                     self._look_closer(id, worker)
 
@@ -369,6 +416,13 @@ class RandomProgram:
             ),
         )
         self.rng.choice(ways)()
+
+
+def _has_gradients(value: Any) -> bool:
+    """Whether a plain tensor has a graph or a gradient."""
+    if not isinstance(value, torch.Tensor) or type(value) is Wrapper:
+        return False
+    return value.requires_grad or (value.is_leaf and value.grad is not None)
 
 
 ACTIONS: tuple[Callable[[RandomProgram], None], ...] = (
@@ -388,10 +442,10 @@ ACTIONS: tuple[Callable[[RandomProgram], None], ...] = (
     travel,
     follow,
     *sizes_and_streams.ACTIONS,
-    *(action for action, _ in BESIDE_VALUES),
+    *(action for action, _ in (*BESIDE_VALUES, *BIASED)),
 )
 WEIGHTS = (
-    *(48, 13, 10, 7, 7, 5, 6, 2, 4, 3, 1, 1, 1, 2, 2),
+    *(44, 24, 8, 7, 7, 5, 6, 2, 4, 3, 1, 1, 1, 2, 2),
     *sizes_and_streams.WEIGHTS,
-    *(often for _, often in BESIDE_VALUES),
+    *(often for _, often in (*BESIDE_VALUES, *BIASED)),
 )

@@ -12,25 +12,44 @@ from typing import Any, cast
 import torch
 
 from syft.chain.wrapper import Wrapper
+from syft.ops.nested import leaves
 from syft.plans.remote import plan_call
 from syft.serde.packer import Packer
-from syft.workers.execution import leaving, permissions, private_chains
-from syft.workers.execution.permissions import bare_copy_of, full_guard_of, protect
+from syft.workers.core import charges
+from syft.workers.execution import (
+    backward_passes,
+    foreseen,
+    leaving,
+    permissions,
+    private_chains,
+    private_commands,
+)
+from syft.workers.execution.moved_memory import Moves
+from syft.workers.execution.permissions import (
+    GUARD,
+    bare_copy_of,
+    full_guard_of,
+    protect,
+    storages_of,
+)
 from syft.workers.execution.private_chains import Trial
 from syft.workers.execution.retained import recorded_of
+from syft.workers.handlers import leaf_gradients
 from tests.privacy.two_worlds.report import Report
 from tests.privacy.two_worlds.runner import run_program
 from tests.privacy.two_worlds.samples import Samples
 
 
 @contextlib.contextmanager
-def _with(owner: Any, name: str, value: Any) -> Iterator[None]:
-    before = owner.__dict__[name]
-    setattr(owner, name, value)
+def _with(*places: tuple[Any, str, Any]) -> Iterator[None]:
+    before = [(owner, name, owner.__dict__[name]) for owner, name, _ in places]
+    for owner, name, value in places:
+        setattr(owner, name, value)
     try:
         yield
     finally:
-        setattr(owner, name, before)
+        for owner, name, value in before:
+            setattr(owner, name, value)
 
 
 def _copy_of_what_is_named(tensor: torch.Tensor) -> torch.Tensor:
@@ -69,21 +88,84 @@ def _without_a_graph(self: Trial, operand: torch.Tensor) -> None:
         operand.data = twin.detach()
 
 
+def _real_memory(value: Any) -> Any:
+    """Memory as it is, whatever is public of it."""
+    return {storage._cdata: (storage, storage.nbytes()) for storage in storages_of(value)}
+
+
+_move_written = foreseen.move_written
+_run_foreseen = private_commands.run_foreseen
+_read_gradient = leaf_gradients._read
+
+
+def _move_numbers_alone(targets: Any, guard: Any, holdings: Any) -> Moves:
+    """Memory of integers becomes private where it is: the indices, say, that a graph saved of its
+    results."""
+    real = [one for one in targets if one.is_floating_point() or one.is_complex()]
+    for target in targets:
+        if not any(target is one for one in real):
+            protect(target, guard)
+    return _move_written(real, guard, holdings)
+
+
+def _sealed_for_one(function: Any, args: Any, kwargs: Any, *more: Any) -> Any:
+    """What failed is as private as the first private operand alone."""
+    operands = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    first = next((guard for one in operands if (guard := full_guard_of(one))), None)
+    result = _run_foreseen(function, args, kwargs, *more)
+    for leaf in leaves(result):
+        guard = full_guard_of(leaf)
+        if first and guard and guard.error and not any(leaf is one for one in operands):
+            for storage in storages_of(leaf):
+                storage.__dict__[GUARD] = first.sealed(guard.error)
+    return result
+
+
+def _read_of_one_id(core: Any, read: Any, leaf: torch.Tensor, peer: Any) -> Any:
+    """The gradient of an object under two ids, without what guards it."""
+    found = _read_gradient(core, read, leaf, peer)
+    twice = sum(value is leaf for value in core.store.objects.values()) > 1
+    if twice and isinstance(found, torch.Tensor):
+        return bare_copy_of(found)
+    return found
+
+
+def _as_given(args: Any, kwargs: Any, *more: Any) -> Any:
+    """The arguments of a command, generators among them."""
+    return args, kwargs
+
+
 def _nothing(*args: Any) -> None:
     pass
 
 
 LEAKS: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
-    "copies": lambda: _with(leaving, "copy_of", _copy_of_what_is_named),
-    "elements": lambda: _with(permissions, "gradients_behind", _gradients_before_chains),
-    "operands": lambda: _with(Packer, "gradients", property(lambda self: True, _nothing)),
-    "leaves": lambda: _with(Trial, "_made", _reaching_always),
-    "writes": lambda: _with(Trial, "_bring", _without_a_graph),
-    "plans": lambda: _with(plan_call, "_check_may_ask", _nothing),
+    "copies": lambda: _with((leaving, "copy_of", _copy_of_what_is_named)),
+    "sizes": lambda: _with((charges, "forms_of", lambda *given: [_as_given(*given)])),
+    "memory": lambda: _with((charges, "public_memory", _real_memory)),
+    "generators": lambda: _with((private_commands, "with_own_streams", _as_given)),
+    "streams": lambda: _with(
+        (foreseen, "call_drawing", foreseen.calling),
+        (private_commands, "call_drawing", foreseen.calling),
+    ),
+    "leaves": lambda: _with((Trial, "_made", _reaching_always)),
+    "writes": lambda: _with((Trial, "_bring", _without_a_graph)),
+    "plans": lambda: _with((plan_call, "_check_may_ask", _nothing)),
+    "results": lambda: _with(
+        (foreseen, "move_written", _move_numbers_alone),
+        (private_commands, "move_written", _move_numbers_alone),
+    ),
+    "failures": lambda: _with((private_commands, "run_foreseen", _sealed_for_one)),
+    "two ids": lambda: _with((leaf_gradients, "_read", _read_of_one_id)),
+    "gradients": lambda: _with((backward_passes, "protect", _nothing)),
+    "elements": lambda: _with((permissions, "gradients_behind", _gradients_before_chains)),
+    "operands": lambda: _with((Packer, "gradients", property(lambda self: True, _nothing))),
 }
-"""By name: a copy of a tensor whose gradient is not asked about; a gradient inside a chain; one
-that goes along with an operand; a stand-in that is no leaf; a write that leaves no graph; a
-property that a plan asks for."""
+"""By name: a copy whose gradient is not asked about; limits that compare private sizes, and charge
+for real memory; generators and the worker's stream, from which private commands draw; a stand-in
+that is no leaf; a write that leaves no graph; a property that a plan asks for; results that a graph
+saved, written where they are; a failure under the guard of one operand; an object under two ids; a
+gradient that nothing guards, one inside a chain, and one that goes along with an operand."""
 
 
 def look_for(leak: str, samples: Samples, seed: int, most: int) -> Report:

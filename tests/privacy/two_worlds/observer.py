@@ -33,7 +33,15 @@ from syft.workers.wire.messages import COUNT_SHIFT, GRAD_MODE, Message
 from syft.workers.wire.references import Reference
 from syft.workers.wire.terms import Terms
 from tests.privacy.two_worlds.shown import is_list, shown
-from tests.privacy.two_worlds.world import OBSERVER, OWNER, REPLY, Note, Request, TwoWorlds
+from tests.privacy.two_worlds.world import (
+    OBSERVER,
+    OWNER,
+    READER,
+    REPLY,
+    Note,
+    Request,
+    TwoWorlds,
+)
 
 FAR = 100
 """The distance between the ids of two results: enough for those that follow the first one."""
@@ -81,6 +89,8 @@ class Observer:
         """The ids that she can name, by worker."""
         self.private: set[int] = set()
         """Those among them that should be private; for reports, and to save questions."""
+        self.readers: set[int] = set()
+        """Those that she may read as another user alone."""
         self.numbers = Counter[str]()
         """How many programs she has had each worker run."""
 
@@ -151,6 +161,15 @@ class Observer:
             worker=worker,
             text=f"{id} = {tensor.dtype} {tuple(tensor.shape)} (public)",
         )
+        return Reference(id)
+
+    def of_reader(self, tensor: torch.Tensor, worker: str = "bob") -> Reference:
+        """The observer stores a tensor as another user, who alone may read it."""
+        packer, id = Packer(), self.id(worker)
+        message = messages.Put(self.count(), id, pack(tensor, packer), users=(READER,))
+        text = f"{id} = {tensor.dtype} {tuple(tensor.shape)} (for {READER})"
+        self.request(message, packer, worker=worker, sender=READER, text=text)
+        self.readers.add(id)
         return Reference(id)
 
     def secret(
@@ -264,6 +283,8 @@ class Observer:
         self.known[worker].extend(id for id in found if id != out)
         if private:
             self.private.update(found)
+        elif not inputs.isdisjoint(self.readers):
+            self.readers.update([out, *found])
         return Reference(out) if result is DONE else result
 
     def _private_positions(self, args: Any, kwargs: dict[str, Any]) -> Iterable[str]:
@@ -304,7 +325,38 @@ class Observer:
         state: Sequence[torch.Tensor] = (),
     ) -> Any:
         """Store a plan; returns the reference, or :class:`Failed`."""
-        count, packer = program.inputs, Packer()
+        packer, id = Packer(), self.id(worker)
+        operand = pack(self._stored(program, results, fixed, state), packer)
+        answer = self.request(
+            messages.Put(self.count(), id, operand), packer, worker=worker, text=f"{id} = a plan"
+        )
+        return answer if isinstance(answer, Failed) else Reference(id)
+
+    def secret_plan(
+        self,
+        program: Program,
+        results: int,
+        one: Sequence[torch.Tensor],
+        other: Sequence[torch.Tensor],
+    ) -> Reference:
+        """The owner stores a plan with a private state, which differs between the worlds."""
+        packers = Packer(), Packer()
+        operands = [
+            pack(self._stored(program, results, (), state), packer)
+            for state, packer in zip((one, other), packers, strict=True)
+        ]
+        id = self.id()
+        self.private.add(id)
+        message = messages.Put(self.count(), id, operands[0], users=(OWNER,))
+        text, others = f"{id} = a plan (private)", packers[1].buffers
+        self.request(message, packers[0], others, sender=OWNER, text=text)
+        return Reference(id)
+
+    @staticmethod
+    def _stored(
+        program: Program, results: int, fixed: Fixed, state: Sequence[torch.Tensor]
+    ) -> StoredPlan:
+        count = program.inputs
         names = [f"x{index}" for index in range(count)]
         interface = Interface(
             "attack",
@@ -317,13 +369,7 @@ class Observer:
             parameters=(True,) * len(state),
             fixed=fixed,
         )
-        stored = StoredPlan(Blueprint(interface, program), [*state], set(), None)
-        id = self.id(worker)
-        operand = pack(stored, packer)
-        answer = self.request(
-            messages.Put(self.count(), id, operand), packer, worker=worker, text=f"{id} = a plan"
-        )
-        return answer if isinstance(answer, Failed) else Reference(id)
+        return StoredPlan(Blueprint(interface, program), [*state], set(), None)
 
     def run_plan(
         self,
@@ -373,7 +419,8 @@ class Observer:
         out = self.id(worker)
         self.known[worker].extend(range(out + 1, out + results))
         self.numbers[worker] += 1
-        private = any(reference.id in self.private for reference in inputs)
+        plan = definition.id if isinstance(definition, PlanCall) else 0
+        private = any(id in self.private for id in (plan, *(one.id for one in inputs)))
         given = [reference.id for reference in inputs]
         flags = (GRAD_MODE if grad else 0) | (results << COUNT_SHIFT)
         answer = self.request(
@@ -415,9 +462,10 @@ class Observer:
 
     # ------------------------------------------------------------------------------ questions
 
-    def fetch(self, id: int, worker: str = "bob", depth: int = 0) -> Any:
+    def fetch(self, id: int, worker: str = "bob", depth: int = 0, sender: str = OBSERVER) -> Any:
         """Ask for a value, which stays where it is."""
-        return self.request(messages.Fetch(self.count(), id, depth, True), worker=worker)
+        message = messages.Fetch(self.count(), id, depth, True)
+        return self.request(message, worker=worker, sender=sender)
 
     def look(self) -> None:
         """Ask for everything about every object that she can name: values, metadata, gradients."""

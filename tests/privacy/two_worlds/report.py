@@ -19,6 +19,8 @@ class Report:
     succeeded: int = 0
     failed_publicly: int = 0
     sealed: int = 0
+    marks: Counter[str] = field(default_factory=Counter)
+    """How many commands were of the kinds that matter, by kind."""
     covered: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
     """How often an operation had a private operand in a place, and whether it succeeded."""
     kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -35,6 +37,7 @@ class Report:
         self.succeeded += other.succeeded
         self.failed_publicly += other.failed_publicly
         self.sealed += other.sealed
+        self.marks.update(other.marks)
         self.covered.update(other.covered)
         self.kinds.update(other.kinds)
         self.differences += other.differences
@@ -63,6 +66,7 @@ class Report:
             f"{self.commands} commands, {self.private} of them private",
             f"{self.succeeded} succeeded, {self.failed_publicly} failed publicly, "
             f"{self.sealed} were sealed",
+            *(f"{count / self.commands:.1%} {mark}" for mark, count in sorted(self.marks.items())),
             f"{len(self.differences)} differences, {len(self.ended)} programs did not end well",
         ]
         for seed, text, requests in self.differences:

@@ -96,6 +96,7 @@ def _count(report: Report, program: RandomProgram) -> None:
         report.private += private
         report.succeeded += succeeded
         report.failed_publicly += not succeeded
+    report.marks.update(program.marks)
     report.covered.update(program.covered)
     report.kinds.update(program.kinds)
 

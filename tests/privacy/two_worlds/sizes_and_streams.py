@@ -24,7 +24,7 @@ from tests.privacy.two_worlds.world import OBSERVER
 if TYPE_CHECKING:
     from tests.privacy.two_worlds.generator import RandomProgram
 
-LIMITED = 0.3
+LIMITED = 0.5
 """The share of programs with limits that small tensors meet."""
 
 
@@ -122,8 +122,8 @@ def change(program: RandomProgram) -> None:
         tile = Action(BY_NAME["torch.Tensor.repeat"], (Slot(0), _count(program)), {}, Slot(1))
         run = program.rng.choice((program.observer.group, program.observer.plan))
         made = run(Program(1, (tile,), (Slot(1),)), [it], 1)
+        program.note("program", True, made, (it,))
         made = made if isinstance(made, Failed) else made[0]
-        program.outcomes.append(("program", True, not isinstance(made, Failed)))
     else:
         made = program.rng.choice(CHANGING)(program, it)
     if isinstance(made, Reference):
@@ -137,9 +137,8 @@ def allocate(program: RandomProgram) -> None:
     left = program.both.limits.bytes - account.bytes
     if left > 1 << 20:
         return choose(program)
-    made = program.call(
-        "torch.zeros", max(0, left + rng.choice((-4, -1, 0, 1, 8))), dtype=torch.uint8
-    )
+    count = max(0, left + rng.choice((-4, -1, 0, 1, 8)))
+    made = program.call_at_limit("torch.zeros", count, dtype=torch.uint8)
     if isinstance(made, Reference) and rng.random() < 0.9:
         program.observer.request(messages.Drop(0, (made.id,)))
 
@@ -179,7 +178,7 @@ def draw(program: RandomProgram) -> None:
     plan = Program(1, actions, (Slot(1), Slot(2)))
     run = rng.choice((observer.group, observer.plan))
     made = run(plan, [it], 2)
-    program.outcomes.append(("program", True, not isinstance(made, Failed)))
+    program.note("program", True, made, (it,))
     if not isinstance(made, Failed):
         observer.private.discard(made[1].id)
         observer.fetch(made[1].id)

@@ -14,6 +14,7 @@ import torch
 
 from syft.ops.nested import leaves, replace
 from syft.program.program import Program, Slot
+from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.wire.messages import Convert
 from syft.workers.wire.references import Reference
 from tests.privacy.two_worlds.attacks import (
@@ -362,6 +363,30 @@ def asks_what_a_failed_write_reaches(eve: Observer) -> None:
     eve.call("torch.Tensor.index_add_", target, 0, index, source)
     start = eve.public(torch.ones(1))
     eve.call("torch.autograd.grad", target, source, start, allow_unused=True)
+
+
+def meets_a_limit_after_a_failure(eve: Observer) -> None:
+    """A sealed result goes another way through the worker, which a traceback would show."""
+    index = eve.secret(torch.arange(90) % 3, torch.arange(90) + 9)
+    taken = eve.call("torch.take", ones(eve), index)
+    for name in ("torch.Tensor.normal_", "torch.Tensor.zero_"):
+        eve.call(name, taken)
+    for name in ("torch.add", "torch.outer", "torch.Tensor.mul_"):
+        eve.call(name, taken, taken)
+    for _ in range(30):
+        eve.call("torch.neg", taken)
+
+
+LIMITS = {
+    "elements": PeerLimits(elements=185),
+    "bytes": PeerLimits(bytes=1200),
+    "objects": PeerLimits(objects=9),
+}
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+def test_a_limit_does_not_tell_what_is_sealed(limits: str) -> None:
+    check(meets_a_limit_after_a_failure, LIMITS[limits])
 
 
 def _leaf(eve: Observer) -> Any:

@@ -2,8 +2,9 @@
 
 A *world* is a few workers in this process: ``bob`` and ``alice``, who are honest, and ``eve``, a
 worker that belongs to the observer.  ``ann`` owns private data at bob and at alice.  The observer
-is a user whom ann does not admit; she sends requests over two connections of hers (``eve`` and
-``eve2``).  The *transcript* is every byte that reaches her: all frames to her connections, in
+is a user whom ann does not admit; she sends requests over connections of hers: ``eve`` and
+``eve2``, and ``dan`` as another user, who owns private data that is the same in both worlds.
+The *transcript* is every byte that reaches her: all frames to her connections, in
 order, and all frames to her worker.
 
 Both worlds are sent the same frames.  Only the buffers of private tensors differ, which ann sends.
@@ -36,6 +37,7 @@ from syft.exceptions import WorkerClosed
 from syft.serde.frame import Frame
 from syft.workers.core.peer import Peer
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, PeerLimits
+from syft.workers.execution import foreseen
 from syft.workers.shells.connection_table import CallerLine
 from syft.workers.shells.virtual import VirtualWorker
 from tests.privacy.two_worlds.forecast_caches import OF_WORLDS, ForecastCaches
@@ -48,8 +50,10 @@ Note = tuple[bytes, ...]
 WORKERS = ("bob", "alice", "eve")
 OBSERVER = "eve"
 OWNER = "ann"
+READER = "dan"
+"""A user as whom the observer reads data of his own, which is the same in both worlds."""
 REPLY, ESCAPED, COUNTS = b"reply", b"escaped", b"counts"
-SENDERS = {"eve": None, "eve2": None, "ann": "ann"}
+SENDERS = {"eve": None, "eve2": None, "ann": "ann", READER: READER}
 """Who sends requests, and the user for whom."""
 
 
@@ -163,8 +167,25 @@ class World:
         self.random_state = torch.get_rng_state()
         self.nested_sizes = _NESTED._tensor_id_counter
         received, self.received = self.received, []
-        received.append((COUNTS, *map(_counts_of, self.workers.values())))
+        received.append((COUNTS, *self._counts()))
         return received
+
+    def _counts(self) -> Iterator[bytes]:
+        """What the programs of workers' owners may show anybody: their counters, and how many
+        objects there are, after what was dropped is collected.
+
+        Not the bytes: those of what the owner of private data fetches and moves are in them.
+        """
+        while self.network.flush():
+            self.network.run()
+        for name, worker in self.workers.items():
+            stats = worker.core.stats
+            counts = stats.messages_in, stats.messages_out, stats.cache_hits
+            yield f"{name} {len(worker.core.store.objects)} {counts}".encode()
+
+    def shown(self) -> list[bytes]:
+        """What these programs show of their workers, as text and in a table."""
+        return [f"{it!r} {it.cells_shown()}".encode() for it in self.workers.values()]
 
     def close(self) -> None:
         """Drop everything; the cycle collector is not needed for what is left."""
@@ -176,16 +197,6 @@ class World:
             worker.close()
         self.peers.clear()
         self.workers.clear()
-
-
-def _counts_of(worker: VirtualWorker) -> bytes:
-    """What the program of a worker's owner may show anybody: its counters.
-
-    Not the bytes: those of what the owner of private data fetches and moves are in them.
-    """
-    stats = worker.core.stats
-    counts = stats.messages_in, stats.messages_out, stats.cache_hits
-    return f"{worker!r} {counts}".encode()
 
 
 class Drawn:
@@ -209,6 +220,13 @@ class Drawn:
         self.drawn += 1
         return random.Random(self.pop()).randbytes(count)
 
+    def randbits(self, count: int) -> int:
+        """The seed of what a private command draws: another user of the observer's may read that.
+
+        It counts as no draw: how many there are may follow from private values.
+        """
+        return random.Random(self.stream).getrandbits(count)
+
 
 DRAWN = Drawn()
 
@@ -223,8 +241,10 @@ def fixed() -> Iterator[None]:
     state, pool, level = torch.get_rng_state(), ids._pool, logging.root.manager.disable
     nested_sizes = _NESTED._tensor_id_counter
     collecting = gc.isenabled()
-    patched = cast(Any, mask_stream)
-    secrets, patched.secrets = patched.secrets, DRAWN
+    patched = cast(Any, (mask_stream, foreseen))
+    secrets = [module.secrets for module in patched]
+    for module in patched:
+        module.secrets = DRAWN
     cast(Any, ids)._pool = DRAWN
     caches = ForecastCaches.present()
     logging.disable(logging.CRITICAL)
@@ -239,7 +259,8 @@ def fixed() -> Iterator[None]:
         caches.use()
         _NESTED._tensor_id_counter = nested_sizes
         cast(Any, ids)._pool = pool
-        patched.secrets = secrets
+        for module, before in zip(patched, secrets, strict=True):
+            module.secrets = before
         torch.set_rng_state(state)
         logging.disable(level)
 
@@ -275,6 +296,14 @@ class TwoWorlds:
         if one != other:
             self.difference = Difference(len(self.requests) - 1, request, (one, other))
         return one
+
+    def compare_shown(self) -> None:
+        """Compare what the programs of workers' owners show of them."""
+        if self.difference is None and self.requests:
+            one, other = ([(COUNTS, *world.shown())] for world in self.worlds)
+            if one != other:
+                about = replace(self.requests[-1], text="what is shown of workers")
+                self.difference = Difference(len(self.requests) - 1, about, (one, other))
 
     def close(self) -> None:
         """Drop both worlds."""
