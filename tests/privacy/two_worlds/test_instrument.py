@@ -409,11 +409,11 @@ def test_random_programs_find_each_hole_among_all_actions(
 
 def test_no_hole_is_left_open(samples: Samples) -> None:
     """Each patch is taken back, and names what is there."""
-    before = [vars(module).copy() for module in (charges, private_commands, forecast)]
+    before = [vars(module).copy() for module in (charges, private_commands, evaluate)]
     for leak in LEAKS.values():
         with leak():
             pass
-    assert before == [vars(module) for module in (charges, private_commands, forecast)]
+    assert before == [vars(module) for module in (charges, private_commands, evaluate)]
 
 
 def test_the_commands_are_of_the_kinds_that_matter(samples: Samples) -> None:
