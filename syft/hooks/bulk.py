@@ -132,7 +132,8 @@ def send_all(
     >>> send_all([torch.ones(2), torch.zeros(2)], bob, hook.local_worker)[1].get()
     tensor([0., 0.])
     """
-    delivery = BulkDelivery(owner.get_worker(location), owner, user)
+    place = owner.get_worker(location)
+    delivery = BulkDelivery(place, place.caller_for(owner), user)
     pointers = [first_link(tensor).deliver(tensor, delivery) for tensor in tensors]
     delivery.send(garbage_collect_data)
     return pointers

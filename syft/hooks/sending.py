@@ -220,8 +220,8 @@ def send(
         raise NotSendable("a tensor to nobody", "name at least one worker: x.send(bob)")
     link, writers = first_link(tensor), frozenset(names_in("allow_writes", allow_writes))
     pointers = [
-        link.deliver(tensor, SentCopy(place, owner, garbage_collect_data, id, user, writers))
-        for place in places
+        link.deliver(tensor, SentCopy(place, caller, garbage_collect_data, id, user, writers))
+        for place, caller in [(place, place.caller_for(owner)) for place in places]
     ]
     return pointers[0] if len(pointers) == 1 else combine(pointers)
 

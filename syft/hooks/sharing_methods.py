@@ -73,24 +73,30 @@ def share(
         if user is not None:
             raise NotShareable(
                 "a remote tensor on behalf of a user",
-                "connect as that user; its owner names who may have shares (allow_destinations=)",
+                "send or find it through worker.as_user(...); its owner names who may have shares "
+                "(allow_destinations=)",
             )
+        owner = _pointer_of(tensor).owner
         _check_splittable(tensor, crypto_provider)
         session = session_among(owner, workers, crypto_provider, protocol, allow_dealing_party)
         return _split_remotely(tensor, session, requires_grad)
     check_shareable(tensor)
     session = session_among(owner, workers, crypto_provider, protocol, allow_dealing_party)
-    return share_values(tensor, session, requires_grad, _guard_of(tensor, session, owner, user))
+    guard = _guard_of(tensor, session, workers, owner, user)
+    return share_values(tensor, session, requires_grad, guard)
 
 
 def _guard_of(
-    tensor: torch.Tensor, session: SessionClient, owner: Owner, user: str | None
+    tensor: torch.Tensor,
+    session: SessionClient,
+    workers: Sequence[Location],
+    owner: Owner,
+    user: str | None,
 ) -> Guard | None:
     """The guard with which shares travel, if they may go to every party, and the provider may deal
     for them."""
-    guards = [
-        guard_to_send(tensor, owner.get_worker(name), owner, user) for name in session.parties
-    ]
+    places = [owner.get_worker(worker) for worker in workers]
+    guards = [guard_to_send(tensor, place, place.caller_for(owner), user) for place in places]
     check_dealing(guards[0], session.lines.provider, owner.id)
     return guards[0]
 
@@ -257,7 +263,9 @@ def share_module(
             return tensor.detach().clone()
         else:
             check_shareable(tensor)
-            found = share_values(tensor, session, False, _guard_of(tensor, session, owner, None))
+            found = share_values(
+                tensor, session, False, _guard_of(tensor, session, workers, owner, None)
+            )
         parameter = isinstance(tensor, nn.Parameter)
         wanted = tensor.requires_grad if requires_grad is None else requires_grad and parameter
         return found.requires_grad_(wanted)
@@ -274,8 +282,10 @@ def _session_for(
     allow_dealing_party: bool,
 ) -> SessionClient:
     """The session in which a module is to be shared; raises what is wrong with the workers."""
-    if crypto_provider is None and any(map(_is_remote, tensors_of(module))):
+    remote = [_pointer_of(tensor) for tensor in tensors_of(module) if _is_remote(tensor)]
+    if crypto_provider is None and remote:
         raise NotShareable(*_NO_PROVIDER)
+    owner = remote[0].owner if remote else owner
     return session_among(owner, workers, crypto_provider, protocol, allow_dealing_party)
 
 
@@ -307,13 +317,11 @@ def encrypt_module(
     >>> type(model.decrypt().weight).__name__
     'Parameter'
     """
-    session = _session_for(
-        module, workers, owner, crypto_provider, protocol, allow_dealing_party
-    )  # or what is wrong
+    _session_for(module, workers, owner, crypto_provider, protocol, allow_dealing_party)  # or raise
     encode_module(module, precision_fractional, base)
     return share_module(
         module,
-        *session.parties,
+        *workers,
         owner=owner,
         crypto_provider=crypto_provider,
         requires_grad=requires_grad,

@@ -319,7 +319,9 @@ def test_a_remote_tensor_that_cannot_be_split(alice, bob, carol, dan):
         torch.tensor([1]).send(dan).share(alice, bob)
     with pytest.raises(NotShareable, match=r"torch.float32: call .fix_precision\(\) first"):
         torch.ones(2).send(dan).share(alice, bob, crypto_provider=carol)
-    with pytest.raises(NotShareable, match="on behalf of a user: connect as that user"):
+    with pytest.raises(
+        NotShareable, match="on behalf of a user: send or find it through worker.as_user"
+    ):
         torch.tensor([1]).send(dan).share(alice, bob, crypto_provider=carol, user="ann")
 
 

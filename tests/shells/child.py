@@ -31,7 +31,10 @@ class SocketTransport(Transport):
         super().__init__(hub.monitor)
         self.hub, self.caller, self.worker = hub, caller, worker
         self.queued, self.user = worker.pipelined, None
-        hub.transports[caller.id, worker.id] = self
+        self.names = caller.id, worker.id
+        known = [number for one, other, number in hub.transports if (one, other) == self.names]
+        self.number = max(known, default=0) + 1
+        hub.transports[*self.names, self.number] = self
 
     @property
     def closed(self) -> bool:
@@ -45,8 +48,8 @@ class SocketTransport(Transport):
             raise WorkerClosed(self.worker.id)
         if tracing_state() is not None:
             refuse_tracing()
-        names = (self.caller.id, self.worker.id)
-        send_frame(self.hub, self.worker.link, "request", *names, self.user, frame)
+        extra = self.number, self.user
+        send_frame(self.hub, self.worker.link, "request", *self.names, extra, frame)
 
     def take(self, frame: Frame) -> None:
         """Keep a reply until the connection reads it."""
@@ -68,7 +71,7 @@ class SocketTransport(Transport):
             self.hub.timer.start()
 
     def close(self) -> None:
-        self.hub.transports.pop((self.caller.id, self.worker.id), None)
+        self.hub.transports.pop((*self.names, self.number), None)
 
 
 class RemoteWorker(Worker):

@@ -43,13 +43,13 @@ class Hub(Network):
         self.processes = processes
         self.actions, self.stand_in, self.upstream = actions, stand_in, upstream
         self.links: dict[str, Link] = {} if upstream is None else {"": upstream}
-        self.transports: dict[tuple[str, str], Any] = {}
+        self.transports: dict[tuple[str, str, int], Any] = {}
         self.moved = 0  # how many frames were handled here or passed on
         self.settling = 0
         self._answers: dict[int, bytearray] = {}
         self._tokens = itertools.count()
-        self._peers: dict[tuple[str, str, str | None], Peer] = {}
-        self._sessions: dict[tuple[str, str], Session] = {}
+        self._peers: dict[tuple[str, str, int, str | None], Peer] = {}
+        self._sessions: dict[tuple[str, str, int], Session] = {}
         self._waiting: dict[tuple[str, str], list[Note]] = {}
         self.timer: DropTimer | None = None
 
@@ -126,7 +126,7 @@ class Hub(Network):
                     self.links[target].send(*note)
             elif kind == "reply":
                 self.moved += 1
-                self.transports[target, source].take(from_bytes(body))
+                self.transports[target, source, extra].take(from_bytes(body))
             else:
                 self._queue(link, note)
         return handled
@@ -143,15 +143,15 @@ class Hub(Network):
         del self._waiting[line]
 
     def _serve(self, link: Link, note: Note) -> None:
-        _, source, target, user, body = note
+        _, source, target, (number, user), body = note
         self.moved += 1
         host: Any = self.hosts[target]
-        peer = self._peers.get((source, target, user))
+        peer = self._peers.get((source, target, number, user))
         if peer is None:
-            session = self._sessions.setdefault((source, target), Session())
-            peer = self._peers[source, target, user] = Peer(source, user, session)
+            session = self._sessions.setdefault((source, target, number), Session())
+            peer = self._peers[source, target, number, user] = Peer(source, user, session)
             host.callers[peer] = SimpleNamespace(
-                take=lambda frame: send_frame(self, link, "reply", target, source, None, frame),
+                take=lambda frame: send_frame(self, link, "reply", target, source, number, frame),
                 caller=self.workers.setdefault(source, self.stand_in(self, source, link)),
             )
         frame = from_bytes(body)
@@ -162,9 +162,10 @@ class Hub(Network):
 
 
 def send_frame(
-    hub: Hub, link: Link, kind: str, source: str, target: str, user: str | None, frame: Frame
+    hub: Hub, link: Link, kind: str, source: str, target: str, extra: Any, frame: Frame
 ) -> None:
-    """Send a frame from a worker of this process to one elsewhere."""
+    """Send a frame from a worker of this process to one elsewhere, with the number of the
+    transport; of a request with the user too."""
     hub.observe(source, target, frame)
     with hub.lock:
-        link.send(kind, source, target, user, join_bytes(to_parts(frame, False)))
+        link.send(kind, source, target, extra, join_bytes(to_parts(frame, False)))

@@ -64,8 +64,9 @@ class LocalPlanSender(PlanSender):
         check_program(built.blueprint.program)
         check_state(built.state.names, stored.state, owner.id)
         guard = travelling_guard_of(stored)
-        if guard is not None and not guard.admits(user or owner.user):
-            raise PermissionDenied("send", owner.id, user or owner.user)
+        for asking in [user or worker.caller_for(owner).user for worker in workers]:
+            if guard is not None and not guard.admits(asking):
+                raise PermissionDenied("send", owner.id, asking)
         pointers, options = [], built.assumptions.of_options()
         for worker in workers:
             connection, id = owner.connection_to(worker), new_id()

@@ -89,7 +89,7 @@ class Operands:
     def _check_tensor(self, tensor: torch.Tensor) -> None:
         if type(tensor) is Wrapper:
             if tensor.child.reference(self.connection) is None:
-                self._mismatch(tensor.child.place())
+                self._mismatch(tensor.child.place(), tensor.child.location)
         elif _wants_gradient(tensor) or not self._may_travel(tensor):
             self._mismatch(self.connection.owner.id)
 
@@ -105,9 +105,11 @@ class Operands:
             if isinstance(leaf, torch.Tensor) and type(leaf) is not Wrapper:
                 self._mismatch(self.connection.owner.id)
 
-    def _mismatch(self, place: str) -> None:
+    def _mismatch(self, place: str, location: Any = None) -> None:
         there = self.connection.location.id
-        if place == there:  # a pointer to the caller's own store, and a tensor that is not in it
+        if location not in (None, self.connection.location) and place == there:
+            place, there = repr(location), repr(self.connection.location)  # it is asked as a user
+        elif place == there:  # a pointer to the caller's own store, and a tensor that is not in it
             place = "here (not behind a pointer)"
         raise LocationMismatch(NAMES[self.number], (there, place))
 

@@ -49,8 +49,16 @@ last one of several."""
 class Location(Protocol):
     """The worker at the other end, as users name it."""
 
-    id: str
-    closed: bool
+    @property
+    def id(self) -> str:
+        """Its name in this process."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has left."""
+
+    def caller_for(self, owner: Owner) -> Owner:
+        """By whom it is asked, if a program of ``owner`` asks it."""
 
 
 class Owner(Protocol):

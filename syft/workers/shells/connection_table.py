@@ -75,7 +75,8 @@ class ConnectionTable:
             if former.closed:
                 del self._open[former]
         transport = location.transport_for(self._owner)
-        connection = Connection(self._owner, location, transport, self._owner.connection_to)
+        owner = location.caller_for(self._owner)
+        connection = Connection(owner, location, transport, owner.connection_to)
         self._open[location] = connection
         return connection
 

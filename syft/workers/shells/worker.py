@@ -19,7 +19,7 @@ from syft.notebook_html import table
 from syft.workers.client.answers import cards_in
 from syft.workers.client.connection import Connection
 from syft.workers.client.group import MessageGroup
-from syft.workers.client.transport import Owner, Transport
+from syft.workers.client.transport import Location, Owner, Transport
 from syft.workers.shells.namespace import RemoteNamespace
 from syft.workers.shells.network import Network
 from syft.workers.shells.training_calls import TrainingCalls
@@ -70,6 +70,45 @@ class Worker(TrainingCalls, ABC):
     def place_shown(self) -> str:
         """Where it is, in words."""
         return "closed" if self.closed else ""
+
+    def as_user(self, user: str) -> WorkerAsUser:
+        """This worker as ``user`` has it: every request that is made through it is hers.
+
+        So her name need not be said again: what is sent there, found there or computed from it may
+        be read, sent on to another worker, shared and copied as far as its guards admit her.
+        Within one program the name is a claim.  To a worker of another process her token opens the
+        way: that of the connection, or one of its ``tokens=``.
+
+        Raises :class:`~syft.exceptions.TokenMissing` if nothing here proves who she is.
+
+        >>> ann = bob.as_user("ann")
+        >>> x = torch.ones(2).private_tensor(["ann"]).send(ann)
+        >>> (x + x).get()
+        tensor([2., 2.])
+        >>> ann is bob.as_user("ann"), x.location
+        (True, <VirtualWorker id:bob as:ann>)
+        """
+        views: dict[str, WorkerAsUser] = self.__dict__.setdefault("_as_users", {})
+        if user not in views:
+            self.check_speaks_for(user)
+            views[user] = WorkerAsUser(self, user)
+        return views[user]
+
+    def check_speaks_for(self, user: str) -> None:
+        """Raise :class:`~syft.exceptions.TokenMissing` unless this program may ask for ``user``;
+        within one program it may.
+
+        >>> bob.check_speaks_for("ann")
+        """
+        return
+
+    def caller_for(self, owner: Owner) -> Owner:
+        """By whom this worker is asked, if a program of ``owner`` asks it.
+
+        >>> bob.caller_for(hook.local_worker) is hook.local_worker
+        True
+        """
+        return owner
 
     def check_known(self, network: Network, asked: str) -> None:
         """Raise :class:`~syft.exceptions.UnknownWorker` unless it is known in a network, and
@@ -202,6 +241,89 @@ class Worker(TrainingCalls, ABC):
         tensor([0., 0.])
         """
         return RemoteNamespace(self.connection(), "torch")
+
+
+class WorkerAsUser(Worker):
+    """A worker as one user has it (:meth:`Worker.as_user`), over a connection of her own.
+
+    It has what every worker has, and nothing of what is the owner's.
+    """
+
+    def __init__(self, worker: Worker, user: str) -> None:
+        self.id, self.network = worker.id, worker.network
+        self._worker, self._user = worker, user
+
+    def __repr__(self) -> str:
+        return f"<{type(self._worker).__name__} id:{self.id} as:{self._user}>"
+
+    def place_shown(self) -> str:
+        """Where the worker is, and as whom this program asks it."""
+        return " · ".join(filter(None, [self._worker.place_shown(), f"as {self._user}"]))
+
+    @property
+    def closed(self) -> bool:  # type: ignore[override]  # it is the worker's
+        """Whether the worker has left."""
+        return self._worker.closed
+
+    def connection(self) -> Connection:
+        """Her connection to the worker; raises :class:`~syft.exceptions.WorkerClosed`."""
+        connection: Connection = self.network.local.connection_to(self)
+        return connection
+
+    def as_user(self, user: str) -> WorkerAsUser:
+        """The worker as another user has it."""
+        return self._worker.as_user(user)
+
+    def caller_for(self, owner: Owner) -> Owner:
+        """A program of ``owner`` asks the worker as the user, and the workers that follow too."""
+        here = owner.root if isinstance(owner, CallerAsUser) else owner
+        callers: dict[str, Owner] = vars(here).setdefault("_callers_as", {})
+        return callers.setdefault(self._user, CallerAsUser(here, self._user))
+
+    def check_known(self, network: Network, asked: str) -> None:
+        """As the worker itself does."""
+        self._worker.check_known(network, asked)
+
+    def transport_for(self, caller: Owner) -> Transport:
+        """A transport of her own to the worker."""
+        return self._worker.transport_for(caller)
+
+    def close(self) -> None:
+        """Close the worker, for every user of this program."""
+        self._worker.close()
+
+
+class CallerAsUser:
+    """A worker of this program as it calls others for one user: it finds them as she has them.
+
+    >>> me = bob.as_user("ann").connection().owner
+    >>> me, me.get_worker(alice), me.get_worker("me") is me
+    (<me as:ann>, <VirtualWorker id:alice as:ann>, True)
+    """
+
+    def __init__(self, owner: Owner, user: str) -> None:
+        self.id, self.core = owner.id, owner.core
+        self.user: str | None = user
+        self.root = owner
+
+    def __repr__(self) -> str:
+        return f"<{self.id} as:{self.user}>"
+
+    def get_worker(self, worker: Any) -> Any:
+        """That worker as the user has it; raises as the caller's own ``get_worker`` does."""
+        if worker is self or isinstance(worker, WorkerAsUser):
+            return worker
+        found = self.root.get_worker(worker)
+        return self if found is self.root else found.as_user(self.user)
+
+    def connection_to(self, worker: str | Location) -> Any:
+        """Her connection to a worker."""
+        there = self.get_worker(worker)
+        return self.root.connection_to(self.root if there is self else there)
+
+    def connections(self) -> list[Any]:
+        """The open connections of the caller, for whomever they are."""
+        return self.root.connections()
 
 
 def found_by(connection: Connection, *query: Query) -> list[Any]:

@@ -366,7 +366,7 @@ class WebsocketClientWorker(LineWorker, metaclass=Reconnecting):
                 return
             for host in self.network.hosts.values():
                 for connection in host.connections():
-                    if connection.location is self and not connection.transport.closed:
+                    if connection.location.id == self.id and not connection.transport.closed:
                         self._take_leave(connection)
             self.closed = True
             self.board.leave(self.line)

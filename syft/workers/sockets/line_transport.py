@@ -56,7 +56,7 @@ class LineTransport(Transport):
         if worker.channel is not None:
             self.channel = worker.channel
             self.channel.transport = self
-        elif worker.main == caller.id:
+        elif worker.main == caller.id and line.channel(0).transport is None:
             self.channel = self._serve_beside(line.channel(0))
         else:
             self.channel = self._serve_beside(line.new_channel())
@@ -102,9 +102,9 @@ class LineTransport(Transport):
 
     def _open(self, user: str | None) -> Channel:
         """A channel on which requests are made for a user, or for nobody."""
-        proof = (None, None) if user is None else self.worker.proof(user)
-        if user is not None and proof == (None, None):
-            raise TokenMissing(self.worker.id, user)
+        if user is not None:
+            self.worker.check_speaks_for(user)
+        proof = self.worker.proof(user) if user is not None else (None, None)
         line = self.line
         line.users.add(user)
         channel = self._serve_beside(line.new_channel())
@@ -294,6 +294,11 @@ class LineWorker(Worker):
         if self.line.ended is None or self.closed:
             return WorkerClosed(self.id)
         return WorkerLost(self.id, self.line.ended)
+
+    def check_speaks_for(self, user: str) -> None:
+        """Raise :class:`~syft.exceptions.TokenMissing` if nothing here proves who the user is."""
+        if self.proof(user) == (None, None):
+            raise TokenMissing(self.id, user)
 
     def proof(self, user: str | None) -> tuple[str | None, str | None]:
         """A token, or a ticket, that proves to the worker that requests are made for ``user``."""

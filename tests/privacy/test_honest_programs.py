@@ -1,0 +1,89 @@
+"""Honest programs on private data run, or are refused with a reason; what they come to is right.
+
+The caller may not read the data.  An admitted user reads the results, which are those of torch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import syft as sy
+from syft.exceptions import PermissionDenied
+from tests.privacy.honest_programs import PROGRAMS, Data
+
+_NO_BOUND = "a private size without a public bound"
+_UNTOLD = "effects cannot be told without the values"
+_READS = "an operation that reads its value"
+
+REFUSED: dict[str, str] = {
+    "regression_by_lbfgs": _READS,
+    "packed_sequences": _NO_BOUND,
+    "trained_on_a_subset": _UNTOLD,
+    "regression_on_a_subset": _UNTOLD,
+    "trained_on_what_the_model_finds_hard": "a backward pass over a private shape",
+    "weighted_classes": _NO_BOUND,
+    "confusion_by_bincount": _NO_BOUND,
+    "k_means_by_index_add": _NO_BOUND,
+    "counts_of_classes": _NO_BOUND,
+    "weighted_counts": _NO_BOUND,
+    "histogram": _UNTOLD,
+    "histogram_with_a_range": _UNTOLD,
+    "covariance": _READS,
+    "correlation": _READS,
+    "least_squares": _UNTOLD,
+}
+"""The programs that are refused, and what the error says of it.  The list may only shrink."""
+
+
+def _values() -> dict[str, torch.Tensor]:
+    g = torch.Generator().manual_seed(3)
+    x = torch.randn(24, 4, generator=g)
+    holes = x.clone()
+    holes[::5, 1] = float("nan")
+    return {
+        "x": x,
+        "y": torch.randint(3, (24,), generator=g),
+        "target": x @ torch.tensor([1.0, -1.0, 0.5, 2.0]) + 0.1,
+        "mask": torch.arange(24) % 3 != 0,
+        "holes": holes,
+        "images": torch.randn(24, 1, 8, 8, generator=g),
+        "words": torch.randint(10, (24, 5), generator=g),
+    }
+
+
+def _read(value: Any, user: str | None) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_read(item, user) for item in value]
+    return value if user is None else value.copy().get(user=user)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_honest_program_runs_or_is_refused(name: str, hook: sy.TorchHook) -> None:
+    torch.manual_seed(5)
+    wanted = _read(PROGRAMS[name](Data(**_values(), there=lambda value: value)), None)
+    bob = sy.VirtualWorker(hook, id="bob")
+    torch.manual_seed(5)
+    private: dict[str, Any] = {
+        key: value.private_tensor(["ann"]).send(bob, user="ann") for key, value in _values().items()
+    }
+    data = Data(**private, there=lambda value: value.send(bob))
+    refused = ""
+    try:
+        result = PROGRAMS[name](data)
+    except PermissionDenied as error:
+        refused = str(error)
+    assert bool(refused) == (name in REFUSED) and REFUSED.get(name, "") in refused, refused
+    if refused:
+        return
+    with pytest.raises(PermissionDenied):
+        _read(result, "eve")
+    got = _read(result, "ann")
+    torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+def test_the_bar() -> None:
+    assert len(PROGRAMS) == 68 and REFUSED.keys() <= PROGRAMS.keys()
+    assert len(PROGRAMS) - len(REFUSED) >= 53
