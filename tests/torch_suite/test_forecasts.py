@@ -17,7 +17,7 @@ from syft.workers.execution.forecast import (
     tensors_in,
 )
 from syft.workers.execution.foreseen import _check_writes, _fitted, _stand_ins
-from syft.workers.execution.permissions import Guard
+from syft.workers.labels.guards import Guard
 from tests.torch_suite.cases import GRADIENT_CASES, OP_CASES, Case, seed
 from tests.torch_suite.known_failures import parameters
 

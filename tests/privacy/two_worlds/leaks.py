@@ -14,10 +14,11 @@ import torch
 from syft.chain.wrapper import Wrapper
 from syft.plans.remote import plan_call
 from syft.serde.packer import Packer
-from syft.workers.execution import leaving, permissions, private_chains
-from syft.workers.execution.permissions import bare_copy_of, full_guard_of, protect
+from syft.workers.execution import leaving, private_chains
 from syft.workers.execution.private_chains import Trial
-from syft.workers.execution.retained import recorded_of
+from syft.workers.labels import memory_labels
+from syft.workers.labels.memory_labels import bare_copy_of, full_guard_of, protect
+from syft.workers.labels.walk import recorded_of
 from tests.privacy.two_worlds.report import Report
 from tests.privacy.two_worlds.runner import run_program
 from tests.privacy.two_worlds.samples import Samples
@@ -75,7 +76,7 @@ def _nothing(*args: Any) -> None:
 
 LEAKS: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
     "copies": lambda: _with(leaving, "copy_of", _copy_of_what_is_named),
-    "elements": lambda: _with(permissions, "gradients_behind", _gradients_before_chains),
+    "elements": lambda: _with(memory_labels, "gradients_behind", _gradients_before_chains),
     "operands": lambda: _with(Packer, "gradients", property(lambda self: True, _nothing)),
     "leaves": lambda: _with(Trial, "_made", _reaching_always),
     "writes": lambda: _with(Trial, "_bring", _without_a_graph),
