@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from syft.exceptions import SyftError, UnusableSetting, WorkerClosed, WorkerTimeout
-from syft.workers.execution.permissions import without_frames
+from syft.workers.labels.guards import without_frames
 from syft.workers.shells.worker import Worker, pointers_found
 from syft.workers.wire.messages import Search
 

@@ -23,7 +23,7 @@ from syft.workers.client.answers import values_in
 from syft.workers.client.connection import Connection
 from syft.workers.client.contents import is_shared
 from syft.workers.client.transport import Location, Owner
-from syft.workers.execution.permissions import Guard
+from syft.workers.labels.guards import Guard
 from syft.workers.wire.messages import FetchAll, PutAll
 
 # ------------------------------------------------------------------------------------------ sending

@@ -39,7 +39,7 @@ from syft.tensors.shared.shared_values import (
 )
 from syft.workers.client.transport import Owner
 from syft.workers.execution.leaving import check_dealing
-from syft.workers.execution.permissions import Guard
+from syft.workers.labels.guards import Guard
 
 
 def share(

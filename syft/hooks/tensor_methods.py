@@ -16,8 +16,8 @@ from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import NothingToGet, UnsupportedOperation
 from syft.hooks.sending import Location, names_of, refuse_shared
 from syft.tensors.shared.shared_values import get_shared, is_shared
-from syft.workers.core.claim import names_in
 from syft.workers.execution.leaving import copy_in_graph
+from syft.workers.labels.claim import names_in
 
 _PART: Final = "_part_of_module"
 

@@ -25,7 +25,7 @@ class Packer:
     ``leaving`` holds the pointers whose duty to collect goes to the receiver with the message;
     ``stays`` says that the value remains here too, so that its pointers keep theirs.
     With ``gradients`` the gradients of tensors go along: whoever sets it has asked whether they may
-    (:func:`~syft.workers.execution.permissions.travelling_guard_of`).
+    (:func:`~syft.workers.labels.memory_labels.travelling_guard_of`).
     After ``pack`` has raised, a packer cannot be used again.
 
     >>> Packer().buffers

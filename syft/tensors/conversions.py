@@ -24,9 +24,9 @@ from syft.tensors.fixed import precision as fixed
 from syft.workers.core.access import Access
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import HeldInputs, WorkerCore
-from syft.workers.execution.permissions import full_guard_of, protect
 from syft.workers.execution.private_chains import NoTwin, Trial
 from syft.workers.handlers.commands import unpacker_for
+from syft.workers.labels.memory_labels import full_guard_of, protect
 from syft.workers.wire.messages import Convert, Done, Reply
 
 

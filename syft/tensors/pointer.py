@@ -57,7 +57,8 @@ from syft.workers.core.peer import Peer
 from syft.workers.core.sent_labels import guard_from_fields, note_bound
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.leaving import check_leaving, check_no_graph
-from syft.workers.execution.permissions import meet_guards, protect_all, travelling_guard_of
+from syft.workers.labels.guards import meet_guards
+from syft.workers.labels.memory_labels import protect_all, travelling_guard_of
 from syft.workers.wire.messages import Done, Fetch, Relay
 from syft.workers.wire.references import REF, REFS
 

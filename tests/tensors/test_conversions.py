@@ -17,7 +17,8 @@ from syft.exceptions import (
     UnsupportedOperation,
 )
 from syft.tensors.conversions import FIX_PRECISION, _converted, register_conversion
-from syft.workers.execution.permissions import Guard, protect
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import protect
 from syft.workers.wire.messages import Convert
 from tests.chain.refusal import refusal
 from tests.shells.child import make_worker

@@ -14,7 +14,8 @@ from syft.workers.execution.backward_passes import run_private_pass
 from syft.ops.evaluate import _look
 from syft.ops.nested import tensors_in
 from syft.workers.execution.moved_memory import NoHoldings
-from syft.workers.execution.permissions import Guard, full_guard_of, protect
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import full_guard_of, protect
 from tests.torch_suite.cases import GRADIENT_CASES, Case
 from tests.torch_suite.known_failures import parameters
 from tests.torch_suite.test_forecasts import own

@@ -16,7 +16,7 @@ import torch
 
 from syft.exceptions import ProgramError, WrongArguments
 from syft.ops.table import BY_NAME, FUNCTIONS
-from syft.workers.execution.permissions import innermost, memory_of
+from syft.workers.labels.walk import innermost, memory_of
 
 COPY: Final = BY_NAME["torch.Tensor.copy_"]
 CLONE: Final = BY_NAME["torch.Tensor.clone"]

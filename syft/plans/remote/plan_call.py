@@ -44,7 +44,6 @@ from syft.serde.registry import Operand, register
 from syft.workers.core.access import READS, Access
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.execution.permissions import Guard, combined, full_guard_of
 from syft.workers.execution.public_facts import tells
 from syft.workers.execution.successors import successor_of
 from syft.workers.handlers.accesses import Effects, effects_of
@@ -56,6 +55,8 @@ from syft.workers.handlers.programs import (
     prepares,
     run_program,
 )
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import combined, full_guard_of
 from syft.workers.wire.definitions import Definition, InputKind, unpack_kinds
 
 

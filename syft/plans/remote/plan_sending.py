@@ -22,7 +22,7 @@ from syft.plans.remote.multi_pointer_plan import MultiPointerPlan
 from syft.plans.remote.pointer_plan import SENT_OPTIONS, PointerPlan
 from syft.plans.remote.stored_plan import StoredPlan
 from syft.program.program import Program
-from syft.workers.execution.permissions import travelling_guard_of
+from syft.workers.labels.memory_labels import travelling_guard_of
 from syft.workers.shells.virtual import VirtualWorker
 
 _REMOVE_HOOKS = "a hook is a Python function, which cannot travel: remove it"

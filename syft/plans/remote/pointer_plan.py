@@ -32,11 +32,11 @@ from syft.tensors.pointer import PointerTensor, make_pointer
 from syft.workers.client.answers import card_in, values_in
 from syft.workers.client.connection import STORED, Connection, Pending
 from syft.workers.client.index_operands import is_small_index
-from syft.workers.execution.permissions import travelling_guard_of
-from syft.workers.wire.messages import Annotate, Describe, Duplicate, Fetch, Move
-from syft.workers.wire.definitions import InputKind
 from syft.workers.client.remote_reference import RemoteReference
 from syft.workers.client.transport import Location
+from syft.workers.labels.memory_labels import travelling_guard_of
+from syft.workers.wire.definitions import InputKind
+from syft.workers.wire.messages import Annotate, Describe, Duplicate, Fetch, Move
 
 SENT_OPTIONS: WeakValueDictionary[int, Assumptions] = WeakValueDictionary()
 """The options with which plans were sent from this process, by the ids of the plans.

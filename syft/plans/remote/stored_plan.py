@@ -29,9 +29,9 @@ from syft.program.program import Action, Program, Slot, slots_in
 from syft.serde.expect import expect_fields, expect_type, malformed
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import Operand, pack, pack_items, register, unpack_at, unpack_items
-from syft.workers.execution.holders import Holder
-from syft.workers.execution.permissions import copy_of
 from syft.workers.handlers.programs import lowered
+from syft.workers.labels.holders import Holder
+from syft.workers.labels.memory_labels import copy_of
 
 _TENSOR_CLASSES: Final = (torch.Tensor, nn.Parameter, nn.Buffer)
 

@@ -16,7 +16,7 @@ import torch
 from syft.crypto.programs.share_joining import joined
 from syft.crypto.programs.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
 from syft.tensors.shared.cells import Cell, MaskedCell, SharedObject
-from syft.workers.execution.permissions import Guard
+from syft.workers.labels.guards import Guard
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,11 @@ from syft.crypto.programs.local_operations import number_of
 from syft.crypto.programs.share_program import ShareCode
 from syft.exceptions import SessionEnded, UnsupportedOperation
 from syft.tensors.shared.cells import Cell, Geometry, MaskedCell, Memory, SharedObject, dense
-from syft.workers.client.monitor import exclusive
 from syft.tensors.shared.instruction_list import FreshShares, InstructionList
 from syft.tensors.shared.lost_results import LostResults
 from syft.tensors.shared.party_lines import PartyLines
-from syft.workers.execution.permissions import Guard
+from syft.workers.client.monitor import exclusive
+from syft.workers.labels.guards import Guard
 
 MOST_INSTRUCTIONS: Final = 256
 """The instructions that wait before they are sent without being asked for."""

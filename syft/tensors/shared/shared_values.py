@@ -24,7 +24,7 @@ from syft.tensors.shared.additive_sharing import (
 )
 from syft.tensors.shared.cells import Cell
 from syft.tensors.shared.session_client import SessionClient
-from syft.workers.execution.permissions import Guard
+from syft.workers.labels.guards import Guard
 
 ENCODE_FIRST = "call .fix_precision() first"
 

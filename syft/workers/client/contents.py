@@ -15,7 +15,7 @@ import torch
 
 from syft.ids import digest, has_content, new_id
 from syft.workers.client.connection import Connection
-from syft.workers.execution.permissions import travelling_guard_of
+from syft.workers.labels.memory_labels import travelling_guard_of
 from syft.workers.wire.messages import Holds
 
 _MOST = 1024

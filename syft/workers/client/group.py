@@ -33,11 +33,11 @@ from syft.ops.table import BY_NAME
 from syft.program.program import Action, Mode, Program, Slot
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack, unpack
+from syft.workers.client.facts import Facts
 from syft.workers.client.monitor import exclusive
 from syft.workers.client.pending import Pending
-from syft.workers.client.facts import Facts
 from syft.workers.client.transport import Location
-from syft.workers.execution.permissions import copy_of
+from syft.workers.labels.memory_labels import copy_of
 from syft.workers.wire.definitions import Definition, Group, InputKind
 from syft.workers.wire.messages import GRAD_MODE
 from syft.workers.wire.references import REF

@@ -24,7 +24,7 @@ from syft.serde.registry import pack
 from syft.workers.client.connection import Connection
 from syft.workers.client.index_operands import indices_in, with_tensors
 from syft.workers.client.provenance import made_by_torch
-from syft.workers.execution.permissions import full_guard_of
+from syft.workers.labels.memory_labels import full_guard_of
 
 _BARE = frozenset((int, float, bool, str, type(None)))
 

@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from syft.chain.wrapper import Wrapper
-from syft.workers.execution.holders import Holder
-from syft.workers.execution.permissions import innermost, memory_of
-from syft.workers.execution.retained import recorded_of
+from syft.workers.labels.walk import gradient_of, innermost, memory_of, recorded_of, tensors_of
 
 Key = Hashable
 """An id, ``("memory", address)``, ``("object", number)``, ``ELSEWHERE``, or one of attributes."""
@@ -106,7 +104,7 @@ def keys_of(value: Any) -> set[Key]:
     (2, 1)
     """
     keys: set[Key] = {("memory", address) for address in memory_of(value)}
-    for tensor in value.tensors() if isinstance(value, Holder) else (value,):
+    for tensor in tensors_of(value) or (value,):
         keys |= {("object", id(tensor)), ("object", id(recorded_of(tensor)))}
     if type(value) is Wrapper and innermost(value) is None:
         keys.add(ELSEWHERE)
@@ -121,8 +119,8 @@ def gradient_keys(value: Any) -> set[Key]:
     True
     """
     keys: set[Key] = set()
-    for tensor in value.tensors() if isinstance(value, Holder) else (value,):
-        recorded = recorded_of(tensor)
-        if recorded is not None and recorded.is_leaf and recorded.grad is not None:
-            keys |= keys_of(recorded.grad)
+    for tensor in tensors_of(value):
+        gradient = gradient_of(tensor)
+        if gradient is not None:
+            keys |= keys_of(gradient)
     return keys

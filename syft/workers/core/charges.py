@@ -26,11 +26,6 @@ from syft.ops.nested import leaves
 from syft.torch_private import free_place, hold_place
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimits
 from syft.workers.execution.allowance import FREE, Allowance
-from syft.workers.execution.permissions import (
-    full_guard_of,
-    innermost,
-    storages_of,
-)
 from syft.workers.execution.public_sizes import (
     elements_at_most,
     forms_of,
@@ -38,6 +33,8 @@ from syft.workers.execution.public_sizes import (
     public_memory,
 )
 from syft.workers.execution.size_bounds import is_harmless
+from syft.workers.labels.memory_labels import full_guard_of
+from syft.workers.labels.walk import by_address, innermost, storages_of
 
 Storages = Mapping[int, tuple[torch.UntypedStorage, int]]
 """Storages with their bytes, by the address of the storage itself."""
@@ -237,7 +234,8 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         """Each storage of an object with its bytes, by the address of the storage itself."""
         if self.guarded:
             return public_memory(value)
-        return {storage._cdata: (storage, storage.nbytes()) for storage in storages_of(value)}
+        found = by_address((value,))
+        return {place: (storage, storage.nbytes()) for place, storage in found.items()}
 
     def _new_memory(self, storages: Mapping[int, Storages]) -> int:
         """The bytes of the storages that are not counted yet."""

@@ -13,7 +13,7 @@ from syft.exceptions import ObjectNotFound
 from syft.workers.core.owners import Owners
 from syft.workers.core.peer import Peer
 from syft.workers.core.store import ObjectStore
-from syft.workers.execution.holders import Holder
+from syft.workers.labels.holders import Holder
 from syft.workers.wire.messages import Drop, Request, Share
 
 _NO_OBJECTS: Final = frozenset(("seq", "drop", "failures", "reading"))

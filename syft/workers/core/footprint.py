@@ -26,8 +26,8 @@ from syft.workers.core.access import (
 from syft.workers.core.scoreboard import Scoreboard
 from syft.workers.core.store import ObjectStore
 from syft.workers.core.task import Task
-from syft.workers.execution.graphs import Reach, reach_of
-from syft.workers.execution.permissions import memory_of
+from syft.workers.labels.reached_graph import ReachedGraph, reached_graph
+from syft.workers.labels.walk import memory_of
 
 MOST_KEYS = 8
 """With more keys than this a result gets one: those it has are taken to be the same memory."""
@@ -84,7 +84,7 @@ class Footprints:
         if value is None:
             return set()
         # Of a result that retains its gradient, what runs over its leaves writes the gradient.
-        leaves = reach_of([value]).leaves
+        leaves = reached_graph([value]).leaves
         return gradient_keys(value).union(*(attributes_of(keys_of(leaf)) for leaf in leaves))
 
     def _add_backward(self, task: Task, footprint: Footprint) -> None:
@@ -107,16 +107,16 @@ class Footprints:
                     followed.add(maker)
                     stack += [(other, maker) for other in maker.inputs if other not in seen]
                     seen.update(maker.inputs)
-        self._add_reach(reach_of(present), footprint)
+        self._add_reach(reached_graph(present), footprint)
 
     @staticmethod
-    def _add_reach(reach: Reach, footprint: Footprint) -> None:
+    def _add_reach(reach: ReachedGraph, footprint: Footprint) -> None:
         for leaf in reach.leaves:
             keys = keys_of(leaf)
             footprint.reads |= keys
             footprint.writes |= attributes_of(keys) | gradient_keys(leaf)
-        footprint.reads |= _memory(reach.saved)
-        footprint.wide |= reach.opaque
+        footprint.reads |= _memory(reach.saved())
+        footprint.wide |= reach.is_opaque()
         if reach.elsewhere:
             footprint.writes.add(ELSEWHERE)
 
@@ -181,7 +181,7 @@ class Footprints:
 
     def _extend_graph(self, key: Key, value: Any) -> None:
         """What keeps a promise may bring a graph, of which a parked backward pass knew nothing."""
-        reach = reach_of([value])
+        reach = reached_graph([value])
         extended = Footprint()
         self._add_reach(reach, extended)
         if extended.reads:

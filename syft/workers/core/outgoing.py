@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import torch
 
 from syft.ops.returns import Returns
-from syft.workers.execution.holders import Holder
-from syft.workers.execution.permissions import Guard
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.holders import Holder
 from syft.workers.wire.messages import Message
 
 

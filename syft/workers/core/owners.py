@@ -7,7 +7,7 @@ do so with every object.  All others may only read, as far as its guard lets the
 known by its user, or by its name if it acts for none.
 
 A view that somebody makes of another's tensor is an object of whoever made it, and lies in memory
-that is not.  So memory has an owner too: see :mod:`~syft.workers.core.memory_owners`.
+that is not.  So memory has an owner too: see :mod:`~syft.workers.labels.memory_owners`.
 
 Most workers serve one caller and hold nothing of their own.  They keep no account of owners: an
 object without a record belongs to the first caller.  ``WorkerCore.contested`` is false until there
@@ -23,7 +23,10 @@ from typing import Any
 
 from syft.exceptions import PermissionDenied
 from syft.workers.core.access import Access
-from syft.workers.core.memory_owners import (
+from syft.workers.core.peer import Peer
+from syft.workers.core.store import ObjectStore
+from syft.workers.labels.claim import Claim
+from syft.workers.labels.memory_owners import (
     is_marked,
     leaf_owners,
     mark,
@@ -32,9 +35,6 @@ from syft.workers.core.memory_owners import (
     out_of_sight,
     tensor_owners,
 )
-from syft.workers.core.claim import Claim
-from syft.workers.core.peer import Peer
-from syft.workers.core.store import ObjectStore
 
 Lookup = Callable[[int], Any]
 """The object of an id, also if it was dropped while a request waited that names it."""
@@ -125,7 +125,7 @@ class Owners:
     def share(self, peer: Peer, id: int, names: Collection[str]) -> None:
         """Name others who may change an object; nothing happens unless ``peer`` may do so."""
         origin = self.of(id)
-        if origin is not None and origin.admits(peer):
+        if origin is not None and origin.admits(peer.identity):
             self._origins[id] = widened = origin.with_writers(names)
             if id in self._store.objects:
                 mark(self._store.objects[id], widened)
@@ -135,13 +135,13 @@ class Owners:
     def may_take(self, peer: Peer, id: int) -> bool:
         """Whether ``peer`` may take an object away."""
         origin = self.of(id)
-        return origin is None or origin.admits(peer)
+        return origin is None or origin.admits(peer.identity)
 
     def may_drop(self, peer: Peer, id: int) -> bool:
         """Whether ``peer`` may drop an object: one that it may take away, or that came over a
         connection from the same place, whoever it acts for now."""
         origin = self.of(id)
-        return origin is None or origin.admits(peer) or origin.name == peer.name
+        return origin is None or origin.admits(peer.identity) or origin.name == peer.name
 
     def belonging(self, peer: Peer) -> list[int]:
         """The objects that requests of ``peer`` have made, by its name, and that nobody holds.
@@ -221,7 +221,7 @@ class Owners:
             origin = self._origins.get(id, rest)
             if origin is not None and (origin.owner != peer.identity or origin.behind is not None):
                 return False
-            if not may_write(self._store.objects.get(id), peer):
+            if not may_write(self._store.objects.get(id), peer.identity):
                 return False
         return bool(ids)
 
@@ -306,15 +306,15 @@ class Permit:
         for id in access.roots:
             root = known.get(id)
             owners = leaf_owners(lookup(id), beyond=True)
-            if root is not None and root.admits(self.peer):
+            if root is not None and root.admits(self.peer.identity):
                 # Whoever was named for a result sends gradients on behalf of the result's owner.
                 owner = root.owner
-                owners = (leaf for leaf in owners if not leaf.admits_identity(owner))
+                owners = (leaf for leaf in owners if not leaf.admits(owner))
             self._check(owners, id)
 
     def _check(self, owners: Iterable[Claim], id: int) -> None:
         for origin in owners:
-            if not origin.admits(self.peer):
+            if not origin.admits(self.peer.identity):
                 raise self.owners.refusal(self.peer, self.action, id, origin.owner)
 
     def behind(self, lookup: Lookup) -> Claim | None:

@@ -22,8 +22,8 @@ from syft.exceptions import MalformedMessage
 from syft.serde.errors import pack_error, unpack_error
 from syft.serde.limits import Limits
 from syft.serde.packer import Packer, Unpacker
-from syft.workers.execution.permissions import Guard
 from syft.workers.execution.public_sizes import hides_shape, note_received, sizes_at_most
+from syft.workers.labels.guards import Guard
 from syft.workers.wire.terms import Terms
 
 _LARGEST = 1 << 60

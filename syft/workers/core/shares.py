@@ -34,7 +34,7 @@ from syft.exceptions import (
 from syft.workers.core.peer import Peer
 from syft.workers.core.rising_numbers import RisingNumbers
 from syft.workers.core.turns import Turns
-from syft.workers.execution.holders import Holder
+from syft.workers.labels.holders import Holder
 from syft.workers.wire.references import ids_in
 
 

@@ -43,7 +43,6 @@ from syft.serde.registry import check_complete
 from syft.torch_private import dispatch_modes, function_modes, saved_tensor_hooks
 from syft.workers.core.accepted_results import accepted_results
 from syft.workers.core.access import READS, Access
-from syft.workers.core.claim import Claim
 from syft.workers.core.dataflow import Dataflow
 from syft.workers.core.descending import descend
 from syft.workers.core.evictions import Evictions
@@ -58,10 +57,11 @@ from syft.workers.core.shares import Confined, droppable_shares
 from syft.workers.core.stats import Stats
 from syft.workers.core.store import FAILED, NOT_MADE, TAKEN_BACK, ObjectStore, why_missing
 from syft.workers.core.stored_tensors import StoredTensors
-from syft.workers.execution.holders import Holder
 from syft.workers.execution.operation import neutral_mode
-from syft.workers.execution.permissions import (
-    Guard,
+from syft.workers.labels.claim import Claim
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.holders import Holder
+from syft.workers.labels.memory_labels import (
     full_guard_of,
     protect,
     protect_all,

@@ -18,10 +18,10 @@ import torch
 
 from syft.exceptions import ObjectIdTaken, ObjectNotFound, PromiseGivenUp
 from syft.workers.core.charges import GIVEN_UP, Charges
-from syft.workers.core.claim import Claim
 from syft.workers.core.listeners import Listeners
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimits
 from syft.workers.core.tag_index import TagIndex, is_indexed
+from syft.workers.labels.claim import Claim
 
 TOMBSTONES = 4096
 """The tombstones that a store keeps, and half of the most that it has (about a megabyte)."""

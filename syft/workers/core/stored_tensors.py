@@ -7,16 +7,14 @@ hold.  See :mod:`syft.workers.execution.moved_memory`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import torch
 
 from syft.workers.core.dataflow import Dataflow
 from syft.workers.core.store import ObjectStore
-from syft.workers.execution.holders import Holder
-from syft.workers.execution.moved_memory import Holdings, Moves, Places
-from syft.workers.execution.permissions import storages_of
-from syft.workers.execution.retained import recorded_of
+from syft.workers.execution.moved_memory import Holdings, Moves
+from syft.workers.labels.holders import Holder
+from syft.workers.labels.walk import Places, gradient_of, lies_in, tensors_of
 
 
 class StoredTensors(Holdings):
@@ -37,17 +35,17 @@ class StoredTensors(Holdings):
     def sharing(self, places: Places) -> Iterator[torch.Tensor]:
         """The tensors that lie in this memory, gradients among them."""
         for tensor in self._tensors():
-            if _lies_in(tensor, places):
+            if lies_in(tensor, places):
                 yield tensor
-            gradient = _gradient_of(tensor)
-            if gradient is not None and _lies_in(gradient, places):
+            gradient = gradient_of(tensor)
+            if gradient is not None and lies_in(gradient, places):
                 yield gradient
 
     def moved(self, moves: Moves) -> None:
         """Put the successors where the moved tensors were, and count their memory anew."""
         changed = [id for id in self._store.objects if self._exchange(id, moves)]
         for tensor in self._tensors():
-            gradient = _gradient_of(tensor)
+            gradient = gradient_of(tensor)
             if gradient is not None and moves.of(gradient) is not gradient:
                 tensor.grad = moves.of(gradient)
         for value in [*self._dataflow.held()]:
@@ -73,15 +71,4 @@ class StoredTensors(Holdings):
 
     def _tensors(self) -> Iterator[torch.Tensor]:
         for value in (*self._store.objects.values(), *self._dataflow.held()):
-            for tensor in value.tensors() if isinstance(value, Holder) else (value,):
-                if isinstance(tensor, torch.Tensor):
-                    yield tensor
-
-
-def _lies_in(tensor: torch.Tensor, places: Places) -> bool:
-    return any(storage._cdata in places for storage in storages_of(tensor))
-
-
-def _gradient_of(tensor: Any) -> torch.Tensor | None:
-    recorded = recorded_of(tensor)
-    return recorded.grad if recorded is not None and recorded.is_leaf else None
+            yield from tensors_of(value)

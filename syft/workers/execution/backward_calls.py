@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import torch
 
-from syft.workers.execution.retained import recorded_of
+from syft.workers.labels.walk import recorded_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ A pass over public values may add to private gradients, which stay private.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import torch
@@ -28,22 +28,17 @@ from syft.workers.execution.backward_calls import BackwardCall, backward_call
 from syft.workers.execution.followed_leaves import FollowedLeaves
 from syft.workers.execution.foreseen_failures import foreseen_failure
 from syft.workers.execution.moved_memory import Holdings, move_written
-from syft.workers.execution.permissions import (
-    Guard,
-    full_guard_of,
-    meet_guards,
-    protect,
-    without_frames,
-)
 from syft.workers.execution.plain_tensors import is_plain, plain_copy
-from syft.workers.execution.reached_graph import AGAIN, ReachedGraph, reached_graph
-from syft.workers.execution.retained import recorded_of
 from syft.workers.execution.successors import (
     in_graph,
     lend_gradients,
     receiver_of,
     take_back_gradients,
 )
+from syft.workers.labels.guards import Guard, meet_guards, without_frames
+from syft.workers.labels.memory_labels import full_guard_of, protect
+from syft.workers.labels.reached_graph import AGAIN, ReachedGraph, reached_graph
+from syft.workers.labels.walk import recorded_of
 
 Function = Callable[..., Any]
 
@@ -65,7 +60,7 @@ def run_public_pass(
         call = backward_call(function, args, kwargs)
     except TypeError:
         return function(*args, **kwargs)  # which says what is wrong with its arguments
-    graph = reached_graph(_recorded(call.roots))
+    graph = reached_graph(call.roots)
     inputs = _in_graph(call.inputs, graph)
     if graph.is_spent():
         raise RuntimeError(AGAIN)
@@ -141,7 +136,7 @@ class _PrivatePass:
     def __init__(self, call: BackwardCall, guard: Guard, holdings: Holdings) -> None:
         self.guard = guard
         self.call = call
-        self.graph = reached_graph(_recorded(call.roots))
+        self.graph = reached_graph(call.roots)
         self.inputs = _in_graph(call.inputs, self.graph)
         self._holdings = holdings
         if call.returns:
@@ -286,11 +281,6 @@ def _is_strided(value: Any) -> bool:
     """Whether a gradient of a tensor can be laid out as forecast; chains do that themselves."""
     plain = isinstance(value, torch.Tensor) and type(value) is not Wrapper
     return not plain or value.layout is torch.strided
-
-
-def _recorded(roots: Iterable[Any]) -> list[torch.Tensor]:
-    tensors = (recorded_of(root) for root in roots if isinstance(root, torch.Tensor))
-    return [tensor for tensor in tensors if tensor is not None]
 
 
 def _in_graph(inputs: Sequence[Any] | None, graph: ReachedGraph) -> list[torch.Tensor] | None:

@@ -15,7 +15,7 @@ import torch
 
 from syft.ops.nested import EXACT_TENSOR_TYPES
 from syft.workers.execution.function_wrapper import FunctionWrapper
-from syft.workers.execution.permissions import innermost
+from syft.workers.labels.walk import innermost
 
 Function = Callable[..., Any]
 Given = dict[str, Any]

@@ -14,7 +14,7 @@ import torch
 
 from syft.torch_private import is_non_overlapping_and_dense_or_false
 from syft.workers.execution.checked_operands import Given, tensor_of
-from syft.workers.execution.permissions import innermost
+from syft.workers.labels.walk import innermost
 
 
 def weight_norm_checked(given: Given) -> None:

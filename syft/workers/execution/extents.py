@@ -19,8 +19,8 @@ import torch
 
 from syft.ops.nested import leaves, replace
 from syft.torch_private import TorchDispatchMode
-from syft.workers.execution.permissions import innermost
 from syft.workers.execution.size_rules import BY_VALUES, is_size, whole
+from syft.workers.labels.walk import innermost
 
 _MOST_KEPT: Final = 1 << 12
 _LARGE_INTEGER: Final = 1 << 12

@@ -23,8 +23,9 @@ import torch
 from syft.chain.wrapper import Wrapper
 from syft.exceptions import UnsupportedOperation
 from syft.torch_private import is_accumulated
-from syft.workers.execution.permissions import Guard, full_guard_of
-from syft.workers.execution.reached_graph import ReachedGraph
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import full_guard_of
+from syft.workers.labels.reached_graph import ReachedGraph
 
 
 class Follower(ABC):

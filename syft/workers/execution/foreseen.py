@@ -21,15 +21,10 @@ from syft.ops.outcome import ANY, Given, Made, Outcome
 from syft.ops.table import JOINS, SETS_GRADIENT, flags_of
 from syft.workers.execution.moved_memory import Holdings, NoHoldings, move_written
 from syft.workers.execution.operation import clear_behind
-from syft.workers.execution.permissions import (
-    Guard,
-    full_guard_of,
-    protect,
-    seal_view,
-    without_frames,
-)
 from syft.workers.execution.plain_tensors import is_plain, plain_copy
 from syft.workers.execution.public_sizes import note_growth, note_sizes
+from syft.workers.labels.guards import Guard, without_frames
+from syft.workers.labels.memory_labels import full_guard_of, protect, seal_view
 
 Function = Callable[..., Any]
 

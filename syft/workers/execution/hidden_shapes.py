@@ -33,7 +33,8 @@ def hidden_forecast(
 
     Its verdict is ``RESIZES``, or ``UNKNOWN`` if it cannot be told without the sizes.
 
-    >>> from syft.workers.execution.permissions import Guard, protect
+    >>> from syft.workers.labels.guards import Guard
+    >>> from syft.workers.labels.memory_labels import protect
     >>> from syft.workers.execution.public_sizes import note_sizes
     >>> x = torch.ones(7); protect(x, Guard(frozenset(), shape_hidden=True)); note_sizes(x, (9,))
     >>> result = hidden_forecast(torch.mul, (x, 2), {}).result

@@ -25,13 +25,14 @@ from typing import Any, Final
 
 import torch
 
-from syft.chain.wrapper import Wrapper
 from syft.exceptions import NotALeaf, PermissionDenied, ProviderDenied, UnsupportedOperation
 from syft.ops.nested import leaves
 from syft.torch_private import is_in_use
-from syft.workers.execution.graphs import reach_of
-from syft.workers.execution.permissions import Guard, copy_of, with_words_of
 from syft.workers.execution.successors import and_before
+from syft.workers.labels.reached_graph import reached_graph
+from syft.workers.labels.walk import recorded_of
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import copy_of, with_words_of
 
 _FOLLOWERS: Final = "_gradient_goes_to"
 
@@ -124,7 +125,7 @@ def goes_on(value: Any) -> bool:
     >>> goes_on(x * 2), goes_on(x), goes_on((x * 2).detach())
     (True, False, False)
     """
-    tensor = _tensor_here(value)
+    tensor = recorded_of(value)
     if tensor is None or not tensor.requires_grad:
         return False
     return not tensor.is_leaf or bool(followers(tensor))
@@ -138,7 +139,7 @@ def reached_leaves(value: Any) -> list[torch.Tensor]:
     >>> y = x * 2; reached_leaves(x), reached_leaves(y)
     ([tensor([1., 1.], requires_grad=True)], [])
     """
-    tensor = _tensor_here(value)
+    tensor = recorded_of(value)
     if tensor is None or not (tensor.requires_grad and tensor.is_leaf):
         return []
     return list(filter(is_in_use, and_before(tensor)))
@@ -154,7 +155,7 @@ def check_no_graph(value: Any, guard: Guard | None = None) -> None:
     syft.exceptions.NotALeaf: Cannot send a tensor that is the result of a recorded computation ...
     """
     if goes_on(value):
-        grad_fn = _tensor_here(value).grad_fn  # type: ignore[union-attr]
+        grad_fn = recorded_of(value).grad_fn  # type: ignore[union-attr]
         name = "a move" if grad_fn is None else type(grad_fn).__name__
         raise NotALeaf(name if guard is None else "a private one")
 
@@ -170,13 +171,6 @@ def copy_in_graph(tensor: torch.Tensor) -> torch.Tensor:
     if not (torch.is_grad_enabled() and goes_on(tensor)):
         return copy_of(tensor)
     return with_words_of(tensor, tensor.clone())
-
-
-def _tensor_here(value: Any) -> torch.Tensor | None:
-    """The tensor that autograd knows; None for what is at another worker, or no tensor."""
-    while type(value) is Wrapper and value.child.at_function_level:
-        value = value.child.tensor_behind()
-    return value if isinstance(value, torch.Tensor) else None
 
 
 def check_gradients_leave(
@@ -220,7 +214,7 @@ def _receivers(
     inputs = args[place] if place < len(args) else kwargs.get("inputs")
     if inputs is not None:
         return _tensors(inputs)
-    return reach_of(_tensors((args, dict(kwargs)))).leaves
+    return reached_graph(_tensors((args, dict(kwargs)))).leaves
 
 
 def _tensors(values: Any) -> list[torch.Tensor]:

@@ -28,18 +28,12 @@ from torch import nn
 from syft.chain.wrapper import Wrapper
 from syft.ops.nested import EXACT_TENSOR_TYPES, replace
 from syft.torch_private import lazily_negated
-from syft.workers.execution.permissions import (
-    Guard,
-    full_guard_of,
-    protect,
-    storages_of,
-)
 from syft.workers.execution.public_sizes import note_before
-from syft.workers.execution.retained import retain_grad
 from syft.workers.execution.successors import set_successor
-
-Places = Mapping[int, torch.UntypedStorage]
-"""Memory, by the address of the storage itself."""
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import full_guard_of, protect
+from syft.workers.labels.reached_graph import retain_grad
+from syft.workers.labels.walk import Places, lies_in, storages_of
 
 
 class Moves:
@@ -141,7 +135,7 @@ def move_written(targets: Sequence[torch.Tensor], guard: Guard, holdings: Holdin
     if not places:
         return moves
     group = {id(tensor): tensor for tensor in (*targets, *holdings.sharing(places))}
-    tensors = [tensor for tensor in group.values() if _lies_in(tensor, places)]
+    tensors = [tensor for tensor in group.values() if lies_in(tensor, places)]
     _check_movable(tensors)
     copies = {place: _copy_of(storage) for place, storage in places.items()}
     for tensor in _bases_first(tensors):
@@ -161,10 +155,6 @@ def _places_of(tensors: Iterable[torch.Tensor]) -> Places:
             raise Immovable
         found.update((storage._cdata, storage) for storage in storages)
     return found
-
-
-def _lies_in(tensor: torch.Tensor, places: Places) -> bool:
-    return any(storage._cdata in places for storage in storages_of(tensor))
 
 
 def _check_movable(tensors: Iterable[torch.Tensor]) -> None:

@@ -25,7 +25,7 @@ from syft.torch_private import (
     unobserved,
 )
 from syft.workers.execution.function_wrapper import FunctionWrapper
-from syft.workers.execution.permissions import elements_of, storages_of, strided_parts_of
+from syft.workers.labels.walk import elements_of, storages_of, strided_parts_of
 from syft.workers.wire.messages import DEFAULT_DTYPE, GRAD_MODE, INFERENCE_MODE
 
 Function = Callable[..., Any]

@@ -20,10 +20,10 @@ from syft.program.recording.operation_tracer import OperationTracer
 from syft.workers.execution import checked_operands as values
 from syft.workers.execution import checked_sizes as sizes
 from syft.workers.execution import unwritten
-from syft.workers.execution.permissions import innermost, storages_of
 from syft.workers.execution.recurrent import cell, layer, refused
-from syft.workers.execution.retained import retain_grad
 from syft.workers.execution.written_slices import NotingHoles, PassOverZeros
+from syft.workers.labels.reached_graph import retain_grad
+from syft.workers.labels.walk import innermost, storages_of
 
 
 def own_memory(tensor: torch.Tensor) -> None:

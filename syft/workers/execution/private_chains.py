@@ -27,10 +27,11 @@ from syft.ops.nested import container_class, leaves, replace
 from syft.ops.outcome import size_of_memory
 from syft.workers.execution.foreseen import Unforeseen, call_drawing
 from syft.workers.execution.foreseen_failures import foreseen_failure
-from syft.workers.execution.permissions import Guard, elements_of, full_guard_of, protect
 from syft.workers.execution.plain_tensors import is_plain, plain_copy
-from syft.workers.execution.reached_graph import ReachedGraph, reached_graph
-from syft.workers.execution.retained import recorded_of
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import full_guard_of, protect
+from syft.workers.labels.reached_graph import ReachedGraph, reached_graph
+from syft.workers.labels.walk import elements_of, recorded_of
 
 Function = Callable[..., Any]
 
@@ -51,7 +52,8 @@ class Trial:
     Raises :class:`NoTwin` if one of them has none, :class:`Overwrites`, and the error of an
     operation that fails on the twins, marked as one that everybody may see.
 
-    >>> from syft.workers.execution.permissions import Guard, protect
+    >>> from syft.workers.labels.guards import Guard
+    >>> from syft.workers.labels.memory_labels import protect
     >>> x = sy.LoggingTensor().on(torch.tensor([7.0])); protect(x, Guard(frozenset()))
     >>> Trial(torch.add, (x, 1), {}).result
     (Wrapper)>LoggingTensor>tensor([2.])

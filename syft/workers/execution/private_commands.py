@@ -50,14 +50,6 @@ from syft.workers.execution.foreseen_failures import foreseen_failure
 from syft.workers.execution.hidden_shapes import NO_FORECAST, hidden_forecast, is_bounded
 from syft.workers.execution.leaving import check_gradients_leave
 from syft.workers.execution.moved_memory import Holdings, Immovable, move_written
-from syft.workers.execution.permissions import (
-    Guard,
-    combined,
-    full_guard_of,
-    innermost,
-    protect,
-    storages_of,
-)
 from syft.workers.execution.private_chains import NoTwin, Overwrites, Trial
 from syft.workers.execution.private_results import (
     NOTHING,
@@ -67,6 +59,9 @@ from syft.workers.execution.private_results import (
 )
 from syft.workers.execution.public_facts import asks_only, is_told
 from syft.workers.execution.public_sizes import note_gradient, note_sizes, without_chains
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import combined, full_guard_of, protect
+from syft.workers.labels.walk import by_address, innermost, lies_in, storages_of
 
 Function = Callable[..., Any]
 
@@ -354,11 +349,10 @@ def _tensors_in(values: Any) -> list[torch.Tensor]:
 def _apart(result: Any, inputs: list[torch.Tensor], guard: Guard) -> Any:
     """The results, with copies of those that lie in memory of another guard."""
     lower = [tensor for tensor in inputs if full_guard_of(tensor) != guard]
-    places = {storage._cdata for tensor in lower for storage in storages_of(tensor)}
+    places = by_address(lower)
 
     def apart(leaf: Any) -> Any:
-        shares = any(storage._cdata in places for storage in storages_of(leaf))
-        return leaf.clone() if shares else leaf
+        return leaf.clone() if lies_in(leaf, places) else leaf
 
     return replace(result, apart) if places else result
 

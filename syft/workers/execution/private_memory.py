@@ -13,14 +13,10 @@ from __future__ import annotations
 import torch
 from torch.utils.dlpack import from_dlpack
 
-from syft.workers.execution.permissions import (
-    Guard,
-    full_guard_of,
-    innermost,
-    meet_guards,
-    protect,
-)
 from syft.workers.execution.precautions import own_memory
+from syft.workers.labels.guards import Guard, meet_guards
+from syft.workers.labels.memory_labels import full_guard_of, protect
+from syft.workers.labels.walk import innermost
 
 
 def make_private(tensor: torch.Tensor, guard: Guard) -> None:

@@ -19,7 +19,8 @@ from syft.ops.evaluate import evaluate, ignores_values
 from syft.ops.nested import EXACT_TENSOR_TYPES, SCALAR_TYPES, tensors_in
 from syft.ops.outcome import Given, Made, Outcome, Verdict
 from syft.torch_private import any_autocast_enabled
-from syft.workers.execution.permissions import GUARD, Guard, full_guard_of
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import BLANK, LABEL, full_guard_of, note
 
 UNCLEAR: Final = Guard(frozenset())
 """What :func:`common_guard` returns if the general path has to look."""
@@ -67,7 +68,7 @@ def common_guard(values: Iterable[Any]) -> Guard | None:
         kind = type(value)
         if kind in EXACT_TENSOR_TYPES:
             try:
-                guard = value.untyped_storage().__dict__.get(GUARD)
+                guard = value.untyped_storage().__dict__.get(LABEL, BLANK).guard
             except NotImplementedError:  # of another layout
                 return UNCLEAR
         else:
@@ -102,7 +103,7 @@ def private_result(
     tensor([2., 2.])
     >>> private_result(torch.Tensor.add_, (x, 1), {}, guard) is NOTHING
     True
-    >>> x.untyped_storage().__dict__[GUARD] = guard
+    >>> note(x.untyped_storage(), guard=guard)
     >>> private_result(torch.Tensor.add_, (x, 1), {}, guard)
     tensor([2., 2.])
     """
@@ -119,7 +120,7 @@ def private_result(
         return _guarded(result, made, values, guard)
     if type(result) is not torch.Tensor or not _is_as_forecast(result, made, values):
         return NOTHING
-    result.untyped_storage().__dict__[GUARD] = guard
+    note(result.untyped_storage(), guard=guard)
     return result
 
 
@@ -141,7 +142,7 @@ def _guarded(result: Any, several: _Several, values: Sequence[Any], guard: Guard
         if type(one) is not torch.Tensor or not _is_as_forecast(one, made, values):
             return NOTHING
     for one in found:
-        one.untyped_storage().__dict__[GUARD] = guard
+        note(one.untyped_storage(), guard=guard)
     return result
 
 

@@ -24,7 +24,7 @@ import torch
 
 from syft.ops.nested import leaves
 from syft.ops.table import FLAGS, FUNCTIONS, METADATA, NAMES, PROGRAM_FUNCTIONS
-from syft.workers.execution.permissions import Guard
+from syft.workers.labels.guards import Guard
 
 Function = Callable[..., Any]
 

@@ -29,20 +29,16 @@ import torch
 from syft.chain.wrapper import Wrapper
 from syft.ops.engines import stand_on
 from syft.ops.nested import leaves, replace
-from syft.workers.execution.holders import Holder
-from syft.workers.execution.permissions import (
-    Guard,
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import full_guard_of, label_of, note, protect
+from syft.workers.labels.walk import (
     elements_of,
-    full_guard_of,
     innermost,
-    protect,
     storages_of,
     strided_parts_of,
+    tensors_of,
 )
 
-_MOST: Final = "_most"
-"""The attribute that holds the bound of memory, in bytes, and of a tensor: its sizes, and the byte
-of its memory at or before which it begins."""
 _FEW: Final = 3
 """The tensors of private shape in one command of which all extremes are tried together."""
 
@@ -74,22 +70,23 @@ def note_sizes(tensor: torch.Tensor, most: Sizes | None, in_own_memory: bool = T
     for part in strided_parts_of(tensor):
         storage = part.untyped_storage()
         if in_own_memory:
-            _note(storage, None if most is None else prod(most) * part.itemsize)
+            note(storage, most=None if most is None else prod(most) * part.itemsize)
         else:
-            start = storage.__dict__.get(_MOST, 0)
-    _note(tensor, None if most is None else (most, start))
+            start = label_of(storage).most or 0
+    note(tensor, most=None if most is None else (most, start))
 
 
 def note_growth(tensor: torch.Tensor, most: Sizes | None) -> None:
     """Note the sizes at most of a tensor that a command has changed, and perhaps resized in its
     memory, which may have grown."""
-    _, start = tensor.__dict__.get(_MOST, ((), None))
+    _, start = label_of(tensor).most or ((), None)
     for part in strided_parts_of(tensor):
         storage = part.untyped_storage()
-        before = storage.__dict__.get(_MOST)
+        before = label_of(storage).most
         known = most is not None and before is not None and start is not None
-        _note(storage, max(before, start + prod(most or ()) * part.itemsize) if known else None)
-    _note(tensor, None if most is None or start is None else (most, start))
+        grown = max(before or 0, (start or 0) + prod(most or ()) * part.itemsize)
+        note(storage, most=grown if known else None)
+    note(tensor, most=None if most is None or start is None else (most, start))
 
 
 def note_before(tensor: torch.Tensor, guard: Guard) -> None:
@@ -99,9 +96,9 @@ def note_before(tensor: torch.Tensor, guard: Guard) -> None:
         return
     start = 0
     for part in strided_parts_of(tensor):
-        _note(part.untyped_storage(), part.untyped_storage().nbytes())
+        note(part.untyped_storage(), most=part.untyped_storage().nbytes())
         start = int(part.storage_offset()) * part.itemsize
-    _note(tensor, (tuple(tensor.shape), start))
+    note(tensor, most=(tuple(tensor.shape), start))
 
 
 def note_like(tensor: Any, other: Any) -> None:
@@ -115,9 +112,9 @@ def note_received(tensor: torch.Tensor, most: Sizes) -> None:
     memory than it needs."""
     for part in strided_parts_of(tensor):
         storage, whole = part.untyped_storage(), prod(most) * part.itemsize
-        if storage.nbytes() <= whole:
-            storage.__dict__.setdefault(_MOST, whole)
-    _note(tensor, (most, 0))
+        if storage.nbytes() <= whole and label_of(storage).most is None:
+            note(storage, most=whole)
+    note(tensor, most=(most, 0))
 
 
 def note_gradient(gradient: torch.Tensor, leaf: torch.Tensor) -> None:
@@ -133,13 +130,6 @@ def forget_sizes(value: Any) -> None:
         note_sizes(value, None)
 
 
-def _note(holder: Any, most: Any) -> None:
-    if most is None:
-        holder.__dict__.pop(_MOST, None)
-    else:
-        holder.__dict__[_MOST] = most
-
-
 def sizes_at_most(tensor: torch.Tensor) -> Sizes | None:
     """The sizes of a tensor as far as they are public: the shape, or its bound; None if there is
     none.
@@ -149,15 +139,16 @@ def sizes_at_most(tensor: torch.Tensor) -> Sizes | None:
     """
     if not hides_shape(tensor):
         return tuple(tensor.shape)
-    most: Sizes | None = tensor.__dict__.get(_MOST, (None,))[0]
+    most: Sizes | None = (label_of(tensor).most or (None,))[0]
     return most
 
 
 def elements_at_most(tensor: torch.Tensor) -> int:
     """The elements of a tensor at this worker as far as these are public; all of them, if it has no
     bound."""
-    if _MOST in tensor.__dict__ and hides_shape(tensor):
-        return prod(tensor.__dict__[_MOST][0])
+    most = label_of(tensor).most
+    if most is not None and hides_shape(tensor):
+        return prod(most[0])
     inside = innermost(tensor)
     return 1 if inside is None else inside.numel()
 
@@ -171,7 +162,7 @@ def public_memory(value: Any) -> dict[int, tuple[torch.UntypedStorage, int]]:
     """
     return {
         storage._cdata: (storage, storage.nbytes() if most is None else most)
-        for tensor in _tensors_of(value)
+        for tensor in tensors_of(value)
         for storage, most in _memory_of(tensor)
     }
 
@@ -186,14 +177,8 @@ def has_bound(value: Any) -> bool:
     return all(
         (not hides_shape(tensor) or sizes_at_most(tensor) is not None)  # a pointer is not asked
         and all(most is not None for _, most in _memory_of(tensor))
-        for tensor in _tensors_of(value)
+        for tensor in tensors_of(value)
     )
-
-
-def _tensors_of(value: Any) -> Sequence[torch.Tensor]:
-    if isinstance(value, Holder):
-        return value.tensors()
-    return (value,) if isinstance(value, torch.Tensor) else ()
 
 
 def _memory_of(tensor: torch.Tensor) -> Iterator[tuple[torch.UntypedStorage, int | None]]:
@@ -206,7 +191,7 @@ def _memory_of(tensor: torch.Tensor) -> Iterator[tuple[torch.UntypedStorage, int
         if sparse:  # how many elements it has values for is private
             yield storage, _most_of_sparse(cast(torch.Tensor, elements), storage)
         elif guard is not None and guard.shape_hidden:
-            yield storage, storage.__dict__.get(_MOST)
+            yield storage, label_of(storage).most
         else:
             yield storage, storage.nbytes()
 

@@ -15,7 +15,7 @@ import torch
 
 from syft.exceptions import OperationRefused
 from syft.ops.nested import leaves, replace
-from syft.workers.execution.permissions import innermost
+from syft.workers.labels.walk import innermost
 
 _OPTIONS = ("params", "has_biases", "num_layers", "dropout", "train", "bidirectional")
 _PADDED = ("input", "hx", *_OPTIONS, "batch_first")

@@ -25,7 +25,6 @@ from typing import Any, Final
 import torch
 
 from syft.ops.nested import EXACT_TENSOR_TYPES, SCALAR_TYPES, leaves
-from syft.workers.execution.permissions import innermost
 from syft.ops.table import (
     BOUNDED,
     CROSSING,
@@ -38,6 +37,7 @@ from syft.ops.table import (
     ops_with,
 )
 from syft.workers.execution.size_rules import BY_VALUES, is_size, whole
+from syft.workers.labels.walk import innermost
 
 Bound = Callable[[int, Any, dict[str, Any]], int]
 

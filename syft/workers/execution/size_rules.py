@@ -14,7 +14,8 @@ from typing import Any, Final
 import torch
 
 from syft.ops.table import FUNCTIONS, NAMES
-from syft.workers.execution.permissions import full_guard_of, innermost
+from syft.workers.labels.memory_labels import full_guard_of
+from syft.workers.labels.walk import innermost
 
 
 def whole(number: float) -> int:

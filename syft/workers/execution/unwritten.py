@@ -17,7 +17,7 @@ from syft.ops.nested import EXACT_TENSOR_TYPES, leaves
 from syft.workers.execution.checked_operands import Given, tensor_of, values_of
 from syft.workers.execution.function_wrapper import FunctionWrapper
 from syft.workers.execution.operation import clear_behind, end_of
-from syft.workers.execution.permissions import storages_of, strided_parts_of
+from syft.workers.labels.walk import storages_of, strided_parts_of
 
 
 class ClearingBehind(FunctionWrapper):

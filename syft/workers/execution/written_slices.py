@@ -24,8 +24,7 @@ from syft.ops.nested import leaves
 from syft.torch_private import TorchDispatchMode, is_non_overlapping_and_dense_or_false
 from syft.workers.execution.function_wrapper import FunctionWrapper
 from syft.workers.execution.operation import clear_behind
-from syft.workers.execution.permissions import elements_of, storages_of
-from syft.workers.execution.retained import recorded_of
+from syft.workers.labels.walk import elements_of, recorded_of, storages_of
 
 _WRITE: Final = "CopySlices"
 _NEW: Final = torch.ops.aten.new_empty_strided.default

@@ -22,15 +22,11 @@ from syft.serde.frame import Frame
 from syft.workers.core.access import Access
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import HeldInputs, WorkerCore
-from syft.workers.execution.holders import Holder
-from syft.workers.execution.permissions import (
-    Guard,
-    bare_copy_of,
-    full_guard_of,
-    protect,
-)
 from syft.workers.execution.public_sizes import note_like
-from syft.workers.execution.retained import recorded_of
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.holders import Holder
+from syft.workers.labels.memory_labels import bare_copy_of, full_guard_of, protect
+from syft.workers.labels.walk import recorded_of
 from syft.workers.wire.messages import Allow, Done, Reply
 
 _ACTION = "allow"

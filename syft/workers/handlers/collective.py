@@ -32,7 +32,6 @@ from syft.workers.core.sent_labels import received_guard
 from syft.workers.core.shares import Confined, SharingSession
 from syft.workers.core.state_machine import HeldInputs, WorkerCore
 from syft.workers.execution.leaving import check_leaving, check_public_shape
-from syft.workers.execution.permissions import Guard, combined, full_guard_of
 from syft.workers.handlers.commands import StoreView, unpacker_for
 from syft.workers.handlers.executions import (
     ACTION,
@@ -60,6 +59,8 @@ from syft.workers.handlers.party_programs import (
     PartyProgram,
     Seat,
 )
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import combined, full_guard_of
 from syft.workers.wire.messages import Abort, Exchange, Parked, Start
 from syft.workers.wire.references import REF, ids_in
 

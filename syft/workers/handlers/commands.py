@@ -57,11 +57,11 @@ from syft.workers.execution.operation import (
     run_in_mode,
     sizes_within_memory,
 )
-from syft.workers.execution.permissions import Guard
 from syft.workers.execution.precautions import RUNNABLE
 from syft.workers.execution.private_commands import guard_for, run_guarded
 from syft.workers.execution.private_results import NOTHING, UNCLEAR, common_guard, private_result
 from syft.workers.handlers.accesses import command_access
+from syft.workers.labels.guards import Guard
 from syft.workers.wire.messages import (
     COUNT_SHIFT,
     DEFAULT_DTYPE,

@@ -36,7 +36,6 @@ from syft.workers.core.shares import Overwritten, SharingSession
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.core.turns import Turns
 from syft.workers.execution.leaving import check_leaving, check_public_shape
-from syft.workers.execution.permissions import Guard, protect
 from syft.workers.handlers.commands import counted
 from syft.workers.handlers.party_programs import (
     GUARDING,
@@ -47,6 +46,8 @@ from syft.workers.handlers.party_programs import (
     Received,
     Round,
 )
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import protect
 from syft.workers.wire.messages import Abort, Done, Exchange, Start
 
 MAX_SESSIONS = 4096

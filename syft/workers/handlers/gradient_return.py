@@ -24,7 +24,6 @@ from syft.exceptions import MalformedMessage, UnsupportedOperation, WorkerClosed
 from syft.ids import new_id
 from syft.ops.returns import ONE_TENSOR
 from syft.ops.table import BY_NAME
-from syft.workers.core.claim import Claim
 from syft.workers.core.outgoing import Outgoing
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
@@ -35,8 +34,9 @@ from syft.workers.execution.leaving import (
     may_leave,
     reached_leaves,
 )
-from syft.workers.execution.permissions import Guard, meet_guards
 from syft.workers.execution.successors import successor_of
+from syft.workers.labels.claim import Claim
+from syft.workers.labels.guards import Guard, meet_guards
 from syft.workers.wire.references import REF
 
 _BACKWARD = BY_NAME["torch.Tensor.backward"]

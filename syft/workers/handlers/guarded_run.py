@@ -27,16 +27,12 @@ from syft.program.program import Action
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.backward_passes import run_public_pass
 from syft.workers.execution.foreseen_failures import is_foreseen
-from syft.workers.execution.moved_memory import Holdings, Moves, Places
-from syft.workers.execution.permissions import (
-    Guard,
-    full_guard_of,
-    meet_guards,
-    protect,
-    storages_of,
-)
+from syft.workers.execution.moved_memory import Holdings, Moves
 from syft.workers.execution.private_commands import guard_for, run_guarded, tells_nothing
 from syft.workers.execution.public_sizes import forget_sizes
+from syft.workers.labels.guards import Guard, meet_guards
+from syft.workers.labels.memory_labels import full_guard_of, protect
+from syft.workers.labels.walk import Places, lies_in
 
 _EXPECT = BY_NAME["syft.ops.numbers.expect"]
 _BRANCH = "a branch on its value"
@@ -75,7 +71,7 @@ class _Registers(Holdings):
         yield from self._stored.sharing(places)
         alive = (self.moves.of(reference()) for reference in self._seen)
         for tensor in alive:
-            if any(storage._cdata in places for storage in storages_of(tensor)):
+            if lies_in(tensor, places):
                 yield tensor
 
     def moved(self, moves: Moves) -> None:

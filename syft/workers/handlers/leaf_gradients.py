@@ -17,12 +17,12 @@ from syft.ops.returns import MOST
 from syft.ops.table import BY_NAME, FLAGS, function_of
 from syft.serde.frame import Frame
 from syft.workers.core.access import Access
-from syft.workers.core.claim import Claim
 from syft.workers.core.owners import Permit
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import HeldInputs, WorkerCore
 from syft.workers.execution.operation import Function
 from syft.workers.execution.private_commands import guard_for, run_guarded
+from syft.workers.labels.claim import Claim
 from syft.workers.wire.messages import ClearGradients, Done, Gradients, Reply, Value
 
 _KIND = gradient_kind, FLAGS[BY_NAME["syft.ops.control.gradient_kind"]]

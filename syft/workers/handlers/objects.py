@@ -15,24 +15,17 @@ from syft.serde.frame import Frame
 from syft.serde.packer import Packer
 from syft.serde.registry import pack, unpack_at
 from syft.workers.core.access import Access
-from syft.workers.core.claim import Claim
 from syft.workers.core.findable import copies_first, may_find, tags_of
 from syft.workers.core.peer import EVERYTHING, Peer
 from syft.workers.core.sent_labels import bound_of, guard_fields, note_terms, received_guard
 from syft.workers.core.shares import Confined
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
-from syft.workers.execution.holders import Holder
 from syft.workers.execution.leaving import (
     check_leaving,
     check_no_graph,
     copy_in_graph,
     goes_on,
     reached_leaves,
-)
-from syft.workers.execution.permissions import (
-    full_guard_of,
-    protect,
-    travelling_guard_of,
 )
 from syft.workers.execution.public_sizes import note_like
 from syft.workers.handlers.commands import unpacker_for
@@ -42,6 +35,9 @@ from syft.workers.handlers.gradient_return import (
     send_after,
     send_followed,
 )
+from syft.workers.labels.claim import Claim
+from syft.workers.labels.holders import Holder
+from syft.workers.labels.memory_labels import full_guard_of, protect, travelling_guard_of
 from syft.workers.wire.messages import (
     Annotate,
     Await,

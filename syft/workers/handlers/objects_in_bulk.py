@@ -18,9 +18,9 @@ from syft.workers.core.access import Access
 from syft.workers.core.peer import EVERYTHING, Peer
 from syft.workers.core.sent_labels import note_terms, received_guard
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
-from syft.workers.execution.permissions import protect, travelling_guard_of
 from syft.workers.handlers.commands import unpacker_for
 from syft.workers.handlers.gradient_return import note_fetched
+from syft.workers.labels.memory_labels import protect, travelling_guard_of
 from syft.workers.wire.messages import Done, FetchAll, PutAll, Reply, Value
 
 _IDS = 2**63

@@ -38,7 +38,7 @@ from syft.workers.core.peer import Peer
 from syft.workers.core.shares import SharingSession
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.core.turns import Turns
-from syft.workers.execution.permissions import Guard
+from syft.workers.labels.guards import Guard
 
 LetterName = tuple[int, int]
 """The rank of the sender, and the number of the letter among those from there to here."""

@@ -19,8 +19,8 @@ from syft.ops.table import BOUNDED, BY_NAME, FLAGS, PROGRAM_FUNCTIONS, SHAPE_FRO
 from syft.program.lowered import Call, Lowered
 from syft.program.program import Action, slots_in
 from syft.workers.core.charges import Charges
-from syft.workers.execution.permissions import innermost
 from syft.workers.execution.size_rules import BY_VALUES, is_size
+from syft.workers.labels.walk import innermost
 
 _GETITEM: Final = BY_NAME["torch.Tensor.__getitem__"]
 _MOST_KNOWN: Final = 256

@@ -22,10 +22,10 @@ from syft.workers.core.owners import Permit
 from syft.workers.core.peer import EVERYTHING, Peer
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
 from syft.workers.execution.operation import run_in_mode
-from syft.workers.execution.permissions import copy_of
 from syft.workers.handlers.commands import StoreView, autocast_of
 from syft.workers.handlers.guarded_run import Concealed
 from syft.workers.handlers.programs import Prepared, prepare
+from syft.workers.labels.memory_labels import copy_of
 from syft.workers.wire.definitions import Definition, InputKind
 from syft.workers.wire.messages import (
     COUNT_SHIFT,

@@ -16,7 +16,7 @@ from syft.crypto.programs.beaver_products import MaskedValue
 from syft.crypto.programs.program_digest import digest_of
 from syft.crypto.programs.share_flow import operands_of, writes_in_place
 from syft.crypto.programs.share_program import Instruction, ShareCode, ShareProgram
-from syft.workers.execution.permissions import Guard, meet_guards
+from syft.workers.labels.guards import Guard, meet_guards
 
 
 class SlotGuards:

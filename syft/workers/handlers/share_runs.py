@@ -35,7 +35,6 @@ from syft.workers.core.shares import (
     StoredShare,
 )
 from syft.workers.execution.leaving import check_leaving
-from syft.workers.execution.permissions import Guard, full_guard_of, protect
 from syft.workers.handlers.dealing_parts import (
     check_part,
     checked_counter,
@@ -59,6 +58,8 @@ from syft.workers.handlers.sharing import (
     session_here,
     share_from,
 )
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import full_guard_of, protect
 
 _Rounds = Generator[Any, Received, Any]
 

@@ -88,9 +88,10 @@ from syft.exceptions import MalformedMessage, NotShareable, PermissionDenied, Wr
 from syft.serde.torch_types import check_present
 from syft.workers.core.shares import StoredShare, SharingSession, checked_key
 from syft.workers.execution.leaving import check_dealing, check_leaving
-from syft.workers.execution.permissions import Guard, full_guard_of, protect
 from syft.workers.handlers.executions import waiting_bytes
 from syft.workers.handlers.party_programs import Letter, PartyProgram, Seat, guarding
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import full_guard_of, protect
 
 LARGEST = 1 << 28
 """The most elements of a share that is drawn from a seed: a few bytes must not ask for more."""

@@ -29,7 +29,6 @@ from syft.workers.client.answers import cards_in
 from syft.workers.client.connection import Connection
 from syft.workers.client.monitor import exclusive
 from syft.workers.client.transport import Location, Owner
-from syft.workers.core.claim import names_in, writers_of
 from syft.workers.core.peer import Peer
 from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.core.shares import numbers_of
@@ -38,6 +37,7 @@ from syft.workers.core.stats import Stats
 from syft.workers.core.tag_index import tags_of
 from syft.workers.execution.operation import neutral_mode
 from syft.workers.execution.private_memory import ready_to_hold
+from syft.workers.labels.claim import names_in, writers_of
 from syft.workers.shells.asked_again import AskedAgain, Reconnecting, WorkerArguments
 from syft.workers.shells.connection_table import ConnectionTable
 from syft.workers.shells.named_datasets import NamedDatasets

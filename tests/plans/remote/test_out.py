@@ -15,8 +15,9 @@ from syft.plans.remote.plan_call import PlanCall
 from syft.plans.remote.plan_sending import stored_plan
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
-from syft.workers.execution.permissions import Guard, full_guard_of, protect
 from syft.workers.handlers.programs import InputKind
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import full_guard_of, protect
 from syft.workers.wire.messages import Done, Run
 from tests.chain.refusal import refusal
 from tests.plans.remote.test_stored_plan import open_core, put

@@ -32,7 +32,8 @@ from syft.serde.limits import Limits
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack, unpack
 from syft.workers.core.state_machine import Peer, WorkerCore
-from syft.workers.execution.permissions import Guard, protect
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import protect
 from syft.workers.wire.definitions import Group, InputKind
 from syft.workers.wire.messages import (
     Done,

@@ -17,7 +17,7 @@ from syft.serde.errors import unpack_error
 from syft.serde.frame import Frame
 from syft.serde.packer import Unpacker
 from syft.serde.registry import unpack
-from syft.workers.execution.permissions import full_guard_of
+from syft.workers.labels.memory_labels import full_guard_of
 from syft.workers.wire import messages
 from syft.workers.wire.references import Reference
 from tests.privacy.two_worlds.attacks import ONE, OTHER, named, succeeded

@@ -20,21 +20,15 @@ from syft.workers.execution import (
     backward_passes,
     foreseen,
     leaving,
-    permissions,
     private_chains,
     private_commands,
 )
 from syft.workers.execution.moved_memory import Moves
-from syft.workers.execution.permissions import (
-    GUARD,
-    bare_copy_of,
-    full_guard_of,
-    protect,
-    storages_of,
-)
 from syft.workers.execution.private_chains import Trial
-from syft.workers.execution.retained import recorded_of
 from syft.workers.handlers import leaf_gradients
+from syft.workers.labels import memory_labels
+from syft.workers.labels.memory_labels import bare_copy_of, full_guard_of, protect
+from syft.workers.labels.walk import recorded_of, storages_of
 from tests.privacy.two_worlds.report import Report
 from tests.privacy.two_worlds.runner import run_program
 from tests.privacy.two_worlds.samples import Samples
@@ -117,7 +111,7 @@ def _sealed_for_one(function: Any, args: Any, kwargs: Any, *more: Any) -> Any:
         guard = full_guard_of(leaf)
         if first and guard and guard.error and not any(leaf is one for one in operands):
             for storage in storages_of(leaf):
-                storage.__dict__[GUARD] = first.sealed(guard.error)
+                memory_labels.note(storage, guard=first.sealed(guard.error))
     return result
 
 
@@ -158,7 +152,7 @@ LEAKS: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
     "failures": lambda: _with((private_commands, "run_foreseen", _sealed_for_one)),
     "two ids": lambda: _with((leaf_gradients, "_read", _read_of_one_id)),
     "gradients": lambda: _with((backward_passes, "protect", _nothing)),
-    "elements": lambda: _with((permissions, "gradients_behind", _gradients_before_chains)),
+    "elements": lambda: _with((memory_labels, "gradients_behind", _gradients_before_chains)),
     "operands": lambda: _with((Packer, "gradients", property(lambda self: True, _nothing))),
 }
 """By name: a copy whose gradient is not asked about; limits that compare private sizes, and charge

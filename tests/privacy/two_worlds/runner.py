@@ -15,12 +15,12 @@ from typing import Any
 
 import torch
 
-from syft.serde.errors import unpack_error
-from syft.serde.packer import Unpacker
-from syft.serde.frame import Frame
 from syft.exceptions import NotSendable, ObjectNotFound, PermissionDenied
+from syft.serde.errors import unpack_error
+from syft.serde.frame import Frame
+from syft.serde.packer import Unpacker
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS
-from syft.workers.execution.permissions import elements_of
+from syft.workers.labels.walk import elements_of
 from syft.workers.wire import messages
 from tests.privacy.two_worlds.generator import COMMANDS, RandomProgram
 from tests.privacy.two_worlds.report import Report

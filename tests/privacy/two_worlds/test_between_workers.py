@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from syft.workers.execution.followed_leaves import FollowedLeaves
-from syft.workers.execution.permissions import Guard
+from syft.workers.labels.guards import Guard
 from tests.privacy.two_worlds import generator
 from tests.privacy.two_worlds.between_workers import BOTH, follow, travel
 from tests.privacy.two_worlds.generator import ACTIONS, RandomProgram

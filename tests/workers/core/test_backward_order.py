@@ -20,7 +20,8 @@ import torch
 import syft as sy
 from syft.ops.table import BY_NAME
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.execution.permissions import Guard, protect
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import protect
 from syft.workers.wire.messages import (
     GRAD_MODE,
     Cancel,

@@ -14,8 +14,9 @@ from syft.workers.core.nesting import MAX_INSIDE, Nesting
 from syft.workers.core.peer import Session
 from syft.workers.core.peer_limits import Account, PeerLimits
 from syft.workers.core.store import ObjectStore
-from syft.workers.execution.permissions import Guard, protect
 from syft.workers.execution.public_sizes import note_sizes
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import protect
 
 
 class Scene:

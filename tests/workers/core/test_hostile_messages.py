@@ -12,7 +12,7 @@ import torch
 from syft.serde.frame import from_bytes
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.execution.permissions import full_guard_of
+from syft.workers.labels.memory_labels import full_guard_of
 from syft.workers.wire import messages
 from syft.workers.wire.messages import Done, Fetch
 from tests.workers.core.hostile_messages import (

@@ -12,7 +12,7 @@ from syft.exceptions import ObjectNotReady
 from syft.plans.remote.plan_call import PlanCall, prepare_call
 from syft.workers.core.scoreboard import Scoreboard
 from syft.workers.core.state_machine import HeldInputs
-from syft.workers.execution import graphs
+from syft.workers.labels import reached_graph
 from syft.workers.wire.definitions import InputKind
 from syft.workers.wire.messages import Done
 from tests.workers.core.peers import ME, lonely
@@ -55,7 +55,10 @@ def test_the_graph_of_what_is_at_another_worker_is_there(
     hook: sy.TorchHook, bob: sy.VirtualWorker
 ) -> None:
     x = torch.ones(2, requires_grad=True).send(bob)
-    assert graphs.reach_of([x]).elsewhere and not graphs.reach_of([torch.ones(2)]).elsewhere
+    assert (
+        reached_graph.reached_graph([x]).elsewhere
+        and not reached_graph.reached_graph([torch.ones(2)]).elsewhere
+    )
 
 
 def test_the_state_of_a_plan_is_read_while_something_waits(

@@ -27,11 +27,12 @@ from syft.program.program import Action, Program, Slot
 from syft.serde.limits import Limits
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
-from syft.workers.wire import messages
-from syft.workers.core.peer import Peer
 from syft.workers.core.descending import MAX_DEPTH, descend
+from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.execution.permissions import Guard, full_guard_of, protect
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import full_guard_of, protect
+from syft.workers.wire import messages
 from syft.workers.wire.definitions import Group, InputKind
 from syft.workers.wire.messages import (
     COUNT_SHIFT,

@@ -13,9 +13,10 @@ from syft.exceptions import PermissionDenied
 from syft.workers.core.dataflow import Dataflow
 from syft.workers.core.store import ObjectStore
 from syft.workers.core.stored_tensors import StoredTensors
-from syft.workers.execution.holders import Holder
 from syft.workers.execution.moved_memory import Moves, move_written
-from syft.workers.execution.permissions import Guard, full_guard_of
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.holders import Holder
+from syft.workers.labels.memory_labels import full_guard_of
 
 ANN = Guard(frozenset({"ann"}))
 

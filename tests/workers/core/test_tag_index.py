@@ -10,10 +10,10 @@ import pytest
 import torch
 
 import syft as sy
-from syft.workers.core.claim import Claim
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.core.store import ObjectStore
 from syft.workers.core.tag_index import TagIndex, tags_of
+from syft.workers.labels.claim import Claim
 from syft.workers.wire.messages import Annotate, Done, Search
 from tests.workers.core.peers import ask, lonely, put, value_in
 

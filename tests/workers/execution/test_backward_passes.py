@@ -15,8 +15,9 @@ from syft.workers.execution.backward_passes import run_private_pass, run_public_
 from syft.ops.evaluate import _look
 from syft.workers.execution.foreseen_failures import is_foreseen
 from syft.workers.execution.moved_memory import NoHoldings, move_written
-from syft.workers.execution.permissions import Guard, full_guard_of, protect
-from syft.workers.execution.reached_graph import AGAIN
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import full_guard_of, protect
+from syft.workers.labels.reached_graph import AGAIN
 
 ANN = Guard(frozenset({"ann"}))
 

@@ -16,10 +16,11 @@ from syft.workers.execution.checked_operands import (
     exponent_checked,
 )
 from syft.workers.execution.extents import extent_of
-from syft.workers.execution.permissions import Guard, full_guard_of
 from syft.workers.execution.precautions import RUNNABLE
 from syft.workers.execution.private_commands import run_guarded
 from syft.workers.execution.size_rules import BY_VALUES, COUNTED
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import full_guard_of
 
 ONE, TWO, THREE = torch.ones(1), torch.ones(2), torch.ones(3)
 NO_PLACE = torch.full((1, 3, 3, 2), float("nan"))

@@ -19,7 +19,7 @@ from syft.exceptions import PermissionDenied
 from syft.ops.table import BY_NAME
 from syft.workers.execution.operation import sizes_within_memory
 from syft.workers.execution.precautions import RUNNABLE
-from syft.workers.execution.permissions import strided_parts_of
+from syft.workers.labels.walk import strided_parts_of
 
 Enlarge = Callable[[torch.Tensor, torch.Tensor], Any]
 

@@ -12,9 +12,10 @@ import syft as sy
 from syft.exceptions import PermissionDenied
 from syft.workers.execution.backward_passes import run_private_pass
 from syft.workers.execution.followed_leaves import FollowedLeaves, Follower
-from syft.workers.execution.permissions import Guard, protect
-from syft.workers.execution.reached_graph import reached_graph
 from syft.workers.execution.moved_memory import NoHoldings
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import full_guard_of, protect
+from syft.workers.labels.reached_graph import reached_graph
 
 GUARD = Guard(frozenset({"ann"}), destinations=frozenset({"alice"}))
 
@@ -194,5 +195,6 @@ def test_that_another_worker_cannot_go_on_is_sealed() -> None:
     x = leaf()
     followed(x, Noting(fails=True))
     run((x * 2).sum())
-    guard = x.grad.untyped_storage().__dict__["_guard"]  # type: ignore[union-attr]
+    guard = full_guard_of(x.grad)
+    assert guard is not None
     assert isinstance(guard.error, PermissionDenied) and guard.users == {"ann"}

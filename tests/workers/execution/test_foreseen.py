@@ -11,8 +11,9 @@ from syft.ops.evaluate import _look, evaluate
 from syft.workers.execution.foreseen import run_foreseen
 from syft.workers.execution.hidden_shapes import hidden_forecast
 from syft.workers.execution.moved_memory import NoHoldings
-from syft.workers.execution.permissions import Guard, full_guard_of, protect
 from syft.workers.execution.public_sizes import note_sizes
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import full_guard_of, protect
 
 ANN = Guard(frozenset({"ann"}))
 

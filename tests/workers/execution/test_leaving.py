@@ -14,6 +14,7 @@ from syft.codes import CollectiveCode
 from syft.exceptions import MalformedMessage, PermissionDenied, ProviderDenied
 from syft.ops.table import BY_NAME
 from syft.program.program import Action, Program, Slot
+from syft.serde.limits import Limits
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.workers.core.peer import Peer
@@ -32,9 +33,9 @@ from syft.workers.execution.leaving import (
     followers,
     may_leave,
 )
-from syft.workers.execution.permissions import Guard, full_guard_of, protect
 from syft.workers.execution.public_sizes import sizes_at_most
-from syft.serde.limits import Limits
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import full_guard_of, note, protect
 from syft.workers.wire.definitions import Group, InputKind
 from syft.workers.wire.messages import (
     Abort,
@@ -454,7 +455,7 @@ def test_what_failed_leaves_sealed() -> None:
     ((_, _, guard),) = scene.went_to("alice")
     assert guard is not None and isinstance(guard.error, IndexError)
     scene = Scene("ann")
-    scene.core.store.objects[6].untyped_storage().__dict__["_guard"] = guard
+    note(scene.core.store.objects[6].untyped_storage(), guard=guard)
     assert type(error_in(scene.ask(Move(1, 6, "alice")))) is IndexError
     assert scene.went_to("alice") == []
 

@@ -11,9 +11,10 @@ from torch import nn
 import syft as sy
 from syft.tensors.fixed.precision import fix_precision
 from syft.workers.execution.moved_memory import Immovable, Moves, NoHoldings, move_written
-from syft.workers.execution.permissions import Guard, full_guard_of, protect
-from syft.workers.execution.retained import retaining
 from syft.workers.execution.successors import successor_of
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import full_guard_of, protect
+from syft.workers.labels.reached_graph import retaining
 from tests.tensors.fixed.blind_ring import BlindRing, blind
 
 ANN = Guard(frozenset({"ann"}))

@@ -20,7 +20,6 @@ from syft.tensors.fixed.precision import fix_precision, float_precision
 from syft.workers.execution.backward_passes import run_private_pass
 from syft.workers.execution.foreseen_failures import is_foreseen
 from syft.workers.execution.moved_memory import NoHoldings
-from syft.workers.execution.permissions import Guard, elements_of, full_guard_of, protect
 from syft.workers.execution.plain_tensors import is_plain
 from syft.workers.execution.private_chains import (
     NoTwin,
@@ -31,7 +30,10 @@ from syft.workers.execution.private_chains import (
 )
 from syft.workers.execution.private_commands import guard_for, run_guarded
 from syft.workers.execution.public_facts import _FACTS, _OF_TWO, Basis
-from syft.workers.execution.reached_graph import reached_graph
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import full_guard_of, protect
+from syft.workers.labels.reached_graph import reached_graph
+from syft.workers.labels.walk import elements_of
 from tests.tensors.fixed.blind_ring import BlindRing, blind
 
 ANN = Guard(frozenset({"ann"}))

@@ -13,12 +13,13 @@ from syft.exceptions import PermissionDenied
 from syft.ops.nested import leaves
 from syft.ops.table import BY_NAME, FLAGS, FUNCTIONS, NAMES, OpFlag
 from syft.workers.execution.backward_passes import run_public_pass
-from syft.workers.execution.moved_memory import Moves, NoHoldings
-from syft.workers.execution.permissions import Guard, full_guard_of, protect
 from syft.workers.execution.foreseen import Unforeseen
+from syft.workers.execution.moved_memory import Moves, NoHoldings
 from syft.workers.execution.private_commands import _within, guard_for, run_guarded
 from syft.ops.evaluate import evaluate
 from syft.workers.execution.public_sizes import note_sizes, public_memory, sizes_at_most
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import full_guard_of, protect
 
 ANN = Guard(frozenset({"ann"}))
 

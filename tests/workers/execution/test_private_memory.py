@@ -12,8 +12,9 @@ import torch
 
 import syft as sy
 from syft.exceptions import LocationMismatch, PermissionDenied
-from syft.workers.execution.permissions import Guard, full_guard_of
 from syft.workers.execution.private_memory import make_private
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import full_guard_of
 
 ANN = ["ann"]
 

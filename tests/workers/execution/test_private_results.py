@@ -8,12 +8,13 @@ import pytest
 import torch
 
 from syft.workers.execution import private_results as module
-from syft.workers.execution.permissions import Guard, full_guard_of, protect
 from syft.workers.execution.private_results import (
     NOTHING,
     UNCLEAR,
     common_guard,
 )
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import full_guard_of, protect
 
 ANN, BEA = Guard(frozenset({"ann"})), Guard(frozenset({"bea"}))
 

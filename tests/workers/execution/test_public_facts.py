@@ -12,7 +12,6 @@ import torch
 from syft.exceptions import PermissionDenied
 from syft.ops.control import gradient_kind
 from syft.ops.table import FLAGS, FUNCTIONS, METADATA, NAMES, PROGRAM_FUNCTIONS
-from syft.workers.execution.permissions import Guard, full_guard_of, protect
 from syft.workers.execution.private_commands import run_guarded
 from syft.workers.execution.public_facts import (
     TOLD,
@@ -23,6 +22,8 @@ from syft.workers.execution.public_facts import (
     is_told,
     question,
 )
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import full_guard_of, protect
 
 QUESTIONS = {
     name: FUNCTIONS[number] or PROGRAM_FUNCTIONS.get(number)

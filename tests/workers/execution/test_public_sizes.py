@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from syft.workers.execution.permissions import Guard, protect
 from syft.workers.execution.public_sizes import (
     forms_of,
     has_bound,
@@ -15,6 +14,8 @@ from syft.workers.execution.public_sizes import (
     public_memory,
     sizes_at_most,
 )
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import protect
 
 HIDDEN = Guard(frozenset({"ann"}), shape_hidden=True)
 

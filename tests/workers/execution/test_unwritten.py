@@ -41,8 +41,8 @@ from torch import ones, zeros
 from torch.autograd import grad
 from syft.ops.nested import leaves
 from syft.ops.table import BY_NAME, FUNCTIONS
-from syft.workers.execution.permissions import storages_of
 from syft.workers.execution.precautions import RUNNABLE
+from syft.workers.labels.walk import storages_of
 
 warnings.simplefilter("ignore")
 

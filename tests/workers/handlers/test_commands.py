@@ -13,7 +13,8 @@ from syft.exceptions import LimitExceeded, MalformedMessage, ObjectNotFound
 from syft.ops.table import BY_NAME
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.execution.permissions import Guard, full_guard_of, protect
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import full_guard_of, protect
 from syft.workers.wire.messages import (
     COUNT_SHIFT,
     GRAD_MODE,

@@ -10,8 +10,8 @@ import torch
 
 import syft as sy
 from syft.ids import new_id
-from syft.workers.core.claim import Claim
 from syft.workers.handlers import gradient_return as gradients
+from syft.workers.labels.claim import Claim
 from syft.workers.wire.messages import Move
 from tests.chain.refusal import refusal
 from tests.shells.child import make_worker

@@ -13,7 +13,8 @@ from syft.ops.control import LIKE_LEAF, NO_GRADIENT, OTHER_KIND
 from syft.ops.returns import MOST
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.execution.permissions import Guard, full_guard_of, protect
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import full_guard_of, protect
 from syft.workers.wire.messages import ClearGradients, Done, Gradients, Parked, Promise, Value
 from tests.workers.core.peers import ask, error_in
 

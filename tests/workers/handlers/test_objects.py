@@ -21,7 +21,8 @@ from syft.serde.registry import pack
 from syft.serde.tensors.bundle import Bundle
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.execution.permissions import Guard, copy_of, full_guard_of, protect
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import copy_of, full_guard_of, protect
 from syft.workers.wire.messages import (
     Annotate,
     Cancel,

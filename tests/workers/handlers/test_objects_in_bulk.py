@@ -17,7 +17,7 @@ from syft.tensors.fixed.precision import FixedPrecisionTensor, fix_precision
 from syft.tensors.logging import LoggingTensor
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.execution.permissions import full_guard_of
+from syft.workers.labels.memory_labels import full_guard_of
 from syft.workers.wire.messages import Done, FetchAll, Parked, Promise, PutAll, Value
 from tests.workers.core.peers import ME, ask, command, error_in, put, ref, sent, value_in
 

@@ -29,9 +29,10 @@ from syft.tensors.collective_call import run_collective
 from syft.workers.core.accepted_results import MOST_MARKED
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.execution.permissions import Guard, protect
 from syft.workers.handlers import party_programs
 from syft.workers.handlers.programs import PreparedGroup
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import protect
 from syft.workers.wire.definitions import Group, InputKind
 from syft.workers.wire.messages import (
     COUNT_SHIFT,

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from syft.workers.execution.graphs import reach_of
-from syft.workers.execution.permissions import memory_of
+from syft.workers.labels.reached_graph import reached_graph
+from syft.workers.labels.walk import memory_of
 
 MODULES: dict[str, tuple[nn.Module, torch.Tensor]] = {
     "linear": (nn.Linear(3, 2), torch.randn(4, 3)),
@@ -28,18 +28,18 @@ def test_the_leaves_are_the_parameters_and_the_input_is_saved(name: str) -> None
     module, x = MODULES[name]
     result = module(x)
     result = result[0] if isinstance(result, tuple) else result
-    reach = reach_of([result])
+    reach = reached_graph([result])
     used = {id(parameter) for parameter in module.parameters()}
     assert {id(leaf) for leaf in reach.leaves} == used
-    saved = set().union(*map(memory_of, reach.saved))
-    assert memory_of(x) <= saved and not reach.opaque
+    saved = set().union(*map(memory_of, reach.saved()))
+    assert memory_of(x) <= saved and not reach.is_opaque()
 
 
 def test_running_statistics_are_saved_in_evaluation_only() -> None:
     norm = nn.BatchNorm1d(3)
     x = torch.randn(4, 3, requires_grad=True)
     for training in (True, False):
-        saved = set().union(*map(memory_of, reach_of([norm.train(training)(x)]).saved))
+        saved = set().union(*map(memory_of, reached_graph([norm.train(training)(x)]).saved()))
         assert (memory_of(norm.running_mean) <= saved) is not training
 
 
@@ -57,28 +57,30 @@ class Doubled(torch.autograd.Function):
 
 def test_a_graph_that_does_not_show_what_it_saved_is_opaque() -> None:
     leaf = torch.ones(4, requires_grad=True)
-    assert reach_of([Doubled.apply(leaf)]).opaque
+    assert reached_graph([Doubled.apply(leaf)]).is_opaque()
     written = leaf.clone()
     written[:2].mul_(3)
-    assert reach_of([written]).opaque
-    assert not reach_of([leaf.clone()]).opaque
+    assert reached_graph([written]).is_opaque()
+    assert not reached_graph([leaf.clone()]).is_opaque()
 
 
 def test_a_graph_that_was_freed_saves_nothing() -> None:
     leaf = torch.ones(4, requires_grad=True)
     loss = (leaf * leaf).sum()
-    assert reach_of([loss]).saved
+    assert reached_graph([loss]).saved()
     loss.backward()
-    assert not reach_of([loss]).saved and [*map(id, reach_of([loss]).leaves)] == [id(leaf)]
+    assert not reached_graph([loss]).saved() and [*map(id, reached_graph([loss]).leaves)] == [
+        id(leaf)
+    ]
 
 
 def test_hooks_on_leaves_lead_elsewhere() -> None:
     leaf = torch.ones(2, requires_grad=True)
-    assert not reach_of([leaf * 2]).elsewhere
+    assert not reached_graph([leaf * 2]).elsewhere
     leaf.register_hook(lambda gradient: None)
-    assert reach_of([leaf * 2]).elsewhere and reach_of([leaf]).elsewhere
+    assert reached_graph([leaf * 2]).elsewhere and reached_graph([leaf]).elsewhere
 
 
 def test_a_tensor_without_a_graph_reaches_nothing() -> None:
-    reach = reach_of([torch.ones(2), (torch.ones(2, requires_grad=True) * 2).detach()])
-    assert not (reach.leaves or reach.saved or reach.opaque or reach.elsewhere)
+    reach = reached_graph([torch.ones(2), (torch.ones(2, requires_grad=True) * 2).detach()])
+    assert not (reach.leaves or reach.saved() or reach.is_opaque() or reach.elsewhere)

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 import torch
 
 from syft.exceptions import UnusableSetting
-from syft.workers.core.peer import Peer
 
 _WRITERS = "_writers"
 
@@ -59,8 +58,8 @@ class Claim:
     lies where this worker cannot see whether it is the same memory.
 
     >>> origin = Claim("ann", "me", ("bea",))
-    >>> [origin.admits(Peer("me", user)) for user in ("ann", "bea", "eve", None)]
-    [True, True, False, False]
+    >>> [origin.admits(user) for user in ("ann", "bea", "eve", None)]
+    [True, True, False, True]
     """
 
     __slots__ = ("owner", "name", "writers", "session", "held", "behind")
@@ -78,15 +77,11 @@ class Claim:
         self.writers = frozenset(writers)
         self.session, self.held, self.behind = session, held, behind
 
-    def admits(self, peer: Peer) -> bool:
-        """Whether a caller may change the object."""
-        return self.admits_identity(peer.identity)
-
-    def admits_identity(self, identity: str | None) -> bool:
+    def admits(self, identity: str | None) -> bool:
         """Whether a user, or a caller without one, may change the object; None is the owner of the
         worker.
 
-        >>> Claim("ann", "me").admits_identity(None), Claim(None, "bob").admits_identity("ann")
+        >>> Claim("ann", "me").admits(None), Claim(None, "bob").admits("ann")
         (True, False)
         """
         return identity is None or identity == self.owner or identity in self.writers
@@ -105,7 +100,7 @@ class Claim:
     def with_writers(self, names: Iterable[str]) -> Claim:
         """The same with more who may change the object.
 
-        >>> Claim("ann", "me").with_writers(["bea"]).admits(Peer("me", "bea"))
+        >>> Claim("ann", "me").with_writers(["bea"]).admits("bea")
         True
         """
         writers = self.writers.union(names)

@@ -5,8 +5,8 @@ runs, the tensor, its storages and its gradient are marked with where they come 
 leaves of its graph.  What nobody has marked was reached through the caller's own objects alone, and
 is the caller's.
 
-A storage remembers its mark as long as any tensor uses it, as it does a guard
-(:mod:`syft.workers.execution.permissions`).
+A mark is a part of the label of memory, and of that of a tensor object
+(:mod:`syft.workers.labels.memory_labels`).
 """
 
 from __future__ import annotations
@@ -17,17 +17,10 @@ from typing import Any
 import torch
 
 from syft.ops.nested import EXACT_TENSOR_TYPES
-from syft.workers.core.claim import Claim
-from syft.workers.core.peer import Peer
-from syft.workers.execution.holders import Holder
-from syft.workers.execution.permissions import storages_of
-from syft.workers.execution.reached_graph import reached_graph
-from syft.workers.execution.retained import recorded_of
-
-_KEY = "_origin"
-_REACHED = "_origin_of_graph"
-"""On a leaf: whose result it was behind, and who was named for that result."""
-_GRAPH = "_marked_graph"
+from syft.workers.labels.claim import Claim
+from syft.workers.labels.memory_labels import label_of, note
+from syft.workers.labels.reached_graph import reached_graph
+from syft.workers.labels.walk import gradient_of, recorded_of, storages_of, tensors_of
 
 
 def mark(value: Any, origin: Claim) -> None:
@@ -39,12 +32,12 @@ def mark(value: Any, origin: Claim) -> None:
     >>> [mine.owner for mine in memory_owners(y)], list(tensor_owners(y))
     (['ann'], [])
     """
-    for tensor in _tensors(value):
+    for tensor in tensors_of(value):
         recorded = recorded_of(tensor)
         _mark_whole(tensor, origin)
         if recorded is None:
             continue
-        _mark(recorded.__dict__, origin)
+        _mark(recorded, origin)
         if not recorded.is_leaf:
             _mark_graph(recorded, origin)
         elif recorded.grad is not None:
@@ -64,57 +57,57 @@ def is_marked(value: Any, origin: Claim) -> bool:
         return False
     if value.grad_fn is not None or not value.is_leaf or value.grad is not None:
         return False
-    marks = value.__dict__.get(_KEY), value.untyped_storage().__dict__.get(_KEY)
-    return marks[0] is origin and marks[1] is origin
+    return label_of(value).owner is origin and label_of(value.untyped_storage()).owner is origin
 
 
-def may_write(value: Any, peer: Peer) -> bool:
+def may_write(value: Any, identity: str | None) -> bool:
     """Whether it is certain that a caller may write to the memory of its own object: that of a
     strided tensor; a fast path.
 
     >>> x = torch.ones(2); mark(x[:1], Claim("ann", "me"))
-    >>> may_write(x, Peer("me", "ann")), may_write(x, Peer("laptop", "eve"))
+    >>> may_write(x, "ann"), may_write(x, "eve")
     (True, False)
-    >>> may_write(torch.eye(2).to_sparse(), Peer("me", "ann"))
+    >>> may_write(torch.eye(2).to_sparse(), "ann")
     False
     """
     if type(value) not in EXACT_TENSOR_TYPES or value.layout is not torch.strided:
         return False
-    origin = value.untyped_storage().__dict__.get(_KEY)
-    return origin is None or origin.admits(peer)
+    origin = label_of(value.untyped_storage()).owner
+    return origin is None or origin.admits(identity)
 
 
 def _mark_whole(tensor: torch.Tensor, origin: Claim) -> None:
     """Mark a tensor and its memory."""
-    _mark(tensor.__dict__, origin)
-    for storage in storages_of(tensor):
-        _mark(storage.__dict__, origin)
+    for place in (tensor, *storages_of(tensor)):
+        _mark(place, origin)
 
 
-def _mark(attributes: dict[str, Any], origin: Claim) -> None:
-    present = attributes.get(_KEY)
+def _mark(place: Any, origin: Claim) -> None:
+    present = label_of(place).owner
     if present is None or (present is not origin and present.owner == origin.owner):
-        attributes[_KEY] = origin
+        note(place, owner=origin)
 
 
 def _mark_graph(recorded: torch.Tensor, origin: Claim) -> None:
     """Mark the leaves behind a result, and the results among them that retain gradients."""
-    marked = recorded.grad_fn, origin.writers
-    if recorded.__dict__.get(_GRAPH) == marked:
+    walked = recorded.grad_fn, origin.writers
+    if label_of(recorded).walked == walked:
         return
-    recorded.__dict__[_GRAPH] = marked
+    note(recorded, walked=walked)
     owner = Claim(origin.owner, origin.name)
     for tensor in _receivers(recorded):
-        known = tensor.__dict__.setdefault(_REACHED, origin)
+        known = label_of(tensor).reached or origin
         if known.owner == origin.owner:
-            tensor.__dict__[_REACHED] = known.with_writers(origin.writers)
-        if tensor.is_leaf and tensor.grad is not None:
-            _mark_whole(tensor.grad, owner)
+            known = known.with_writers(origin.writers)
+        note(tensor, reached=known)
+        gradient = gradient_of(tensor)
+        if gradient is not None:
+            _mark_whole(gradient, owner)
 
 
 def tensor_owners(value: Any) -> Iterator[Claim]:
     """Where the tensor objects of an object come from, as far as they were marked."""
-    for tensor in _tensors(value):
+    for tensor in tensors_of(value):
         yield from _marks(tensor)
         recorded = recorded_of(tensor)
         if recorded is not None and recorded is not tensor:
@@ -123,9 +116,8 @@ def tensor_owners(value: Any) -> Iterator[Claim]:
 
 def memory_owners(value: Any) -> Iterator[Claim]:
     """Where the memory of an object comes from, as far as it was marked."""
-    for tensor in _tensors(value):
-        for storage in storages_of(tensor):
-            yield from _marks(storage)
+    for storage in storages_of(value):
+        yield from _marks(storage)
 
 
 def leaf_owners(value: Any, beyond: bool) -> Iterator[Claim]:
@@ -139,16 +131,17 @@ def leaf_owners(value: Any, beyond: bool) -> Iterator[Claim]:
     >>> [owner.owner for owner in leaf_owners((w * 2).sum(), beyond=True)]
     ['ann']
     """
-    for tensor in _tensors(value):
+    for tensor in tensors_of(value):
         recorded = recorded_of(tensor)
         if recorded is None:
             continue
         for receiver in _receivers(recorded) if beyond else (recorded,):
             whose = [*_owner_of_gradient(receiver)]
             yield from whose
-            if receiver.is_leaf and receiver.grad is not None:
+            gradient = gradient_of(receiver)
+            if gradient is not None:
                 known = {claim.owner for claim in whose}  # the leaf says who may add to its own
-                memory = memory_owners(receiver.grad)
+                memory = memory_owners(gradient)
                 yield from (claim for claim in memory if claim.owner not in known)
 
 
@@ -159,22 +152,19 @@ def out_of_sight(value: Any) -> bool:
     >>> out_of_sight(torch.ones(2)), out_of_sight(torch.ones(2).to_mkldnn())
     (False, True)
     """
-    return any(not storages_of(tensor) for tensor in _tensors(value))
-
-
-def _tensors(value: Any) -> Any:
-    return value.tensors() if isinstance(value, Holder) else (value,)
+    return any(not storages_of(tensor) for tensor in tensors_of(value))
 
 
 def _marks(marked: Any) -> Iterator[Claim]:
-    origin = marked.__dict__.get(_KEY)
+    origin = label_of(marked).owner
     if origin is not None:
         yield origin
 
 
 def _owner_of_gradient(leaf: torch.Tensor) -> Iterator[Claim]:
     """Whose a leaf is, and who may run a backward pass into it: also who was named for a result."""
-    marks = [leaf.__dict__[key] for key in (_KEY, _REACHED) if key in leaf.__dict__]
+    label = label_of(leaf)
+    marks = [mark for mark in (label.owner, label.reached) if mark is not None]
     if marks:
         first, last = marks[0], marks[-1]
         yield first.with_writers(last.writers) if first.owner == last.owner else first

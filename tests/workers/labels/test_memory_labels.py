@@ -6,17 +6,9 @@ import pytest
 import torch
 
 import syft as sy
-from syft.workers.execution.permissions import (
-    Guard,
-    combined,
-    elements_of,
-    full_guard_of,
-    innermost,
-    memory_of,
-    protect,
-    storages_of,
-    travelling_guard_of,
-)
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import combined, full_guard_of, protect, travelling_guard_of
+from syft.workers.labels.walk import elements_of, innermost, memory_of, storages_of
 
 ANN = Guard(frozenset({"ann"}))
 BOTH = Guard(frozenset({"ann", "bea"}))

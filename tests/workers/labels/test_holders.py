@@ -13,15 +13,11 @@ from syft.ops.table import BY_NAME
 from syft.program.program import Action, Program, Slot
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
-from syft.workers.execution.holders import Holder
-from syft.workers.execution.permissions import (
-    Guard,
-    full_guard_of,
-    memory_of,
-    protect,
-    travelling_guard_of,
-)
 from syft.workers.handlers import objects
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.holders import Holder
+from syft.workers.labels.memory_labels import full_guard_of, protect, travelling_guard_of
+from syft.workers.labels.walk import memory_of
 from syft.workers.wire.definitions import Group, InputKind
 from syft.workers.wire.messages import (
     COUNT_SHIFT,

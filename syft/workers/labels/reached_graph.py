@@ -4,6 +4,14 @@ A pass frees what the nodes of a graph saved, so that a second one through them 
 private values may end half-way for a reason that is private, and then some nodes are freed and some
 are not.  So after such a pass every node that it may have come to counts as *spent*, whether it was
 freed or not, and a later pass over public values through a spent node fails before it begins.
+
+A pass that has to wait is ordered against the operations that touch the same tensors, and against
+no others.  It adds to the gradients of the leaves.  It reads what its nodes saved, so that nobody
+may write to that before.  A few nodes of torch do not show what they saved; a graph with one of
+them is *opaque*.
+
+A result whose gradient a pass keeps may be in a store, in the registers of a program or in the
+state of a plan.  So it is recorded when ``retain_grad`` is called, by a weak reference.
 """
 
 from __future__ import annotations
@@ -14,11 +22,18 @@ from functools import cache
 from typing import Any, Final
 
 import torch
+from torch.utils.weak import WeakTensorKeyDictionary
 
+from syft.ops.nested import leaves
 from syft.torch_private import graph_start, zeros_received
-from syft.workers.execution.retained import retaining
+from syft.workers.labels.walk import recorded_of, tensors_of
 
 _SPENT: Final = "syft: spent"
+_OPAQUE: Final = frozenset(("CopySlices", "CppFunction"))
+"""The Python classes of nodes that do not show what they saved."""
+_STATISTICS: Final = frozenset(("_saved_running_mean", "_saved_running_var"))
+"""What batch norm saves in training too, but reads in evaluation only."""
+_RETAINING: Any = WeakTensorKeyDictionary()  # typed as a mapping, and used as a set
 
 AGAIN: Final = (
     "Trying to backward through the graph a second time (or directly access saved tensors after "
@@ -34,7 +49,10 @@ Edge = tuple[Any, int]
 
 @dataclass(slots=True)
 class ReachedGraph:
-    """The nodes behind some tensors, the leaves at their ends, and the edges at which it begins.
+    """The nodes behind some objects, the leaves at their ends, and the edges at which it begins.
+
+    ``elsewhere`` says that a part of the graph is at another worker or that a hook on a leaf sends
+    its gradient there.
 
     >>> w = torch.ones(2, requires_grad=True)
     >>> graph = reached_graph([(w * 2).sum()])
@@ -45,6 +63,7 @@ class ReachedGraph:
     nodes: dict[Any, None]
     leaves: list[torch.Tensor]
     starts: tuple[Edge, ...] = ()
+    elsewhere: bool = False
     _edges: frozenset[Edge] | None = field(default=None, init=False, repr=False)
 
     def reaches(self, tensor: torch.Tensor) -> bool:
@@ -114,17 +133,37 @@ class ReachedGraph:
         """
         return any(_saves(node) and _SPENT in node.metadata for node in self.nodes)
 
+    def saved(self) -> list[torch.Tensor]:
+        """The tensors that the nodes saved; none of those whose buffers were freed.
 
-def reached_graph(recorded: Iterable[torch.Tensor]) -> ReachedGraph:
-    """What a pass from some tensors reaches."""
-    found: dict[int, torch.Tensor] = {}
+        >>> w = torch.ones(2, requires_grad=True); len(reached_graph([(w * w).sum()]).saved())
+        2
+        """
+        return [tensor for node in self.nodes for tensor in _saved_by(node)]
+
+    def is_opaque(self) -> bool:
+        """Whether one of the nodes does not show what it saved."""
+        return any(map(_is_opaque, self.nodes))
+
+
+def reached_graph(values: Iterable[Any]) -> ReachedGraph:
+    """What a pass from some objects reaches."""
+    recorded = [recorded_of(tensor) for value in values for tensor in tensors_of(value)]
+    known = [tensor for tensor in recorded if tensor is not None]
+    starts = [(tensor.grad_fn, tensor.output_nr) for tensor in known if tensor.grad_fn is not None]
+    found = {id(leaf): leaf for leaf in filter(_is_end, known)}
+    nodes = _nodes_from(starts, found)
+    elsewhere = len(known) < len(recorded) or any(leaf._backward_hooks for leaf in found.values())
+    return ReachedGraph(nodes, list(found.values()), tuple(starts), elsewhere)
+
+
+def _is_end(tensor: torch.Tensor) -> bool:
+    return tensor.grad_fn is None and tensor.requires_grad
+
+
+def _nodes_from(starts: Iterable[Edge], found: dict[int, torch.Tensor]) -> dict[Any, None]:
+    """The nodes that are reached; the leaves at their ends go to ``found``."""
     nodes: dict[Any, None] = {}
-    starts: list[Edge] = []
-    for tensor in recorded:
-        if tensor.grad_fn is not None:
-            starts.append((tensor.grad_fn, tensor.output_nr))
-        elif tensor.requires_grad:
-            found[id(tensor)] = tensor
     todo: list[Any] = [node for node, _ in starts]
     while todo:
         node = todo.pop()
@@ -137,7 +176,30 @@ def reached_graph(recorded: Iterable[torch.Tensor]) -> ReachedGraph:
             found[id(leaf)] = leaf
         else:
             todo.extend(parent for parent, _ in parents)
-    return ReachedGraph(nodes, list(found.values()), tuple(starts))
+    return nodes
+
+
+def retain_grad(tensor: torch.Tensor) -> None:
+    """Call ``torch.Tensor.retain_grad``, and record the tensor.
+
+    >>> x = torch.ones(2, requires_grad=True) * 2
+    >>> retain_grad(x); [tensor is x for tensor in retaining()]
+    [True]
+    """
+    torch.Tensor.retain_grad(tensor)
+    recorded = recorded_of(tensor)
+    if recorded is not None:
+        _RETAINING[recorded] = None
+
+
+def retaining() -> list[torch.Tensor]:
+    """The recorded tensors of this process that are still alive.
+
+    >>> x = torch.ones(2, requires_grad=True) * 2
+    >>> retain_grad(x); del x; retaining()
+    []
+    """
+    return list(_RETAINING.keys())
 
 
 def _saves(node: Any) -> bool:
@@ -154,3 +216,28 @@ def saves(kind: Any) -> bool:
     (True, False)
     """
     return any(name.startswith("_raw_saved_") for name in dir(kind))
+
+
+def _is_opaque(node: Any) -> bool:
+    return type(node).__name__ in _OPAQUE or isinstance(node, torch.autograd.function.FunctionCtx)
+
+
+def _saved_by(node: Any) -> list[torch.Tensor]:
+    """The tensors that a node saved; none after its buffers were freed."""
+    kind: Any = type(node)
+    names = _saved_names(kind)
+    if _STATISTICS & names and getattr(node, "_saved_training", False):
+        names = names - _STATISTICS
+    found = []
+    for name in names:
+        try:
+            value = getattr(node, name)
+        except RuntimeError:  # freed, or overwritten since: the pass will fail, and say so
+            continue
+        found += [leaf for leaf in leaves(value) if isinstance(leaf, torch.Tensor)]
+    return found
+
+
+@cache
+def _saved_names(kind: Any) -> frozenset[str]:
+    return frozenset(name for name in dir(kind) if name.startswith("_saved_"))
