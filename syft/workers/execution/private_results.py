@@ -20,7 +20,7 @@ from syft.ops.nested import EXACT_TENSOR_TYPES, SCALAR_TYPES, tensors_in
 from syft.ops.outcome import Given, Made, Outcome, Verdict
 from syft.torch_private import any_autocast_enabled
 from syft.workers.labels.guards import Guard
-from syft.workers.labels.memory_labels import BLANK, LABEL, full_guard_of, note
+from syft.workers.labels.memory_labels import BLANK, LABEL, Label, full_guard_of
 
 UNCLEAR: Final = Guard(frozenset())
 """What :func:`common_guard` returns if the general path has to look."""
@@ -103,7 +103,7 @@ def private_result(
     tensor([2., 2.])
     >>> private_result(torch.Tensor.add_, (x, 1), {}, guard) is NOTHING
     True
-    >>> note(x.untyped_storage(), guard=guard)
+    >>> x.untyped_storage().__dict__[LABEL] = Label(guard)
     >>> private_result(torch.Tensor.add_, (x, 1), {}, guard)
     tensor([2., 2.])
     """
@@ -120,8 +120,20 @@ def private_result(
         return _guarded(result, made, values, guard)
     if type(result) is not torch.Tensor or not _is_as_forecast(result, made, values):
         return NOTHING
-    note(result.untyped_storage(), guard=guard)
+    result.untyped_storage().__dict__[LABEL] = _label_with(guard)
     return result
+
+
+_shared_label = BLANK
+
+
+def _label_with(guard: Guard) -> Label:
+    """The label of new memory with this guard: labels never change, so results have the same."""
+    global _shared_label
+    label = _shared_label
+    if label.guard is not guard:
+        label = _shared_label = Label(guard)
+    return label
 
 
 def _known(function: Callable[..., Any], values: Sequence[Any], named: dict[str, Any]) -> _Kind:
@@ -142,7 +154,7 @@ def _guarded(result: Any, several: _Several, values: Sequence[Any], guard: Guard
         if type(one) is not torch.Tensor or not _is_as_forecast(one, made, values):
             return NOTHING
     for one in found:
-        note(one.untyped_storage(), guard=guard)
+        one.untyped_storage().__dict__[LABEL] = _label_with(guard)
     return result
 
 
