@@ -32,13 +32,14 @@ BOTH = ("alice", "bob")
 class Left:
     """An object, or the gradient of a leaf, that an attack leaves at a worker.
 
-    ``expected`` makes the values of ann's numbers; ``failed`` is the error that ann gets in the
-    first world in place of them.  ``destinations`` are those of its guard.
+    ``expected`` makes the values of ann's numbers, or is None if no gradient came; ``failed`` is the
+    error that ann gets in the first world in place of them.  ``destinations`` are those of its
+    guard.
     """
 
     what: Any
     worker: str
-    expected: Expected
+    expected: Expected | None
     destinations: Sequence[str] = BOTH
     gradient: bool = False
     failed: type[Exception] | None = None
@@ -49,6 +50,9 @@ class Left:
         worker = world.workers[self.worker]
         stored = worker.core.store.objects[id]
         value = stored.grad if self.gradient else stored
+        if self.expected is None:
+            assert value is None
+            return
         guard = full_guard_of(value)
         assert guard is not None and guard.users == {OWNER}
         assert guard.destinations == {*self.destinations}

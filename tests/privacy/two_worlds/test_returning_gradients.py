@@ -82,11 +82,12 @@ def returns_from_a_private_start(eve: Observer) -> list[Left]:
     return [came(leaf, twice)]
 
 
-def returns_for_autograd_grad(eve: Observer) -> list[Left]:
+def stays_where_autograd_grad_was_asked(eve: Observer) -> list[Left]:
+    """As in torch, it is a result, and is added to no leaf."""
     leaf, part = leaf_and_part(eve)
     loss = eve.call("torch.sum", eve.call("torch.mul", part, named(eve)))
-    succeeded(eve.call("torch.autograd.grad", loss, part))
-    return [came(leaf, twice)]
+    (gradient,) = succeeded(eve.call("torch.autograd.grad", loss, part))
+    return [came(leaf, None), Left(gradient, "bob", lambda x: x, ("alice",))]
 
 
 def returns_to_those_named_alone(eve: Observer) -> list[Left]:
@@ -217,11 +218,11 @@ def returns_from_a_pass_that_fails(eve: Observer) -> list[Left]:
     return [came(leaf, nothing, failed=RuntimeError)]
 
 
-def returns_from_autograd_grad_that_fails(eve: Observer) -> list[Left]:
+def stays_where_autograd_grad_failed(eve: Observer) -> list[Left]:
     leaf, part = leaf_and_part(eve, (2, 2))
     loss = phase_of_eigenvectors(eve, part)
     succeeded_if_private(eve, eve.call("torch.autograd.grad", loss, part))
-    return [came(leaf, nothing, failed=RuntimeError)]
+    return [came(leaf, None)]
 
 
 def returns_from_a_pass_that_fails_half_way(eve: Observer) -> list[Left]:
@@ -282,7 +283,7 @@ ATTACKS: tuple[Attack, ...] = (
     returns_twice,
     returns_to_a_public_gradient,
     returns_from_a_private_start,
-    returns_for_autograd_grad,
+    stays_where_autograd_grad_was_asked,
     returns_to_those_named_alone,
     returns_in_a_group,
     returns_to_what_moved,
@@ -294,7 +295,7 @@ ATTACKS: tuple[Attack, ...] = (
     meets_alices_own,
     returns_from_what_failed,
     returns_from_a_pass_that_fails,
-    returns_from_autograd_grad_that_fails,
+    stays_where_autograd_grad_failed,
     returns_from_a_pass_that_fails_half_way,
     goes_out_and_a_pass_fails_there,
     returns_by_way_of_bob,
