@@ -32,8 +32,8 @@ BOTH = ("alice", "bob")
 class Left:
     """An object, or the gradient of a leaf, that an attack leaves at a worker.
 
-    ``expected`` makes the values of ann's numbers, or is None if no gradient came; ``failed`` is the
-    error that ann gets in the first world in place of them.  ``destinations`` are those of its
+    ``expected`` makes the values of ann's numbers, or is None if no gradient came; ``failed`` is
+    the error that ann gets in the first world in place of them.  ``destinations`` are those of its
     guard.
     """
 
