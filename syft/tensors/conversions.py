@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, cast
 
 import torch
@@ -18,16 +17,13 @@ import torch
 from syft.chain.wrapper import Wrapper, first_link
 from syft.codes import ConversionCode
 from syft.exceptions import HookError, MalformedMessage, PermissionDenied
-from syft.serde.frame import Frame
 from syft.serde.registry import register_check, unpack_at
 from syft.tensors.fixed import precision as fixed
 from syft.workers.core.access import Access
-from syft.workers.core.peer import Peer
-from syft.workers.core.state_machine import HeldInputs, WorkerCore
+from syft.workers.core.pipeline import Call, Declaration, handles
 from syft.workers.execution.private_chains import NoTwin, Trial
-from syft.workers.handlers.commands import unpacker_for
 from syft.workers.labels.memory_labels import full_guard_of, protect
-from syft.workers.wire.messages import Convert, Done, Reply
+from syft.workers.wire.messages import Convert, Reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,29 +80,30 @@ def convert(tensor: torch.Tensor, conversion: Conversion, *args: Any) -> torch.T
     return first_link(tensor).convert(tensor, conversion, args)
 
 
-@WorkerCore.handles(Convert)
-def convert_object(core: WorkerCore, message: Convert, frame: Frame, peer: Peer) -> Any:
-    """Convert an object of this worker and store the result under the id the caller chose."""
-    core.forget(message.drop, peer)
-    core.store.check_free(message.out)
-    conversion = CONVERSIONS.get(message.code)
+def _conversion(call: Call) -> Conversion:
+    """The conversion that a request asks for."""
+    conversion = CONVERSIONS.get(call.message.code)
     if conversion is None:
-        raise MalformedMessage("$.code", "the number of a conversion", str(message.code))
+        raise MalformedMessage("$.code", "the number of a conversion", str(call.message.code))
+    return conversion
 
-    def act(held: HeldInputs) -> Reply:
-        args = unpack_at(message.args, unpacker_for(core, frame, held), ".args")
-        lookup = partial(core.resolve, held=held)
-        value = lookup(message.id)
-        if permit is not None:
-            permit.check_memory(lookup)
-        result = _converted(conversion, value, args, core.name, peer.user)
-        core.store.put(message.out, result)
-        core.note_made((message.out,), None if permit is None else permit.behind(lookup))
-        return Done(message.seq)
 
-    access = Access(reads_attributes=True, recorded=True)
-    permit = core.permit(peer, (message.id,), access, conversion.name)
-    return core.when_ready(message.seq, peer, act, (message.id,), (message.out,), access)
+@handles(
+    Convert,
+    Declaration(
+        reads="id",
+        makes="out",
+        plain="code, args",
+        action=lambda call: cast(Conversion, call.read).name,
+        reading=_conversion,
+        access=Access(reads_attributes=True, recorded=True),
+    ),
+)
+def convert_object(call: Call, message: Convert) -> Reply:
+    """Convert an object of this worker and store the result under the id the caller chose."""
+    args = unpack_at(message.args, call.unpacker(), ".args")
+    value, about = call.resolve(message.id), (call.core.name, call.peer.user)
+    return call.store(message.out, _converted(call.read, value, args, *about))
 
 
 def _converted(

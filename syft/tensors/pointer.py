@@ -42,7 +42,6 @@ from syft.ops.table import (
 )
 from syft.program.recording.builder import register_foreign
 from syft.serde.expect import expect_fields, expect_int, expect_type
-from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import Operand, register, register_check
 from syft.tensors.bare_pointer import BarePointer
@@ -52,11 +51,9 @@ from syft.workers.client.facts import FACTS, UNKNOWN
 from syft.workers.client.handles import Handle
 from syft.workers.client.operands import Operands
 from syft.workers.client.remote_reference import RemoteReference
-from syft.workers.core.access import Access
-from syft.workers.core.peer import Peer
+from syft.workers.core.pipeline import Call, Declaration, handles
 from syft.workers.core.sent_labels import guard_from_fields, note_bound
-from syft.workers.core.state_machine import WorkerCore
-from syft.workers.execution.leaving import check_leaving, check_no_graph
+from syft.workers.execution.leaving import check_no_graph
 from syft.workers.labels.guards import meet_guards
 from syft.workers.labels.memory_labels import protect_all, travelling_guard_of
 from syft.workers.wire.messages import Done, Fetch, Relay
@@ -543,26 +540,16 @@ for _number, _written_out in DECOMPOSITIONS.items():
 register_check(lambda: [f"a number for {op}" for op in PointerTensor.rules if op not in NUMBERS])
 
 
-@WorkerCore.handles(Relay)
-def relay(core: WorkerCore, message: Relay, frame: Frame, peer: Peer) -> Any:
+@handles(Relay, Declaration(takes="id", leaves="worker `to`", action="remote_send or remote_get"))
+def relay(call: Call, message: Relay) -> Done:
     """Send an object on and keep a pointer to it, or replace a pointer by what it points to."""
-    core.forget(message.drop, peer)
-    access = Access(writes=(message.id,), reads_attributes=True, takes=(message.id,))
-    core.permit(peer, (message.id,), access, "remote_send or remote_get")
-    return core.when_ready(
-        message.seq, peer, lambda held: _relay(core, message, peer), (message.id,), access=access
-    )
-
-
-def _relay(core: WorkerCore, message: Relay, peer: Peer) -> Done:
+    core, peer = call.core, call.peer
     value = core.store.read(message.id)
     if not isinstance(value, torch.Tensor):
         raise UnsupportedOperation("remote_send", type(value).__name__, "move it")
-    guard = travelling_guard_of(value)
-    user = peer.user_named(message.user, core.name)
+    guard, user = travelling_guard_of(value), call.user
     if message.to is not None:
-        place = message.to if guard is None else core.place_of(message.to)
-        check_leaving(guard, place, user, "remote_send", core.name, message.id)
+        core.check_leaving(guard, message.to, user, "remote_send", message.id)
         check_no_graph(value, guard)
         connection = core.connect(message.to)
         id = new_id()

@@ -33,8 +33,6 @@ from syft.exceptions import (
     WireError,
     WorkerLost,
 )
-from syft.ids import new_id
-from syft.ops.nested import replace
 from syft.serde.errors import pack_error
 from syft.serde.frame import Frame
 from syft.serde.limits import Limits
@@ -50,13 +48,14 @@ from syft.workers.core.findable import check_named
 from syft.workers.core.nesting import Nesting
 from syft.workers.core.open_promises import named
 from syft.workers.core.outgoing import Outgoing
-from syft.workers.core.owners import Owners, Permit
+from syft.workers.core.owners import Owners
 from syft.workers.core.peer import EVERYTHING, GRADIENTS, Peer, Place, Session
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimits
 from syft.workers.core.shares import Confined, droppable_shares
 from syft.workers.core.stats import Stats
-from syft.workers.core.store import FAILED, NOT_MADE, TAKEN_BACK, ObjectStore, why_missing
+from syft.workers.core.store import FAILED, NOT_MADE, ObjectStore, why_missing
 from syft.workers.core.stored_tensors import StoredTensors
+from syft.workers.execution.leaving import check_leaving
 from syft.workers.execution.operation import neutral_mode
 from syft.workers.labels.claim import Claim
 from syft.workers.labels.guards import Guard
@@ -79,7 +78,6 @@ from syft.workers.wire.messages import (
     encode,
     read_request,
 )
-from syft.workers.wire.references import Reference
 
 HeldInputs = dict[int, Any]
 AddressedFrame = tuple[Peer | str, Frame]
@@ -280,19 +278,6 @@ class WorkerCore:
         wrong = MalformedMessage("$[0]", "a request", "a reply")
         return self.frame_of(self.failure(-1, wrong), peer)
 
-    @classmethod
-    def handles(cls, kind: type[messages.Message]) -> Callable[[Handler], Handler]:
-        """Register the decorated function as the handler of one kind of message; refuses a second
-        one."""
-
-        def enter(handler: Handler) -> Handler:
-            if kind in cls.handlers:
-                raise HookError(f"{kind.__name__} has a handler already", "keep one of them")
-            cls.handlers[kind] = handler
-            return handler
-
-        return enter
-
     def post(
         self,
         to: str,
@@ -381,15 +366,12 @@ class WorkerCore:
         self.dataflow.settle(outs)
         return reply
 
-    def fail_results(self, outs: Sequence[int], error: Exception | None = None) -> None:
+    def fail_results(
+        self, outs: Sequence[int], error: Exception | None = None, why: str | None = None
+    ) -> None:
         """Mark results as failed, and run the operations that wait for them, which fail too."""
         self._give_up(outs, error)
-        self._mark_missing(outs, why_missing(error))
-        self.dataflow.settle(outs)
-
-    def take_back_results(self, outs: Sequence[int]) -> None:
-        """The same for the results of a request that its caller took back."""
-        self._mark_missing(outs, TAKEN_BACK)
+        self._mark_missing(outs, why or why_missing(error))
         self.dataflow.settle(outs)
 
     def give_up_all(self, sessions: Container[object], reason: str) -> None:
@@ -467,6 +449,15 @@ class WorkerCore:
             else:
                 self.store.drop(id, peer.dropped)
 
+    def check_leaving(
+        self, guard: Guard | None, to: str, user: str | None, action: str, id: int | None = None
+    ) -> str:
+        """Raise :class:`~syft.exceptions.PermissionDenied` if a value of this worker may not leave
+        for the one that the caller calls ``to``; returns what that is for guards."""
+        place = to if guard is None else self.place_of(to)
+        check_leaving(guard, place, user, action, self.name, id)
+        return place
+
     def guard(self) -> None:
         """Note that something at this worker is private."""
         self.guarded = self.store.charges.guarded = True
@@ -483,34 +474,10 @@ class WorkerCore:
         if self.dataflow.active:
             self.dataflow.settle((id,))
 
-    def store_tensors(self, value: Any, out: int) -> Any:
-        """Store every tensor in a result, and return the result with references in their place.
-
-        The first tensor is stored under ``out``, each further one under an id of its own.
-        """
-        ids = [out]
-
-        def reference(leaf: Any) -> Any:
-            if not isinstance(leaf, torch.Tensor):
-                return leaf
-            id = ids.pop() if ids else new_id()
-            found[id] = leaf
-            return Reference(id)
-
-        found: dict[int, torch.Tensor] = {}
-        shown = replace(value, reference)
-        self.store.put_new(found)
-        self.note_made(found)
-        return shown
-
     def own(self, id: int, writers: Iterable[str] = ()) -> None:
         """Note that the owner's program holds an object: it outlives its pointers."""
         self.store.origins[id] = Claim(None, self.name, writers, held=True)
         self.contested = True
-
-    def permit(self, peer: Peer, ids: Iterable[int], access: Access, action: str) -> Permit | None:
-        """What a request may do where objects belong to several; see :meth:`Owners.permit`."""
-        return self.owners.permit(peer, ids, access, action) if self.contested else None
 
     def note_made(self, ids: Iterable[int], behind: Claim | None = None) -> None:
         """Note that the request which is being served made these objects."""

@@ -194,9 +194,8 @@ class ObjectStore:
         return id in self._gone or id in self._gone_before
 
     def check_all_free(self, ids: Iterable[int]) -> None:
-        """Raise :class:`~syft.exceptions.ObjectIdTaken` if an object of one of the ids is
-        present."""
-        if not self.objects.keys().isdisjoint(ids):
+        """The same for several."""
+        if self.given_up or not self.objects.keys().isdisjoint(ids):
             for id in ids:
                 self.check_free(id)
 
@@ -213,18 +212,13 @@ class ObjectStore:
             self.tags.note(id)
 
     def put_all(self, values: Mapping[int, Any]) -> None:
-        """Store all values under new ids, or none; a fast path, for ids of which none is
-        promised."""
+        """Store all values under new or promised ids, or none of them."""
         self.check_all_free(values)
         self.charges.charge(values)
         self.objects.update(values)
         for id, value in values.items():
             if is_indexed(value):
                 self.tags.note(id)
-
-    def put_new(self, values: Mapping[int, Any]) -> None:
-        """Store all values under new or promised ids, or none of them."""
-        self.put_all(values)
         if self.promised:
             for id in values:
                 self.kept(id)

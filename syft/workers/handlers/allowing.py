@@ -12,28 +12,27 @@ worker may release it, who has the memory in any case.
 from __future__ import annotations
 
 from dataclasses import replace as changed
-from functools import partial
 from typing import Any
 
 import torch
 
 from syft.exceptions import PermissionDenied, UnsupportedOperation
-from syft.serde.frame import Frame
 from syft.workers.core.access import Access
 from syft.workers.core.peer import Peer
-from syft.workers.core.state_machine import HeldInputs, WorkerCore
+from syft.workers.core.pipeline import Call, Declaration, handles
+from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.public_sizes import note_like
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.holders import Holder
 from syft.workers.labels.memory_labels import bare_copy_of, full_guard_of, protect
 from syft.workers.labels.walk import recorded_of
-from syft.workers.wire.messages import Allow, Done, Reply
+from syft.workers.wire.messages import Allow, Reply
 
 _ACTION = "allow"
 
 
-@WorkerCore.handles(Allow)
-def allow(core: WorkerCore, message: Allow, frame: Frame, peer: Peer) -> Any:
+@handles(Allow, Declaration(reads="id", makes="out", action=_ACTION, access=Access(fresh=True)))
+def allow(call: Call, message: Allow) -> Reply:
     """Store a copy of an object (values and tags; no gradient, no graph) that more users may read,
     that may go to more workers, and for shares of which more may deal.
 
@@ -41,24 +40,12 @@ def allow(core: WorkerCore, message: Allow, frame: Frame, peer: Peer) -> Any:
     the owner of the worker, and :class:`~syft.exceptions.UnsupportedOperation` for a plan and for
     data at another worker.
     """
-    core.forget(message.drop, peer)
-    core.store.check_free(message.out)
-
-    def act(held: HeldInputs) -> Reply:
-        lookup = partial(core.resolve, held=held)
-        value = _checked(lookup(message.id))
-        guard = _widened(core, message, full_guard_of(value), peer)
-        twin = bare_copy_of(value)
-        protect(twin, guard)
-        note_like(twin, value)
-        core.comes_back((message.out,), peer)
-        core.store.put(message.out, twin)
-        core.note_made((message.out,), None if permit is None else permit.behind(lookup))
-        return Done(message.seq)
-
-    access = Access(fresh=True)
-    permit = core.permit(peer, (message.id,), access, _ACTION)
-    return core.when_ready(message.seq, peer, act, (message.id,), (message.out,), access)
+    value = _checked(call.resolve(message.id))
+    guard = _widened(call.core, message, full_guard_of(value), call.peer)
+    twin = bare_copy_of(value)
+    protect(twin, guard)
+    note_like(twin, value)
+    return call.store(message.out, twin)
 
 
 def _checked(value: Any) -> torch.Tensor:

@@ -22,17 +22,16 @@ from syft.exceptions import (
     RemoteFailure,
     SyftError,
 )
-from syft.serde.frame import Frame
 from syft.serde.packer import Unpacker
 from syft.serde.registry import unpack_at
 from syft.workers.core.access import READS, Access
 from syft.workers.core.owners import Permit
 from syft.workers.core.peer import Peer
+from syft.workers.core.pipeline import Call, Declaration, StoreView, handles
 from syft.workers.core.sent_labels import received_guard
 from syft.workers.core.shares import Confined, SharingSession
-from syft.workers.core.state_machine import HeldInputs, WorkerCore
-from syft.workers.execution.leaving import check_leaving, check_public_shape
-from syft.workers.handlers.commands import StoreView, unpacker_for
+from syft.workers.core.state_machine import WorkerCore
+from syft.workers.execution.leaving import check_public_shape
 from syft.workers.handlers.executions import (
     ACTION,
     Ended,
@@ -61,17 +60,48 @@ from syft.workers.handlers.party_programs import (
 )
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import combined, full_guard_of
-from syft.workers.wire.messages import Abort, Exchange, Parked, Start
+from syft.workers.wire.messages import Abort, Done, Exchange, Parked, Start
 from syft.workers.wire.references import REF, ids_in
 
 MAX_ROUNDS = 2**20
 """The most letters from one party to another in an execution."""
 
 
-@WorkerCore.handles(Start)
-def start(core: WorkerCore, message: Start, frame: Frame, peer: Peer) -> Any:
-    """Promise the results, and start this worker's part when its inputs are present."""
-    core.forget(message.drop, peer)
+@handles(
+    Start,
+    Declaration(
+        reads="args",
+        makes="outs",
+        plain="program, execution, rank",
+        leaves="the other parties",
+        answers=(Done, Parked),
+        reading=lambda call: _entered(call.core, call.message, call.peer),
+        named=lambda call: _inputs_of(call.message) if call.read[0] else (),
+        outs=lambda call: (),
+        access=lambda call: _order(call.message) if call.read[0] else READS,
+    ),
+)
+def start(call: Call, message: Start) -> Parked | None:
+    """Start this worker's part, when its inputs are present."""
+    core, permit = call.core, call.read[1]
+    session: Execution | None = call.read[0]
+    if session is not core.sessions.get(message.execution) or session is None:
+        return None  # it has failed, maybe while it waited for its inputs
+    try:
+        if permit is not None:
+            permit.check_memory(SeatView(call).resolve)
+        _begin(call, session, message)
+    except Exception as error:  # the other parties must not wait for this one
+        fail(core, message.execution, session, error)
+        return None
+    resume(core, message.execution, session, False)
+    return Parked(message.seq) if message.execution in core.sessions else None
+
+
+def _entered(
+    core: WorkerCore, message: Start, peer: Peer
+) -> tuple[Execution | None, Permit | None]:
+    """Promise the results of this worker's part, which is None if another party has failed."""
     try:
         _check_start(core, message, peer)
         session = session_of(core, message.execution, peer)
@@ -87,26 +117,17 @@ def start(core: WorkerCore, message: Start, frame: Frame, peer: Peer) -> Any:
     for out in message.outs:
         core.store.promise(out)
     core.note_made(message.outs)
-    ids = _inputs_of(message)
-    permit = core.permit(peer, ids, READS, ACTION)
-
-    def act(held: HeldInputs) -> Parked | None:
-        if core.sessions.get(message.execution) is not session:
-            return None  # it has failed while it waited for its inputs
-        try:
-            _begin(core, session, message, peer, frame, held, permit)
-        except Exception as error:  # the other parties must not wait for this one
-            fail(core, message.execution, session, error)
-            return None
-        resume(core, message.execution, session, False)
-        return Parked(message.seq) if message.execution in core.sessions else None
-
     failed = _failed_before(core, message, peer)
     if failed is not None:
         fail(core, message.execution, session, failed, not isinstance(failed, RemoteFailure))
-        return None
-    order = READS if message.program in PROGRAMS else Access(writes=_first_id(message))
-    return core.when_ready(message.seq, peer, act, ids, access=order)
+        return None, None
+    ids = _inputs_of(message)
+    return session, core.owners.permit(peer, ids, READS, ACTION) if core.contested else None
+
+
+def _order(message: Start) -> Access:
+    """What is done with the session of a program on shares is done in order."""
+    return READS if message.program in PROGRAMS else Access(writes=ids_in(message.args[:1]))
 
 
 def _give_up(core: WorkerCore, message: Start, peer: Peer, error: SyftError) -> None:
@@ -130,11 +151,6 @@ def _inputs_of(message: Start) -> set[int]:
     return set().union(*(ids_in(arg) for arg in message.args if _refers(arg)))
 
 
-def _first_id(message: Start) -> set[int]:
-    """The session of a program on shares: what is done with it is done in order."""
-    return ids_in(message.args[:1])
-
-
 def _failed_before(core: WorkerCore, message: Start, peer: Peer) -> SyftError | None:
     """Why an execution cannot begin: a party has failed, or its letters could not be kept."""
     places = [(peer.place[0], name) for name in message.parties]
@@ -146,7 +162,7 @@ def _sharing_of(core: WorkerCore, message: Start, peer: Peer) -> list[SharingSes
     """The session of shared tensors that stops with this execution, if it is the caller's."""
     if message.program not in _STOP_SESSIONS:
         return []
-    found = [core.store.objects.get(id) for id in _first_id(message)]
+    found = [core.store.objects.get(id) for id in ids_in(message.args[:1])]
     return [one for one in found if isinstance(one, SharingSession) and one.is_owner(peer)]
 
 
@@ -206,35 +222,26 @@ class SeatView(StoreView):
     Besides what every request may use, these are shares and sessions of its caller.
     """
 
-    __slots__ = ("peer",)
+    __slots__ = ("call",)
 
-    def __init__(self, core: WorkerCore, held: HeldInputs, peer: Peer) -> None:
-        super().__init__(core, held)
-        self.peer = peer
+    def __init__(self, call: Call) -> None:
+        super().__init__(call.core, call.held)
+        self.call = call
 
     def resolve(self, id: int, depth: int = 0) -> Any:
         """The object that a reference identifies."""
-        value = self.held[id] if id in self.held else self.core.store.read(id)
+        value = self.call.whole(id)
         if not isinstance(value, Confined):
             return super().resolve(id, depth)
-        value.check_owner(self.peer, ACTION)
+        value.check_owner(self.call.peer, ACTION)
         return value
 
 
-def _begin(
-    core: WorkerCore,
-    session: Execution,
-    message: Start,
-    peer: Peer,
-    frame: Frame,
-    held: HeldInputs,
-    permit: Permit | None,
-) -> None:
+def _begin(call: Call, session: Execution, message: Start) -> None:
     """Make the program of an execution, if its inputs may go to all parties."""
-    if permit is not None:
-        permit.check_memory(SeatView(core, held, peer).resolve)
+    core, peer = call.core, call.peer
     if message.program in GUARDING:
-        args = _own_arguments(core, message, frame, held, peer)
+        args = _own_arguments(call)
         seat = Seat(
             message.rank,
             len(message.parties),
@@ -246,7 +253,7 @@ def _begin(
         )
         session.program = GUARDING[message.program](seat, *args)
         return
-    unpacker = unpacker_for(core, frame, held)
+    unpacker = call.unpacker()
     inputs = [unpack_at(arg, unpacker, f".args[{at}]") for at, arg in enumerate(message.args)]
     for index, value in enumerate(inputs):
         if not isinstance(value, torch.Tensor):
@@ -258,17 +265,14 @@ def _begin(
     session.guard, session.program = guard, _program(message, inputs)
 
 
-def _own_arguments(
-    core: WorkerCore, message: Start, frame: Frame, held: HeldInputs, peer: Peer
-) -> list[Any]:
+def _own_arguments(call: Call) -> list[Any]:
     """The arguments of a program that sees to guards itself: objects, or values that travel.
 
     Nothing that travels refers to an object: so no stored tensor passes for a value of the caller.
     """
-    view = SeatView(core, held, peer)
-    unpacker = Unpacker(frame.buffers, core.limits, owns_buffers=frame.exclusive)
+    view, unpacker = SeatView(call), call.unpacker()
     values = []
-    for index, arg in enumerate(message.args):
+    for index, arg in enumerate(call.message.args):
         unpacker.worker = view if _refers(arg) else None
         values.append(unpack_at(arg, unpacker, f".args[{index}]"))
     unpacker.finish()
@@ -293,9 +297,7 @@ def _check_leaving(
     asked = [*((full_guard_of(value), arg) for value, arg in inputs), (guard, ())]
     for mine, operand in asked:
         for name in others:
-            id = next(iter(ids_in(operand)), None)
-            place = name if mine is None else core.place_of(name)
-            check_leaving(mine, place, peer.user, ACTION, core.name, id)
+            core.check_leaving(mine, name, peer.user, ACTION, next(iter(ids_in(operand)), None))
     check_public_shape(guard, ACTION)
 
 
@@ -324,13 +326,17 @@ def _program(message: Start, inputs: Sequence[torch.Tensor]) -> PartyProgram:
 # ------------------------------------------------------------------------- what other parties send
 
 
-@WorkerCore.handles(Exchange)
-def exchange(core: WorkerCore, message: Exchange, frame: Frame, peer: Peer) -> None:
+@handles(
+    Exchange,
+    Declaration(plain="execution, number, rank, values", answers=(), waits=False, stays=True),
+)
+def exchange(call: Call, message: Exchange) -> None:
     """Keep what another party sent, and resume the program if nothing else is missing."""
+    core, peer = call.core, call.peer
     if message.execution in core.ended or (message.execution, peer.place) in core.aborted:
         return
     try:
-        values = _values(core, message, frame)
+        values = _values(call)
     except SyftError as error:
         refuse(core, message.execution, error, peer)
         raise
@@ -347,20 +353,21 @@ def exchange(core: WorkerCore, message: Exchange, frame: Frame, peer: Peer) -> N
         collect(core, message.execution, session)
 
 
-def _values(core: WorkerCore, message: Exchange, frame: Frame) -> tuple[Any, ...]:
+def _values(call: Call) -> tuple[Any, ...]:
     """What is in a letter.  Letters are immutable, so nobody copies them."""
-    unpacker = Unpacker(frame.buffers, core.limits)
+    unpacker = Unpacker(call.frame.buffers, call.core.limits)
     values = tuple(
         unpack_at(value, unpacker, f".values[{index}]")
-        for index, value in enumerate(message.values)
+        for index, value in enumerate(call.message.values)
     )
     unpacker.finish()
     return values
 
 
-@WorkerCore.handles(Abort)
-def abort(core: WorkerCore, message: Abort, frame: Frame, peer: Peer) -> None:
+@handles(Abort, Declaration(plain="execution, rank", answers=(), waits=False, stays=True))
+def abort(call: Call, message: Abort) -> None:
     """Fail this worker's part because another party failed: now, or when the part is started."""
+    core, peer = call.core, call.peer
     ended: Ended | None = core.ended.get(message.execution)
     if ended is not None:
         for sharing in ended.sharing if peer.place in ended.parties else ():

@@ -17,7 +17,8 @@ from torch import float32, get_default_dtype, is_grad_enabled
 
 from syft.codes import TypeCode
 from syft.exceptions import LimitExceeded, MalformedMessage, PermissionDenied, ResultMismatch
-from syft.ops.nested import SCALAR_TYPES
+from syft.ids import new_id
+from syft.ops.nested import SCALAR_TYPES, replace
 from syft.ops.returns import MOST
 from syft.ops.table import (
     ALTERS,
@@ -39,14 +40,14 @@ from syft.ops.table import (
     may_alter,
 )
 from syft.serde.frame import Frame
-from syft.serde.packer import Packer, Unpacker
+from syft.serde.packer import Packer
 from syft.serde.registry import pack, unpack_at
-from syft.workers.core.access import READS
+from syft.workers.core.access import READS, Access
 from syft.workers.core.charges import LOOK, SMALL
-from syft.workers.core.owners import Permit
 from syft.workers.core.peer import Peer
+from syft.workers.core.pipeline import Call, Declaration, StoreView, handles, shortcut
 from syft.workers.core.shares import refuse_shares
-from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
+from syft.workers.core.state_machine import Answer, WorkerCore
 from syft.workers.core.store import ObjectStore
 from syft.workers.core.tag_index import tags_of
 from syft.workers.execution.backward_passes import run_public_pass
@@ -71,10 +72,9 @@ from syft.workers.wire.messages import (
     Command,
     Done,
     Reply,
-    Run,
     Value,
 )
-from syft.workers.wire.references import REF, REFS, ids_in
+from syft.workers.wire.references import REF, REFS, Reference, ids_in
 
 _ONE = ONE | TENSOR | BINARY | ONE_UNLESS_INPLACE
 _MODES = GRAD_MODE | INFERENCE_MODE
@@ -110,38 +110,66 @@ _size = _Tensor.numel
 _UNCOMMON_ONE = object()
 
 
-class StoreView:
-    """What unpacking uses of a worker: its store, and the inputs held for a parked operation."""
-
-    __slots__ = ("core", "held")
-
-    def __init__(self, core: WorkerCore, held: HeldInputs) -> None:
-        self.core = core
-        self.held = held
-
-    def resolve(self, id: int, depth: int = 0) -> Any:
-        """The object that a reference identifies."""
-        return self.core.resolve(id, depth, self.held)
-
-    def connect(self, name: str) -> Any:
-        """The worker's own connection to another worker, for pointers among the operands."""
-        return self.core.connect(name)
+def _access(call: Call) -> Access:
+    """What a command does to its operands, as exactly as somebody asks."""
+    if not call.core.dataflow.active and _only_makes(call.message):
+        return READS
+    return command_access(call.message)
 
 
-@WorkerCore.handles(Command)
-def handle(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Reply | Answer | None:
-    """Run one operation; the reply is ``Done`` for a single tensor and ``Value`` for anything
+@handles(
+    Command,
+    Declaration(
+        reads="args, kwargs",
+        returns="out",
+        plain="op, flags, autocast",
+        answers=(Done, Value),
+        action=lambda call: (
+            NAMES[call.message.op] if 0 <= call.message.op < _OPERATIONS else "a command"
+        ),
+        named=lambda call: ids_in((call.message.args, call.message.kwargs)),
+        outs=lambda call: _ids_of_results(call.message),
+        access=_access,
+    ),
+)
+def _general(call: Call, command: Command) -> Reply:
+    """Run any operation; the reply is ``Done`` for a single tensor and ``Value`` for anything
     else."""
+    core, op, flags, out = call.core, command.op, command.flags, command.out
+    function = (RUNNABLE[op] if 0 <= op < _OPERATIONS else None) or function_of(op)  # or raises
+    usual = 0 <= flags < _SEVERAL and 0 <= out <= _MAX_ID and out not in core.store.objects
+    if not usual or core.store.given_up:
+        for id in _ids_of_results(command):
+            core.store.check_free(id)
+    args, kwargs = _operands(call, command)
+    core.store.charges.check(op, function, args, kwargs)
+    if FLAGS[op] & UNINITIALIZED:
+        function = clearing(function)
+    if core.watched:
+        _tell_watchers(core, command, call.peer)
+    if not may_alter(op, kwargs):
+        return _run(call, command, function, args, kwargs)
+    try:
+        with sizes_within_memory((args, kwargs)):
+            return _run(call, command, function, args, kwargs)
+    finally:  # what fails may have given memory to its arguments before
+        core.store.charges.altered(ids_in((command.args, command.kwargs or {})))
+
+
+@shortcut(Command)
+def handle(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Reply | Answer | None:
+    """Run a common operation at once, and leave any other to the steps."""
     store = core.store
     if store.promised or core.dataflow.tasks or core.contested or core.confined:
         if command.drop:
             core.forget(command.drop, peer)
         if core.confined:
             refuse_shares(store.objects, (command.args, command.kwargs), peer)
-        if core.contested:
-            return _handle_contested(core, command, frame, peer)
-        if core.dataflow.active:
-            return _when_ready(core, command, frame, peer)
+        active = core.dataflow.active
+        if core.contested and not active and not command.kwargs and _run_own(core, command, peer):
+            return Done(command.seq)
+        if core.contested or active:
+            return _general(core, command, frame, peer)
     elif command.drop:
         store.drop_all(command.drop, peer.dropped)
     run = _make if command.out else _write
@@ -150,37 +178,7 @@ def handle(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Repl
             return Done(command.seq)
     except LimitExceeded:
         pass  # raised again below: a traceback would tell which way a sealed error has it go
-    return _run(core, command, frame, peer, None)
-
-
-def _when_ready(
-    core: WorkerCore, command: Command, frame: Frame, peer: Peer, permit: Permit | None = None
-) -> Reply | Answer | None:
-    """Run one operation once its inputs are there."""
-    return core.when_ready(
-        command.seq,
-        peer,
-        lambda held: _run_permitted(core, command, frame, peer, held, permit),
-        ids_in((command.args, command.kwargs)),
-        tuple(_ids_of_results(command)),
-        command_access(command),
-    )
-
-
-def _handle_contested(
-    core: WorkerCore, command: Command, frame: Frame, peer: Peer
-) -> Reply | Answer | None:
-    """Run one operation where objects belong to several: it may write to its caller's only."""
-    if not core.dataflow.active and not command.kwargs and _run_own(core, command, peer):
-        return Done(command.seq)
-    op = command.op
-    ids = ids_in((command.args, command.kwargs))
-    access = READS if _only_makes(command) else command_access(command)
-    action = NAMES[op] if 0 <= op < _OPERATIONS else "a command"
-    permit = core.permit(peer, ids, access, action)
-    if core.dataflow.active:
-        return _when_ready(core, command, frame, peer, permit)
-    return _run_permitted(core, command, frame, peer, None, permit)
+    return _general(core, command, frame, peer)
 
 
 def _run_own(core: WorkerCore, command: Command, peer: Peer) -> bool:
@@ -223,27 +221,6 @@ def _only_makes(command: Command) -> bool:
     if command.op not in _MAKING or (command.kwargs and not _WRITTEN.isdisjoint(command.kwargs)):
         return False
     return not FLAGS[command.op] & INPLACE_OPTION or len(command.args) == 1
-
-
-def _run_permitted(
-    core: WorkerCore,
-    command: Command,
-    frame: Frame,
-    peer: Peer,
-    held: HeldInputs | None,
-    permit: Permit | None,
-) -> Reply:
-    """Run a command whose caller may change the objects that it changes, if their memory is the
-    caller's too."""
-    if permit is None:
-        return _run(core, command, frame, peer, held)
-    view = StoreView(core, held or {})
-    permit.check_memory(view.resolve)
-    behind = permit.behind(view.resolve)
-    reply = _run(core, command, frame, peer, held)
-    if behind is not None:
-        core.note_made(_ids_of_results(command), behind)
-    return reply
 
 
 def _make(store: ObjectStore, command: Command, guarded: bool) -> bool:
@@ -336,54 +313,22 @@ def _write(store: ObjectStore, command: Command, guarded: bool) -> bool:
 
 
 def _run(
-    core: WorkerCore, command: Command, frame: Frame, peer: Peer, held: HeldInputs | None
-) -> Reply:
-    op, flags = command.op, command.flags
-    function = (RUNNABLE[op] if 0 <= op < _OPERATIONS else None) or function_of(op)  # or raises
-    objects = core.store.objects
-    out = command.out
-    usual = 0 <= flags < _SEVERAL and 0 <= out <= _MAX_ID and out not in objects
-    if not usual or core.store.given_up:
-        for id in _ids_of_results(command):
-            core.store.check_free(id)
-    args, kwargs = _operands(core, command, frame, held)
-    core.store.charges.check(op, function, args, kwargs)
-    if FLAGS[op] & UNINITIALIZED:
-        function = clearing(function)
-    if core.watched:
-        _tell_watchers(core, command, peer)
-    if not may_alter(op, kwargs):
-        return _call(core, command, frame, function, args, kwargs, peer)
-    try:
-        with sizes_within_memory((args, kwargs)):
-            return _call(core, command, frame, function, args, kwargs, peer)
-    finally:  # what fails may have given memory to its arguments before
-        core.store.charges.altered(ids_in((command.args, command.kwargs or {})))
-
-
-def _call(
-    core: WorkerCore,
-    command: Command,
-    frame: Frame,
-    function: Function,
-    args: list[Any],
-    kwargs: dict[str, Any],
-    peer: Peer,
+    call: Call, command: Command, function: Function, args: list[Any], kwargs: dict[str, Any]
 ) -> Reply:
     """Call the function of a command on its operands, in the modes of the command."""
-    op, flags = command.op, command.flags
+    core, op, flags = call.core, command.op, command.flags
     if core.guarded:
         guard = guard_for(args, kwargs)
         if guard is not None:
-            return _run_hidden(core, command, frame, function, args, kwargs, guard, peer)
+            return _run_hidden(call, command, function, args, kwargs, guard)
         if FLAGS[op] & GRADIENT:
             function = partial(_run_public_pass, core, function)
     mode = GRAD_MODE if torch.is_grad_enabled() else 0
     if flags & _MODES == mode and not command.autocast and get_default_dtype() is float32:
         result = function(*args, **kwargs)
     else:
-        result = run_in_mode(function, args, kwargs, flags, autocast_of(core, command, frame))
-    return _reply(core, command, result, peer)
+        result = run_in_mode(function, args, kwargs, flags, autocast_of(call))
+    return _reply(call, command, result)
 
 
 def _run_public_pass(core: WorkerCore, function: Function, *args: Any, **kwargs: Any) -> Any:
@@ -438,26 +383,48 @@ def _tell_watchers(core: WorkerCore, command: Command, peer: Peer) -> None:
         core.altered(peer, gradients=True)
 
 
-def _reply(core: WorkerCore, command: Command, result: Any, peer: Peer) -> Reply:
-    out = command.out
+def _reply(call: Call, command: Command, result: Any) -> Reply:
+    core, out = call.core, command.out
+    store = core.store
     if not out:  # the result is an argument, to which the caller has a pointer
         return Done(command.seq)
     if isinstance(result, torch.Tensor) and command.flags < _SEVERAL:
-        core.store.charges.charge_one(out, result)
-        core.store.objects[out] = result
-        core.note_made((out,))
-        if core.store.tags.watched:
-            core.store.tags.note(out)
-        if core.store.promised:
-            core.store.kept(out)
+        store.charges.charge_one(out, result)
+        store.objects[out] = result
+        call.note_made((out,))
+        if store.tags.watched:
+            store.tags.note(out)
+        if store.promised:
+            store.kept(out)
         return Done(command.seq)
     if command.flags < _EXPECTED:
-        core.watch(peer)
-        return Value(command.seq, pack(core.store_tensors(result, out), Packer()))
-    tensors = _tensors_expected(core.name, command, result)
-    core.store.put_new(dict(enumerate(tensors, out)))
-    core.note_made(_ids_of_results(command))
+        core.watch(call.peer)
+        return Value(command.seq, pack(_stored_parts(call, result, out), Packer()))
+    found = dict(enumerate(_tensors_expected(core.name, command, result), out))
+    store.put_all(found)
+    call.note_made(found)
     return Done(command.seq)
+
+
+def _stored_parts(call: Call, value: Any, out: int) -> Any:
+    """Store every tensor in a result, and return the result with references in their place.
+
+    The first tensor is stored under ``out``, each further one under an id of its own.
+    """
+    ids = [out]
+
+    def reference(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        id = ids.pop() if ids else new_id()
+        found[id] = leaf
+        return Reference(id)
+
+    found: dict[int, torch.Tensor] = {}
+    shown = replace(value, reference)
+    call.core.store.put_all(found)
+    call.note_made(found)
+    return shown
 
 
 def _ids_of_results(command: Command) -> range:
@@ -503,62 +470,50 @@ def counted(tensors: int, in_container: bool) -> str:
 
 
 def _run_hidden(
-    core: WorkerCore,
+    call: Call,
     command: Command,
-    frame: Frame,
     function: Function,
     args: list[Any],
     kwargs: dict[str, Any],
     guard: Guard,
-    peer: Peer,
 ) -> Reply:
     """Run a command on private inputs: its results and the texts of its errors are private too.
 
     If it fails, all the results that the caller expects are marked as failed.
     """
+    core, user = call.core, call.peer.user
 
     def guarded(*args: Any, **kwargs: Any) -> Any:
-        return run_guarded(
-            function,
-            list(args),
-            kwargs,
-            FLAGS[command.op],
-            guard,
-            core.holdings,
-            core.name,
-            peer.user,
-        )
+        flags, holdings = FLAGS[command.op], core.holdings
+        return run_guarded(function, list(args), kwargs, flags, guard, holdings, core.name, user)
 
     outs = _ids_of_results(command)
     acting, core.acting_guard = core.acting_guard, guard
     try:
-        autocast = autocast_of(core, command, frame)
-        result = run_in_mode(guarded, args, kwargs, command.flags, autocast)
-        return _reply(core, command, result, peer)
+        result = run_in_mode(guarded, args, kwargs, command.flags, autocast_of(call))
+        return _reply(call, command, result)
     except PermissionDenied:
         raise
     except Exception as error:  # its text may quote private values
         core.fail_results(outs)
-        hidden = not (guard.admits(peer.user) or is_foreseen(error))
+        hidden = not (guard.admits(user) or is_foreseen(error))
         return core.failure(command.seq, error, hidden=hidden)
     finally:
         core.acting_guard = acting
 
 
-def _operands(
-    core: WorkerCore, command: Command, frame: Frame, held: HeldInputs | None
-) -> tuple[list[Any], dict[str, Any]]:
+def _operands(call: Call, command: Command) -> tuple[list[Any], dict[str, Any]]:
     """The arguments as values: by the fast path where it applies, otherwise by the general one.
 
     The general path unpacks every kind of operand, and its errors contain the path to the operand.
     """
-    keywords = command.kwargs or {}
-    if held is None:
-        found = _present(core.store.objects, command.args)
-        named = None if found is None else _named(core.store.objects, keywords)
+    keywords, tags = command.kwargs or {}, call.core.store.tags
+    if call.held is None:
+        found = _present(call.core.store.objects, command.args)
+        named = None if found is None else _named(call.core.store.objects, keywords)
         if found is not None and named is not None:
             return found, named
-    unpacker = unpacker_for(core, frame, held)
+    unpacker = call.unpacker()
     args = [
         unpack_at(operand, unpacker, f".args[{index}]")
         for index, operand in enumerate(command.args)
@@ -566,28 +521,19 @@ def _operands(
     kwargs = {
         name: unpack_at(operand, unpacker, f".kwargs.{name}") for name, operand in keywords.items()
     }
-    if frame.buffers and any(map(tags_of, (*args, *kwargs.values()))):
-        core.store.tags.watched = True  # the operation may return one of them
+    if call.frame.buffers and any(map(tags_of, (*args, *kwargs.values()))):
+        tags.watched = True  # the operation may return one of them
     return args, kwargs
 
 
-def unpacker_for(core: WorkerCore, frame: Frame, held: HeldInputs | None) -> Unpacker:
-    """An unpacker for a request's operands: references are objects of this worker."""
-    return Unpacker(
-        frame.buffers, core.limits, worker=StoreView(core, held or {}), owns_buffers=frame.exclusive
-    )
-
-
-def autocast_of(
-    core: WorkerCore, command: Command | Run, frame: Frame
-) -> list[tuple[str, torch.dtype]]:
+def autocast_of(call: Call) -> list[tuple[str, torch.dtype]]:
     """The devices on which the caller had autocast enabled, as ``(device type, dtype)``, and its
     default dtype if that is not float32."""
-    if not command.autocast:
+    if not call.message.autocast:
         return []
-    unpacker = unpacker_for(core, frame, None)
+    unpacker = call.unpacker(StoreView(call.core, None))
     modes = []
-    for index, mode in enumerate(command.autocast):
+    for index, mode in enumerate(call.message.autocast):
         path = f".autocast[{index}]"
         fits = isinstance(mode, (list, tuple)) and len(mode) == 2 and mode[0] in _CASTING
         dtype = unpack_at(mode[1], unpacker, path) if fits else None

@@ -35,7 +35,7 @@ from syft.workers.core.sent_labels import terms_of, users_of
 from syft.workers.core.shares import Overwritten, SharingSession
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.core.turns import Turns
-from syft.workers.execution.leaving import check_leaving, check_public_shape
+from syft.workers.execution.leaving import check_public_shape
 from syft.workers.handlers.commands import counted
 from syft.workers.handlers.party_programs import (
     GUARDING,
@@ -419,8 +419,7 @@ def _send(core: WorkerCore, execution: int, session: Execution, step: Round) -> 
     if guard is not None:
         user = cast(Peer, session.starter).user
         for rank in step.send:
-            party = core.place_of(message.parties[rank])
-            check_leaving(guard, party, user, ACTION, core.name)
+            core.check_leaving(guard, message.parties[rank], user, ACTION)
     check_public_shape(guard, ACTION)
     users, private = users_of(guard), guarding or guard is not None
     hidden, terms = guard is not None and guard.shape_hidden, terms_of(guard, core.name, True)

@@ -15,14 +15,12 @@ from syft.exceptions import MalformedMessage
 from syft.ops.control import NO_GRADIENT, gradient_kind
 from syft.ops.returns import MOST
 from syft.ops.table import BY_NAME, FLAGS, function_of
-from syft.serde.frame import Frame
 from syft.workers.core.access import Access
-from syft.workers.core.owners import Permit
 from syft.workers.core.peer import Peer
-from syft.workers.core.state_machine import HeldInputs, WorkerCore
+from syft.workers.core.pipeline import Call, Declaration, handles
+from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.operation import Function
 from syft.workers.execution.private_commands import guard_for, run_guarded
-from syft.workers.labels.claim import Claim
 from syft.workers.wire.messages import ClearGradients, Done, Gradients, Reply, Value
 
 _KIND = gradient_kind, FLAGS[BY_NAME["syft.ops.control.gradient_kind"]]
@@ -30,58 +28,41 @@ _GET = BY_NAME["torch.Tensor.grad.__get__"]
 _GRADIENT = function_of(_GET), FLAGS[_GET]
 
 
-@WorkerCore.handles(Gradients)
-def gradients(core: WorkerCore, message: Gradients, frame: Frame, peer: Peer) -> Any:
-    """Store the gradients of leaves, and reply with their kinds."""
-    if message.drop:
-        core.forget(message.drop, peer)
-    leaves, out = message.leaves, message.out
+def _results(call: Call) -> range:
+    """The ids of the gradients."""
+    leaves, out = call.message.leaves, call.message.out
     if len(leaves) > MOST or not 0 < out < 2**63 - len(leaves):
         raise MalformedMessage("$.out", f"an id below 2**63, for at most {MOST} leaves", str(out))
-    access = Access(reads_attributes=True, gives_gradient=True)
-    permit = core.permit(peer, leaves, access, "grad")
-    if not core.dataflow.active:
-        return _gradients(core, message, peer, None, permit)
-    return core.when_ready(
-        message.seq,
-        peer,
-        lambda held: _gradients(core, message, peer, held, permit),
-        leaves,
-        tuple(range(out, out + len(leaves))),
-        access,
-    )
+    return range(out, out + len(leaves))
 
 
-def _gradients(
-    core: WorkerCore,
-    message: Gradients,
-    peer: Peer,
-    held: HeldInputs | None,
-    permit: Permit | None,
-) -> Reply:
-    behind = None if permit is None else _checked(core, permit, held)
+@handles(
+    Gradients,
+    Declaration(
+        reads="leaves",
+        returns="out",
+        answers=(Value,),
+        action="grad",
+        reading=_results,
+        outs=lambda call: call.read,
+        access=Access(reads_attributes=True, gives_gradient=True),
+    ),
+)
+def gradients(call: Call, message: Gradients) -> Reply:
+    """Store the gradients of leaves, and reply with their kinds."""
+    core, peer = call.core, call.peer
     kinds = bytearray()
     found: dict[int, torch.Tensor] = {}
     for id, leaf in enumerate(message.leaves, message.out):
-        tensor = core.resolve(leaf, 0, held)
+        tensor = core.resolve(leaf, 0, call.held)
         kind = _read(core, _KIND, tensor, peer)
         kinds.append(kind)
         if kind != NO_GRADIENT:
             found[id] = _read(core, _GRADIENT, tensor, peer)
-    core.store.put_new(found)
-    core.note_made(found, behind)
+    core.store.put_all(found)
+    call.note_made(found)
     core.watch(peer)
     return Value(message.seq, bytes(kinds))
-
-
-def _checked(core: WorkerCore, permit: Permit, held: HeldInputs | None) -> Claim | None:
-    """Check the memory of leaves; returns where their gradients come from, if that is not seen."""
-
-    def leaf(id: int) -> Any:
-        return core.resolve(id, 0, held)
-
-    permit.check_memory(leaf)
-    return permit.behind(leaf)
 
 
 def _read(core: WorkerCore, read: tuple[Function, int], leaf: torch.Tensor, peer: Peer) -> Any:
@@ -98,35 +79,11 @@ def _read(core: WorkerCore, read: tuple[Function, int], leaf: torch.Tensor, peer
         core.acting_guard = acting
 
 
-@WorkerCore.handles(ClearGradients)
-def clear_gradients(core: WorkerCore, message: ClearGradients, frame: Frame, peer: Peer) -> Any:
+@handles(ClearGradients, Declaration(sets="leaves", action="grad = None"))
+def clear_gradients(call: Call, message: ClearGradients) -> Reply:
     """Take the gradients of leaves away."""
-    if message.drop:
-        core.forget(message.drop, peer)
-    leaves = message.leaves
-    permit = core.permit(peer, leaves, Access(sets=leaves), "grad = None")
-    if not core.dataflow.active:
-        return _clear(core, message, peer, None, permit)
-    return core.when_ready(
-        message.seq,
-        peer,
-        lambda held: _clear(core, message, peer, held, permit),
-        leaves,
-        access=Access(sets=leaves),
-    )
-
-
-def _clear(
-    core: WorkerCore,
-    message: ClearGradients,
-    peer: Peer,
-    held: HeldInputs | None,
-    permit: Permit | None,
-) -> Reply:
-    if permit is not None:
-        _checked(core, permit, held)
-    for tensor in [core.resolve(leaf, 0, held) for leaf in message.leaves]:
+    for tensor in [call.core.resolve(leaf, 0, call.held) for leaf in message.leaves]:
         tensor.grad = None
-    if core.watched:
-        core.altered(peer, gradients=True)
+    if call.core.watched:
+        call.core.altered(call.peer, gradients=True)
     return Done(message.seq)

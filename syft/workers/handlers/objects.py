@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import torch
@@ -11,15 +10,15 @@ from syft.chain.wrapper import Wrapper
 from syft.exceptions import MalformedMessage, ObjectIdTaken, PermissionDenied, StoreError
 from syft.ids import digest, has_content
 from syft.serde.errors import pack_error
-from syft.serde.frame import Frame
 from syft.serde.packer import Packer
 from syft.serde.registry import pack, unpack_at
 from syft.workers.core.access import Access
 from syft.workers.core.findable import copies_first, may_find, tags_of
 from syft.workers.core.peer import EVERYTHING, Peer
+from syft.workers.core.pipeline import Call, Declaration, handles, taking
 from syft.workers.core.sent_labels import bound_of, guard_fields, note_terms, received_guard
 from syft.workers.core.shares import Confined
-from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
+from syft.workers.core.state_machine import Answer, WorkerCore
 from syft.workers.execution.leaving import (
     check_leaving,
     check_no_graph,
@@ -28,7 +27,6 @@ from syft.workers.execution.leaving import (
     reached_leaves,
 )
 from syft.workers.execution.public_sizes import note_like
-from syft.workers.handlers.commands import unpacker_for
 from syft.workers.handlers.gradient_return import (
     note_fetched,
     return_gradients,
@@ -59,13 +57,11 @@ from syft.workers.wire.messages import (
 )
 
 
-@WorkerCore.handles(Put)
-def put(core: WorkerCore, message: Put, frame: Frame, peer: Peer) -> Reply:
+@handles(Put, Declaration(makes="id", plain="value, source", waits=False))
+def put(call: Call, message: Put) -> Reply:
     """Store a value, and run the parked operations that waited for it."""
-    core.forget(message.drop, peer)
-    core.store.check_free(message.id)
-    core.check_keeps((message.id,), peer)
-    unpacker = unpacker_for(core, frame, None)
+    core, peer = call.core, call.peer
+    unpacker = call.unpacker()
     value = unpack_at(message.value, unpacker, ".value")
     unpacker.finish()
     if isinstance(value, Holder):
@@ -96,41 +92,38 @@ def _guard_value(core: WorkerCore, message: Put, value: Any, peer: Peer) -> None
     note_terms(value, message.terms)
 
 
-@WorkerCore.handles(Fetch)
-def fetch(core: WorkerCore, message: Fetch, frame: Frame, peer: Peer) -> Reply | Answer | None:
+def _stays(call: Call) -> bool:
+    """Whether an object that is fetched stays: so does what is not the caller's."""
+    core, message = call.core, call.message
+    return message.keep or (core.contested and not core.owners.may_take(call.peer, message.id))
+
+
+@handles(
+    Fetch,
+    Declaration(
+        takes="id",
+        plain="depth, reading",
+        leaves="the caller",
+        answers=(Value,),
+        reading=_stays,
+        access=lambda call: taking(() if call.read else (call.message.id,)),
+    ),
+)
+def fetch(call: Call, message: Fetch) -> Answer | Parked:
     """Reply with an object, if the user may read it."""
-    if message.drop:
-        core.forget(message.drop, peer)
-    # What is not the caller's can be read, and stays.
-    keep = message.keep or (core.contested and not core.owners.may_take(peer, message.id))
-    if not core.dataflow.active:
-        return _fetch_now(core, message, peer, None, keep)
-    return core.when_ready(
-        message.seq,
-        peer,
-        lambda held: _fetch_now(core, message, peer, held, keep),
-        (message.id,),
-        access=Access(reads_attributes=True) if keep else _taking(message.id),
-    )
-
-
-def _fetch_now(
-    core: WorkerCore, message: Fetch, peer: Peer, held: HeldInputs | None, keep: bool
-) -> Answer | Parked:
-    value = whole = _object(core, message.id, held)
+    core, peer, keep = call.core, call.peer, call.read
+    value = whole = call.whole(message.id)
     if isinstance(value, Confined):
-        return _fetch_share(core, message, peer, value, keep)
+        return _fetch_share(call, message, value)
     if message.depth:
-        value = core.resolve(message.id, message.depth, held)
+        value = call.resolve(message.id, message.depth)
     guard = travelling_guard_of(whole) if core.guarded else None
-    user = peer.user_named(message.user, core.name)
     if message.guarded:  # another worker fetches it for its store
-        check_leaving(guard, core.place_of_caller(peer), user, "remote_get", core.name, message.id)
+        place = core.place_of_caller(peer)
+        check_leaving(guard, place, call.user, "remote_get", core.name, message.id)
         check_no_graph(value, guard)
-    elif guard is not None:
-        if not guard.admits(user):
-            raise PermissionDenied("get", core.name, user)
-        guard.check_open()
+    else:
+        call.check_read(guard)
     packer = Packer(worker=core, stays=keep, gradients=True)
     payload = value
     if message.guarded:
@@ -144,26 +137,21 @@ def _fetch_now(
     return Answer(Value(message.seq, operand), packer.buffers, private=guard is not None)
 
 
-def _object(core: WorkerCore, id: int, held: HeldInputs | None) -> Any:
-    return held[id] if held and id in held else core.store.read(id)
-
-
-def _fetch_share(
-    core: WorkerCore, message: Fetch, peer: Peer, share: Confined, keep: bool
-) -> Answer | Parked:
+def _fetch_share(call: Call, message: Fetch, share: Confined) -> Answer | Parked:
     """Reply with the tensor of a share to the owner of its session, if the user may read it: now,
     or after the programs that may still write to it."""
+    core, peer = call.core, call.peer
     share.check_owner(peer, "get")
     if message.guarded or message.depth:
         raise share.refusal(peer, "get")
     turns = share.session.turns
     if not turns.busy:
-        return _share_now(core, message, peer, share, keep)
+        return _share_now(call, message, share)
 
     def act() -> None:
         reply: Reply | Answer
         try:
-            reply = _share_now(core, message, peer, share, keep)
+            reply = _share_now(call, message, share)
         except Exception as error:  # as in receive: no message may end the worker
             reply = core.failure(message.seq, error)
         core.answer(peer, reply)
@@ -173,61 +161,47 @@ def _fetch_share(
     return Parked(message.seq)
 
 
-def _share_now(core: WorkerCore, message: Fetch, peer: Peer, share: Confined, keep: bool) -> Answer:
+def _share_now(call: Call, message: Fetch, share: Confined) -> Answer:
+    core, peer = call.core, call.peer
     share.session.check_open()
-    guard, user = full_guard_of(share), peer.user_named(message.user, core.name)
-    if guard is not None:
-        if not guard.admits(user):
-            raise PermissionDenied("get", core.name, user)
-        guard.check_open()
+    call.check_read(full_guard_of(share))
     packer = Packer()
     operand = pack(share.told(message.id, message.reading), packer)
-    if not keep:
+    if not call.read:
         core.store.take(message.id, peer.fetched)
     return Answer(Value(message.seq, operand), packer.buffers, private=True)
 
 
-@WorkerCore.handles(Drop)
-def drop(core: WorkerCore, message: Drop, frame: Frame, peer: Peer) -> Reply | None:
+@handles(Drop, Declaration(plain="ids", waits=False, stays=True))
+def drop(call: Call, message: Drop) -> Reply | None:
     """Drop objects whose last pointers are gone; sequence number 0 means no reply."""
-    core.forget(message.ids, peer)
+    call.core.forget(message.ids, call.peer)
     return Done(message.seq) if message.seq else None
 
 
-@WorkerCore.handles(Duplicate)
-def duplicate(
-    core: WorkerCore, message: Duplicate, frame: Frame, peer: Peer
-) -> Reply | Answer | None:
+@handles(
+    Duplicate,
+    Declaration(
+        reads="id", makes="out", action="copy", access=Access(reads_attributes=True, fresh=True)
+    ),
+)
+def duplicate(call: Call, message: Duplicate) -> Reply:
     """Store a copy under another id: same values, grad, tags and guard, without a graph."""
-    core.forget(message.drop, peer)
-    core.store.check_free(message.out)
-
-    def act(held: HeldInputs) -> Reply:
-        lookup = partial(core.resolve, held=held)
-        value = lookup(message.id)
-        twin = value.duplicate() if isinstance(value, Holder) else copy_in_graph(value)
-        protect(twin, full_guard_of(value))
-        note_like(twin, value)
-        core.comes_back((message.out,), peer)
-        core.store.put(message.out, twin)
-        core.note_made((message.out,), None if permit is None else permit.behind(lookup))
-        return Done(message.seq)
-
-    access = Access(reads_attributes=True, fresh=True)
-    permit = core.permit(peer, (message.id,), access, "copy")
-    return core.when_ready(message.seq, peer, act, (message.id,), (message.out,), access)
+    value = call.resolve(message.id)
+    twin = value.duplicate() if isinstance(value, Holder) else copy_in_graph(value)
+    protect(twin, full_guard_of(value))
+    note_like(twin, value)
+    return call.store(message.out, twin)
 
 
-@WorkerCore.handles(Search)
-def search(core: WorkerCore, message: Search, frame: Frame, peer: Peer) -> Reply:
+@handles(Search, Declaration(answers=(Value,), waits=False))
+def search(call: Call, message: Search) -> Reply:
     """The ids, tags, descriptions and shapes of the objects that have every word as tag or id."""
-    core.forget(message.drop, peer)
-    objects = core.store.objects
-    words = set(message.words)
-    ids = (id for id in core.store.search(words) if _is_listed(objects[id]))
-    found = [id for id in ids if may_find(core.store, core.owners, peer, id)]
-    ordered = copies_first(core.store, core.owners, peer, found, words)
-    return Value(message.seq, pack([(id, *_card(objects[id])) for id in ordered], Packer()))
+    core, store, words = call.core, call.core.store, set(message.words)
+    ids = (id for id in store.search(words) if _is_listed(store.objects[id]))
+    found = [id for id in ids if may_find(store, core.owners, call.peer, id)]
+    ordered = copies_first(store, core.owners, call.peer, found, words)
+    return Value(message.seq, pack([(id, *_card(store.objects[id])) for id in ordered], Packer()))
 
 
 def _is_listed(value: Any) -> bool:
@@ -258,79 +232,58 @@ def _shape_here(value: torch.Tensor) -> torch.Size | None:
     return value.shape
 
 
-@WorkerCore.handles(Annotate)
-def annotate(
-    core: WorkerCore, message: Annotate, frame: Frame, peer: Peer
-) -> Reply | Answer | None:
+@handles(Annotate, Declaration(sets="id", action="tag"))
+def annotate(call: Call, message: Annotate) -> Reply:
     """Add tags to an object and set its description."""
-    core.forget(message.drop, peer)
-
-    def act(held: HeldInputs) -> Reply:
-        if permit is not None:
-            permit.check_memory(partial(core.resolve, held=held))
-        attributes = core.resolve(message.id, 0, held).__dict__
-        present = attributes.get("_tags", set())
-        tags = present | set(message.tags)
-        texts = (*message.tags, message.description or "")
-        core.store.charges.tag(message.id, len(present), texts, len(tags) - len(present))
-        if message.tags:
-            attributes["_tags"] = tags
-            core.store.tags.note(message.id)
-        if message.description is not None:
-            attributes["_description"] = message.description
-        return Done(message.seq)
-
-    access = Access(sets=(message.id,))
-    permit = core.permit(peer, (message.id,), access, "tag")
-    return core.when_ready(message.seq, peer, act, (message.id,), access=access)
+    store = call.core.store
+    attributes = call.resolve(message.id).__dict__
+    present = attributes.get("_tags", set())
+    tags = present | set(message.tags)
+    texts = (*message.tags, message.description or "")
+    store.charges.tag(message.id, len(present), texts, len(tags) - len(present))
+    if message.tags:
+        attributes["_tags"] = tags
+        store.tags.note(message.id)
+    if message.description is not None:
+        attributes["_description"] = message.description
+    return Done(message.seq)
 
 
-@WorkerCore.handles(Share)
-def share(core: WorkerCore, message: Share, frame: Frame, peer: Peer) -> None:
+@handles(Share, Declaration(plain="id", answers=(), waits=False, stays=True))
+def share(call: Call, message: Share) -> None:
     """Name others who may change an object; of one that is not the caller's nothing happens."""
-    core.owners.share(peer, message.id, message.writers)
+    call.core.owners.share(call.peer, message.id, message.writers)
 
 
-@WorkerCore.handles(Describe)
-def describe(
-    core: WorkerCore, message: Describe, frame: Frame, peer: Peer
-) -> Reply | Answer | None:
+@handles(Describe, Declaration(reads="id", answers=(Value,), access=Access(reads_attributes=True)))
+def describe(call: Call, message: Describe) -> Reply:
     """Reply with an object's tags, description and shape."""
-    core.forget(message.drop, peer)
-
-    def act(held: HeldInputs) -> Reply:
-        value = _object(core, message.id, held)
-        if isinstance(value, Confined):
-            value.check_owner(peer, "describe")
-        else:
-            value = core.resolve(message.id, 0, held)
-        return Value(message.seq, pack(_card(value), Packer()))
-
-    access = Access(reads_attributes=True)
-    return core.when_ready(message.seq, peer, act, (message.id,), access=access)
+    value = call.whole(message.id)
+    if isinstance(value, Confined):
+        value.check_owner(call.peer, "describe")
+    return Value(message.seq, pack(_card(value), Packer()))
 
 
-@WorkerCore.handles(Promise)
-def promise(core: WorkerCore, message: Promise, frame: Frame, peer: Peer) -> Reply:
+@handles(Promise, Declaration(plain="ids", waits=False))
+def promise(call: Call, message: Promise) -> Reply:
     """Register ids whose objects will arrive later.
 
     Raises :class:`~syft.exceptions.ObjectIdTaken` for one that somebody else has promised, or that
     an operation here is to make.
     """
-    core.forget(message.drop, peer)
-    store = core.store
+    core, peer, store = call.core, call.peer, call.core.store
     for id in message.ids:
         if id in store.promised and store.promisers.get(id) is not peer.session:
             raise ObjectIdTaken(id, core.name)
     sender = message.sender or peer.identity or peer.name
     for id in message.ids:
         store.promise(id, by=peer.session, senders=(sender,))
-    core.note_made(message.ids)
+    call.note_made(message.ids)
     return Done(message.seq)
 
 
-@WorkerCore.handles(Await)
-def wait_for_object(core: WorkerCore, message: Await, frame: Frame, peer: Peer) -> Reply:
+@handles(Await, Declaration(reads="id", answers=(Done, Value, Parked), waits=False, stays=True))
+def wait_for_object(call: Call, message: Await) -> Reply:
     """Reply when an object is there, or was there, or when it is certain that it will not come.
 
     This is no operation that waits for an input: a promise that nobody else uses can be dropped.
@@ -338,7 +291,7 @@ def wait_for_object(core: WorkerCore, message: Await, frame: Frame, peer: Peer) 
     Raises :class:`~syft.exceptions.LimitExceeded` if the same connection waits for the same object
     too often.
     """
-    seq, id, store = message.seq, message.id, core.store
+    core, peer, seq, id, store = call.core, call.peer, message.seq, message.id, call.core.store
 
     def outcome() -> Reply:
         try:
@@ -354,50 +307,52 @@ def wait_for_object(core: WorkerCore, message: Await, frame: Frame, peer: Peer) 
     return Parked(seq, *core.promises_named(id, peer))
 
 
-@WorkerCore.handles(GiveUp)
-def give_up(core: WorkerCore, message: GiveUp, frame: Frame, peer: Peer) -> Reply:
+@handles(GiveUp, Declaration(plain="id", waits=False, stays=True))
+def give_up(call: Call, message: GiveUp) -> Reply:
     """Give up a promise: everything that waits for its object fails with the reason.
 
     Raises :class:`~syft.exceptions.PermissionDenied` for anybody but the connection that promised
     it, and :class:`~syft.exceptions.MalformedMessage` if there is no such promise any more.
     """
-    core.forget(message.drop, peer)
-    if message.id not in core.store.promised:
-        core.store.read(message.id)  # raises, and says what became of it
+    core, peer, store = call.core, call.peer, call.core.store
+    if message.id not in store.promised:
+        store.read(message.id)  # raises, and says what became of it
         raise MalformedMessage("$.id", "a promise that is still to be kept", "an object")
-    if core.store.promisers.get(message.id) is not peer.session:
+    if store.promisers.get(message.id) is not peer.session:
         raise PermissionDenied("give up a promise", core.name, peer.user)
-    core.store.give_up(message.id, message.id, message.reason)
+    store.give_up(message.id, message.id, message.reason)
     core.dataflow.settle((message.id,))
     return Done(message.seq)
 
 
-@WorkerCore.handles(Move)
-def move(core: WorkerCore, message: Move, frame: Frame, peer: Peer) -> Reply | Answer | None:
+def _origin(call: Call) -> Claim:
+    """Whose an object is that is about to be moved, by the time that this was asked."""
+    peer = call.peer
+    return call.core.owners.of(call.message.id) or Claim(peer.identity, peer.name)
+
+
+@handles(
+    Move,
+    Declaration(
+        takes="id", leaves="worker `to`", answers=(Done, Value), action="move", reading=_origin
+    ),
+)
+def move(call: Call, message: Move) -> Reply:
     """Send an object to another worker, and remove it here when it has arrived."""
-    core.forget(message.drop, peer)
-
-    def act(held: HeldInputs) -> Reply:
-        follows = _send_on(core, message, core.resolve(message.id, 0, held), origin, peer)
-        core.store.take(message.id, f"{peer.name} moved it to {message.to}")
-        return Done(message.seq) if follows is None else Value(message.seq, follows)
-
-    access = _taking(message.id)
-    core.permit(peer, (message.id,), access, "move")
-    origin = core.owners.of(message.id) or Claim(peer.identity, peer.name)
-    return core.when_ready(message.seq, peer, act, (message.id,), access=access)
+    follows = _send_on(call, message, call.resolve(message.id))
+    call.core.store.take(message.id, f"{call.peer.name} moved it to {message.to}")
+    return Done(message.seq) if follows is None else Value(message.seq, follows)
 
 
-def _send_on(core: WorkerCore, message: Move, value: Any, origin: Claim, peer: Peer) -> bool | None:
+def _send_on(call: Call, message: Move, value: Any) -> bool | None:
     """Send an object to another worker; returns true if its gradients come back, and false if those
     of graphs here go after it."""
     if message.requires_grad and isinstance(value, Holder):
         raise MalformedMessage("$.requires_grad", "false for a plan", "true")
+    core, origin, id = call.core, call.read, message.id
     guard, recorded = travelling_guard_of(value), message.requires_grad is not False
-    user = peer.user_named(message.user, core.name)
-    place = message.to if guard is None else core.place_of(message.to)
-    check_leaving(guard, place, user, "move", core.name, message.id)
-    connection, id = core.connect(message.to), message.id
+    place = core.check_leaving(guard, message.to, call.user, "move", id)
+    connection = core.connect(message.to)
     if recorded and goes_on(value):
         send_followed(core, connection, id, value, guard, origin, message.to)
         return True
@@ -410,19 +365,13 @@ def _send_on(core: WorkerCore, message: Move, value: Any, origin: Claim, peer: P
     return False
 
 
-def _taking(id: int) -> Access:
-    """The access of an operation that takes an object out of the store."""
-    return Access(writes=(id,), reads_attributes=True, takes=(id,))
-
-
-@WorkerCore.handles(Holds)
-def holds(core: WorkerCore, message: Holds, frame: Frame, peer: Peer) -> Value:
+@handles(Holds, Declaration(reads="id", answers=(Value,), waits=False))
+def holds(call: Call, message: Holds) -> Value:
     """Reply whether the object is present with this content, and readable by the user."""
-    core.forget(message.drop, peer)
-    value = core.store.objects.get(message.id)
+    value = call.core.store.objects.get(message.id)
     if not isinstance(value, torch.Tensor) or not has_content(value):
         return Value(message.seq, False)
     guard = full_guard_of(value)
-    if guard is not None and not guard.admits(peer.user):
+    if guard is not None and not guard.admits(call.peer.user):
         return Value(message.seq, False)
     return Value(message.seq, digest(value) == message.digest)

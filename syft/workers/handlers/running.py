@@ -8,7 +8,7 @@ is parked after that.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -18,11 +18,18 @@ from syft.serde.expect import describe
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack, unpack_at
-from syft.workers.core.owners import Permit
 from syft.workers.core.peer import EVERYTHING, Peer
-from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
+from syft.workers.core.pipeline import (
+    Call,
+    Declaration,
+    StoreView,
+    expanded,
+    handles,
+    shortcut,
+)
+from syft.workers.core.state_machine import Answer, WorkerCore
 from syft.workers.execution.operation import run_in_mode
-from syft.workers.handlers.commands import StoreView, autocast_of
+from syft.workers.handlers.commands import autocast_of
 from syft.workers.handlers.guarded_run import Concealed
 from syft.workers.handlers.programs import Prepared, prepare
 from syft.workers.labels.memory_labels import copy_of
@@ -43,7 +50,6 @@ _MODES = GRAD_MODE | INFERENCE_MODE
 _ONE_EXPECTED = 1 << COUNT_SHIFT
 _REFERENCE = int(InputKind.REFERENCE)
 _MAX_ID = 2**63
-_MOST_DROPPED = 1 << 16
 
 
 class InputView(StoreView):
@@ -56,62 +62,127 @@ class InputView(StoreView):
         raise MalformedMessage("$", "a value that came along", "a reference")
 
 
-@WorkerCore.handles(Run)
-def handle(core: WorkerCore, run: Run, frame: Frame, peer: Peer) -> Reply | Answer | None:
-    """Run the definition of a number; the reply is ``Done`` if all results are tensors or None."""
-    if run.drop:
-        core.forget(expanded(run.drop), peer)
+class Ready(NamedTuple):
+    """What a run is, once its number was looked up: the definition, and the inputs as given."""
+
+    entry: NumberedCall
+    given: list[Any]
+
+
+def _table(core: WorkerCore, peer: Peer) -> Table:
+    """What the numbers of a connection stand for."""
     table = peer.session.numbers
     if table is None or table.user != peer.user:  # one user must not reuse the inputs of another
         table = peer.session.numbers = Table(peer.user)
         core.peers[peer] = None
+    return table
+
+
+def _found(call: Call) -> Ready:
+    """Look up the number of a run, or enter its definition, and note its inputs."""
+    core, run, peer = call.core, call.message, call.peer
+    table = _table(core, peer)
     entry = table.use(run.number) if run.define is None else None
-    if entry is not None:
-        core.stats.cache_hits += 1
-        if entry.bare and not (frame.buffers or run.autocast or core.dataflow.active):
-            values = _fast_path_inputs(core, run, entry)
-            contested = core.contested
-            if values is not None and not (contested and _may_change(core, entry, peer)):
-                _tell_watchers(core, entry.what, peer)
-                results = _results(core, entry, entry.last, values, peer)
-                if contested:
-                    entry.what.only_reads = True  # it has run: it is what it will be
-                reply = _stored(core, run, results, peer)
-                core.note_made((run.out,))
-                return reply
-    entry, given = _read(core, table, entry, run, frame)
+    core.stats.cache_hits += entry is not None
+    unpacker = call.unpacker(InputView(core, None))
+    try:
+        if entry is None:
+            entry = _entered(core, table, run, unpacker)
+        found = Ready(entry, _given(call, table, entry, unpacker))
+    except Exception:
+        table.remove(run.number)  # the sender removes it too when it reads the failure
+        raise
     _check_count(core, run, entry.what.results)
     if not (entry.bare or peer.knows == EVERYTHING):
         core.watch(peer)  # the results may be values that it sent
-    permit = _permit(core, entry, given, peer) if core.contested else None
-    if not core.dataflow.active:
-        return _perform(core, run, frame, entry, given, peer, None, permit)
-    return _perform_when_ready(core, run, frame, entry, given, peer, permit)
+    return found
+
+
+@handles(
+    Run,
+    Declaration(
+        reads="inputs, define",
+        returns="out",
+        plain="number, flags, autocast",
+        answers=(Done, Value),
+        action="a program",
+        reading=_found,
+        named=lambda call: _ids_used(*call.read),
+        outs=lambda call: call.read.entry.what.outs(call.message.out),
+        access=lambda call: call.read.entry.what.access(_ids_given(*call.read)),
+    ),
+)
+def _general(call: Call, run: Run) -> Reply:
+    """Run the definition of a number; the reply is ``Done`` if all results are tensors or None."""
+    core, peer, first, flags = call.core, call.peer, run.out, run.flags
+    entry, given = call.read
+    prepared: Prepared = entry.what
+    outs = prepared.outs(first)
+    if not 0 <= first <= _MAX_ID - prepared.results:
+        expected = f"{prepared.results} ids from 0 to 2**63 - 1"
+        raise MalformedMessage("$.out", expected, str(first))
+    core.store.check_all_free(outs)
+    try:
+        _tell_watchers(core, prepared, peer)
+        operands = core, entry, given, _resolved(call), peer
+        mode = GRAD_MODE if torch.is_grad_enabled() else 0
+        usual = flags & _MODES == mode and not run.autocast
+        if usual and torch.get_default_dtype() is torch.float32:
+            results = _results(*operands)
+        else:
+            results = run_in_mode(_results, operands, {}, flags, autocast_of(call))
+        reply = _stored(core, run, results, peer)
+        call.note_made(outs)
+        return reply
+    except Concealed as concealed:
+        core.fail_results(outs)
+        return core.failure(run.seq, concealed.error, hidden=True)
+    except Exception as error:
+        core.fail_results(outs, error)
+        raise
+
+
+@shortcut(Run)
+def handle(core: WorkerCore, run: Run, frame: Frame, peer: Peer) -> Reply | Answer | None:
+    """Run a common definition at once, and leave any other to the steps."""
+    if run.drop:
+        core.forget(expanded(run.drop), peer)
+    entry = None
+    if run.define is None and not (frame.buffers or run.autocast or core.dataflow.active):
+        entry = _table(core, peer).use(run.number)
+    if entry is not None and entry.bare:
+        values = _fast_path_inputs(core, run, entry)
+        contested = core.contested
+        if values is not None and not (contested and _may_change(core, entry, peer)):
+            core.stats.cache_hits += 1
+            _tell_watchers(core, entry.what, peer)
+            results = _results(core, entry, entry.last, values, peer)
+            if contested:
+                entry.what.only_reads = True  # it has run: it is what it will be
+            reply = _stored(core, run, results, peer)
+            core.note_made((run.out,))
+            return reply
+    return _general(core, run, frame, peer)
 
 
 def _may_change(core: WorkerCore, entry: NumberedCall, peer: Peer) -> bool:
     """Whether a run on the inputs of the last one may change, or has to mark, what is another's."""
     prepared: Prepared = entry.what
-    ids = _ids_given(entry, entry.last)
     if not prepared.only_reads:
-        access = prepared.access(ids)
+        access = prepared.access(_ids_given(entry, entry.last))
         if access.changes or access.takes:
             return True
-    named = [*prepared.objects, *(id for id in ids if id is not None)]
-    return not core.owners.are_clear(peer, named)
-
-
-def _permit(core: WorkerCore, entry: NumberedCall, given: list[Any], peer: Peer) -> Permit | None:
-    """What a run may do where objects belong to several."""
-    prepared: Prepared = entry.what
-    ids = _ids_given(entry, given)
-    named = [*prepared.objects, *(id for id in ids if id is not None)]
-    return core.permit(peer, named, prepared.access(ids), "a program")
+    return not core.owners.are_clear(peer, _ids_used(entry, entry.last))
 
 
 def _ids_given(entry: NumberedCall, given: list[Any]) -> list[int | None]:
     """The ids among the inputs, and None for values."""
     return [id if kind == _REFERENCE else None for id, kind in zip(given, entry.kinds, strict=True)]
+
+
+def _ids_used(entry: NumberedCall, given: list[Any]) -> list[int]:
+    """The ids of all objects that a run uses."""
+    return [*entry.what.objects, *(id for id in _ids_given(entry, given) if id is not None)]
 
 
 def _check_count(core: WorkerCore, run: Run, results: int) -> None:
@@ -121,27 +192,6 @@ def _check_count(core: WorkerCore, run: Run, results: int) -> None:
     if results != expected:
         told, got = (f"{n} result{'' if n == 1 else 's'}" for n in (expected, results))
         raise ResultMismatch(f"the call of number {run.number}", core.name, told, got)
-
-
-def _perform_when_ready(
-    core: WorkerCore,
-    run: Run,
-    frame: Frame,
-    entry: NumberedCall,
-    given: list[Any],
-    peer: Peer,
-    permit: Permit | None,
-) -> Reply | Answer | None:
-    prepared: Prepared = entry.what
-    ids = _ids_given(entry, given)
-    return core.when_ready(
-        run.seq,
-        peer,
-        lambda held: _perform(core, run, frame, entry, given, peer, held, permit),
-        [*prepared.objects, *(id for id in ids if id is not None)],
-        tuple(prepared.outs(run.out)),
-        prepared.access(ids),
-    )
 
 
 def _fast_path_inputs(core: WorkerCore, run: Run, entry: NumberedCall) -> list[Any] | None:
@@ -180,51 +230,13 @@ def _fast_path_inputs(core: WorkerCore, run: Run, entry: NumberedCall) -> list[A
     return values
 
 
-def expanded(drop: Sequence[int | tuple[int, int]]) -> Sequence[int]:
-    """The ids in a list of ids and ``(first id, count)`` pairs.
-
-    >>> expanded((5, (7, 3)))
-    [5, 7, 8, 9]
-    """
-    if tuple not in map(type, drop):  # nearly always
-        return drop  # type: ignore[return-value]
-    ids: list[int] = []
-    for item in drop:
-        if type(item) is int:
-            ids.append(item)
-            continue
-        first, count = item  # type: ignore[misc]
-        if not 0 <= count <= _MOST_DROPPED - len(ids):
-            raise MalformedMessage("$.drop", f"at most {_MOST_DROPPED} ids", str(count))
-        ids.extend(range(first, first + count))
-    return ids
-
-
 # ---------------------------------------------------------------------------------------- reading
 
 
-def _read(
-    core: WorkerCore, table: Table, entry: NumberedCall | None, run: Run, frame: Frame
-) -> tuple[NumberedCall, list[Any]]:
-    """The entry of the number, made from the definition if there is one, and the inputs."""
-    unpacker = _unpacker(core, frame) if run.define is not None or frame.buffers else None
-    try:
-        if entry is None:
-            entry = _entered(core, table, run, unpacker)
-        return entry, _given(core, table, entry, run, frame, unpacker)
-    except Exception:
-        table.remove(run.number)  # the sender removes it too when it reads the failure
-        raise
-
-
-def _unpacker(core: WorkerCore, frame: Frame) -> Unpacker:
-    return Unpacker(frame.buffers, core.limits, InputView(core, {}), owns_buffers=frame.exclusive)
-
-
-def _entered(core: WorkerCore, table: Table, run: Run, unpacker: Unpacker | None) -> NumberedCall:
+def _entered(core: WorkerCore, table: Table, run: Run, unpacker: Unpacker) -> NumberedCall:
     """Register the definition of a number from the message."""
     check_number(run.number, core.store.charges.limits.numbers)
-    if run.define is None or unpacker is None:
+    if run.define is None:
         what = f"worker {core.name!r} does not know what number {run.number} stands for"
         raise ProgramError(f"{what}; it may have been cleared: send the definition again")
     table.remove(run.number)
@@ -238,16 +250,9 @@ def _entered(core: WorkerCore, table: Table, run: Run, unpacker: Unpacker | None
     return entry
 
 
-def _given(
-    core: WorkerCore,
-    table: Table,
-    entry: NumberedCall,
-    run: Run,
-    frame: Frame,
-    unpacker: Unpacker | None,
-) -> list[Any]:
+def _given(call: Call, table: Table, entry: NumberedCall, unpacker: Unpacker) -> list[Any]:
     """The inputs: ids, numbers and values; nil means the input of the last run."""
-    inputs, last, kinds = run.inputs, entry.last, entry.kinds
+    inputs, last, kinds = call.message.inputs, entry.last, entry.kinds
     if len(inputs) != len(kinds):
         raise MalformedMessage("$.inputs", f"{len(kinds)} inputs", str(len(inputs)))
     if entry.bare:
@@ -259,13 +264,11 @@ def _given(
             if type(operand) is not int:
                 _check_bare(operand, kind, index)
     else:
-        unpacker = unpacker or _unpacker(core, frame)
         given = [
             _one_given(table, entry, index, operand, unpacker)
             for index, operand in enumerate(inputs)
         ]
-    if unpacker is not None:
-        unpacker.finish()
+    unpacker.finish()
     return given
 
 
@@ -306,48 +309,6 @@ def _copy(leaf: Any) -> Any:
 # ---------------------------------------------------------------------------------------- running
 
 
-def _perform(
-    core: WorkerCore,
-    run: Run,
-    frame: Frame,
-    entry: NumberedCall,
-    given: list[Any],
-    peer: Peer,
-    held: HeldInputs | None,
-    permit: Permit | None,
-) -> Reply:
-    first, flags = run.out, run.flags
-    prepared: Prepared = entry.what
-    outs = prepared.outs(first)
-    _check_free(core, first, prepared.results, outs)
-    try:
-        _tell_watchers(core, prepared, peer)
-        values = _resolved(core, entry.kinds, given, held)
-        view = StoreView(core, held or {})
-        if permit is not None:
-            permit.check_memory(view.resolve)
-        mode = GRAD_MODE if torch.is_grad_enabled() else 0
-        if (
-            flags & _MODES == mode
-            and not run.autocast
-            and torch.get_default_dtype() is torch.float32
-        ):
-            results = _results(core, entry, given, values, peer)
-        else:
-            autocast = autocast_of(core, run, frame)
-            operands = core, entry, given, values, peer
-            results = run_in_mode(_results, operands, {}, flags, autocast)
-        reply = _stored(core, run, results, peer)
-        core.note_made(outs, None if permit is None else permit.behind(view.resolve))
-        return reply
-    except Concealed as concealed:
-        core.fail_results(outs)
-        return core.failure(run.seq, concealed.error, hidden=True)
-    except Exception as error:
-        core.fail_results(outs, error)
-        raise
-
-
 def _results(
     core: WorkerCore, entry: NumberedCall, given: list[Any], values: list[Any], peer: Peer
 ) -> Sequence[Any]:
@@ -359,28 +320,19 @@ def _results(
     try:
         return prepared.perform(core, values, peer)
     finally:
-        ids = (*prepared.objects, *(id for id in _ids_given(entry, given) if id is not None))
-        core.store.charges.altered(ids)
+        core.store.charges.altered(_ids_used(entry, given))
 
 
-def _check_free(core: WorkerCore, first: int, results: int, outs: Sequence[int]) -> None:
-    if not 0 <= first <= _MAX_ID - results:
-        raise MalformedMessage("$.out", f"{results} ids from 0 to 2**63 - 1", str(first))
-    for out in outs:
-        core.store.check_free(out)
-
-
-def _resolved(
-    core: WorkerCore, kinds: tuple[int, ...], given: list[Any], held: HeldInputs | None
-) -> list[Any]:
+def _resolved(call: Call) -> list[Any]:
     """The values of all inputs, with tensors in the place of ids."""
-    objects = core.store.objects
+    objects = call.core.store.objects
+    entry, given = call.read
     values = []
-    for index, (value, kind) in enumerate(zip(given, kinds, strict=True)):
+    for index, (value, kind) in enumerate(zip(given, entry.kinds, strict=True)):
         if kind == _REFERENCE:
             found = objects.get(value)
-            if held or found is None:
-                found = core.resolve(value, 0, held)  # raises, with the reason, if it is missing
+            if call.held or found is None:
+                found = call.resolve(value)  # raises, with the reason, if it is missing
             if not isinstance(found, torch.Tensor):  # a plan cannot be an input
                 name = type(found).__name__
                 raise MalformedMessage(f"$.inputs[{index}]", "the id of a tensor", f"a {name}")
@@ -391,7 +343,7 @@ def _resolved(
 
 def _tell_watchers(core: WorkerCore, prepared: Prepared, peer: Peer) -> None:
     """Tell other callers if a run may change shapes or gradients that they asked for."""
-    if core.watched and (prepared.alters):
+    if core.watched and prepared.alters:
         core.altered(peer, gradients=False)
 
 

@@ -34,7 +34,6 @@ from syft.workers.core.shares import (
     SharingSession,
     StoredShare,
 )
-from syft.workers.execution.leaving import check_leaving
 from syft.workers.handlers.dealing_parts import (
     check_part,
     checked_counter,
@@ -224,9 +223,7 @@ def _check_reveals(seat: Seat, program: ShareProgram, guards: SlotGuards) -> Non
     for step in program.instructions:
         if step.code is ShareCode.REVEAL and step.args[1] != seat.rank:
             name = seat.names[step.args[1]]
-            guard = guards.of(step.outs[0])
-            place = name if guard is None else seat.core.place_of(name)
-            check_leaving(guard, place, seat.starter.user, "reveal", seat.core.name)
+            seat.core.check_leaving(guards.of(step.outs[0]), name, seat.starter.user, "reveal")
 
 
 def _stored(

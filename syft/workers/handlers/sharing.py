@@ -87,7 +87,7 @@ from syft.crypto.mask_stream import MaskStream, ZeroShares, fresh_key
 from syft.exceptions import MalformedMessage, NotShareable, PermissionDenied, WrongParties
 from syft.serde.torch_types import check_present
 from syft.workers.core.shares import StoredShare, SharingSession, checked_key
-from syft.workers.execution.leaving import check_dealing, check_leaving
+from syft.workers.execution.leaving import check_dealing
 from syft.workers.handlers.executions import waiting_bytes
 from syft.workers.handlers.party_programs import Letter, PartyProgram, Seat, guarding
 from syft.workers.labels.guards import Guard
@@ -254,8 +254,7 @@ def _check_destinations(seat: Seat, parties: Sequence[str], guard: Guard | None)
     """Raise :class:`~syft.exceptions.PermissionDenied` if a share may not go to a party."""
     for name in parties:
         if name != seat.core.name:
-            place = name if guard is None else seat.core.place_of(name)
-            check_leaving(guard, place, seat.starter.user, "share", seat.core.name)
+            seat.core.check_leaving(guard, name, seat.starter.user, "share")
 
 
 def _provider_in(here: SharingSession) -> str:

@@ -12,36 +12,29 @@ A shell decides which requests have not begun, and calls :func:`withdraw` for ea
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from syft.exceptions import MalformedMessage
 from syft.serde.frame import Frame
 from syft.workers.core.accepted_results import MOST_MARKED, accepted_results
 from syft.workers.core.peer import Peer
+from syft.workers.core.pipeline import DECLARATIONS, Call, Declaration, expanded, handles, ids_at
 from syft.workers.core.state_machine import WorkerCore
+from syft.workers.core.store import TAKEN_BACK
 from syft.workers.handlers.collective import decline
-from syft.workers.handlers.running import expanded
 from syft.workers.wire import messages
 from syft.workers.wire.messages import (
     COUNT_SHIFT,
-    Abort,
-    Await,
     Cancel,
+    Command,
     Done,
     Drop,
-    Exchange,
-    GiveUp,
     NotBegun,
-    Put,
-    PutAll,
     Run,
-    Share,
     Start,
     encode,
 )
-
-_KEPT: Final = frozenset((Drop, Cancel, GiveUp, Await, Share, Exchange, Abort))
-"""What is done in any case: it frees something, or others rely on it."""
 
 _IDS: Final = 2**63
 """How many ids there are."""
@@ -56,7 +49,7 @@ def may_be_withdrawn(frame: Frame) -> bool:
     (False, False)
     """
     try:
-        return type(messages.read_request(frame.header)) not in _KEPT
+        return not DECLARATIONS[type(messages.read_request(frame.header))].stays
     except messages.UNREADABLE:  # it is answered as what it is
         return False
 
@@ -81,20 +74,21 @@ def withdraw(core: WorkerCore, frame: Frame, peer: Peer) -> Frame:
         outs = _results(message, peer)
         if core.store.promised:
             outs = [out for out in outs if core.store.may_keep(out, peer.names)]
-        core.take_back_results(outs)
+        core.fail_results(outs, why=TAKEN_BACK)
     finally:
         core.serving = outer
     return Frame(encode(NotBegun(message.seq)), [])
 
 
-@WorkerCore.handles(Cancel)
-def cancel(core: WorkerCore, message: Cancel, frame: Frame, peer: Peer) -> Done:
+@handles(Cancel, Declaration(plain="request", waits=False, stays=True))
+def cancel(call: Call, message: Cancel) -> Done:
     """Cancel a parked request; a request that has run is not changed."""
+    core, peer = call.core, call.peer
     for execution, started in list(core.sessions.items()):
         if started.waits_for_inputs(peer, message.request):
             started.abandon(core, execution, "was taken back")
     core.store.listeners.remove(peer.session, message.request)
-    core.take_back_results(core.dataflow.cancel((peer.session, message.request)))
+    core.fail_results(core.dataflow.cancel((peer.session, message.request)), why=TAKEN_BACK)
     return Done(message.seq)
 
 
@@ -105,15 +99,13 @@ def _forget_number(run: Run, peer: Peer) -> None:
         table.remove(run.number)
 
 
-def _results(message: Any, peer: Peer) -> list[int]:
+def _results(message: Any, peer: Peer) -> Sequence[int]:
     """The ids of what a request was to make, as far as they can be told without reading it all."""
-    kind = type(message)
-    if kind is Start:
-        return [out for out in message.outs[:MOST_MARKED] if 0 < out < _IDS]
-    if kind is Put or kind is PutAll:
-        first, count = message.id if kind is Put else message.first, 1
-    elif kind is Run:
-        first, count = message.out, min(message.flags >> COUNT_SHIFT, MOST_MARKED)
-    else:
-        return list(accepted_results(message, peer.session.numbers))
-    return list(range(first, first + count)) if 0 < first < _IDS - count else []
+    if type(message) is Command:
+        return accepted_results(message, peer.session.numbers)
+    if type(message) is Run:
+        count = min(message.flags >> COUNT_SHIFT, MOST_MARKED)
+        return range(message.out, message.out + count) if 0 < message.out < _IDS - count else ()
+    declared = DECLARATIONS[type(message)]
+    outs = ids_at(message, declared.makes or declared.returns)
+    return [out for out in outs[:MOST_MARKED] if 0 < out < _IDS]

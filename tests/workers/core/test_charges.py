@@ -51,9 +51,9 @@ def test_objects_are_counted_by_caller() -> None:
     store.drop_all([3, 5], "dropped")
     assert scene.ann.account.objects == scene.eve.account.objects == 0
     with refused("objects"):
-        store.put_new({6: torch.ones(2), 7: torch.ones(2), 8: torch.ones(2), 9: torch.ones(2)})
+        store.put_all({6: torch.ones(2), 7: torch.ones(2), 8: torch.ones(2), 9: torch.ones(2)})
     assert not {6, 7, 8, 9} & store.objects.keys(), "all of them or none"
-    store.put_new({6: torch.ones(2), 7: torch.ones(2)})
+    store.put_all({6: torch.ones(2), 7: torch.ones(2)})
     store.clear("cleared")
     assert scene.ann.account.objects == scene.ann.account.bytes == 0 and not store.charges.bills
 
@@ -65,7 +65,7 @@ def test_shared_memory_is_counted_once() -> None:
     scene.store.put(2, base[:50])
     assert scene.ann.account.bytes == 400
     with refused("bytes"):
-        scene.store.put_new({3: torch.ones(100), 4: torch.ones(100)})
+        scene.store.put_all({3: torch.ones(100), 4: torch.ones(100)})
     scene.store.drop(1, "dropped")
     assert scene.ann.account.bytes == 400, "the view still holds it"
     scene.store.drop(2, "dropped")

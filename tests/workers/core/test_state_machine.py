@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import syft as sy
 from syft.codes import MessageCode, TypeCode
 from syft.exceptions import (
+    PromiseGivenUp,
     HookError,
     LimitExceeded,
     MalformedMessage,
@@ -27,12 +28,14 @@ from syft.program.program import Action, Program, Slot
 from syft.serde.limits import Limits
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
-from syft.workers.core.descending import MAX_DEPTH, descend
+from syft.serde.tensors.bundle import Bundle
+from syft.workers.wire import messages
+from syft.workers.core.pipeline import DECLARATIONS, Declaration, handles
 from syft.workers.core.peer import Peer
+from syft.workers.core.descending import MAX_DEPTH, descend
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import full_guard_of, protect
-from syft.workers.wire import messages
 from syft.workers.wire.definitions import Group, InputKind
 from syft.workers.wire.messages import (
     COUNT_SHIFT,
@@ -121,9 +124,36 @@ def test_a_worker_without_a_handler_for_each_kind_does_not_start(
     assert str(caught.value) == "no handler for Cancel, Relay: import syft as a whole."
 
 
+@pytest.mark.parametrize("wrong", [{}, {"reads": "id"}, {"reads": "id", "makes": "out, other"}])
+def test_a_kind_is_declared_as_a_whole(
+    wrong: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A field that may name an object is not left out, and none is named that is not there."""
+    monkeypatch.delitem(WorkerCore.handlers, messages.Duplicate)
+    with pytest.raises(HookError, match="Duplicate is declared without"):
+        handles(messages.Duplicate, Declaration(**wrong))  # type: ignore[arg-type]
+    assert messages.Duplicate not in WorkerCore.handlers
+
+
+def test_every_kind_is_declared() -> None:
+    assert set(DECLARATIONS) == set(WorkerCore.handlers) == set(get_args(messages.Request))
+
+
+def test_nothing_of_a_bundle_comes_under_an_id_that_was_given_up(core: WorkerCore) -> None:
+    """Not even where no request waits any more."""
+    said(core, messages.encode(messages.Promise(1, (50,))))
+    said(core, messages.encode(messages.GiveUp(2, 50, "the sensor broke")))
+    packer = Packer()
+    bundle = pack(Bundle([torch.ones(2), torch.ones(2)]), packer)
+    message = messages.encode(messages.PutAll(3, 49, bundle))
+    (reply,) = said(core, message, *packer.buffers)
+    assert isinstance(error_in(reply), PromiseGivenUp)
+    assert not {49, 50} & set(core.store.objects)
+
+
 def test_a_kind_has_one_handler() -> None:
     with pytest.raises(HookError, match="Put has a handler already"):
-        WorkerCore.handles(messages.Put)(lambda core, message, frame, peer: None)
+        handles(messages.Put, DECLARATIONS[messages.Put])(lambda call, message: None)
 
 
 @pytest.mark.parametrize(

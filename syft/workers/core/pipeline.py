@@ -1,0 +1,299 @@
+"""One order for every request: what its kind declares is checked, and then it is done.
+
+A handler is registered with a :class:`Declaration` of what its kind of message does to the objects
+of a worker.  A kind without one has no handler, and a worker without all handlers does not start.
+What a handler itself has to do begins when all this is done:
+
+1. *drop*: what the message lists is dropped, as far as it is the caller's.
+2. *read*: the kind's own look at the message (``reading``), before any object is touched.
+3. *free*: nothing may be there under the ids of ``makes``: ``ObjectIdTaken``, ``PromiseGivenUp``.
+4. *own*: what it ``sets``, writes or ``takes`` is its caller's: ``PermissionDenied``.
+5. *keep*: what it makes is no promise of others: ``PermissionDenied``, ``ObjectIdTaken``.
+6. *wait*: it is parked until all is there that it names, and what came earlier has changed that.
+7. *memory*: the memory that it changes is its caller's: ``PermissionDenied``.
+8. *run*: the handler.  What is private leaves where its guard lets it, or ``PermissionDenied``.
+9. *store*: :meth:`Call.store` tells those who know of the id, charges, and notes whose it is.
+10. *reply*: one of ``answers``, or a ``Failure``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from msgspec.structs import fields
+
+from syft.exceptions import HookError, MalformedMessage, PermissionDenied
+from syft.serde.frame import Frame
+from syft.serde.packer import Unpacker
+from syft.workers.core.access import READS, Access
+from syft.workers.core.owners import Permit
+from syft.workers.core.peer import Peer
+from syft.workers.core.state_machine import Answer, Handler, HeldInputs, WorkerCore
+from syft.workers.labels.claim import Claim
+from syft.workers.labels.guards import Guard
+from syft.workers.wire import messages
+from syft.workers.wire.messages import Done, Reply
+
+_MOST_DROPPED = 1 << 16
+
+
+class StoreView:
+    """What unpacking uses of a worker: its store, and the inputs held for a parked operation."""
+
+    __slots__ = ("core", "held")
+
+    def __init__(self, core: WorkerCore, held: HeldInputs | None) -> None:
+        self.core = core
+        self.held = held
+
+    def resolve(self, id: int, depth: int = 0) -> Any:
+        """The object that a reference identifies."""
+        return self.core.resolve(id, depth, self.held)
+
+    def connect(self, name: str) -> Any:
+        """The worker's own connection to another worker, for pointers among the operands."""
+        return self.core.connect(name)
+
+
+class Call(StoreView):
+    """One request on its way: the message, its caller, and what the steps have found so far.
+
+    ``read`` is what the kind's own look at the message has returned.  ``held`` are the inputs of a
+    request that has waited, by id, which may have been dropped meanwhile.  ``behind`` is where that
+    comes from for which its results stand, if this worker does not see their memory.
+    """
+
+    __slots__ = ("message", "frame", "peer", "read", "permit", "behind")
+
+    def __init__(self, core: WorkerCore, message: Any, frame: Frame, peer: Peer) -> None:
+        self.core, self.message, self.frame, self.peer = core, message, frame, peer
+        self.held: HeldInputs | None = None
+        self.read: Any = None
+        self.permit: Permit | None = None
+        self.behind: Claim | None = None
+
+    def unpacker(self, view: StoreView | None = None) -> Unpacker:
+        """An unpacker for the operands: references are objects of this worker, or of a view."""
+        frame, limits = self.frame, self.core.limits
+        return Unpacker(frame.buffers, limits, view or self, owns_buffers=frame.exclusive)
+
+    def whole(self, id: int) -> Any:
+        """The object of an id, a share too."""
+        held = self.held
+        return held[id] if held and id in held else self.core.store.read(id)
+
+    def store(self, id: int, value: Any) -> Done:
+        """Store what the request makes under a new id."""
+        self.core.comes_back((id,), self.peer)
+        self.core.store.put(id, value)
+        self.note_made((id,))
+        return Done(self.message.seq)
+
+    def note_made(self, ids: Iterable[int]) -> None:
+        """Note that the request has made these objects."""
+        self.core.note_made(ids, self.behind)
+
+    @property
+    def user(self) -> str | None:
+        """The user for whom the request is made; raises if its caller cannot speak for them."""
+        user: str | None = self.peer.user_named(self.message.user, self.core.name)
+        return user
+
+    def check_read(self, guard: Guard | None, action: str = "get") -> None:
+        """Raise :class:`~syft.exceptions.PermissionDenied` if a value may not leave for the user
+        whom the request names."""
+        user = self.user
+        if guard is not None:
+            if not guard.admits(user):
+                raise PermissionDenied(action, self.core.name, user)
+            guard.check_open()
+
+
+Act = Callable[[Call, Any], Reply | Answer | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """What one kind of request does.  The first fields are names of fields of its message.
+
+    ``reads``, ``sets`` and ``takes`` have the ids of objects of which it reads the value, sets the
+    attributes, and which it takes out of the store; where the message has ``keep``, of others it
+    reads them.  ``makes`` has the ids under which it stores an object each, and ``returns`` the
+    first one of its results, which may be fewer.  ``plain`` are the numbers that are no ids.
+
+    ``leaves`` says to whom values go.  ``answers`` are the replies besides a failure.  Without
+    ``waits`` it looks at what is there now; with ``stays`` its caller cannot withdraw it.
+
+    ``action`` names in errors what it does to what is another's; without, it may be done to all
+    that it names.  Functions stand for what follows from more than one field: ``reading`` returns
+    :attr:`Call.read`, ``named`` the ids that it waits for, ``outs`` those of results, and
+    ``access`` what it does to the named.
+    """
+
+    reads: str = ""
+    sets: str = ""
+    takes: str = ""
+    makes: str = ""
+    returns: str = ""
+    plain: str = ""
+    leaves: str = ""
+    answers: Sequence[type[messages.Message]] = (Done,)
+    waits: bool = True
+    stays: bool = False
+    action: str | Callable[[Call], str] = ""
+    reading: Callable[[Call], Any] | None = None
+    named: Callable[[Call], Iterable[int]] | None = None
+    outs: Callable[[Call], Sequence[int]] | None = None
+    access: Access | Callable[[Call], Access] = READS
+
+    def named_in(self, message: Any) -> Sequence[int]:
+        """The ids of the objects that a message names, which has one field for them."""
+        return ids_at(message, self.reads or self.sets or self.takes)
+
+
+def ids_at(message: Any, field: str) -> Sequence[int]:
+    """The ids in a field of a message; none without a field.
+
+    >>> ids_at(messages.Await(1, 5), "id"), ids_at(messages.Drop(1, (5, 7)), "ids")
+    ((5,), (5, 7))
+    """
+    found: Any = getattr(message, field) if field else ()
+    return (found,) if type(found) is int else found
+
+
+DECLARATIONS: dict[type[messages.Message], Declaration] = {}
+"""What each kind of request does."""
+
+
+def handles(kind: type[messages.Message], declared: Declaration) -> Callable[[Act], Handler]:
+    """Register the decorated function as the last steps of one kind of message.  It is replaced by
+    the steps from the second one on.
+
+    Raises :class:`~syft.exceptions.HookError` for a second one, and for a declaration that leaves
+    out a field which may name an object.
+    """
+    names = declared.reads, declared.sets, declared.takes, declared.makes, declared.returns
+    given = set(filter(None, ", ".join((*names, declared.plain)).split(", ")))
+    of = {field.name: str(field.type) for field in fields(kind)}
+    numeric = {name for name, type in of.items() if "int" in type or "Any" in type}
+    wrong = (given - of.keys()) | (numeric - given - {"seq", "drop", "failures"})
+    if wrong:
+        raise HookError(f"{kind.__name__} is declared without {wrong}", "say what it does with it")
+
+    def enter(act: Act) -> Handler:
+        if kind in WorkerCore.handlers:
+            raise HookError(f"{kind.__name__} has a handler already", "keep one of them")
+        DECLARATIONS[kind] = declared
+        WorkerCore.handlers[kind] = _steps(declared, act, "drop" in of)
+        return _steps(declared, act, False)
+
+    return enter
+
+
+def shortcut(kind: type[messages.Message]) -> Callable[[Handler], Handler]:
+    """Let the decorated function have the messages of a kind first: it does the drops and the
+    common messages, and leaves the others to the steps."""
+
+    def enter(handler: Handler) -> Handler:
+        WorkerCore.handlers[kind] = handler
+        return handler
+
+    return enter
+
+
+def _steps(declared: Declaration, act: Act, dropping: bool) -> Handler:
+    """The steps of one kind of message, with the first one if ``dropping``."""
+    reading, waits, makes = declared.reading, declared.waits, declared.makes
+    named, outs, access = _effects(declared)
+
+    def steps(core: WorkerCore, message: Any, frame: Frame, peer: Peer) -> Any:
+        if dropping and message.drop:
+            core.forget(expanded(message.drop), peer)
+        call = Call(core, message, frame, peer)
+        if reading is not None:
+            call.read = reading(call)
+        if makes:
+            core.store.check_all_free(outs(call))
+        if core.contested:
+            _own(declared.action, call, named, access)
+        if waits and core.dataflow.active:
+            run = partial(_perform, act, call)
+            about = named(call), tuple(outs(call)), access(call)
+            return core.when_ready(message.seq, peer, run, *about)
+        if makes:
+            core.check_keeps(outs(call), peer)
+        return _perform(act, call, None)
+
+    return steps
+
+
+def _own(
+    action: str | Callable[[Call], str],
+    call: Call,
+    named: Callable[[Call], Iterable[int]],
+    access: Callable[[Call], Access],
+) -> None:
+    """Check that a request changes nothing but its caller's, where objects belong to several."""
+    if action:
+        doing = action if isinstance(action, str) else action(call)
+        call.permit = call.core.owners.permit(call.peer, named(call), access(call), doing)
+
+
+def _perform(act: Act, call: Call, held: HeldInputs | None) -> Reply | Answer | None:
+    """The last steps of a request, which may have waited."""
+    call.held = held
+    if call.permit is not None:
+        call.permit.check_memory(call.resolve)
+        call.behind = call.permit.behind(call.resolve)
+    return act(call, call.message)
+
+
+def _effects(
+    declared: Declaration,
+) -> tuple[
+    Callable[[Call], Iterable[int]], Callable[[Call], Sequence[int]], Callable[[Call], Access]
+]:
+    """What a message names, what it makes, and what it does to the named."""
+    named = declared.named or (lambda call: declared.named_in(call.message))
+    outs = declared.outs or (lambda call: ids_at(call.message, declared.makes))
+    return named, outs, _access(declared)
+
+
+def _access(declared: Declaration) -> Callable[[Call], Access]:
+    """What a message does to what it names."""
+    fixed = declared.access
+    if not isinstance(fixed, Access):
+        return fixed
+    if declared.takes:
+        return lambda call: taking(declared.named_in(call.message))
+    if declared.sets:
+        return lambda call: Access(sets=declared.named_in(call.message))
+    return lambda call: fixed
+
+
+def taking(ids: Sequence[int]) -> Access:
+    """The access of a request that takes objects out of the store, if there are any of these."""
+    return Access(writes=ids, reads_attributes=True, takes=ids)
+
+
+def expanded(drop: Sequence[int | tuple[int, int]]) -> Sequence[int]:
+    """The ids in a list of ids and ``(first id, count)`` pairs.
+
+    >>> expanded((5, (7, 3)))
+    [5, 7, 8, 9]
+    """
+    if tuple not in map(type, drop):  # nearly always
+        return drop  # type: ignore[return-value]
+    ids: list[int] = []
+    for item in drop:
+        if type(item) is int:
+            ids.append(item)
+            continue
+        first, count = item  # type: ignore[misc]
+        if not 0 <= count <= _MOST_DROPPED - len(ids):
+            raise MalformedMessage("$.drop", f"at most {_MOST_DROPPED} ids", str(count))
+        ids.extend(range(first, first + count))
+    return ids
