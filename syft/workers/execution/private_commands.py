@@ -23,6 +23,7 @@ import torch
 from syft.chain.wrapper import Wrapper
 from syft.exceptions import PermissionDenied
 from syft.ops.evaluate import evaluate
+from syft.ops.forms import FORMS
 from syft.ops.nested import EXACT_TENSOR_TYPES, leaves, replace
 from syft.ops.outcome import Made, Outcome, Verdict
 from syft.ops.table import (
@@ -146,10 +147,10 @@ class _Command:
 
     def run(self, holdings: Holdings) -> Any:
         """Do what is forecast; without a forecast, call the function if that may be seen."""
-        forecast = self._forecast()
+        forecast, command = self._in_its_form(self._forecast())
         try:
             if forecast.is_complete and (self._is_admitted or is_bounded(forecast)):
-                return self._run_foreseen(forecast, holdings)
+                return command._run_foreseen(forecast, holdings)
             if self._is_admitted:
                 self.guard.check_open()
                 return self._moved(holdings)._run_and_see()
@@ -174,6 +175,15 @@ class _Command:
         if self.op_flags & SPLITS:
             return NO_FORECAST
         return hidden_forecast(self.function, self.args, self.kwargs)
+
+    def _in_its_form(self, forecast: Outcome) -> tuple[Outcome, _Command]:
+        """The forecast of the form of the operation, if it has one and needs it, and what runs."""
+        form = FORMS.get(self.function)
+        if form is not None and not (self._is_admitted or forecast.verdict is Verdict.FAILS):
+            formed = changed(self, function=form.predicted)._forecast()
+            if formed.is_complete:
+                return formed, changed(self, function=form.run or self.function)
+        return forecast, self
 
     def _run_foreseen(self, forecast: Outcome, holdings: Holdings) -> Any:
         hidden = forecast.verdict is Verdict.RESIZES
