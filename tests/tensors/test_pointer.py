@@ -640,5 +640,5 @@ def test_a_number_is_formatted_where_it_may_be_read(
     private = torch.tensor(1.5).private_tensor(["ann"]).send(bob, user="ann")
     for secret in (private, private.view(1)):
         text = refusal(lambda secret=secret: f"{secret:.4f}")
-        assert text.startswith("PermissionDenied: an operation that reads its value: this value on")
+        assert text.startswith("PermissionDenied: an operation that reads its value (torch.")
         assert "1.5" not in text and "1.5" not in f"{secret}"

@@ -26,7 +26,7 @@ from syft.ops.outcome import size_of_memory
 from syft.torch_private import is_only_user
 from syft.workers.execution.backward_calls import BackwardCall, backward_call
 from syft.workers.execution.followed_leaves import FollowedLeaves
-from syft.workers.execution.foreseen_failures import foreseen_failure
+from syft.workers.execution.foreseen_failures import PRIVATE_PASS, foreseen_failure, refusal
 from syft.workers.execution.moved_memory import Holdings, move_written
 from syft.workers.execution.plain_tensors import is_plain, plain_copy
 from syft.workers.execution.successors import (
@@ -100,34 +100,38 @@ def run_private_pass(
     except TypeError as error:
         raise foreseen_failure(TypeError, str(error)) from None
     admitted = guard.admits(user)
-    _check_flags(call, admitted, worker, user)
-    if not admitted and guard.shape_hidden:
-        raise PermissionDenied("a backward pass over a private shape", worker, user)
+
+    def denied(what: str) -> PermissionDenied:
+        return refusal(what, function, args, kwargs, worker, user)
+
+    refused = None if admitted else _refused(call, guard)
+    if refused is not None:
+        raise denied(refused)
     misfit = call.misfit()
     if misfit is not None:
         raise foreseen_failure(RuntimeError, misfit)
     a_pass = _PrivatePass(call, guard, holdings)
     if a_pass.followed.has_chains and not admitted:
-        raise PermissionDenied("a backward pass to a chain that was moved", worker, user)
+        raise denied("a backward pass to a chain that was moved")
     others = *a_pass.receivers(), *a_pass.followed.leaves
     if not all(map(_is_strided, (*call.roots, *call.starts, *others))):
-        raise PermissionDenied("a backward pass over a tensor of another layout", worker, user)
+        raise denied("a backward pass over a tensor of another layout")
     result = a_pass.run()
     if admitted:
         a_pass.guard.check_open()
     return result
 
 
-def _check_flags(call: BackwardCall, admitted: bool, worker: str, user: str | None) -> None:
-    """Raise if a private value decides what a pass leaves, or if that cannot be told."""
+def _refused(call: BackwardCall, guard: Guard) -> str | None:
+    """What a stranger may not run: a private value decides what it leaves, or that is not told."""
     for name, value in call.flags.items():
-        private = any(full_guard_of(leaf) is not None for leaf in leaves(value))
-        if private and not admitted:
-            raise PermissionDenied(f"a backward pass with a private {name}", worker, user)
-    elsewhere = any(recorded_of(root) is None for root in call.roots)
-    if not admitted and (elsewhere or call.flags.get("is_grads_batched")):
-        kind = "of another worker's tensor" if elsewhere else "with is_grads_batched"
-        raise PermissionDenied(f"a backward pass {kind}", worker, user)
+        if any(full_guard_of(leaf) is not None for leaf in leaves(value)):
+            return f"a backward pass with a private {name}"
+    if any(recorded_of(root) is None for root in call.roots):
+        return "a backward pass of another worker's tensor"
+    if call.flags.get("is_grads_batched"):
+        return "a backward pass with is_grads_batched"
+    return PRIVATE_PASS if guard.shape_hidden else None
 
 
 class _PrivatePass:

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import torch
 
+from syft.ops.forms import FORMS
 from syft.ops.nested import leaves, replace
 from syft.torch_private import TorchDispatchMode
 from syft.workers.execution.size_rules import BY_VALUES, is_size, whole
@@ -136,6 +137,8 @@ def _forecast(
 
     Integers of one element keep their values at first, since sizes may follow from them.
     """
+    if function in FORMS:
+        function = FORMS[function].predicted
     read = sum(map(torch.Tensor.numel, inputs))
     named = {**kwargs, "device": _META} if "device" in kwargs else kwargs
     for values in (True, False):

@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from syft.exceptions import PermissionDenied
+from syft.ops.forms import FORMS
+from syft.ops.nested import leaves
+from syft.ops.table import name_of
+from syft.workers.labels.memory_labels import combined
+
 
 def foreseen_failure(kind: type[Exception], text: str) -> Exception:
     """An error that a command raises whatever the values are, so that everybody may see it.
@@ -21,3 +30,49 @@ def is_foreseen(error: Exception) -> bool:
     False
     """
     return "foreseen" in error.__dict__
+
+
+def refusal(
+    what: str,
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    worker: str,
+    user: str | None,
+) -> PermissionDenied:
+    """The refusal of a call on private values: which one, for which arguments, and what to do.
+
+    It says nothing that follows from values: which arguments are private, everybody knows.
+
+    >>> import torch
+    >>> from syft.workers.execution.permissions import Guard, protect
+    >>> x = torch.ones(2); protect(x, Guard(frozenset()))
+    >>> error = refusal("a question", torch.add, [1, x], {}, "bob", "eve")
+    >>> print(error)  # doctest: +NORMALIZE_WHITESPACE
+    a question (torch.add of private argument 1: be admitted, with as_user(...) or a token, or ask
+    the owner): this value on 'bob' is private, and user 'eve' may not read it.
+    >>> "(torch.add: be admitted" in str(refusal("a question", torch.add, [], {}, "bob", "eve"))
+    True
+    """
+    given = (*enumerate(args), *kwargs.items())
+    private = [str(place) for place, value in given if combined(leaves(value)) is not None]
+    form = FORMS.get(function)
+    way = _WAYS.get(what) if form is None else f"it needs {form.needs}"
+    ways = (*([way] if way else ()), _ADMITTED)
+    of = f" of private argument {', '.join(private)}" if private else ""
+    call = f"{name_of(function)}{of}: {'; or '.join(ways)}"
+    return PermissionDenied(f"{what} ({call})", worker, user)
+
+
+_ADMITTED: Final = "be admitted, with as_user(...) or a token, or ask the owner"
+READS: Final = "an operation that reads its value"
+UNTOLD: Final = "an operation whose effects cannot be told without the values"
+NO_BOUND: Final = "an operation whose result has a private size without a public bound"
+PRIVATE_PASS: Final = "a backward pass over a private shape"
+_WAYS: Final = {
+    READS: "do not branch on it, as torch.optim.LBFGS does on the loss (torch.optim.SGD does not)",
+    UNTOLD: "use a mask, as with torch.where, instead of a part of private size",
+    PRIVATE_PASS: "use a mask, as with torch.where, instead of a part of private size",
+    NO_BOUND: "give a size, as with minlength= or output_size=",
+}
+"""What a caller who may not see the values may write instead, by what is refused."""

@@ -23,6 +23,7 @@ import torch
 from syft.chain.wrapper import Wrapper
 from syft.exceptions import PermissionDenied
 from syft.ops.evaluate import evaluate
+from syft.ops.forms import FORMS
 from syft.ops.nested import EXACT_TENSOR_TYPES, leaves, replace
 from syft.ops.outcome import Made, Outcome, Verdict
 from syft.ops.table import (
@@ -46,7 +47,13 @@ from syft.workers.execution.foreseen import (
     run_foreseen,
     with_own_streams,
 )
-from syft.workers.execution.foreseen_failures import foreseen_failure
+from syft.workers.execution.foreseen_failures import (
+    NO_BOUND,
+    READS,
+    UNTOLD,
+    foreseen_failure,
+    refusal,
+)
 from syft.workers.execution.hidden_shapes import NO_FORECAST, hidden_forecast, is_bounded
 from syft.workers.execution.leaving import check_gradients_leave
 from syft.workers.execution.moved_memory import Holdings, Immovable, move_written
@@ -92,7 +99,7 @@ def run_guarded(
         try:
             return run_private_pass(function, args, kwargs, guard, holdings, worker, user)
         except Immovable:
-            raise PermissionDenied(_SHARED, worker, user) from None
+            raise refusal(_SHARED, function, args, kwargs, worker, user) from None
     if op_flags & READS_GRADIENT:
         return _own_guard_kept(function(*args, **kwargs), guard, args)
     result = _quick_result(function, args, kwargs, guard)
@@ -122,7 +129,8 @@ def _check_may_ask(
     """Raise if a command asks what is not told of private tensors, or sends their gradients where
     they may not go."""
     if op_flags & METADATA and not (is_told(function, guard) and asks_only(function, args, kwargs)):
-        raise PermissionDenied("a question without a public answer", worker, user)
+        what = "a question without a public answer"
+        raise refusal(what, function, args, kwargs, worker, user)
     if op_flags & GRADIENT:
         check_gradients_leave(function, args, kwargs, guard, worker, user)
 
@@ -141,21 +149,25 @@ class _Command:
 
     def run(self, holdings: Holdings) -> Any:
         """Do what is forecast; without a forecast, call the function if that may be seen."""
-        forecast = self._forecast()
+        forecast, command = self._in_its_form(self._forecast())
         try:
             if forecast.is_complete and (self._is_admitted or is_bounded(forecast)):
-                return self._run_foreseen(forecast, holdings)
+                return command._run_foreseen(forecast, holdings)
             if self._is_admitted:
                 self.guard.check_open()
                 return self._moved(holdings)._run_and_see()
         except Immovable:
-            raise PermissionDenied(_SHARED, self.worker, self.user) from None
+            raise self._denied(_SHARED) from None
         self._check_may_be_seen(forecast)
         return self._run_and_see() if self.op_flags & METADATA else self._run_on_chains()
 
     @property
     def _is_admitted(self) -> bool:
         return self.guard.admits(self.user)
+
+    def _denied(self, what: str) -> PermissionDenied:
+        """The refusal of this command, with what its caller may do; told by public facts alone."""
+        return refusal(what, self.function, self.args, self.kwargs, self.worker, self.user)
 
     def _tensors(self) -> list[torch.Tensor]:
         return _tensors_in((self.args, self.kwargs))
@@ -169,6 +181,15 @@ class _Command:
         if self.op_flags & SPLITS:
             return NO_FORECAST
         return hidden_forecast(self.function, self.args, self.kwargs)
+
+    def _in_its_form(self, forecast: Outcome) -> tuple[Outcome, _Command]:
+        """The forecast of the form of the operation, if it has one and needs it, and what runs."""
+        form = FORMS.get(self.function)
+        if form is not None and not (self._is_admitted or forecast.verdict is Verdict.FAILS):
+            formed = changed(self, function=form.predicted)._forecast()
+            if formed.is_complete:
+                return formed, changed(self, function=form.run or self.function)
+        return forecast, self
 
     def _run_foreseen(self, forecast: Outcome, holdings: Holdings) -> Any:
         hidden = forecast.verdict is Verdict.RESIZES
@@ -199,12 +220,12 @@ class _Command:
         try:
             trial = Trial(self.function, self.args, self.kwargs)
         except NoTwin:
-            raise PermissionDenied(_NO_TWIN, self.worker, self.user) from None
+            raise self._denied(_NO_TWIN) from None
         except Overwrites:
-            raise PermissionDenied(_OVERWRITES, self.worker, self.user) from None
+            raise self._denied(_OVERWRITES) from None
         numbers = [leaf for leaf in leaves(trial.result) if not isinstance(leaf, torch.Tensor)]
         if any(leaf is not None for leaf in numbers):
-            raise PermissionDenied("an operation that returns its value", self.worker, self.user)
+            raise self._denied("an operation that returns its value")
         guard, written = self._guard_of_results(), self._written()
         if not guard.shape_hidden:
             return trial.run(self._run_and_see, written, guard)
@@ -224,7 +245,7 @@ class _Command:
         raises if it has none."""
         forecast = evaluate(self.function, *without_chains(self.args, self.kwargs))
         if not (forecast.is_complete and is_bounded(forecast)):
-            raise PermissionDenied(_NO_BOUND, self.worker, self.user)
+            raise self._denied(NO_BOUND)
         return [*leaves(forecast.result)]
 
     def _guard_of_results(self) -> Guard:
@@ -247,9 +268,7 @@ class _Command:
             if isinstance(leaf, torch.Tensor):
                 protect(leaf, guard)
             elif not (self._is_admitted or tells_nothing(leaf, self.function, guard)):
-                raise PermissionDenied(
-                    "an operation that returns its value", self.worker, self.user
-                )
+                raise self._denied("an operation that returns its value")
         return result
 
     def _check_may_be_seen(self, forecast: Outcome) -> None:
@@ -263,14 +282,14 @@ class _Command:
             return
         refused = self._refusal(forecast)
         if refused is not None:
-            raise PermissionDenied(refused, self.worker, self.user)
+            raise self._denied(refused)
 
     def _refusal(self, forecast: Outcome) -> str | None:
         """What kind of command may not run, because what it does would be seen; None if it may."""
         if forecast.verdict is Verdict.READS:
-            return "an operation that reads its value"
+            return READS
         if forecast.is_complete:
-            return _NO_BOUND
+            return NO_BOUND
         if self.guard.shape_hidden and self.op_flags & SPLITS:
             return "an operation that tells its size"
         inputs = self._tensors()
@@ -278,7 +297,7 @@ class _Command:
             return "an operation on a tensor of another layout"
         if any(type(tensor) is Wrapper for tensor in inputs):
             return self._refusal_of_chains(inputs)
-        return "an operation whose effects cannot be told without the values"
+        return UNTOLD
 
     def _refusal_of_chains(self, inputs: list[torch.Tensor]) -> str | None:
         if self.guard.shape_hidden:
@@ -320,10 +339,6 @@ def _is_public(tensor: torch.Tensor) -> bool:
 
 _OVERWRITES: Final = "an operation on a chain that writes private values to public ones"
 _NO_TWIN: Final = "an operation on a chain that cannot be tried without the values"
-_NO_BOUND: Final = (
-    "an operation whose result has a private size without a public bound (give it one, as with "
-    "output_size=)"
-)
 _SHARED: Final = "a write to memory that a chain or a tensor of another kind shares"
 
 

@@ -456,6 +456,35 @@ def advance(program: RandomProgram) -> None:
                 observer.fetch(result.id)
 
 
+def with_form(program: RandomProgram) -> None:
+    """What is forecast by its form, with operands of which any may be private, or bad."""
+    rng = program.rng
+
+    def put(tensor: torch.Tensor, private: bool = False) -> Reference:
+        return program.put(tensor, private or rng.random() < 0.7, bad=0.4)
+
+    grad = rng.random() < 0.5
+    matrix = put(_randn(program, 4, 2, grad=grad), True)  # lstsq of public ones: see ROUNDED
+    right = put(_randn(program, 4, 1, grad=grad))
+    labels, weights = put(torch.tensor([0, 2, 1, 1])), put(_randn(program, 4, grad=grad))
+    floats, edges = put(_randn(program, 9)), put(torch.linspace(-2, 2, 4))
+    name, args, kwargs = rng.choice(
+        (
+            ("torch.bincount", (labels,), {"minlength": rng.choice((0, 2, 3, 5))}),
+            ("torch.Tensor.bincount", (labels, weights, 3), {}),
+            (rng.choice(("torch.cov", "torch.Tensor.cov")), (matrix,), {"correction": 3}),
+            (rng.choice(("torch.corrcoef", "torch.Tensor.corrcoef")), (matrix,), {}),
+            ("torch.histogram", (floats, 3), {}),
+            ("torch.Tensor.histogram", (floats, edges), {"weight": put(torch.ones(9))}),
+            ("torch.linalg.lstsq", (matrix, right), {"driver": rng.choice((None, "gels"))}),
+            ("torch.linalg.lstsq", (matrix, right), {"driver": rng.choice(("gelsy", "gelsd"))}),
+        )
+    )
+    for result in _references(program.call(name, *args, **kwargs))[:2]:
+        if grad and rng.random() < 0.5:
+            _backward(program, result, retain_graph=True)
+
+
 def sweep(program: RandomProgram) -> None:
     """Ask for the gradient of every leaf that has one."""
     for worker in ("bob", "alice"):
@@ -469,5 +498,6 @@ BIASED = (
     *((train, 3), (in_a_group, 3), (overwrite_saved, 2), (under_two_ids, 2), (copy_module, 3)),
     *((copy_leaf, 2), (of_two_owners, 2), (on_chains, 4), (deal, 1), (near_a_limit, 14)),
     (advance, 2),
+    (with_form, 4),
 )
 """The actions, with how often they are drawn; see ``WEIGHTS`` of the generator."""
