@@ -75,13 +75,17 @@ _UNMARKED_WRITES: Final[dict[str, tuple[int, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call to evaluate; ``numbers`` are the values of some inputs, by place."""
+    """A call to evaluate; ``numbers`` are the values of some inputs, by place.
+
+    Of a call ``for_use`` only that is wanted: devices do not matter, and neither do other values.
+    """
 
     function: Function
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     inputs: Sequence[torch.Tensor]
     numbers: dict[int, Any]
+    for_use: bool = False
 
 
 def stand_on(tensor: torch.Tensor, device: torch.device) -> None:
@@ -102,8 +106,10 @@ def device_of(tensor: torch.Tensor) -> torch.device:
 # ---------------------------------------------------------------------------------------- engines
 
 
-def memoryless_outcome(call: Call) -> Outcome | None:
+def memoryless_outcome(call: Call, equal: bool = False) -> Outcome | None:
     """The outcome of a call that runs on tensors without memory; None if these cannot tell.
+
+    For use it is told whether tensors are ``equal``: torch asks so whether arguments are right.
 
     >>> x = torch.ones(2, 3)
     >>> memoryless_outcome(Call(torch.sum, (x, 1), {}, [x], {})).result.shape
@@ -124,6 +130,8 @@ def memoryless_outcome(call: Call) -> Outcome | None:
         return _META if _named_device(leaf) is not None else place_of.get(id(leaf), leaf)
 
     watch, before = _Watch(standing), _Inputs(standing, _CPU)
+    if call.for_use:
+        watch.answer({standing[place]: number for place, number in call.numbers.items()}, equal)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -133,8 +141,8 @@ def memoryless_outcome(call: Call) -> Outcome | None:
         except Exception:
             return None  # fake tensors tell whether the call fails, and how
         outcome = before.outcome(result, watch)
-    runs = outcome.verdict is Verdict.RUNS and _is_without_memory(result)
-    return outcome if runs else None
+    runs = call.for_use or outcome.verdict is Verdict.RUNS
+    return outcome if runs and _is_without_memory(result) else None
 
 
 def _is_without_memory(result: Any) -> bool:
@@ -144,6 +152,8 @@ def _is_without_memory(result: Any) -> bool:
 
 def _is_ordinary(call: Call) -> bool:
     """Whether tensors without memory may answer for a call: in ordinary modes, on the CPU."""
+    if call.for_use:
+        return _has_named_device(call)
     known = call.function in NUMBERS and not flags_of(call.function) & _NEEDS_OBJECT
     if not known or call.numbers or any_autocast_enabled() or torch.is_inference_mode_enabled():
         return False
@@ -175,13 +185,23 @@ def _named_device(leaf: Any) -> torch.device | None:
     return None
 
 
+_READS: Final = torch.ops.aten._local_scalar_dense.default, torch.ops.aten.equal.default
+"""The operations that read values."""
+_SELECT: Final = torch.ops.aten.masked_select.default
+_EQUAL: Final = 0
+"""The address at which a watch looks for what the second of these says."""
 _DEVICE_TYPES: Final = frozenset(("cpu", "cuda", "meta", "mps", "xpu"))
+
+
+def _has_named_device(call: Call) -> bool:
+    """Whether a call has no device by its number, which is one of an accelerator."""
+    return isinstance(call.kwargs.get("device", "cpu"), (str, torch.device, type(None)))
 
 
 def _stays_on_cpu(call: Call) -> bool:
     """Whether all devices that a call names are the CPU, as it is by default."""
-    if not isinstance(call.kwargs.get("device", "cpu"), (str, torch.device, type(None))):
-        return False  # the number of an accelerator
+    if not _has_named_device(call):
+        return False
     named = [_named_device(leaf) for leaf in leaves((call.args, call.kwargs))]
     usual = bool(call.inputs) or torch.get_default_device() == _CPU
     return usual and all(device is None or device == _CPU for device in named)
@@ -291,31 +311,37 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, inputs: Iterable[torch.Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.written: set[int] = set()
+        self.grown: set[int] = set()
         self.draws = False
         self.elements: int | None = 0
         """Of the largest tensor made; None if it has no bound."""
         self.peak = 0
-        self._inputs = {_memory(tensor) for tensor in inputs}
+        self._values: dict[int, Any] = {}
+        self._inputs = {_memory(tensor): tensor.untyped_storage().nbytes() for tensor in inputs}
         self._alive: dict[int, tuple[Any, int]] = {}
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         named = kwargs or {}
+        if self._values and func in _READS:
+            return self._values.get(_EQUAL if func is _READS[1] else _memory(args[0]), 1)
         self.draws |= torch.Tag.nondeterministic_seeded in func.tags
         for value in _written_by(func._schema, args, named):
             self.written.update(map(_memory, tensors_in(value, None)))
-        targets = [(one, one.shape) for one in args[:1] if isinstance(one, torch.Tensor)]
+        if func is _SELECT:  # torch says that it makes no more than its first argument has
+            args = torch.broadcast_tensors(*args)  # type: ignore[no-untyped-call]
+        shapes = [(one, one.shape) for one in args[:1] if isinstance(one, torch.Tensor)]
         result = func(*args, **named)
-        for target, shape in targets:
-            if target.shape != shape and not _may_reshape(func):
-                raise RuntimeError(  # as the real operation does, which some decompositions forget
-                    f"output with shape {list(shape)} doesn't match the broadcast shape "
-                    f"{list(target.shape)}"
-                )
+        _check_shapes(func, shapes)
         for made in tensors_in(result, None):
             self._note(made)
         return result
+
+    def answer(self, numbers: dict[torch.Tensor, Any], equal: bool) -> None:
+        """Let what is read be one of these numbers, or 1, and tensors ``equal`` or not."""
+        values = {_memory(tensor): number for tensor, number in numbers.items()}
+        self._values = {**values, _EQUAL: equal}
 
     def _note(self, made: torch.Tensor) -> None:
         """Count a tensor that was made, and its memory as long as it lives."""
@@ -330,12 +356,14 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _note_memory(self, made: torch.Tensor, sizes: tuple[int, ...]) -> None:
         storage = made.untyped_storage()
-        if storage._cdata in self._inputs:
-            return
         nbytes = storage.nbytes()
         if type(nbytes) is not int:
             nbytes = prod(sizes) * made.itemsize
-        self._alive[storage._cdata] = WeakStorage(storage), nbytes
+        grown = nbytes - self._inputs.get(storage._cdata, 0)
+        if grown <= 0:
+            return
+        self.grown.add(storage._cdata)
+        self._alive[storage._cdata] = WeakStorage(storage), grown
         if sum(size for _, size in self._alive.values()) > self.peak:
             self._alive = {at: one for at, one in self._alive.items() if not one[0].expired()}
             self.peak = max(self.peak, sum(size for _, size in self._alive.values()))
@@ -363,6 +391,16 @@ def _written_by(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> I
         marked = argument.alias_info is not None and argument.alias_info.is_write
         if marked or place in unmarked:
             yield values[argument.name]
+
+
+def _check_shapes(func: Any, before: Iterable[tuple[torch.Tensor, torch.Size]]) -> None:
+    """Raise as the real operation does, which some decompositions forget."""
+    for target, shape in before:
+        if target.shape != shape and not _may_reshape(func):
+            raise RuntimeError(
+                f"output with shape {list(shape)} doesn't match the broadcast shape "
+                f"{list(target.shape)}"
+            )
 
 
 def _may_reshape(func: Any) -> bool:
@@ -400,7 +438,8 @@ class _Inputs:
         if not _are_known(after for _, after in changed):
             return Outcome(Verdict.RESIZES, use=use)
         verdict = Verdict.RUNS if _are_known(leaves(made)) else Verdict.RESIZES
-        return Outcome(verdict, made, writes, changed, watch.draws, use=use)
+        grown = frozenset(place for place, at in enumerate(self._memory) if at in watch.grown)
+        return Outcome(verdict, made, writes, changed, watch.draws, use=use, grown=grown)
 
     def _made(self, leaf: torch.Tensor | None, places: dict[int, int]) -> Made | Given | None:
         if leaf is None:

@@ -20,9 +20,16 @@ from typing import Any, Final
 
 import torch
 
-from syft.ops.engines import Call, Function, device_of, fake_outcome, memoryless_outcome
-from syft.ops.nested import parts, tensors_in
-from syft.ops.outcome import Outcome, Verdict
+from syft.ops.engines import (
+    Call,
+    Function,
+    device_of,
+    fake_outcome,
+    memoryless_outcome,
+    stand_on,
+)
+from syft.ops.nested import parts, replace, tensors_in
+from syft.ops.outcome import Outcome, Use, Verdict
 from syft.ops.table import FLOATS_COMPUTE, flags_of
 from syft.torch_private import any_autocast_enabled, kind_of_view
 
@@ -60,14 +67,55 @@ def evaluate(
     call = Call(function, tuple(args), kwargs, tensors_in(args, kwargs), {})
     outcome = _kept_or_made(call)
     if outcome.verdict is Verdict.READS:
-        numbers = {
-            place: tensor.item()
-            for place, tensor in enumerate(call.inputs)
-            if tensor.numel() == 1 and is_public(tensor)
-        }
+        numbers = _numbers_among(call.inputs, is_public)
         if numbers:
             return _kept_or_made(Call(function, call.args, kwargs, call.inputs, numbers))
     return outcome
+
+
+def use_of(
+    function: Function,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    is_public: Callable[[torch.Tensor], bool] = lambda tensor: False,
+) -> Use:
+    """What a call will use, on any device; ``elements`` is None if that cannot be told.
+
+    >>> x = torch.ones(3, 1)
+    >>> use_of(torch.Tensor.expand, (x, 3, 2**50), {})
+    Use(elements=3377699720527872, peak=0, results=1)
+    >>> use_of(torch.cov, (x,), {})
+    Use(elements=9, peak=60, results=1)
+    """
+    inputs = tensors_in(args, kwargs)
+    numbers = _numbers_among(inputs, is_public)
+    return _kept_or_made(Call(function, tuple(args), kwargs, inputs, numbers, for_use=True)).use
+
+
+def _standing(call: Call) -> Call:
+    """A call with stand-ins for its inputs."""
+    standing = {id(tensor): _stand_in(tensor) for tensor in call.inputs}
+    args, kwargs = replace((call.args, call.kwargs), lambda leaf: standing.get(id(leaf), leaf))
+    return Call(call.function, args, kwargs, [*standing.values()], call.numbers, True)
+
+
+def _stand_in(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor without memory of the sizes of another one, for one without a graph on the CPU."""
+    sizes = tensor.shape, tensor.stride()
+    made = torch.empty_strided(*sizes, dtype=tensor.dtype, device="meta")
+    stand_on(made, torch.device("cpu"))
+    return made
+
+
+def _numbers_among(
+    inputs: Sequence[torch.Tensor], is_public: Callable[[torch.Tensor], bool]
+) -> dict[int, Any]:
+    """The values of the tensors of one element that are public, by place."""
+    return {
+        place: tensor.item()
+        for place, tensor in enumerate(inputs)
+        if tensor.numel() == 1 and is_public(tensor)
+    }
 
 
 def _kept_or_made(call: Call) -> Outcome:
@@ -86,8 +134,13 @@ def _kept_or_made(call: Call) -> Outcome:
 
 
 def _made_of(call: Call) -> Outcome:
-    outcome = memoryless_outcome(call)
-    return fake_outcome(call) if outcome is None else outcome
+    if call.for_use:
+        call = _standing(call)
+    with torch.set_grad_enabled(torch.is_grad_enabled() and not call.for_use):
+        outcome = memoryless_outcome(call)
+        if outcome is None and call.for_use:
+            outcome = memoryless_outcome(call, equal=True)
+        return fake_outcome(call) if outcome is None else outcome
 
 
 # -------------------------------------------------------------------------------------- signatures
@@ -97,11 +150,15 @@ def _signature(call: Call) -> Hashable:
     """All that an outcome depends on; raises TypeError if that cannot be said."""
     places = {id(tensor): place for place, tensor in enumerate(call.inputs)}
     memories: dict[int, int] = {}
-    looks = tuple([_look(tensor, memories) for tensor in call.inputs])
+    if call.for_use:
+        looks: Any = tuple([(each.shape, each.stride(), each.dtype) for each in call.inputs])
+    else:
+        looks = tuple([_look(tensor, memories) for tensor in call.inputs])
     by_type = ignores_values(call.function)
     given = _shape_of(call.args, places, by_type), _shape_of(call.kwargs, places, by_type)
     numbers = _shape_of(call.numbers, places) if call.numbers else None
-    return (call.function, given, numbers, looks, *_modes())
+    modes = (torch.get_default_dtype(),) if call.for_use else _modes()
+    return (call.function, given, numbers, looks, *modes)
 
 
 def _look(tensor: torch.Tensor, memories: dict[int, int]) -> Hashable:

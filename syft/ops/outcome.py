@@ -81,7 +81,8 @@ class Outcome:
 
     ``result`` is nested as the result is, with :class:`Made`, :class:`Given` and None in it.
     ``writes`` are the inputs, by place, whose memory or metadata it writes; ``changed`` is what
-    those are afterwards that are not as before.  ``failure`` is the class and the text of the error
+    those are afterwards that are not as before, and ``grown`` those of which the memory is larger.
+    ``failure`` is the class and the text of the error
     of ``FAILS``.
     """
 
@@ -92,6 +93,7 @@ class Outcome:
     draws: bool = False
     failure: tuple[type[Exception], str] = (RuntimeError, "")
     use: Use = Use()
+    grown: frozenset[int] = frozenset()
 
     @property
     def is_complete(self) -> bool:

@@ -282,7 +282,10 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         while waiting:
             id = waiting.pop()
             value, bill = self._objects.get(id), self.bills.get(id)
-            if value is None or (bill is None and not self._is_large(value)):
+            if value is None:
+                continue
+            if bill is None and not self._is_large(value):
+                self._count_memory(value)
                 continue
             bill = self._counted(bill)
             before, sizes = bill.storages, self._memory_of(value)
@@ -295,6 +298,12 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             if self._is_large(value):
                 self._large.add(id)
                 self.flags |= LOOK
+
+    def _count_memory(self, value: Any) -> None:
+        """Count anew the memory of a small object, as far as another one is charged for it."""
+        for place, (_, size) in self._memory_of(value).items():
+            if place in self._memory:
+                self._memory[place].has(size)
 
     def _counted(self, bill: _Bill | None) -> _Bill:
         """A bill for the caller, unless the object was counted: it may have one for tags alone."""

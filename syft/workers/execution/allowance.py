@@ -6,20 +6,42 @@ elements that an operation reads and makes (repeated ones of an expanded tensor 
 memory that it allocates, and the number of its results.
 
 Where a bound from the sizes of the operands is small
-(:mod:`~syft.workers.execution.size_bounds`), nothing else is looked at.
+(:mod:`~syft.workers.execution.size_bounds`), nothing else is looked at.  Else the operation is
+evaluated (:mod:`syft.ops.evaluate`).  Two kinds have rules by hand
+(:mod:`~syft.workers.execution.size_rules`).  A bound is guessed of what torch cannot evaluate.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Final
 
-from syft.workers.execution.extents import extent_of
-from syft.workers.execution.size_rules import COUNTED
+import torch
+
+from syft.ops.evaluate import use_of
+from syft.ops.nested import leaves, replace
+from syft.ops.outcome import Use
+from syft.ops.table import (
+    ELEMENTWISE,
+    FLAGS,
+    GRADIENT,
+    MATRIX_PRODUCT,
+    READS_GRADIENT,
+    SHAPE_FROM_VALUES,
+    SQUARING,
+    SUMMED,
+)
+from syft.workers.execution.size_bounds import bound
+from syft.workers.execution.size_rules import BY_VALUES, COUNTED, is_size, whole
+from syft.workers.labels.walk import innermost
 
 FREE: Final = 1 << 24
 """Elements that are not looked at."""
+
+_LARGE_INTEGER: Final = 1 << 12
+_BYTES_AT_MOST: Final = 8
 
 Function = Callable[..., Any]
 Refusal = Callable[[str, int], Exception]
@@ -49,11 +71,76 @@ class Allowance:
         count = COUNTED.get(op)
         if count is not None:
             self._compare("results", count(args, kwargs))
-        extent = extent_of(op, function, args, kwargs)
-        self._compare("elements", extent.elements)
-        self._compare("bytes", extent.bytes)
-        self._compare("results", extent.results)
+        use = used_by(op, function, args, kwargs)
+        self._compare("elements", use.elements or 0)
+        self._compare("bytes", use.peak)
+        self._compare("results", use.results)
 
     def _compare(self, limit: str, got: int) -> None:
         if got > getattr(self, limit):
             raise self.exceeded(limit, got)
+
+
+def used_by(op: int, function: Function, args: Any, kwargs: dict[str, Any]) -> Use:
+    """What an operation reads and makes.
+
+    >>> from syft.ops.table import BY_NAME
+    >>> x = torch.ones(3, 1)
+    >>> used_by(BY_NAME["torch.Tensor.expand"], torch.Tensor.expand, [x, 3, 2**50], {})
+    Use(elements=3377699720527875, peak=0, results=1)
+    >>> used_by(BY_NAME["torch.bincount"], torch.bincount, [torch.tensor([10**9])], {})
+    Use(elements=1000000002, peak=8000000008, results=1)
+    """
+    given = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    inputs = [inside for inside in map(innermost, given) if inside is not None]
+    if len(inputs) < len(given):
+        return Use(1)  # data is at another worker, which will look at it
+    read = sum(map(torch.Tensor.numel, inputs))
+    row = BY_VALUES.get(op)
+    if row is not None:
+        made = row(args, kwargs, inputs)
+        return Use(read + made, made * _BYTES_AT_MOST)
+    if FLAGS[op] & (GRADIENT | READS_GRADIENT):
+        return Use(read)  # gradients are charged as they come
+    use = _evaluated(function, args, kwargs, given, inputs)
+    if use.elements is not None:
+        return Use(read + use.elements, use.peak, use.results)
+    made = _guess(op, args, kwargs, read)
+    return Use(read + made, (read + made) * _BYTES_AT_MOST)
+
+
+def _evaluated(
+    function: Function,
+    args: Any,
+    kwargs: dict[str, Any],
+    given: list[torch.Tensor],
+    inputs: list[torch.Tensor],
+) -> Use:
+    """What a call uses on the tensors inside those that are given, if these are ordinary ones."""
+    if any(tensor.layout is not torch.strided or tensor.is_quantized for tensor in inputs):
+        return Use()
+    if any(one is not inside for one, inside in zip(given, inputs, strict=True)):
+        args, kwargs = replace((args, kwargs), _inside)
+    return use_of(function, args, kwargs, is_size)
+
+
+def _guess(op: int, args: Any, kwargs: dict[str, Any], read: int) -> int:
+    """The elements that an operation may make which cannot be evaluated: what it reads, as often as
+    large numbers among its arguments say, or the bound that is closer."""
+    flags = FLAGS[op]
+    if flags & (ELEMENTWISE | MATRIX_PRODUCT | SUMMED | SHAPE_FROM_VALUES):
+        made = bound(op, *replace((args, kwargs), _if_large))
+    else:
+        numbers = (_if_large(leaf) for leaf in leaves((args, kwargs)) if type(leaf) in (int, float))
+        made = (read or 1) ** (2 if flags & SQUARING else 1) * prod(map(whole, numbers))
+    dims = [leaf.ndim for leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    return made * (1 + max(dims, default=0)) if flags & SHAPE_FROM_VALUES else made
+
+
+def _inside(leaf: Any) -> Any:
+    return innermost(leaf) if isinstance(leaf, torch.Tensor) else leaf
+
+
+def _if_large(leaf: Any) -> Any:
+    """An argument; 1 in the place of a number that is no size, most likely."""
+    return 1 if type(leaf) in (int, float) and whole(leaf) < _LARGE_INTEGER else leaf

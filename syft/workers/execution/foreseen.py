@@ -267,7 +267,7 @@ def _note_changed(inputs: Sequence[torch.Tensor], guard: Guard, forecast: Outcom
     places = [place for place, _ in forecast.changed]
     joined = _memories(one for place, one in enumerate(inputs) if place not in places)
     for place, made in forecast.changed:
-        if _memory(inputs[place]) in joined:
+        if place not in forecast.grown or _memory(inputs[place]) in joined:
             note_sizes(inputs[place], made.most, False)
         else:
             note_growth(inputs[place], made.most)

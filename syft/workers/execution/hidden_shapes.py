@@ -58,6 +58,7 @@ def hidden_forecast(
             forecast.result, lambda leaf: _without_sizes(leaf, map(next, results), bounded)
         ),
         changed=_after(forecast, others, bounded),
+        grown=forecast.grown.union(*(one.grown for one in found)),
     )
 
 

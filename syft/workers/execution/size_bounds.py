@@ -13,7 +13,7 @@ closer rules for what programs do most.
 - *Products of matrices*: the dimension in the middle does not count twice.
 
 A bound is of the order of what is used, and not exact: the result itself is not added.  What has no
-small bound is looked at more closely (:mod:`~syft.workers.execution.extents`).
+small bound is looked at more closely (:mod:`~syft.workers.execution.allowance`).
 """
 
 from __future__ import annotations

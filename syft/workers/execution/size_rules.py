@@ -1,6 +1,6 @@
-"""How many results operations have, or elements, where running them on tensors without memory does
-not tell (:mod:`~syft.workers.execution.extents`): those that cut a tensor into pieces, all of which
-a forecast would make, and those whose sizes follow from values.
+"""How many results operations have, or elements, where an evaluation (:mod:`syft.ops.evaluate`)
+does not tell: of those that cut a tensor into pieces it would make each, and the sizes of others
+follow from values, which are public.
 
 The values of private tensors are not looked at.
 """
@@ -151,6 +151,18 @@ def _subsets(args: Any, kwargs: dict[str, Any], inputs: list[torch.Tensor]) -> i
     return int((inputs[0].numel() + chosen) ** chosen)  # it makes a grid, and selects from that
 
 
+def _cells(args: Any, kwargs: dict[str, Any], inputs: list[torch.Tensor]) -> int:
+    bins = _named(args, kwargs, 1, "bins", 10)
+    if isinstance(bins, (list, tuple)):
+        edges = map(innermost, bins)
+        return prod(
+            whole(given) + 1 if edge is None else edge.numel()
+            for given, edge in zip(bins, edges, strict=True)
+        )
+    dims: int = inputs[0].shape[-1] if inputs[0].ndim else 1
+    return int((whole(bins) + 1) ** dims)
+
+
 def _listed(args: Any, kwargs: dict[str, Any], inputs: list[torch.Tensor]) -> int:
     return 5 * sum(
         map(torch.Tensor.numel, inputs)
@@ -168,6 +180,7 @@ BY_VALUES: Final[dict[int, Callable[[Any, dict[str, Any], list[torch.Tensor]], i
         (_classes, "one_hot"),
         (_repeats, "repeat_interleave"),
         (_subsets, "combinations"),
+        (_cells, "histogramdd"),
         (_listed, "tolist"),
         (_products, "cartesian_prod"),
     )

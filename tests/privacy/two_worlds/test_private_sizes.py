@@ -503,3 +503,30 @@ def test_what_is_charged_is_the_memory_that_is_there(name: str, guarded: bool) -
             dropped(eve, it)
         both.close()
     assert before >= 4 * (SIZE + 90)
+
+
+GROWING: dict[str, tuple[tuple[str, tuple[Any, ...]], ...]] = {
+    "written": (("torch.Tensor.requires_grad_", ()), ("torch.Tensor.add_", (1,))),
+    "another dimension": (("torch.Tensor.unsqueeze_", (1,)),),
+    "resized": (("torch.Tensor.resize_", (90,)),),
+}
+"""What is done in place to a small object in the memory of a large one."""
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+@pytest.mark.parametrize("name", GROWING)
+def test_a_large_object_is_charged_for_memory_that_a_small_one_grows(
+    name: str, guarded: bool
+) -> None:
+    with fixed():
+        both = TwoWorlds(limits=DEFAULT_PEER_LIMITS)
+        eve = Observer(both)
+        row = eve.call("torch.unsqueeze", chosen(eve) if guarded else ones(eve, SIZE), 0)
+        eve.call("torch.Tensor.expand", row, 2**27, -1)
+        for called, args in GROWING[name]:
+            eve.call(called, row, *args, grad=False)
+        charged_for = both.worlds[0].peers["bob", "eve"].session.account.bytes
+        assert both.difference is None and not wrong_charges(both.worlds)
+        both.close()
+    resized = 90 + SIZE * guarded  # where a private view begins is not told
+    assert charged_for == 4 * (resized if name == "resized" else SIZE)

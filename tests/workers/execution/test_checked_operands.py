@@ -9,13 +9,12 @@ import torch
 
 import syft as sy
 from syft.ops.table import BY_NAME, FUNCTIONS
-from syft.workers.execution import extents
+from syft.workers.execution.allowance import used_by
 from syft.workers.execution.checked_operands import (
     blocks_checked,
     degree_checked,
     exponent_checked,
 )
-from syft.workers.execution.extents import extent_of
 from syft.workers.execution.precautions import RUNNABLE
 from syft.workers.execution.private_commands import run_guarded
 from syft.workers.execution.size_rules import BY_VALUES, COUNTED
@@ -120,21 +119,8 @@ def test_what_is_at_another_worker_is_checked_there(bob: sy.VirtualWorker) -> No
     optimizer({"params": [x], "grads": [x]})
     divide = RUNNABLE[BY_NAME["torch.div"]]._check  # type: ignore[union-attr]
     divide({"input": torch.eye(2).long().to_sparse(), "other": -1, "rounding_mode": "trunc"})
-    assert extent_of(BY_NAME["torch.Tensor.add"], torch.Tensor.add, [x, 2], {}).elements == 1
+    assert used_by(BY_NAME["torch.Tensor.add"], torch.Tensor.add, [x, 2], {}).elements == 1
     assert COUNTED[BY_NAME["torch.unbind"]]((x,), {}) == 1
-
-
-def test_forecasts_of_operands_without_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extents, "_MOST_KEPT", 1)
-    monkeypatch.setattr(extents, "_FORECASTS", extents._Forecasts())
-    zeros = BY_NAME["torch.zeros"]
-    for size in (10, 20):
-        cpu = {"device": torch.device("cpu")}
-        assert extent_of(zeros, torch.zeros, [size], cpu).elements == size
-    assert len(extents._FORECASTS) == 1
-    sparse = torch.eye(3).to_sparse()
-    assert extent_of(BY_NAME["torch.Tensor.sum"], torch.Tensor.sum, [sparse], {}).elements == 9
-    assert extent_of(zeros, torch.zeros, [{1}], {}).elements == 1  # a set has no hash
 
 
 def test_sizes_from_values_by_hand() -> None:

@@ -1,0 +1,145 @@
+"""What an operation reads and makes is found without running it on anybody's values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace as replaced
+from typing import Any
+
+import pytest
+import torch
+
+import syft as sy
+from syft.exceptions import LimitExceeded
+from syft.ops.nested import leaves, replace
+from syft.ops.table import BY_NAME, FUNCTIONS
+from syft.workers.core.peer_limits import PeerLimits
+from syft.workers.execution.allowance import used_by
+from syft.workers.execution.private_commands import run_guarded
+from syft.workers.execution.public_sizes import sizes_at_most
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import full_guard_of, protect
+
+
+def use(name: str, *args: Any, **kwargs: Any) -> Any:
+    op = BY_NAME[name]
+    return used_by(op, FUNCTIONS[op], list(args), kwargs)  # type: ignore[arg-type]
+
+
+def real(name: str, *args: Any, **kwargs: Any) -> tuple[int, int]:
+    """The elements and bytes of the results of a call."""
+    function: Any = FUNCTIONS[BY_NAME[name]]
+    copies = replace(args, lambda leaf: leaf.clone() if torch.is_tensor(leaf) else leaf)
+    made = [leaf for leaf in leaves(function(*copies, **kwargs)) if isinstance(leaf, torch.Tensor)]
+    parts: list[torch.Tensor] = []
+    for each in made:
+        parts += [each] if each.layout is torch.strided else [each._indices(), each._values()]
+    sizes = [part.untyped_storage().nbytes() for part in parts]
+    return sum(map(torch.Tensor.numel, parts)), sum(sizes)
+
+
+COLUMN, ROW = torch.rand(60, 1), torch.rand(1, 50)
+SPECTRUM = torch.stft(torch.rand(400), 40, window=torch.ones(40), return_complex=True)
+WEIGHTS = torch.ones(1, dtype=torch.int64)
+
+UNTOLD: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    ("torch.cov", (COLUMN,), {}),
+    ("torch.cov", (COLUMN,), {"fweights": WEIGHTS}),
+    ("torch.corrcoef", (COLUMN,), {}),
+    ("torch.geqrf", (ROW,), {}),
+    ("torch.Tensor.to_sparse", (COLUMN,), {}),
+    ("torch.Tensor.to_sparse", (COLUMN.view(3, 4, 5),), {}),
+    ("torch.masked_select", (COLUMN, COLUMN > 0), {}),
+    ("torch.masked_select", (COLUMN, ROW > -1), {}),
+    ("torch.nonzero", (COLUMN,), {}),
+    ("torch.Tensor.__getitem__", (COLUMN, COLUMN > 0), {}),
+    ("torch.unique", (COLUMN,), {}),
+    ("torch.unique", (COLUMN,), {"return_inverse": True, "return_counts": True}),
+    ("torch.linalg.lstsq", (ROW, ROW), {}),
+    ("torch.istft", (SPECTRUM, 40), {}),
+    ("torch.histogramdd", (torch.rand(3, 3), [5, 6, 7]), {}),
+    ("torch.histogramdd", (torch.rand(3, 3), [torch.arange(5.0)] * 3), {}),
+    ("torch.histogramdd", (torch.rand(3, 3), 5), {}),
+    ("torch.repeat_interleave", (COLUMN, 5), {}),
+    ("torch.combinations", (COLUMN[:, 0],), {}),
+]
+"""Operations whose sizes follow from values, or for which torch has no kernel without values."""
+
+
+@pytest.mark.filterwarnings("ignore")  # torch warns of few observations, and of windows
+@pytest.mark.parametrize("case", UNTOLD, ids=lambda case: str(case[0]))
+def test_no_operation_makes_more_than_it_is_said_to(case: Any) -> None:
+    name, args, kwargs = case
+    elements, nbytes = real(name, *args, **kwargs)
+    said = use(name, *args, **kwargs)
+    assert said.elements >= elements > 0 and said.peak >= nbytes > 0
+
+
+SQUARES: dict[str, Callable[[Any], Any]] = {
+    "cov": torch.cov,
+    "corrcoef": torch.corrcoef,
+    "lstsq": lambda x: torch.linalg.lstsq(x.t(), x.t()),
+    "masked_select": lambda x: torch.masked_select(x, x.t() > 0),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", SQUARES)
+def test_what_makes_the_square_of_what_it_reads_is_refused(hook: sy.TorchHook, name: str) -> None:
+    dan = sy.VirtualWorker(hook, id="dan", peer_limits=PeerLimits(elements=1 << 16))
+    large, small = torch.ones(512, 1).send(dan), torch.ones(8, 1).send(dan)
+    with pytest.raises(LimitExceeded, match="peer_limits.elements"):
+        SQUARES[name](large)
+    assert SQUARES[name](small) is not None
+
+
+def test_reading_for_use_takes_public_numbers() -> None:
+    """A size in a tensor is taken as it is, and the device does not matter."""
+    assert use("torch.zeros", torch.tensor(10**9)).elements == 10**9 + 1
+    assert use("torch.zeros", 10, device=torch.device("cpu")).elements == 10
+    assert use("torch.zeros", 10, device="cuda").elements == 10
+    assert use("torch.zeros", 10**5, device=0).elements >= 10**5  # fake tensors know no such device
+
+
+def test_memory_that_an_operand_gets_is_told() -> None:
+    assert use("torch.Tensor.resize_", torch.ones(4), 10**9).peak == 4 * (10**9 - 4)
+
+
+def test_what_has_no_forecast_is_what_is_read() -> None:
+    sparse = torch.eye(3).to_sparse()
+    assert use("torch.Tensor.sum", sparse).elements == 18
+    assert use("torch.zeros", {1}).elements >= 1  # a set has no hash, and is no size
+    assert use("torch.Tensor.backward", torch.ones(5)).elements == 5
+
+
+@pytest.mark.parametrize("name, many", [("mul_", 2), ("add_", 2), ("logical_not_", 1), ("neg_", 1)])
+def test_an_operation_that_is_measured_writes_to_no_operand(name: str, many: int) -> None:
+    x = torch.tensor(3)
+    use(f"torch.Tensor.{name}", *[x] * many)
+    assert x.item() == 3
+
+
+def test_an_integer_that_is_written_under_limits_is_written_once(hook: sy.TorchHook) -> None:
+    limits = PeerLimits(objects=20, bytes=1 << 20, elements=1 << 10)
+    dan = sy.VirtualWorker(hook, id="dan", peer_limits=limits)
+    large, x = torch.ones(1 << 9, 1).send(dan), torch.tensor(2).send(dan)
+    for power in (4, 16, 256):
+        x.mul_(x)
+        assert x.copy().get().item() == power
+    del large
+
+
+def test_an_integer_that_is_no_size_hides_no_memory() -> None:
+    x, mask = torch.ones(100), torch.ones(100, dtype=torch.bool)
+    as_tensor = use("torch.masked_fill", x, mask, torch.tensor(3))
+    assert as_tensor.peak == use("torch.masked_fill", x, mask, 3).peak == 400
+
+
+def test_a_mask_may_be_larger_than_what_it_selects_from() -> None:
+    """Torch's own bound of a selection is the size of its first operand."""
+    guard = Guard(frozenset())
+    private, mask = torch.ones(1), torch.ones(5, dtype=torch.bool)
+    protect(private, guard)
+    result = run_guarded(torch.masked_select, [private, mask], {}, 0, guard, [], "bob", None)
+    assert full_guard_of(result) == replaced(guard, shape_hidden=True)
+    assert result.shape == (5,) and sizes_at_most(result) == (5,)
