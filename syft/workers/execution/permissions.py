@@ -117,8 +117,10 @@ def full_guard_of(value: Any) -> Guard | None:
     (Guard(users=frozenset({'ann'}), ...), None)
     """
     if type(value) in EXACT_TENSOR_TYPES and value.layout is torch.strided:
-        return meet_guards(value.untyped_storage().__dict__.get(GUARD), value.__dict__.get(GUARD))
-    guard: Guard | None = None
+        guard: Guard | None = value.untyped_storage().__dict__.get(GUARD)
+        own: Guard | None = value.__dict__.get(GUARD)
+        return guard if own is None else meet_guards(guard, own)
+    guard = None
     for place in _places(value):
         guard = meet_guards(guard, place.__dict__.get(GUARD))
     return guard
@@ -164,7 +166,8 @@ def _end_of(tensor: torch.Tensor) -> torch.Tensor:
 
 def travelling_guard_of(tensor: torch.Tensor | Holder) -> Guard | None:
     """The guard of a tensor together with its gradients, which are sent along with it."""
-    return combined((tensor, *gradients_behind(tensor)))
+    guard, gradients = full_guard_of(tensor), gradients_behind(tensor)
+    return combined((tensor, *gradients)) if gradients else guard
 
 
 def gradients_behind(tensor: torch.Tensor | Holder) -> list[torch.Tensor]:
@@ -175,6 +178,9 @@ def gradients_behind(tensor: torch.Tensor | Holder) -> list[torch.Tensor]:
     >>> x.grad.grad = torch.zeros(2); [gradient.sum().item() for gradient in gradients_behind(x)]
     [2.0, 0.0]
     """
+    plain: Any = tensor if type(tensor) in EXACT_TENSOR_TYPES else None
+    if plain is not None and (not plain.is_leaf or plain.grad is None):
+        return []  # nearly always
     todo = list(tensor.tensors()) if isinstance(tensor, Holder) else [tensor]
     found: dict[int, torch.Tensor] = {}
     while todo:

@@ -44,7 +44,7 @@ from syft.serde.registry import pack, unpack_at
 from syft.workers.core.access import READS
 from syft.workers.core.charges import LOOK, SMALL
 from syft.workers.core.owners import Permit
-from syft.workers.core.peer import Peer
+from syft.workers.core.peer import EVERYTHING, Peer
 from syft.workers.core.shares import refuse_shares
 from syft.workers.core.state_machine import Answer, HeldInputs, WorkerCore
 from syft.workers.core.store import ObjectStore
@@ -108,6 +108,9 @@ _WRITTEN = frozenset(("out", "inplace"))
 """The keywords of what an operation writes."""
 _size = _Tensor.numel
 _UNCOMMON_ONE = object()
+_OF_GRADIENTS = GRADIENT | SETS_GRADIENT
+_BARE = frozenset((bool, float, str, type(None)))
+"""The values that are their own operands."""
 
 
 class StoreView:
@@ -347,9 +350,10 @@ def _run(
     core.store.charges.check(op, function, args, kwargs)
     if FLAGS[op] & UNINITIALIZED:
         function = clearing(function)
-    if core.watched:
-        _tell_watchers(core, command, peer)
-    if not may_alter(op, kwargs):
+    alters = may_alter(op, kwargs)
+    if core.watched and (alters or FLAGS[op] & _OF_GRADIENTS):  # which other callers may know of
+        core.altered(peer, gradients=not alters)
+    if not alters:
         return _call(core, command, frame, function, args, kwargs, peer)
     try:
         with sizes_within_memory((args, kwargs)):
@@ -426,15 +430,6 @@ def _named(objects: dict[int, Any], keywords: dict[str, Any]) -> dict[str, Any] 
     return None if values is None else dict(zip(keywords, values, strict=True))
 
 
-def _tell_watchers(core: WorkerCore, command: Command, peer: Peer) -> None:
-    """Tell other callers if a command may change shapes or gradients that they asked for."""
-    flags = FLAGS[command.op]
-    if may_alter(command.op, command.kwargs):
-        core.altered(peer, gradients=False)
-    elif flags & (GRADIENT | SETS_GRADIENT):
-        core.altered(peer, gradients=True)
-
-
 def _reply(core: WorkerCore, command: Command, result: Any, peer: Peer) -> Reply:
     out = command.out
     if not out:  # the result is an argument, to which the caller has a pointer
@@ -449,7 +444,10 @@ def _reply(core: WorkerCore, command: Command, result: Any, peer: Peer) -> Reply
             core.store.kept(out)
         return Done(command.seq)
     if command.flags < _EXPECTED:
-        core.watch(peer)
+        if peer.knows != EVERYTHING:
+            core.watch(peer)
+        if type(result) in _BARE:
+            return Value(command.seq, result)
         return Value(command.seq, pack(core.store_tensors(result, out), Packer()))
     tensors = _tensors_expected(core.name, command, result)
     core.store.put_new(dict(enumerate(tensors, out)))
@@ -552,7 +550,7 @@ def _operands(
     keywords = command.kwargs or {}
     if held is None:
         found = _present(core.store.objects, command.args)
-        named = None if found is None else _named(core.store.objects, keywords)
+        named = _named(core.store.objects, keywords) if keywords else keywords
         if found is not None and named is not None:
             return found, named
     unpacker = unpacker_for(core, frame, held)
@@ -570,9 +568,8 @@ def _operands(
 
 def unpacker_for(core: WorkerCore, frame: Frame, held: HeldInputs | None) -> Unpacker:
     """An unpacker for a request's operands: references are objects of this worker."""
-    return Unpacker(
-        frame.buffers, core.limits, worker=StoreView(core, held or {}), owns_buffers=frame.exclusive
-    )
+    view = StoreView(core, held) if held else core
+    return Unpacker(frame.buffers, core.limits, worker=view, owns_buffers=frame.exclusive)
 
 
 def autocast_of(

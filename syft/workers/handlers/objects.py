@@ -66,24 +66,25 @@ from syft.workers.wire.messages import (
 @WorkerCore.handles(Put)
 def put(core: WorkerCore, message: Put, frame: Frame, peer: Peer) -> Reply:
     """Store a value, and run the parked operations that waited for it."""
-    core.forget(message.drop, peer)
+    if message.drop:
+        core.forget(message.drop, peer)
     core.store.check_free(message.id)
     core.check_keeps((message.id,), peer)
     unpacker = unpacker_for(core, frame, None)
     value = unpack_at(message.value, unpacker, ".value")
     unpacker.finish()
-    if isinstance(value, Holder):
+    may_be_leaf = isinstance(value, torch.Tensor)
+    if may_be_leaf:
+        may_be_leaf = type(value) is Wrapper or value.requires_grad
+    elif isinstance(value, Holder):
         value.admit(core.name, core.allow_plans and peer.plans)
-    elif not isinstance(value, torch.Tensor):
+    else:
         raise MalformedMessage("$.value", "a tensor or a plan", type(value).__name__)
     if message.users is not None:
         _guard_value(core, message, value, peer)
     if message.source is not None:
         return_gradients(core, value, message.source, peer)
     core.comes_back((message.id,), peer)
-    may_be_leaf = isinstance(value, Wrapper) or (
-        isinstance(value, torch.Tensor) and value.requires_grad
-    )
     core.owners.put(peer, message.id, message.writers, may_be_leaf)
     core.hold(message.id, value)
     if peer.knows != EVERYTHING:
@@ -122,7 +123,7 @@ def _fetch_now(
     core: WorkerCore, message: Fetch, peer: Peer, held: HeldInputs | None, keep: bool
 ) -> Answer | Parked:
     value = whole = _object(core, message.id, held)
-    if isinstance(value, Confined):
+    if not isinstance(value, torch.Tensor) and isinstance(value, Confined):
         return _fetch_share(core, message, peer, value, keep)
     if message.depth:
         value = core.resolve(message.id, message.depth, held)
