@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from syft.callers import line_at, place_of_user
-from syft.chain.wrapper import Wrapper, first_link
+from syft.chain.link import PLAIN
+from syft.chain.wrapper import Wrapper
 from syft.exceptions import GraphLeftBehind, NotALeaf, NotSendable
 from syft.tensors.multi_pointer import combine
 from syft.tensors.pointer import make_pointer
@@ -34,62 +34,62 @@ Location = Worker | str
 Id = int | Callable[[torch.Tensor], int] | None
 
 
-@dataclass(frozen=True, slots=True)
 class SentCopy:
-    """One copy on its way to ``location``: under which id, and on whose behalf.
+    """One copy on its way over ``connection``: under which id, and on whose behalf.
 
     It is the :class:`~syft.chain.link.Delivery` that a link gets.
     """
 
-    location: Worker
-    owner: Owner
-    garbage_collect_data: bool
-    id: Id
-    user: str | None
-    writers: frozenset[str] = frozenset()
+    __slots__ = ("connection", "collects", "id", "user", "writers")
+
+    def __init__(
+        self,
+        connection: Connection,
+        collects: bool,
+        id: Id,
+        user: str | None,
+        writers: frozenset[str],
+    ) -> None:
+        self.connection, self.collects, self.id = connection, collects, id
+        self.user, self.writers = user, writers
+
+    def put_leaf(self, tensor: torch.Tensor) -> Wrapper:
+        """Put a copy of a tensor without a graph: see :func:`leaf_to_send`."""
+        return self.put(leaf_to_send(tensor))
 
     def put(self, tensor: torch.Tensor, sender: Owner | None = None) -> Wrapper:
         """Put a copy of ``tensor`` at the location, and return the pointer to it.
 
         ``sender`` is the worker that sends, if it is not the owner.
         """
-        return self._put(tensor, self._connect(sender or self.owner))
-
-    def put_leaf(self, tensor: torch.Tensor) -> Wrapper:
-        """The same, but of a tensor without a graph: see :func:`leaf_to_send`."""
-        connection = self._connect(self.owner)
-        return self._put(leaf_to_send(tensor), connection)
-
-    def _connect(self, sender: Owner) -> Connection:
-        connection: Connection = sender.connection_to(self.location)
-        connection.check_not_recording(Put.verb)  # before the tensor is looked at
-        return connection
-
-    def _put(self, tensor: torch.Tensor, connection: Connection) -> Wrapper:
-        with (
-            connection.lock
-        ):  # what is noted of the request that was made last is noted of this one
-            return self._put_inside(tensor, connection)
-
-    def _put_inside(self, tensor: torch.Tensor, connection: Connection) -> Wrapper:
-        guard = guard_to_send(tensor, self.location, self.owner, self.user)
-        id, writers = self.id, self.writers | writers_of(tensor)
-        if callable(id):
-            shared = None if writers else put_once(connection, tensor, id)
-            if shared is not None:
-                return make_pointer(connection, shared, self.garbage_collect_data)
-            id = None
-        id = connection.put(tensor, id, guard, writers)
-        if self.garbage_collect_data:
-            connection.add_owner(id)
-        pointer = make_pointer(connection, id, self.garbage_collect_data, card=card_of(tensor))
-        link: Any = pointer.child
-        connection.follow_last(link)
-        if guard is not None and type(tensor) is not Wrapper:
-            link.note_private(tensor)
-        if type(tensor) is not Wrapper and tensor.requires_grad and self.garbage_collect_data:
-            connection.facts.leaf_sent(link, tensor)
+        connection, collects, id = self.connection, self.collects, self.id
+        guard = guard_to_send(tensor, connection.location, connection.owner, self.user)
+        if sender is not None:
+            connection = sender.connection_to(connection.location)
+        writers = self.writers | writers_of(tensor)
+        with connection.lock:  # what is noted of the last request is noted of this one
+            if callable(id):
+                shared = None if writers else put_once(connection, tensor, id)
+                if shared is not None:
+                    return make_pointer(connection, shared, collects)
+                id = None
+            promised, id = id, connection.put(tensor, id, guard, writers)
+            if promised is not None and collects:
+                connection.add_owner(id)
+            pointer = make_pointer(connection, id, collects, card=card_of(tensor))
+            if connection.pending or connection.groups:
+                connection.follow_last(pointer.child)
+            if type(tensor) is not Wrapper:
+                _note_kind(pointer.child, tensor, guard)
         return pointer
+
+
+def _note_kind(link: Any, tensor: torch.Tensor, guard: Guard | None) -> None:
+    """Note at the pointer to a copy of a tensor that it is private, or a leaf with a gradient."""
+    if guard is not None:
+        link.note_private(tensor)
+    if tensor.requires_grad and link.garbage_collect_data:
+        link.connection.facts.leaf_sent(link, tensor)
 
 
 def leaf_to_send(tensor: torch.Tensor) -> torch.Tensor:
@@ -106,7 +106,7 @@ def leaf_to_send(tensor: torch.Tensor) -> torch.Tensor:
     >>> leaf_to_send(x) is x
     True
     """
-    recorded = _behind_local_links(tensor)
+    recorded = _behind_local_links(tensor) if type(tensor) is Wrapper else tensor
     if recorded.is_leaf or not recorded.requires_grad:
         return tensor
     whole = tensor._base
@@ -153,9 +153,11 @@ def guard_to_send(
     >>> guard_to_send(torch.ones(2), bob, hook.local_worker, None) is None
     True
     """
-    refuse_shared(tensor)
+    if type(tensor) is Wrapper:
+        refuse_shared(tensor)
     guard = travelling_guard_of(tensor)
-    check_leaving(guard, location.id, user or owner.user, "send", owner.id)
+    if guard is not None:
+        check_leaving(guard, location.id, user or owner.user, "send", owner.id)
     return guard
 
 
@@ -210,16 +212,20 @@ def send(
     >>> torch.tensor([1.0, 2.0]).send(bob)
     (Wrapper)>[PointerTensor | me:... -> bob:...]
     """
-    _check_id(id)
-    places = [owner.get_worker(place) for place in locations]  # before anything is sent
-    if not places:
+    if id is not None:
+        _check_id(id)
+    link = tensor.child if type(tensor) is Wrapper else PLAIN
+    writers = frozenset(names_in("allow_writes", allow_writes))
+    deliveries = []
+    for place in locations:  # before anything is sent
+        connection = owner.connection_to(place)
+        deliveries.append(SentCopy(connection, garbage_collect_data, id, user, writers))
+    if not deliveries:
         raise NotSendable("a tensor to nobody", "name at least one worker: x.send(bob)")
-    link, writers = first_link(tensor), frozenset(names_in("allow_writes", allow_writes))
-    pointers = [
-        link.deliver(tensor, SentCopy(place, caller, garbage_collect_data, id, user, writers))
-        for place, caller in [(place, place.caller_for(owner)) for place in places]
-    ]
-    return pointers[0] if len(pointers) == 1 else combine(pointers)
+    deliveries[0].connection.check_not_recording(Put.verb)  # before the tensor is looked at
+    if len(deliveries) == 1:
+        return link.deliver(tensor, deliveries[0])
+    return combine([link.deliver(tensor, delivery) for delivery in deliveries])
 
 
 def send_(
@@ -248,7 +254,7 @@ def send_(
 
 
 def _check_id(id: Id) -> None:
-    if id is None or callable(id) or (type(id) is int and 0 <= id < 2**63):
+    if callable(id) or (type(id) is int and 0 <= id < 2**63):
         return
     shown = repr(id) if type(id) is int else f"an id of type {type(id).__name__}"
     raise NotSendable(f"a tensor under {shown}", "an id is an int from 0 to 2**63 - 1")

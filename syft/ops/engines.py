@@ -74,7 +74,7 @@ _UNMARKED_WRITES: Final[dict[str, tuple[int, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class EvaluatedCall:
     """A call to evaluate; ``numbers`` are the values of some inputs, by place.
 
     Of a call ``for_use`` only that is wanted: devices do not matter, and neither do other values.
@@ -106,15 +106,15 @@ def device_of(tensor: torch.Tensor) -> torch.device:
 # ---------------------------------------------------------------------------------------- engines
 
 
-def memoryless_outcome(call: Call, equal: bool = False) -> Outcome | None:
+def memoryless_outcome(call: EvaluatedCall, equal: bool = False) -> Outcome | None:
     """The outcome of a call that runs on tensors without memory; None if these cannot tell.
 
     For use it is told whether tensors are ``equal``: torch asks so whether arguments are right.
 
     >>> x = torch.ones(2, 3)
-    >>> memoryless_outcome(Call(torch.sum, (x, 1), {}, [x], {})).result.shape
+    >>> memoryless_outcome(EvaluatedCall(torch.sum, (x, 1), {}, [x], {})).result.shape
     (2,)
-    >>> memoryless_outcome(Call(torch.nonzero, (x,), {}, [x], {})) is None
+    >>> memoryless_outcome(EvaluatedCall(torch.nonzero, (x,), {}, [x], {})) is None
     True
     """
     if not _is_ordinary(call):
@@ -150,7 +150,7 @@ def _is_without_memory(result: Any) -> bool:
     return all(one.device == _META for one in tensors_in(result, None))
 
 
-def _is_ordinary(call: Call) -> bool:
+def _is_ordinary(call: EvaluatedCall) -> bool:
     """Whether tensors without memory may answer for a call: in ordinary modes, on the CPU."""
     if call.for_use:
         return _has_named_device(call)
@@ -193,12 +193,12 @@ _EQUAL: Final = 0
 _DEVICE_TYPES: Final = frozenset(("cpu", "cuda", "meta", "mps", "xpu"))
 
 
-def _has_named_device(call: Call) -> bool:
+def _has_named_device(call: EvaluatedCall) -> bool:
     """Whether a call has no device by its number, which is one of an accelerator."""
     return isinstance(call.kwargs.get("device", "cpu"), (str, torch.device, type(None)))
 
 
-def _stays_on_cpu(call: Call) -> bool:
+def _stays_on_cpu(call: EvaluatedCall) -> bool:
     """Whether all devices that a call names are the CPU, as it is by default."""
     if not _has_named_device(call):
         return False
@@ -240,11 +240,11 @@ def _without_memory(
     return made
 
 
-def fake_outcome(call: Call) -> Outcome:
+def fake_outcome(call: EvaluatedCall) -> Outcome:
     """The outcome of a call on fake tensors.
 
     >>> x = torch.ones(2, 3)
-    >>> fake_outcome(Call(torch.nonzero, (x,), {}, [x], {})).result.most
+    >>> fake_outcome(EvaluatedCall(torch.nonzero, (x,), {}, [x], {})).result.most
     (6, 2)
     """
     fake_tensor, symbolic_shapes = fake_modules()

@@ -21,7 +21,7 @@ from typing import Any, Final
 import torch
 
 from syft.ops.engines import (
-    Call,
+    EvaluatedCall,
     Function,
     device_of,
     fake_outcome,
@@ -64,12 +64,12 @@ def evaluate(
     >>> evaluate(torch.Tensor.item, (x[:1, :1],), {}).verdict.name
     'READS'
     """
-    call = Call(function, tuple(args), kwargs, tensors_in(args, kwargs), {})
+    call = EvaluatedCall(function, tuple(args), kwargs, tensors_in(args, kwargs), {})
     outcome = _kept_or_made(call)
     if outcome.verdict is Verdict.READS:
         numbers = _numbers_among(call.inputs, is_public)
         if numbers:
-            return _kept_or_made(Call(function, call.args, kwargs, call.inputs, numbers))
+            return _kept_or_made(EvaluatedCall(function, call.args, kwargs, call.inputs, numbers))
     return outcome
 
 
@@ -89,14 +89,16 @@ def use_of(
     """
     inputs = tensors_in(args, kwargs)
     numbers = _numbers_among(inputs, is_public)
-    return _kept_or_made(Call(function, tuple(args), kwargs, inputs, numbers, for_use=True)).use
+    return _kept_or_made(
+        EvaluatedCall(function, tuple(args), kwargs, inputs, numbers, for_use=True)
+    ).use
 
 
-def _standing(call: Call) -> Call:
+def _standing(call: EvaluatedCall) -> EvaluatedCall:
     """A call with stand-ins for its inputs."""
     standing = {id(tensor): _stand_in(tensor) for tensor in call.inputs}
     args, kwargs = replace((call.args, call.kwargs), lambda leaf: standing.get(id(leaf), leaf))
-    return Call(call.function, args, kwargs, [*standing.values()], call.numbers, True)
+    return EvaluatedCall(call.function, args, kwargs, [*standing.values()], call.numbers, True)
 
 
 def _stand_in(tensor: torch.Tensor) -> torch.Tensor:
@@ -118,7 +120,7 @@ def _numbers_among(
     }
 
 
-def _kept_or_made(call: Call) -> Outcome:
+def _kept_or_made(call: EvaluatedCall) -> Outcome:
     try:
         key = _signature(call)
     except TypeError:  # an argument that has no hash: a set, say
@@ -133,7 +135,7 @@ def _kept_or_made(call: Call) -> Outcome:
     return outcome
 
 
-def _made_of(call: Call) -> Outcome:
+def _made_of(call: EvaluatedCall) -> Outcome:
     if call.for_use:
         call = _standing(call)
     with torch.set_grad_enabled(torch.is_grad_enabled() and not call.for_use):
@@ -146,7 +148,7 @@ def _made_of(call: Call) -> Outcome:
 # -------------------------------------------------------------------------------------- signatures
 
 
-def _signature(call: Call) -> Hashable:
+def _signature(call: EvaluatedCall) -> Hashable:
     """All that an outcome depends on; raises TypeError if that cannot be said."""
     places = {id(tensor): place for place, tensor in enumerate(call.inputs)}
     memories: dict[int, int] = {}

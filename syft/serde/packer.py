@@ -161,16 +161,16 @@ class Unpacker:
         syft.exceptions.MalformedMessage: Malformed message at $.buffer: expected a buffer of \
 8 bytes, got 4 bytes.
         """
-        number = expect_int(index, ".buffer")
-        if number not in self._left:
+        if type(index) is not int or index not in self._left:
             some = f"an unused buffer (the frame has {len(self.buffers)})"
-            raise MalformedMessage("$.buffer", some, f"buffer {number}")
-        buffer = self.buffers[number]
+            got = f"buffer {expect_int(index, '.buffer')}"
+            raise MalformedMessage("$.buffer", some, got)
+        buffer = self.buffers[index]
         size = buffer.numel()
         if size != nbytes:
             expected, got = f"a buffer of {nbytes} bytes", f"{size} bytes"
             raise MalformedMessage("$.buffer", expected, got)
-        self._left.remove(number)
+        self._left.remove(index)
         self.taken += size
         return buffer
 

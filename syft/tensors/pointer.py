@@ -35,8 +35,6 @@ from syft.ops.table import (
     NOTHING,
     NUMBERS,
     ONE,
-    ONE_UNLESS_INPLACE,
-    TENSOR,
     function_of,
     number_of,
 )
@@ -61,19 +59,15 @@ from syft.workers.wire.references import REF, REFS
 
 _BARE = frozenset((float, bool, str, type(None)))
 _LIST = int(TypeCode.LIST)
-_WRITTEN = frozenset((Wrapper, list, tuple))
 _ON_LISTS = frozenset(
     number for name, number in BY_NAME.items() if name.startswith("torch._foreach_")
 )
 """The operations on lists of tensors, for which a tuple is a list."""
 _WRAPPERS, _FLOATS = frozenset((Wrapper,)), frozenset((float,))
-_ONE = ONE | TENSOR | ONE_UNLESS_INPLACE
-"""The operations that return one tensor, new or an argument, whatever they are given."""
 _NEW = ONE | BINARY
 """The operations that make one new tensor of pointers and numbers."""
 _WRITING = INPLACE | NOTHING | GRADIENT | ALTERS
-"""The operations that change something; those with no other of these flags than ``INPLACE`` write
-to the values of their first argument alone."""
+"""The operations that change something."""
 _MAKING: dict[Any, int] = {
     operation: number
     for operation, number in NUMBERS.items()
@@ -202,15 +196,15 @@ class PointerTensor(RemoteReference, BarePointer):
         if connection is None:
             return cls.forward(number, args, kwargs)
         out = new_id()
-        value = connection.make(number, operands, out)
-        if value is STORED:
-            link = _unset(PointerTensor)  # its ``__init__`` takes three times as long
-            link.connection, link.id_at_location = connection, out
-            link.garbage_collect_data, link.depth = True, 0
-            wrapper = make_opaque()  # as ``wrap``
-            wrapper.child = link
-            return wrapper
-        return _not_yet_stored(connection, out, value)
+        value = connection.command(number, operands, None, out)
+        if value is not STORED:
+            return _not_yet_stored(connection, out, value)
+        link = _unset(PointerTensor)  # its ``__init__`` takes three times as long
+        link.connection, link.id_at_location = connection, out
+        link.garbage_collect_data, link.depth = True, 0
+        wrapper = make_opaque()  # as ``wrap``
+        wrapper.child = link
+        return wrapper
 
     @classmethod
     def _other_call(cls, operation: Any, args: Arguments, kwargs: Keywords) -> Any:
@@ -218,16 +212,7 @@ class PointerTensor(RemoteReference, BarePointer):
         rule = cls.rules.get(operation)
         if rule is not None:
             return rule(*args, **kwargs)
-        number = number_of(operation)  # raises for a refused or an unknown operation
-        flags = FLAGS[number]
-        target = args[0] if args else None
-        if number in _ON_LISTS:
-            args = _with_lists(args)
-        if flags & _WRITING == INPLACE and type(target) in _WRITTEN:
-            return _send(number, args, kwargs, target)
-        if flags & _ONE and not (flags & _WRITING or kwargs.get("inplace") or "out" in kwargs):
-            return _send(number, args, kwargs)
-        return cls.forward(number, args, kwargs)
+        return cls.forward(number_of(operation), args, kwargs)  # raises for a refused operation
 
     @classmethod
     def rule(cls, *operations: Any) -> Callable[[RuleType], RuleType]:
@@ -239,33 +224,27 @@ class PointerTensor(RemoteReference, BarePointer):
     @classmethod
     def forward(cls, number: int, args: Arguments, kwargs: Keywords) -> Any:
         """Forward one torch call of any kind, past the rules."""
-        connection = _connection_of(args, kwargs)
-        return _uncommon_call(connection, number, _flat(args, connection), args, kwargs)
+        flags, connection = FLAGS[number], _connection_of(args, kwargs)
+        operands, keywords, buffers = _packed(connection, number, args, kwargs)
+        target = mutated_argument(flags, args, kwargs) if kwargs or flags & _WRITING else None
+        crosses = flags & GRADIENT and connection.crossed
+        making = target is None and not flags & NOTHING
+        expected = None if crosses else returns(number, args, kwargs) if making else ONE_TENSOR
+        out = 0
+        if making:
+            several = expected is not None and expected is not ONE_TENSOR
+            out = first_id(expected.count) if several else new_id()  # type: ignore[union-attr]
+        value = connection.command(number, operands, keywords, out, buffers, expected)
+        if crosses:
+            connection.gradients_crossed()
+        if making:
+            return connection.results(value, out, expected, fresh=bool(flags & _NEW))
+        if type(value) is Pending:
+            _make_wait(value, args[:1] if target is None else target)
+        return None if flags & NOTHING else target
 
 
 register_foreign(PointerTensor, lambda link: f"a pointer to worker {link.location.id!r}")
-
-
-def _with_lists(args: Arguments) -> Arguments:
-    """The arguments with lists in the place of tuples, which are packed in fewer bytes."""
-    return tuple([list(value) if type(value) is tuple else value for value in args])
-
-
-def _send(number: int, args: Arguments, kwargs: Keywords, target: Any = None) -> Any:
-    """Forward a call, with keywords perhaps, that writes to the values of ``target`` and returns
-    that; without one it makes one tensor or returns an argument."""
-    connection = _connection_of(args, kwargs)
-    operands = _flat(args, connection)
-    keywords = _flat_keywords(kwargs, connection) if kwargs else None
-    if operands is None or (kwargs and keywords is None):
-        return _uncommon_call(connection, number, operands, args, kwargs)
-    out = new_id() if target is None else 0
-    value = connection.make(number, operands, out, keywords)
-    if target is None:
-        return connection.results(value, out, ONE_TENSOR, fresh=bool(FLAGS[number] & _NEW))
-    if type(value) is Pending:
-        _make_wait(value, target)
-    return target
 
 
 def _not_yet_stored(connection: Connection, out: int, value: Any) -> Any:
@@ -277,37 +256,25 @@ def _not_yet_stored(connection: Connection, out: int, value: Any) -> Any:
     return wrap(link)
 
 
-def _uncommon_call(
-    connection: Connection, number: int, operands: Any, args: Arguments, kwargs: Keywords
-) -> Any:
-    """Forward a call that has keywords, writes to an argument, or takes more than plain values.
+def _make_wait(pending: Pending, target: Any) -> None:
+    """Have the handles of the tensors that a command writes to wait for that command."""
+    for leaf in leaves(target):
+        if type(leaf) is Wrapper and type(leaf.child) is PointerTensor:
+            leaf.child.pending, leaf.child.asked = pending, None
 
-    ``operands`` are the arguments as :func:`_flat` gives them.
-    """
-    flags = FLAGS[number]
-    keywords = _flat_keywords(kwargs, connection) if kwargs else None
-    buffers: list[torch.Tensor] = []
-    if operands is None or (kwargs and keywords is None):
-        packing = Operands(connection, number)
-        operands, keywords = packing.pack(args, kwargs)
-        buffers = packing.packer.buffers
-    target = mutated_argument(flags, args, kwargs)
-    if flags & NOTHING or target is not None:
-        expected = None if connection.crossed and flags & GRADIENT else ONE_TENSOR
-        value = connection.command(number, operands, keywords, 0, buffers, expected)
-        if expected is None:
-            connection.gradients_crossed()
-        if type(value) is Pending:
-            _make_wait(value, args[:1] if target is None else target)
-        return None if flags & NOTHING else target
-    expected = returns(number, args, kwargs)
-    if flags & GRADIENT and connection.crossed:
-        expected = None
-    out = new_id() if expected is None else first_id(expected.count)
-    value = connection.command(number, operands, keywords, out, buffers, expected)
-    if flags & GRADIENT and connection.crossed:
-        connection.gradients_crossed()
-    return connection.results(value, out, expected, fresh=bool(flags & _NEW))
+
+def _packed(
+    connection: Connection, number: int, args: Arguments, kwargs: Keywords
+) -> tuple[Any, Keywords | None, list[torch.Tensor] | None]:
+    """The arguments and the keywords as operands, and the data that travels along."""
+    if number in _ON_LISTS:  # which takes fewer bytes
+        args = tuple([list(value) if type(value) is tuple else value for value in args])
+    operands = _flat(args, connection)
+    values = _flat(kwargs.values(), connection) if kwargs else []
+    if operands is not None and values is not None:
+        return operands, dict(zip(kwargs, values, strict=True)) if values else None, None
+    packing = Operands(connection, number)
+    return *packing.pack(args, kwargs), packing.packer.buffers
 
 
 def _flat(values: Iterable[Any], connection: Connection) -> list[Any] | None:
@@ -347,18 +314,6 @@ def _flat_list(values: list[Any], connection: Connection) -> list[Any] | None:
             ids.append(link.id_at_location)
         return ids
     return [_LIST, *values] if kinds == _FLOATS else None
-
-
-def _flat_keywords(kwargs: Keywords, connection: Connection) -> Keywords | None:
-    packed = _flat(kwargs.values(), connection)
-    return None if packed is None else dict(zip(kwargs, packed, strict=True))
-
-
-def _make_wait(pending: Pending, target: Any) -> None:
-    """Have the handles of the tensors that a command writes to wait for that command."""
-    for leaf in leaves(target):
-        if type(leaf) is Wrapper and type(leaf.child) is PointerTensor:
-            leaf.child.pending, leaf.child.asked = pending, None
 
 
 def _connection_of(args: Arguments, kwargs: Keywords) -> Connection:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from syft.ops.engines import Call, fake_outcome, memoryless_outcome
+from syft.ops.engines import EvaluatedCall, fake_outcome, memoryless_outcome
 from syft.ops.nested import replace, tensors_in
 from syft.ops.outcome import Outcome
 from tests.torch_suite.cases import GRADIENT_CASES, OP_CASES, Case, seed
@@ -22,11 +22,11 @@ pytestmark = [
 SAMPLES = 3
 
 
-def call_of(function: Any, *args: Any, **kwargs: Any) -> Call:
-    return Call(function, args, kwargs, tensors_in(args, kwargs), {})
+def call_of(function: Any, *args: Any, **kwargs: Any) -> EvaluatedCall:
+    return EvaluatedCall(function, args, kwargs, tensors_in(args, kwargs), {})
 
 
-def both(call: Call) -> tuple[Outcome | None, Outcome]:
+def both(call: EvaluatedCall) -> tuple[Outcome | None, Outcome]:
     return memoryless_outcome(call), fake_outcome(call)
 
 

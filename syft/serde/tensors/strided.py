@@ -107,7 +107,7 @@ def unpack_strided(operand: Sequence[Any], unpacker: Unpacker) -> torch.Tensor:
     """
     if len(operand) != 5:
         expect_fields(operand, 6)
-    dtype = lookup(DTYPES, operand[1], "dtype", ".dtype")
+    dtype: torch.dtype = lookup(DTYPES, operand[1], "dtype", ".dtype")
     size = SIZES.get(dtype)
     if size is None:
         raise MalformedMessage("$.dtype", "a dtype that is not quantized", str(dtype))

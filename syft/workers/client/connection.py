@@ -97,32 +97,27 @@ class Connection(OperationSender):
                 break
             self.read_replies()
 
-    @exclusive
     def ask(self, kind: type[Message], *fields: Any, **named: Any) -> Any:
         """Make a request of the given kind and return the value of its reply; it waits.
 
         If something that was asked before has failed, that is raised, and the request is not made.
         """
-        self.check_not_recording(kind.verb)
-        key = (kind, fields, *named.values()) if self.interrupted else None
-        if key in self.interrupted:
-            earlier = self._settled_earlier(key)
-            if type(earlier.reply) is not NotBegun:
-                return self.take(earlier)
-        self._catch_up(fields)
-        if named.get("user"):
-            self.transport.prove(named["user"])
-        self._seq = seq = self._seq + 1
-        drop = self._take_garbage() if self.garbage else ()
-        message = kind(seq, *fields, drop=drop, failures=self._failures, **named)
-        try:
-            value = self._request(seq, Frame(messages.encode(message), []), True, drop)
-        except (KeyboardInterrupt, WorkerTimeout, WorkerLost):  # the reply may come all the same
-            pending = self.pending.setdefault(seq, Pending(place_of_user()))
-            if kind in _TAKING:
-                self.interrupted[kind, fields, *named.values()] = pending
-            raise
-        return None if value is STORED else value
+        with self.lock:  # as `exclusive`, which takes longer
+            key = (kind, fields, *named.values()) if self.interrupted else None
+            if key in self.interrupted:
+                self.check_not_recording(kind.verb)
+                earlier = self._settled_earlier(key)
+                if type(earlier.reply) is not NotBegun:
+                    return self.take(earlier)
+            seq, frame, drop = self._question(kind, fields, named)
+            try:
+                value = self._request(seq, frame, True, drop)
+            except (KeyboardInterrupt, WorkerTimeout, WorkerLost):  # the reply may come yet
+                pending = self.pending.setdefault(seq, Pending(place_of_user()))
+                if kind in _TAKING:
+                    self.interrupted[kind, fields, *named.values()] = pending
+                raise
+            return None if value is STORED else value
 
     def _settled_earlier(self, key: Hashable) -> Pending:
         """A request that was interrupted, which is made again: what it takes away may be on its way
@@ -260,15 +255,15 @@ class Connection(OperationSender):
 
     def _catch_up(self, used: Any = ()) -> None:
         """Send what is held, and raise what is known to have failed."""
-        self.send_held()
-        self._send_held_elsewhere(used)
+        if self.groups:
+            self.send_held()
+            self._send_held_elsewhere(used)
         self.check_open()
         if self.transport.replies:
             self.read_replies()
         if self.unseen:
             self.raise_unseen()
 
-    @exclusive
     def put(
         self,
         value: torch.Tensor | Holder,
@@ -282,40 +277,42 @@ class Connection(OperationSender):
 
         To a queued worker this returns at once; the data is copied first.
         """
-        self.check_not_recording(Put.verb)
-        drawn = id is None
-        group = self.group
-        if group is not None:
-            plain = id is None and not guard and not writers
-            held = group.hold_value(value, modes()) if plain else None
-            if held is not None:
-                self.facts.sent_all((held,), (value,))
-                return held
-            self.send_held()
-        waits = not self.transport.queued
-        if waits:
-            self._catch_up()
-        if id is None:
-            id = new_id()
-        else:
-            self.facts.drop((id,))
-        packer = Packer(worker=self._core, gradients=True)
-        operand = pack(value, packer)
-        packer.hand_over(self.location.id)
-        if not guard and (drawn or self.facts.active):
-            self.facts.sent(id, operand)
-        self._seq = seq = self._seq + 1
-        drop = self._take_garbage()
-        hidden = guard is not None and guard.shape_hidden
-        failures = self._failures if waits else None
-        named = tuple(sorted(writers))
-        terms = self._terms(guard, value)
-        about = users_of(guard), hidden, named, terms, source
-        message = Put(seq, id, operand, *about, drop, failures)
-        frame = Frame(messages.encode(message), packer.buffers, private=guard is not None)
-        self._request(seq, frame, waits, drop, None, (id,))
-        packer.sent()
-        return id
+        with self.lock:  # as `exclusive`, which takes longer
+            self.check_not_recording(Put.verb)
+            drawn = id is None
+            if self.groups and (group := self.group) is not None:
+                plain = drawn and not guard and not writers
+                held = group.hold_value(value, modes()) if plain else None
+                if held is not None:
+                    self.facts.sent_all((held,), (value,))
+                    return held
+                self.send_held()
+            waits = not self.transport.queued
+            if waits:
+                self._catch_up()
+            if id is None:
+                id = new_id()
+            else:
+                self.facts.drop((id,))
+            packer = Packer(worker=self._core, gradients=True)
+            operand = pack(value, packer)
+            if packer.leaving:
+                packer.hand_over(self.location.id)
+            if guard is None and (drawn or self.facts.active):
+                self.facts.sent(id, operand)
+            self._seq = seq = self._seq + 1
+            drop = self._take_garbage() if self.garbage else ()
+            about: Any = (None, False, tuple(sorted(writers)), None, source)
+            if guard is not None:
+                terms = self._terms(guard, value)
+                about = users_of(guard), guard.shape_hidden, about[2], terms, source
+            failures = self._failures if waits else None
+            message = Put(seq, id, operand, *about, drop, failures)  # type: ignore[call-arg]
+            frame = Frame(messages.encode(message), packer.buffers, private=guard is not None)
+            self._request(seq, frame, waits, drop, None, (id,))
+            if packer.leaving:
+                packer.sent()
+            return id
 
     def follow_last(self, link: Any) -> None:
         """Have the handle of a new pointer tell of the request that was made last, or is held.

@@ -86,7 +86,7 @@ _BY_SIZE: Final = frozenset(
 _PLAIN: Final = frozenset((int, float, bool, str, type(None)))
 
 # The operations to note also while nothing is active, and not only with `out=`.
-_CHANGING: Final = frozenset(op for op, flags in enumerate(FLAGS) if flags & (ALTERS | GRADIENT))
+CHANGING: Final = frozenset(op for op, flags in enumerate(FLAGS) if flags & (ALTERS | GRADIENT))
 
 
 class Facts:
@@ -212,12 +212,9 @@ class Facts:
         """
         self._told_of_kinds = self._told_of_gradients = True
         if type(operand) is tuple and operand[0] == TENSOR:
-            self._note_sent(id, operand)
-
-    def _note_sent(self, id: int, descriptor: Sequence[Any]) -> None:
-        if len(self._sent) >= _MOST_SENT:
-            self._sent.clear()
-        self._sent[id] = descriptor
+            if len(self._sent) >= _MOST_SENT:
+                self._sent.clear()
+            self._sent[id] = operand
 
     def sent_all(
         self, ids: Sequence[int], values: Sequence[Any], private: Container[int] = ()
@@ -281,7 +278,7 @@ class Facts:
         >>> Facts.changes(BY_NAME["torch.Tensor.t_"], None), Facts.changes(0, {"out": 1})
         (True, True)
         """
-        return op in _CHANGING or (kwargs is not None and "out" in kwargs)
+        return op in CHANGING or (kwargs is not None and "out" in kwargs)
 
     def _note_like(self, op: int, args: Sequence[Any], out: int) -> None:
         """Note that a result is of the kind of what it was made of, in all but the dtype."""
@@ -294,7 +291,7 @@ class Facts:
             if op in SAME_KIND:
                 self.alike(out, id)
         elif op in SAME_KIND or dtype not in (None, example.dtype):
-            self._note_sent(out, descriptor_of(dtype or example.dtype, example.shape))
+            self.sent(out, descriptor_of(dtype or example.dtype, example.shape))
         elif dtype is not None:  # it may be the same tensor
             self.alike(out, id)
 

@@ -25,7 +25,7 @@ from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.torch_private import any_autocast_enabled
 from syft.workers.client.caller_modes import autocast_state, mode_without_grad, modes
-from syft.workers.client.facts import UNKNOWN
+from syft.workers.client.facts import CHANGING, UNKNOWN
 from syft.workers.client.group import NOT_HELD, Held, MessageGroup
 from syft.workers.client.monitor import exclusive
 from syft.workers.client.ownership import Ownership
@@ -71,14 +71,13 @@ class OperationSender(Ownership):
         else:
             self.groups[get_ident()] = group
 
-    @exclusive
     def command(
         self,
         op: int,
-        args: tuple[Any, ...],
+        args: Any,
         kwargs: dict[str, Any] | None,
         out: int,
-        buffers: list[torch.Tensor],
+        buffers: list[torch.Tensor] | None = None,
         expected: Returns | None = ONE_TENSOR,
     ) -> Any:
         """Run operation ``op`` at the other worker.
@@ -89,53 +88,39 @@ class OperationSender(Ownership):
         when nobody knows yet, ``Held`` from an open group, and otherwise what the operation
         returned.
         """
-        if self.groups or buffers:
-            held = self._hold(op, args, kwargs, out, buffers, expected)
-            if held is not NOT_HELD:
-                return held
-        flags = GRAD_MODE if is_grad_enabled() else mode_without_grad()
-        casting = any_autocast_enabled() or get_default_dtype() is not float32
-        autocast = autocast_state() if casting else None
-        answered = expected is None
-        failures = self._failures if answered else None
-        made: Collection[int] = ()
-        if self.facts.active or self.facts.changes(op, kwargs):
-            self.facts.note(op, args, kwargs, out, expected, autocast)
-        if out:
-            count = 1 if expected is ONE_TENSOR else 0 if expected is None else expected.count
-            flags |= count << COUNT_SHIFT
-            if expected is not None and expected.container is not None:
-                flags |= IN_CONTAINER
-            made = (out,) if count < 2 else range(out, out + count)
-        self._seq = seq = self._seq + 1
-        drop = self._take_garbage() if self.garbage else ()
-        message = Command(seq, op, args, out, flags, drop, kwargs, autocast, failures)
-        return self._request(seq, Frame(encode(message), buffers), answered, drop, None, made)
-
-    def make(self, op: int, args: Any, out: int, kwargs: dict[str, Any] | None = None) -> Any:
-        """The same for the commonest commands: flat operands, and one tensor or none; the operation
-        alters no tensor."""
         with self.lock:  # as `exclusive`, which takes longer
-            if self.groups or get_default_dtype() is not float32 or any_autocast_enabled():
-                return self.command(op, args, kwargs, out, [])
-            if self.facts.active:
-                self.facts.note(op, args, kwargs, out, ONE_TENSOR, None)
+            if self.groups or buffers:
+                held = self._hold(op, args, kwargs, out, buffers or [], expected)
+                if held is not NOT_HELD:
+                    return held
             flags = GRAD_MODE if is_grad_enabled() else mode_without_grad()
-            if out:
+            autocast: tuple[Any, ...] | None = None
+            if get_default_dtype() is not float32 or any_autocast_enabled():
+                autocast = autocast_state()
+            if self.facts.active or op in CHANGING or kwargs and "out" in kwargs:
+                self.facts.note(op, args, kwargs, out, expected, autocast)
+            made: Collection[int] = (out,) if out else ()
+            answered = expected is None
+            failures = self._failures if answered else None
+            if out and expected is ONE_TENSOR:
                 flags |= _EXPECTED
+            elif out and expected is not None:
+                flags |= expected.count << COUNT_SHIFT
+                flags |= 0 if expected.container is None else IN_CONTAINER
+                made = range(out, out + max(1, expected.count))
             self._seq = seq = self._seq + 1
             drop = self._take_garbage() if self.garbage else ()
-            frame = Frame(encode(Command(seq, op, args, out, flags, drop, kwargs)), [])
-            serving = self._core.serving
+            message = Command(seq, op, args, out, flags, drop, kwargs, autocast, failures)
+            frame = Frame(encode(message), buffers or [])
+            serving, exchange = self._core.serving, self._exchange  # as `_request`
             if (self.owner.user if serving is None else serving.user or NOBODY) is not self._user:
                 self._check_user()
-            exchange = self._exchange
             if exchange is None:
-                return self._carry(seq, frame, False, drop, None, (out,) if out else ())
+                return self._carry(seq, frame, answered, drop, None, made)
             answer = exchange(frame)
             if answer.done == seq:
                 return STORED
-            return self._received(seq, frame, answer, False, drop, None, (out,) if out else ())
+            return self._received(seq, frame, answer, answered, drop, None, made)
 
     def results(self, value: Any, out: int, expected: Returns | None, fresh: bool = False) -> Any:
         """What a call returns whose :meth:`command` gave back ``value``.

@@ -113,7 +113,6 @@ class Ownership(RequestSender):
             self._owners[id] = left
         return not left
 
-    @exclusive
     def add_owner(self, id: int) -> None:
         """Count one more pointer that owns an object (of a promise: the one that keeps it too)."""
         if id in self._owners:

@@ -250,10 +250,11 @@ class ReplyReader:
             raise self._error(reply, where)
         if type(reply) is NotBegun:
             raise self._withdrawal(where)
-        unpacker = Unpacker(
-            frame.buffers, self._core.limits, worker=self, owns_buffers=frame.exclusive
-        )
-        return unpack_at(reply.value, unpacker, ".value")  # type: ignore[union-attr]
+        value = reply.value  # type: ignore[union-attr]
+        if value is None or type(value) is bool:  # most answers to questions
+            return value
+        unpacker = Unpacker(frame.buffers, self._core.limits, self, None, frame.exclusive)
+        return unpack_at(value, unpacker, ".value")
 
     def _take_in(self) -> None:
         """Take in the replies that have come, and what has become of moves to the other end."""

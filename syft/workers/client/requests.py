@@ -49,7 +49,7 @@ NOBODY = ""
 What it asks by itself, without a user too, has the rights that its program proves; these have none.
 """
 
-_ANSWERS = frozenset((Value, Failure, Skipped, NotBegun))
+_ANSWERS = frozenset((Failure, Skipped, NotBegun))
 
 
 class RequestSender(ReplyReader):
@@ -92,7 +92,9 @@ class RequestSender(ReplyReader):
         made: Collection[int] = (),
     ) -> Any:
         """Carry a request that is to make these objects; returns what :meth:`command` does."""
-        self._check_user()
+        serving = self._core.serving
+        if (self.owner.user if serving is None else serving.user or NOBODY) is not self._user:
+            self._check_user()
         if self._exchange is None:
             return self._carry(seq, frame, answered, drop, key, made)
         answer = self._exchange(frame)
@@ -132,6 +134,8 @@ class RequestSender(ReplyReader):
         kind = type(reply)
         if kind is Done and reply.seq == seq:  # type: ignore[union-attr]
             return STORED
+        if kind is Value and reply.seq == seq:  # type: ignore[union-attr]
+            return self._value(reply, answer, None)
         unread = kind is Failure and reply.seq == -1  # type: ignore[union-attr]
         if unread or (kind in _ANSWERS and reply.seq == seq):  # type: ignore[union-attr]
             if kind is Failure:

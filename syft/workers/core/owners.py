@@ -113,14 +113,14 @@ class Owners:
         A promised object belongs to whoever promised it, and the sender may change it too.  Only
         the connection over which a leaf came may ask for its gradients.
         """
-        promiser = self.of(id)
-        if promiser is None or promiser.owner == peer.identity:
-            promiser = Claim(peer.identity, peer.name)
-        else:
+        owner, name = peer.identity, peer.name
+        promiser = self.of(id) if self._store.promised or id in self._origins else None
+        if promiser is not None and promiser.owner != owner:
+            owner, name = promiser.owner, promiser.name
             writers = {*promiser.writers, *writers, *peer.names}
         session = peer.session if may_be_leaf else None
         if session is not None or writers or not self._is_first(peer):
-            self._origins[id] = Claim(promiser.owner, promiser.name, writers, session)
+            self._origins[id] = Claim(owner, name, writers, session)
 
     def share(self, peer: Peer, id: int, names: Collection[str]) -> None:
         """Name others who may change an object; nothing happens unless ``peer`` may do so."""

@@ -221,8 +221,9 @@ class WorkerCore:
             if outer is not None:
                 self._nesting.leave()
             self.serving = outer
-        if type(reply) is not Done or self.to_return:
-            return self._answered(frame, message, reply, peer)
+        reply = self._after_returning(message, reply, peer) if self.to_return else reply
+        if type(reply) is not Done:
+            return self.stats.count(frame, None if reply is None else self.frame_of(reply, peer))
         header = encode(reply)
         stats = self.stats
         stats.messages_in += 1
@@ -236,19 +237,18 @@ class WorkerCore:
         self.contested |= self.owners.meet(peer)
         check_named(self.store, self.owners, peer, message)
 
-    def _answered(self, frame: Frame, message: Any, reply: Any, peer: Peer) -> Frame | None:
-        """Send the gradients that came for other workers, and return the frame of the reply."""
-        if self.to_return:
-            outer, self.serving = self.serving, peer
-            try:
-                self._nesting.enter()
-                self._return_gradients(raises=type(reply) is not Failure)
-            except Exception as error:  # as above
-                reply = self._failed(message, error, peer)
-            finally:
-                self._nesting.leave()
-                self.serving = outer
-        return self.stats.count(frame, None if reply is None else self.frame_of(reply, peer))
+    def _after_returning(self, message: Any, reply: Any, peer: Peer) -> Any:
+        """Send the gradients that came for other workers; returns the reply then."""
+        outer, self.serving = self.serving, peer
+        try:
+            self._nesting.enter()
+            self._return_gradients(raises=type(reply) is not Failure)
+        except Exception as error:  # as above
+            reply = self._failed(message, error, peer)
+        finally:
+            self._nesting.leave()
+            self.serving = outer
+        return reply
 
     def _return_gradients(self, raises: bool = True) -> None:
         """Send the gradients that came for other workers; without ``raises`` the request failed."""
@@ -309,7 +309,7 @@ class WorkerCore:
     def frame_of(self, reply: messages.Reply | Answer, peer: Peer) -> Frame:
         """The frame of a reply to ``peer``, with its buffers if it has any."""
         if type(reply) is Answer:
-            return Frame(encode(reply.message), reply.buffers, private=reply.private)
+            return Frame(encode(reply.message), reply.buffers, False, reply.private)
         if type(reply) is Failure:
             peer.session.failures += 1
         return Frame(encode(reply), [])
@@ -469,7 +469,7 @@ class WorkerCore:
             self.guard()
             protect_all(tensor, guard)
         self.store.put(id, tensor)
-        if isinstance(tensor, Confined):
+        if not isinstance(tensor, torch.Tensor) and isinstance(tensor, Confined):
             self.confined = True
         if self.dataflow.active:
             self.dataflow.settle((id,))

@@ -53,11 +53,11 @@ class Stats:
         <Stats messages in: 1 (2 bytes) out: 0 (0 bytes) cache hits: 0>
         """
         self.messages_in += 1
-        self.bytes_in += frame.nbytes
+        self.bytes_in += frame.nbytes if frame.buffers else len(frame.header)
         if reply is None:
             self._more_out -= 1
         else:
-            self.bytes_out += reply.nbytes
+            self.bytes_out += reply.nbytes if reply.buffers else len(reply.header)
         return reply
 
     def count_more(self, frames: Iterable[Frame]) -> None:

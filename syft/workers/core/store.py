@@ -129,7 +129,8 @@ class ObjectStore:
         :class:`~syft.exceptions.PromiseGivenUp` if nothing may come under that id any more."""
         if id in self.objects:
             raise ObjectIdTaken(id, self.worker)
-        self._check_not_given_up(id)
+        if self.given_up:
+            self._check_not_given_up(id)
 
     def _check_not_given_up(self, id: int) -> None:
         if id in self.given_up:
@@ -207,7 +208,8 @@ class ObjectStore:
         self.check_free(id)
         self.charges.charge_one(id, value)
         self.objects[id] = value
-        self.kept(id)
+        if self.promised:
+            self.kept(id)
         if is_indexed(value):
             self.tags.note(id)
 

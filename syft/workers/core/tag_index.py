@@ -36,8 +36,9 @@ def is_indexed(value: Any) -> bool:
 
 def _words_of(value: Any) -> frozenset[str]:
     """What finds an object besides its id: its tags, and what it is a copy of."""
+    tags: Iterable[str] = getattr(value, "_tags", None) or ()
     original = getattr(value, "_copy_of", None)
-    return tags_of(value) if original is None else tags_of(value) | {original}
+    return frozenset(tags if original is None else (*tags, original))
 
 
 class TagIndex:

@@ -64,7 +64,9 @@ def is_harmless(op: int, args: Any, kwargs: dict[str, Any], free: int) -> bool:
         else:
             if elements <= free:
                 return True
-    return not (op in BY_VALUES or FLAGS[op] & SPLITS) and bound(op, args, kwargs) <= free
+    if op in BY_VALUES or FLAGS[op] & SPLITS:
+        return False
+    return _CLOSER.get(op, _product)(op, args, kwargs) <= free  # as `bound`
 
 
 def bound(op: int, args: Any, kwargs: dict[str, Any]) -> int:
@@ -141,7 +143,7 @@ def _product(op: int, args: Any, kwargs: dict[str, Any]) -> int:
     flags = FLAGS[op]
     crossing = bool(flags & CROSSING)
     counted = not flags & BOUNDED
-    for operand in (*args, *kwargs.values()):
+    for operand in (*args, *kwargs.values()) if kwargs else args:
         if isinstance(operand, torch.Tensor):
             result *= _size_of(operand, counted)
         elif counted and type(operand) in (int, float):

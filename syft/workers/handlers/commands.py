@@ -44,7 +44,7 @@ from syft.serde.packer import Packer
 from syft.serde.registry import pack, unpack_at
 from syft.workers.core.access import READS, Access
 from syft.workers.core.charges import LOOK, SMALL
-from syft.workers.core.peer import Peer
+from syft.workers.core.peer import EVERYTHING, Peer
 from syft.workers.core.pipeline import Call, Declaration, StoreView, handles, shortcut
 from syft.workers.core.shares import refuse_shares
 from syft.workers.core.state_machine import Answer, WorkerCore
@@ -108,6 +108,8 @@ _WRITTEN = frozenset(("out", "inplace"))
 """The keywords of what an operation writes."""
 _size = _Tensor.numel
 _UNCOMMON_ONE = object()
+_BARE = frozenset((bool, float, str, type(None)))
+"""The values that are their own operands."""
 
 
 def _access(call: Call) -> Access:
@@ -398,7 +400,10 @@ def _reply(call: Call, command: Command, result: Any) -> Reply:
             store.kept(out)
         return Done(command.seq)
     if command.flags < _EXPECTED:
-        core.watch(call.peer)
+        if call.peer.knows != EVERYTHING:
+            core.watch(call.peer)
+        if type(result) in _BARE:
+            return Value(command.seq, result)
         return Value(command.seq, pack(_stored_parts(call, result, out), Packer()))
     found = dict(enumerate(_tensors_expected(core.name, command, result), out))
     store.put_all(found)
@@ -510,7 +515,7 @@ def _operands(call: Call, command: Command) -> tuple[list[Any], dict[str, Any]]:
     keywords, tags = command.kwargs or {}, call.core.store.tags
     if call.held is None:
         found = _present(call.core.store.objects, command.args)
-        named = None if found is None else _named(call.core.store.objects, keywords)
+        named = _named(call.core.store.objects, keywords) if keywords else keywords
         if found is not None and named is not None:
             return found, named
     unpacker = call.unpacker()

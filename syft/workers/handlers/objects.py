@@ -64,18 +64,18 @@ def put(call: Call, message: Put) -> Reply:
     unpacker = call.unpacker()
     value = unpack_at(message.value, unpacker, ".value")
     unpacker.finish()
-    if isinstance(value, Holder):
+    may_be_leaf = isinstance(value, torch.Tensor)
+    if may_be_leaf:
+        may_be_leaf = type(value) is Wrapper or value.requires_grad
+    elif isinstance(value, Holder):
         value.admit(core.name, core.allow_plans and peer.plans)
-    elif not isinstance(value, torch.Tensor):
+    else:
         raise MalformedMessage("$.value", "a tensor or a plan", type(value).__name__)
     if message.users is not None:
         _guard_value(core, message, value, peer)
     if message.source is not None:
         return_gradients(core, value, message.source, peer)
     core.comes_back((message.id,), peer)
-    may_be_leaf = isinstance(value, Wrapper) or (
-        isinstance(value, torch.Tensor) and value.requires_grad
-    )
     core.owners.put(peer, message.id, message.writers, may_be_leaf)
     core.hold(message.id, value)
     if peer.knows != EVERYTHING:

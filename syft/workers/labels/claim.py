@@ -25,10 +25,13 @@ def names_in(setting: str, names: str | Iterable[str | Iterable[str]]) -> tuple[
     """
     if isinstance(names, str):
         return (names,)
-    if not isinstance(names, Iterable):
+    if type(names) is not tuple and not isinstance(names, Iterable):
         got = f"a value of type {type(names).__name__}"
         raise UnusableSetting(setting, "names (strings)", got)
-    return tuple(name for part in names for name in names_in(setting, part))
+    found: tuple[str, ...] = ()
+    for part in names:
+        found += names_in(setting, part)
+    return found
 
 
 def set_writers(tensor: torch.Tensor, names: Iterable[str]) -> None:

@@ -114,7 +114,8 @@ def seal_view(view: torch.Tensor, guard: Guard) -> None:
 
 def travelling_guard_of(tensor: torch.Tensor | Holder) -> Guard | None:
     """The guard of a tensor together with its gradients, which are sent along with it."""
-    return combined((tensor, *gradients_behind(tensor)))
+    guard, gradients = full_guard_of(tensor), gradients_behind(tensor)
+    return combined((tensor, *gradients)) if gradients else guard
 
 
 def protect_all(tensor: torch.Tensor | Holder, guard: Guard | None) -> None:

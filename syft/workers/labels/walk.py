@@ -93,6 +93,9 @@ def gradients_behind(value: torch.Tensor | Holder) -> list[torch.Tensor]:
     >>> x.grad.grad = torch.zeros(2); [gradient.sum().item() for gradient in gradients_behind(x)]
     [2.0, 0.0]
     """
+    plain: Any = value if type(value) in EXACT_TENSOR_TYPES else None
+    if plain is not None and (not plain.is_leaf or plain.grad is None):
+        return []  # nearly always
     todo: list[Any] = [*tensors_of(value)]
     found: dict[int, torch.Tensor] = {}
     while todo:

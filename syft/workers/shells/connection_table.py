@@ -41,7 +41,8 @@ class ConnectionTable:
         """The peers that send requests to the owner, each with the line for its replies."""
         self._owner = owner
         self._network = network
-        self._open: dict[Worker, Connection] = {}
+        self.open: dict[Worker, Connection] = {}
+        """Those that may be closed by now, too."""
 
     def to(self, location: Worker) -> Connection:
         """The connection to a worker of the network.
@@ -50,7 +51,7 @@ class ConnectionTable:
         worker that is not in the network, and :class:`~syft.exceptions.WorkerIdTaken` if another
         one has its name there.
         """
-        connection = self._open.get(location)
+        connection = self.open.get(location)
         if connection is not None and not connection.transport.closed:
             return connection
         if location.closed:
@@ -67,17 +68,17 @@ class ConnectionTable:
         if line is None:
             raise WorkerClosed(peer.name)
         caller: Worker = line.caller
-        return self._open.get(caller) or self._connect(caller)
+        return self.open.get(caller) or self._connect(caller)
 
     def _connect(self, location: Worker) -> Connection:
         """A new connection, in the place of one to an earlier worker of that name."""
-        for former in [known for known in self._open if known.id == location.id]:
+        for former in [known for known in self.open if known.id == location.id]:
             if former.closed:
-                del self._open[former]
+                del self.open[former]
         transport = location.transport_for(self._owner)
         owner = location.caller_for(self._owner)
         connection = Connection(owner, location, transport, owner.connection_to)
-        self._open[location] = connection
+        self.open[location] = connection
         return connection
 
     def opened(self) -> list[Connection]:
@@ -87,7 +88,7 @@ class ConnectionTable:
         >>> [connection.location.id for connection in hook.local_worker.connections()]
         ['bob']
         """
-        return list(self._open.values())
+        return list(self.open.values())
 
     def close(self) -> None:
         """Send what is left to send on each connection, and close it; forget the callers."""
@@ -95,5 +96,5 @@ class ConnectionTable:
             if not connection.transport.closed:
                 connection.flush()
                 connection.transport.close()
-        self._open.clear()
+        self.open.clear()
         self.callers.clear()

@@ -158,14 +158,20 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
 
     # ---------------------------------------------------------------------------- other workers
 
-    @exclusive
     def connection_to(self, worker: str | Location) -> Connection:
         """This worker's connection to another one (or to itself).
 
         >>> hook.local_worker.connection_to(bob).location
         <VirtualWorker id:bob #objects:0>
         """
-        return self._table.to(self.get_worker(worker))
+        try:
+            known = self._table.open.get(worker)  # type: ignore[call-overload]
+        except TypeError:  # unhashable, so no worker, which ``get_worker`` says
+            known = None
+        if known is not None and not known.transport.closed:
+            return known  # type: ignore[no-any-return]
+        with self.lock:
+            return self._table.to(self.get_worker(worker))
 
     def _connect(self, to: str | Peer) -> Connection:
         """The connection that the core asks for: to the worker of a name, or back to a caller."""
