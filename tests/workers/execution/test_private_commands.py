@@ -173,9 +173,11 @@ def test_a_failure_that_follows_from_a_hidden_shape_is_sealed() -> None:
     sealed = guarded("torch.Tensor.add_", target, hidden(1.0, 2.0))
     guard = full_guard_of(sealed)
     assert guard is not None and guard.error is not None and sealed.shape == (3,)
-    chosen = guarded("torch.Tensor.masked_select", private(1.0, 2.0), torch.ones(3) > 0)
+    chosen = guarded("torch.Tensor.masked_select", hidden(1.0, 2.0), torch.ones(3) > 0)
     guard = full_guard_of(chosen)
     assert guard is not None and guard.shape_hidden and guard.error is not None
+    with pytest.raises(RuntimeError, match="broadcast"):  # these shapes are public
+        guarded("torch.Tensor.masked_select", private(1.0, 2.0), torch.ones(3) > 0)
 
 
 def test_what_runs_for_some_sizes_only_is_refused_for_hidden_ones() -> None:
