@@ -49,13 +49,7 @@ NEVER_SUCCEED: dict[tuple[str, str], str] = {
     ("istft", "window"): "it reads whether windows overlap without a gap",
     ("cov", "fweights"): "it reads whether a weight is negative, and whether all add up to zero",
     ("cov", "aweights"): "it reads whether a weight is negative, and whether all add up to zero",
-    ("corrcoef", ""): "it reads from a tensor that it makes whether there are enough observations",
-    (
-        "lstsq",
-        "",
-    ): "the rank, which a forecast does not know, decides how many residuals it returns",
     ("geqrf", ""): _NO_RULE,
-    ("histogram", ""): _NO_RULE,
     ("histogramdd", ""): _NO_RULE,
     ("to_sparse", ""): "its result is sparse, a layout without forecasts",
     ("sampled_addmm", ""): "its first operand must be sparse, a layout without forecasts",
