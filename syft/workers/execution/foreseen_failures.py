@@ -45,7 +45,8 @@ def refusal(
     It says nothing that follows from values: which arguments are private, everybody knows.
 
     >>> import torch
-    >>> from syft.workers.execution.permissions import Guard, protect
+    >>> from syft.workers.labels.guards import Guard
+    >>> from syft.workers.labels.memory_labels import protect
     >>> x = torch.ones(2); protect(x, Guard(frozenset()))
     >>> error = refusal("a question", torch.add, [1, x], {}, "bob", "eve")
     >>> print(error)  # doctest: +NORMALIZE_WHITESPACE
