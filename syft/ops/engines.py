@@ -63,6 +63,8 @@ tensor than a stand-in without memory has (its gradient, say)."""
 # Arguments that aten operations write although their schemas do not say so, by place; those that
 # have an argument for it write them in training only.
 _UNMARKED_WRITES: Final[dict[str, tuple[int, ...]]] = {
+    "aten::batch_norm": (3, 4),  # not decomposed in inference mode, and so is the next one
+    "aten::instance_norm": (3, 4),
     "aten::native_batch_norm": (3, 4),
     "aten::_batch_norm_impl_index": (3, 4),
     "aten::batch_norm_gather_stats": (3, 4),
@@ -385,7 +387,8 @@ def _written_by(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> I
         argument.name: args[place] if place < len(args) else kwargs.get(argument.name)
         for place, argument in enumerate(schema.arguments)
     }
-    if not values.get("training", values.get("train", True)):
+    trains = ("training", "train", "use_input_stats")
+    if not all(values.get(name, True) for name in trains):
         unmarked = ()
     for place, argument in enumerate(schema.arguments):
         marked = argument.alias_info is not None and argument.alias_info.is_write
