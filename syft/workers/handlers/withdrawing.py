@@ -43,6 +43,7 @@ _IDS: Final = 2**63
 def may_be_withdrawn(frame: Frame) -> bool:
     """Whether a request that has not begun may be left out.
 
+    >>> from syft.workers.wire.messages import Put
     >>> may_be_withdrawn(Frame(encode(Put(7, 5, None)), []))
     True
     >>> may_be_withdrawn(Frame(encode(Drop(0, (5,))), [])), may_be_withdrawn(Frame(b"", []))
