@@ -25,9 +25,9 @@ DATABASES := tests/torch_suite tests/privacy/two_worlds
 
 # `make test` stays within ten minutes of processor time, so it runs shares, others each time: of the
 # cases of the databases, and of the tests of every shell in child processes and over sockets;
-SAMPLE := 0.1
+SAMPLE := 0.08
 # of the cases of every other test that has more than three;
-CASES := 0.2
+CASES := 0.15
 # and of the examples of each test of hypothesis.
 EXAMPLES := 0.25
 
