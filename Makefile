@@ -25,7 +25,7 @@ DATABASES := tests/torch_suite tests/privacy/two_worlds
 
 # `make test` stays within ten minutes of processor time, so it runs shares, others each time: of the
 # cases of the databases, and of the tests of every shell in child processes and over sockets;
-SAMPLE := 0.08
+SAMPLE := 0.1
 # of the cases of every other test that has more than three;
 CASES := 0.15
 # and of the examples of each test of hypothesis.
