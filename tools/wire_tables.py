@@ -1,5 +1,6 @@
-"""The tables of docs/wire.md, made from syft/codes.py and syft/workers/sockets/line_texts.py; and
-those of docs/fixed_precision.md and docs/sharing.md, made from syft/tensors/fixed/domains.py.
+"""The tables of docs/wire.md, made from syft/codes.py, from syft/workers/sockets/line_texts.py and
+from what each kind of request declares (syft/workers/core/pipeline.py); and those of
+docs/fixed_precision.md and docs/sharing.md, made from syft/tensors/fixed/domains.py.
 
 ``python tools/wire_tables.py`` prints them; ``--write`` puts them into the documents, between
 marker lines.  A test compares the documents with what this prints.
@@ -19,7 +20,9 @@ import msgspec
 
 from syft import codes
 from syft.tensors.fixed import domains
+from syft.workers.core.pipeline import DECLARATIONS
 from syft.workers.sockets import line_texts
+from syft.workers.wire import messages
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "wire.md"
 FUNCTIONS = DOCUMENT.with_name("fixed_precision.md")
@@ -30,6 +33,8 @@ ERRORS_BEGIN = "<!-- errors: written by tools/wire_tables.py -->"
 ERRORS_END = "<!-- end of errors -->"
 TEXTS_BEGIN = "<!-- texts: written by tools/wire_tables.py -->"
 TEXTS_END = "<!-- end of texts -->"
+EFFECTS_BEGIN = "<!-- effects: written by tools/wire_tables.py -->"
+EFFECTS_END = "<!-- end of effects -->"
 BEGIN = "<!-- tables: written by tools/wire_tables.py -->"
 END = "<!-- end of tables -->"
 
@@ -126,6 +131,39 @@ def text_tables() -> str:
     return "\n\n".join(parts)
 
 
+# ------------------------------------------------------------------------- what requests do
+
+
+def code_of(kind: type[messages.Message]) -> int:
+    """Return the number of a kind of message."""
+    tag = kind.__struct_config__.tag
+    assert isinstance(tag, int)  # all kinds of messages have one
+    return tag
+
+
+def effect_row(kind: type[messages.Message]) -> tuple[str, ...]:
+    """Return what a kind of request does, by the fields of its message, and what answers it."""
+    declared = DECLARATIONS[kind]
+    replies = [f"`{codes.MessageCode(code_of(one)).name}`" for one in declared.answers]
+    fields = (declared.reads, declared.sets, declared.takes, declared.makes or declared.returns)
+    names = [" ".join(f"*{name}*" for name in field.split(", ") if name) for field in fields]
+    waits = "yes" if declared.waits else ""
+    return (
+        f"`{codes.MessageCode(code_of(kind)).name}`",
+        *names,
+        waits,
+        declared.leaves.replace("`to`", "*to*"),
+        " ".join(replies) or "none",
+    )
+
+
+def effect_table() -> str:
+    """Return the table of what requests do, as it stands in the document."""
+    head = ("request", "reads", "sets", "takes", "makes", "waits", "values go to", "answered by")
+    rows = [effect_row(kind) for kind in sorted(DECLARATIONS, key=code_of)]
+    return table("What requests do", head, rows)
+
+
 # ------------------------------------------------------------------------------------ the document
 
 
@@ -139,6 +177,7 @@ def between(text: str, begin: str, end: str, content: str) -> str:
 def with_tables(text: str) -> str:
     """Return the document with its tables replaced by those of today."""
     text = between(text, TEXTS_BEGIN, TEXTS_END, text_tables())
+    text = between(text, EFFECTS_BEGIN, EFFECTS_END, effect_table())
     return between(text, BEGIN, END, tables())
 
 
@@ -158,7 +197,7 @@ def main(arguments: list[str]) -> None:
         for document, renewed in WRITTEN:
             document.write_text(renewed(document.read_text(encoding="utf-8")), encoding="utf-8")
     else:
-        print("\n\n".join((tables(), text_tables(), "\n".join(domains.table(16)))))
+        print("\n\n".join((tables(), text_tables(), effect_table(), "\n".join(domains.table(16)))))
 
 
 WRITTEN = ((DOCUMENT, with_tables), (FUNCTIONS, with_functions), (SHARING, with_errors))

@@ -63,7 +63,7 @@ tensor than a stand-in without memory has (its gradient, say)."""
 # Arguments that aten operations write although their schemas do not say so, by place; those that
 # have an argument for it write them in training only.
 _UNMARKED_WRITES: Final[dict[str, tuple[int, ...]]] = {
-    "aten::batch_norm": (3, 4),  # not decomposed in inference mode, and so is the next one
+    "aten::batch_norm": (3, 4),  # in inference mode torch decomposes neither this nor the next one
     "aten::instance_norm": (3, 4),
     "aten::native_batch_norm": (3, 4),
     "aten::_batch_norm_impl_index": (3, 4),
@@ -155,7 +155,7 @@ def _is_without_memory(result: Any) -> bool:
 def _is_ordinary(call: EvaluatedCall) -> bool:
     """Whether tensors without memory may answer for a call: in ordinary modes, on the CPU."""
     if call.for_use:
-        return _has_named_device(call)
+        return _names_its_device(call)
     known = call.function in NUMBERS and not flags_of(call.function) & _NEEDS_OBJECT
     if not known or call.numbers or any_autocast_enabled() or torch.is_inference_mode_enabled():
         return False
@@ -195,14 +195,14 @@ _EQUAL: Final = 0
 _DEVICE_TYPES: Final = frozenset(("cpu", "cuda", "meta", "mps", "xpu"))
 
 
-def _has_named_device(call: EvaluatedCall) -> bool:
-    """Whether a call has no device by its number, which is one of an accelerator."""
+def _names_its_device(call: EvaluatedCall) -> bool:
+    """Whether a call names the device that it is given, if any: a number is an accelerator's."""
     return isinstance(call.kwargs.get("device", "cpu"), (str, torch.device, type(None)))
 
 
 def _stays_on_cpu(call: EvaluatedCall) -> bool:
     """Whether all devices that a call names are the CPU, as it is by default."""
-    if not _has_named_device(call):
+    if not _names_its_device(call):
         return False
     named = [_named_device(leaf) for leaf in leaves((call.args, call.kwargs))]
     usual = bool(call.inputs) or torch.get_default_device() == _CPU

@@ -6,10 +6,11 @@ operation on private values is public: what it writes, whether it draws random n
 results are, what memory it takes, and which failures come of shapes and dtypes.  What the operation
 does to the values can be kept from everybody, because nobody needs it to describe what happened.
 
-This is the only place that says what an operation would do.  Limits and charges, private commands
-and hidden sizes ask it, and what was evaluated once is kept for all of them, by signature: all that
-goes into an outcome.  Two engines run operations (:mod:`syft.ops.engines`): tensors without memory
-come first, and torch's fake tensors where those cannot tell.
+Limits, private commands and hidden sizes ask it, and what was evaluated once is kept for all of
+them, by signature: all that goes into an outcome.  Callers that need only the number of results
+ask :mod:`syft.ops.returns`, which is cheaper.  Two engines run operations
+(:mod:`syft.ops.engines`): tensors without memory come first, and torch's fake tensors where those
+cannot tell.
 """
 
 from __future__ import annotations

@@ -82,8 +82,7 @@ class Outcome:
     ``result`` is nested as the result is, with :class:`Made`, :class:`Given` and None in it.
     ``writes`` are the inputs, by place, whose memory or metadata it writes; ``changed`` is what
     those are afterwards that are not as before, and ``grown`` those of which the memory is larger.
-    ``failure`` is the class and the text of the error
-    of ``FAILS``.
+    ``failure`` is the class and the text of the error of ``FAILS``.
     """
 
     verdict: Verdict

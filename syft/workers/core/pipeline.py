@@ -13,7 +13,9 @@ What a handler itself has to do begins when all this is done:
 7. *memory*: the memory that it changes is its caller's: ``PermissionDenied``.
 8. *run*: the handler.  What is private leaves where its guard lets it, or ``PermissionDenied``.
 9. *store*: :meth:`Call.store` tells those who know of the id, charges, and notes whose it is.
-10. *reply*: one of ``answers``, or a ``Failure``.
+10. *reply*: one of ``answers``, or a ``Failure``; another one is ``HookError``.
+
+``leaves`` and ``answers`` stand in ``docs/wire.md`` too, in a table that is made of declarations.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from syft.workers.core.state_machine import Answer, Handler, HeldInputs, WorkerC
 from syft.workers.labels.claim import Claim
 from syft.workers.labels.guards import Guard
 from syft.workers.wire import messages
-from syft.workers.wire.messages import Done, Reply
+from syft.workers.wire.messages import Done, Failure, Reply
 
 _MOST_DROPPED = 1 << 16
 
@@ -208,6 +210,7 @@ def _steps(declared: Declaration, act: Act, dropping: bool) -> Handler:
     """The steps of one kind of message, with the first one if ``dropping``."""
     reading, waits, makes = declared.reading, declared.waits, declared.makes
     named, outs, access = _effects(declared)
+    answers: Sequence[type[messages.Message]] = (*declared.answers, Failure)
 
     def steps(core: WorkerCore, message: Any, frame: Frame, peer: Peer) -> Any:
         if dropping and message.drop:
@@ -220,12 +223,12 @@ def _steps(declared: Declaration, act: Act, dropping: bool) -> Handler:
         if core.contested:
             _own(declared.action, call, named, access)
         if waits and core.dataflow.active:
-            run = partial(_perform, act, call)
+            run = partial(_perform, answers, act, call)
             about = named(call), tuple(outs(call)), access(call)
             return core.when_ready(message.seq, peer, run, *about)
         if makes:
             core.check_keeps(outs(call), peer)
-        return _perform(act, call, None)
+        return _perform(answers, act, call, None)
 
     return steps
 
@@ -242,13 +245,20 @@ def _own(
         call.permit = call.core.owners.permit(call.peer, named(call), access(call), doing)
 
 
-def _perform(act: Act, call: Call, held: HeldInputs | None) -> Reply | Answer | None:
+def _perform(
+    answers: Sequence[type[messages.Message]], act: Act, call: Call, held: HeldInputs | None
+) -> Reply | Answer | None:
     """The last steps of a request, which may have waited."""
     call.held = held
     if call.permit is not None:
         call.permit.check_memory(call.resolve)
         call.behind = call.permit.behind(call.resolve)
-    return act(call, call.message)
+    found = act(call, call.message)
+    reply = found.message if type(found) is Answer else found
+    if reply is not None and type(reply) not in answers:
+        kind, other = type(call.message).__name__, type(reply).__name__
+        raise HookError(f"{kind} was answered with {other}", "declare that it may be")
+    return found
 
 
 def _effects(

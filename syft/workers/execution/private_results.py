@@ -125,6 +125,7 @@ def private_result(
 
 
 _shared_label = BLANK
+"""The label of the latest result, which the next one has too if its guard is the same."""
 
 
 def _label_with(guard: Guard) -> Label:
@@ -233,7 +234,7 @@ def _add_looks(key: list[Any], values: Iterable[Any], by_type: bool) -> None:
 
 
 def _learned(key: Hashable, function: Any, values: Sequence[Any], named: dict[str, Any]) -> _Kind:
-    """Outcome a command for the first time."""
+    """Evaluate a command for the first time."""
     made = _kind_of(evaluate(function, tuple(values), named))
     if len(_KEPT) >= _MOST_KEPT:
         _KEPT.clear()

@@ -104,7 +104,7 @@ def _stays(call: Call) -> bool:
         takes="id",
         plain="depth, reading",
         leaves="the caller",
-        answers=(Value,),
+        answers=(Value, Parked),
         reading=_stays,
         access=lambda call: taking(() if call.read else (call.message.id,)),
     ),

@@ -79,7 +79,8 @@ class Worker(TrainingCalls, ABC):
         Within one program the name is a claim.  To a worker of another process her token opens the
         way: that of the connection, or one of its ``tokens=``.
 
-        Raises :class:`~syft.exceptions.TokenMissing` if nothing here proves who she is.
+        Raises :class:`~syft.exceptions.TokenMissing` if nothing here proves who she is, and
+        :class:`~syft.exceptions.UnusableSetting` for what is no name.
 
         >>> ann = bob.as_user("ann")
         >>> x = torch.ones(2).private_tensor(["ann"]).send(ann)
@@ -89,6 +90,9 @@ class Worker(TrainingCalls, ABC):
         (True, <VirtualWorker id:bob as:ann>)
         """
         views: dict[str, WorkerAsUser] = self.__dict__.setdefault("_as_users", {})
+        if not isinstance(user, str) or not user:
+            got = repr(user) if isinstance(user, str) else f"a value of type {type(user).__name__}"
+            raise UnusableSetting("user", "the name of a user (a string)", got)
         if user not in views:
             self.check_speaks_for(user)
             views[user] = WorkerAsUser(self, user)

@@ -252,5 +252,5 @@ def _hidden(program: RandomProgram, rows: bool) -> Any:
     return next((leaf for leaf in leaves(made) if isinstance(leaf, Reference)), made)
 
 
-BESIDE_VALUES = ((hand_out, 3), (on_grids, 4), (ask_by_a_plan, 4))
+BESIDE_VALUES = ((hand_out, 8), (on_grids, 10), (ask_by_a_plan, 4))
 """The actions, with how often they are drawn; see ``WEIGHTS`` of the generator."""

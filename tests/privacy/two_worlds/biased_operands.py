@@ -496,7 +496,7 @@ def sweep(program: RandomProgram) -> None:
 
 BIASED = (
     *((train, 3), (in_a_group, 3), (overwrite_saved, 2), (under_two_ids, 2), (copy_module, 3)),
-    *((copy_leaf, 2), (of_two_owners, 2), (on_chains, 4), (deal, 1), (near_a_limit, 14)),
+    *((copy_leaf, 2), (of_two_owners, 2), (on_chains, 4), (deal, 1), (near_a_limit, 17)),
     (advance, 2),
     (with_form, 4),
 )

@@ -445,7 +445,7 @@ ACTIONS: tuple[Callable[[RandomProgram], None], ...] = (
     *(action for action, _ in (*BESIDE_VALUES, *BIASED)),
 )
 WEIGHTS = (
-    *(44, 24, 8, 7, 7, 5, 6, 2, 4, 3, 1, 1, 1, 2, 2),
+    *(44, 54, 8, 7, 7, 5, 6, 2, 4, 3, 1, 1, 1, 2, 2),
     *sizes_and_streams.WEIGHTS,
     *(often for _, often in (*BESIDE_VALUES, *BIASED)),
 )

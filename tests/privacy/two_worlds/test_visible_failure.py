@@ -387,6 +387,7 @@ LIMITS = {
 @pytest.mark.parametrize("limits", LIMITS)
 def test_a_limit_does_not_tell_what_is_sealed(limits: str) -> None:
     check(meets_a_limit_after_a_failure, LIMITS[limits])
+    check_reaches(meets_a_limit_after_a_failure, LIMITS[limits])
 
 
 def _leaf(eve: Observer) -> Any:

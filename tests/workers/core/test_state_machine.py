@@ -139,6 +139,22 @@ def test_every_kind_is_declared() -> None:
     assert set(DECLARATIONS) == set(WorkerCore.handlers) == set(get_args(messages.Request))
 
 
+@pytest.mark.parametrize("answer", [messages.Done(1), messages.Value(1, 5)], ids=type)
+def test_an_answer_that_is_not_declared_is_an_error(
+    answer: messages.Reply, core: WorkerCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declared = Declaration(reads="id", answers=(messages.Value,), waits=False)
+    monkeypatch.setitem(DECLARATIONS, messages.Describe, declared)
+    monkeypatch.delitem(WorkerCore.handlers, messages.Describe)
+    handles(messages.Describe, declared)(lambda call, message: answer)
+    (reply,) = said(core, messages.encode(messages.Describe(1, 5)))
+    if type(answer) is messages.Value:
+        assert reply == answer
+    else:
+        assert isinstance(error_in(reply), HookError)
+        assert "Describe was answered with Done" in str(error_in(reply))
+
+
 def test_nothing_of_a_bundle_comes_under_an_id_that_was_given_up(core: WorkerCore) -> None:
     """Not even where no request waits any more."""
     said(core, messages.encode(messages.Promise(1, (50,))))

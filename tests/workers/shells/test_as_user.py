@@ -12,7 +12,13 @@ import torch
 from torch import nn
 
 import syft as sy
-from syft.exceptions import LocationMismatch, NotShareable, PermissionDenied, TokenMissing
+from syft.exceptions import (
+    LocationMismatch,
+    NotShareable,
+    PermissionDenied,
+    TokenMissing,
+    UnusableSetting,
+)
 from syft.trust.tokens import TokenBook
 from tests.shells.child import make_worker
 
@@ -232,3 +238,10 @@ def test_a_user_of_a_worker_is_one_view_that_leaves_with_it(hook: sy.TorchHook) 
     assert ann.closed is False
     ann.close()
     assert bob.closed and ann.closed
+
+
+@pytest.mark.parametrize("name", ["", None, 3])
+def test_what_is_no_name_is_refused(hook: sy.TorchHook, name: object) -> None:
+    bob = sy.VirtualWorker(hook, id="bob")
+    with pytest.raises(UnusableSetting, match="user must be the name of a user"):
+        bob.as_user(name)  # type: ignore[arg-type]
