@@ -27,7 +27,7 @@ DATABASES := tests/torch_suite tests/privacy/two_worlds
 # cases of the databases, and of the tests of every shell in child processes and over sockets;
 SAMPLE := 0.1
 # of the cases of every other test that has more than three;
-CASES := 0.15
+CASES := 0.2
 # and of the examples of each test of hypothesis.
 EXAMPLES := 0.25
 
