@@ -20,12 +20,13 @@ import enum
 import re
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import torch
 
+from syft.ops.calls import written_by
 from syft.ops.nested import leaves, parts, replace
 from syft.ops.table import FLOATS_COMPUTE, flags_of
 from syft.torch_private import (
@@ -47,18 +48,6 @@ Function = Callable[..., Any]
 _MOST_KEPT: Final = 4096
 _ADDRESS: Final = re.compile("0x[0-9a-f]+")
 _MOST_TEXT: Final = 1000
-
-# Arguments that aten operations write although their schemas do not say so, by place; those that
-# have an argument for it write them in training only.
-_UNMARKED_WRITES: Final[dict[str, tuple[int, ...]]] = {
-    "aten::native_batch_norm": (3, 4),
-    "aten::_batch_norm_impl_index": (3, 4),
-    "aten::batch_norm_gather_stats": (3, 4),
-    "aten::batch_norm_gather_stats_with_counts": (3, 4),
-    "aten::cudnn_batch_norm": (3, 4),
-    "aten::miopen_batch_norm": (3, 4),
-    "aten::batch_norm_update_stats": (1, 2),
-}
 
 
 def ignores_values(function: Any) -> bool:
@@ -300,7 +289,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         named = kwargs or {}
         self.draws |= torch.Tag.nondeterministic_seeded in func.tags
-        for value in _written_by(func._schema, args, named):
+        for value in written_by(func, args, named):
             self.written.update(map(_memory, tensors_in(value, None)))
         target = args[0] if args and isinstance(args[0], torch.Tensor) else None
         shape = None if target is None else target.shape
@@ -311,21 +300,6 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 f"{list(target.shape)}"
             )
         return result
-
-
-def _written_by(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
-    """The arguments that an aten operation writes."""
-    unmarked = _UNMARKED_WRITES.get(schema.name, ())
-    values = {
-        argument.name: args[place] if place < len(args) else kwargs.get(argument.name)
-        for place, argument in enumerate(schema.arguments)
-    }
-    if not values.get("training", values.get("train", True)):
-        unmarked = ()
-    for place, argument in enumerate(schema.arguments):
-        marked = argument.alias_info is not None and argument.alias_info.is_write
-        if marked or place in unmarked:
-            yield values[argument.name]
 
 
 def _may_reshape(func: Any) -> bool:

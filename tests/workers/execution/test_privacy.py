@@ -930,3 +930,23 @@ def test_memory_that_was_written_is_left_alone(worker: sy.VirtualWorker) -> None
     assert y.resize_(4).get().tolist() == [1, 2, 3, 0]
     z = torch.tensor([5.0]).send(worker)
     assert torch.empty(1, out=z).get().tolist() == [5]
+
+
+# -------------------------------------------------------------------------- running statistics
+
+
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("private", [True, False])
+def test_statistics_of_private_data_are_private(
+    scene: Scene, mode: Callable[[], Any], private: bool
+) -> None:
+    """In inference mode torch does not decompose ``batch_norm``, whose schema marks no write."""
+    mean, var = at(scene.bob, 0.0), at(scene.bob, 1.0)
+    data = scene.secret if private else torch.tensor(SECRET).send(scene.bob)
+    with mode():
+        F.batch_norm(data.reshape(3, 1), mean, var, training=True)
+    if private:
+        assert "is private" in refusal(mean.get)
+    else:
+        assert torch.allclose(mean.get(), torch.tensor([sum(SECRET) / 30]))
+    assert scene.secret.get(user="ann").tolist() == SECRET
