@@ -70,6 +70,9 @@ def _parameters(op: int) -> dict[str, tuple[int, Any]]:
 def argument(op: int, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """What a call gives for a parameter, or its default; None if the op has no such parameter.
 
+    The parameters of an op in C++ are those of its schema, in whose order it takes them; only
+    ``Tensor.where`` takes its own in another one.
+
     >>> argument(BY_NAME["torch.Tensor.backward"], "inputs", ("x", None, None, False, "y"), {})
     'y'
     >>> argument(BY_NAME["torch.nn.functional.instance_norm"], "use_input_stats", ("x",), {})

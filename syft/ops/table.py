@@ -216,11 +216,20 @@ def _read_refused() -> tuple[dict[str, str], dict[Function, str]]:
     return reasons, {function: name for function, name in functions.items() if function is not None}
 
 
-COLUMNS: Final[dict[str, dict[int, str]]] = {"asks": {}, "of": {}}
+COLUMNS: Final[dict[str, dict[int, str]]] = {
+    name: {} for name in ("asks", "dims", "index", "integers", "like", "of", "operand", "sets")
+}
 """What is known of some ops that is no flag, by column and number.
 
-``asks`` are the properties of tensors that the answer of a METADATA op follows from, ``of`` how
-many tensors it is about if it is not about its first argument alone.
+- ``asks``: the properties of tensors that the answer of a METADATA op follows from.
+- ``of``: how many tensors it is about, if it is not about its first argument alone.
+- ``sets``: the property that it sets of its first argument.
+- ``like``: the result is of the kind of the first argument (``first``), or of that with this dtype.
+- ``dims=sizes``: how many dimensions the result has follows from sizes.
+- ``index``: place and name of the argument that says where in a tensor.
+- ``integers=values``: an integer among its operands is a value, and never a size.
+- ``operand=local``: torch's own code makes an operand on the spot: the hidden state or the lengths
+  of a recurrent layer, the mask of an attention layer, the source of a copy.
 """
 
 NAMES: list[str]
@@ -264,6 +273,15 @@ def ops_with(flags: int) -> frozenset[int]:
     return frozenset(number for number, known in enumerate(FLAGS) if known & flags)
 
 
+def ops_where(column: str, value: str | None = None) -> frozenset[int]:
+    """The numbers of the ops that have this value in a column, or any.
+
+    >>> sorted(NAMES[number] for number in ops_where("of", "2"))
+    ['torch.Tensor.is_same_size', 'torch.is_same_size', 'torch.result_type']
+    """
+    return frozenset(op for op, found in COLUMNS[column].items() if value in (None, found))
+
+
 def functions_with(flags: int) -> frozenset[Function]:
     """The functions of the ops that have one of these flags.
 
@@ -273,8 +291,10 @@ def functions_with(flags: int) -> frozenset[Function]:
     return frozenset(function for function, number in NUMBERS.items() if FLAGS[number] & flags)
 
 
-OF_TWO: Final = frozenset(COLUMNS["of"])
+OF_TWO: Final = ops_where("of", "2")
 """The questions about two tensors."""
+ADDING_GRADIENTS: Final = ops_with(GRADIENT) & ops_with(MUTATES_OTHERS)
+"""The ops that run a backward pass and leave the gradients in the leaves."""
 
 
 def asked_by(op: int) -> frozenset[str]:

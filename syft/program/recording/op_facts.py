@@ -22,19 +22,28 @@ import torch
 
 from syft.exceptions import CannotRecord
 from syft.ops.nested import Arguments, Keywords, leaves
-from syft.ops.table import BY_NAME, METADATA, REFUSED_NAMES, Function, asked_by, name_of, ops_with
+from syft.ops.table import (
+    BY_NAME,
+    METADATA,
+    OF_TWO,
+    REFUSED_NAMES,
+    Function,
+    asked_by,
+    name_of,
+    ops_with,
+)
 from syft.program.recording.environment.source_line import user_line
 from syft.program.recording.symbolic import Origin, origin_of
 
 # --------------------------------------------------------------- ops with a treatment of their own
 
 LENGTH: Final = BY_NAME["torch.Tensor.__len__"]
-SAME_SIZE: Final = frozenset((BY_NAME["torch.is_same_size"], BY_NAME["torch.Tensor.is_same_size"]))
+SAME_SIZE: Final = frozenset(op for op in OF_TWO if "shape" in asked_by(op))
 SIZES: Final = frozenset(
     number
     for number in ops_with(METADATA)
     if not asked_by(number).isdisjoint(("shape", "strides", "storage_offset"))
-) - {LENGTH, *SAME_SIZE}
+) - {LENGTH, *OF_TWO}
 """Metadata that are numbers and follow from sizes."""
 TYPE: Final = BY_NAME["torch.Tensor.type"]
 ITEM: Final = BY_NAME["torch.Tensor.item"]

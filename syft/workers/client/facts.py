@@ -39,6 +39,7 @@ from syft.ops.table import (
     SHAPE_FROM_VALUES,
     asked_by,
     function_of,
+    ops_where,
     ops_with,
 )
 from syft.serde.torch_types import DTYPE_CODES, DTYPES, device_operand
@@ -85,10 +86,7 @@ FACTS: Final = _OF_SHAPE.union(op for op in _QUESTIONS if _OF_KIND >= asked_by(o
 _DTYPE, _SIZES = BY_NAME["torch.Tensor.dtype.__get__"], BY_NAME["torch.Tensor.shape.__get__"]
 
 # How many dimensions these give follows from sizes, and sizes may follow from values.
-_BY_SIZE: Final = frozenset(
-    BY_NAME[f"torch.{name}"] for name in """squeeze Tensor.squeeze cat concat concatenate atleast_1d
-        Tensor.squeeze_""".split()
-)
+_BY_SIZE: Final = ops_where("dims", "sizes")
 _PLAIN: Final = frozenset((int, float, bool, str, type(None)))
 
 # The operations to note also while nothing is active, and not only with `out=`.

@@ -9,6 +9,7 @@ from typing import Any, Final
 from syft.ops.calls import STATISTICS, argument, has_parameter, statistics_written
 from syft.ops.nested import leaves
 from syft.ops.table import (
+    ADDING_GRADIENTS,
     COND,
     FLAGS,
     FRESH,
@@ -33,7 +34,6 @@ _GRADIENT_SETTERS: Final = ops_with(SETS_GRADIENT)
 _JOINING: Final = ops_with(JOINS)
 _BRANCHING: Final = (COND, WHILE_LOOP)
 """Operations that write nothing besides what the programs among their arguments write."""
-_ADDING_GRADIENTS: Final = ops_with(GRADIENT) & ops_with(MUTATES_OTHERS)
 _RUNNING_BACKWARD: Final = ops_with(GRADIENT)
 _MOST_FOLLOWED: Final = 1 << 27
 """The most places times actions of a program for which it is worked out what is written: any other
@@ -80,7 +80,7 @@ def command_access(command: Command) -> Access:
 def _roots(op: int, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
     """The operands behind which a call adds to the gradients of all leaves, and those to whose
     gradients it adds instead."""
-    if op not in _ADDING_GRADIENTS:
+    if op not in ADDING_GRADIENTS:
         return (), ()
     named = argument(op, "inputs", args, kwargs)
     if named is not None:
@@ -132,7 +132,7 @@ class Effects:
             backward=bool(self.ops & _RUNNING_BACKWARD),
             recorded=True,
             joins=bool(self.ops & _JOINING),
-            roots=named if self.ops & _ADDING_GRADIENTS else (),
+            roots=named if self.ops & ADDING_GRADIENTS else (),
         )
 
 
@@ -184,7 +184,7 @@ class _Flow:
         if any(map(_written_by, inner)):
             self.writes |= whole
         self.writes |= self._behind(_written_by(action))
-        if ops & _ADDING_GRADIENTS:
+        if ops & ADDING_GRADIENTS:
             # A gradient that was set is added to in place, and is the memory of something else.
             for group in self._groups:
                 self.writes |= group
