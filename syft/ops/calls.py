@@ -3,19 +3,32 @@
 - Which argument the call mutates.  Links make new wrappers for results, but ``x.add_(1)``,
   ``torch.add(x, 1, out=y)`` and ``relu(x, inplace=True)`` must return the very ``x`` or ``y`` that
   they were given.
+- Which arguments a call writes to, besides what it mutates and returns: schemas do not mark the
+  running statistics of normalizations.
 - How an op that takes a Python function decomposes into other ops.  The function can neither travel
   nor stand in a program, so the caller calls it: with pointers, or while a recording is active.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from inspect import signature
+from types import FunctionType
 from typing import Any, Final
 
 import torch
 
 from syft.ops.nested import Arguments, Keywords
-from syft.ops.table import BY_NAME, INPLACE, INPLACE_OPTION
+from syft.ops.table import (
+    BY_NAME,
+    FUNCTIONS,
+    INPLACE,
+    INPLACE_OPTION,
+    MUTATES_OTHERS,
+    NAMES,
+    ops_with,
+)
 
 
 def mutated_argument(flags: int, args: Arguments, kwargs: Keywords) -> Any:
@@ -37,6 +50,104 @@ def mutated_argument(flags: int, args: Arguments, kwargs: Keywords) -> Any:
     if flags & INPLACE or (flags & INPLACE_OPTION and kwargs.get("inplace")):
         return args[0] if args else kwargs.get("input")
     return None
+
+
+@cache
+def _parameters(op: int) -> dict[str, tuple[int, Any]]:
+    """The place of each parameter of an op and its default; none where torch tells of none."""
+    function = FUNCTIONS[op]
+    if isinstance(function, FunctionType):
+        parameters = signature(function, follow_wrapped=False).parameters.values()
+        defaults = [None if one.default is one.empty else one.default for one in parameters]
+        return {one.name: (at, defaults[at]) for at, one in enumerate(parameters)}
+    packet: Any = getattr(torch.ops.aten, NAMES[op].rpartition(".")[2], None)
+    has_schema = type(packet) is type(torch.ops.aten.add)
+    schema = getattr(packet, packet.overloads()[0])._schema if has_schema else None
+    names = [one.name for one in schema.arguments] if schema is not None else []
+    return {name: (place, None) for place, name in enumerate(names)}
+
+
+def argument(op: int, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """What a call gives for a parameter, or its default; None if the op has no such parameter.
+
+    The parameters of an op in C++ are those of its schema, in whose order it takes them; only
+    ``Tensor.where`` takes its own in another one.
+
+    >>> argument(BY_NAME["torch.Tensor.backward"], "inputs", ("x", None, None, False, "y"), {})
+    'y'
+    >>> argument(BY_NAME["torch.nn.functional.instance_norm"], "use_input_stats", ("x",), {})
+    True
+    """
+    place, default = _parameters(op).get(name, (len(args), None))
+    return args[place] if place < len(args) else kwargs.get(name, default)
+
+
+def has_parameter(op: int, name: str) -> bool:
+    """Whether an op takes an argument of this name.
+
+    >>> has_parameter(BY_NAME["torch.nn.functional.embedding"], "max_norm")
+    True
+    """
+    return name in _parameters(op)
+
+
+_RUNNING: Final = ("running_mean", "running_var")
+STATISTICS: Final = frozenset(
+    op for op in ops_with(MUTATES_OTHERS) if has_parameter(op, _RUNNING[0])
+)
+"""The ops that write to their running statistics and to nothing else that they are given."""
+
+
+def _trains(op: int, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    return all(
+        argument(op, name, args, kwargs) is not False for name in ("training", "use_input_stats")
+    )
+
+
+def statistics_written(op: int, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The running statistics that a call of one of STATISTICS writes: none in evaluation mode.
+
+    >>> batch_norm = BY_NAME["torch.nn.functional.batch_norm"]
+    >>> statistics_written(batch_norm, ("x", "mean", "var"), {"training": True})
+    ('mean', 'var')
+    >>> statistics_written(batch_norm, ("x", "mean", "var"), {})
+    ()
+    """
+    trains = _trains(op, args, kwargs)
+    return tuple(argument(op, name, args, kwargs) for name in _RUNNING) if trains else ()
+
+
+@cache
+def written_arguments(aten: Any) -> tuple[tuple[int, str], ...]:
+    """The arguments that an aten op can write, by place and name: those that its schema marks, and
+    running statistics.
+
+    >>> written_arguments(torch.ops.aten.maximum.out)
+    ((2, 'out'),)
+    """
+    unmarked = _RUNNING if _number(aten) in STATISTICS else ()
+    return tuple(
+        (place, one.name)
+        for place, one in enumerate(aten._schema.arguments)
+        if one.name in unmarked or (one.alias_info is not None and one.alias_info.is_write)
+    )
+
+
+def written_by(aten: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Any]:
+    """What a call of an aten op writes.
+
+    >>> list(written_by(torch.ops.aten.add_.Tensor, ("x", "y"), {}))
+    ['x']
+    """
+    op = _number(aten)
+    evaluates = op in STATISTICS and not _trains(op, args, kwargs)
+    for place, name in written_arguments(aten):
+        if not (evaluates and name in _RUNNING):
+            yield args[place] if place < len(args) else kwargs.get(name)
+
+
+def _number(aten: Any) -> int:
+    return BY_NAME.get("torch." + aten._schema.name.removeprefix("aten::"), -1)
 
 
 def triplet_margin_with_distance_loss(

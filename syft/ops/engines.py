@@ -9,21 +9,22 @@ plain tensors on the CPU only.  What they do not say to run is asked of the othe
 numbers, and cost about four times as much.  Their settings matter: no fallback to real kernels, and
 no cache of torch's, with which an outcome would depend on earlier ones.
 
-Schemas mark what an operation writes, except those of a few batch normalizations; a test compares
-them with what the operations do.
+What an operation writes its schema marks, and the op table where that does not
+(:func:`syft.ops.calls.written_by`).
 """
 
 from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Final, cast
 
 import torch
 
+from syft.ops.calls import written_by
 from syft.ops.nested import EXACT_TENSOR_TYPES, leaves, replace, tensors_in
 from syft.ops.outcome import ANY, Given, Made, Outcome, Use, Verdict, size_of_memory
 from syft.ops.table import (
@@ -59,20 +60,6 @@ _DEVICE: Final = "_stands_on"
 _NEEDS_OBJECT: Final = FAKE_FIRST | GRADIENT | READS_GRADIENT | SETS_GRADIENT | JOINS | ONLY_OBJECT
 """Flags of the operations that are asked of fake tensors at once: those that look at more of a
 tensor than a stand-in without memory has (its gradient, say)."""
-
-# Arguments that aten operations write although their schemas do not say so, by place; those that
-# have an argument for it write them in training only.
-_UNMARKED_WRITES: Final[dict[str, tuple[int, ...]]] = {
-    "aten::batch_norm": (3, 4),  # in inference mode torch decomposes neither this nor the next one
-    "aten::instance_norm": (3, 4),
-    "aten::native_batch_norm": (3, 4),
-    "aten::_batch_norm_impl_index": (3, 4),
-    "aten::batch_norm_gather_stats": (3, 4),
-    "aten::batch_norm_gather_stats_with_counts": (3, 4),
-    "aten::cudnn_batch_norm": (3, 4),
-    "aten::miopen_batch_norm": (3, 4),
-    "aten::batch_norm_update_stats": (1, 2),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +316,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self._values and func in _READS:
             return self._values.get(_EQUAL if func is _READS[1] else _memory(args[0]), 1)
         self.draws |= torch.Tag.nondeterministic_seeded in func.tags
-        for value in _written_by(func._schema, args, named):
+        for value in written_by(func, args, named):
             self.written.update(map(_memory, tensors_in(value, None)))
         if func is _SELECT:  # torch says that it makes no more than its first argument has
             args = torch.broadcast_tensors(*args)  # type: ignore[no-untyped-call]
@@ -378,22 +365,6 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self.elements is None or len(bounded) < len(found):
             return Use(None, self.peak, len(found))
         return Use(max(self.elements, sum(bounded)), self.peak, max(1, len(found)))
-
-
-def _written_by(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
-    """The arguments that an aten operation writes."""
-    unmarked = _UNMARKED_WRITES.get(schema.name, ())
-    values = {
-        argument.name: args[place] if place < len(args) else kwargs.get(argument.name)
-        for place, argument in enumerate(schema.arguments)
-    }
-    trains = ("training", "train", "use_input_stats")
-    if not all(values.get(name, True) for name in trains):
-        unmarked = ()
-    for place, argument in enumerate(schema.arguments):
-        marked = argument.alias_info is not None and argument.alias_info.is_write
-        if marked or place in unmarked:
-            yield values[argument.name]
 
 
 def _check_shapes(func: Any, before: Iterable[tuple[torch.Tensor, torch.Size]]) -> None:

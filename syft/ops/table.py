@@ -2,7 +2,7 @@
 
 A command names its op by number, and a number is looked up here and nowhere else: nothing that
 arrives is ever imported, evaluated or fetched by a name that came with it.  The table is the data
-file ``ops.txt`` (one line an op: number, name, flags).  It is append-only, so that workers of
+file ``ops.txt`` (one line an op: number, name, flags, values).  It is append-only, so workers of
 different versions understand each other; an op that was removed keeps its number and is marked
 ``retired``.  The file ``refused.txt`` lists the torch functions that no worker runs for others,
 each with the reason that the caller is told.
@@ -182,7 +182,10 @@ def _resolve(name: str, known: dict[str, Any]) -> Function | None:
 
 
 def _read_ops() -> tuple[list[str], list[int], list[Function | None], dict[int, Function]]:
-    """Read ``ops.txt``: names, flags and functions by number, and the program-only functions."""
+    """Read ``ops.txt``: names, flags and functions by number, and the program-only functions.
+
+    The words ``column=value`` go to COLUMNS.
+    """
     bits = {str(flag.name).lower(): int(flag) for flag in OpFlag}
     known: dict[str, Any] = {"torch": torch, **_OWN}
     names: list[str] = []
@@ -194,8 +197,15 @@ def _read_ops() -> tuple[list[str], list[int], list[Function | None], dict[int, 
         function = None if _RETIRED in words else _resolve(name, known)
         if function is not None and "program_only" in words:
             inside[len(names)], function = function, None
+        known_flags = 0
+        for word in words:
+            column, equals, value = word.partition("=")
+            if equals:
+                COLUMNS[column][len(names)] = value
+            elif word != _RETIRED:
+                known_flags |= bits[word]
         names.append(name)
-        flags.append(sum(bits[word] for word in words if word != _RETIRED))
+        flags.append(known_flags)
         functions.append(function)
     return names, flags, functions, inside
 
@@ -208,6 +218,22 @@ def _read_refused() -> tuple[dict[str, str], dict[Function, str]]:
     functions = {_resolve(name, known): name for name in reversed(reasons)}
     return reasons, {function: name for function, name in functions.items() if function is not None}
 
+
+COLUMNS: Final[dict[str, dict[int, str]]] = {
+    name: {} for name in ("asks", "dims", "index", "integers", "like", "of", "operand", "sets")
+}
+"""What is known of some ops that is no flag, by column and number.
+
+- ``asks``: the properties of tensors that the answer of a METADATA op follows from.
+- ``of``: how many tensors it is about, if it is not about its first argument alone.
+- ``sets``: the property that it sets of its first argument.
+- ``like``: the result is of the kind of the first argument (``first``), or of that with this dtype.
+- ``dims=sizes``: how many dimensions the result has follows from sizes.
+- ``index``: place and name of the argument that says where in a tensor.
+- ``integers=values``: an integer among its operands is a value, and never a size.
+- ``operand=local``: torch's own code makes an operand on the spot: the hidden state or the lengths
+  of a recurrent layer, the mask of an attention layer, the source of a copy.
+"""
 
 NAMES: list[str]
 """The name of each op, by number."""
@@ -250,6 +276,15 @@ def ops_with(flags: int) -> frozenset[int]:
     return frozenset(number for number, known in enumerate(FLAGS) if known & flags)
 
 
+def ops_where(column: str, value: str | None = None) -> frozenset[int]:
+    """The numbers of the ops that have this value in a column, or any.
+
+    >>> sorted(NAMES[number] for number in ops_where("of", "2"))
+    ['torch.Tensor.is_same_size', 'torch.is_same_size', 'torch.result_type']
+    """
+    return frozenset(op for op, found in COLUMNS[column].items() if value in (None, found))
+
+
 def functions_with(flags: int) -> frozenset[Function]:
     """The functions of the ops that have one of these flags.
 
@@ -257,6 +292,21 @@ def functions_with(flags: int) -> frozenset[Function]:
     (True, False)
     """
     return frozenset(function for function, number in NUMBERS.items() if FLAGS[number] & flags)
+
+
+OF_TWO: Final = ops_where("of", "2")
+"""The questions about two tensors."""
+ADDING_GRADIENTS: Final = ops_with(GRADIENT) & ops_with(MUTATES_OTHERS)
+"""The ops that run a backward pass and leave the gradients in the leaves."""
+
+
+def asked_by(op: int) -> frozenset[str]:
+    """The properties of tensors that the answer to a question follows from; none for other ops.
+
+    >>> sorted(asked_by(BY_NAME["torch.Tensor.nbytes.__get__"])), asked_by(BY_NAME["torch.add"])
+    (['dtype', 'shape'], frozenset())
+    """
+    return frozenset(filter(None, COLUMNS["asks"].get(op, "").split(",")))
 
 
 def number_of(function: Function) -> int:

@@ -12,8 +12,10 @@ import pytest
 import torch
 from torch.nn import functional
 
+from syft.ops.calls import argument
 from syft.ops.table import (
     BY_NAME,
+    COLUMNS,
     FLAGS,
     FUNCTIONS,
     NAMES,
@@ -22,6 +24,7 @@ from syft.ops.table import (
     OpFlag,
     functions_with,
     name_of,
+    ops_where,
     ops_with,
 )
 from syft.workers.execution.size_rules import COUNTED
@@ -267,6 +270,62 @@ def test_flags_fit_one_digit_of_an_integer() -> None:
     digit = 1 << sys.int_info.bits_per_digit
     assert all(flags & ~OpFlag.FAKE_FIRST < digit for flags in FLAGS)
     assert len(ops_with(OpFlag.FAKE_FIRST)) < 50, "it is the only flag in the second digit"
+
+
+def test_columns_are_true() -> None:
+    x = torch.ones(1, 2, dtype=torch.int16)
+    for op, kind in COLUMNS["like"].items():
+        made = AVAILABLE[NAMES[op]](x)
+        assert made.shape == x.shape
+        assert made.dtype is (x.dtype if kind == "first" else getattr(torch, kind)), NAMES[op]
+    for op, value in COLUMNS["index"].items():
+        place, _, name = value.partition(":")
+        if NAMES[op].rpartition(".")[2] not in ("__getitem__", "__setitem__", "where"):
+            assert argument(op, name, range(5), {}) == int(place), NAMES[op]
+    assert torch.where(condition=x > 0, input=x, other=x).equal(x.where(condition=x > 0, other=x))
+    for op in ops_where("dims", "sizes"):
+        assert SIZES_DECIDE[NAMES[op].rpartition(".")[2].rstrip("_")](AVAILABLE[NAMES[op]])
+
+
+def drops_ones(squeeze: Any) -> bool:
+    return squeeze(torch.ones(1, 2)).dim() == 1 and squeeze(torch.ones(2, 2)).dim() == 2
+
+
+def skips_empty(cat: Any) -> bool:
+    """An empty vector goes with tensors of any number of dimensions."""
+    return cat([torch.ones(0), torch.ones(1, 2)]).dim() == 2 and cat([torch.ones(0)] * 2).dim() == 1
+
+
+def takes_several(atleast: Any) -> bool:
+    return isinstance(atleast([torch.ones(1)]), tuple)
+
+
+def has_one_variable(cov: Any) -> bool:
+    return cov(torch.eye(3)[:1]).dim() == 0 and cov(torch.eye(3)).dim() == 2
+
+
+def takes_vectors(solve: Any) -> bool:
+    """A matrix with the sizes of the other operand but its last is many vectors."""
+    many = torch.eye(3).repeat(3, 1, 1)
+    dims = [innermost(solve(many, torch.ones(3, n).expand(*more, 3, n))).dim() for n, more in CASES]
+    return dims == [2, 3]
+
+
+CASES: list[tuple[int, tuple[int, ...]]] = [(3, ()), (2, (3,))]
+
+
+def innermost(result: Any) -> Any:
+    return result if isinstance(result, torch.Tensor) else result[0]
+
+
+SIZES_DECIDE = {
+    "squeeze": drops_ones,
+    "squeeze_copy": drops_ones,
+    **dict.fromkeys(("cov", "corrcoef"), has_one_variable),
+    **dict.fromkeys(("solve", "solve_ex", "lstsq"), takes_vectors),
+    "atleast_1d": takes_several,
+    **dict.fromkeys(("cat", "concat", "concatenate"), skips_empty),
+}
 
 
 def test_every_operation_that_cuts_has_the_flag_and_a_count() -> None:

@@ -108,11 +108,17 @@ def test_the_first_numbers_never_change() -> None:
 
 
 def test_a_retired_number_stays_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = ["0 torch.add one", "1 torch.sub retired one", "2 torch.gone.long_ago", "3 torch.mul"]
+    lines = [
+        "0 torch.add one",
+        "1 torch.sub retired one",
+        "2 torch.gone.long_ago",
+        "3 torch.mul asks=x",
+    ]
+    monkeypatch.setattr(op_table, "COLUMNS", {"asks": {}})
     monkeypatch.setattr(op_table, "_lines", lambda file: iter(lines))
     names, flags, functions, inside = op_table._read_ops()
     assert names == ["torch.add", "torch.sub", "torch.gone.long_ago", "torch.mul"]
-    assert not inside
+    assert not inside and op_table.COLUMNS == {"asks": {3: "x"}}
     assert flags == [OpFlag.ONE, OpFlag.ONE, 0, 0]
     assert functions == [torch.add, None, None, torch.mul]
 

@@ -21,7 +21,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from syft.ops.table import BY_NAME
+from syft.ops.table import ops_where
 from syft.plans.building.optimizers import tensors_in
 from syft.plans.building.options import Options
 from syft.program.program import Program
@@ -197,9 +197,7 @@ _NOTHING = Observations([], [], [])
 NO_OPTIONS = Options()
 
 
-_SETS_GRAD = frozenset(
-    BY_NAME[f"torch.Tensor.{name}"] for name in ("requires_grad_", "requires_grad.__set__")
-)
+_SETS_GRAD = ops_where("sets", "requires_grad")
 
 
 def sets_requires_grad(program: Program) -> bool:

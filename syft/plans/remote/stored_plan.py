@@ -21,7 +21,14 @@ from torch import nn
 
 from syft.codes import TypeCode
 from syft.exceptions import MalformedMessage, PlansNotAllowed
-from syft.ops.table import BY_NAME, COND, FLAGS, READS_GRADIENT, SETS_GRADIENT, WHILE_LOOP
+from syft.ops.table import (
+    ADDING_GRADIENTS,
+    COND,
+    FLAGS,
+    READS_GRADIENT,
+    SETS_GRADIENT,
+    WHILE_LOOP,
+)
 from syft.plans.building.interface import Blueprint, Interface
 from syft.plans.remote.interface_codec import pack_interface, unpack_interface
 from syft.program.lowered import Lowered
@@ -100,12 +107,7 @@ class StoredPlan(Holder):
 
 # -------------------------------------------------------------------------------------- gradients
 
-_MAY_USE_ANY_GRAD: Final = (
-    BY_NAME["torch.Tensor.backward"],
-    BY_NAME["torch.autograd.backward"],
-    COND,
-    WHILE_LOOP,
-)
+_MAY_USE_ANY_GRAD: Final = ADDING_GRADIENTS | {COND, WHILE_LOOP}
 """Operations that may add to gradients, or read them, without naming the tensors."""
 
 

@@ -20,7 +20,8 @@ from syft.program.recording.op_facts import (
     ITEM,
     LENGTH,
     PARTS,
-    PROPERTY_OF,
+    PROPERTIES_OF,
+    SAME_SIZE,
     SIZES,
     TYPE,
     UNBINDS,
@@ -85,8 +86,11 @@ class NumberTracer(OperationTracer, NumberRecorder):
             if is_symbolic(size):
                 self.reads_sizes = self.reads_sizes or not requested_by_library(4)
                 size.decide("len() of a tensor")
-        elif number in PROPERTY_OF:
-            self._trace_property(PROPERTY_OF[number], args, kwargs)
+        if number in SAME_SIZE:
+            self.reads_sizes = self.reads_sizes or not requested_by_library(4)
+            self._expect_sizes(*args, *kwargs.values())
+        if number in PROPERTIES_OF:
+            self._trace_properties(PROPERTIES_OF[number], args, kwargs)
         return result
 
     # Three frames lie between each of the next two methods and the code that called torch.
@@ -105,6 +109,12 @@ class NumberTracer(OperationTracer, NumberRecorder):
         slot = self._slot_if_varying(tensor)
         return size if slot is None else self._symbolic_result(_SIZE, slot, (tensor, dim), {}, size)
 
+    def _expect_sizes(self, one: torch.Tensor, other: torch.Tensor) -> None:
+        """Expect the sizes of two tensors to differ where they do now, up to the first place."""
+        for dim in range(one.dim() if one.dim() == other.dim() else 0):
+            if not self._symbolic_size(one, dim) == self._symbolic_size(other, dim):
+                return
+
     def expect_parts(self, number: int, args: Arguments, kwargs: Keywords) -> None:
         """Expect the number of results of an operation for which it follows from a size."""
         count_of = PARTS.get(number)
@@ -120,11 +130,11 @@ class NumberTracer(OperationTracer, NumberRecorder):
         if is_symbolic(count):
             count.decide(f"the number of results of {NAMES[number]}")
 
-    def _trace_property(self, name: str, args: Arguments, kwargs: Keywords) -> None:
-        """List a property if the user's code reads it from a tensor of the program."""
-        if name not in self.properties_read and not requested_by_library(5):
+    def _trace_properties(self, names: frozenset[str], args: Arguments, kwargs: Keywords) -> None:
+        """List properties if the user's code reads them from a tensor of the program."""
+        if not names <= self.properties_read and not requested_by_library(5):
             if any(map(self._is_in_program, leaves((args, kwargs)))):
-                self.properties_read.add(name)
+                self.properties_read |= names
 
     def _is_in_program(self, value: Any) -> bool:
         """Whether a value is a tensor that is an input or a result of the program."""

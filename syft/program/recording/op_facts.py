@@ -22,19 +22,29 @@ import torch
 
 from syft.exceptions import CannotRecord
 from syft.ops.nested import Arguments, Keywords, leaves
-from syft.ops.table import BY_NAME, REFUSED_NAMES, Function, name_of
+from syft.ops.table import (
+    BY_NAME,
+    METADATA,
+    OF_TWO,
+    REFUSED_NAMES,
+    Function,
+    asked_by,
+    name_of,
+    ops_with,
+)
 from syft.program.recording.environment.source_line import user_line
 from syft.program.recording.symbolic import Origin, origin_of
 
 # --------------------------------------------------------------- ops with a treatment of their own
 
-SIZES: Final = frozenset(
-    BY_NAME[f"torch.{name}"]
-    for name in ("Tensor.shape.__get__", "Tensor.size", "Tensor.numel", "Tensor.nelement")
-    + ("Tensor.stride", "Tensor.storage_offset", "Tensor.nbytes.__get__", "numel")
-)
-"""Metadata that are numbers and follow from sizes."""
 LENGTH: Final = BY_NAME["torch.Tensor.__len__"]
+SAME_SIZE: Final = frozenset(op for op in OF_TWO if "shape" in asked_by(op))
+SIZES: Final = frozenset(
+    number
+    for number in ops_with(METADATA)
+    if not asked_by(number).isdisjoint(("shape", "strides", "storage_offset"))
+) - {LENGTH, *OF_TWO}
+"""Metadata that are numbers and follow from sizes."""
 TYPE: Final = BY_NAME["torch.Tensor.type"]
 ITEM: Final = BY_NAME["torch.Tensor.item"]
 UNBINDS: Final = frozenset(
@@ -70,35 +80,16 @@ PARTS: Final[dict[int, Callable[[Any, Any], Any]]] = {
 
 # ------------------------------------------------------------------------ properties of tensors
 
-_METHODS: Final = {
-    "dtype": "is_floating_point is_complex is_signed element_size type",
-    "device": "get_device",
-    "dim": "dim ndimension",
-    "is_contiguous": "is_contiguous dim_order",
+FIXED: Final = frozenset(
+    ("dtype", "device", "layout", "dim", "requires_grad", "is_contiguous"),
+)
+"""The properties for which a recording can require that its inputs have those of the examples."""
+PROPERTIES_OF: Final = {
+    number: properties
+    for number in ops_with(METADATA)
+    if (properties := asked_by(number) & FIXED) and number not in SIZES
 }
-_ATTRIBUTES: Final = {
-    "dtype": "dtype itemsize",
-    "device": "device is_cuda is_cpu is_meta is_mps is_xpu",
-    "dim": "ndim",
-    "layout": "layout is_sparse is_sparse_csr is_mkldnn",
-    "requires_grad": "requires_grad is_leaf grad_fn",
-}
-_FUNCTIONS: Final = {
-    "dtype": "is_floating_point is_complex is_signed result_type",
-    "device": "get_device",
-}
-
-PROPERTY_OF: Final = {
-    BY_NAME[pattern.format(name)]: property_read
-    for pattern, table in (
-        ("torch.Tensor.{}", _METHODS),
-        ("torch.Tensor.{}.__get__", _ATTRIBUTES),
-        ("torch.{}", _FUNCTIONS),
-    )
-    for property_read, names in table.items()
-    for name in names.split()
-}
-"""The property of a tensor, beside sizes and values, that an op of the table reads."""
+"""The properties of tensors, beside sizes and values, that an op of the table reads."""
 
 # ------------------------------------------------------------------------- data-dependent shapes
 

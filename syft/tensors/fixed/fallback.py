@@ -26,6 +26,7 @@ from typing import Any
 import torch
 
 from syft.torch_private import decompositions, has_composite_kernel
+from syft.ops.calls import written_arguments
 from syft.ops.nested import Arguments, Keywords, replace
 from syft.exceptions import EncodingError
 from syft.tensors.fixed.grid import Grid, encode
@@ -39,7 +40,6 @@ from syft.tensors.fixed.fixed_link import (
     is_fixed,
     no_rule,
     store,
-    written,
 )
 from syft.tensors.fixed.rings.ring_link import functional_form
 
@@ -56,9 +56,6 @@ REFUSED = {
 
 FLOAT32_ONLY = frozenset({"aten::mkldnn_rnn_layer", "aten::mkldnn_rnn_layer_backward"})
 """Operations whose only kernel is a float32 one."""
-
-UNDECLARED_WRITES = {"aten::native_batch_norm": ("running_mean", "running_var")}
-"""Arguments that an operation writes to although its schema does not say so."""
 
 
 @FixedPrecisionTensor.rule(FALLBACK)
@@ -233,7 +230,7 @@ def _written_arguments(
     op: Any, before: tuple[Arguments, Keywords], after: tuple[Arguments, Keywords]
 ) -> Iterator[tuple[Any, Any]]:
     """The arguments that the operation writes to: as passed, and decoded."""
-    for place, name in written(op):
+    for place, name in written_arguments(op):
         old, new = (argument(place, name, *each) for each in (before, after))
         if isinstance(old, torch.Tensor):
             yield old, new

@@ -10,7 +10,6 @@ A rule is called with the operation and its arguments: ``rule(op, *args, **kwarg
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -21,6 +20,7 @@ from syft.chain.link import Level, Link
 from syft.chain.wrapper import Wrapper, place_of, wrap_like
 from syft.exceptions import HookError, UnsupportedOperation
 from syft.notebook_html import line
+from syft.ops.calls import written_arguments
 from syft.ops.nested import Arguments, Keywords, is_container, leaves
 from syft.tensors.fixed.grid import Excess, Grid, decode, encode, encode_number
 from syft.tensors.fixed.rings.integer_ring import Ring
@@ -99,7 +99,7 @@ class FixedPrecisionTensor(Link):
             found = finer(operation, *args, **kwargs)
             if found is not None:
                 return found
-        if written(operation):
+        if written_arguments(operation):
             _forget_finer(operation, args, kwargs)
         rules = cls.rules
         rule = rules.get(operation)
@@ -220,7 +220,7 @@ def refined(tensor: Any) -> FinerNumbers | None:
 
 def _forget_finer(op: Any, args: Arguments, kwargs: Keywords) -> None:
     """Take away the notes with the plain memory that an operation is about to write to."""
-    for place, name in written(op):
+    for place, name in written_arguments(op):
         target = argument(place, name, args, kwargs)
         if is_fixed(target) and type(target.child.child) is not Wrapper:
             _memory(target.child.child).refined = None
@@ -230,21 +230,6 @@ def _memory(child: Any) -> Any:
     return child.child if type(child) is Wrapper else child.untyped_storage()
 
 
-@functools.cache
-def written(op: Any) -> tuple[tuple[int, str], ...]:
-    """Which arguments an operation writes to: their places, and their names.
-
-    >>> written(torch.ops.aten.add_.Tensor), written(torch.ops.aten.maximum.out)
-    (((0, 'self'),), ((2, 'out'),))
-    """
-    undeclared = UNDECLARED_WRITES.get(op._schema.name, ())
-    return tuple(
-        (place, one.name)
-        for place, one in enumerate(op._schema.arguments)
-        if one.name in undeclared or (one.alias_info is not None and one.alias_info.is_write)
-    )
-
-
 def argument(place: int, name: str, args: Arguments, kwargs: Keywords) -> Any:
     """An argument of a call, by its place or its name.
 
@@ -252,10 +237,6 @@ def argument(place: int, name: str, args: Arguments, kwargs: Keywords) -> Any:
     (3, 5)
     """
     return args[place] if place < len(args) else kwargs.get(name)
-
-
-UNDECLARED_WRITES = {"aten::native_batch_norm": ("running_mean", "running_var")}
-"""Arguments that an operation writes to although its schema does not say so."""
 
 
 # --------------------------------------------------------------------- in and out of the wrapper

@@ -18,8 +18,9 @@ from syft.crypto.programs.share_cost import ProgramCost, cost
 from syft.crypto.programs.share_dealing import deals_of
 from syft.crypto.programs.share_program import ShareProgram
 from syft.exceptions import UnsupportedOperation
+from syft.ops.calls import written_arguments
 from syft.ops.nested import Arguments, Keywords, leaves
-from syft.tensors.fixed.fixed_link import argument, written
+from syft.tensors.fixed.fixed_link import argument
 from syft.tensors.shared.cells import Cell
 from syft.tensors.shared.instruction_list import ProgramInput
 from syft.tensors.shared.party_lines import PartyLines
@@ -135,7 +136,9 @@ class UnwrittenTensors(TorchDispatchMode):
         self, func: Any, types: Any, args: Arguments = (), kwargs: Keywords | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        for target in leaves(tuple(argument(*place, args, kwargs) for place in written(func))):
+        for target in leaves(
+            tuple(argument(*place, args, kwargs) for place in written_arguments(func))
+        ):
             if isinstance(target, torch.Tensor) and type(target) is not Wrapper:
                 self._before.append((target.detach(), target.detach().clone()))
         return func(*args, **kwargs)

@@ -33,6 +33,7 @@ import torch
 from syft.callers import Place, line_at, place_of_user
 from syft.chain.wrapper import Wrapper
 from syft.exceptions import UnsupportedOperation, WrongResult
+from syft.ops.calls import written_arguments
 from syft.ops.nested import Arguments, Keywords, leaves, replace
 from syft.tensors.fixed.domains import UNSTATED, Bound, Function, row_of, shown
 from syft.tensors.fixed.fixed_link import (
@@ -41,7 +42,6 @@ from syft.tensors.fixed.fixed_link import (
     grid_among,
     is_fixed,
     refined,
-    written,
 )
 from syft.tensors.fixed.grid import CEILING, Excess, Grid, encode, encode_number
 from syft.tensors.fixed.measures import number_of
@@ -211,7 +211,7 @@ class SeenCall:
             want = self.op(*given[0], **given[1])
         except RuntimeError:  # torch has no such kernel for these types
             return None
-        places = written(self.op)
+        places = written_arguments(self.op)
         made = self.results[: len(self.results) - len(places)]
         pairs = [*zip(made, leaves((want,)))][: self.row.outputs if self.row else None]
         pairs += zip(self.results[len(made) :], (argument(*one, *given) for one in places))
@@ -315,7 +315,10 @@ fractional digits.
         before = self.count
         result = run()
         seen.parts = self.count > before
-        made = [*leaves((result,)), *(argument(*one, args, kwargs) for one in written(op))]
+        made = [
+            *leaves((result,)),
+            *(argument(*one, args, kwargs) for one in written_arguments(op)),
+        ]
         seen.results = [self._in_clear(op, one, None) for one in made]
         self._calls.append(seen)
         self._settle()

@@ -11,7 +11,7 @@ from typing import Any, Final
 import torch
 
 from syft.codes import TypeCode
-from syft.ops.table import BY_NAME
+from syft.ops.table import BY_NAME, COLUMNS, ops_where
 from syft.serde.torch_types import DTYPE_CODES, DTYPES
 from syft.workers.wire.references import REF
 
@@ -20,21 +20,12 @@ CPU: Final = (0, None)
 _PLAIN_TENSORS: Final = frozenset((torch.Tensor, torch.nn.Parameter))
 SET_DATA: Final = BY_NAME["torch.Tensor.data.__set__"]
 _CONVERT: Final = BY_NAME["torch.Tensor.to"]
+SAME_KIND: Final = ops_where("like", "first")
+"""The operations whose result is of the kind of their first argument."""
 _TO: Final = {
-    BY_NAME[f"torch.Tensor.{name}"]: dtype
-    for name, dtype in (
-        ("double", torch.float64),
-        ("float", torch.float32),
-        ("half", torch.float16),
-        ("bfloat16", torch.bfloat16),
-    )
+    op: getattr(torch, dtype) for op, dtype in COLUMNS["like"].items() if dtype != "first"
 }
 """The operations that change the dtype alone, and to which one."""
-SAME_KIND: Final = frozenset(
-    BY_NAME[f"torch.{name}"] for name in """detach Tensor.detach Tensor.data.__get__ clone
-        Tensor.clone""".split()
-)
-"""The operations whose result is of the kind of their first argument."""
 LIKE_FIRST: Final = SAME_KIND.union(_TO, (_CONVERT,))
 
 

@@ -28,7 +28,20 @@ from typing import Any, Final
 import torch
 
 from syft.ops.returns import Returns
-from syft.ops.table import ALTERS, BY_NAME, FLAGS, GRADIENT, SHAPE_FROM_VALUES, function_of
+from syft.ops.table import (
+    ALTERS,
+    BY_NAME,
+    FLAGS,
+    FUNCTIONS,
+    GRADIENT,
+    METADATA,
+    OF_TWO,
+    SHAPE_FROM_VALUES,
+    asked_by,
+    function_of,
+    ops_where,
+    ops_with,
+)
 from syft.serde.torch_types import DTYPE_CODES, DTYPES, device_operand
 from syft.workers.client.descriptors import (
     CPU,
@@ -64,25 +77,16 @@ _MOST_SENT: Final = 1 << 14
 _MOST_LEAVES: Final = 1 << 12
 """The most gradients that are asked for together."""
 
-_RANK: Final = """Tensor.dim Tensor.ndim.__get__ Tensor.ndimension Tensor.dtype.__get__
-    Tensor.device.__get__ Tensor.layout.__get__ Tensor.is_nested.__get__ Tensor.is_sparse.__get__
-    Tensor.is_sparse_csr.__get__ Tensor.is_quantized.__get__ Tensor.is_mkldnn.__get__
-    Tensor.is_cuda.__get__ Tensor.is_cpu.__get__ Tensor.is_meta.__get__ Tensor.is_complex is_complex
-    Tensor.is_floating_point is_floating_point Tensor.is_signed is_signed Tensor.element_size
-    Tensor.itemsize.__get__"""
-_SHAPE: Final = "Tensor.shape.__get__ Tensor.size Tensor.numel numel Tensor.nelement Tensor.__len__"
-
-_OF_SHAPE: Final = frozenset(BY_NAME[f"torch.{name}"] for name in _SHAPE.split())
-FACTS: Final = _OF_SHAPE.union(BY_NAME[f"torch.{name}"] for name in _RANK.split())
+_OF_KIND: Final = frozenset(("dtype", "device", "layout", "dim"))
+_QUESTIONS: Final = frozenset(op for op in ops_with(METADATA) - OF_TWO if FUNCTIONS[op] is not None)
+_OF_SHAPE: Final = frozenset(op for op in _QUESTIONS if "shape" in asked_by(op))
+FACTS: Final = _OF_SHAPE.union(op for op in _QUESTIONS if _OF_KIND >= asked_by(op) > set())
 """The operations that ask for a fact, when they are given nothing but a tensor."""
 
 _DTYPE, _SIZES = BY_NAME["torch.Tensor.dtype.__get__"], BY_NAME["torch.Tensor.shape.__get__"]
 
 # How many dimensions these give follows from sizes, and sizes may follow from values.
-_BY_SIZE: Final = frozenset(
-    BY_NAME[f"torch.{name}"] for name in """squeeze Tensor.squeeze cat concat concatenate atleast_1d
-        Tensor.squeeze_""".split()
-)
+_BY_SIZE: Final = ops_where("dims", "sizes")
 _PLAIN: Final = frozenset((int, float, bool, str, type(None)))
 
 # The operations to note also while nothing is active, and not only with `out=`.

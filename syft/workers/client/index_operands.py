@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from syft.ops.nested import Arguments, Keywords, leaves, replace
-from syft.ops.table import BY_NAME
+from syft.ops.table import BY_NAME, COLUMNS
 
 MOST_BYTES: Final = 2**20
 """An index of more bytes is to be sent by whoever wants it there: 131,072 positions in int64."""
@@ -24,31 +24,12 @@ _DTYPES: Final = frozenset(
     (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 )
 
-_OPERATIONS: Final = (
-    (1, "index", "Tensor.__getitem__ Tensor.__setitem__"),
-    (2, "index", "index_select index_add index_add_ index_copy index_copy_ index_fill index_fill_"),
-    (2, "index", "index_reduce index_reduce_ gather scatter scatter_ scatter_add scatter_add_"),
-    (2, "index", "scatter_reduce scatter_reduce_"),
-    (1, "index", "take put put_"),
-    (1, "indices", "take_along_dim index_put index_put_"),
-    (1, "mask", "masked_select masked_fill masked_fill_ masked_scatter masked_scatter_"),
-    (0, "condition", "where"),
-    (1, "condition", "Tensor.where"),
-)
-"""Where the index of an operation stands, what it is called, and which operations have it there."""
-
-
-def _places() -> dict[int, tuple[int, str]]:
-    places = {}
-    for place, keyword, names in _OPERATIONS:
-        for name in names.split():
-            for full in (f"torch.{name}", f"torch.Tensor.{name}"):
-                if full in BY_NAME:
-                    places[BY_NAME[full]] = (place, keyword)
-    return places
-
-
-_PLACES: Final = _places()
+_PLACES: Final = {
+    op: (int(place), name)
+    for op, value in COLUMNS["index"].items()
+    for place, _, name in (value.partition(":"),)
+}
+"""Where the index of an operation stands, and what it is called."""
 _TAKES_ARRAYS: Final = frozenset(
     BY_NAME[f"torch.Tensor.{name}"] for name in ("__getitem__", "__setitem__")
 )

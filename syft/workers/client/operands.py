@@ -18,7 +18,7 @@ from syft.chain.wrapper import Wrapper
 from syft.exceptions import LocationMismatch
 from syft.ops.calls import mutated_argument
 from syft.ops.nested import Arguments, Keywords, is_container, leaves
-from syft.ops.table import BY_NAME, FLAGS, NAMES
+from syft.ops.table import FLAGS, NAMES, ops_where
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.workers.client.connection import Connection
@@ -28,27 +28,7 @@ from syft.workers.labels.memory_labels import full_guard_of
 
 _BARE = frozenset((int, float, bool, str, type(None)))
 
-# Operations with an argument that torch's own code makes on the spot: the hidden states, lengths
-# and batch sizes of recurrent layers, the mask of an attention layer, the source of a copy.
-_CARRIES_PLAIN = frozenset(
-    BY_NAME[name]
-    for name in (
-        "torch.Tensor.copy_",
-        "torch.lstm",
-        "torch.gru",
-        "torch.rnn_tanh",
-        "torch.rnn_relu",
-        "torch.lstm_cell",
-        "torch.gru_cell",
-        "torch.rnn_tanh_cell",
-        "torch.rnn_relu_cell",
-        "torch.nn.functional.multi_head_attention_forward",
-        "torch.nn.functional.embedding_bag",
-        "torch._pack_padded_sequence",
-        "torch._pad_packed_sequence",
-    )
-    if name in BY_NAME
-)
+_CARRIES_PLAIN = ops_where("operand", "local")
 
 
 class Operands:

@@ -26,7 +26,9 @@ from typing import Any, Final
 import torch
 
 from syft.exceptions import NotALeaf, PermissionDenied, ProviderDenied, UnsupportedOperation
+from syft.ops.calls import argument
 from syft.ops.nested import leaves
+from syft.ops.table import NUMBERS
 from syft.torch_private import is_in_use
 from syft.workers.execution.successors import and_before
 from syft.workers.labels.reached_graph import reached_graph
@@ -196,13 +198,6 @@ def check_gradients_leave(
             check_leaving(guard, place, user, "backward", worker)
 
 
-_PLACE_OF_INPUTS: Final[dict[Callable[..., Any], int]] = {
-    torch.Tensor.backward: 4,
-    torch.autograd.backward: 5,
-}
-"""Where the argument is by which a caller names the tensors that get a gradient."""
-
-
 def _receivers(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> list[torch.Tensor]:
@@ -210,8 +205,7 @@ def _receivers(
     reach; none if it returns gradients."""
     if function == torch.autograd.grad:
         return []
-    place = _PLACE_OF_INPUTS.get(function, len(args))
-    inputs = args[place] if place < len(args) else kwargs.get("inputs")
+    inputs = argument(NUMBERS[function], "inputs", args, kwargs)
     if inputs is not None:
         return _tensors(inputs)
     return reached_graph(_tensors((args, dict(kwargs)))).leaves

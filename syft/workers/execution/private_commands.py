@@ -34,9 +34,11 @@ from syft.ops.table import (
     INPLACE,
     METADATA,
     MUTATES_OTHERS,
+    NUMBERS,
     READS_GRADIENT,
     SHAPE_FROM_VALUES,
     SPLITS,
+    ops_where,
 )
 from syft.workers.execution.backward_passes import run_private_pass
 from syft.workers.execution.foreseen import (
@@ -402,7 +404,7 @@ def _shape_depends(
     if op_flags & SHAPE_FROM_VALUES:
         return True
     sizes = args if op_flags & FACTORY else args[1:]
-    if op_flags & ELEMENTWISE or function in _TAKING_NUMBERS:
+    if op_flags & ELEMENTWISE or NUMBERS.get(function) in _TAKING_NUMBERS:
         return False
     return any(map(_is_size, leaves((sizes, kwargs))))
 
@@ -432,11 +434,7 @@ def _is_size(value: Any) -> bool:
     return not (value.is_floating_point() or value.is_complex())
 
 
-# In these functions, as in those on each element, a 0-dimensional integer is never a size.
-_TAKING_NUMBERS: Final = (
-    *(torch.where, torch.Tensor.where, torch.tensor, torch.as_tensor, torch.asarray),
-    *(torch.scalar_tensor, torch.Tensor.copy_),
-)
+_TAKING_NUMBERS: Final = ops_where("integers", "values")
 
 
 def _version(tensor: torch.Tensor | None) -> object:

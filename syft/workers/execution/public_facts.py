@@ -3,9 +3,10 @@
 A question about a tensor (its shape, its dtype) has an answer that follows from the program, as
 long as the forecast fixes it: a command that fails in secret leaves results of the same shape,
 strides, dtype, device and graph as one that succeeds.  It does not leave the same version counter,
-node of the graph, place in memory or names.  So the questions whose answers the forecast fixes have
-a row here, with the reason; those that are refused have one too, so that a new operation of the op
-table is decided about and not forgotten.  A question without a row is refused.
+node of the graph, place in memory or names.  So the
+op table says for each question which properties its answer follows from (``asks=``), and each
+property has a row here: whether the forecast fixes it, and why.  A question is answered if all its
+properties are fixed; one without properties is refused.
 
 Of a value whose shape is private as well, only what follows from its dtype, device and layout is
 told.
@@ -17,13 +18,22 @@ are shown to everybody (:mod:`syft.workers.handlers.objects`).
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import torch
 
 from syft.ops.nested import leaves
-from syft.ops.table import FLAGS, FUNCTIONS, METADATA, NAMES, PROGRAM_FUNCTIONS
+from syft.ops.table import (
+    FLAGS,
+    FUNCTIONS,
+    METADATA,
+    NUMBERS,
+    OF_TWO,
+    PROGRAM_FUNCTIONS,
+    asked_by,
+    name_of,
+)
 from syft.workers.labels.guards import Guard
 
 Function = Callable[..., Any]
@@ -38,127 +48,51 @@ class Basis(enum.Enum):
     SECRET = "what no forecast knows"
 
 
-TOLD: Final[dict[str, tuple[Basis, str]]] = {
+PROPERTIES: Final[dict[str, tuple[Basis, str]]] = {
     "dtype": (Basis.KIND, "the forecast fixes it"),
     "device": (Basis.KIND, "a result is where its inputs are"),
     "layout": (Basis.KIND, "the forecast fixes it"),
-    "type": (Basis.KIND, "dtype and layout in one name; with a dtype it is a conversion"),
-    "element_size": (Basis.KIND, "the bytes of the dtype"),
-    "itemsize": (Basis.KIND, "the bytes of the dtype"),
-    "is_complex": (Basis.KIND, "the dtype"),
-    "is_floating_point": (Basis.KIND, "the dtype"),
-    "is_signed": (Basis.KIND, "the dtype"),
-    "get_device": (Basis.KIND, "the device"),
-    "is_cpu": (Basis.KIND, "the device"),
-    "is_cuda": (Basis.KIND, "the device"),
-    "is_ipu": (Basis.KIND, "the device"),
-    "is_maia": (Basis.KIND, "the device"),
-    "is_meta": (Basis.KIND, "the device"),
-    "is_mps": (Basis.KIND, "the device"),
-    "is_mtia": (Basis.KIND, "the device"),
-    "is_vulkan": (Basis.KIND, "the device"),
-    "is_xla": (Basis.KIND, "the device"),
-    "is_xpu": (Basis.KIND, "the device"),
-    "is_mkldnn": (Basis.KIND, "the layout"),
-    "is_nested": (Basis.KIND, "the layout"),
-    "is_quantized": (Basis.KIND, "the dtype"),
-    "is_sparse": (Basis.KIND, "the layout"),
-    "is_sparse_csr": (Basis.KIND, "the layout"),
     "shape": (Basis.FORM, "the forecast fixes it"),
-    "size": (Basis.FORM, "the shape, or one number of it"),
-    "__len__": (Basis.FORM, "the first number of the shape"),
     "dim": (Basis.FORM, "the length of the shape"),
-    "ndim": (Basis.FORM, "the length of the shape"),
-    "ndimension": (Basis.FORM, "the length of the shape"),
-    "numel": (Basis.FORM, "the product of the shape"),
-    "nelement": (Basis.FORM, "the product of the shape"),
-    "nbytes": (Basis.FORM, "the product of the shape, times the bytes of the dtype"),
-    "is_same_size": (Basis.FORM, "two shapes compared"),
-    "result_type": (Basis.FORM, "two dtypes, and whether there are dimensions"),
-    "stride": (Basis.FORM, "results are brought to the strides of the forecast"),
+    "strides": (Basis.FORM, "results are brought to the strides of the forecast"),
     "is_contiguous": (Basis.FORM, "shape and strides"),
-    "dim_order": (Basis.FORM, "shape and strides"),
-    "requires_grad": (Basis.GRAPH, "the forecast fixes it"),
-    "is_leaf": (
+    "requires_grad": (
         Basis.GRAPH,
-        "a result that requires grad has a graph, whether it is sealed or not",
+        "the forecast fixes it, and a result that requires grad has a graph, sealed or not",
     ),
-    "gradient_kind": (Basis.GRAPH, "it is of the kind that the requested passes leave"),
+    "gradient": (Basis.GRAPH, "it is of the kind that the requested passes leave"),
+    "version": (Basis.SECRET, "it counts writes, also those of a command that failed in secret"),
+    "node": (Basis.SECRET, "a sealed result has another node in its graph"),
+    "names": (Basis.SECRET, "results that stand for a failure have no names"),
+    "storage_offset": (Basis.SECRET, "where values lie in memory is nobody's business"),
+    "memory": (Basis.SECRET, "where values lie in memory is nobody's business"),
+    "lazy": (Basis.SECRET, "whether a kernel left a conjugation or a sign is not forecast"),
+    "format": (Basis.SECRET, "there are no forecasts of sparse and quantized tensors"),
+    "machine": (Basis.SECRET, "it asks about the machine of the worker"),
+    "unused": (Basis.SECRET, "nothing needs it"),
 }
-"""The questions that are answered, by the last part of their names: what the answer follows from,
-and why it is public."""
+"""The properties that the answers to questions follow from (``asks=`` in the op table): what is
+known of each, and why it is public or not."""
 
-_NODE: Final = "a sealed result has another node in its graph"
-_NAMED: Final = "results that stand for a failure have no names"
-_MEMORY: Final = "where values lie in memory is nobody's business"
-_LAZY: Final = "whether a kernel left a conjugation or a sign to be done is not forecast"
-_LAYOUT: Final = "there are no forecasts of sparse and quantized tensors"
-_MACHINE: Final = "it asks about the machine of the worker"
-_UNUSED: Final = "nothing needs it"
-
-UNTOLD: Final[dict[str, str]] = {
-    "_version": "it counts writes, also those of a command that failed in secret",
-    "grad_fn": _NODE,
-    "_grad_fn": _NODE,
-    "output_nr": _NODE,
-    "retains_grad": _NODE,
-    "names": _NAMED,
-    "has_names": _NAMED,
-    "name": _NAMED,
-    "storage_offset": _MEMORY,
-    "is_set_to": _MEMORY,
-    "is_shared": _MEMORY,
-    "is_pinned": _MEMORY,
-    "_is_view": _MEMORY,
-    "is_conj": _LAZY,
-    "is_neg": _LAZY,
-    "_is_zerotensor": _LAZY,
-    "is_coalesced": _LAYOUT,
-    "dense_dim": _LAYOUT,
-    "sparse_dim": _LAYOUT,
-    "_dimI": _LAYOUT,
-    "_dimV": _LAYOUT,
-    "qscheme": _LAYOUT,
-    "q_per_channel_axis": _LAYOUT,
-    "cudnn_is_acceptable": _MACHINE,
-    "_use_cudnn_rnn_flatten_weight": _MACHINE,
-    "_has_compatible_shallow_copy_type": _UNUSED,
-    "can_cast": _UNUSED,
-    "promote_types": _UNUSED,
-    "grad_dtype": _UNUSED,
-    "_has_grad_dtype_override": _UNUSED,
-    "is_distributed": _UNUSED,
-    "is_inference": _UNUSED,
-    "volatile": _UNUSED,
-}
-"""The questions that are refused, and why."""
+_ORDER: Final = (*Basis,)
 
 
-def question(name: str) -> str:
-    """The part of an operation's name under which a question is listed.
-
-    >>> question("torch.Tensor.shape.__get__"), question("torch.is_complex")
-    ('shape', 'is_complex')
-    """
-    return name.removesuffix(".__get__").rpartition(".")[2]
-
-
-def basis(name: str) -> Basis:
-    """What the answer to a question follows from, by the name of its operation.
-
-    >>> basis("torch.Tensor.dtype.__get__").name, basis("torch.Tensor._version.__get__").name
-    ('KIND', 'SECRET')
-    """
-    return TOLD.get(question(name), (Basis.SECRET, ""))[0]
+def _least_known(properties: Iterable[str]) -> Basis:
+    bases = [PROPERTIES[name][0] for name in properties if name in PROPERTIES]
+    return max(bases, key=_ORDER.index, default=Basis.SECRET)
 
 
 _FACTS: Final[dict[Function, Basis]] = {
-    function: basis(NAMES[number])
+    function: _least_known(asked_by(number))
     for number, function in (*enumerate(FUNCTIONS), *PROGRAM_FUNCTIONS.items())
     if function is not None and FLAGS[number] & METADATA
 }
-_OF_TWO: Final = frozenset((torch.Tensor.is_same_size, torch.is_same_size, torch.result_type))
-"""The questions about two tensors; in any other only the first argument is what is asked about."""
+TOLD: Final[dict[str, Basis]] = {
+    name_of(function).removesuffix(".__get__").rpartition(".")[2]: basis
+    for function, basis in _FACTS.items()
+    if basis is not Basis.SECRET
+}
+"""What the answers follow from that are given, by the last part of the name of the question."""
 
 
 def is_told(function: Function, guard: Guard) -> bool:
@@ -176,13 +110,13 @@ def is_told(function: Function, guard: Guard) -> bool:
 
 
 def tells(name: str, guard: Guard) -> bool:
-    """The same by the name of a question: plans fix properties of their inputs by name.
+    """The same by the name of a property: plans fix properties of their inputs by name.
 
     >>> hidden = Guard(frozenset(), shape_hidden=True)
-    >>> tells("dtype", hidden), tells("is_contiguous", hidden), tells("_version", hidden)
+    >>> tells("dtype", hidden), tells("is_contiguous", hidden), tells("version", hidden)
     (True, False, False)
     """
-    return _is_known(basis(name), guard)
+    return _is_known(_least_known((name,)), guard)
 
 
 def _is_known(follows_from: Basis, guard: Guard) -> bool:
@@ -198,7 +132,7 @@ def asks_only(function: Function, args: Sequence[Any], kwargs: dict[str, Any]) -
     >>> asks_only(torch.Tensor.size, (x, 1), {}), asks_only(torch.Tensor.size, (x, private), {})
     (True, False)
     """
-    if function in _OF_TWO:
+    if NUMBERS.get(function) in OF_TWO:
         return True
     others = {name: value for name, value in kwargs.items() if args or name != "input"}
     return not any(isinstance(leaf, torch.Tensor) for leaf in leaves((args[1:], others)))

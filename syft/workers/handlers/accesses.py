@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
-from inspect import signature
 from typing import Any, Final
 
+from syft.ops.calls import STATISTICS, argument, has_parameter, statistics_written
 from syft.ops.nested import leaves
-
 from syft.ops.table import (
-    BY_NAME,
+    ADDING_GRADIENTS,
     COND,
     FLAGS,
     FRESH,
@@ -24,7 +22,6 @@ from syft.ops.table import (
     READS_GRADIENT,
     SETS_GRADIENT,
     WHILE_LOOP,
-    function_of,
     ops_with,
 )
 from syft.program.program import Action, Program, slots_in
@@ -32,60 +29,24 @@ from syft.workers.core.access import Access
 from syft.workers.wire.messages import GRAD_MODE, Command
 from syft.workers.wire.references import ids_in
 
-
-def _numbers(*names: str) -> frozenset[int]:
-    return frozenset(BY_NAME[name] for name in names if name in BY_NAME)
-
-
 _GRADIENT_READERS: Final = ops_with(READS_GRADIENT)
 _GRADIENT_SETTERS: Final = ops_with(SETS_GRADIENT)
 _JOINING: Final = ops_with(JOINS)
-_STATISTICS: Final = {
-    BY_NAME[name]: places
-    for name, places in (
-        ("torch.nn.functional.batch_norm", (1, 2)),
-        ("torch.nn.functional.instance_norm", (1, 2)),
-        ("torch.batch_norm", (3, 4)),
-        ("torch.instance_norm", (3, 4)),
-        ("torch.native_batch_norm", (3, 4)),
-        ("torch._native_batch_norm_legit", (3, 4)),
-        ("torch.cudnn_batch_norm", (3, 4)),
-        ("torch.miopen_batch_norm", (3, 4)),
-        ("torch.batch_norm_update_stats", (1, 2)),
-        ("torch.batch_norm_gather_stats", (3, 4)),
-        ("torch.batch_norm_gather_stats_with_counts", (3, 4)),
-        ("torch.ops.aten._batch_norm_with_update", (3, 4)),
-    )
-    if name in BY_NAME
-}
-"""The places of the running statistics, which are all that these operations write."""
-_LOOKUPS: Final = _numbers("torch.embedding", "torch.embedding_bag")
-"""Operations that could write to their first argument, and are never told to."""
 _BRANCHING: Final = (COND, WHILE_LOOP)
 """Operations that write nothing besides what the programs among their arguments write."""
-_RENORMALIZING: Final = _numbers(
-    "torch.nn.functional.embedding", "torch.nn.functional.embedding_bag"
-)
-"""Those that write to a table of vectors if their fourth argument, ``max_norm``, is a number."""
-_PLACE_OF_INPUTS: Final = {
-    BY_NAME["torch.Tensor.backward"]: 4,
-    BY_NAME["torch.autograd.backward"]: 5,
-}
-"""Where the argument ``inputs`` is of the operations that add to gradients."""
-_ADDING_GRADIENTS: Final = _PLACE_OF_INPUTS.keys()
 _RUNNING_BACKWARD: Final = ops_with(GRADIENT)
 _MOST_FOLLOWED: Final = 1 << 27
 """The most places times actions of a program for which it is worked out what is written: any other
 counts as if it wrote to all that it is given.  So a program cannot take long to look at."""
 _MOST_JOINING: Final = 1024
 """The same of the actions that let one tensor take over the memory of another."""
-_STATISTICS_NAMES: Final = ("running_mean", "running_var")
 _UNKNOWN: Final = 0
 
 
 def command_access(command: Command) -> Access:
     """What a command does to the objects among its arguments.
 
+    >>> from syft.ops.table import BY_NAME
     >>> from syft.workers.wire.references import REF
     >>> add = Command(1, BY_NAME["torch.Tensor.add_"], ((REF, 5), (REF, 6)), 0, 0)
     >>> command_access(add).writes
@@ -119,10 +80,9 @@ def command_access(command: Command) -> Access:
 def _roots(op: int, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
     """The operands behind which a call adds to the gradients of all leaves, and those to whose
     gradients it adds instead."""
-    if op not in _ADDING_GRADIENTS:
+    if op not in ADDING_GRADIENTS:
         return (), ()
-    place = _PLACE_OF_INPUTS[op]
-    named = args[place] if place < len(args) else kwargs.get("inputs")
+    named = argument(op, "inputs", args, kwargs)
     if named is not None:
         return (), (named,)
     return (*args[:1], kwargs.get("tensors")), ()
@@ -131,34 +91,15 @@ def _roots(op: int, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, A
 def _written(op: int, flags: int, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     """The operands to which a call may write."""
     written: list[Any] = [kwargs.get("out")]
-    if _writes_nothing_else(op, args, kwargs):
-        return tuple(written)
-    if op in _STATISTICS:
-        written += (args[place] for place in _STATISTICS[op] if place < len(args))
-        written += (kwargs.get(name) for name in _STATISTICS_NAMES)
+    if op in STATISTICS:
+        written += statistics_written(op, args, kwargs)
     elif flags & MUTATES_OTHERS and not flags & GRADIENT:
-        written += (args, kwargs)
-    elif flags & INPLACE or (flags & INPLACE_OPTION and _may_be_in_place(op, args, kwargs)):
+        renormalizes = has_parameter(op, "max_norm")
+        unless = renormalizes and argument(op, "max_norm", args, kwargs) is None
+        written += () if unless or op in _BRANCHING else (args, kwargs)
+    elif flags & INPLACE or (flags & INPLACE_OPTION and argument(op, "inplace", args, kwargs)):
         written += args[:1] or (kwargs,)
     return tuple(written)
-
-
-def _writes_nothing_else(op: int, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-    """Whether a call writes to no operand but ``out``, though its operation can."""
-    if op in _RENORMALIZING:
-        return (args[3] if len(args) > 3 else kwargs.get("max_norm")) is None
-    return op in _LOOKUPS or op in _BRANCHING
-
-
-def _may_be_in_place(op: int, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-    place = _place_of_inplace(op)
-    return bool(kwargs.get("inplace")) or (place < len(args) and bool(args[place]))
-
-
-@cache
-def _place_of_inplace(op: int) -> int:
-    """The place of the argument ``inplace`` of an operation."""
-    return list(signature(function_of(op)).parameters).index("inplace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,13 +132,14 @@ class Effects:
             backward=bool(self.ops & _RUNNING_BACKWARD),
             recorded=True,
             joins=bool(self.ops & _JOINING),
-            roots=named if self.ops & _ADDING_GRADIENTS else (),
+            roots=named if self.ops & ADDING_GRADIENTS else (),
         )
 
 
 def effects_of(program: Program) -> Effects:
     """What a program does; a write to a result counts for every input it may be a view of.
 
+    >>> from syft.ops.table import BY_NAME
     >>> from syft.program.program import Slot
     >>> add = Action(BY_NAME["torch.Tensor.add_"], (Slot(1), Slot(0)), {}, None)
     >>> effects_of(Program(2, (add,), ())).writes
@@ -242,7 +184,7 @@ class _Flow:
         if any(map(_written_by, inner)):
             self.writes |= whole
         self.writes |= self._behind(_written_by(action))
-        if ops & _ADDING_GRADIENTS:
+        if ops & ADDING_GRADIENTS:
             # A gradient that was set is added to in place, and is the memory of something else.
             for group in self._groups:
                 self.writes |= group

@@ -12,7 +12,7 @@ import syft as sy
 from syft.exceptions import MalformedMessage
 from syft.plans.building import input_properties
 from syft.plans.building.input_properties import PROPERTIES, expect_fixed
-from syft.program.recording.op_facts import PROPERTY_OF
+from syft.program.recording.op_facts import FIXED, PROPERTIES_OF
 from tests.chain.refusal import refusal
 
 CASES: dict[str, tuple[Callable[[Any], Any], torch.Tensor]] = {
@@ -29,7 +29,47 @@ CASES: dict[str, tuple[Callable[[Any], Any], torch.Tensor]] = {
 
 
 def test_whatever_a_recording_names_is_known() -> None:
-    assert set(PROPERTY_OF.values()) == set(PROPERTIES) == set(CASES)
+    assert set().union(*PROPERTIES_OF.values()) == FIXED == set(PROPERTIES) == set(CASES)
+
+
+MORE: dict[str, tuple[Callable[[Any, Any], Any], str, Any]] = {
+    "the layout by type()": (
+        lambda x, y: x * (2 if x.type() == "torch.FloatTensor" else 3),
+        "layout",
+        (torch.eye(2).to_sparse(), torch.ones(2, 2)),
+    ),
+    "a dtype that has dimensions": (
+        lambda x, y: torch.zeros(1, dtype=torch.result_type(x, y)),
+        "dim",
+        (torch.ones(2, 2), torch.ones(2, dtype=torch.float64)),
+    ),
+    "one size": (
+        lambda x, y: x * (2 if torch.is_same_size(x, y) else 3),
+        "dim",
+        (torch.ones(2, 2), torch.ones(2)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_a_question_fixes_all_that_its_answer_follows_from(name: str) -> None:
+    function, fixed, others = MORE[name]
+    y = torch.ones((), dtype=torch.float64) if "dtype" in name else torch.ones(2, 2)
+    plan = sy.func2plan()(function)
+    plan.build(torch.ones(2, 2), y)
+    assert fixed in dict(plan._record.built.blueprint.interface.fixed)
+    made = plan(*others)
+    expected = function(*others)
+    assert made.dtype == expected.dtype and torch.equal(made.to_dense(), expected.to_dense())
+
+
+def test_a_plan_that_compares_sizes_fits_tensors_of_one_size() -> None:
+    plan = sy.func2plan(args_shape=[(-1, 2), (-1, 2)])(
+        lambda x, y: x * 2 if x.is_same_size(y) else x * 3
+    )
+    x, y = torch.ones(5, 2), torch.ones(4, 2)
+    assert torch.equal(plan(x, x), x * 2) and torch.equal(plan(x, y), x * 3)
+    assert torch.equal(plan(y, x), y * 3) and torch.equal(plan(y, y), y * 2)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from syft.ops.table import FLAGS, METADATA, NAMES
-from syft.program.recording.op_facts import PROPERTY_OF
+from syft.program.recording.op_facts import FIXED, PROPERTIES_OF
 from syft.program.recording.record import record
 from syft.program.recording.symbolic import Origin
 
@@ -76,9 +76,9 @@ def test_a_decision_by_the_size_of_what_was_chosen_does_not_warn() -> None:
 
 def test_each_property_is_one_of_a_tensor() -> None:
     x = torch.ones(2)
-    assert all(getattr(x, name) is not None for name in set(PROPERTY_OF.values()))
+    assert all(getattr(x, name) is not None for name in FIXED)
 
 
 def test_each_property_is_read_by_metadata() -> None:
-    assert all(FLAGS[number] & METADATA for number in PROPERTY_OF)
-    assert not any("size" in NAMES[number].split(".") for number in PROPERTY_OF)
+    assert all(FLAGS[number] & METADATA for number in PROPERTIES_OF)
+    assert not any("size" in NAMES[number].split(".") for number in PROPERTIES_OF)

@@ -545,6 +545,27 @@ def test_shapes_that_follow_from_values_are_asked_for(worker: Any) -> None:
         assert x[x <= size].shape == (size,)
 
 
+DIMENSIONS: dict[str, tuple[Any, tuple[int, int]]] = {
+    "squeeze": (torch.squeeze, (1, 3)),
+    "squeeze_copy": (torch.squeeze_copy, (1, 3)),
+    "cov": (torch.cov, (1, 3)),
+    "corrcoef": (torch.corrcoef, (1, 3)),
+    "solve": (lambda rows, many: torch.linalg.solve(many, rows.t()), (2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", DIMENSIONS)
+def test_dimensions_that_follow_from_a_size_that_is_a_value(worker: Any, name: str) -> None:
+    function, sizes = DIMENSIONS[name]
+    row, many = torch.ones(1, 3).send(worker), torch.eye(3).repeat(3, 1, 1).send(worker)
+    assert row.dim() == 2
+    for number in sizes:
+        size = torch.tensor(number).send(worker)
+        rows = row.expand(size, 3)
+        made = function(rows, many) if name == "solve" else function(rows)
+        assert made.dim() == made.get().dim()
+
+
 def test_what_was_asked_of_a_private_tensor_is_refused_each_time(hook: sy.TorchHook) -> None:
     dan = make_worker(hook, "dan")
     secret = torch.tensor([1.0, -1.0]).private_tensor(allowed_users=["ann"]).send(dan, user="ann")

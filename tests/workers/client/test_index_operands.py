@@ -72,12 +72,6 @@ def test_an_index_travels(bob: sy.VirtualWorker, number: int) -> None:
     assert torch.equal(theirs.get(), mine)
 
 
-def test_every_name_of_the_table_is_an_operation() -> None:
-    for _, _, names in index_operands._OPERATIONS:
-        for name in names.split():
-            assert {f"torch.{name}", f"torch.Tensor.{name}"} & set(BY_NAME), name
-
-
 @pytest.mark.parametrize(
     "index",
     [np.array([2, 0]), (slice(None), np.array([1])), np.array([True, False, True]), [np.int64(1)]],

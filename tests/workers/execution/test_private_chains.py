@@ -13,7 +13,7 @@ import syft as sy
 from syft.chain.link import Level, Link
 from syft.chain.wrapper import Wrapper, wrap_like
 from syft.exceptions import EncodingError, PermissionDenied
-from syft.ops.table import BY_NAME, FLAGS, FUNCTIONS
+from syft.ops.table import BY_NAME, FLAGS, FUNCTIONS, NUMBERS, OF_TWO
 from syft.tensors.conversions import FIX_PRECISION, FLOAT_PRECISION, _converted
 from syft.tensors.fixed.fixed_link import FixedPrecisionTensor
 from syft.tensors.fixed.precision import fix_precision, float_precision
@@ -29,7 +29,7 @@ from syft.workers.execution.private_chains import (
     _plainly,
 )
 from syft.workers.execution.private_commands import guard_for, run_guarded
-from syft.workers.execution.public_facts import _FACTS, _OF_TWO, Basis
+from syft.workers.execution.public_facts import _FACTS, Basis
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import full_guard_of, protect
 from syft.workers.labels.reached_graph import reached_graph
@@ -158,7 +158,7 @@ def facts(tensor: Any) -> list[Any]:
     found: list[Any] = [type(tensor)]
     while isinstance(tensor, torch.Tensor):
         for function, basis in _FACTS.items():
-            if basis is not Basis.SECRET and function not in _OF_TWO:
+            if basis is not Basis.SECRET and NUMBERS.get(function) not in OF_TWO:
                 try:
                     found.append(function(tensor))
                 except Exception as error:

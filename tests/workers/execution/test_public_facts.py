@@ -11,16 +11,28 @@ import torch
 
 from syft.exceptions import PermissionDenied
 from syft.ops.control import gradient_kind
-from syft.ops.table import FLAGS, FUNCTIONS, METADATA, NAMES, PROGRAM_FUNCTIONS, name_of
+from syft.ops.table import (
+    BY_NAME,
+    COLUMNS,
+    FLAGS,
+    FUNCTIONS,
+    METADATA,
+    NAMES,
+    NUMBERS,
+    OF_TWO,
+    PROGRAM_FUNCTIONS,
+    PROGRAM_ONLY,
+    asked_by,
+    name_of,
+    ops_with,
+)
 from syft.workers.execution.private_commands import run_guarded
 from syft.workers.execution.public_facts import (
-    TOLD,
-    UNTOLD,
+    PROPERTIES,
     Basis,
     asks_only,
-    basis,
     is_told,
-    question,
+    tells,
 )
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import full_guard_of, protect
@@ -31,7 +43,6 @@ QUESTIONS = {
     if FLAGS[number] & METADATA
 }
 AVAILABLE = {name: function for name, function in QUESTIONS.items() if function is not None}
-OF_TWO = ("is_same_size", "result_type")
 PRIVATE = Guard(frozenset({"ann"}))
 HIDDEN = replace(PRIVATE, shape_hidden=True)
 
@@ -49,14 +60,13 @@ def ask(
 
 
 def test_every_question_is_decided_about_once() -> None:
-    asked = {question(name) for name in QUESTIONS}
-    assert asked == TOLD.keys() | UNTOLD.keys()
-    assert not TOLD.keys() & UNTOLD.keys()
-    assert all(reason for _, reason in TOLD.values()) and all(UNTOLD.values())
+    assert ops_with(METADATA) == COLUMNS["asks"].keys()
+    properties = set().union(*map(asked_by, ops_with(METADATA)))
+    assert properties == PROPERTIES.keys() and all(reason for _, reason in PROPERTIES.values())
 
 
 def test_a_question_without_a_row_is_refused() -> None:
-    assert basis("torch.Tensor.what_comes_next") is Basis.SECRET
+    assert not tells("what_comes_next", PRIVATE)
     with pytest.raises(PermissionDenied):
         ask(lambda tensor: 3, secret())
 
@@ -64,13 +74,14 @@ def test_a_question_without_a_row_is_refused() -> None:
 @pytest.mark.parametrize("name", AVAILABLE)
 def test_what_has_a_row_is_answered_and_nothing_else(name: str) -> None:
     function = AVAILABLE[name]
-    args = (secret(), torch.ones(2, 3))[: 2 if question(name) in OF_TWO else 1]
-    if question(name) in UNTOLD:
+    args = (secret(), torch.ones(2, 3))[: 2 if NUMBERS.get(function) in OF_TWO else 1]
+    bases = {PROPERTIES[asked][0] for asked in asked_by(BY_NAME[name])}
+    if Basis.SECRET in bases:
         with pytest.raises(PermissionDenied):
             ask(function, *args)
     else:
         assert ask(function, *args) == function(*args)
-    if basis(name) is Basis.KIND:
+    if bases == {Basis.KIND}:
         assert ask(function, *args, guard=HIDDEN) == function(*args)
     else:
         with pytest.raises(PermissionDenied):
@@ -129,7 +140,9 @@ def looks(tensor: torch.Tensor) -> dict[str, Any]:
     return {
         name: ask(function, tensor)
         for name, function in AVAILABLE.items()
-        if is_told(function, PRIVATE) and question(name) not in (*OF_TWO, "gradient_kind")
+        if is_told(function, PRIVATE)
+        and BY_NAME[name] not in OF_TWO
+        and not FLAGS[BY_NAME[name]] & PROGRAM_ONLY
     }
 
 
