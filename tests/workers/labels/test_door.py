@@ -1,0 +1,64 @@
+"""Which modules reach the objects of a store, and what belongs to a tensor, past its label.
+
+Each list may become shorter and not longer.  What is in no list asks the store for an object.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import syft
+
+_ROOT = Path(syft.__file__).parent
+_REACHING = frozenset(("grad", "_grad", "_base", "grad_fn"))
+
+OBJECTS = {
+    "workers/core/charges.py": "counts objects, each as large as is public",
+    "workers/core/dataflow.py": "parks operations with the objects that they are to use",
+    "workers/core/findable.py": "reads tags, by which objects are found",
+    "workers/core/owners.py": "reads and writes whose the memory of an object is",
+    "workers/core/state_machine.py": "asks which ids are taken",
+    "workers/core/stored_tensors.py": "puts successors in the place of moved tensors",
+    "workers/core/tag_index.py": "reads tags, by which objects are found",
+    "workers/handlers/collective.py": "asks the guards of inputs before all are there",
+    "workers/handlers/commands.py": "runs what was foreseen; the hot path",
+    "workers/handlers/executions.py": "takes back results that could not all be stored",
+    "workers/handlers/gradient_return.py": "looks for a leaf under other ids",
+    "workers/handlers/objects.py": "hands objects over",
+    "workers/handlers/running.py": "runs what was foreseen; the hot path",
+    "workers/shells/named_datasets.py": "asks which ids are taken, for the owner",
+    "workers/shells/virtual.py": "counts and lists objects for the owner of the worker",
+    "hooks/labels.py": "asks which ids are taken, for the owner",
+    "plans/remote/plan_sending.py": "asks which ids are taken, for the owner",
+    "node/worker_log.py": "counts objects, for the owner",
+}
+"""The modules besides the store that use its table of objects."""
+
+
+@cache
+def _trees() -> dict[str, ast.Module]:
+    paths = sorted(_ROOT.rglob("*.py"))
+    return {path.relative_to(_ROOT).as_posix(): ast.parse(path.read_text()) for path in paths}
+
+
+def _modules_with(is_found: Callable[[ast.AST], bool]) -> set[str]:
+    return {name for name, tree in _trees().items() if any(map(is_found, ast.walk(tree)))}
+
+
+def _last_name(node: ast.AST) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _uses_objects(node: ast.AST) -> bool:
+    """Whether this is ``store.objects``, whatever holds the store, or a reference kept to it."""
+    if not isinstance(node, ast.Attribute):
+        return False
+    of_store = node.attr == "objects" and _last_name(node.value) in ("store", "_store")
+    return of_store or (node.attr == "_objects" and _last_name(node.value) == "self")
+
+
+def test_the_table_of_objects_is_used_by_the_listed_modules_alone() -> None:
+    assert _modules_with(_uses_objects) == OBJECTS.keys()
