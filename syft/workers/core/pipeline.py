@@ -27,15 +27,15 @@ from typing import Any
 
 from msgspec.structs import fields
 
-from syft.exceptions import HookError, MalformedMessage, PermissionDenied
+from syft.exceptions import HookError, MalformedMessage
 from syft.serde.frame import Frame
 from syft.serde.packer import Unpacker
 from syft.workers.core.access import READS, Access
 from syft.workers.core.owners import Permit
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import Answer, Handler, HeldInputs, WorkerCore
+from syft.workers.labels.cell import Stored, opened_for
 from syft.workers.labels.claim import Claim
-from syft.workers.labels.guards import Guard
 from syft.workers.wire import messages
 from syft.workers.wire.messages import Done, Failure, Reply
 
@@ -60,7 +60,7 @@ class StoreView:
         return self.core.connect(name)
 
 
-class Call(StoreView):
+class Call:
     """One request on its way: the message, its caller, and what the steps have found so far.
 
     ``read`` is what the kind's own look at the message has returned.  ``held`` are the inputs of a
@@ -68,7 +68,7 @@ class Call(StoreView):
     comes from for which its results stand, if this worker does not see their memory.
     """
 
-    __slots__ = ("message", "frame", "peer", "read", "permit", "behind")
+    __slots__ = ("core", "message", "frame", "peer", "held", "read", "permit", "behind")
 
     def __init__(self, core: WorkerCore, message: Any, frame: Frame, peer: Peer) -> None:
         self.core, self.message, self.frame, self.peer = core, message, frame, peer
@@ -80,12 +80,27 @@ class Call(StoreView):
     def unpacker(self, view: StoreView | None = None) -> Unpacker:
         """An unpacker for the operands: references are objects of this worker, or of a view."""
         frame, limits = self.frame, self.core.limits
-        return Unpacker(frame.buffers, limits, view or self, owns_buffers=frame.exclusive)
+        operands = view or self.operands
+        return Unpacker(frame.buffers, limits, operands, owns_buffers=frame.exclusive)
 
-    def whole(self, id: int) -> Any:
-        """The object of an id, a share too."""
+    @property
+    def operands(self) -> StoreView:
+        """The objects themselves, for what runs as it was foreseen."""
+        return StoreView(self.core, self.held)
+
+    def whole(self, id: int) -> Stored:
+        """The object of an id, a share too, or its cell."""
         held = self.held
-        return held[id] if held and id in held else self.core.store.read(id)
+        store = self.core.store
+        return store.seal(held[id]) if held and id in held else store.read(id)
+
+    def stored(self, id: int, depth: int = 0) -> Stored:
+        """The object that a reference identifies, or its cell; refuses shares."""
+        return self.core.store.seal(self.core.resolve(id, depth, self.held))
+
+    def opened(self, stored: Stored, action: str = "get") -> Any:
+        """An object, if the user whom the request names may read it with its gradients."""
+        return opened_for(stored, self.user, self.core.name, action)
 
     def store(self, id: int, value: Any) -> Done:
         """Store what the request makes under a new id."""
@@ -103,15 +118,6 @@ class Call(StoreView):
         """The user for whom the request is made; raises if its caller cannot speak for them."""
         user: str | None = self.peer.user_named(self.message.user, self.core.name)
         return user
-
-    def check_read(self, guard: Guard | None, action: str = "get") -> None:
-        """Raise :class:`~syft.exceptions.PermissionDenied` if a value may not leave for the user
-        whom the request names."""
-        user = self.user
-        if guard is not None:
-            if not guard.admits(user):
-                raise PermissionDenied(action, self.core.name, user)
-            guard.check_open()
 
 
 Act = Callable[[Call, Any], Reply | Answer | None]
@@ -251,8 +257,8 @@ def _perform(
     """The last steps of a request, which may have waited."""
     call.held = held
     if call.permit is not None:
-        call.permit.check_memory(call.resolve)
-        call.behind = call.permit.behind(call.resolve)
+        call.permit.check_memory(call.operands.resolve)
+        call.behind = call.permit.behind(call.operands.resolve)
     found = act(call, call.message)
     reply = found.message if type(found) is Answer else found
     if reply is not None and type(reply) not in answers:

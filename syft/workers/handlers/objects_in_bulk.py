@@ -15,7 +15,8 @@ from syft.workers.core.pipeline import Call, Declaration, handles, taking
 from syft.workers.core.sent_labels import note_terms, received_guard
 from syft.workers.core.state_machine import Answer, WorkerCore
 from syft.workers.handlers.gradient_return import note_fetched
-from syft.workers.labels.memory_labels import protect, travelling_guard_of
+from syft.workers.labels.cell import guard_of
+from syft.workers.labels.memory_labels import protect
 from syft.workers.wire.messages import Done, FetchAll, PutAll, Reply, Value
 
 _IDS = 2**63
@@ -106,23 +107,18 @@ def fetch_all(call: Call, message: FetchAll) -> Answer:
     """Reply with a bundle of objects, if the user may read every one of them."""
     core, peer = call.core, call.peer
     places, taken = call.read
-    values = Bundle(call.resolve(id, depth) for id, depth in places)
-    private = core.guarded and any([_is_private(call, id) for id, _ in places])
+    whole = {id: call.stored(id) for id, _ in places}
+    opened = {id: call.opened(one, f"get_all of object {id}") for id, one in whole.items()}
+    values = Bundle(
+        call.opened(call.stored(id, depth)) if depth else opened[id] for id, depth in places
+    )
+    private = any(guard_of(one) is not None for one in whole.values())
     packer = Packer(worker=core, gradients=True)
     operand = pack(values, packer)
     packer.hand_over(peer.name)
     ids = [id for id, depth in places if not depth]  # kept ones may be dropped when they are there
-    note_fetched(core, ids, [call.resolve(id) for id in ids])
+    note_fetched(core, ids, map(opened.__getitem__, ids))
     if not message.keep:
         core.store.drop_all(taken, peer.fetched)
     packer.sent()
     return Answer(Value(message.seq, operand), packer.buffers, private)
-
-
-def _is_private(call: Call, id: int) -> bool:
-    """Whether an object is private; raises :class:`~syft.exceptions.PermissionDenied`, which names
-    it, if the user may not read it."""
-    guard = travelling_guard_of(call.resolve(id))
-    if guard is not None:
-        call.check_read(guard, f"get_all of object {id}")
-    return guard is not None

@@ -446,7 +446,7 @@ def test_two_callers_of_one_name_have_numbers_of_their_own(core: WorkerCore) -> 
     assert "does not know what number 0 stands for" in str(error)
     assert ask(core, run(0, group("torch.exp"), 102), peer=other) == Done(1)
     assert ask(core, run(0, None, 103), peer=one) == Done(1)
-    assert core.store.read(103).tolist() == [-1, -2]
+    assert core.store.open(103).tolist() == [-1, -2]
 
 
 def test_failures_are_counted_for_each_connection(core: WorkerCore) -> None:
@@ -481,7 +481,7 @@ def test_a_question_after_a_failure_is_not_made(question: Any) -> None:
         asked = msgspec.structs.replace(question, failures=seen)
         assert sent(core, asked, peer=peer) == [(peer, Skipped(question.seq))]
         assert state(core) == before and core.store.promised == {60}
-        assert core.store.read(9).__dict__ == {} and peer.session.numbers is None
+        assert core.store.open(9).__dict__ == {} and peer.session.numbers is None
         assert not core.dataflow.tasks
     assert ask(core, Describe(1, 9, failures=1), peer=peer).seq == 1, "it was no failure"
     for seen in (1, None):

@@ -38,6 +38,27 @@ OBJECTS = {
 """The modules besides the store that use its table of objects."""
 
 
+OPENERS = {
+    "workers/core/pipeline.py": "gives the operands to what runs as it was foreseen",
+    "workers/core/state_machine.py": "gives the operands to what runs as it was foreseen",
+    "workers/execution/leaving.py": "copies with labels, and asks whether a value may leave",
+    "workers/handlers/leaf_gradients.py": "runs what was foreseen on leaves",
+    "workers/handlers/running.py": "runs what was foreseen on the inputs of programs",
+    "tensors/conversions.py": "runs a conversion, which is tried before on ones",
+    "tensors/pointer.py": "follows a pointer that is stored, whose data has a guard where it is",
+    "tensors/remote_link.py": "takes what has come home to the worker of the user's program",
+    "plans/remote/plan_call.py": "finds a plan, whose state goes to what runs as it was foreseen",
+}
+"""The modules that open what is stored and ask nobody, besides the cell and the store."""
+
+REACHING = {
+    "workers/core/store.py": "notes which results the owner's program may have retain gradients",
+    "workers/core/stored_tensors.py": "puts successors in the place of moved gradients",
+    "workers/handlers/leaf_gradients.py": "takes the gradients of the caller's leaves away",
+}
+"""The modules at the serving end that name the gradient, the base or the graph of a tensor."""
+
+
 @cache
 def _trees() -> dict[str, ast.Module]:
     paths = sorted(_ROOT.rglob("*.py"))
@@ -62,3 +83,35 @@ def _uses_objects(node: ast.AST) -> bool:
 
 def test_the_table_of_objects_is_used_by_the_listed_modules_alone() -> None:
     assert _modules_with(_uses_objects) == OBJECTS.keys()
+
+
+_OPENING = {
+    "unsealed": None,
+    "_unsealed": None,
+    "open": ("store", "_store"),
+    "resolve": ("core", "operands"),
+    "operands": ("call",),
+    "present": ("core",),
+}
+"""Names that open, and of what they are attributes, if that matters."""
+
+
+def _opens(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Attribute | ast.Name) or _last_name(node) not in _OPENING:
+        return False
+    of = _OPENING[_last_name(node)]
+    return of is None or (isinstance(node, ast.Attribute) and _last_name(node.value) in of)
+
+
+def _reaches(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr in _REACHING
+
+
+def test_the_listed_modules_alone_open_what_is_stored() -> None:
+    itself = {"workers/labels/cell.py"}
+    assert _modules_with(_opens) - itself == OPENERS.keys()
+
+
+def test_the_listed_modules_alone_reach_gradients_and_graphs() -> None:
+    places = "workers/core/", "workers/handlers/", "workers/shells/", "workers/sockets/", "node/"
+    assert {name for name in _modules_with(_reaches) if name.startswith(places)} == REACHING.keys()
