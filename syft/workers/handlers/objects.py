@@ -342,7 +342,7 @@ def _send_on(call: Call, message: Move, stored: Stored) -> bool | None:
 def holds(call: Call, message: Holds) -> Value:
     """Reply whether the object is present with this content, and readable by the user."""
     store = call.core.store
-    stored = store.read(message.id) if message.id in store.objects else None
+    stored = store.read(message.id) if message.id in store else None
     guard = guard_of(stored)
     if guard is not None and (guard.error is not None or not guard.admits(call.peer.user)):
         return Value(message.seq, False)

@@ -113,6 +113,15 @@ def guard_of(stored: Stored) -> Guard | None:
     return travelling_guard_of(unsealed(stored)) if type(stored) is SealedCell else None
 
 
+def elements_guard_of(stored: Stored) -> Guard | None:
+    """Who may read the elements of an object, whoever may read its gradients.
+
+    >>> elements_guard_of(sealed(torch.ones(2))) is None
+    True
+    """
+    return full_guard_of(unsealed(stored))
+
+
 def kind_of(stored: Stored) -> type[Any]:
     """The class of an object, which is public.
 

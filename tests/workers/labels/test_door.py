@@ -23,17 +23,9 @@ OBJECTS = {
     "workers/core/state_machine.py": "asks which ids are taken",
     "workers/core/stored_tensors.py": "puts successors in the place of moved tensors",
     "workers/core/tag_index.py": "reads tags, by which objects are found",
-    "workers/handlers/collective.py": "asks the guards of inputs before all are there",
     "workers/handlers/commands.py": "runs what was foreseen; the hot path",
-    "workers/handlers/executions.py": "takes back results that could not all be stored",
-    "workers/handlers/gradient_return.py": "looks for a leaf under other ids",
-    "workers/handlers/objects.py": "hands objects over",
     "workers/handlers/running.py": "runs what was foreseen; the hot path",
-    "workers/shells/named_datasets.py": "asks which ids are taken, for the owner",
     "workers/shells/virtual.py": "counts and lists objects for the owner of the worker",
-    "hooks/labels.py": "asks which ids are taken, for the owner",
-    "plans/remote/plan_sending.py": "asks which ids are taken, for the owner",
-    "node/worker_log.py": "counts objects, for the owner",
 }
 """The modules besides the store that use its table of objects."""
 
@@ -42,6 +34,8 @@ OPENERS = {
     "workers/core/pipeline.py": "gives the operands to what runs as it was foreseen",
     "workers/core/state_machine.py": "gives the operands to what runs as it was foreseen",
     "workers/execution/leaving.py": "copies with labels, and asks whether a value may leave",
+    "workers/handlers/collective.py": "gives the inputs to programs over several workers",
+    "workers/handlers/commands.py": "unpacks what came along with a command",
     "workers/handlers/leaf_gradients.py": "runs what was foreseen on leaves",
     "workers/handlers/running.py": "runs what was foreseen on the inputs of programs",
     "tensors/conversions.py": "runs a conversion, which is tried before on ones",
@@ -92,6 +86,7 @@ _OPENING = {
     "resolve": ("core", "operands"),
     "operands": ("call",),
     "present": ("core",),
+    "StoreView": None,
 }
 """Names that open, and of what they are attributes, if that matters."""
 
