@@ -266,7 +266,7 @@ def describe(call: Call, message: Describe) -> Reply:
 
 @handles(Promise, Declaration(plain="ids", waits=False))
 def promise(call: Call, message: Promise) -> Reply:
-    """Register ids whose objects will arrive later.
+    """Register ids whose objects will arrive later: all of them, or none.
 
     Raises :class:`~syft.exceptions.ObjectIdTaken` for one that somebody else has promised, or that
     an operation here is to make.
@@ -276,8 +276,7 @@ def promise(call: Call, message: Promise) -> Reply:
         if id in store.promised and store.promisers.get(id) is not peer.session:
             raise ObjectIdTaken(id, core.name)
     sender = message.sender or peer.identity or peer.name
-    for id in message.ids:
-        store.promise(id, by=peer.session, senders=(sender,))
+    store.promise(*message.ids, by=peer.session, senders=(sender,))
     call.note_made(message.ids)
     return Done(message.seq)
 
