@@ -196,6 +196,15 @@ def test_nothing_private_leaves_by_a_handler_that_asks_nothing(
         assert type(reply) is messages.Value
 
 
+@pytest.mark.parametrize("kind", [messages.Fetch, messages.FetchAll])
+def test_a_user_is_proved_even_where_nothing_is_private(kind: Any, core: WorkerCore) -> None:
+    put(core, 77, torch.ones(2))
+    about = 77 if kind is messages.Fetch else (77,)
+    eve = Peer("me", "eve", users=["bea"])
+    assert isinstance(error_in(ask(core, kind(1, about, user="ann"), peer=eve)), PermissionDenied)
+    assert type(ask(core, kind(2, about, user="bea"), peer=eve)) is messages.Value
+
+
 def test_nothing_of_a_bundle_comes_under_an_id_that_was_given_up(core: WorkerCore) -> None:
     """Not even where no request waits any more."""
     said(core, messages.encode(messages.Promise(1, (50,))))
