@@ -11,7 +11,7 @@ What a handler itself has to do begins when all this is done:
 5. *keep*: what it makes is no promise of others: ``PermissionDenied``, ``ObjectIdTaken``.
 6. *wait*: it is parked until all is there that it names, and what came earlier has changed that.
 7. *memory*: the memory that it changes is its caller's: ``PermissionDenied``.
-8. *run*: the handler.  What is private leaves where its guard lets it, or ``PermissionDenied``.
+8. *run*: the handler.  Tensors leave by :meth:`Call.hand_over` alone, which asks their labels.
 9. *store*: :meth:`Call.store` tells those who know of the id, charges, and notes whose it is.
 10. *reply*: one of ``answers``, or a ``Failure``; another one is ``HookError``.
 
@@ -25,19 +25,26 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import torch
 from msgspec.structs import fields
 
 from syft.exceptions import HookError, MalformedMessage, PermissionDenied
+from syft.ops.nested import leaves
 from syft.serde.frame import Frame
-from syft.serde.packer import Unpacker
+from syft.serde.packer import Packer, Unpacker
+from syft.serde.registry import pack
+from syft.serde.tensors.bundle import Bundle
 from syft.workers.core.access import READS, Access
 from syft.workers.core.owners import Permit
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import Answer, Handler, HeldInputs, WorkerCore
+from syft.workers.execution.leaving import check_leaving
 from syft.workers.labels.claim import Claim
-from syft.workers.labels.guards import Guard
+from syft.workers.labels.guards import Guard, meet_guards
+from syft.workers.labels.holders import Holder
+from syft.workers.labels.memory_labels import travelling_guard_of
 from syft.workers.wire import messages
-from syft.workers.wire.messages import Done, Failure, Reply
+from syft.workers.wire.messages import Done, Failure, Reply, Value
 
 _MOST_DROPPED = 1 << 16
 
@@ -65,10 +72,11 @@ class Call(StoreView):
 
     ``read`` is what the kind's own look at the message has returned.  ``held`` are the inputs of a
     request that has waited, by id, which may have been dropped meanwhile.  ``behind`` is where that
-    comes from for which its results stand, if this worker does not see their memory.
+    comes from for which its results stand, if this worker does not see their memory.  ``left`` is
+    the reply that has passed :meth:`hand_over`.
     """
 
-    __slots__ = ("message", "frame", "peer", "read", "permit", "behind")
+    __slots__ = ("message", "frame", "peer", "read", "permit", "behind", "left")
 
     def __init__(self, core: WorkerCore, message: Any, frame: Frame, peer: Peer) -> None:
         self.core, self.message, self.frame, self.peer = core, message, frame, peer
@@ -76,6 +84,7 @@ class Call(StoreView):
         self.read: Any = None
         self.permit: Permit | None = None
         self.behind: Claim | None = None
+        self.left: Answer | None = None
 
     def unpacker(self, view: StoreView | None = None) -> Unpacker:
         """An unpacker for the operands: references are objects of this worker, or of a view."""
@@ -101,17 +110,60 @@ class Call(StoreView):
     @property
     def user(self) -> str | None:
         """The user for whom the request is made; raises if its caller cannot speak for them."""
-        user: str | None = self.peer.user_named(self.message.user, self.core.name)
+        named = getattr(self.message, "user", None)
+        user: str | None = self.peer.user_named(named, self.core.name)
         return user
 
-    def check_read(self, guard: Guard | None, action: str = "get") -> None:
+    def check_read(
+        self, guard: Guard | None, action: str = "get", place: str | None = None
+    ) -> None:
         """Raise :class:`~syft.exceptions.PermissionDenied` if a value may not leave for the user
-        whom the request names."""
+        whom the request names, or for the worker ``place`` on behalf of that user."""
         user = self.user
-        if guard is not None:
+        if place is not None:
+            check_leaving(guard, place, user, action, self.core.name, self.message.id)
+        elif guard is not None:
             if not guard.admits(user):
                 raise PermissionDenied(action, self.core.name, user)
             guard.check_open()
+
+    def hand_over(
+        self,
+        value: Any,
+        remove: Callable[[], object] = bool,
+        along: Callable[[Guard | None], tuple[Any, ...]] | None = None,
+        action: Callable[[int], str] = lambda index: "get",
+        place: str | None = None,
+        stays: bool = False,
+    ) -> Answer:
+        """Reply with a tensor, a plan or several, if each of them may leave for the caller.
+
+        It is the only way to reply with tensors.  ``along`` makes what travels with a value of its
+        guard, and ``remove`` takes it out of the store once it is packed.  ``action`` names the
+        value of an index in errors, and ``place`` is the worker that stores it.
+        """
+        self.check_read(None)  # the caller speaks for the user
+        guard = self._check_each(value, action, place) if self.core.guarded else None
+        packer = Packer(worker=self.core, stays=stays, gradients=True)
+        operand = pack(value if along is None else (value, *along(guard)), packer)
+        packer.hand_over(self.peer.name)
+        remove()
+        packer.sent()
+        message = Value(self.message.seq, operand)
+        self.left = Answer(message, packer.buffers, private=guard is not None)
+        return self.left
+
+    def _check_each(
+        self, value: Any, action: Callable[[int], str], place: str | None
+    ) -> Guard | None:
+        """The guard of all that is in a value, if each may leave."""
+        several: Guard | None = None
+        for index, item in enumerate(value if isinstance(value, Bundle) else leaves(value)):
+            if isinstance(item, torch.Tensor | Holder):
+                guard = travelling_guard_of(item)
+                self.check_read(guard, action(index), place)
+                several = meet_guards(several, guard)
+        return several
 
 
 Act = Callable[[Call, Any], Reply | Answer | None]
@@ -126,8 +178,9 @@ class Declaration:
     reads them.  ``makes`` has the ids under which it stores an object each, and ``returns`` the
     first one of its results, which may be fewer.  ``plain`` are the numbers that are no ids.
 
-    ``leaves`` says to whom values go.  ``answers`` are the replies besides a failure.  Without
-    ``waits`` it looks at what is there now; with ``stays`` its caller cannot withdraw it.
+    ``leaves`` says to whom values go; without, no reply has tensors.  ``answers`` are the replies
+    besides a failure.  Without ``waits`` it looks at what is there now; with ``stays`` its caller
+    cannot withdraw it.
 
     ``action`` names in errors what it does to what is another's; without, it may be done to all
     that it names.  Functions stand for what follows from more than one field: ``reading`` returns
@@ -254,7 +307,12 @@ def _perform(
         call.permit.check_memory(call.resolve)
         call.behind = call.permit.behind(call.resolve)
     found = act(call, call.message)
-    reply = found.message if type(found) is Answer else found
+    reply = found
+    if type(found) is Answer:
+        if found is not call.left or not DECLARATIONS[type(call.message)].leaves:
+            kind, instead = type(call.message).__name__, "declare it, and reply with call.hand_over"
+            raise HookError(f"{kind} was answered with tensors", instead)
+        reply = found.message
     if reply is not None and type(reply) not in answers:
         kind, other = type(call.message).__name__, type(reply).__name__
         raise HookError(f"{kind} was answered with {other}", "declare that it may be")

@@ -20,7 +20,6 @@ from syft.workers.core.sent_labels import bound_of, guard_fields, note_terms, re
 from syft.workers.core.shares import Confined
 from syft.workers.core.state_machine import Answer, WorkerCore
 from syft.workers.execution.leaving import (
-    check_leaving,
     check_no_graph,
     copy_in_graph,
     goes_on,
@@ -34,6 +33,7 @@ from syft.workers.handlers.gradient_return import (
     send_followed,
 )
 from syft.workers.labels.claim import Claim
+from syft.workers.labels.guards import Guard
 from syft.workers.labels.holders import Holder
 from syft.workers.labels.memory_labels import full_guard_of, protect, travelling_guard_of
 from syft.workers.wire.messages import (
@@ -117,24 +117,21 @@ def fetch(call: Call, message: Fetch) -> Answer | Parked:
         return _fetch_share(call, message, value)
     if message.depth:
         value = call.resolve(message.id, message.depth)
-    guard = travelling_guard_of(whole) if core.guarded else None
-    if message.guarded:  # another worker fetches it for its store
-        place = core.place_of_caller(peer)
-        check_leaving(guard, place, call.user, "remote_get", core.name, message.id)
+
+    def remove() -> None:
+        if not keep:
+            core.store.take(message.id, peer.fetched)
+            note_fetched(core, (message.id,), (whole,))
+
+    if not message.guarded:
+        return call.hand_over(value, remove, stays=keep)
+
+    def label(guard: Guard | None) -> tuple[Any, ...]:
         check_no_graph(value, guard)
-    else:
-        call.check_read(guard)
-    packer = Packer(worker=core, stays=keep, gradients=True)
-    payload = value
-    if message.guarded:
-        payload = (value, *guard_fields(guard, core.name), bound_of(value))
-    operand = pack(payload, packer)
-    packer.hand_over(peer.name)
-    if not keep:
-        core.store.take(message.id, peer.fetched)
-        note_fetched(core, (message.id,), (whole,))
-    packer.sent()
-    return Answer(Value(message.seq, operand), packer.buffers, private=guard is not None)
+        return (*guard_fields(guard, core.name), bound_of(value))
+
+    place = core.place_of_caller(peer)  # another worker fetches it for its store
+    return call.hand_over(value, remove, label, lambda _: "remote_get", place, keep)
 
 
 def _fetch_share(call: Call, message: Fetch, share: Confined) -> Answer | Parked:
@@ -165,11 +162,14 @@ def _share_now(call: Call, message: Fetch, share: Confined) -> Answer:
     core, peer = call.core, call.peer
     share.session.check_open()
     call.check_read(full_guard_of(share))
-    packer = Packer()
-    operand = pack(share.told(message.id, message.reading), packer)
-    if not call.read:
-        core.store.take(message.id, peer.fetched)
-    return Answer(Value(message.seq, operand), packer.buffers, private=True)
+
+    def remove() -> None:
+        if not call.read:
+            core.store.take(message.id, peer.fetched)
+
+    answer = call.hand_over(share.told(message.id, message.reading), remove)
+    answer.private = True
+    return answer
 
 
 @handles(Drop, Declaration(plain="ids", waits=False, stays=True))
@@ -266,7 +266,7 @@ def describe(call: Call, message: Describe) -> Reply:
 
 @handles(Promise, Declaration(plain="ids", waits=False))
 def promise(call: Call, message: Promise) -> Reply:
-    """Register ids whose objects will arrive later.
+    """Register ids whose objects will arrive later: all of them, or none.
 
     Raises :class:`~syft.exceptions.ObjectIdTaken` for one that somebody else has promised, or that
     an operation here is to make.
@@ -276,8 +276,7 @@ def promise(call: Call, message: Promise) -> Reply:
         if id in store.promised and store.promisers.get(id) is not peer.session:
             raise ObjectIdTaken(id, core.name)
     sender = message.sender or peer.identity or peer.name
-    for id in message.ids:
-        store.promise(id, by=peer.session, senders=(sender,))
+    store.promise(*message.ids, by=peer.session, senders=(sender,))
     call.note_made(message.ids)
     return Done(message.seq)
 

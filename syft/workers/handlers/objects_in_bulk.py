@@ -7,15 +7,14 @@ import torch
 from syft.chain.wrapper import Wrapper
 from syft.exceptions import MalformedMessage
 from syft.ops.nested import EXACT_TENSOR_TYPES
-from syft.serde.packer import Packer
-from syft.serde.registry import pack, unpack_at
+from syft.serde.registry import unpack_at
 from syft.serde.tensors.bundle import Bundle
 from syft.workers.core.peer import EVERYTHING
 from syft.workers.core.pipeline import Call, Declaration, handles, taking
 from syft.workers.core.sent_labels import note_terms, received_guard
 from syft.workers.core.state_machine import Answer, WorkerCore
 from syft.workers.handlers.gradient_return import note_fetched
-from syft.workers.labels.memory_labels import protect, travelling_guard_of
+from syft.workers.labels.memory_labels import protect
 from syft.workers.wire.messages import Done, FetchAll, PutAll, Reply, Value
 
 _IDS = 2**63
@@ -107,22 +106,11 @@ def fetch_all(call: Call, message: FetchAll) -> Answer:
     core, peer = call.core, call.peer
     places, taken = call.read
     values = Bundle(call.resolve(id, depth) for id, depth in places)
-    private = core.guarded and any([_is_private(call, id) for id, _ in places])
-    packer = Packer(worker=core, gradients=True)
-    operand = pack(values, packer)
-    packer.hand_over(peer.name)
     ids = [id for id, depth in places if not depth]  # kept ones may be dropped when they are there
-    note_fetched(core, ids, [call.resolve(id) for id in ids])
-    if not message.keep:
-        core.store.drop_all(taken, peer.fetched)
-    packer.sent()
-    return Answer(Value(message.seq, operand), packer.buffers, private)
 
+    def remove() -> None:
+        note_fetched(core, ids, [call.resolve(id) for id in ids])
+        if not message.keep:
+            core.store.drop_all(taken, peer.fetched)
 
-def _is_private(call: Call, id: int) -> bool:
-    """Whether an object is private; raises :class:`~syft.exceptions.PermissionDenied`, which names
-    it, if the user may not read it."""
-    guard = travelling_guard_of(call.resolve(id))
-    if guard is not None:
-        call.check_read(guard, f"get_all of object {id}")
-    return guard is not None
+    return call.hand_over(values, remove, action=lambda at: f"get_all of object {places[at][0]}")
