@@ -549,12 +549,17 @@ def skeleton(tmp_path: Path) -> Path:
     (tmp_path / "syft").mkdir()
     (tmp_path / "syft" / "__init__.py").touch()
     for contract in PROJECT["tool"]["importlinter"]["contracts"]:
-        for container in contract.get("containers", ()):
-            for name in re.findall(r"\w+", " ".join(contract["layers"])):
-                folder = tmp_path.joinpath(*container.split("."), name)
-                folder.mkdir(parents=True, exist_ok=True)
-                for parent in (folder, folder.parent):
-                    (parent / "__init__.py").touch()
+        modules = [
+            f"{container}.{name}"
+            for container in contract.get("containers", ())
+            for name in re.findall(r"\w+", " ".join(contract["layers"]))
+        ]
+        for module in (*modules, *contract.get("forbidden_modules", ())):
+            folder = tmp_path.joinpath(*module.split("."))
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "__init__.py").touch()
+            if folder.parent != tmp_path:
+                (folder.parent / "__init__.py").touch()
     return tmp_path
 
 
@@ -574,6 +579,13 @@ def test_contracts_hold_where_nothing_is_imported(skeleton: Path) -> None:
         ("workers/deep", "import syft as sy", "Nobody inside the package imports the root"),
         ("utils", "", "Imports go downwards only"),
         ("workers/execution", "import syft.workers.core", "Workers"),
+        ("workers/hardening", "import syft.workers.execution", "Workers"),
+        (
+            "workers/hardening",
+            "import syft.workers.labels.guards",
+            "What hardens torch's functions",
+        ),
+        ("workers/hardening", "import syft.workers.wire", "What hardens torch's functions"),
         ("workers/core", "import syft.workers.handlers", "Workers"),
         ("workers/handlers", "import syft.workers.client", "Workers"),
         ("workers/client", "import syft.workers.shells", "Workers"),

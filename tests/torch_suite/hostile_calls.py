@@ -361,8 +361,8 @@ def main(seed: int, places: int, bare: int) -> None:
 
 def _make_calls(names: Sequence[str], seed: int, places: int, place: memoryview, bare: int) -> None:
     from syft.ops.table import BY_NAME, FUNCTIONS, may_alter
-    from syft.workers.execution.operation import sizes_within_memory
-    from syft.workers.execution.precautions import RUNNABLE
+    from syft.workers.hardening.unwritten import sizes_within_memory
+    from syft.workers.hardening.precautions import RUNNABLE
 
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -398,7 +398,7 @@ def _call(function: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
 
 def _end_if_beyond_memory(operands: Any) -> None:
     from syft.ops.nested import leaves
-    from syft.workers.execution.operation import is_beyond_memory
+    from syft.workers.hardening.unwritten import is_beyond_memory
 
     if any(map(is_beyond_memory, leaves(operands))):
         os.abort()

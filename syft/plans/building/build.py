@@ -38,7 +38,7 @@ from syft.program.program import Program, Slot, slots_in, without_inputs
 from syft.program.recording.environment.source_line import last_line_of
 from syft.program.recording.record import Recording, record
 from syft.program.recording.symbolic import concrete, is_symbolic
-from syft.workers.execution.precautions import RUNNABLE
+from syft.workers.hardening.precautions import RUNNABLE
 
 STATE = "state"
 """The parameter through which a function gets the elements of its state."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 import torch
 
 from syft.torch_private import nn_functions, parse_schema
-from syft.workers.execution.recurrent import layer
+from syft.workers.hardening.recurrent import layer
 
 DTYPES: Final = (
     (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)

@@ -11,7 +11,7 @@ What a handler itself has to do begins when all this is done:
 5. *keep*: what it makes is no promise of others: ``PermissionDenied``, ``ObjectIdTaken``.
 6. *wait*: it is parked until all is there that it names, and what came earlier has changed that.
 7. *memory*: the memory that it changes is its caller's: ``PermissionDenied``.
-8. *run*: the handler.  What is private leaves where its guard lets it, or ``PermissionDenied``.
+8. *run*: the handler.  Tensors leave by :meth:`Call.hand_over` alone, which asks their labels.
 9. *store*: :meth:`Call.store` tells those who know of the id, charges, and notes whose it is.
 10. *reply*: one of ``answers``, or a ``Failure``; another one is ``HookError``.
 
@@ -22,22 +22,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 from msgspec.structs import fields
 
-from syft.exceptions import HookError, MalformedMessage
+from syft.exceptions import HookError, MalformedMessage, PermissionDenied
+from syft.ops.nested import replace
 from syft.serde.frame import Frame
-from syft.serde.packer import Unpacker
+from syft.serde.packer import Packer, Unpacker
+from syft.serde.registry import pack
+from syft.serde.tensors.bundle import Bundle
 from syft.workers.core.access import READS, Access
 from syft.workers.core.owners import Permit
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import Answer, Handler, HeldInputs, WorkerCore
-from syft.workers.labels.cell import Stored, opened_for
+from syft.workers.execution.leaving import check_leaving
+from syft.workers.labels.cell import Stored, guard_of, unsealed
 from syft.workers.labels.claim import Claim
+from syft.workers.labels.guards import Guard, meet_guards
 from syft.workers.wire import messages
-from syft.workers.wire.messages import Done, Failure, Reply
+from syft.workers.wire.messages import Done, Failure, Reply, Value
 
 _MOST_DROPPED = 1 << 16
 
@@ -65,10 +70,11 @@ class Call:
 
     ``read`` is what the kind's own look at the message has returned.  ``held`` are the inputs of a
     request that has waited, by id, which may have been dropped meanwhile.  ``behind`` is where that
-    comes from for which its results stand, if this worker does not see their memory.
+    comes from for which its results stand, if this worker does not see their memory.  ``left`` is
+    the reply that has passed :meth:`hand_over`.
     """
 
-    __slots__ = ("core", "message", "frame", "peer", "held", "read", "permit", "behind")
+    __slots__ = ("core", "message", "frame", "peer", "held", "read", "permit", "behind", "left")
 
     def __init__(self, core: WorkerCore, message: Any, frame: Frame, peer: Peer) -> None:
         self.core, self.message, self.frame, self.peer = core, message, frame, peer
@@ -76,6 +82,7 @@ class Call:
         self.read: Any = None
         self.permit: Permit | None = None
         self.behind: Claim | None = None
+        self.left: Answer | None = None
 
     def unpacker(self, view: StoreView | None = None) -> Unpacker:
         """An unpacker for the operands: references are objects of this worker, or of a view."""
@@ -98,10 +105,6 @@ class Call:
         """The object that a reference identifies, or its cell; refuses shares."""
         return self.core.store.seal(self.core.resolve(id, depth, self.held))
 
-    def opened(self, stored: Stored, action: str = "get") -> Any:
-        """An object, if the user whom the request names may read it with its gradients."""
-        return opened_for(stored, self.user, self.core.name, action)
-
     def store(self, id: int, value: Any) -> Done:
         """Store what the request makes under a new id."""
         self.core.comes_back((id,), self.peer)
@@ -116,8 +119,64 @@ class Call:
     @property
     def user(self) -> str | None:
         """The user for whom the request is made; raises if its caller cannot speak for them."""
-        user: str | None = self.peer.user_named(self.message.user, self.core.name)
+        named = getattr(self.message, "user", None)
+        user: str | None = self.peer.user_named(named, self.core.name)
         return user
+
+    def check_read(
+        self, guard: Guard | None, action: str = "get", place: str | None = None
+    ) -> None:
+        """Raise :class:`~syft.exceptions.PermissionDenied` if a value may not leave for the user
+        whom the request names, or for the worker ``place`` on behalf of that user."""
+        user = self.user
+        if place is not None:
+            check_leaving(guard, place, user, action, self.core.name, self.message.id)
+        elif guard is not None:
+            if not guard.admits(user):
+                raise PermissionDenied(action, self.core.name, user)
+            guard.check_open()
+
+    def hand_over(
+        self,
+        value: Any,
+        remove: Callable[[], object] = bool,
+        along: Callable[[Any, Guard | None], tuple[Any, ...]] | None = None,
+        action: Callable[[int], str] = lambda index: "get",
+        place: str | None = None,
+        stays: bool = False,
+    ) -> Answer:
+        """Reply with a tensor, a plan or several, if each of them may leave for the caller.
+
+        It is the only way to reply with tensors, and opens cells.  ``along`` makes what travels
+        with a value of it and its guard, and ``remove`` takes it out of the store once it is
+        packed.  ``action`` names the value of an index in errors, and ``place`` is the worker that
+        stores it.
+        """
+        self.check_read(None)  # the caller speaks for the user
+        value, guard = self._opened(value, action, place) if self.core.guarded else (value, None)
+        packer = Packer(worker=self.core, stays=stays, gradients=True)
+        operand = pack(value if along is None else (value, *along(value, guard)), packer)
+        packer.hand_over(self.peer.name)
+        remove()
+        packer.sent()
+        message = Value(self.message.seq, operand)
+        self.left = Answer(message, packer.buffers, private=guard is not None)
+        return self.left
+
+    def _opened(
+        self, value: Any, action: Callable[[int], str], place: str | None
+    ) -> tuple[Any, Guard | None]:
+        """The value with objects in the place of cells, if each may leave, and its guard."""
+        guards: list[Guard | None] = []
+
+        def opened(stored: Stored) -> Any:
+            guards.append(guard_of(stored))
+            self.check_read(guards[-1], action(len(guards) - 1), place)
+            return unsealed(stored)
+
+        several = isinstance(value, Bundle)
+        value = Bundle(map(opened, value)) if several else replace(value, opened)
+        return value, reduce(meet_guards, guards, None)
 
 
 Act = Callable[[Call, Any], Reply | Answer | None]
@@ -132,8 +191,9 @@ class Declaration:
     reads them.  ``makes`` has the ids under which it stores an object each, and ``returns`` the
     first one of its results, which may be fewer.  ``plain`` are the numbers that are no ids.
 
-    ``leaves`` says to whom values go.  ``answers`` are the replies besides a failure.  Without
-    ``waits`` it looks at what is there now; with ``stays`` its caller cannot withdraw it.
+    ``leaves`` says to whom values go; without, no reply has tensors.  ``answers`` are the replies
+    besides a failure.  Without ``waits`` it looks at what is there now; with ``stays`` its caller
+    cannot withdraw it.
 
     ``action`` names in errors what it does to what is another's; without, it may be done to all
     that it names.  Functions stand for what follows from more than one field: ``reading`` returns
@@ -260,7 +320,12 @@ def _perform(
         call.permit.check_memory(call.operands.resolve)
         call.behind = call.permit.behind(call.operands.resolve)
     found = act(call, call.message)
-    reply = found.message if type(found) is Answer else found
+    reply = found
+    if type(found) is Answer:
+        if found is not call.left or not DECLARATIONS[type(call.message)].leaves:
+            kind, instead = type(call.message).__name__, "declare it, and reply with call.hand_over"
+            raise HookError(f"{kind} was answered with tensors", instead)
+        reply = found.message
     if reply is not None and type(reply) not in answers:
         kind, other = type(call.message).__name__, type(reply).__name__
         raise HookError(f"{kind} was answered with {other}", "declare that it may be")

@@ -377,23 +377,24 @@ class ObjectStore:
         self._gone_before = full
         self._gone_before = dict(islice(reversed(full.items()), TOMBSTONES))
 
-    def promise(self, id: int, by: Any = None, senders: Iterable[str] = ()) -> None:
-        """Register the id of an object that will arrive later; ``by`` is the session of whoever
-        promises it, and ``senders`` are those from whom it is to come.
+    def promise(self, *ids: int, by: Any = None, senders: Iterable[str] = ()) -> None:
+        """Register the ids of objects that will arrive later, or none of them; ``by`` is the
+        session of whoever promises them, and ``senders`` are those from whom they are to come.
 
         Raises :class:`~syft.exceptions.LimitExceeded` if that one has promised too much.
         """
-        self.check_free(id)
+        self.check_all_free(ids)
         if by is not None:
-            before = self.promisers.get(id)
-            if before is not by:
-                self.charges.enter(by.account, promises=1)
+            before = {id: self.promisers.get(id) for id in ids}
+            new = [id for id, promiser in before.items() if promiser is not by]
+            self.charges.enter(by.account, promises=len(new))
+            for id in new:
                 self.promisers[id] = by
-                if before is not None:
-                    self.charges.leave(before.account, promises=1)
+                if (promiser := before[id]) is not None:
+                    self.charges.leave(promiser.account, promises=1)
         if senders:
-            self.senders[id] = frozenset(senders)
-        self.promised.add(id)
+            self.senders.update(dict.fromkeys(ids, frozenset(senders)))
+        self.promised.update(ids)
 
     def may_keep(self, id: int, names: Iterable[str]) -> bool:
         """Whether somebody of these names may store an object under an id: one that is not

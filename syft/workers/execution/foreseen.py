@@ -20,9 +20,9 @@ from syft.ops.nested import container_class, leaves, replace, tensors_in
 from syft.ops.outcome import ANY, Given, Made, Outcome
 from syft.ops.table import JOINS, SETS_GRADIENT, flags_of
 from syft.workers.execution.moved_memory import Holdings, NoHoldings, move_written
-from syft.workers.execution.operation import clear_behind
 from syft.workers.execution.plain_tensors import is_plain, plain_copy
 from syft.workers.execution.public_sizes import note_growth, note_sizes
+from syft.workers.hardening.unwritten import clear_behind
 from syft.workers.labels.guards import Guard, without_frames
 from syft.workers.labels.memory_labels import full_guard_of, protect, seal_view
 

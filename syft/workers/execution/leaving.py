@@ -161,7 +161,7 @@ def reached_leaves(value: Any) -> list[torch.Tensor]:
     >>> y = x * 2; reached_leaves(x), reached_leaves(y)
     ([tensor([1., 1.], requires_grad=True)], [])
     """
-    tensor = recorded_of(value)
+    tensor = recorded_of(unsealed(value))
     if tensor is None or not (tensor.requires_grad and tensor.is_leaf):
         return []
     return list(filter(is_in_use, and_before(tensor)))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch.utils.dlpack import from_dlpack
 
-from syft.workers.execution.precautions import own_memory
+from syft.workers.hardening.precautions import own_memory
 from syft.workers.labels.guards import Guard, meet_guards
 from syft.workers.labels.memory_labels import full_guard_of, protect
 from syft.workers.labels.walk import innermost

@@ -52,16 +52,13 @@ from syft.workers.core.store import ObjectStore
 from syft.workers.core.tag_index import tags_of
 from syft.workers.execution.backward_passes import run_public_pass
 from syft.workers.execution.foreseen_failures import is_foreseen
-from syft.workers.execution.operation import (
-    Function,
-    clearing,
-    run_in_mode,
-    sizes_within_memory,
-)
-from syft.workers.execution.precautions import RUNNABLE
+from syft.workers.execution.operation import run_in_mode
 from syft.workers.execution.private_commands import guard_for, run_guarded
 from syft.workers.execution.private_results import NOTHING, UNCLEAR, common_guard, private_result
 from syft.workers.handlers.accesses import command_access
+from syft.workers.hardening.function_wrapper import Function
+from syft.workers.hardening.precautions import RUNNABLE
+from syft.workers.hardening.unwritten import clearing, sizes_within_memory
 from syft.workers.labels.guards import Guard
 from syft.workers.wire.messages import (
     COUNT_SHIFT,

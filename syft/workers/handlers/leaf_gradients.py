@@ -19,8 +19,8 @@ from syft.workers.core.access import Access
 from syft.workers.core.peer import Peer
 from syft.workers.core.pipeline import Call, Declaration, handles
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.execution.operation import Function
 from syft.workers.execution.private_commands import guard_for, run_guarded
+from syft.workers.hardening.function_wrapper import Function
 from syft.workers.wire.messages import ClearGradients, Done, Gradients, Reply, Value
 
 _KIND = gradient_kind, FLAGS[BY_NAME["syft.ops.control.gradient_kind"]]

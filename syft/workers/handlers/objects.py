@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
@@ -34,11 +32,12 @@ from syft.workers.handlers.gradient_return import (
     send_after,
     send_followed,
 )
-from syft.workers.labels.cell import SealedCell, Stored, card_of, guard_of, kind_of, opened_for
+from syft.workers.labels.cell import Stored, card_of, guard_of, kind_of, opened_for
 from syft.workers.labels.cell import annotate as annotate_object
 from syft.workers.labels.claim import Claim
+from syft.workers.labels.guards import Guard
 from syft.workers.labels.holders import Holder
-from syft.workers.labels.memory_labels import protect
+from syft.workers.labels.memory_labels import full_guard_of, protect
 from syft.workers.wire.messages import (
     Annotate,
     Await,
@@ -115,28 +114,26 @@ def _stays(call: Call) -> bool:
 def fetch(call: Call, message: Fetch) -> Answer | Parked:
     """Reply with an object, if the user may read it."""
     core, peer, keep = call.core, call.peer, call.read
-    whole = call.whole(message.id)
-    if isinstance(whole, Confined):
-        return _fetch_share(call, message, whole)
-    open: Callable[[Stored], Any] = call.opened
-    if message.guarded:  # another worker fetches it for its store
-        about = core.place_of_caller(peer), call.user, "remote_get", core.name, message.id
-        open = partial(opened_to_leave, about)
-    # The whole is asked first: what is inside it has other gradients.
-    guard, opened = guard_of(whole), open(whole)
-    value = open(call.stored(message.id, message.depth)) if message.depth else opened
-    packer = Packer(worker=core, stays=keep, gradients=True)
-    payload = value
-    if message.guarded:
+    value = whole = call.whole(message.id)
+    if isinstance(value, Confined):
+        return _fetch_share(call, message, value)
+    if message.depth:
+        value = call.stored(message.id, message.depth)
+
+    def remove() -> None:
+        if not keep:
+            core.store.take(message.id, peer.fetched)
+            note_fetched(core, (message.id,), (whole,))
+
+    if not message.guarded:
+        return call.hand_over(value, remove, stays=keep)
+
+    def label(value: Any, guard: Guard | None) -> tuple[Any, ...]:
         check_no_graph(value, guard)
-        payload = (value, *guard_fields(guard, core.name), bound_of(value))
-    operand = pack(payload, packer)
-    packer.hand_over(peer.name)
-    if not keep:
-        core.store.take(message.id, peer.fetched)
-        note_fetched(core, (message.id,), (opened,))
-    packer.sent()
-    return Answer(Value(message.seq, operand), packer.buffers, private=guard is not None)
+        return (*guard_fields(guard, core.name), bound_of(value))
+
+    place = core.place_of_caller(peer)  # another worker fetches it for its store
+    return call.hand_over(value, remove, label, lambda _: "remote_get", place, keep)
 
 
 def _fetch_share(call: Call, message: Fetch, share: Confined) -> Answer | Parked:
@@ -166,12 +163,15 @@ def _fetch_share(call: Call, message: Fetch, share: Confined) -> Answer | Parked
 def _share_now(call: Call, message: Fetch, share: Confined) -> Answer:
     core, peer = call.core, call.peer
     share.session.check_open()
-    packer = Packer()
-    opened = opened_for(SealedCell(share), call.user, core.name)
-    operand = pack(opened.told(message.id, message.reading), packer)
-    if not call.read:
-        core.store.take(message.id, peer.fetched)
-    return Answer(Value(message.seq, operand), packer.buffers, private=True)
+    call.check_read(full_guard_of(share))
+
+    def remove() -> None:
+        if not call.read:
+            core.store.take(message.id, peer.fetched)
+
+    answer = call.hand_over(share.told(message.id, message.reading), remove)
+    answer.private = True
+    return answer
 
 
 @handles(Drop, Declaration(plain="ids", waits=False, stays=True))
@@ -238,7 +238,7 @@ def describe(call: Call, message: Describe) -> Reply:
 
 @handles(Promise, Declaration(plain="ids", waits=False))
 def promise(call: Call, message: Promise) -> Reply:
-    """Register ids whose objects will arrive later.
+    """Register ids whose objects will arrive later: all of them, or none.
 
     Raises :class:`~syft.exceptions.ObjectIdTaken` for one that somebody else has promised, or that
     an operation here is to make.
@@ -248,8 +248,7 @@ def promise(call: Call, message: Promise) -> Reply:
         if id in store.promised and store.promisers.get(id) is not peer.session:
             raise ObjectIdTaken(id, core.name)
     sender = message.sender or peer.identity or peer.name
-    for id in message.ids:
-        store.promise(id, by=peer.session, senders=(sender,))
+    store.promise(*message.ids, by=peer.session, senders=(sender,))
     call.note_made(message.ids)
     return Done(message.seq)
 

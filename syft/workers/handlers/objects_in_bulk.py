@@ -7,15 +7,13 @@ import torch
 from syft.chain.wrapper import Wrapper
 from syft.exceptions import MalformedMessage
 from syft.ops.nested import EXACT_TENSOR_TYPES
-from syft.serde.packer import Packer
-from syft.serde.registry import pack, unpack_at
+from syft.serde.registry import unpack_at
 from syft.serde.tensors.bundle import Bundle
 from syft.workers.core.peer import EVERYTHING
 from syft.workers.core.pipeline import Call, Declaration, handles, taking
 from syft.workers.core.sent_labels import note_terms, received_guard
 from syft.workers.core.state_machine import Answer, WorkerCore
 from syft.workers.handlers.gradient_return import note_fetched
-from syft.workers.labels.cell import guard_of
 from syft.workers.labels.memory_labels import protect
 from syft.workers.wire.messages import Done, FetchAll, PutAll, Reply, Value
 
@@ -107,18 +105,12 @@ def fetch_all(call: Call, message: FetchAll) -> Answer:
     """Reply with a bundle of objects, if the user may read every one of them."""
     core, peer = call.core, call.peer
     places, taken = call.read
-    whole = {id: call.stored(id) for id, _ in places}
-    opened = {id: call.opened(one, f"get_all of object {id}") for id, one in whole.items()}
-    values = Bundle(
-        call.opened(call.stored(id, depth)) if depth else opened[id] for id, depth in places
-    )
-    private = any(guard_of(one) is not None for one in whole.values())
-    packer = Packer(worker=core, gradients=True)
-    operand = pack(values, packer)
-    packer.hand_over(peer.name)
+    values = Bundle(call.stored(id, depth) for id, depth in places)
     ids = [id for id, depth in places if not depth]  # kept ones may be dropped when they are there
-    note_fetched(core, ids, map(opened.__getitem__, ids))
-    if not message.keep:
-        core.store.drop_all(taken, peer.fetched)
-    packer.sent()
-    return Answer(Value(message.seq, operand), packer.buffers, private)
+
+    def remove() -> None:
+        note_fetched(core, ids, [call.stored(id) for id in ids])
+        if not message.keep:
+            core.store.drop_all(taken, peer.fetched)
+
+    return call.hand_over(values, remove, action=lambda at: f"get_all of object {places[at][0]}")

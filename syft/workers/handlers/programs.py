@@ -27,11 +27,11 @@ from syft.program.program import Action, Program
 from syft.workers.core.access import Access
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.execution.operation import KeepingSizes, clearing
-from syft.workers.execution.precautions import RUNNABLE
 from syft.workers.handlers.accesses import Effects, effects_of
 from syft.workers.handlers.guarded_run import GuardedRun
 from syft.workers.handlers.program_sizes import SizedProgram, has_known_sizes
+from syft.workers.hardening.precautions import RUNNABLE
+from syft.workers.hardening.unwritten import KeepingSizes, clearing
 from syft.workers.wire.definitions import Definition, Group, InputKind
 
 

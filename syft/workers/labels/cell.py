@@ -110,7 +110,7 @@ def guard_of(stored: Stored) -> Guard | None:
     >>> guard_of(sealed(torch.ones(2, requires_grad=True))), guard_of(torch.ones(2))
     (None, None)
     """
-    return travelling_guard_of(unsealed(stored)) if type(stored) is SealedCell else None
+    return travelling_guard_of(unsealed(stored))
 
 
 def elements_guard_of(stored: Stored) -> Guard | None:

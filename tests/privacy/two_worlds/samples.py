@@ -41,7 +41,7 @@ DTYPES = (torch.float32,) * 5 + (
 CRASHES: dict[str, str] = {}
 """Parts of names of operations that end the process for some operands, and which: none, since the
 table of operations that workers run checks what torch's kernels trust
-(:mod:`syft.workers.execution.precautions`)."""
+(:mod:`syft.workers.hardening.precautions`)."""
 
 
 ROUNDED = ("lstsq",)

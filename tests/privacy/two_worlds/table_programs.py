@@ -17,7 +17,7 @@ import torch
 from syft.exceptions import NotSendable, SyftError
 from syft.ops.nested import replace
 from syft.ops.table import BY_NAME
-from syft.workers.execution.precautions import RUNNABLE
+from syft.workers.hardening.precautions import RUNNABLE
 from syft.workers.wire.references import Reference
 from tests.privacy.two_worlds.further_samples import further_samples
 from tests.privacy.two_worlds.generator import RandomProgram

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from syft.workers.wire.messages import (
     Cancel,
     Done,
     Drop,
+    Failure,
     Fetch,
     FetchAll,
     GiveUp,
@@ -317,3 +319,28 @@ def test_a_connection_asks_about_a_promise_a_few_times_only(core: WorkerCore) ->
     assert [(type(reply), reply.seq) for reply in told] == [(Done, seq) for seq in awaited]
     assert len(core.store.listeners) == 2 and len(keep(core, 501)) == 3
     assert not core.store.listeners
+
+
+def _taken(core: WorkerCore) -> None:
+    put(core, 601, torch.ones(1))
+
+
+def _given_up(core: WorkerCore) -> None:
+    ask(core, Promise(1, (601,)))
+    ask(core, GiveUp(2, 601, "the sensor broke"))
+
+
+def _too_many(core: WorkerCore) -> None:
+    core.store.charges.limits = replace(core.store.charges.limits, promises=len(PROMISED) + 1)
+
+
+@pytest.mark.parametrize("obstacle", [_taken, _given_up, _too_many])
+@pytest.mark.parametrize("ids", [(600, 601), (601, 600)])
+def test_ids_are_promised_together_or_not_at_all(
+    core: WorkerCore, obstacle: Any, ids: tuple[int, int]
+) -> None:
+    obstacle(core)
+    before = set(core.store.promised), ME.session.account.promises
+    assert isinstance(ask(core, Promise(3, ids)), Failure)
+    assert (set(core.store.promised), ME.session.account.promises) == before
+    assert 600 not in core.store.promisers and 600 not in core.store.senders

@@ -17,7 +17,9 @@ from syft.exceptions import (
     PromiseGivenUp,
     HookError,
     LimitExceeded,
+    PermissionDenied,
     MalformedMessage,
+    NotSendable,
     ObjectNotFound,
     SyftError,
     UnknownOperation,
@@ -30,10 +32,10 @@ from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.serde.tensors.bundle import Bundle
 from syft.workers.wire import messages
-from syft.workers.core.pipeline import DECLARATIONS, Declaration, handles
+from syft.workers.core.pipeline import DECLARATIONS, Call, Declaration, handles
 from syft.workers.core.peer import Peer
 from syft.workers.core.descending import MAX_DEPTH, descend
-from syft.workers.core.state_machine import WorkerCore
+from syft.workers.core.state_machine import Answer, WorkerCore
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import full_guard_of, protect
 from syft.workers.wire.definitions import Group, InputKind
@@ -153,6 +155,59 @@ def test_an_answer_that_is_not_declared_is_an_error(
     else:
         assert isinstance(error_in(reply), HookError)
         assert "Describe was answered with Done" in str(error_in(reply))
+
+
+def _naive(call: Call, message: messages.Describe) -> Any:
+    return call.hand_over(call.stored(message.id))
+
+
+def _in_a_list(call: Call, message: messages.Describe) -> Any:
+    return call.hand_over([1, (call.stored(message.id),)])
+
+
+def _gradient(call: Call, message: messages.Describe) -> Any:
+    value = torch.zeros(2, requires_grad=True)
+    value.grad = call.stored(message.id)
+    return call.hand_over(value)
+
+
+def _past_the_labels(call: Call, message: messages.Describe) -> Any:
+    packer = Packer()
+    return Answer(messages.Value(1, pack(call.stored(message.id), packer)), packer.buffers)
+
+
+_REFUSALS = {_gradient: TypeError, _past_the_labels: NotSendable}
+"""The errors of those that do with a cell what is done with a tensor."""
+
+
+@pytest.mark.parametrize("leaves", ["the caller", ""])
+@pytest.mark.parametrize("private", [True, False])
+@pytest.mark.parametrize("act", [_naive, _in_a_list, _gradient, _past_the_labels])
+def test_nothing_private_leaves_by_a_handler_that_asks_nothing(
+    act: Any, private: bool, leaves: str, core: WorkerCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: the same handler replies with the same tensor if it is public."""
+    declared = Declaration(reads="id", leaves=leaves, answers=(messages.Value,), waits=False)
+    monkeypatch.setitem(DECLARATIONS, messages.Describe, declared)
+    monkeypatch.delitem(WorkerCore.handlers, messages.Describe)
+    handles(messages.Describe, declared)(act)
+    put(core, 77, torch.ones(2), users=() if private else None)
+    (reply,) = said(core, messages.encode(messages.Describe(1, 77)))
+    if private:
+        assert type(error_in(reply)) is _REFUSALS.get(act, PermissionDenied)
+    elif act is _past_the_labels or not leaves:
+        assert "Describe was answered with tensors" in str(error_in(reply))
+    else:
+        assert type(reply) is messages.Value
+
+
+@pytest.mark.parametrize("kind", [messages.Fetch, messages.FetchAll])
+def test_a_user_is_proved_even_where_nothing_is_private(kind: Any, core: WorkerCore) -> None:
+    put(core, 77, torch.ones(2))
+    about = 77 if kind is messages.Fetch else (77,)
+    eve = Peer("me", "eve", users=["bea"])
+    assert isinstance(error_in(ask(core, kind(1, about, user="ann"), peer=eve)), PermissionDenied)
+    assert type(ask(core, kind(2, about, user="bea"), peer=eve)) is messages.Value
 
 
 def test_nothing_of_a_bundle_comes_under_an_id_that_was_given_up(core: WorkerCore) -> None:

@@ -9,7 +9,8 @@ import torch
 
 import syft as sy
 from syft.exceptions import PermissionDenied
-from syft.workers.execution.operation import KeepingSizes, clearing, run_in_mode
+from syft.workers.execution.operation import run_in_mode
+from syft.workers.hardening.unwritten import KeepingSizes, clearing
 from syft.workers.wire.messages import GRAD_MODE, INFERENCE_MODE
 
 

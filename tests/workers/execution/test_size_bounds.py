@@ -19,8 +19,8 @@ from syft.ops.table import (
     SUMMED,
     ops_with,
 )
-from syft.workers.execution.precautions import RUNNABLE
 from syft.workers.execution.size_bounds import bound, is_harmless
+from syft.workers.hardening.precautions import RUNNABLE
 
 Shape = tuple[int, ...]
 

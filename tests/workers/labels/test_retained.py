@@ -12,7 +12,7 @@ import syft as sy
 from syft.exceptions import PermissionDenied
 from syft.ops.table import BY_NAME
 from syft.workers.core.peer import Peer
-from syft.workers.execution.precautions import RUNNABLE
+from syft.workers.hardening.precautions import RUNNABLE
 from syft.workers.labels.memory_labels import full_guard_of
 from syft.workers.labels.reached_graph import retain_grad, retaining
 from syft.workers.labels.walk import recorded_of

@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
+Function = Callable[..., Any]
+
 
 class FunctionWrapper(ABC):
     """A function that calls another one, and does something before or after. Abstract.

@@ -14,7 +14,7 @@ from typing import Any, Final
 import torch
 
 from syft.ops.nested import EXACT_TENSOR_TYPES
-from syft.workers.execution.function_wrapper import FunctionWrapper
+from syft.workers.hardening.function_wrapper import FunctionWrapper
 from syft.workers.labels.walk import innermost
 
 Function = Callable[..., Any]

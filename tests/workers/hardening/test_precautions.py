@@ -10,7 +10,7 @@ from torch.nn import functional as F
 import syft as sy
 from syft.exceptions import OperationRefused
 from syft.ops.table import FUNCTIONS
-from syft.workers.execution.precautions import RUNNABLE
+from syft.workers.hardening.precautions import RUNNABLE
 
 
 def test_what_the_owner_holds_can_be_resized(bob: sy.VirtualWorker) -> None:

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from syft.ops.table import BY_NAME
-from syft.workers.execution.precautions import RUNNABLE
+from syft.workers.hardening.precautions import RUNNABLE
 
 ROOT = Path(__file__).parents[3]
 
@@ -41,7 +41,7 @@ from torch import ones, zeros
 from torch.autograd import grad
 from syft.ops.nested import leaves
 from syft.ops.table import BY_NAME, FUNCTIONS
-from syft.workers.execution.precautions import RUNNABLE
+from syft.workers.hardening.precautions import RUNNABLE
 from syft.workers.labels.walk import storages_of
 
 warnings.simplefilter("ignore")

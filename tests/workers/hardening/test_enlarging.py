@@ -17,8 +17,8 @@ import torch
 import syft as sy
 from syft.exceptions import PermissionDenied
 from syft.ops.table import BY_NAME
-from syft.workers.execution.operation import sizes_within_memory
-from syft.workers.execution.precautions import RUNNABLE
+from syft.workers.hardening.precautions import RUNNABLE
+from syft.workers.hardening.unwritten import sizes_within_memory
 from syft.workers.labels.walk import strided_parts_of
 
 Enlarge = Callable[[torch.Tensor, torch.Tensor], Any]

@@ -22,8 +22,8 @@ import torch
 
 from syft.ops.nested import leaves
 from syft.torch_private import TorchDispatchMode, is_non_overlapping_and_dense_or_false
-from syft.workers.execution.function_wrapper import FunctionWrapper
-from syft.workers.execution.operation import clear_behind
+from syft.workers.hardening.function_wrapper import FunctionWrapper
+from syft.workers.hardening.unwritten import clear_behind
 from syft.workers.labels.walk import elements_of, recorded_of, storages_of
 
 _WRITE: Final = "CopySlices"

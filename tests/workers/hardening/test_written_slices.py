@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import syft as sy
-from syft.workers.execution import written_slices
+from syft.workers.hardening import written_slices
 
 Reach = Callable[[torch.Tensor], torch.Tensor]
 

@@ -17,11 +17,11 @@ import torch
 from syft.exceptions import OperationRefused
 from syft.ops.table import BY_NAME, FUNCTIONS, NAMES, function_of
 from syft.program.recording.operation_tracer import OperationTracer
-from syft.workers.execution import checked_operands as values
-from syft.workers.execution import checked_sizes as sizes
-from syft.workers.execution import unwritten
-from syft.workers.execution.recurrent import cell, layer, refused
-from syft.workers.execution.written_slices import NotingHoles, PassOverZeros
+from syft.workers.hardening import checked_operands as values
+from syft.workers.hardening import checked_sizes as sizes
+from syft.workers.hardening import unwritten
+from syft.workers.hardening.recurrent import cell, layer, refused
+from syft.workers.hardening.written_slices import NotingHoles, PassOverZeros
 from syft.workers.labels.reached_graph import retain_grad
 from syft.workers.labels.walk import innermost, storages_of
 

@@ -14,8 +14,8 @@ import syft as sy
 from syft.exceptions import FrozenPath, OperationRefused, OtherPath
 from syft.ops.table import BY_NAME
 from syft.program.recording.operation_tracer import OperationTracer
-from syft.workers.execution.precautions import RUNNABLE
-from syft.workers.execution.recurrent import cell, layer
+from syft.workers.hardening.precautions import RUNNABLE
+from syft.workers.hardening.recurrent import cell, layer
 
 STEPS, BATCH, WIDTH, HIDDEN = 3, 4, 5, 6
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}

@@ -10,14 +10,14 @@ import torch
 import syft as sy
 from syft.ops.table import BY_NAME, FUNCTIONS
 from syft.workers.execution.allowance import used_by
-from syft.workers.execution.checked_operands import (
+from syft.workers.execution.private_commands import run_guarded
+from syft.workers.execution.size_rules import BY_VALUES, COUNTED
+from syft.workers.hardening.checked_operands import (
     blocks_checked,
     degree_checked,
     exponent_checked,
 )
-from syft.workers.execution.precautions import RUNNABLE
-from syft.workers.execution.private_commands import run_guarded
-from syft.workers.execution.size_rules import BY_VALUES, COUNTED
+from syft.workers.hardening.precautions import RUNNABLE
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import full_guard_of
 

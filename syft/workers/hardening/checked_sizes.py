@@ -1,7 +1,7 @@
 """Checks of sizes that torch's kernels do not make before they read or write memory.
 
 The kernels below take as many elements of one operand as another operand has, or as a number says
-(torch 2.13 on CPU, found as :mod:`~syft.workers.execution.checked_operands` says).
+(torch 2.13 on CPU, found as :mod:`~syft.workers.hardening.checked_operands` says).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 import torch
 
 from syft.torch_private import is_non_overlapping_and_dense_or_false
-from syft.workers.execution.checked_operands import Given, tensor_of
+from syft.workers.hardening.checked_operands import Given, tensor_of
 from syft.workers.labels.walk import innermost
 
 
