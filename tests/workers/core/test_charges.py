@@ -17,7 +17,6 @@ from syft.workers.core.store import ObjectStore
 from syft.workers.execution.public_sizes import note_sizes
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import protect
-from syft.workers.labels.walk import by_address
 from tests.workers.core.test_stored_tensors import Box
 
 
