@@ -23,10 +23,10 @@ from syft.ops.nested import EXACT_TENSOR_TYPES
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.holders import Holder
 from syft.workers.labels.memory_labels import full_guard_of, travelling_guard_of
-from syft.workers.labels.walk import tensors_of
+from syft.workers.labels.walk import Sealed, tensors_of
 
 
-class SealedCell:
+class SealedCell(Sealed):
     """A stored object from which something private can be reached; see :func:`sealed`.
 
     >>> from syft.workers.labels.memory_labels import protect

@@ -25,7 +25,8 @@ from syft.workers.labels.cell import (
     sealed,
 )
 from syft.workers.labels.guards import Guard
-from syft.workers.labels.memory_labels import full_guard_of, protect
+from syft.workers.labels.memory_labels import full_guard_of, protect, travelling_guard_of
+from syft.workers.labels.walk import elements_of, innermost, recorded_of, tensors_of
 from syft.workers.wire.messages import Describe, Done, Duplicate, Failure, Fetch, Value
 from tests.workers.core.peers import ask, lonely, value_in
 
@@ -210,3 +211,16 @@ def test_a_copy_of_a_cell_is_as_private_with_its_gradient() -> None:
     assert ask(core, Duplicate(1, 5, 6)) == Done(1)
     twin = opened_for(core.store.read(6), "ann", "bob")
     assert full_guard_of(twin) is None and full_guard_of(twin.grad) == ANN
+
+
+@pytest.mark.parametrize(
+    "walk",
+    [full_guard_of, travelling_guard_of, tensors_of, elements_of, innermost, recorded_of],
+    ids=lambda walk: walk.__name__,
+)
+def test_no_walk_takes_a_cell_for_something_without_tensors(walk: Callable[[Any], Any]) -> None:
+    x = torch.ones(2)
+    walk(sealed(x))
+    protect(x, ANN)
+    with pytest.raises(TypeError, match="sealed cell has no tensors"):
+        walk(sealed(x))
