@@ -25,7 +25,7 @@ from typing import Any, Final, cast
 import torch
 
 from syft.ops.calls import written_by
-from syft.ops.nested import EXACT_TENSOR_TYPES, leaves, replace, tensors_in
+from syft.ops.nested import EXACT_TENSOR_TYPES, every_tensor, leaves, replace, tensors_in
 from syft.ops.outcome import ANY, Given, Made, Outcome, Use, Verdict, size_of_memory
 from syft.ops.table import (
     FAKE_FIRST,
@@ -359,7 +359,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def use(self, result: Any) -> Use:
         """What a call used that returned this."""
-        found = [leaf for leaf in leaves(result) if isinstance(leaf, torch.Tensor)]
+        found = every_tensor(result)
         sizes = [_at_most(leaf.shape) for leaf in found]
         bounded = [prod(most) for most in sizes if most is not None]
         if self.elements is None or len(bounded) < len(found):

@@ -24,7 +24,7 @@ from torch.optim import Optimizer
 
 from syft.exceptions import FrozenPath
 from syft.ops.control import RECORDING
-from syft.ops.nested import EXACT_TENSOR_TYPES, leaves, replace
+from syft.ops.nested import EXACT_TENSOR_TYPES, every_tensor, leaves, replace
 from syft.plans.building.assumptions import Assumptions, modules_in, observe, sets_requires_grad
 from syft.plans.building.examples import Outline
 from syft.plans.building.input_properties import Expectations, check_fixed, fixed_in
@@ -169,7 +169,7 @@ class BuiltPlan:
 
     def can_be_recorded(self, arguments: Any) -> bool:
         """Whether the function could run here: its arguments and its state are in this process."""
-        tensors = [leaf for leaf in leaves(arguments) if isinstance(leaf, torch.Tensor)]
+        tensors = every_tensor(arguments)
         tensors += [place.tensor for place in self.state.places]
         return all(type(tensor) in EXACT_TENSOR_TYPES for tensor in tensors)
 

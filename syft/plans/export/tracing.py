@@ -23,7 +23,7 @@ from syft.plans.export.fx import ArgumentSpec, argument_structures, to_fx
 from syft.program.program import fill_slots
 from syft.ops.table import BY_NAME, FLAGS, GRADIENT, RANDOM, READS_GRADIENT, SETS_GRADIENT
 from syft.program.program import Program, slots_in
-from syft.ops.nested import leaves
+from syft.ops.nested import every_tensor
 
 _ON_GRADIENTS: Final = GRADIENT | READS_GRADIENT | SETS_GRADIENT
 _ENSURE_GRADIENT: Final = BY_NAME["syft.ops.control.ensure_grad"]
@@ -59,7 +59,7 @@ class Traceable:
         values = self.values if self.larger is None else self.larger
         expected = _run(self.module, self.arguments(values))
         got = _run(exported, self.arguments(values))
-        for ours, theirs in zip(_tensors(expected), _tensors(got), strict=True):
+        for ours, theirs in zip(every_tensor(expected), every_tensor(got), strict=True):
             same = ours.shape == theirs.shape
             if same and not self.has_random:
                 theirs = theirs.to(ours.dtype)
@@ -179,7 +179,3 @@ def _run(module: torch.nn.Module, arguments: tuple[Any, ...]) -> Any:
     """Run a copy, without gradients, and without drawing from the process's random numbers."""
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         return copy.deepcopy(module)(*arguments)
-
-
-def _tensors(outputs: Any) -> Iterator[torch.Tensor]:
-    return (leaf for leaf in leaves(outputs) if isinstance(leaf, torch.Tensor))

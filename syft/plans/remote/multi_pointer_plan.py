@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from syft.chain.wrapper import Wrapper, place_of
 from syft.exceptions import LocationMismatch
 from syft.ids import new_id
-from syft.ops.nested import leaves, replace
+from syft.ops.nested import every_tensor, leaves, replace
 from syft.plans.remote.pointer_plan import PointerPlan
 from syft.tensors.multi_pointer import MultiPointerTensor, combine_results
 from syft.tensors.pointer import PointerTensor
@@ -61,7 +59,7 @@ class MultiPointerPlan:
             pointer = self.pointers.get(link.location.id)
             if pointer is not None:
                 return pointer(*args, **kwargs)
-        tensors = (leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor))
+        tensors = every_tensor(args, kwargs)
         raise self._mismatch(next(map(place_of, tensors), "nowhere"))
 
     def _call_everywhere(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import torch
 
-from syft.ops.nested import container_class, leaves, replace, tensors_in
+from syft.ops.nested import container_class, every_tensor, leaves, replace, tensors_in
 from syft.ops.outcome import ANY, Given, Made, Outcome
 from syft.ops.table import JOINS, SETS_GRADIENT, flags_of
 from syft.workers.execution.moved_memory import Holdings, NoHoldings, move_written
@@ -84,7 +84,7 @@ def run_foreseen(
 def _apart(args: Sequence[Any], guard: Guard) -> Sequence[Any]:
     """The arguments of a joining function, with copies of those that lie in memory of another
     guard: two tensors in one memory have one guard."""
-    others = [leaf for leaf in leaves(args[1:]) if isinstance(leaf, torch.Tensor)]
+    others = every_tensor(args[1:])
     copies = move_written(others, guard, NoHoldings())
     return args[0], *copies.within(tuple(args[1:]))
 

@@ -27,7 +27,7 @@ import torch
 
 from syft.exceptions import NotALeaf, PermissionDenied, ProviderDenied, UnsupportedOperation
 from syft.ops.calls import argument
-from syft.ops.nested import leaves
+from syft.ops.nested import every_tensor
 from syft.ops.table import NUMBERS
 from syft.torch_private import is_in_use
 from syft.workers.execution.successors import and_before
@@ -263,9 +263,5 @@ def _receivers(
         return []
     inputs = argument(NUMBERS[function], "inputs", args, kwargs)
     if inputs is not None:
-        return _tensors(inputs)
-    return reached_graph(_tensors((args, dict(kwargs)))).leaves
-
-
-def _tensors(values: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in leaves(values) if isinstance(leaf, torch.Tensor)]
+        return every_tensor(inputs)
+    return reached_graph(every_tensor((args, dict(kwargs)))).leaves

@@ -24,7 +24,7 @@ from syft.chain.wrapper import Wrapper
 from syft.exceptions import PermissionDenied
 from syft.ops.evaluate import evaluate
 from syft.ops.forms import FORMS
-from syft.ops.nested import EXACT_TENSOR_TYPES, leaves, replace
+from syft.ops.nested import EXACT_TENSOR_TYPES, every_tensor, leaves, replace
 from syft.ops.outcome import Made, Outcome, Verdict
 from syft.ops.table import (
     BOUNDED,
@@ -172,7 +172,7 @@ class _Command:
         return refusal(what, self.function, self.args, self.kwargs, self.worker, self.user)
 
     def _tensors(self) -> list[torch.Tensor]:
-        return _tensors_in((self.args, self.kwargs))
+        return every_tensor((self.args, self.kwargs))
 
     def _forecast(self) -> Outcome:
         """The forecast, as far as there are forecasts: of ordinary tensors."""
@@ -215,7 +215,7 @@ class _Command:
             written += (self.args, self.kwargs)
         elif self.op_flags & INPLACE:
             written += self.args[:1]
-        return _tensors_in(written)
+        return every_tensor(written)
 
     def _run_on_chains(self) -> Any:
         """Run the command for one who sees what a trial of it comes to, and nothing else."""
@@ -357,10 +357,6 @@ def _all_strided(inputs: list[torch.Tensor]) -> bool:
 def _is_of_other_layout(tensor: torch.Tensor) -> bool:
     """Whether the elements of a tensor are not all there is to it, as in one array of numbers."""
     return type(tensor) is not Wrapper and not _all_strided([tensor])
-
-
-def _tensors_in(values: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in leaves(values) if isinstance(leaf, torch.Tensor)]
 
 
 def _apart(result: Any, inputs: list[torch.Tensor], guard: Guard) -> Any:

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import torch
 
-from syft.ops.nested import leaves
+from syft.ops.nested import every_tensor, leaves
 from syft.torch_private import TorchDispatchMode, is_non_overlapping_and_dense_or_false
 from syft.workers.hardening.function_wrapper import FunctionWrapper
 from syft.workers.hardening.unwritten import clear_behind
@@ -43,7 +43,7 @@ class PassOverZeros(FunctionWrapper):
     __slots__ = ()
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        tensors = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        tensors = every_tensor(args, kwargs)
         if not (_HOLES_FOUND.is_set() and _writes_to_views(map(recorded_of, tensors))):
             return self.function(*args, **kwargs)
         with _Zeros():  # type: ignore[no-untyped-call]

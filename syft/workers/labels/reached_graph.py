@@ -24,7 +24,7 @@ from typing import Any, Final
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from syft.ops.nested import leaves
+from syft.ops.nested import every_tensor
 from syft.torch_private import graph_start, zeros_received
 from syft.workers.labels.walk import recorded_of, tensors_of
 
@@ -234,7 +234,7 @@ def _saved_by(node: Any) -> list[torch.Tensor]:
             value = getattr(node, name)
         except RuntimeError:  # freed, or overwritten since: the pass will fail, and say so
             continue
-        found += [leaf for leaf in leaves(value) if isinstance(leaf, torch.Tensor)]
+        found += every_tensor(value)
     return found
 
 
