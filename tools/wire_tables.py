@@ -14,13 +14,13 @@ import types
 import typing
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from syft import codes
 from syft.tensors.fixed import domains
-from syft.workers.core.pipeline import DECLARATIONS
+from syft.workers.core.pipeline import DECLARATIONS, Declaration
 from syft.workers.sockets import line_texts
 from syft.workers.wire import messages
 
@@ -164,6 +164,67 @@ def effect_table() -> str:
     return table("What requests do", head, rows)
 
 
+# ------------------------------------------------------------------------- in which state of an id
+
+IF_MADE: Final = {
+    "there": "`ObjectIdTaken`",
+    "another's": "`ObjectIdTaken`",
+    "promised": "runs",
+    "another's promise": "`PermissionDenied`",
+    "unknown": "runs",
+    "gone": "runs",
+    "given up": "`PromiseGivenUp`",
+}
+"""What becomes of most requests that make an object, by the state of the object's id."""
+
+
+IF_NAMED: Final = {
+    "promised": "waits",
+    "another's promise": "waits",
+    "unknown": "`ObjectNotFound`",
+    "gone": "`ObjectNotFound`",
+    "given up": "`PromiseGivenUp`",
+}
+"""What becomes of most requests that name an object, where they do not run."""
+
+
+def if_made(declared: Declaration, state: str) -> str:
+    """Return what becomes of a request that makes an object whose id is in this state.
+
+    One that may be parked promises its results itself.
+    """
+    promises = messages.Parked in declared.answers and state in ("promised", "another's promise")
+    return "`ObjectIdTaken`" if promises else IF_MADE[state]
+
+
+def if_named(declared: Declaration, state: str) -> str:
+    """Return what becomes of a request that names an object whose id is in this state."""
+    changes = bool(declared.action and (declared.sets or declared.takes))
+    if state.startswith("another's") and changes:
+        return "`PermissionDenied`"
+    found = IF_NAMED.get(state, "runs")
+    if declared.waits or (found == "waits" and messages.Parked in declared.answers):
+        return found
+    return "runs"  # it looks at what is there now
+
+
+def state_table() -> str:
+    """Return the table of what becomes of requests, by the state of an id that they name or make;
+    requests that are alike share a row."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for kind in sorted(DECLARATIONS, key=code_of):
+        declared = DECLARATIONS[kind]
+        name = f"`{codes.MessageCode(code_of(kind)).name}`"
+        if declared.reads or declared.sets or declared.takes:
+            cells = [if_named(declared, state) for state in IF_MADE]
+            alike.setdefault(("names", *cells), []).append(name)
+        if declared.makes or declared.returns:
+            cells = [if_made(declared, state) for state in IF_MADE]
+            alike.setdefault(("makes", *cells), []).append(name)
+    rows = [(" ".join(names), *cells) for cells, names in sorted(alike.items(), reverse=True)]
+    return table("What becomes of requests", ("requests", "an id that it", *IF_MADE), rows)
+
+
 # ------------------------------------------------------------------------------------ the document
 
 
@@ -177,7 +238,7 @@ def between(text: str, begin: str, end: str, content: str) -> str:
 def with_tables(text: str) -> str:
     """Return the document with its tables replaced by those of today."""
     text = between(text, TEXTS_BEGIN, TEXTS_END, text_tables())
-    text = between(text, EFFECTS_BEGIN, EFFECTS_END, effect_table())
+    text = between(text, EFFECTS_BEGIN, EFFECTS_END, f"{effect_table()}\n\n{state_table()}")
     return between(text, BEGIN, END, tables())
 
 
@@ -197,7 +258,17 @@ def main(arguments: list[str]) -> None:
         for document, renewed in WRITTEN:
             document.write_text(renewed(document.read_text(encoding="utf-8")), encoding="utf-8")
     else:
-        print("\n\n".join((tables(), text_tables(), effect_table(), "\n".join(domains.table(16)))))
+        print(
+            "\n\n".join(
+                (
+                    tables(),
+                    text_tables(),
+                    effect_table(),
+                    state_table(),
+                    "\n".join(domains.table(16)),
+                )
+            )
+        )
 
 
 WRITTEN = ((DOCUMENT, with_tables), (FUNCTIONS, with_functions), (SHARING, with_errors))

@@ -96,7 +96,7 @@ def offer(tensor: torch.Tensor, owner: Owner) -> None:
     number, store = tensor_id(tensor), owner.core.store
     if first_link(tensor).id_at_location is not None:
         return
-    if number in store.objects:
+    if number in store:
         store.tags.note(number)
     else:
         owner.core.hold(number, tensor)

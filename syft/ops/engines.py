@@ -62,7 +62,7 @@ _NEEDS_OBJECT: Final = FAKE_FIRST | GRADIENT | READS_GRADIENT | SETS_GRADIENT | 
 tensor than a stand-in without memory has (its gradient, say)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EvaluatedCall:
     """A call to evaluate; ``numbers`` are the values of some inputs, by place.
 

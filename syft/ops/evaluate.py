@@ -195,16 +195,17 @@ def _modes() -> tuple[Hashable, ...]:
 def _shape_of(value: Any, places: dict[int, int], by_type: bool = False) -> Hashable:
     """An argument with the places of inputs in it, and of floats only that they are some if
     ``by_type``; raises TypeError for what has no equality."""
-    inside = parts(value)
-    if inside is not None:
-        return type(value), tuple([(key, _shape_of(item, places, by_type)) for key, item in inside])
     if isinstance(value, torch.Tensor):
         return torch.Tensor, places[id(value)]
+    kind = type(value)
+    if kind is int:
+        return kind, value
+    inside = parts(value)
+    if inside is not None:
+        return kind, tuple([(key, _shape_of(item, places, by_type)) for key, item in inside])
     if isinstance(value, (float, complex)):
-        if by_type:
-            return (type(value),)
-        return type(value), repr(value)  # -0.0 is not 0.0, and nan is nan
+        return (kind,) if by_type else (kind, repr(value))  # -0.0 is not 0.0, and nan is nan
     if isinstance(value, torch.Generator):
         return torch.Generator, value.device
     hash(value)
-    return type(value), value
+    return kind, value

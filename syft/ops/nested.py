@@ -177,6 +177,26 @@ def is_container(value: Any) -> bool:
     return isinstance(value, (list, tuple, dict))
 
 
+def every_tensor(*values: Any) -> list[torch.Tensor]:
+    """The tensors inside of ``values`` from left to right, as often as they stand there.
+
+    >>> x = torch.ones(2)
+    >>> len(every_tensor((x, [x, torch.ones(1)]), {"out": None}))
+    3
+    """
+    found: list[torch.Tensor] = []
+    _collect(values, found)
+    return found
+
+
+def _collect(values: Iterable[Any], found: list[torch.Tensor]) -> None:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif (kind := container_class(type(value))) is not None:
+            _collect(_ITEMS[kind](value), found)
+
+
 def tensors_in(args: Any, kwargs: Any) -> list[torch.Tensor]:
     """The tensors among the arguments, each once, in their order.
 
@@ -184,5 +204,4 @@ def tensors_in(args: Any, kwargs: Any) -> list[torch.Tensor]:
     >>> len(tensors_in((x, [x, torch.ones(1)]), {"out": None}))
     2
     """
-    found = {id(leaf): leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)}
-    return list(found.values())
+    return list({id(tensor): tensor for tensor in every_tensor(args, kwargs)}.values())

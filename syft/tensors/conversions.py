@@ -102,7 +102,7 @@ def _conversion(call: Call) -> Conversion:
 def convert_object(call: Call, message: Convert) -> Reply:
     """Convert an object of this worker and store the result under the id the caller chose."""
     args = unpack_at(message.args, call.unpacker(), ".args")
-    value, about = call.resolve(message.id), (call.core.name, call.peer.user)
+    value, about = call.operands.resolve(message.id), (call.core.name, call.peer.user)
     return call.store(message.out, _converted(call.read, value, args, *about))
 
 

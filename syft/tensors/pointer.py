@@ -499,7 +499,7 @@ register_check(lambda: [f"a number for {op}" for op in PointerTensor.rules if op
 def relay(call: Call, message: Relay) -> Done:
     """Send an object on and keep a pointer to it, or replace a pointer by what it points to."""
     core, peer = call.core, call.peer
-    value = core.store.read(message.id)
+    value = core.store.open(message.id)
     if not isinstance(value, torch.Tensor):
         raise UnsupportedOperation("remote_send", type(value).__name__, "move it")
     guard, user = travelling_guard_of(value), call.user

@@ -31,6 +31,7 @@ from syft.workers.client.connection import Connection
 from syft.workers.client.contents import is_shared
 from syft.workers.client.handles import FetchHandle
 from syft.workers.client.pending import Pending
+from syft.workers.labels.cell import unsealed
 from syft.workers.wire.messages import (
     Allow,
     Annotate,
@@ -196,7 +197,7 @@ class RemoteLink(Link):
         if destination is self.owner:
             self.connection.move_home(id, arrives, user)
             self._object_left()
-            return destination.core.store.take(id, "it was moved home")
+            return unsealed(destination.core.store.take(id, "it was moved home"))
         connection = self.owner.connection_to(destination)
         pending = self.connection.move(id, connection, arrives, user)
         collects = self.garbage_collect_data

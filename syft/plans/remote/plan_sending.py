@@ -83,7 +83,7 @@ class LocalPlanSender(PlanSender):
         if owner.is_client_worker:
             return
         store = owner.core.store
-        if record.number in store.objects:
+        if record.number in store:
             store.take(record.number, "the plan was built or tagged again")
         owner.core.hold(record.number, stored_plan(record, built))
         owner.core.own(record.number)

@@ -286,6 +286,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
                 continue
             if bill is None and not self._is_large(value):
                 self._count_memory(value)
+                waiting += self._holding()
                 continue
             bill = self._counted(bill)
             before, sizes = bill.storages, self._memory_of(value)
@@ -304,6 +305,16 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         for place, (_, size) in self._memory_of(value).items():
             if place in self._memory:
                 self._memory[place].has(size)
+
+    def _holding(self) -> list[int]:
+        """The plans and the like that are counted, and whose tensors lie elsewhere by now."""
+        return [
+            id
+            for id, bill in self.bills.items()
+            if type(value := self._objects[id]) is not torch.Tensor
+            and bill.storages
+            and bill.storages != tuple(self._memory_of(value))
+        ]
 
     def _counted(self, bill: _Bill | None) -> _Bill:
         """A bill for the caller, unless the object was counted: it may have one for tags alone."""

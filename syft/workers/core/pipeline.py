@@ -22,14 +22,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
-import torch
 from msgspec.structs import fields
 
 from syft.exceptions import HookError, MalformedMessage, PermissionDenied
-from syft.ops.nested import leaves
+from syft.ops.nested import replace
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack
@@ -39,10 +38,9 @@ from syft.workers.core.owners import Permit
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import Answer, Handler, HeldInputs, WorkerCore
 from syft.workers.execution.leaving import check_leaving
+from syft.workers.labels.cell import Stored, guard_of, unsealed
 from syft.workers.labels.claim import Claim
 from syft.workers.labels.guards import Guard, meet_guards
-from syft.workers.labels.holders import Holder
-from syft.workers.labels.memory_labels import travelling_guard_of
 from syft.workers.wire import messages
 from syft.workers.wire.messages import Done, Failure, Reply, Value
 
@@ -67,7 +65,7 @@ class StoreView:
         return self.core.connect(name)
 
 
-class Call(StoreView):
+class Call:
     """One request on its way: the message, its caller, and what the steps have found so far.
 
     ``read`` is what the kind's own look at the message has returned.  ``held`` are the inputs of a
@@ -76,7 +74,7 @@ class Call(StoreView):
     the reply that has passed :meth:`hand_over`.
     """
 
-    __slots__ = ("message", "frame", "peer", "read", "permit", "behind", "left")
+    __slots__ = ("core", "message", "frame", "peer", "held", "read", "permit", "behind", "left")
 
     def __init__(self, core: WorkerCore, message: Any, frame: Frame, peer: Peer) -> None:
         self.core, self.message, self.frame, self.peer = core, message, frame, peer
@@ -89,12 +87,23 @@ class Call(StoreView):
     def unpacker(self, view: StoreView | None = None) -> Unpacker:
         """An unpacker for the operands: references are objects of this worker, or of a view."""
         frame, limits = self.frame, self.core.limits
-        return Unpacker(frame.buffers, limits, view or self, owns_buffers=frame.exclusive)
+        operands = view or self.operands
+        return Unpacker(frame.buffers, limits, operands, owns_buffers=frame.exclusive)
 
-    def whole(self, id: int) -> Any:
-        """The object of an id, a share too."""
+    @property
+    def operands(self) -> StoreView:
+        """The objects themselves, for what runs as it was foreseen."""
+        return StoreView(self.core, self.held)
+
+    def whole(self, id: int) -> Stored:
+        """The object of an id, a share too, or its cell."""
         held = self.held
-        return held[id] if held and id in held else self.core.store.read(id)
+        store = self.core.store
+        return store.seal(held[id]) if held and id in held else store.read(id)
+
+    def stored(self, id: int, depth: int = 0) -> Stored:
+        """The object that a reference identifies, or its cell; refuses shares."""
+        return self.core.store.seal(self.core.resolve(id, depth, self.held))
 
     def store(self, id: int, value: Any) -> Done:
         """Store what the request makes under a new id."""
@@ -131,21 +140,22 @@ class Call(StoreView):
         self,
         value: Any,
         remove: Callable[[], object] = bool,
-        along: Callable[[Guard | None], tuple[Any, ...]] | None = None,
+        along: Callable[[Any, Guard | None], tuple[Any, ...]] | None = None,
         action: Callable[[int], str] = lambda index: "get",
         place: str | None = None,
         stays: bool = False,
     ) -> Answer:
         """Reply with a tensor, a plan or several, if each of them may leave for the caller.
 
-        It is the only way to reply with tensors.  ``along`` makes what travels with a value of its
-        guard, and ``remove`` takes it out of the store once it is packed.  ``action`` names the
-        value of an index in errors, and ``place`` is the worker that stores it.
+        It is the only way to reply with tensors, and opens cells.  ``along`` makes what travels
+        with a value of it and its guard, and ``remove`` takes it out of the store once it is
+        packed.  ``action`` names the value of an index in errors, and ``place`` is the worker that
+        stores it.
         """
         self.check_read(None)  # the caller speaks for the user
-        guard = self._check_each(value, action, place) if self.core.guarded else None
+        value, guard = self._opened(value, action, place) if self.core.guarded else (value, None)
         packer = Packer(worker=self.core, stays=stays, gradients=True)
-        operand = pack(value if along is None else (value, *along(guard)), packer)
+        operand = pack(value if along is None else (value, *along(value, guard)), packer)
         packer.hand_over(self.peer.name)
         remove()
         packer.sent()
@@ -153,17 +163,20 @@ class Call(StoreView):
         self.left = Answer(message, packer.buffers, private=guard is not None)
         return self.left
 
-    def _check_each(
+    def _opened(
         self, value: Any, action: Callable[[int], str], place: str | None
-    ) -> Guard | None:
-        """The guard of all that is in a value, if each may leave."""
-        several: Guard | None = None
-        for index, item in enumerate(value if isinstance(value, Bundle) else leaves(value)):
-            if isinstance(item, torch.Tensor | Holder):
-                guard = travelling_guard_of(item)
-                self.check_read(guard, action(index), place)
-                several = meet_guards(several, guard)
-        return several
+    ) -> tuple[Any, Guard | None]:
+        """The value with objects in the place of cells, if each may leave, and its guard."""
+        guards: list[Guard | None] = []
+
+        def opened(stored: Stored) -> Any:
+            guards.append(guard_of(stored))
+            self.check_read(guards[-1], action(len(guards) - 1), place)
+            return unsealed(stored)
+
+        several = isinstance(value, Bundle)
+        value = Bundle(map(opened, value)) if several else replace(value, opened)
+        return value, reduce(meet_guards, guards, None)
 
 
 Act = Callable[[Call, Any], Reply | Answer | None]
@@ -304,8 +317,8 @@ def _perform(
     """The last steps of a request, which may have waited."""
     call.held = held
     if call.permit is not None:
-        call.permit.check_memory(call.resolve)
-        call.behind = call.permit.behind(call.resolve)
+        call.permit.check_memory(call.operands.resolve)
+        call.behind = call.permit.behind(call.operands.resolve)
     found = act(call, call.message)
     reply = found
     if type(found) is Answer:

@@ -41,6 +41,8 @@ from syft.workers.wire.references import ids_in
 class Confined(Holder):
     """A stored object that only the owner of its session may use, in share programs. Abstract."""
 
+    confined = True
+
     def __init__(self, session: SharingSession | None) -> None:
         super().__init__(set(), None)
         self._session = session

@@ -415,7 +415,7 @@ class WorkerCore:
         promised."""
         if id in self.store.promised:
             raise ObjectNotReady(self.name, *self.promises_named(id, self.serving))
-        return self.store.read(id)
+        return self.store.open(id)
 
     def promises_named(self, id: int, peer: Peer | None) -> tuple[tuple[int, ...], bool]:
         """The promises behind a promised object that ``peer`` may know of, and whether there are
@@ -425,7 +425,7 @@ class WorkerCore:
 
     def resolve(self, id: int, depth: int = 0, held: HeldInputs | None = None) -> Any:
         """The object of an id, ``depth`` steps of ``.child`` down its chain; refuses shares."""
-        value = held[id] if held and id in held else self.store.read(id)
+        value = held[id] if held and id in held else self.store.open(id)
         if isinstance(value, Confined):
             raise value.refusal(self.serving, "an operation")
         if not depth:

@@ -21,6 +21,7 @@ from syft.workers.core.charges import GIVEN_UP, Charges
 from syft.workers.core.listeners import Listeners
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimits
 from syft.workers.core.tag_index import TagIndex, is_indexed
+from syft.workers.labels.cell import Stored, sealed
 from syft.workers.labels.claim import Claim
 
 TOMBSTONES = 4096
@@ -116,8 +117,35 @@ class ObjectStore:
         self._stale = False
         self._all_shown = False
 
-    def read(self, id: int) -> Any:
-        """Return the object; raises :class:`~syft.exceptions.ObjectNotFound` if missing."""
+    def __contains__(self, id: int) -> bool:
+        return id in self.objects
+
+    def ids(self, value: Any = None) -> list[int]:
+        """The ids of all objects, or those under which this very object is.
+
+        >>> store, x = ObjectStore("bob"), torch.ones(2); store.put(5, x); store.put(6, x * 1)
+        >>> store.ids(), store.ids(x)
+        ([5, 6], [5])
+        """
+        return [id for id, each in self.objects.items() if value is None or each is value]
+
+    def read(self, id: int) -> Stored:
+        """The object, or a cell if something private can be reached from it.
+
+        Raises :class:`~syft.exceptions.ObjectNotFound` if it is missing.
+        """
+        return self.seal(self.open(id))
+
+    def seal(self, value: Any) -> Stored:
+        """An object, or its cell if something at the worker is private.
+
+        >>> x = torch.ones(2); ObjectStore("bob").seal(x) is x
+        True
+        """
+        return sealed(value) if self.charges.guarded else value
+
+    def open(self, id: int) -> Any:
+        """The object, for what runs as it was foreseen; raises as :meth:`read` does."""
         try:
             return self.objects[id]
         except KeyError:
@@ -225,7 +253,7 @@ class ObjectStore:
             for id in values:
                 self.kept(id)
 
-    def take(self, id: int, reason: str) -> Any:
+    def take(self, id: int, reason: str) -> Stored:
         """Remove the object and return it; ``reason`` is the text of its tombstone."""
         value = self.read(id)
         del self.objects[id]

@@ -21,7 +21,7 @@ from typing import Any, Final
 import torch
 
 from syft.ops.evaluate import use_of
-from syft.ops.nested import leaves, replace
+from syft.ops.nested import EXACT_TENSOR_TYPES, every_tensor, leaves, replace
 from syft.ops.outcome import Use
 from syft.ops.table import (
     ELEMENTWISE,
@@ -91,10 +91,11 @@ def used_by(op: int, function: Function, args: Any, kwargs: dict[str, Any]) -> U
     >>> used_by(BY_NAME["torch.bincount"], torch.bincount, [torch.tensor([10**9])], {})
     Use(elements=1000000002, peak=8000000008, results=1)
     """
-    given = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-    inputs = [inside for inside in map(innermost, given) if inside is not None]
-    if len(inputs) < len(given):
-        return Use(1)  # data is at another worker, which will look at it
+    given = inputs = every_tensor(args, kwargs)
+    if not EXACT_TENSOR_TYPES.issuperset(map(type, given)):
+        inputs = [inside for inside in map(innermost, given) if inside is not None]
+        if len(inputs) < len(given):
+            return Use(1)  # data is at another worker, which will look at it
     read = sum(map(torch.Tensor.numel, inputs))
     row = BY_VALUES.get(op)
     if row is not None:
@@ -102,7 +103,7 @@ def used_by(op: int, function: Function, args: Any, kwargs: dict[str, Any]) -> U
         return Use(read + made, made * _BYTES_AT_MOST)
     if FLAGS[op] & (GRADIENT | READS_GRADIENT):
         return Use(read)  # gradients are charged as they come
-    use = _evaluated(function, args, kwargs, given, inputs)
+    use = _evaluated(function, args, kwargs, inputs, inputs is not given)
     if use.elements is not None:
         return Use(read + use.elements, use.peak, use.results)
     made = _guess(op, args, kwargs, read)
@@ -113,13 +114,15 @@ def _evaluated(
     function: Function,
     args: Any,
     kwargs: dict[str, Any],
-    given: list[torch.Tensor],
     inputs: list[torch.Tensor],
+    nested: bool,
 ) -> Use:
-    """What a call uses on the tensors inside those that are given, if these are ordinary ones."""
-    if any(tensor.layout is not torch.strided or tensor.is_quantized for tensor in inputs):
-        return Use()
-    if any(one is not inside for one, inside in zip(given, inputs, strict=True)):
+    """What a call uses on its tensors, or those inside of them if ``nested``, if these are ordinary
+    ones."""
+    for tensor in inputs:
+        if tensor.layout is not torch.strided or tensor.is_quantized:
+            return Use()
+    if nested:
         args, kwargs = replace((args, kwargs), _inside)
     return use_of(function, args, kwargs, is_size)
 
@@ -133,7 +136,7 @@ def _guess(op: int, args: Any, kwargs: dict[str, Any], read: int) -> int:
     else:
         numbers = (_if_large(leaf) for leaf in leaves((args, kwargs)) if type(leaf) in (int, float))
         made = (read or 1) ** (2 if flags & SQUARING else 1) * prod(map(whole, numbers))
-    dims = [leaf.ndim for leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    dims = [tensor.ndim for tensor in every_tensor(args, kwargs)]
     return made * (1 + max(dims, default=0)) if flags & SHAPE_FROM_VALUES else made
 
 

@@ -34,7 +34,16 @@ from syft.workers.execution.successors import and_before
 from syft.workers.labels.reached_graph import reached_graph
 from syft.workers.labels.walk import recorded_of
 from syft.workers.labels.guards import Guard
-from syft.workers.labels.memory_labels import copy_of, with_words_of
+from syft.workers.execution.public_sizes import note_like
+from syft.workers.labels.cell import Stored, guard_of, unsealed
+from syft.workers.labels.holders import Holder
+from syft.workers.labels.memory_labels import (
+    bare_copy_of,
+    copy_of,
+    full_guard_of,
+    protect,
+    with_words_of,
+)
 
 _FOLLOWERS: Final = "_gradient_goes_to"
 
@@ -69,6 +78,17 @@ def check_leaving(
         raise PermissionDenied(action, worker, user, id, to=to)
     if guard is not None and guard.admits(user):
         guard.check_open()
+
+
+def opened_to_leave(about: tuple[str, str | None, str, str, int], stored: Stored) -> Any:
+    """A stored object, with its gradients, if it may leave; ``about`` is for whom and where to, as
+    for :func:`check_leaving`, which raises if it may not.
+
+    >>> opened_to_leave(("eve", None, "move", "bob", 7), torch.ones(1))
+    tensor([1.])
+    """
+    check_leaving(guard_of(stored), *about)
+    return unsealed(stored)
 
 
 def check_public_shape(guard: Guard | None, action: str) -> None:
@@ -141,7 +161,7 @@ def reached_leaves(value: Any) -> list[torch.Tensor]:
     >>> y = x * 2; reached_leaves(x), reached_leaves(y)
     ([tensor([1., 1.], requires_grad=True)], [])
     """
-    tensor = recorded_of(value)
+    tensor = recorded_of(unsealed(value))
     if tensor is None or not (tensor.requires_grad and tensor.is_leaf):
         return []
     return list(filter(is_in_use, and_before(tensor)))
@@ -160,6 +180,42 @@ def check_no_graph(value: Any, guard: Guard | None = None) -> None:
         grad_fn = recorded_of(value).grad_fn  # type: ignore[union-attr]
         name = "a move" if grad_fn is None else type(grad_fn).__name__
         raise NotALeaf(name if guard is None else "a private one")
+
+
+def twin_of(stored: Stored) -> torch.Tensor | Holder:
+    """A copy of a stored object, with its gradient and as private; of a tensor whose gradients go
+    on from it, they also go on from the copy.
+
+    >>> twin_of(torch.ones(1))
+    tensor([1.])
+    """
+    value = unsealed(stored)
+    twin = value.duplicate() if isinstance(value, Holder) else copy_in_graph(value)
+    protect(twin, full_guard_of(value))
+    note_like(twin, value)
+    return twin
+
+
+def released(stored: Stored, widened: Callable[[Guard | None], Guard | None]) -> torch.Tensor:
+    """A copy of a stored tensor, without gradient and graph, that has another guard: what
+    ``widened`` makes of that of the tensor, or raises.
+
+    Raises :class:`~syft.exceptions.UnsupportedOperation` for a plan and for data elsewhere.
+
+    >>> released(torch.ones(1), lambda guard: guard)
+    tensor([1.])
+    """
+    value = unsealed(stored)
+    if isinstance(value, Holder):
+        raise UnsupportedOperation("allow", "a plan", "send it again with a state of wider guards")
+    if recorded_of(value) is None:
+        instead = "call allow() where the data is, on what get() gives"
+        raise UnsupportedOperation("allow", "a pointer to a pointer", instead)
+    guard = widened(full_guard_of(value))
+    twin = bare_copy_of(value)
+    protect(twin, guard)
+    note_like(twin, value)
+    return twin
 
 
 def copy_in_graph(tensor: torch.Tensor) -> torch.Tensor:

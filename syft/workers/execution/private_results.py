@@ -10,8 +10,7 @@ is left to :mod:`syft.workers.execution.operation`, which runs the command again
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import torch
 
@@ -29,29 +28,12 @@ NOTHING: Final = object()
 """What :func:`private_result` returns if the general path has to run a command."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Writing:
-    """A command that writes to these inputs, by place, and returns some of its inputs, nested as in
-    ``result``."""
-
-    places: tuple[int, ...]
-    result: Any
-
-
-@dataclass(frozen=True, slots=True)
-class _Several:
-    """A command that makes these new tensors, in a container of this kind."""
-
-    kind: type
-    made: tuple[Made, ...]
-
-
-_Kind = Made | _Several | _Writing | None
 _MOST_KEPT: Final = 4096
-_KEPT: Final[dict[Hashable, _Kind]] = {}
+_KEPT: Final[dict[Hashable, Outcome | None]] = {}
 """What commands do, by :func:`_key`; None for those that are not for this path."""
-_UNSEEN: Final = _Writing((), None)
+_UNSEEN: Final = Outcome(Verdict.UNKNOWN)
 """What stands for a command that was not seen before."""
+_CONTAINERS: Final = (list, tuple)
 
 
 def common_guard(values: Iterable[Any]) -> Guard | None:
@@ -107,20 +89,22 @@ def private_result(
     >>> private_result(torch.Tensor.add_, (x, 1), {}, guard)
     tensor([2., 2.])
     """
-    made = _known(function, values, named)
-    if made is None:
+    outcome = _known(function, values, named)
+    if outcome is None:
         return NOTHING
-    if isinstance(made, _Writing):
-        return _written(function, values, named, guard, made)
+    inputs = tensors_in(values, named) if outcome.writes else ()
+    for place in outcome.writes:
+        if full_guard_of(inputs[place]) != guard:
+            return NOTHING
     try:
         result = function(*values, **named)
     except Exception:
         return NOTHING
-    if isinstance(made, _Several):
-        return _guarded(result, made, values, guard)
-    if type(result) is not torch.Tensor or not _is_as_forecast(result, made, values):
+    if not _is_as_expected(result, outcome.result, values, inputs):
         return NOTHING
-    result.untyped_storage().__dict__[LABEL] = _label_with(guard)
+    if not inputs:
+        for one in (result,) if type(result) is torch.Tensor else result:
+            one.untyped_storage().__dict__[LABEL] = _label_with(guard)
     return result
 
 
@@ -137,32 +121,43 @@ def _label_with(guard: Guard) -> Label:
     return label
 
 
-def _known(function: Callable[..., Any], values: Sequence[Any], named: dict[str, Any]) -> _Kind:
+def _known(
+    function: Callable[..., Any], values: Sequence[Any], named: dict[str, Any]
+) -> Outcome | None:
     """What a command does, in ordinary modes; None if it is not for this path."""
     if any_autocast_enabled() or torch.is_inference_mode_enabled():
         return None
     key = _key(function, values, named)
-    made = _KEPT.get(key, _UNSEEN)
-    return _learned(key, function, values, named) if made is _UNSEEN else made
+    outcome = _KEPT.get(key, _UNSEEN)
+    if outcome is _UNSEEN:
+        found = evaluate(function, tuple(values), named)
+        outcome = found if _is_for_this_path(found) else None
+        if len(_KEPT) >= _MOST_KEPT:
+            _KEPT.clear()
+        _KEPT[key] = outcome
+    return outcome
 
 
-def _guarded(result: Any, several: _Several, values: Sequence[Any], guard: Guard) -> Any:
-    """Several results, if each is as forecast."""
-    found = cast(Sequence[Any], result if type(result) is several.kind else ())
-    if len(found) != len(several.made):
-        return NOTHING
-    for one, made in zip(found, several.made, strict=True):
-        if type(one) is not torch.Tensor or not _is_as_forecast(one, made, values):
-            return NOTHING
-    for one in found:
-        one.untyped_storage().__dict__[LABEL] = _label_with(guard)
-    return result
-
-
-def _is_as_forecast(result: torch.Tensor, made: Made, values: Sequence[Any]) -> bool:
-    """Whether a result is the new plain tensor that was forecast.  Outside of inference mode what
-    is lazy is a view."""
-    if result.shape != made.shape or result.stride() != made.stride or result._is_view():
+def _is_as_expected(
+    result: Any, made: Any, values: Sequence[Any], inputs: Sequence[torch.Tensor]
+) -> bool:
+    """Whether a result is the input that was expected, or the new plain tensor, or a container of
+    such.  Outside of inference mode what is lazy is a view."""
+    if type(made) is Given:
+        return result is inputs[made.place]
+    if type(made) is not Made:
+        if made is None:
+            return result is None
+        return (
+            type(result) is type(made)
+            and len(result) == len(made)
+            and all(
+                _is_as_expected(*each, values, inputs) for each in zip(result, made, strict=True)
+            )
+        )
+    if type(result) is not torch.Tensor or result._is_view():
+        return False
+    if result.shape != made.shape or result.stride() != made.stride:
         return False
     if result.dtype is not made.dtype or result.requires_grad is not made.requires_grad:
         return False
@@ -172,37 +167,6 @@ def _is_as_forecast(result: torch.Tensor, made: Made, values: Sequence[Any]) -> 
         if value is result:  # what a command does depends on more than is in its key
             return False
     return True
-
-
-def _written(
-    function: Callable[..., Any],
-    values: Sequence[Any],
-    named: dict[str, Any],
-    guard: Guard,
-    writing: _Writing,
-) -> Any:
-    """Write in place, if that is memory of this very guard."""
-    inputs = tensors_in(values, named)
-    for place in writing.places:
-        if full_guard_of(inputs[place]) != guard:
-            return NOTHING
-    try:
-        result = function(*values, **named)
-    except Exception:
-        return NOTHING
-    return result if _is_given(result, writing.result, inputs) else NOTHING
-
-
-def _is_given(result: Any, expected: Any, inputs: Sequence[torch.Tensor]) -> bool:
-    """Whether a result is the inputs that were expected."""
-    if type(expected) is Given:
-        return result is inputs[expected.place]
-    if expected is None:
-        return result is None
-    same = type(result) is type(expected) and len(result) == len(expected)
-    return same and all(
-        one is inputs[other.place] for one, other in zip(result, expected, strict=True)
-    )
 
 
 def _key(function: Any, values: Sequence[Any], named: dict[str, Any]) -> Hashable:
@@ -233,34 +197,13 @@ def _add_looks(key: list[Any], values: Iterable[Any], by_type: bool) -> None:
             key += (type(value), value)
 
 
-def _learned(key: Hashable, function: Any, values: Sequence[Any], named: dict[str, Any]) -> _Kind:
-    """Evaluate a command for the first time."""
-    made = _kind_of(evaluate(function, tuple(values), named))
-    if len(_KEPT) >= _MOST_KEPT:
-        _KEPT.clear()
-    _KEPT[key] = made
-    return made
-
-
-def _kind_of(forecast: Outcome) -> _Kind:
-    """What of a forecast this path needs; None if it is not for it."""
-    result = forecast.result
-    if forecast.verdict is not Verdict.RUNS or forecast.draws or forecast.changed:
-        return None
-    if not forecast.writes:
-        return _made_only(result)
-    several = result if type(result) in (list, tuple) else () if result is None else (result,)
-    return _Writing(forecast.writes, result) if _are_given(several) else None
-
-
-def _made_only(result: Any) -> Made | _Several | None:
-    """New tensors that share no memory with an input: one, or a list or tuple of them."""
-    kind = type(result)
-    several = result if kind in (list, tuple) else (result,)
-    if not all(type(made) is Made and not made.shares for made in several):
-        return None
-    return result if kind is Made else _Several(kind, tuple(several))
-
-
-def _are_given(results: Iterable[Any]) -> bool:
-    return all(type(result) is Given for result in results)
+def _is_for_this_path(outcome: Outcome) -> bool:
+    """Whether a command makes new tensors that share no memory with an input, one or a list or
+    tuple of them, or writes and returns some of its inputs."""
+    if outcome.verdict is not Verdict.RUNS or outcome.draws or outcome.changed:
+        return False
+    result = outcome.result
+    several = result if type(result) in _CONTAINERS else (result,)
+    if outcome.writes:
+        return result is None or all(type(one) is Given for one in several)
+    return all(type(one) is Made and not one.shares for one in several)

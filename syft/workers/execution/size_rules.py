@@ -18,12 +18,15 @@ from syft.workers.labels.memory_labels import full_guard_of
 from syft.workers.labels.walk import innermost
 
 
-def whole(number: float) -> int:
-    """The size for which a number may stand; 1 for what is none.
+def whole(number: Any) -> int:
+    """The size for which a number may stand, or a public tensor; 1 for what is none.
 
-    >>> whole(-3), whole(2.5), whole(float("inf")), whole(0)
-    (3, 2, 1, 1)
+    >>> whole(-3), whole(2.5), whole(float("inf")), whole(torch.tensor(4)), whole(torch.ones(2))
+    (3, 2, 1, 4, 1)
     """
+    if isinstance(number, torch.Tensor):
+        inside = innermost(number)
+        number = inside.item() if inside is not None and is_size(inside) else 1
     if number != number or number in (float("inf"), -float("inf")):
         return 1
     return max(1, abs(int(number)))
@@ -82,7 +85,7 @@ def _sections(args: Any, kwargs: dict[str, Any]) -> int:
     for sections in given:
         inside = innermost(sections)
         if inside is not None:
-            return whole(inside.item()) if is_size(inside) else inside.numel() + 1
+            return whole(inside) if is_size(inside) else inside.numel() + 1
         if isinstance(sections, (list, tuple)):
             return len(sections) + 1
         if isinstance(sections, int):

@@ -12,20 +12,15 @@ worker may release it, who has the memory in any case.
 from __future__ import annotations
 
 from dataclasses import replace as changed
-from typing import Any
+from functools import partial
 
-import torch
-
-from syft.exceptions import PermissionDenied, UnsupportedOperation
+from syft.exceptions import PermissionDenied
 from syft.workers.core.access import Access
 from syft.workers.core.peer import Peer
 from syft.workers.core.pipeline import Call, Declaration, handles
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.execution.public_sizes import note_like
+from syft.workers.execution.leaving import released
 from syft.workers.labels.guards import Guard
-from syft.workers.labels.holders import Holder
-from syft.workers.labels.memory_labels import bare_copy_of, full_guard_of, protect
-from syft.workers.labels.walk import recorded_of
 from syft.workers.wire.messages import Allow, Reply
 
 _ACTION = "allow"
@@ -40,26 +35,11 @@ def allow(call: Call, message: Allow) -> Reply:
     the owner of the worker, and :class:`~syft.exceptions.UnsupportedOperation` for a plan and for
     data at another worker.
     """
-    value = _checked(call.resolve(message.id))
-    guard = _widened(call.core, message, full_guard_of(value), call.peer)
-    twin = bare_copy_of(value)
-    protect(twin, guard)
-    note_like(twin, value)
-    return call.store(message.out, twin)
+    widened = partial(_widened, call.core, message, call.peer)
+    return call.store(message.out, released(call.stored(message.id), widened))
 
 
-def _checked(value: Any) -> torch.Tensor:
-    """The tensor of an object; raises :class:`~syft.exceptions.UnsupportedOperation` for others."""
-    if isinstance(value, Holder):
-        raise UnsupportedOperation(_ACTION, "a plan", "send it again with a state of wider guards")
-    if recorded_of(value) is None:
-        instead = "call allow() where the data is, on what get() gives"
-        raise UnsupportedOperation(_ACTION, "a pointer to a pointer", instead)
-    tensor: torch.Tensor = value
-    return tensor
-
-
-def _widened(core: WorkerCore, message: Allow, guard: Guard | None, peer: Peer) -> Guard | None:
+def _widened(core: WorkerCore, message: Allow, peer: Peer, guard: Guard | None) -> Guard | None:
     """The guard of the copy; None if everybody may read the object."""
     if guard is None:
         return None

@@ -10,6 +10,7 @@ too, with its cause.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import reduce
 from typing import Any
 
 import torch
@@ -58,7 +59,8 @@ from syft.workers.handlers.party_programs import (
     PartyProgram,
     Seat,
 )
-from syft.workers.labels.guards import Guard
+from syft.workers.labels.cell import elements_guard_of, kind_of
+from syft.workers.labels.guards import Guard, meet_guards
 from syft.workers.labels.memory_labels import combined, full_guard_of
 from syft.workers.wire.messages import Abort, Done, Exchange, Parked, Start
 from syft.workers.wire.references import REF, ids_in
@@ -162,7 +164,8 @@ def _sharing_of(core: WorkerCore, message: Start, peer: Peer) -> list[SharingSes
     """The session of shared tensors that stops with this execution, if it is the caller's."""
     if message.program not in _STOP_SESSIONS:
         return []
-    found = [core.store.objects.get(id) for id in ids_in(message.args[:1])]
+    store = core.store
+    found = [store.read(id) for id in ids_in(message.args[:1]) if id in store]
     return [one for one in found if isinstance(one, SharingSession) and one.is_owner(peer)]
 
 
@@ -206,11 +209,14 @@ def _check_fresh(core: WorkerCore, message: Start, peer: Peer) -> None:
 def _check_inputs_here(core: WorkerCore, message: Start, peer: Peer) -> None:
     """Raise :class:`~syft.exceptions.PermissionDenied` for an input that may not go to the others,
     as far as the inputs are here already."""
-    objects = core.store.objects
-    here = [(objects.get(id), arg) for arg in message.args for id in ids_in(arg)]
-    known = [(value, arg) for value, arg in here if isinstance(value, torch.Tensor)]
-    inputs = [value for value, _ in known]
-    _check_leaving(core, message, known, combined(inputs), peer)
+    store = core.store
+    named = [(id, arg) for arg in message.args for id in ids_in(arg) if id in store]
+    here = [(store.read(id), arg) for id, arg in named]
+    known = [
+        (elements_guard_of(one), arg) for one, arg in here if issubclass(kind_of(one), torch.Tensor)
+    ]
+    whole = reduce(meet_guards, (guard for guard, _ in known), None)
+    _check_leaving(core, message, known, whole, peer)
 
 
 # ----------------------------------------------------------------------------------- the arguments
@@ -259,7 +265,8 @@ def _begin(call: Call, session: Execution, message: Start) -> None:
         if not isinstance(value, torch.Tensor):
             raise MalformedMessage(f"$.args[{index}]", "a tensor", type(value).__name__)
     guard = combined(inputs)
-    _check_leaving(core, message, zip(inputs, message.args, strict=True), guard, peer)
+    guards = zip(map(full_guard_of, inputs), message.args, strict=True)
+    _check_leaving(core, message, guards, guard, peer)
     if guard is not None and not guard.admits(peer.user):
         inputs, guard = _inputs_that_run(message, inputs, guard)
     session.guard, session.program = guard, _program(message, inputs)
@@ -287,15 +294,14 @@ def _refers(arg: Any) -> bool:
 def _check_leaving(
     core: WorkerCore,
     message: Start,
-    inputs: Iterable[tuple[torch.Tensor, Any]],
+    inputs: Iterable[tuple[Guard | None, Any]],
     guard: Guard | None,
     peer: Peer,
 ) -> None:
     """Raise :class:`~syft.exceptions.PermissionDenied` if an input, or what is computed from all of
     them, may not go to every other party."""
     others = [name for name in message.parties if name != core.name]
-    asked = [*((full_guard_of(value), arg) for value, arg in inputs), (guard, ())]
-    for mine, operand in asked:
+    for mine, operand in (*inputs, (guard, ())):
         for name in others:
             core.check_leaving(mine, name, peer.user, ACTION, next(iter(ids_in(operand)), None))
     check_public_shape(guard, ACTION)

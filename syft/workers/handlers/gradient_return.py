@@ -132,10 +132,10 @@ class FetchedLeaf:
 
     def __call__(self, gradient: torch.Tensor) -> None:
         """Raise :class:`~syft.exceptions.UnsupportedOperation` for a gradient that is lost."""
-        leaf, objects = self.leaf(), self.core.store.objects
-        if leaf is None or self.id in objects or followers(leaf):
+        leaf, store = self.leaf(), self.core.store
+        if leaf is None or self.id in store or followers(leaf):
             return
-        if not any(each is successor_of(leaf) for each in objects.values()):  # under another id
+        if not store.ids(successor_of(leaf)):  # under another id
             instead = "the gradients of a tensor follow it to x.move(sy.local_worker)"
             raise UnsupportedOperation("backward", "A leaf that was fetched", instead)
 

@@ -55,7 +55,7 @@ def gradients(call: Call, message: Gradients) -> Reply:
     kinds = bytearray()
     found: dict[int, torch.Tensor] = {}
     for id, leaf in enumerate(message.leaves, message.out):
-        tensor = core.resolve(leaf, 0, call.held)
+        tensor = call.operands.resolve(leaf)
         kind = _read(core, _KIND, tensor, peer)
         kinds.append(kind)
         if kind != NO_GRADIENT:
@@ -76,7 +76,7 @@ def _read(core: WorkerCore, read: tuple[Function, int], leaf: torch.Tensor, peer
 @handles(ClearGradients, Declaration(sets="leaves", action="grad = None"))
 def clear_gradients(call: Call, message: ClearGradients) -> Reply:
     """Take the gradients of leaves away."""
-    for tensor in [call.core.resolve(leaf, 0, call.held) for leaf in message.leaves]:
+    for tensor in [call.operands.resolve(leaf) for leaf in message.leaves]:
         tensor.grad = None
     if call.core.watched:
         call.core.altered(call.peer, gradients=True)

@@ -13,7 +13,7 @@ from syft.serde.errors import pack_error
 from syft.serde.packer import Packer
 from syft.serde.registry import pack, unpack_at
 from syft.workers.core.access import Access
-from syft.workers.core.findable import copies_first, may_find, tags_of
+from syft.workers.core.findable import copies_first, may_find
 from syft.workers.core.peer import EVERYTHING, Peer
 from syft.workers.core.pipeline import Call, Declaration, handles, taking
 from syft.workers.core.sent_labels import bound_of, guard_fields, note_terms, received_guard
@@ -21,21 +21,23 @@ from syft.workers.core.shares import Confined
 from syft.workers.core.state_machine import Answer, WorkerCore
 from syft.workers.execution.leaving import (
     check_no_graph,
-    copy_in_graph,
     goes_on,
+    opened_to_leave,
     reached_leaves,
+    twin_of,
 )
-from syft.workers.execution.public_sizes import note_like
 from syft.workers.handlers.gradient_return import (
     note_fetched,
     return_gradients,
     send_after,
     send_followed,
 )
+from syft.workers.labels.cell import Stored, card_of, guard_of, kind_of, opened_for
+from syft.workers.labels.cell import annotate as annotate_object
 from syft.workers.labels.claim import Claim
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.holders import Holder
-from syft.workers.labels.memory_labels import full_guard_of, protect, travelling_guard_of
+from syft.workers.labels.memory_labels import full_guard_of, protect
 from syft.workers.wire.messages import (
     Annotate,
     Await,
@@ -116,7 +118,7 @@ def fetch(call: Call, message: Fetch) -> Answer | Parked:
     if isinstance(value, Confined):
         return _fetch_share(call, message, value)
     if message.depth:
-        value = call.resolve(message.id, message.depth)
+        value = call.stored(message.id, message.depth)
 
     def remove() -> None:
         if not keep:
@@ -126,7 +128,7 @@ def fetch(call: Call, message: Fetch) -> Answer | Parked:
     if not message.guarded:
         return call.hand_over(value, remove, stays=keep)
 
-    def label(guard: Guard | None) -> tuple[Any, ...]:
+    def label(value: Any, guard: Guard | None) -> tuple[Any, ...]:
         check_no_graph(value, guard)
         return (*guard_fields(guard, core.name), bound_of(value))
 
@@ -187,21 +189,17 @@ def drop(call: Call, message: Drop) -> Reply | None:
 )
 def duplicate(call: Call, message: Duplicate) -> Reply:
     """Store a copy under another id: same values, grad, tags and guard, without a graph."""
-    value = call.resolve(message.id)
-    twin = value.duplicate() if isinstance(value, Holder) else copy_in_graph(value)
-    protect(twin, full_guard_of(value))
-    note_like(twin, value)
-    return call.store(message.out, twin)
+    return call.store(message.out, twin_of(call.stored(message.id)))
 
 
 @handles(Search, Declaration(answers=(Value,), waits=False))
 def search(call: Call, message: Search) -> Reply:
     """The ids, tags, descriptions and shapes of the objects that have every word as tag or id."""
     core, store, words = call.core, call.core.store, set(message.words)
-    ids = (id for id in store.search(words) if _is_listed(store.objects[id]))
+    ids = (id for id in store.search(words) if _is_listed(store.read(id)))
     found = [id for id in ids if may_find(store, core.owners, call.peer, id)]
     ordered = copies_first(store, core.owners, call.peer, found, words)
-    return Value(message.seq, pack([(id, *_card(store.objects[id])) for id in ordered], Packer()))
+    return Value(message.seq, pack([(id, *card_of(store.read(id))) for id in ordered], Packer()))
 
 
 def _is_listed(value: Any) -> bool:
@@ -209,43 +207,17 @@ def _is_listed(value: Any) -> bool:
     return not isinstance(value, Confined)
 
 
-def _card(value: torch.Tensor | Holder) -> tuple[Any, ...]:
-    """The public facts about a stored object: tags, description, and the shape of a tensor.
-
-    For a :class:`Holder` the shape is None, and its own card is the fourth item.
-    """
-    tags = sorted(tags_of(value))
-    if isinstance(value, Holder):
-        return tags, value.description, None, value.card()
-    guard = full_guard_of(value)
-    shape = None if guard is not None and guard.shape_hidden else _shape_here(value)
-    return tags, value.__dict__.get("_description"), shape
-
-
-def _shape_here(value: torch.Tensor) -> torch.Size | None:
-    """The shape of a tensor whose data is at this worker; None if it is at another one."""
-    while type(value) is Wrapper and value.child.at_function_level:
-        behind = value.child.tensor_behind()
-        if behind is None:
-            return None
-        value = behind
-    return value.shape
-
-
 @handles(Annotate, Declaration(sets="id", action="tag"))
 def annotate(call: Call, message: Annotate) -> Reply:
     """Add tags to an object and set its description."""
     store = call.core.store
-    attributes = call.resolve(message.id).__dict__
-    present = attributes.get("_tags", set())
-    tags = present | set(message.tags)
-    texts = (*message.tags, message.description or "")
-    store.charges.tag(message.id, len(present), texts, len(tags) - len(present))
+    stored = call.stored(message.id)
+    present = set(card_of(stored)[0])
+    texts, more = (*message.tags, message.description or ""), len({*message.tags} - present)
+    store.charges.tag(message.id, len(present), texts, more)
+    annotate_object(stored, message.tags, message.description)
     if message.tags:
-        attributes["_tags"] = tags
         store.tags.note(message.id)
-    if message.description is not None:
-        attributes["_description"] = message.description
     return Done(message.seq)
 
 
@@ -261,7 +233,7 @@ def describe(call: Call, message: Describe) -> Reply:
     value = call.whole(message.id)
     if isinstance(value, Confined):
         value.check_owner(call.peer, "describe")
-    return Value(message.seq, pack(_card(value), Packer()))
+    return Value(message.seq, pack(card_of(value), Packer()))
 
 
 @handles(Promise, Declaration(plain="ids", waits=False))
@@ -338,19 +310,20 @@ def _origin(call: Call) -> Claim:
 )
 def move(call: Call, message: Move) -> Reply:
     """Send an object to another worker, and remove it here when it has arrived."""
-    follows = _send_on(call, message, call.resolve(message.id))
+    follows = _send_on(call, message, call.stored(message.id))
     call.core.store.take(message.id, f"{call.peer.name} moved it to {message.to}")
     return Done(message.seq) if follows is None else Value(message.seq, follows)
 
 
-def _send_on(call: Call, message: Move, value: Any) -> bool | None:
+def _send_on(call: Call, message: Move, stored: Stored) -> bool | None:
     """Send an object to another worker; returns true if its gradients come back, and false if those
     of graphs here go after it."""
-    if message.requires_grad and isinstance(value, Holder):
+    if message.requires_grad and issubclass(kind_of(stored), Holder):
         raise MalformedMessage("$.requires_grad", "false for a plan", "true")
     core, origin, id = call.core, call.read, message.id
-    guard, recorded = travelling_guard_of(value), message.requires_grad is not False
-    place = core.check_leaving(guard, message.to, call.user, "move", id)
+    guard, recorded = guard_of(stored), message.requires_grad is not False
+    place = message.to if guard is None else core.place_of(message.to)
+    value = opened_to_leave((place, call.user, "move", core.name, id), stored)
     connection = core.connect(message.to)
     if recorded and goes_on(value):
         send_followed(core, connection, id, value, guard, origin, message.to)
@@ -367,10 +340,11 @@ def _send_on(call: Call, message: Move, value: Any) -> bool | None:
 @handles(Holds, Declaration(reads="id", answers=(Value,), waits=False))
 def holds(call: Call, message: Holds) -> Value:
     """Reply whether the object is present with this content, and readable by the user."""
-    value = call.core.store.objects.get(message.id)
-    if not isinstance(value, torch.Tensor) or not has_content(value):
+    store = call.core.store
+    stored = store.read(message.id) if message.id in store else None
+    guard = guard_of(stored)
+    if guard is not None and (guard.error is not None or not guard.admits(call.peer.user)):
         return Value(message.seq, False)
-    guard = full_guard_of(value)
-    if guard is not None and not guard.admits(call.peer.user):
-        return Value(message.seq, False)
-    return Value(message.seq, digest(value) == message.digest)
+    value = opened_for(stored, call.peer.user, call.core.name)
+    same = isinstance(value, torch.Tensor) and has_content(value)
+    return Value(message.seq, same and digest(value) == message.digest)

@@ -105,11 +105,11 @@ def fetch_all(call: Call, message: FetchAll) -> Answer:
     """Reply with a bundle of objects, if the user may read every one of them."""
     core, peer = call.core, call.peer
     places, taken = call.read
-    values = Bundle(call.resolve(id, depth) for id, depth in places)
+    values = Bundle(call.stored(id, depth) for id, depth in places)
     ids = [id for id, depth in places if not depth]  # kept ones may be dropped when they are there
 
     def remove() -> None:
-        note_fetched(core, ids, [call.resolve(id) for id in ids])
+        note_fetched(core, ids, [call.stored(id) for id in ids])
         if not message.keep:
             core.store.drop_all(taken, peer.fetched)
 

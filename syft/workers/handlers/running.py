@@ -323,7 +323,7 @@ def _resolved(call: Call) -> list[Any]:
         if kind == _REFERENCE:
             found = objects.get(value)
             if call.held or found is None:
-                found = call.resolve(value)  # raises, with the reason, if it is missing
+                found = call.operands.resolve(value)  # raises, with the reason, if it is missing
             if not isinstance(found, torch.Tensor):  # a plan cannot be an input
                 name = type(found).__name__
                 raise MalformedMessage(f"$.inputs[{index}]", "the id of a tensor", f"a {name}")

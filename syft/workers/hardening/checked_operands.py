@@ -65,6 +65,21 @@ def values_of(value: Any) -> torch.Tensor | None:
     return inside if type(inside) in EXACT_TENSOR_TYPES else None
 
 
+def memory_checked(given: Given) -> None:
+    """Refuse to enlarge zeros that have no memory, or to share it: torch copies from address 0.
+
+    The gradients of ``sgn`` are such zeros, and second ones of ``abs`` (torch 2.13).
+
+    >>> memory_checked({"input": torch._efficientzerotensor(3)})
+    Traceback (most recent call last):
+    ...
+    RuntimeError: ZeroTensors have no memory: use .clone() to have a tensor that has
+    """
+    operands = tensor_of(given, "input"), tensor_of(given, "source")
+    if any(one is not None and one._is_zerotensor() for one in operands):
+        raise RuntimeError("ZeroTensors have no memory: use .clone() to have a tensor that has")
+
+
 # ------------------------------------------------------------------------------------- integers
 
 

@@ -242,6 +242,7 @@ _CHECKS: Final[tuple[tuple[str, tuple[str, ...], values.Check], ...]] = (
     (r"\w+_polynomial_\w+", ("x", "n"), values.degree_checked),
     (r"(_linalg_)?eigvals", ("A",), _finite("A")),
     (r"_neg_view_copy", ("input",), values.not_quantized),
+    (r"resize_|set_", ("input", "source"), values.memory_checked),
     (r"binomial", ("count", "prob"), _finite("count", "prob")),
     (
         r"grid_sampler(_2d|_3d)?|grid_sample",

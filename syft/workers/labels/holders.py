@@ -23,6 +23,9 @@ class Holder(ABC):
     ['admit', 'card', 'duplicate', 'exchange', 'tensors']
     """
 
+    confined = False
+    """Whether it asks for the owner of its session itself; nobody else gets anything of it."""
+
     def __init__(self, tags: set[str], description: str | None, copy_of: str | None = None) -> None:
         if tags:
             self._tags = tags

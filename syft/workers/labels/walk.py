@@ -24,14 +24,32 @@ Places = Mapping[int, torch.UntypedStorage]
 """Memory, by the address of the storage itself."""
 
 
+class Sealed:
+    """What a handler gets in the place of a private object (:mod:`syft.workers.labels.cell`).
+
+    The walks refuse it: that it has no tensor would look as if nothing in it were private.
+    """
+
+    __slots__ = ()
+
+
+def _tensor(value: Any) -> torch.Tensor | None:
+    if isinstance(value, torch.Tensor):
+        return value
+    if isinstance(value, Sealed):
+        raise TypeError("a sealed cell has no tensors: ask guard_of, or use opened_for")
+    return None
+
+
 def tensors_of(value: Any) -> Sequence[torch.Tensor]:
     """The tensors of an object: itself, or those in a holder; none if it is neither.
 
     >>> len(tensors_of(torch.ones(2))), tensors_of("text")
     (1, ())
     """
-    if isinstance(value, torch.Tensor):
-        return (value,)
+    tensor = _tensor(value)
+    if tensor is not None:
+        return (tensor,)
     return value.tensors() if isinstance(value, Holder) else ()
 
 
@@ -47,7 +65,7 @@ def recorded_of(value: Any) -> torch.Tensor | None:
     """
     while type(value) is Wrapper and value.child.at_function_level:
         value = value.child.tensor_behind()
-    return value if isinstance(value, torch.Tensor) else None
+    return _tensor(value)
 
 
 def innermost(value: Any) -> torch.Tensor | None:
@@ -58,7 +76,7 @@ def innermost(value: Any) -> torch.Tensor | None:
     """
     while type(value) is Wrapper:
         value = value.child.tensor_behind()
-    return value if isinstance(value, torch.Tensor) else None
+    return _tensor(value)
 
 
 def elements_of(value: Any) -> torch.Tensor | None:
@@ -71,7 +89,7 @@ def elements_of(value: Any) -> torch.Tensor | None:
     """
     while type(value) is Wrapper:
         value = value.child.elements()
-    return value if isinstance(value, torch.Tensor) else None
+    return _tensor(value)
 
 
 def gradient_of(tensor: Any) -> torch.Tensor | None:

@@ -58,7 +58,7 @@ class NamedDatasets:
         former, known[key] = known.get(key, []), worker.hold(*parts)
         store = worker.core.store
         for id in former:
-            if id in store.objects:
+            if id in store:
                 store.take(id, f"the data set {key!r} was replaced")
 
 

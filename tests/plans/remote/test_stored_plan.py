@@ -223,7 +223,7 @@ def test_a_copy_has_constants_of_its_own() -> None:
     stored = StoredPlan(Blueprint(interface, program), [], set(), None)
     core.hold(5, stored)
     assert ask(core, Duplicate(1, 5, 6)) == Done(1)
-    twin = core.store.read(6)
+    twin = core.store.open(6)
     twin.lowered.run([torch.tensor([100.0])])
     assert constant.tolist() == [0] and twin.tensors()[0].tolist() == [100]
     stored.lowered.run([torch.tensor([7.0])])
@@ -281,7 +281,7 @@ def test_a_worker_takes_plans_if_its_owner_allows(stored: StoredPlan) -> None:
     assert not core.store.objects
     core = open_core()
     assert put(core, stored) == Done(1)
-    assert isinstance(core.store.read(5), StoredPlan)
+    assert isinstance(core.store.open(5), StoredPlan)
 
 
 def test_no_operation_takes_a_plan(stored: StoredPlan) -> None:
@@ -310,7 +310,7 @@ def test_a_plan_is_no_tensor_to_other_messages_either(stored: StoredPlan) -> Non
     for message in (Move(1, 5, "nobody", requires_grad=True), Relay(1, 5, None), Relay(1, 5, "x")):
         assert type(ask(core, message)) is Failure
     assert ask(core, Duplicate(1, 5, 6)) == Done(1)
-    twin, original = core.store.read(6), core.store.read(5)
+    twin, original = core.store.open(6), core.store.open(5)
     assert twin.tags == {"#net"} and twin.blueprint.interface is original.blueprint.interface
     assert not {id(t) for t in twin.tensors()} & {id(t) for t in original.tensors()}
     (one, *_), (two, *_) = value_in(core, Search(1, ("#net",)))
@@ -335,7 +335,7 @@ def test_a_call_by_message(stored: StoredPlan) -> None:
     assert run_again(core) == Done(1)
     assert {100, 101, 200, 201} <= set(core.store.objects)
     assert ask(core, Run(1, 1, (), 300, 7 << 3 | 1, define=define(5, None))) == Done(1)
-    assert core.store.read(300) is core.store.read(5).state[0]
+    assert core.store.open(300) is core.store.open(5).state[0]
 
 
 def run_again(core: WorkerCore) -> Any:

@@ -73,11 +73,7 @@ def hand_out(program: RandomProgram) -> None:
 
 def _with_gradient(program: RandomProgram) -> Reference | None:
     """A leaf with a gradient: one that is there, or a new one."""
-    there = [
-        id
-        for id in program.observer.known.get("bob", ())
-        if (tensor := program.here(id)) is not None and tensor.is_leaf and tensor.grad is not None
-    ]
+    there = [id for id in program.observer.known.get("bob", ()) if program.has_gradient(id)]
     rng = program.rng
     if there and rng.random() < 0.3:
         return Reference(rng.choice(there))

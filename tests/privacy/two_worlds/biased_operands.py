@@ -489,8 +489,7 @@ def sweep(program: RandomProgram) -> None:
     """Ask for the gradient of every leaf that has one."""
     for worker in ("bob", "alice"):
         for id in dict.fromkeys(program.observer.known.get(worker, ())):
-            tensor = program.here(id, worker)
-            if tensor is not None and tensor.is_leaf and tensor.grad is not None:
+            if program.has_gradient(id, worker):
                 program.observer.gradient(id, worker)
 
 

@@ -88,6 +88,14 @@ class RandomProgram:
         found = self.both.worlds[0].workers[worker].core.store.objects.get(id)
         return found if isinstance(found, torch.Tensor) and type(found) is not Wrapper else None
 
+    def has_gradient(self, id: int, worker: str = "bob") -> bool:
+        """Whether an object is a leaf with a gradient; torch refuses to say of some views."""
+        tensor = self.here(id, worker)
+        try:
+            return tensor is not None and tensor.is_leaf and tensor.grad is not None
+        except RuntimeError:
+            return False
+
     def some(self, worker: str = "bob") -> Reference | None:
         """A stored object that is not too large to compute with."""
         known = self.observer.known.get(worker, [])

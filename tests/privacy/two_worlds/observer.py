@@ -295,16 +295,20 @@ class Observer:
                 yield str(place)
 
     def group(
-        self, program: Program, inputs: Sequence[Reference], results: int, worker: str = "bob"
+        self,
+        program: Program,
+        inputs: Sequence[Reference | torch.Generator],
+        results: int,
+        worker: str = "bob",
     ) -> Any:
         """Run a program in one message; its results follow one another from the id returned."""
-        definition = Group((InputKind.REFERENCE,) * len(inputs), program)
+        definition = Group(_kinds(inputs), program)
         return self._run("group", definition, program, inputs, results, worker)
 
     def plan(
         self,
         program: Program,
-        inputs: Sequence[Reference],
+        inputs: Sequence[Reference | torch.Generator],
         results: int,
         worker: str = "bob",
         fixed: Fixed = (),
@@ -375,13 +379,13 @@ class Observer:
         self,
         plan: Reference,
         program: Program,
-        inputs: Sequence[Reference],
+        inputs: Sequence[Reference | torch.Generator],
         results: int,
         worker: str = "bob",
         sender: str = OBSERVER,
     ) -> Any:
         """Run a plan that is stored."""
-        call = PlanCall(plan.id, (InputKind.REFERENCE,) * len(inputs))
+        call = PlanCall(plan.id, _kinds(inputs))
         return self._run("plan", call, program, inputs, results, worker, sender)
 
     def state_of(self, plan: Reference, program: Program, worker: str = "bob") -> Any:
@@ -408,7 +412,7 @@ class Observer:
         kind: str,
         definition: Definition,
         program: Program,
-        inputs: Sequence[Reference],
+        inputs: Sequence[Reference | torch.Generator],
         results: int,
         worker: str,
         sender: str = OBSERVER,
@@ -420,8 +424,9 @@ class Observer:
         self.known[worker].extend(range(out + 1, out + results))
         self.numbers[worker] += 1
         plan = definition.id if isinstance(definition, PlanCall) else 0
-        private = any(id in self.private for id in (plan, *(one.id for one in inputs)))
-        given = [reference.id for reference in inputs]
+        ids = [one.id for one in inputs if isinstance(one, Reference)]
+        private = any(id in self.private for id in (plan, *ids))
+        given = [one.id if isinstance(one, Reference) else pack(one, packer) for one in inputs]
         flags = (GRAD_MODE if grad else 0) | (results << COUNT_SHIFT)
         answer = self.request(
             messages.Run(self.count(), self.numbers[worker], given, out, flags, (), define),
@@ -434,7 +439,7 @@ class Observer:
         )
         if private:
             self.private.update(range(out, out + results))
-            self.private.update(given)
+            self.private.update(ids)
         return (
             answer if isinstance(answer, Failed) else [Reference(out + i) for i in range(results)]
         )
@@ -488,3 +493,9 @@ class Observer:
         self.request(messages.Gradients(self.count(), (id,), out), worker=worker)
         self.fetch(out, worker)
         self.request(messages.Drop(0, (out,)), worker=worker)
+
+
+def _kinds(inputs: Sequence[Reference | torch.Generator]) -> tuple[InputKind, ...]:
+    return tuple(
+        InputKind.REFERENCE if isinstance(one, Reference) else InputKind.VALUE for one in inputs
+    )

@@ -154,13 +154,13 @@ def _action(name: str, *args: Any, out: int, **kwargs: Any) -> Action:
     return Action(BY_NAME[name], args, kwargs, Slot(out))
 
 
-DRAWING: tuple[Callable[[torch.Generator], Action], ...] = (
-    lambda given: _action("torch.poisson", Slot(0), given, out=1),
-    lambda given: _action("torch.bernoulli", Slot(0), generator=given, out=1),
-    lambda given: _action("torch.multinomial", Slot(0), 1, generator=given, out=1),
-    lambda given: _action("torch.binomial", Slot(0), Slot(0), generator=given, out=1),
-    lambda given: _action("torch.normal", 0.0, Slot(0), generator=given, out=1),
-    lambda given: _action("torch._standard_gamma", Slot(0), given, out=1),
+DRAWING: tuple[Callable[[Slot], Action], ...] = (
+    lambda given: _action("torch.poisson", Slot(0), given, out=2),
+    lambda given: _action("torch.bernoulli", Slot(0), generator=given, out=2),
+    lambda given: _action("torch.multinomial", Slot(0), 1, generator=given, out=2),
+    lambda given: _action("torch.binomial", Slot(0), Slot(0), generator=given, out=2),
+    lambda given: _action("torch.normal", 0.0, Slot(0), generator=given, out=2),
+    lambda given: _action("torch._standard_gamma", Slot(0), given, out=2),
 )
 """What draws random numbers for the elements of a tensor."""
 
@@ -172,12 +172,11 @@ def draw(program: RandomProgram) -> None:
     rates = [torch.full((9,), rng.choice((0.5, 0.9, 20.0, 90.0, -1.0))) for _ in range(2)]
     it = observer.secret(rates[0], rates[1], "bob", program.destinations)
     actions = (
-        rng.choice(DRAWING)(given),
-        _action("torch.rand", 3, generator=given, out=2),
+        rng.choice(DRAWING)(Slot(1)),
+        _action("torch.rand", 3, generator=Slot(1), out=3),
     )
-    plan = Program(1, actions, (Slot(1), Slot(2)))
     run = rng.choice((observer.group, observer.plan))
-    made = run(plan, [it], 2)
+    made = run(Program(2, actions, (Slot(2), Slot(3))), [it, given], 2)
     program.note("program", True, made, (it,))
     if not isinstance(made, Failed):
         observer.private.discard(made[1].id)

@@ -1,12 +1,14 @@
 """Attack 6, continued: a generator is given, and a private command draws from it.
 
-A generator travels as a seed.  In a program it is one object: each action draws from it, and so
-does the next run.  How many numbers a kernel takes may follow from the values it is given.
+A generator travels as a seed, another one from each place where it is named.  Where it is an input
+of a program it is one object, from which all actions draw; where an action names it, the next run
+of that action does.  How many numbers a kernel takes may follow from the values it is given.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace as changed
 from typing import Any
 
 import pytest
@@ -25,38 +27,39 @@ def seeded() -> torch.Generator:
     return torch.Generator().manual_seed(7)
 
 
-Drawing = Callable[[Observer, torch.Generator], tuple[Any, Action]]
+Given = torch.Generator | Slot
+Drawing = Callable[[Observer, Given], tuple[Any, Action]]
 """A private input, and an action that draws for it into slot 1."""
 
 
-def poisson(eve: Observer, given: torch.Generator) -> tuple[Any, Action]:
+def poisson(eve: Observer, given: Given) -> tuple[Any, Action]:
     rates = eve.secret(torch.full((9,), 0.5), torch.full((9,), 90.0))
     return rates, action("torch.poisson", Slot(0), given, out=Slot(1))
 
 
-def binomial(eve: Observer, given: torch.Generator) -> tuple[Any, Action]:
+def binomial(eve: Observer, given: Given) -> tuple[Any, Action]:
     counts = eve.secret(torch.full((9,), 1.0), torch.full((9,), 50.0))
     chance = action("torch.binomial", Slot(0), Slot(0), generator=given, out=Slot(1))
     return counts, chance
 
 
-def bernoulli(eve: Observer, given: torch.Generator) -> tuple[Any, Action]:
+def bernoulli(eve: Observer, given: Given) -> tuple[Any, Action]:
     """It fails for what is no probability, before or after it has drawn."""
     chances = eve.secret(torch.full((9,), 0.5), torch.full((9,), 7.0))
     return chances, action("torch.bernoulli", Slot(0), generator=given, out=Slot(1))
 
 
-def multinomial(eve: Observer, given: torch.Generator) -> tuple[Any, Action]:
+def multinomial(eve: Observer, given: Given) -> tuple[Any, Action]:
     weights = eve.secret(torch.tensor([1.0, 1.0, 0.0]), torch.tensor([1.0, -1.0, 7.0]))
     return weights, action("torch.multinomial", Slot(0), 1, generator=given, out=Slot(1))
 
 
-def normal(eve: Observer, given: torch.Generator) -> tuple[Any, Action]:
+def normal(eve: Observer, given: Given) -> tuple[Any, Action]:
     spreads = eve.secret(torch.full((9,), 1.0), torch.full((9,), -1.0))
     return spreads, action("torch.normal", 0.0, Slot(0), generator=given, out=Slot(1))
 
 
-def gamma(eve: Observer, given: torch.Generator) -> tuple[Any, Action]:
+def gamma(eve: Observer, given: Given) -> tuple[Any, Action]:
     shapes = eve.secret(torch.full((9,), 0.1), torch.full((9,), 9.0))
     return shapes, action("torch._standard_gamma", Slot(0), given, out=Slot(1))
 
@@ -64,7 +67,7 @@ def gamma(eve: Observer, given: torch.Generator) -> tuple[Any, Action]:
 DRAWINGS: tuple[Drawing, ...] = (poisson, binomial, bernoulli, multinomial, normal, gamma)
 
 
-def rand(given: torch.Generator, slot: int) -> Action:
+def rand(given: Given, slot: int) -> Action:
     """A public draw."""
     return action("torch.rand", 3, generator=given, out=Slot(slot))
 
@@ -77,11 +80,10 @@ def read(eve: Observer, made: Any) -> None:
 
 def in_one_program(drawing: Drawing) -> Attack:
     def attack(eve: Observer) -> None:
-        given = seeded()
-        it, draws = drawing(eve, given)
-        program = Program(1, (draws, rand(given, 2)), (Slot(1), Slot(2)))
-        read(eve, eve.group(program, [it], 2))
-        read(eve, eve.plan(program, [it], 2))
+        it, draws = drawing(eve, Slot(1))
+        actions = changed(draws, out=Slot(2)), rand(Slot(1), 3)
+        program = Program(2, actions, (Slot(2), Slot(3)))
+        read(eve, eve.group(program, [it, seeded()], 2))
 
     return attack
 

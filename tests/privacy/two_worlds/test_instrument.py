@@ -120,7 +120,7 @@ def serve_with(leak: Leak, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have workers answer a question for tags by something else."""
 
     def handler(core: WorkerCore, message: Describe, frame: Frame, peer: Peer) -> Any:
-        answer = leak(core, core.store.read(message.id), peer)
+        answer = leak(core, core.store.open(message.id), peer)
         return Value(message.seq, pack(answer, Packer()))
 
     monkeypatch.setitem(WorkerCore.handlers, Describe, handler)
@@ -164,7 +164,7 @@ def test_what_honest_workers_tell_one_another_is_not_seen() -> None:
         private = secret(eve)
         for one in both.worlds:
             core = one.workers["bob"].core
-            sends_it_to_a_friend(core, core.store.read(private.id), one.peers["bob", "eve"])
+            sends_it_to_a_friend(core, core.store.open(private.id), one.peers["bob", "eve"])
             assert not one.received
         both.close()
 

@@ -19,7 +19,8 @@ from syft.serde.registry import pack
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, PeerLimits
 from syft.workers.wire import messages
 from syft.workers.wire.references import Reference
-from tests.privacy.two_worlds.attacks import Attack, action, check, ones
+from tests.privacy.two_worlds.attacks import Attack, action, check, learned, ones
+from tests.privacy.two_worlds.leaks import LEAKS
 from tests.privacy.two_worlds.observer import Failed, Observer
 from tests.privacy.two_worlds.runner import wrong_charges
 from tests.privacy.two_worlds.world import OBSERVER, OWNER, TwoWorlds, fixed
@@ -457,6 +458,109 @@ def test_limits_tell_no_private_size(attack: Attack, limits: PeerLimits) -> None
 @pytest.mark.parametrize(("attack", "limits"), ATTACKS, ids=_name)
 def test_limits_tell_public_sizes(attack: Attack, limits: PeerLimits) -> None:
     assert told_of_public_data(attack, limits), "the attack does not come to the size"
+
+
+# ------------------------------------------------------------------------------- at each edge
+
+
+def _command(eve: Observer, name: str, it: Any, args: tuple[Any, ...]) -> Any:
+    return eve.call(name, it, *args)
+
+
+def _group(eve: Observer, name: str, it: Any, args: tuple[Any, ...]) -> Any:
+    return _in_one(eve.group, name, it, args)
+
+
+def _plan(eve: Observer, name: str, it: Any, args: tuple[Any, ...]) -> Any:
+    return _in_one(eve.plan, name, it, args)
+
+
+def _in_one(run: Callable[..., Any], name: str, it: Any, args: tuple[Any, ...]) -> Any:
+    """An operation as a program, whose next action asks for public memory."""
+    if isinstance(it, Failed):
+        return it
+    actions = (
+        action(name, Slot(0), *args, out=Slot(1)),
+        action("torch.zeros", 600, out=Slot(2)),
+    )
+    return run(Program(1, actions, (Slot(1), Slot(2))), [it], 2)
+
+
+WAYS = (_command, _group, _plan)
+MULTIPLYING: dict[str, Callable[[int], tuple[Any, ...]]] = {
+    "torch.Tensor.repeat": lambda count: (count,),
+    "torch.tile": lambda count: ((count,),),
+    "torch.Tensor.expand": lambda count: (count, -1),
+    "torch.nn.functional.pad": lambda count: ((0, count),),
+    "torch.outer": lambda count: (torch.ones(count),),
+    "torch.tensor_split": lambda count: (count,),
+    "torch.kron": lambda count: (torch.ones(count),),
+    "torch.cartesian_prod": lambda count: (torch.ones(count),),
+}
+"""Operations that make of a tensor as much as a number says."""
+
+
+def at_each_edge(name: str, way: Callable[..., Any]) -> Attack:
+    """As much as just fits each limit and a little more, for each size that there may be."""
+    sizes, limits = (7, 13, SIZE), (FEW.elements, FEW.bytes // 4, FEW.bytes // 8, FEW.results * 7)
+    counts = {limit // size + more for size in sizes for limit in limits for more in (0, 1)}
+
+    def attack(eve: Observer) -> None:
+        it = chosen(eve)
+        for count in sorted(counts):
+            args = [
+                eve.public(arg) if isinstance(arg, torch.Tensor) else arg
+                for arg in MULTIPLYING[name](count)
+            ]
+            made = way(eve, name, it, tuple(args))
+            for one in made if isinstance(made, list) else [made]:
+                dropped(eve, one)
+            for arg in args:
+                dropped(eve, arg)
+        probe(eve)
+
+    return attack
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__.strip("_"))
+@pytest.mark.parametrize("name", MULTIPLYING)
+def test_no_edge_of_a_limit_tells_a_private_size(name: str, way: Callable[..., Any]) -> None:
+    check(at_each_edge(name, way), FEW)
+
+
+@pytest.mark.parametrize("name", MULTIPLYING)
+def test_the_edges_of_limits_tell_public_sizes(name: str) -> None:
+    assert told_of_public_data(at_each_edge(name, _command), FEW)
+
+
+@pytest.mark.parametrize("leak", ["sizes", "memory"])
+def test_an_edge_finds_limits_by_true_sizes(leak: str) -> None:
+    with LEAKS[leak]():
+        assert learned(at_each_edge("torch.Tensor.repeat", _command), limits=FEW) is not None
+
+
+def of_the_owner_without_a_bound(eve: Observer) -> None:
+    """The owner makes something of a size that is a private number: it has no bound."""
+    number = eve.secret(torch.tensor(10), torch.tensor(100_000))
+    it = by_owner(eve, "torch.zeros", number)
+    for name in ("torch.neg", "torch.sum", "torch.Tensor.detach", "torch.zeros_like"):
+        eve.call(name, it)
+    eve.request(messages.Duplicate(eve.count(), it.id, eve.id()))
+    eve.move(it, "alice")
+    for name in ("torch.Tensor.copy_", "torch.Tensor.set_", "torch.Tensor.resize_as_"):
+        eve.call(name, ones(eve, 10), it, grad=False)
+    eve.call("torch.add", ones(eve), ones(eve, 4))  # a traceback tells which way it went
+    for run in (eve.group, eve.plan):
+        program = Program(2, (action("torch.add", Slot(0), Slot(1), out=Slot(2)),), (Slot(2),))
+        run(program, [ones(eve), ones(eve, 4)], 1)
+        run(program, [it, ones(eve, 4)], 1)
+    probe(eve)
+
+
+@pytest.mark.parametrize("limits", [DEFAULT_PEER_LIMITS, PeerLimits(bytes=10**6)], ids=_name)
+def test_what_has_no_bound_tells_no_size(limits: PeerLimits) -> None:
+    check(of_the_owner_without_a_bound, limits)
+    assert told_of_public_data(of_the_owner_without_a_bound, limits)
 
 
 # ---------------------------------------------------------------------- what is charged is there

@@ -563,7 +563,7 @@ def test_a_question_after_a_failure_is_not_made(
     assert received == [Command, kind], "the question was made before the error was known"
     assert [type(e.message) for e in log if e.sender == "dan"] == [Failure, Skipped]
     assert {id: value.tolist() for id, value in dan.core.store.objects.items()} == before
-    assert not dan.core.store.promised and dan.core.store.read(x.id_at_location).__dict__ == {}
+    assert not dan.core.store.promised and dan.core.store.open(x.id_at_location).__dict__ == {}
     assert not connection.pending and not connection.unseen
     assert dropped in connection.garbage, "its drop will go along with the next request"
     assert x.tags == set() and dropped not in dan.core.store.objects

@@ -406,7 +406,7 @@ def test_passes_that_send_gradients_elsewhere_keep_their_order(late: Replies) ->
 
 def test_a_fetch_that_is_refused_takes_nothing(late: Replies) -> None:
     protect(late.core.store.objects[3], Guard(frozenset({"ann"})))
-    late.core.guarded = True
+    late.core.guard()
     assert start(late, "add_", ref(3), ref(9)) == "Parked"
     late.ask(Fetch(50, 3))
     assert start(late, "mul", ref(3), 2, out=100, seq=51) == "Parked"

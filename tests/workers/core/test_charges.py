@@ -17,6 +17,7 @@ from syft.workers.core.store import ObjectStore
 from syft.workers.execution.public_sizes import note_sizes
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import protect
+from tests.workers.core.test_stored_tensors import Box
 
 
 class Scene:
@@ -206,6 +207,21 @@ def test_all_that_lie_in_memory_that_one_was_given_are_counted(
     store.drop(2, "dropped")
     assert scene.ann.account.bytes == scene.ann.account.objects == 0
     assert store.charges._owner.objects == 0
+
+
+def test_what_holds_a_small_tensor_is_counted_where_that_lies() -> None:
+    scene = Scene()
+    store, state, large = scene.store, torch.ones(3), torch.ones(100_000)
+    store.put_all({1: Box(large[:3])})
+    store.objects[1].tensor = state  # a run of the plan has replaced it
+    store.charges.altered((1,))
+    store.put(2, state)
+    assert scene.ann.account.bytes == 12 and 2 not in store.charges.bills
+    state.data = torch.ones(2)
+    store.charges.altered((2,))
+    assert scene.ann.account.bytes == 8
+    store.drop(1, "dropped")
+    assert scene.ann.account.bytes == scene.ann.account.objects == 0
 
 
 def test_tags_do_not_make_memory_that_grows_the_owner_s() -> None:

@@ -17,10 +17,10 @@ def store() -> ObjectStore:
 
 def test_what_is_put_is_read_until_it_is_taken(store: ObjectStore) -> None:
     store.put(1, "a")
-    assert store.read(1) == "a"
+    assert store.open(1) == "a"
     assert store.take(1, "me fetched it") == "a"
     with pytest.raises(ObjectNotFound, match="holds no object 1: me fetched it"):
-        store.read(1)
+        store.open(1)
     with pytest.raises(ObjectNotFound, match="me fetched it"):
         store.take(1, "again")
 
@@ -30,18 +30,18 @@ def test_nothing_is_overwritten(store: ObjectStore) -> None:
     for action in (store.check_free, store.promise, lambda id: store.put(id, "b")):
         with pytest.raises(ObjectIdTaken, match="holds an object 1 already"):
             action(1)
-    assert store.read(1) == "a"
+    assert store.open(1) == "a"
 
 
 def test_a_promise_is_kept_or_broken(store: ObjectStore) -> None:
     store.promise(1)
     store.promise(2)
     with pytest.raises(ObjectNotFound, match="it is promised and has not come yet"):
-        store.read(1)
+        store.open(1)
     store.put(1, "a")
     store.mark_gone(2, "it failed")
     assert store.promised == set()
-    assert store.read(1) == "a"
+    assert store.open(1) == "a"
     assert store.why_missing(2) == "it failed"
     assert store.why_missing(3) is None
 

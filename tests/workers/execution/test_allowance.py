@@ -17,6 +17,7 @@ from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.execution.allowance import used_by
 from syft.workers.execution.private_commands import run_guarded
 from syft.workers.execution.public_sizes import sizes_at_most
+from syft.workers.execution.size_rules import BY_VALUES, COUNTED
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import full_guard_of, protect
 
@@ -143,3 +144,31 @@ def test_a_mask_may_be_larger_than_what_it_selects_from() -> None:
     result = run_guarded(torch.masked_select, [private, mask], {}, 0, guard, [], "bob", None)
     assert full_guard_of(result) == replaced(guard, shape_hidden=True)
     assert result.shape == (5,) and sizes_at_most(result) == (5,)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.complex64, torch.float64, torch.bool])
+def test_no_private_number_decides_what_an_operation_may_use(dtype: torch.dtype) -> None:
+    small, large = (torch.tensor(value).to(dtype) for value in (3, 2.0**60))
+    told = [op for op in sorted({*COUNTED, *BY_VALUES}) if uses(op, small) != uses(op, large)]
+    assert bool(told) == (dtype is torch.int64)  # public numbers do decide
+    for value in (small, large):
+        protect(value, Guard(frozenset({"ann"})))
+    assert [op for op in (*COUNTED, *BY_VALUES) if uses(op, small) != uses(op, large)] == []
+
+
+def uses(op: int, number: torch.Tensor) -> list[Any]:
+    """What a call with a number as an argument may use, wherever the number stands, and what is
+    raised where no such call exists."""
+    x = torch.arange(6).reshape(2, 3)
+    found: list[Any] = []
+    for args in ([x, number], [x, x, number], [number], [x, [number, number]]):
+        try:
+            found.append(
+                (
+                    COUNTED.get(op, lambda args, kwargs: 0)(args, {}),
+                    used_by(op, FUNCTIONS[op], args, {}),
+                )
+            )
+        except Exception as error:
+            found.append((type(error), str(error)))
+    return found

@@ -326,6 +326,7 @@ def test_callers_are_told_in_the_order_in_which_they_came(core: WorkerCore) -> N
     ask(core, Drop(3, (9,)), peer=eve)
     message, buffers = stored_again("put")
     *told, last = sent(core, message, *buffers, peer=eve)
+    told = [(peer, reply) for peer, reply in told if peer.name != "me"]  # may have stored 5
     assert told == [(caller, Stale(False)) for caller in callers] and last == (eve, Done(20))
     for number, caller in enumerate(callers):
         ask(core, Drop(4, (100 + number,)), peer=caller)

@@ -35,7 +35,7 @@ def test_all_are_stored_under_ids_that_follow(core: WorkerCore) -> None:
     leaf = torch.ones(2, requires_grad=True)
     assert put_all(core, 100, torch.ones(2), torch.zeros(3), leaf) == Done(1)
     assert list(core.store.objects) == [5, 100, 101, 102]
-    assert core.store.read(101).tolist() == [0, 0, 0]
+    assert core.store.open(101).tolist() == [0, 0, 0]
     assert list(core.store.origins) == [102], "only a leaf has gradients that somebody may ask for"
     assert core.store.origins[102].session is ME.session
     assert put_all(core, 200) == Done(1)
@@ -58,7 +58,7 @@ def test_none_is_stored_where_one_cannot_be(core: WorkerCore) -> None:
 
 def test_what_is_private_is_so_from_the_start(core: WorkerCore) -> None:
     assert put_all(core, 10, *torch.ones(3, 2), guards=((1, ("ann",), True, None),)) == Done(1)
-    guards = [full_guard_of(core.store.read(id)) for id in (10, 11, 12)]
+    guards = [full_guard_of(core.store.open(id)) for id in (10, 11, 12)]
     assert guards[0] is None and guards[2] is None
     assert guards[1] is not None and guards[1].admits("ann") and guards[1].shape_hidden
     assert core.guarded
@@ -67,7 +67,7 @@ def test_what_is_private_is_so_from_the_start(core: WorkerCore) -> None:
 def test_chains_are_stored_too(core: WorkerCore) -> None:
     encoded = fix_precision(torch.ones(2))
     assert put_all(core, 10, torch.ones(2), encoded) == Done(1)
-    assert type(core.store.read(11).child) is FixedPrecisionTensor
+    assert type(core.store.open(11).child) is FixedPrecisionTensor
     assert list(core.store.origins) == [11]
 
 
@@ -79,7 +79,7 @@ def test_what_waits_for_one_of_them_runs(core: WorkerCore) -> None:
     message = PutAll(3, 8, pack(Bundle([torch.ones(1), torch.ones(1)]), packer))
     replies = [reply for _, reply in sent(core, message, *packer.buffers)]
     assert [type(reply) for reply in replies] == [Done, Value, Done]
-    assert core.store.read(40).tolist() == [-1]
+    assert core.store.open(40).tolist() == [-1]
 
 
 def test_all_are_handed_over_in_order(core: WorkerCore) -> None:

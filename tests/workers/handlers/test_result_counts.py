@@ -315,7 +315,7 @@ def test_ids_and_flags_that_do_not_exist_are_refused(
         error = error_in(ask(core, Command(2, BY_NAME[name], (ref(5),), out, flags)))
         assert type(error) is MalformedMessage and error.path == path
         assert set(core.store.objects) == {5} and not core.store.has_gone(out)
-    assert torch.equal(core.store.read(5), X)
+    assert torch.equal(core.store.open(5), X)
 
 
 @pytest.mark.parametrize("waiting", [False, True])

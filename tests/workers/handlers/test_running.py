@@ -96,11 +96,11 @@ def test_a_number_stands_for_what_it_was_defined_as(core: WorkerCore) -> None:
     assert ask(core, run(4, (5, 0.5), 103, SCALE)) == Done(9)
     assert ask(core, run(4, (None, 3), 104)) == Done(9)
     assert ask(core, run(4, (100, None), 105)) == Done(9)
-    found = [core.store.read(id).tolist() for id in range(100, 106)]
+    found = [core.store.open(id).tolist() for id in range(100, 106)]
     assert found == [[2, 4], [2, 4], [2, 4], [0.5, 1], [3, 6], [6, 12]]
     assert core.stats.cache_hits == 4
     assert ask(core, run(3, (5, 0.5), 106, SCALE)) == Done(9)  # the number means something else now
-    assert core.store.read(106).tolist() == [0.5, 1]
+    assert core.store.open(106).tolist() == [0.5, 1]
 
 
 def test_numbers_belong_to_one_peer(core: WorkerCore) -> None:
@@ -130,11 +130,11 @@ def test_a_value_is_kept_and_each_run_gets_a_copy(core: WorkerCore) -> None:
     assert ask(core, run(0, (5, value), 100, writes), *packer.buffers) == Done(9)
     for out in (101, 102):
         assert ask(core, run(0, (None, None), out)) == Done(9)
-    assert [core.store.read(id).tolist() for id in (100, 101, 102)] == [[11, 22]] * 3
+    assert [core.store.open(id).tolist() for id in (100, 101, 102)] == [[11, 22]] * 3
     packer = Packer()
     value = pack(torch.tensor([1.0, 1.0]), packer)
     ask(core, run(0, (None, value), 103), *packer.buffers)  # one tensor replaced
-    assert core.store.read(103).tolist() == [2, 3]
+    assert core.store.open(103).tolist() == [2, 3]
 
 
 def test_numbers_come_back_with_the_reply(core: WorkerCore) -> None:
@@ -213,7 +213,7 @@ def test_an_error_of_the_program_keeps_the_number(core: WorkerCore) -> None:
 
 def _missing(core: WorkerCore, id: int) -> Exception:
     try:
-        core.store.read(id)
+        core.store.open(id)
     except ObjectNotFound as error:
         assert "should have made it failed" in str(error)
         return error
@@ -266,7 +266,7 @@ def test_a_promised_input_parks_it(core: WorkerCore) -> None:
     kept = Put(8, 6, pack(torch.ones(2), packer))
     replies = sent(core, kept, *packer.buffers)
     assert replies == [(ME, Value(9, [2, [0, 100], None, 4.0])), (ME, Done(8))]
-    assert core.store.promised == set() and core.store.read(100).tolist() == [2, 2]
+    assert core.store.promised == set() and core.store.open(100).tolist() == [2, 2]
     core.store.promise(7, by=ME.session, senders=("me",))
     assert ask(core, run(0, (7, 2.0), 110, results=3)) == Parked(9, (7,))
     assert ask(core, Cancel(10, 9)) == Done(10)
@@ -292,7 +292,7 @@ def test_results_take_no_ids_that_are_taken(core: WorkerCore) -> None:
     )
     assert isinstance(error_in(ask(core, run(0, (5,), 4, two, 2))), ObjectIdTaken)
     assert sorted(core.store.objects) == [5]
-    assert core.store.read(5).tolist() == [1, 2]
+    assert core.store.open(5).tolist() == [1, 2]
 
 
 def test_what_is_wrong_the_second_time_is_named_too(core: WorkerCore) -> None:
@@ -558,7 +558,7 @@ def test_a_gradient_retained_inside_a_program_is_as_private(
     assert ask(private, run(0, (20, other), 100, step), peer=EVE) == Done(9)
     reply = ask(private, Fetch(1, 100, keep=True), peer=EVE)
     assert (type(reply) is Failure) == (other == 6)
-    expected = private.store.read(other)
+    expected = private.store.open(other)
     assert torch.equal(value_in(private, Fetch(1, 100), peer=ANN), expected)
 
 

@@ -219,3 +219,42 @@ def test_what_came_over_a_socket_can_be_enlarged_until_it_is_sent_from_there(
                 x.resize_(3 * numbers).sum().get()
             assert x.get().shape == (2 * numbers,)
         dan.close()
+
+
+def gradient_without_memory(bob: sy.VirtualWorker, second: bool) -> torch.Tensor:
+    """Zeros for which torch has allocated nothing, as they come of a backward pass."""
+    x = torch.ones(3, requires_grad=True).send(bob)
+    if not second:
+        torch.sgn(x).sum().backward()
+        assert x.grad is not None
+        return x.grad
+    (first,) = torch.autograd.grad(x.abs().sum(), x, create_graph=True)
+    (found,) = torch.autograd.grad(first.sum(), x)
+    return found
+
+
+WITHOUT_MEMORY: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
+    "resize_": lambda zeros, other: zeros.resize_(9),
+    "another dtype": lambda zeros, other: zeros.view(torch.int32).resize_(9),
+    "a part": lambda zeros, other: zeros[:0].resize_(9),
+    "set_": lambda zeros, other: other.set_(zeros, 0, (9,)),
+    "set_ as it is": lambda zeros, other: other.set_(source=zeros, storage_offset=0, size=(3,)),
+    "data": lambda zeros, other: _with_data(other, zeros).resize_(9),
+}
+
+
+def _with_data(tensor: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
+    tensor.data = data
+    return tensor
+
+
+@pytest.mark.parametrize("second", [False, True])
+@pytest.mark.parametrize("way", WITHOUT_MEMORY)
+def test_zeros_without_memory_are_not_enlarged(
+    bob: sy.VirtualWorker, way: str, second: bool
+) -> None:
+    """Torch would copy from address 0, and end the process."""
+    zeros = gradient_without_memory(bob, second)
+    with pytest.raises(RuntimeError, match=r"ZeroTensors have no memory: use .clone\(\)"):
+        WITHOUT_MEMORY[way](zeros, torch.zeros(3).send(bob))
+    assert zeros.clone().resize_(2).get().tolist() == [0, 0]

@@ -91,7 +91,7 @@ def test_it_is_held_found_described_and_copied() -> None:
     assert value_in(core, Describe(1, 5)) == card
     assert value_in(core, Search(1, ("#pair",))) == [(5, *card)]
     assert ask(core, Duplicate(1, 5, 6)) == Done(1)
-    assert full_guard_of(core.store.read(6)) == BEA
+    assert full_guard_of(core.store.open(6)) == BEA
     assert type(ask(core, command("torch.Tensor.neg", ref(5), out=7))).__name__ == "Failure"
     assert sorted(core.store.objects) == [5, 6]
 
@@ -104,7 +104,7 @@ def test_the_owner_lets_it_in_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not core.store.objects
     core.allow_plans = True
     assert ask(core, Put(1, 5, None, ("bea",))) == Done(1)
-    assert core.store.read(5) is arriving
+    assert core.store.open(5) is arriving
     assert full_guard_of(arriving.parts[0]) == Guard(BEA.users, owners=frozenset({"me"}))
     assert value_in(core, Describe(1, 5)) == (["#pair"], "two", None, "a pair")
     arriving = Pair()

@@ -52,11 +52,11 @@ def test_a_tensor_in_no_store_is_found() -> None:
         command("torch.Tensor.sum", ref(11), out=12),
     ):
         assert ask(core, message, peer=EVE) == Done(1)
-    kept = core.store.read(10)
+    kept = core.store.open(10)
     ask(core, Drop(1, (10,)), peer=EVE)
     sent(core, command("torch.Tensor.backward", ref(12)), peer=EVE)  # a notice to others, too
     assert kept.grad.tolist() == [3.25, -1.0]
-    assert full_guard_of(kept.grad) == full_guard_of(core.store.read(1))
+    assert full_guard_of(kept.grad) == full_guard_of(core.store.open(1))
     core.hold(20, kept)
     ask(core, command("torch.Tensor.grad.__get__", ref(20), out=21), peer=EVE)
     assert isinstance(error_in(ask(core, Fetch(1, 21), peer=EVE)), PermissionDenied)

@@ -168,8 +168,8 @@ def test_golden() -> None:
         ((_, reply),) = core.receive(from_bytes(data), ME)
         expected = messages.Value if name == "gradients" else messages.Done
         assert type(messages.decode(reply.header)) is expected
-    assert core.store.read(101).tolist() == [31.5] and core.store.read(111).tolist() == [30.75]
-    assert core.store.read(121).tolist() == [30.75]
+    assert core.store.open(101).tolist() == [31.5] and core.store.open(111).tolist() == [30.75]
+    assert core.store.open(121).tolist() == [30.75]
     assert 100 not in core.store.objects
 
 
