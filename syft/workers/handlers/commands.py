@@ -7,8 +7,7 @@ other commands take the general path below it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -50,16 +49,15 @@ from syft.workers.core.shares import refuse_shares
 from syft.workers.core.state_machine import Answer, WorkerCore
 from syft.workers.core.store import ObjectStore
 from syft.workers.core.tag_index import tags_of
-from syft.workers.execution.backward_passes import run_public_pass
 from syft.workers.execution.foreseen_failures import is_foreseen
 from syft.workers.execution.operation import run_in_mode
-from syft.workers.execution.private_commands import guard_for, run_guarded
+from syft.workers.execution.private_commands import guard_for
 from syft.workers.execution.private_results import NOTHING, UNCLEAR, common_guard, private_result
 from syft.workers.handlers.accesses import command_access
+from syft.workers.handlers.guarded_run import run_as_private
 from syft.workers.hardening.function_wrapper import Function
 from syft.workers.hardening.precautions import RUNNABLE
 from syft.workers.hardening.unwritten import clearing, sizes_within_memory
-from syft.workers.labels.guards import Guard
 from syft.workers.wire.messages import (
     COUNT_SHIFT,
     DEFAULT_DTYPE,
@@ -314,25 +312,37 @@ def _write(store: ObjectStore, command: Command, guarded: bool) -> bool:
 def _run(
     call: Call, command: Command, function: Function, args: list[Any], kwargs: dict[str, Any]
 ) -> Reply:
-    """Call the function of a command on its operands, in the modes of the command."""
-    core, op, flags = call.core, command.op, command.flags
-    if core.guarded:
-        guard = guard_for(args, kwargs)
-        if guard is not None:
-            return _run_hidden(call, command, function, args, kwargs, guard)
-        if FLAGS[op] & GRADIENT:
-            function = partial(_run_public_pass, core, function)
-    mode = GRAD_MODE if torch.is_grad_enabled() else 0
-    if flags & _MODES == mode and not command.autocast and get_default_dtype() is float32:
-        result = function(*args, **kwargs)
-    else:
-        result = run_in_mode(function, args, kwargs, flags, autocast_of(call))
-    return _reply(call, command, result)
+    """Run a command in its modes: on private inputs its results and the text of its error are
+    private too, and if it fails, all the results that the caller expects are marked as failed."""
+    core, user = call.core, call.peer.user
+    if not core.guarded:
+        return _reply(call, command, run_in_modes(call, function, args, kwargs))
+    guard = guard_for(args, kwargs)
+    private = core, function, args, kwargs, FLAGS[command.op], guard, core.holdings, user
+    try:
+        return _reply(call, command, run_in_modes(call, run_as_private, private))
+    except PermissionDenied:
+        raise
+    except Exception as error:  # its text may quote private values
+        if guard is None:
+            raise
+        core.fail_results(_ids_of_results(command))
+        hidden = not (guard.admits(user) or is_foreseen(error))
+        return core.failure(command.seq, error, hidden=hidden)
 
 
-def _run_public_pass(core: WorkerCore, function: Function, *args: Any, **kwargs: Any) -> Any:
-    """Run a backward pass over public inputs; a private gradient that it adds to stays private."""
-    return run_public_pass(function, args, kwargs, core.holdings)
+def run_in_modes(
+    call: Call,
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any] = _NO_KEYWORDS,
+) -> Any:
+    """Call a function in the modes in which the request was made."""
+    message, mode = call.message, GRAD_MODE if torch.is_grad_enabled() else 0
+    usual = message.flags & _MODES == mode and not message.autocast
+    if usual and get_default_dtype() is float32:
+        return function(*args, **kwargs)
+    return run_in_mode(function, args, kwargs, message.flags, _autocast_of(call))
 
 
 def _present(objects: dict[int, Any], operands: Iterable[Any]) -> list[Any] | None:
@@ -471,39 +481,6 @@ def counted(tensors: int, in_container: bool) -> str:
     return f"{tensors} tensors"
 
 
-def _run_hidden(
-    call: Call,
-    command: Command,
-    function: Function,
-    args: list[Any],
-    kwargs: dict[str, Any],
-    guard: Guard,
-) -> Reply:
-    """Run a command on private inputs: its results and the texts of its errors are private too.
-
-    If it fails, all the results that the caller expects are marked as failed.
-    """
-    core, user = call.core, call.peer.user
-
-    def guarded(*args: Any, **kwargs: Any) -> Any:
-        flags, holdings = FLAGS[command.op], core.holdings
-        return run_guarded(function, list(args), kwargs, flags, guard, holdings, core.name, user)
-
-    outs = _ids_of_results(command)
-    acting, core.acting_guard = core.acting_guard, guard
-    try:
-        result = run_in_mode(guarded, args, kwargs, command.flags, autocast_of(call))
-        return _reply(call, command, result)
-    except PermissionDenied:
-        raise
-    except Exception as error:  # its text may quote private values
-        core.fail_results(outs)
-        hidden = not (guard.admits(user) or is_foreseen(error))
-        return core.failure(command.seq, error, hidden=hidden)
-    finally:
-        core.acting_guard = acting
-
-
 def _operands(call: Call, command: Command) -> tuple[list[Any], dict[str, Any]]:
     """The arguments as values: by the fast path where it applies, otherwise by the general one.
 
@@ -528,7 +505,7 @@ def _operands(call: Call, command: Command) -> tuple[list[Any], dict[str, Any]]:
     return args, kwargs
 
 
-def autocast_of(call: Call) -> list[tuple[str, torch.dtype]]:
+def _autocast_of(call: Call) -> list[tuple[str, torch.dtype]]:
     """The devices on which the caller had autocast enabled, as ``(device type, dtype)``, and its
     default dtype if that is not float32."""
     if not call.message.autocast:

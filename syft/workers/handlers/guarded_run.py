@@ -50,6 +50,31 @@ class Concealed(Exception):
         self.error = error
 
 
+def run_as_private(
+    core: WorkerCore,
+    function: Function,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    flags: int,
+    guard: Guard | None,
+    holdings: Holdings,
+    user: str | None,
+) -> Any:
+    """Run an operation whose results are guarded by ``guard``, as the gradients are that it sends.
+
+    A gradient that it adds to stays private, also if its inputs are public (None for ``guard``).
+    """
+    if guard is None:
+        if flags & GRADIENT:
+            return run_public_pass(function, args, kwargs, holdings)
+        return function(*args, **kwargs)
+    acting, core.acting_guard = core.acting_guard, guard
+    try:
+        return run_guarded(function, list(args), kwargs, flags, guard, holdings, core.name, user)
+    finally:
+        core.acting_guard = acting
+
+
 class _Registers(Holdings):
     """What a worker holds while it runs a program: the values of the program are there too."""
 
@@ -128,23 +153,13 @@ class GuardedRun:
             return special(self, function, args)
         flags = FLAGS[action.op]
         guard = meet_guards(guard_for(list(args), kwargs), self.taint)
-        core = self.core
-        if guard is None:
-            if flags & GRADIENT:
-                return run_public_pass(function, args, kwargs, self.registers)
-            return self.registers.noted(function(*args, **kwargs))
-        self.concealing |= not guard.admits(self.user)
-        acting, core.acting_guard = core.acting_guard, guard
-        try:
-            result = run_guarded(
-                function, list(args), kwargs, flags, guard, self.registers, core.name, self.user
-            )
-        finally:
-            core.acting_guard = acting
+        self.concealing |= guard is not None and not guard.admits(self.user)
+        about = flags, guard, self.registers, self.user
+        result = run_as_private(self.core, function, args, kwargs, *about)
         if self.taint is not None:  # which commands run may follow from private values
             replace(result, forget_sizes)
         self.registers.noted(result)
-        if not all(map(_is_tensor_or_none, leaves(result))):
+        if guard is not None and not all(map(_is_tensor_or_none, leaves(result))):
             self._revealed(result, function, guard)
         return result
 

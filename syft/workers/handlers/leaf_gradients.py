@@ -19,7 +19,8 @@ from syft.workers.core.access import Access
 from syft.workers.core.peer import Peer
 from syft.workers.core.pipeline import Call, Declaration, handles
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.execution.private_commands import guard_for, run_guarded
+from syft.workers.execution.private_commands import guard_for
+from syft.workers.handlers.guarded_run import run_as_private
 from syft.workers.hardening.function_wrapper import Function
 from syft.workers.wire.messages import ClearGradients, Done, Gradients, Reply, Value
 
@@ -69,14 +70,7 @@ def _read(core: WorkerCore, read: tuple[Function, int], leaf: torch.Tensor, peer
     """What an operation tells of a leaf, which is as private as the leaf or its gradient."""
     function, flags = read
     guard = guard_for([leaf], {}) if core.guarded else None
-    if guard is None:
-        return function(leaf)
-    acting, core.acting_guard = core.acting_guard, guard
-    try:
-        holdings = core.holdings
-        return run_guarded(function, [leaf], {}, flags, guard, holdings, core.name, peer.user)
-    finally:
-        core.acting_guard = acting
+    return run_as_private(core, function, [leaf], {}, flags, guard, core.holdings, peer.user)
 
 
 @handles(ClearGradients, Declaration(sets="leaves", action="grad = None"))

@@ -28,8 +28,7 @@ from syft.workers.core.pipeline import (
     shortcut,
 )
 from syft.workers.core.state_machine import Answer, WorkerCore
-from syft.workers.execution.operation import run_in_mode
-from syft.workers.handlers.commands import autocast_of
+from syft.workers.handlers.commands import run_in_modes
 from syft.workers.handlers.guarded_run import Concealed
 from syft.workers.handlers.programs import Prepared, prepare
 from syft.workers.labels.memory_labels import copy_of
@@ -37,7 +36,6 @@ from syft.workers.wire.definitions import Definition, InputKind
 from syft.workers.wire.messages import (
     COUNT_SHIFT,
     GRAD_MODE,
-    INFERENCE_MODE,
     Done,
     Reply,
     Run,
@@ -46,7 +44,6 @@ from syft.workers.wire.messages import (
 from syft.workers.wire.numbering import BARE, NumberedCall, Table, check_number, weight_of
 from syft.workers.wire.references import Reference
 
-_MODES = GRAD_MODE | INFERENCE_MODE
 _ONE_EXPECTED = 1 << COUNT_SHIFT
 _REFERENCE = int(InputKind.REFERENCE)
 _MAX_ID = 2**63
@@ -114,7 +111,7 @@ def _found(call: Call) -> Ready:
 )
 def _general(call: Call, run: Run) -> Reply:
     """Run the definition of a number; the reply is ``Done`` if all results are tensors or None."""
-    core, peer, first, flags = call.core, call.peer, run.out, run.flags
+    core, peer, first = call.core, call.peer, run.out
     entry, given = call.read
     prepared: Prepared = entry.what
     outs = prepared.outs(first)
@@ -124,13 +121,7 @@ def _general(call: Call, run: Run) -> Reply:
     core.store.check_all_free(outs)
     try:
         _tell_watchers(core, prepared, peer)
-        operands = core, entry, given, _resolved(call), peer
-        mode = GRAD_MODE if torch.is_grad_enabled() else 0
-        usual = flags & _MODES == mode and not run.autocast
-        if usual and torch.get_default_dtype() is torch.float32:
-            results = _results(*operands)
-        else:
-            results = run_in_mode(_results, operands, {}, flags, autocast_of(call))
+        results = run_in_modes(call, _results, (core, entry, given, _resolved(call), peer))
         reply = _stored(core, run, results, peer)
         call.note_made(outs)
         return reply
