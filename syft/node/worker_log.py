@@ -164,7 +164,7 @@ def counts(server: WebsocketServerWorker) -> str:
     stats = server.stats
     said = (
         counted(connections, "connection"),
-        counted(len(server.core.store.ids()), "object"),
+        counted(len(server.core.store), "object"),
         f"{size(stats.bytes_in)} in",
         f"{size(stats.bytes_out)} out",
     )

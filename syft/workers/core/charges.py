@@ -286,7 +286,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
                 continue
             if bill is None and not self._is_large(value):
                 self._count_memory(value)
-                waiting += self._holding()
+                waiting += self._moved_holders()
                 continue
             bill = self._counted(bill)
             before, sizes = bill.storages, self._memory_of(value)
@@ -306,7 +306,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             if place in self._memory:
                 self._memory[place].has(size)
 
-    def _holding(self) -> list[int]:
+    def _moved_holders(self) -> list[int]:
         """The plans and the like that are counted, and whose tensors lie elsewhere by now."""
         return [
             id

@@ -11,7 +11,8 @@ What a handler itself has to do begins when all this is done:
 5. *keep*: what it makes is no promise of others: ``PermissionDenied``, ``ObjectIdTaken``.
 6. *wait*: it is parked until all is there that it names, and what came earlier has changed that.
 7. *memory*: the memory that it changes is its caller's: ``PermissionDenied``.
-8. *run*: the handler.  Tensors leave by :meth:`Call.hand_over` alone, which asks their labels.
+8. *run*: the handler.  Tensors leave in replies by :meth:`Call.hand_over` alone, which asks their
+   labels; what goes on to another worker is asked about by ``execution.leaving.check_leaving``.
 9. *store*: :meth:`Call.store` tells those who know of the id, charges, and notes whose it is.
 10. *reply*: one of ``answers``, or a ``Failure``; another one is ``HookError``.
 
@@ -27,7 +28,7 @@ from typing import Any
 
 from msgspec.structs import fields
 
-from syft.exceptions import HookError, MalformedMessage, PermissionDenied
+from syft.exceptions import HookError, MalformedMessage
 from syft.ops.nested import replace
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
@@ -132,9 +133,7 @@ class Call:
         if place is not None:
             check_leaving(guard, place, user, action, self.core.name, self.message.id)
         elif guard is not None:
-            if not guard.admits(user):
-                raise PermissionDenied(action, self.core.name, user)
-            guard.check_open()
+            guard.check_admits(user, self.core.name, action)
 
     def hand_over(
         self,

@@ -120,14 +120,17 @@ class ObjectStore:
     def __contains__(self, id: int) -> bool:
         return id in self.objects
 
-    def ids(self, value: Any = None) -> list[int]:
-        """The ids of all objects, or those under which this very object is.
+    def __len__(self) -> int:
+        return len(self.objects)
+
+    def ids_of(self, value: Any) -> list[int]:
+        """The ids under which this very object is.
 
         >>> store, x = ObjectStore("bob"), torch.ones(2); store.put(5, x); store.put(6, x * 1)
-        >>> store.ids(), store.ids(x)
-        ([5, 6], [5])
+        >>> store.ids_of(x), len(store)
+        ([5], 2)
         """
-        return [id for id, each in self.objects.items() if value is None or each is value]
+        return [id for id, each in self.objects.items() if each is value]
 
     def read(self, id: int) -> Stored:
         """The object, or a cell if something private can be reached from it.

@@ -80,14 +80,15 @@ def check_leaving(
         guard.check_open()
 
 
-def opened_to_leave(about: tuple[str, str | None, str, str, int], stored: Stored) -> Any:
-    """A stored object, with its gradients, if it may leave; ``about`` is for whom and where to, as
-    for :func:`check_leaving`, which raises if it may not.
+def opened_to_leave(
+    stored: Stored, to: str, user: str | None, action: str, worker: str, id: int | None = None
+) -> Any:
+    """A stored object, with its gradients, if it may leave; raises as :func:`check_leaving` does.
 
-    >>> opened_to_leave(("eve", None, "move", "bob", 7), torch.ones(1))
+    >>> opened_to_leave(torch.ones(1), "eve", None, "move", "bob", 7)
     tensor([1.])
     """
-    check_leaving(guard_of(stored), *about)
+    check_leaving(guard_of(stored), to, user, action, worker, id)
     return unsealed(stored)
 
 

@@ -3,10 +3,10 @@
 A question about a tensor (its shape, its dtype) has an answer that follows from the program, as
 long as the forecast fixes it: a command that fails in secret leaves results of the same shape,
 strides, dtype, device and graph as one that succeeds.  It does not leave the same version counter,
-node of the graph, place in memory or names.  So the
-op table says for each question which properties its answer follows from (``asks=``), and each
-property has a row here: whether the forecast fixes it, and why.  A question is answered if all its
-properties are fixed; one without properties is refused.
+node of the graph, place in memory or names.  So the op table says for each question which
+properties its answer follows from (``asks=``), and each property has a row here: whether the
+forecast fixes it, and why.  A question is answered if all its properties are fixed; one without
+properties, or with one that has no row, is refused.
 
 Of a value whose shape is private as well, only what follows from its dtype, device and layout is
 told.
@@ -75,10 +75,11 @@ PROPERTIES: Final[dict[str, tuple[Basis, str]]] = {
 known of each, and why it is public or not."""
 
 _ORDER: Final = (*Basis,)
+_NO_ROW: Final = Basis.SECRET, ""
 
 
 def _least_known(properties: Iterable[str]) -> Basis:
-    bases = [PROPERTIES[name][0] for name in properties if name in PROPERTIES]
+    bases = [PROPERTIES.get(name, _NO_ROW)[0] for name in properties]
     return max(bases, key=_ORDER.index, default=Basis.SECRET)
 
 

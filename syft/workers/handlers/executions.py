@@ -462,7 +462,7 @@ def _finish(core: WorkerCore, execution: int, session: Execution, result: Any) -
     except Exception as error:  # the caller has too much: none of the results is kept
         _put_back(results)
         for out, value in stored.items():
-            if out in core.store.ids(value):
+            if out in core.store.ids_of(value):
                 core.store.take(out, "another result could not be stored")
         fail(core, execution, session, error)
         return

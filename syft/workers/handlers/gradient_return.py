@@ -135,7 +135,7 @@ class FetchedLeaf:
         leaf, store = self.leaf(), self.core.store
         if leaf is None or self.id in store or followers(leaf):
             return
-        if not store.ids(successor_of(leaf)):  # under another id
+        if not store.ids_of(successor_of(leaf)):  # under another id
             instead = "the gradients of a tensor follow it to x.move(sy.local_worker)"
             raise UnsupportedOperation("backward", "A leaf that was fetched", instead)
 

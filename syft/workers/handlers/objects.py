@@ -323,7 +323,7 @@ def _send_on(call: Call, message: Move, stored: Stored) -> bool | None:
     core, origin, id = call.core, call.read, message.id
     guard, recorded = guard_of(stored), message.requires_grad is not False
     place = message.to if guard is None else core.place_of(message.to)
-    value = opened_to_leave((place, call.user, "move", core.name, id), stored)
+    value = opened_to_leave(stored, place, call.user, "move", core.name, id)
     connection = core.connect(message.to)
     if recorded and goes_on(value):
         send_followed(core, connection, id, value, guard, origin, message.to)

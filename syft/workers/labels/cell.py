@@ -3,7 +3,8 @@
 Whoever asks the store of a worker for an object gets the object itself only if everybody may have
 all that can be reached from it: its elements, its gradient, the tensor that it is a view of, and
 its graph.  Otherwise it is a :class:`SealedCell`, which is no tensor, and tells what is public
-alone.  So a handler that forgets to ask the guard fails for what is private, and leaks nothing.
+alone.  So a handler that forgets to ask the guard fails for what is private.  Shares are no cells:
+they ask for the owner of their session themselves.
 
 :func:`opened_for` gives the object to a user whom its guard admits, and may be used by everybody.
 :func:`unsealed` asks for nothing: the modules that use it are listed, each with its reason, in
@@ -18,7 +19,6 @@ from typing import Any
 import torch
 
 from syft.chain.wrapper import Wrapper
-from syft.exceptions import PermissionDenied
 from syft.ops.nested import EXACT_TENSOR_TYPES
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.holders import Holder
@@ -59,7 +59,8 @@ def sealed(value: Any) -> Stored:
     >>> x = torch.ones(2); sealed(x) is x, type(sealed(torch.ones(2, requires_grad=True)))
     (True, <class 'syft.workers.labels.cell.SealedCell'>)
     """
-    if all(map(_is_public, tensors_of(value))) or getattr(value, "confined", False):
+    confined = isinstance(value, Holder) and value.confined
+    if confined or all(map(_is_public, tensors_of(value))):
         return value
     return SealedCell(value)
 
@@ -95,9 +96,7 @@ def opened_for(stored: Stored, user: str | None, worker: str, action: str = "get
     """
     guard = guard_of(stored)
     if guard is not None:
-        if not guard.admits(user):
-            raise PermissionDenied(action, worker, user)
-        guard.check_open()
+        guard.check_admits(user, worker, action)
     return unsealed(stored)
 
 

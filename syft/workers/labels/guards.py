@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from dataclasses import replace as changed
 from typing import Final
 
+from syft.exceptions import PermissionDenied
+
 _NOBODY: Final[frozenset[str]] = frozenset()
 
 
@@ -69,6 +71,19 @@ class Guard:
         ValueError('7 is too large')
         """
         return changed(self, error=self.error or without_frames(error))
+
+    def check_admits(self, user: str | None, worker: str, action: str = "get") -> None:
+        """Raise :class:`~syft.exceptions.PermissionDenied` if ``user`` may not read the value, and
+        the error that stands for it if it could not be computed.
+
+        >>> Guard(frozenset({"ann"})).check_admits("eve", "bob")
+        Traceback (most recent call last):
+        ...
+        syft.exceptions.PermissionDenied: get: ...
+        """
+        if not self.admits(user):
+            raise PermissionDenied(action, worker, user)
+        self.check_open()
 
     def check_open(self) -> None:
         """Raise the error of what could not be computed, for a user whom the guard admits."""

@@ -219,7 +219,7 @@ class Network:
         >>> x = torch.ones(2).send(bob)
         >>> del x
         >>> bob.network.flush_idle()
-        >>> len(bob.core.store.objects)
+        >>> len(bob.core.store)
         0
         """
         for host in list(self.hosts.values()):

@@ -403,7 +403,7 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
         0
         """
         self.collect()
-        return len(self.core.store.objects)
+        return len(self.core.store)
 
     @exclusive
     def list_objects(self) -> list[int]:

@@ -286,7 +286,7 @@ class WebsocketServerWorker(VirtualWorker):
         """A context in which the owner's program uses what is held, while nobody is served.
 
         >>> with WebsocketServerWorker(hook, port=0, id="dan") as server, server.owning():
-        ...     len(server.core.store.objects)
+        ...     len(server.core.store)
         0
         """
         with self.board.monitor, self.board.io:

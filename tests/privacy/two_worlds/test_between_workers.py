@@ -21,11 +21,6 @@ MOST = 60
 """The programs after which what is looked for should have come."""
 
 
-@pytest.fixture(scope="module")
-def samples() -> Samples:
-    return Samples()
-
-
 @pytest.fixture
 def programs(
     samples: Samples, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch

@@ -49,12 +49,6 @@ MOST_COMMANDS = 20_000
 Leak = Callable[[WorkerCore, torch.Tensor, Peer], Any]
 
 
-@pytest.fixture(scope="module")
-def samples() -> Samples:
-    """One set of samples for all tests of this file."""
-    return Samples()
-
-
 def tells_sum(core: WorkerCore, tensor: torch.Tensor, peer: Peer) -> Any:
     return float(tensor.sum())
 

@@ -35,11 +35,6 @@ from tests.privacy.two_worlds.whole_objects import MAKERS, SENT_ELSEWHERE
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch's samples use much that is deprecated
 
 
-@pytest.fixture(scope="module")
-def samples() -> Samples:
-    return Samples()
-
-
 def test_every_kind_of_message_is_sent() -> None:
     assert {*MAKERS, *SENT_ELSEWHERE} == set(get_args(messages.Request))
     assert not MAKERS.keys() & SENT_ELSEWHERE.keys()

@@ -162,12 +162,6 @@ def overwritten(sample: Sample, write: Write) -> Attack:
     return attack
 
 
-@pytest.fixture(scope="module")
-def samples() -> Samples:
-    """One set of samples for all tests of this file."""
-    return Samples()
-
-
 @pytest.mark.parametrize("write", (through_data, set_data, set_memory))
 @pytest.mark.parametrize("share", SHARES)
 def test_every_operation_that_saves_its_input(

@@ -321,12 +321,6 @@ def every_place(samples: Samples, kind: str) -> Iterator[tuple[str, Attack]]:
                         yield f"{name}[{place}]", with_one_private(sample, place, other)
 
 
-@pytest.fixture(scope="module")
-def samples() -> Samples:
-    """One set of samples for all tests of this file."""
-    return Samples()
-
-
 @pytest.mark.parametrize("kind", HOSTILE)
 @pytest.mark.parametrize("share", SHARES)
 def test_every_operation_in_each_place(

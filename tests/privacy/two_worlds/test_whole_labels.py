@@ -76,12 +76,6 @@ def results_overwritten(sample: Sample) -> Attack:
     return attack
 
 
-@pytest.fixture(scope="module")
-def samples() -> Samples:
-    """One set of samples for all tests of this file."""
-    return Samples()
-
-
 @pytest.mark.parametrize("share", SHARES)
 def test_every_operation_that_saves_its_results(
     samples: Samples, share: float, request: pytest.FixtureRequest

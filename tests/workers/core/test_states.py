@@ -137,23 +137,17 @@ def outcome(core: WorkerCore, message: messages.Message, buffers: Any = ()) -> s
 
 
 @pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("kind", NAMING, ids=lambda kind: kind.__name__)
-def test_what_becomes_of_a_request_that_names_an_object(
-    kind: type[messages.Message], state: str
-) -> None:
+@pytest.mark.parametrize(
+    "named, kind",
+    [*((True, kind) for kind in NAMING), *((False, kind) for kind in MAKING)],
+    ids=lambda value: ("makes", "names")[value] if type(value) is bool else value.__name__,
+)
+def test_what_becomes_of_a_request(named: bool, kind: type[messages.Message], state: str) -> None:
     core = worker()
     STATES[state](core)
-    assert outcome(core, NAMING[kind](X)) == wire_tables.if_named(DECLARATIONS[kind], state)
-
-
-@pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("kind", MAKING, ids=lambda kind: kind.__name__)
-def test_what_becomes_of_a_request_that_makes_an_object(
-    kind: type[messages.Message], state: str
-) -> None:
-    core = worker()
-    STATES[state](core)
-    assert outcome(core, *MAKING[kind](X)) == wire_tables.if_made(DECLARATIONS[kind], state)
+    request, buffers = (NAMING[kind](X), []) if named else MAKING[kind](X)
+    expected = wire_tables.if_named if named else wire_tables.if_made
+    assert outcome(core, request, buffers) == expected(DECLARATIONS[kind], state)
 
 
 def test_every_kind_that_names_or_makes_an_object_is_tried_in_every_state() -> None:

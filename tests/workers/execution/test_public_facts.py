@@ -30,6 +30,7 @@ from syft.workers.execution.private_commands import run_guarded
 from syft.workers.execution.public_facts import (
     PROPERTIES,
     Basis,
+    _least_known,
     asks_only,
     is_told,
     tells,
@@ -169,3 +170,8 @@ def test_a_sealed_result_answers_as_one_that_succeeded(call: Callable[..., torch
         assert guard is not None and (guard.error is not None) is bool(value)
         answers.append(looks(result))
     assert answers[0] == answers[1]
+
+
+def test_a_property_without_a_row_is_not_told() -> None:
+    assert tells("dtype", Guard(frozenset())) and not tells("unheard of", Guard(frozenset()))
+    assert _least_known(("dtype", "unheard of")) is Basis.SECRET

@@ -14,6 +14,7 @@ import syft as sy
 from syft.codes import CollectiveCode
 from syft.crypto.kernels import KernelCode
 from syft.crypto.programs.local_operations import number_of
+from syft.crypto.programs.share_dealing import deals_of
 from syft.crypto.programs.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
 from syft.exceptions import (
     LimitExceeded,
@@ -372,15 +373,27 @@ def test_a_stored_tensor_does_not_pass_for_a_share_or_a_public_one(pair: Client)
 # ----------------------------------------------------------------------------------------- failures
 
 
-def test_a_counter_is_used_once(pair: Client) -> None:
+@pytest.mark.parametrize("rank", [0, 1, 2], ids=["alice", "bob", "provider"])
+def test_a_counter_is_used_once(pair: Client, rank: int) -> None:
+    """One place alone begins, so that none hears of it from another, which only interrupts."""
     x, y = pair.share(X, Y)
-    pair.run(product_program((5,)), [x, y])
-    outs = [[new_id(), new_id()]] * 2
+    program = product_program((5,))
+    pair.run(program, [x, y])
+    here = Reference(pair.session)
+    begun: Any = (here, pair.counter, program, Reference(x), Reference(y))
+    code = CollectiveCode.SHARES
+    if rank == 2:
+        code, begun = CollectiveCode.DEAL, (here, pair.counter, deals_of(program))
+
+    def again() -> None:
+        args = [begun if place == rank else None for place in range(3)]
+        outs = [[new_id()] if code == CollectiveCode.SHARES else []] * 3
+        wait(pair.start(code, pair.everybody, args, outs))
+
     with pytest.raises(MaterialUsed):
-        wait(pair.start_run(product_program((5,)), [x, y], outs, counter=pair.counter))
-    # A party that heard of the provider's failure before its own start has not ended the session.
-    with pytest.raises((SessionEnded, SharedOperationFailed), match="MaterialUsed"):
-        pair.run(product_program((5,)), [x, y])
+        again()
+    with pytest.raises(SessionEnded, match="MaterialUsed"):
+        again()
     check_idle(pair)
 
 
