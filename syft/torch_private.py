@@ -94,6 +94,9 @@ decompositions: dict[Any, Any] = torch._decomp.decomposition_table
 is_fwd_grad_enabled = torch._C._is_fwd_grad_enabled
 """Forward-mode AD: on by default, off in inference mode and inside a custom autograd.Function."""
 
+is_zero_tensor = torch.Tensor._is_zerotensor
+"""Whether a tensor is zeros without memory, as some gradients are (that of ``sgn``)."""
+
 is_tracing = torch._C._is_tracing
 """Whether ``torch.jit.trace`` is recording on this thread; it takes half as long as to ask what."""
 

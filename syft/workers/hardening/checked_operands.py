@@ -14,6 +14,7 @@ from typing import Any, Final
 import torch
 
 from syft.ops.nested import EXACT_TENSOR_TYPES
+from syft.torch_private import is_zero_tensor
 from syft.workers.hardening.function_wrapper import FunctionWrapper
 from syft.workers.labels.walk import innermost
 
@@ -76,7 +77,7 @@ def memory_checked(given: Given) -> None:
     RuntimeError: ZeroTensors have no memory: use .clone() to have a tensor that has
     """
     operands = tensor_of(given, "input"), tensor_of(given, "source")
-    if any(one is not None and one._is_zerotensor() for one in operands):
+    if any(one is not None and is_zero_tensor(one) for one in operands):
         raise RuntimeError("ZeroTensors have no memory: use .clone() to have a tensor that has")
 
 
