@@ -67,13 +67,20 @@ def refusal(
 
 _ADMITTED: Final = "be admitted, with as_user(...) or a token, or ask the owner"
 READS: Final = "an operation that reads its value"
-UNTOLD: Final = "an operation whose effects cannot be told without the values"
+UNTOLD: Final = "an operation whose effects torch cannot tell without the values"
+UNTOLD_SIZES: Final = "an operation whose effects cannot be told without the values of its sizes"
 NO_BOUND: Final = "an operation whose result has a private size without a public bound"
 PRIVATE_PASS: Final = "a backward pass over a private shape"
+SPLIT_SIZES: Final = "an operation that tells its size"
+OTHER_LAYOUT: Final = "an operation on a tensor of another layout"
+QUESTION: Final = "a question without a public answer"
+_MASK: Final = "use a mask, as with torch.where, instead of a part of private size"
 _WAYS: Final = {
     READS: "do not branch on it, as torch.optim.LBFGS does on the loss (torch.optim.SGD does not)",
-    UNTOLD: "use a mask, as with torch.where, instead of a part of private size",
-    PRIVATE_PASS: "use a mask, as with torch.where, instead of a part of private size",
+    UNTOLD: "compute the same with operations that run, listed in docs/strangers.md",
+    **dict.fromkeys((UNTOLD_SIZES, PRIVATE_PASS, SPLIT_SIZES), _MASK),
     NO_BOUND: "give a size, as with minlength= or output_size=",
+    OTHER_LAYOUT: "use a dense one, which its owner makes with to_dense()",
+    QUESTION: "ask what docs/strangers.md lists as answered",
 }
 """What a caller who may not see the values may write instead, by what is refused."""

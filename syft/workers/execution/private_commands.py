@@ -51,8 +51,12 @@ from syft.workers.execution.foreseen import (
 )
 from syft.workers.execution.foreseen_failures import (
     NO_BOUND,
+    OTHER_LAYOUT,
+    QUESTION,
     READS,
+    SPLIT_SIZES,
     UNTOLD,
+    UNTOLD_SIZES,
     foreseen_failure,
     refusal,
 )
@@ -131,8 +135,7 @@ def _check_may_ask(
     """Raise if a command asks what is not told of private tensors, or sends their gradients where
     they may not go."""
     if op_flags & METADATA and not (is_told(function, guard) and asks_only(function, args, kwargs)):
-        what = "a question without a public answer"
-        raise refusal(what, function, args, kwargs, worker, user)
+        raise refusal(QUESTION, function, args, kwargs, worker, user)
     if op_flags & GRADIENT:
         check_gradients_leave(function, args, kwargs, guard, worker, user)
 
@@ -293,13 +296,13 @@ class _Command:
         if forecast.is_complete:
             return NO_BOUND
         if self.guard.shape_hidden and self.op_flags & SPLITS:
-            return "an operation that tells its size"
+            return SPLIT_SIZES
         inputs = self._tensors()
         if any(map(_is_of_other_layout, inputs)):
-            return "an operation on a tensor of another layout"
+            return OTHER_LAYOUT
         if any(type(tensor) is Wrapper for tensor in inputs):
             return self._refusal_of_chains(inputs)
-        return UNTOLD
+        return UNTOLD_SIZES if self.guard.shape_hidden else UNTOLD
 
     def _refusal_of_chains(self, inputs: list[torch.Tensor]) -> str | None:
         if self.guard.shape_hidden:
