@@ -228,7 +228,7 @@ def get_all(
     ]
     if not keep:
         free = (several for several, left in zip(links, belongs, strict=True) if not left)
-        _release(joined.from_iterable(free), stay)
+        _release(joined.from_iterable(free), orders, stay, user)
     return values
 
 
@@ -247,19 +247,35 @@ def _await_all(answers: Iterable[Callable[[], None]]) -> None:
             del first  # its traceback refers to this frame
 
 
-def _release(links: Iterable[RemoteLink], drop: bool) -> None:
+def _release(
+    links: Iterable[RemoteLink], orders: Mapping[Connection, Order], drop: bool, user: str | None
+) -> None:
     """Note that the objects of these links are here now; ``drop`` those that are still there too.
 
-    What is inside a remote chain stays, and so does what several pointers share.
+    What is inside a remote chain stays, and so does what several pointers share.  A pointer that is
+    still there has its duty to collect: it is fetched again, which takes it and the duty away.
     """
     dropped: list[RemoteLink] = []
+    again: dict[Connection, Order] = {}
     for link in links:
         if not link.depth and not is_shared(link.connection, link.id_at_location):
             link.garbage_collect_data = False
             link.connection.facts.drop((link.id_at_location,))
-            dropped.append(link)
+            if drop and _points_on(orders[link.connection].fetched(link)):
+                again.setdefault(link.connection, Order(link.connection)).add(link)
+            else:
+                dropped.append(link)
+    _await_all([order.ask(user, keep=False) for order in again.values()])
+    for connection, order in again.items():
+        for place, twin in order.places.items():
+            take_duty(first_link(orders[connection].places[place]).remote_links(), twin)
     if drop:
         discard_all(dropped)
+
+
+def _points_on(value: Any) -> bool:
+    """Whether an object that was fetched is a pointer, or contains one."""
+    return type(value) is Wrapper and bool(first_link(value).remote_links())
 
 
 def discard_all(links: Iterable[RemoteLink]) -> None:

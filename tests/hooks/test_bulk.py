@@ -228,6 +228,36 @@ def test_pointers_are_sent_and_fetched(bob: sy.VirtualWorker, alice: sy.VirtualW
     assert sy.get_all(back)[1].tolist() == [0, 0]
 
 
+@pytest.mark.parametrize("kept", ["by the caller", "by the refusal of another worker"])
+def test_a_kept_pointer_keeps_its_duty(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker, hook: sy.TorchHook, kept: str
+) -> None:
+    x = torch.ones(2).send(bob).send(alice)
+    if kept == "by the caller":
+        (twin,) = sy.get_all([x], keep=True)
+        assert not twin.child.garbage_collect_data
+        del twin
+    else:
+        missing = torch.ones(2).send(bob)
+        missing.child.id_at_location += 1
+        with pytest.raises(ObjectNotFound):
+            sy.get_all([x, missing])
+        missing.child.id_at_location -= 1
+    assert len(inspect(alice).objects) == 1
+    assert x.get().get().tolist() == [1.0, 1.0]
+
+
+def test_a_pointer_that_is_fetched_with_what_others_hold_brings_its_duty(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    x, y = torch.ones(2).send(bob).send(alice), torch.zeros(2).send(bob)
+    pointer, _ = sy.get_all([x, y])
+    assert pointer.child.garbage_collect_data and not x.child.garbage_collect_data
+    assert (len(inspect(alice).objects), len(inspect(bob).objects)) == (0, 1)
+    del pointer
+    assert len(inspect(bob).objects) == 0
+
+
 def test_a_promise_is_waited_for(hook: sy.TorchHook, worker: sy.VirtualWorker) -> None:
     promise, x = worker.promise(), torch.ones(2).send(worker)
     with pytest.raises(ObjectNotReady):

@@ -113,4 +113,7 @@ def fetch_all(call: Call, message: FetchAll) -> Answer:
         if not message.keep:
             core.store.drop_all(taken, peer.fetched)
 
-    return call.hand_over(values, remove, action=lambda at: f"get_all of object {places[at][0]}")
+    def action(place: int) -> str:
+        return f"get_all of object {places[place][0]}"
+
+    return call.hand_over(values, remove, action=action, stays=message.keep)
