@@ -31,6 +31,7 @@ from syft.workers.labels.memory_labels import full_guard_of, protect, travelling
 from syft.workers.wire.messages import Put
 
 Location = Worker | str
+_NOBODY: frozenset[str] = frozenset()
 Id = int | Callable[[torch.Tensor], int] | None
 
 
@@ -214,8 +215,13 @@ def send(
     """
     if id is not None:
         _check_id(id)
+    writers = frozenset(names_in("allow_writes", allow_writes)) if allow_writes != () else _NOBODY
+    if len(locations) == 1 and not writers and id is None and user is None:
+        connection = owner.connection_to(locations[0])
+        usual = connection.put_usual(tensor)
+        if usual is not None:
+            return make_pointer(connection, usual, garbage_collect_data)
     link = tensor.child if type(tensor) is Wrapper else PLAIN
-    writers = frozenset(names_in("allow_writes", allow_writes))
     deliveries = []
     for place in locations:  # before anything is sent
         connection = owner.connection_to(place)

@@ -342,10 +342,14 @@ def make_pointer(
     >>> make_pointer(hook.local_worker.connection_to(bob), x.id_at_location, False).get()
     tensor([1., 2.])
     """
-    link = PointerTensor(connection, id, garbage_collect_data, depth)
+    link = _unset(PointerTensor)  # as in ``call``
+    link.connection, link.id_at_location = connection, id
+    link.garbage_collect_data, link.depth = garbage_collect_data, depth
     if card is not None:
         link._card = Card(*card)
-    return wrap(link)
+    wrapper: Wrapper = make_opaque()
+    wrapper.child = link
+    return wrapper
 
 
 Connection.make_pointer = staticmethod(make_pointer)

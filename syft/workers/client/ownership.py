@@ -94,8 +94,11 @@ class Ownership(RequestSender):
         # Popped one by one: a pointer may die, here or in another thread, at any line of this.
         garbage, ids = self.garbage, []
         try:
-            if len(garbage) == 1 and not (self._owners or self.facts.active or self.groups):
-                return (garbage.pop(),)  # nearly always
+            if len(garbage) == 1 and not (self._owners or self.groups):  # nearly always
+                last = (garbage.pop(),)
+                if self.facts.active:
+                    self.facts.drop(last)
+                return last
             for _ in range(len(garbage)):
                 ids.append(garbage.pop())
         except IndexError:  # another thread has sent the rest
@@ -131,8 +134,8 @@ class Ownership(RequestSender):
         """Count the pointers here that own an object, of which there is one."""
         self._owners[id] = 1
 
-    @exclusive
     def stop_owning(self, id: int) -> None:
         """Count no more: the object has left, and what may get its id is another one."""
-        self._owners.pop(id, None)
-        self.facts.drop((id,))  # it may come back as it is not now
+        with self.lock:  # as `exclusive`, which takes longer
+            self._owners.pop(id, None)
+            self.facts.drop((id,))  # it may come back as it is not now

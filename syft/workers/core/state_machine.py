@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, ClassVar, get_args
 from weakref import WeakKeyDictionary
 
+import msgspec
 import torch
 from torch import is_anomaly_enabled, is_inference_mode_enabled
 
@@ -85,8 +85,7 @@ AddressedFrame = tuple[Peer | str, Frame]
 Handler = Callable[["WorkerCore", Any, Frame, Peer], "messages.Reply | Answer | None"]
 
 
-@dataclass(slots=True)
-class Answer:
+class Answer(msgspec.Struct):
     """A reply with tensor data; it is not compressed if that is private."""
 
     message: messages.Reply
@@ -441,7 +440,7 @@ class WorkerCore:
             ids = droppable_shares(self.store.objects, ids, peer)
         if self.contested:
             ids = self.owners.droppable(peer, ids)
-        if not self.dataflow.active:
+        if not (self.store.promised or self.dataflow.tasks):
             return self.store.drop_all(ids, peer.dropped)
         for id in ids:
             if id in self.store.promised:
