@@ -283,8 +283,7 @@ class Connection(OperationSender):
             self.facts.sent(id, packed[0])
             self._seq = seq = self._seq + 1
             drop = self._take_garbage() if self.garbage else ()
-            about: Any = (None, False, (), None, None)
-            message = Put(seq, id, packed[0], *about, drop, self._failures)  # type: ignore[call-arg]
+            message = Put(seq, id, packed[0], drop=drop, failures=self._failures)
             frame = Frame(messages.encode(message), [packed[1]])
             serving = self._core.serving
             if (self.owner.user if serving is None else serving.user or NOBODY) is not self._user:
