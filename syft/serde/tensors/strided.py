@@ -45,7 +45,9 @@ COPYABLE = frozenset(
 """The dtypes whose elements torch can copy; sub-byte integers are not among them."""
 
 _USUAL = {dtype: DTYPE_CODES[dtype] for dtype in COPYABLE if not dtype.is_complex}
-_BY_NUMBER = {number: (dtype, dtype.itemsize) for dtype, number in _USUAL.items()}
+_BY_HEAD = {(_TENSOR, number, 0): (dtype, dtype.itemsize) for dtype, number in _USUAL.items()}
+_LAYOUT = (torch.strided, False)
+_ABOUT_USUAL: Any = (True, True, False, {})
 
 
 def pack_usual(tensor: Any, index: int) -> tuple[tuple[Any, ...], torch.Tensor] | None:
@@ -55,16 +57,15 @@ def pack_usual(tensor: Any, index: int) -> tuple[tuple[Any, ...], torch.Tensor] 
     >>> pack_usual(torch.ones(2, dtype=torch.int8), 0)
     ((32, 6, (2,), None, 0), tensor([1, 1], dtype=torch.uint8))
     """
-    if type(tensor) is not torch.Tensor or tensor.layout is not torch.strided:
+    if type(tensor) is not torch.Tensor or (tensor.layout, tensor.is_nested) != _LAYOUT:
         return None
     number = _USUAL.get(tensor.dtype)
-    if number is None or tensor.requires_grad or tensor.__dict__ or tensor.is_nested:
+    if number is None or tensor.requires_grad:
         return None
-    shape = tuple(tensor.shape)
-    strides = tensor.stride()
-    if 0 in shape or (strides != (1,) and strides != row_major(shape)) or not tensor.is_cpu:
+    shape, strides = tuple(tensor.shape), tensor.stride()
+    if 0 in shape or (strides != (1,) and strides != row_major(shape)):
         return None
-    if tensor.is_neg() or tensor.grad is not None:
+    if (tensor.grad is None, tensor.is_cpu, tensor.is_neg(), tensor.__dict__) != _ABOUT_USUAL:
         return None
     flat = tensor if len(shape) == 1 else tensor.view(-1)
     return (_TENSOR, number, shape, None, index), flat.view(_UINT8)
@@ -83,19 +84,17 @@ def unpack_usual(operand: Any, buffers: list[torch.Tensor], limits: Limits) -> t
     if type(operand) is not list or len(operand) != 5 or len(buffers) != 1:
         return None
     code, number, shape, strides, index = operand
-    if type(code) is not int or type(number) is not int or type(index) is not int:
+    if not type(code) is type(number) is type(index) is int or strides is not None:
         return None
-    if code != _TENSOR or index or strides is not None or number not in _BY_NUMBER:
+    known = _BY_HEAD.get((code, number, index))
+    if known is None or type(shape) is not list or len(shape) > limits.max_dims:
         return None
-    if not (type(shape) is list and len(shape) <= limits.max_dims and limits.max_depth):
-        return None
-    dtype, size = _BY_NUMBER[number]
-    count, buffer = 1, buffers[0]
+    (dtype, size), count, buffer = known, 1, buffers[0]
     for length in shape:
-        if type(length) is not int or length <= 0:
+        if type(length) is not int or length < 1:
             return None
         count *= length
-    if count * size != buffer.numel() or count > limits.max_elements or count * size >= LARGE:
+    if not count * size == buffer.numel() < LARGE or count > limits.max_elements:
         return None
     if not buffer.is_cpu or buffer.storage_offset() % size:
         return None

@@ -32,7 +32,6 @@ from syft.workers.client.operation_sender import OperationSender
 from syft.workers.client.pending import STORED as STORED
 from syft.workers.client.pending import OpenPromise
 from syft.workers.client.pending import Pending as Pending
-from syft.workers.client.requests import NOBODY
 from syft.workers.client.transport import Location, Owner, Transport
 from syft.workers.core.sent_labels import terms_of, users_of
 from syft.workers.labels.claim import writers_of
@@ -273,8 +272,8 @@ class Connection(OperationSender):
         """Store a copy of a usual tensor with no label at a worker that answers within the call,
         and return its id; None if it is not that, or :meth:`put` has to see to anything else."""
         with self.lock:  # as `exclusive`, which takes longer
-            exchange = self._exchange
-            if exchange is None or self.groups or self.unseen or self.transport.replies:
+            waits = self._exchange is None or self.groups or self.unseen
+            if waits or self.transport.replies:
                 return None
             packed = pack_usual(tensor, 0) if RECORDING.get() is None else None
             if packed is None or tensor.untyped_storage().__dict__:
@@ -285,12 +284,7 @@ class Connection(OperationSender):
             drop = self._take_garbage() if self.garbage else ()
             message = Put(seq, id, packed[0], drop=drop, failures=self._failures)
             frame = Frame(messages.encode(message), [packed[1]])
-            serving = self._core.serving
-            if (self.owner.user if serving is None else serving.user or NOBODY) is not self._user:
-                self._check_user()
-            answer = exchange(frame)
-            if answer.done != seq:
-                self._received(seq, frame, answer, True, drop, None, (id,))
+            self._request(seq, frame, True, drop, None, (id,))
             return id
 
     def put(

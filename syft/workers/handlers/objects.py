@@ -61,6 +61,10 @@ from syft.workers.wire.messages import (
     Value,
 )
 
+_ABOUT_USUAL = (None, (), None, False)
+"""What guards a usual tensor, who else may change it, where its gradients go, and whether its
+memory is to be used."""
+
 
 @handles(Put, Declaration(makes="id", plain="value, source", waits=False))
 def put(call: Call, message: Put) -> Reply:
@@ -94,8 +98,8 @@ def put_usual(core: WorkerCore, message: Put, frame: Frame, peer: Peer) -> Reply
     store = core.store
     if message.drop:
         core.forget(message.drop, peer)
-    waits = store.promised or core.dataflow.tasks
-    if waits or frame.exclusive or message.users is not None or message.writers or message.source:
+    about = message.users, message.writers, message.source, frame.exclusive
+    if store.promised or core.dataflow.tasks or about != _ABOUT_USUAL:
         return put(core, message, frame, peer)
     value = unpack_usual(message.value, frame.buffers, core.limits)
     if value is None:
