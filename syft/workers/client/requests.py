@@ -130,14 +130,17 @@ class RequestSender(ReplyReader):
         made: Collection[int],
     ) -> Any:
         """What a request returns whose first reply is this one."""
-        reply = reply_in(answer)
+        try:
+            reply = messages.read_reply(answer.header)
+        except messages.UNREADABLE:
+            reply = reply_in(answer)  # raises
         kind = type(reply)
-        if kind is Done and reply.seq == seq:  # type: ignore[union-attr]
+        if kind is Done and reply.seq == seq:
             return STORED
-        if kind is Value and reply.seq == seq:  # type: ignore[union-attr]
-            return self._value(reply, answer, None)
-        unread = kind is Failure and reply.seq == -1  # type: ignore[union-attr]
-        if unread or (kind in _ANSWERS and reply.seq == seq):  # type: ignore[union-attr]
+        if kind is Value and reply.seq == seq:
+            return reply.value if type(reply.value) is bool else self._value(reply, answer, None)
+        unread = kind is Failure and reply.seq == -1
+        if unread or (kind in _ANSWERS and reply.seq == seq):
             if kind is Failure:
                 self._failed()
             if kind is Skipped:

@@ -93,6 +93,8 @@ class Answer(msgspec.Struct):
     private: bool = False
 
 
+_WITHOUT_BUFFERS = frozenset((Done, messages.Value))
+"""Most replies, if they are no :class:`Answer`."""
 _HANDLERS: dict[type[messages.Message], Handler] = {}
 
 
@@ -221,14 +223,14 @@ class WorkerCore:
                 self._nesting.leave()
             self.serving = outer
         reply = self._after_returning(message, reply, peer) if self.to_return else reply
-        if type(reply) is not Done:
+        if type(reply) not in _WITHOUT_BUFFERS:
             return self.stats.count(frame, None if reply is None else self.frame_of(reply, peer))
         header = encode(reply)
         stats = self.stats
         stats.messages_in += 1
         stats.bytes_in += frame.nbytes if frame.buffers else len(frame.header)
         stats.bytes_out += len(header)
-        return Frame(header, [], False, False, False, reply.seq)
+        return Frame(header, [], False, False, False, reply.seq if type(reply) is Done else None)
 
     def _meet(self, peer: Peer, message: messages.Request) -> None:
         """Note whose request this is; it names nothing that its caller may not find."""
