@@ -11,8 +11,9 @@ What a handler itself has to do begins when all this is done:
 5. *keep*: what it makes is no promise of others: ``PermissionDenied``, ``ObjectIdTaken``.
 6. *wait*: it is parked until all is there that it names, and what came earlier has changed that.
 7. *memory*: the memory that it changes is its caller's: ``PermissionDenied``.
-8. *run*: the handler.  Tensors leave in replies by :meth:`Call.hand_over` alone, which asks their
-   labels; what goes on to another worker is asked about by ``execution.leaving.check_leaving``.
+8. *run*: the handler.  Tensors leave in replies by :meth:`Call.hand_over` alone, and numbers and
+   texts by :meth:`Call.tell`: they ask the labels of what it is that leaves, or comes from it.
+   What goes on to another worker is asked about by ``execution.leaving.check_leaving``.
 9. *store*: :meth:`Call.store` tells those who know of the id, charges, and notes whose it is.
 10. *reply*: one of ``answers``, or a ``Failure``; another one is ``HookError``.
 
@@ -28,7 +29,7 @@ from typing import Any
 
 from msgspec.structs import fields
 
-from syft.exceptions import HookError, MalformedMessage
+from syft.exceptions import HookError, MalformedMessage, PermissionDenied
 from syft.ops.nested import replace
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
@@ -46,6 +47,7 @@ from syft.workers.wire import messages
 from syft.workers.wire.messages import Done, Failure, Reply, Value
 
 _MOST_DROPPED = 1 << 16
+_NOT_ASKED = Guard(frozenset())
 
 
 class StoreView:
@@ -72,10 +74,12 @@ class Call:
     ``read`` is what the kind's own look at the message has returned.  ``held`` are the inputs of a
     request that has waited, by id, which may have been dropped meanwhile.  ``behind`` is where that
     comes from for which its results stand, if this worker does not see their memory.  ``left`` is
-    the reply that has passed :meth:`hand_over`.
+    the reply that has passed :meth:`hand_over` or :meth:`tell`.
     """
 
-    __slots__ = ("core", "message", "frame", "peer", "held", "read", "permit", "behind", "left")
+    __slots__ = (
+        "core", "message", "frame", "peer", "held", "read", "permit", "behind", "left", "_guard"
+    )  # fmt: skip
 
     def __init__(self, core: WorkerCore, message: Any, frame: Frame, peer: Peer) -> None:
         self.core, self.message, self.frame, self.peer = core, message, frame, peer
@@ -83,7 +87,8 @@ class Call:
         self.read: Any = None
         self.permit: Permit | None = None
         self.behind: Claim | None = None
-        self.left: Answer | None = None
+        self.left: Answer | Value | None = None
+        self._guard: Guard | None = _NOT_ASKED
 
     def unpacker(self, view: StoreView | None = None) -> Unpacker:
         """An unpacker for the operands: references are objects of this worker, or of a view."""
@@ -162,6 +167,27 @@ class Call:
         self.left = Answer(message, packer.buffers, private=guard is not None)
         return self.left
 
+    def tell(self, value: Any, told: Callable[[Guard], bool]) -> Value:
+        """Reply with numbers or texts, if everything that the request names is the user's to read.
+
+        Otherwise ``told`` has to say, of a guard that does not admit the user, that this follows
+        from public facts.  Raises :class:`~syft.exceptions.PermissionDenied` if not.  It is the
+        only way to reply with what is no tensor.
+        """
+        guard = self.guard if self.core.guarded else None
+        if not (guard is None or guard.admits(self.user) or told(guard)):
+            raise PermissionDenied("a reply that tells a value", self.core.name, self.user)
+        self.left = Value(self.message.seq, value)
+        return self.left
+
+    @property
+    def guard(self) -> Guard | None:
+        """The guard of what is computed from the elements of all that the request names."""
+        if self._guard is _NOT_ASKED:
+            named = _NAMING[type(self.message)](self)
+            self._guard = self.core.store.guard_of(named, self.held or {})
+        return self._guard
+
     def _opened(
         self, value: Any, action: Callable[[int], str], place: str | None
     ) -> tuple[Any, Guard | None]:
@@ -233,6 +259,8 @@ def ids_at(message: Any, field: str) -> Sequence[int]:
 
 DECLARATIONS: dict[type[messages.Message], Declaration] = {}
 """What each kind of request does."""
+_NAMING: dict[type[messages.Message], Callable[[Call], Iterable[int]]] = {}
+"""Which objects a request names."""
 
 
 def handles(kind: type[messages.Message], declared: Declaration) -> Callable[[Act], Handler]:
@@ -254,6 +282,7 @@ def handles(kind: type[messages.Message], declared: Declaration) -> Callable[[Ac
         if kind in WorkerCore.handlers:
             raise HookError(f"{kind.__name__} has a handler already", "keep one of them")
         DECLARATIONS[kind] = declared
+        _NAMING[kind], _, _ = _effects(declared)
         WorkerCore.handlers[kind] = _steps(declared, act, "drop" in of)
         return _steps(declared, act, False)
 
@@ -325,6 +354,9 @@ def _perform(
             kind, instead = type(call.message).__name__, "declare it, and reply with call.hand_over"
             raise HookError(f"{kind} was answered with tensors", instead)
         reply = found.message
+    elif type(found) is Value and found is not call.left:
+        kind = type(call.message).__name__
+        raise HookError(f"{kind} was answered with a bare value", "reply with call.tell")
     if reply is not None and type(reply) not in answers:
         kind, other = type(call.message).__name__, type(reply).__name__
         raise HookError(f"{kind} was answered with {other}", "declare that it may be")

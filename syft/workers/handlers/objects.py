@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from syft.workers.execution.leaving import (
     reached_leaves,
     twin_of,
 )
+from syft.workers.execution.public_facts import in_public_form, tells
 from syft.workers.handlers.gradient_return import (
     note_fetched,
     return_gradients,
@@ -199,7 +201,8 @@ def search(call: Call, message: Search) -> Reply:
     ids = (id for id in store.search(words) if _is_listed(store.read(id)))
     found = [id for id in ids if may_find(store, core.owners, call.peer, id)]
     ordered = copies_first(store, core.owners, call.peer, found, words)
-    return Value(message.seq, pack([(id, *card_of(store.read(id))) for id in ordered], Packer()))
+    cards = [(id, *card_of(store.read(id))) for id in ordered]
+    return call.tell(pack(cards, Packer()), in_public_form)
 
 
 def _is_listed(value: Any) -> bool:
@@ -233,7 +236,7 @@ def describe(call: Call, message: Describe) -> Reply:
     value = call.whole(message.id)
     if isinstance(value, Confined):
         value.check_owner(call.peer, "describe")
-    return Value(message.seq, pack(card_of(value), Packer()))
+    return call.tell(pack(card_of(value), Packer()), in_public_form)
 
 
 @handles(Promise, Declaration(plain="ids", waits=False))
@@ -269,7 +272,8 @@ def wait_for_object(call: Call, message: Await) -> Reply:
             store.read(id)
         except StoreError as error:
             if not store.was_kept(id):
-                return Value(seq, pack_error(error.with_traceback(None), Packer()))
+                why = pack_error(error.with_traceback(None), Packer())
+                return call.tell(why, in_public_form)
         return Done(seq)
 
     if id not in store.promised:
@@ -311,8 +315,9 @@ def _origin(call: Call) -> Claim:
 def move(call: Call, message: Move) -> Reply:
     """Send an object to another worker, and remove it here when it has arrived."""
     follows = _send_on(call, message, call.stored(message.id))
+    told = None if follows is None else call.tell(follows, partial(tells, "requires_grad"))
     call.core.store.take(message.id, f"{call.peer.name} moved it to {message.to}")
-    return Done(message.seq) if follows is None else Value(message.seq, follows)
+    return told or Done(message.seq)
 
 
 def _send_on(call: Call, message: Move, stored: Stored) -> bool | None:
@@ -344,7 +349,7 @@ def holds(call: Call, message: Holds) -> Value:
     stored = store.read(message.id) if message.id in store else None
     guard = guard_of(stored)
     if guard is not None and (guard.error is not None or not guard.admits(call.peer.user)):
-        return Value(message.seq, False)
+        return call.tell(False, in_public_form)
     value = opened_for(stored, call.peer.user, call.core.name)
     same = isinstance(value, torch.Tensor) and has_content(value)
-    return Value(message.seq, same and digest(value) == message.digest)
+    return call.tell(same and digest(value) == message.digest, lambda guard: False)
