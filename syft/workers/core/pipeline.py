@@ -13,7 +13,7 @@ What a handler itself has to do begins when all this is done:
 7. *memory*: the memory that it changes is its caller's: ``PermissionDenied``.
 8. *run*: the handler.  Tensors leave in replies by :meth:`Call.hand_over` alone, and numbers and
    texts by :meth:`Call.tell`: they ask the labels of what it is that leaves, or comes from it.
-   What goes on to another worker is asked about by ``execution.leaving.check_leaving``.
+   What goes on to the workers ``to`` is handed out by :meth:`Call.to_send` alone, if it may go.
 9. *store*: :meth:`Call.store` tells those who know of the id, charges, and notes whose it is.
 10. *reply*: one of ``answers``, or a ``Failure``; another one is ``HookError``.
 
@@ -129,16 +129,28 @@ class Call:
         user: str | None = self.peer.user_named(named, self.core.name)
         return user
 
-    def check_read(
-        self, guard: Guard | None, action: str = "get", place: str | None = None
-    ) -> None:
+    def check_leaves(self, guard: Guard | None, action: str = "get", id: int | None = None) -> None:
         """Raise :class:`~syft.exceptions.PermissionDenied` if a value may not leave for the user
-        whom the request names, or for the worker ``place`` on behalf of that user."""
-        user = self.user
-        if place is not None:
-            check_leaving(guard, place, user, action, self.core.name, self.message.id)
-        elif guard is not None:
+        whom the request names, or on behalf of that user for the workers where the request has it
+        go."""
+        user, to = self.user, DECLARATIONS[type(self.message)].to
+        if guard is None:
+            return
+        places = None if to is None else to(self)
+        if places is None:
             guard.check_admits(user, self.core.name, action)
+        for place in places or ():
+            check_leaving(guard, place, user, action, self.core.name, id)
+
+    def to_send(self, id: int) -> Any:
+        """An object with its gradients, if it may leave for the workers where the request has it
+        go; it is the only way to send one on."""
+        stored, declared = self.stored(id), DECLARATIONS[type(self.message)]
+        guard, doing = guard_of(stored), declared.action
+        if declared.to is None or (guard is not None and not declared.to(self)):
+            raise HookError(f"{type(self.message).__name__} goes to no worker", "declare where")
+        self.check_leaves(guard, doing if isinstance(doing, str) else doing(self), id)
+        return unsealed(stored)
 
     def hand_over(
         self,
@@ -146,18 +158,16 @@ class Call:
         remove: Callable[[], object] = bool,
         along: Callable[[Any, Guard | None], tuple[Any, ...]] | None = None,
         action: Callable[[int], str] = lambda index: "get",
-        place: str | None = None,
         stays: bool = False,
     ) -> Answer:
         """Reply with a tensor, a plan or several, if each of them may leave for the caller.
 
         It is the only way to reply with tensors, and opens cells.  ``along`` makes what travels
         with a value of it and its guard, and ``remove`` takes it out of the store once it is
-        packed.  ``action`` names the value of an index in errors, and ``place`` is the worker that
-        stores it.
+        packed.  ``action`` names the value of an index in errors.
         """
-        self.check_read(None)  # the caller speaks for the user
-        value, guard = self._opened(value, action, place) if self.core.guarded else (value, None)
+        self.check_leaves(None)  # the caller speaks for the user
+        value, guard = self._opened(value, action) if self.core.guarded else (value, None)
         packer = Packer(worker=self.core, stays=stays, gradients=True)
         operand = pack(value if along is None else (value, *along(value, guard)), packer)
         packer.hand_over(self.peer.name)
@@ -188,15 +198,14 @@ class Call:
             self._guard = self.core.store.guard_of(named, self.held or {})
         return self._guard
 
-    def _opened(
-        self, value: Any, action: Callable[[int], str], place: str | None
-    ) -> tuple[Any, Guard | None]:
+    def _opened(self, value: Any, action: Callable[[int], str]) -> tuple[Any, Guard | None]:
         """The value with objects in the place of cells, if each may leave, and its guard."""
         guards: list[Guard | None] = []
 
         def opened(stored: Stored) -> Any:
             guards.append(guard_of(stored))
-            self.check_read(guards[-1], action(len(guards) - 1), place)
+            id = getattr(self.message, "id", None)
+            self.check_leaves(guards[-1], action(len(guards) - 1), id)
             return unsealed(stored)
 
         several = isinstance(value, Bundle)
@@ -216,8 +225,9 @@ class Declaration:
     reads them.  ``makes`` has the ids under which it stores an object each, and ``returns`` the
     first one of its results, which may be fewer.  ``plain`` are the numbers that are no ids.
 
-    ``leaves`` says to whom values go; without, no reply has tensors.  ``answers`` are the replies
-    besides a failure.  Without ``waits`` it looks at what is there now; with ``stays`` its caller
+    ``leaves`` says to whom values go; without, no reply has tensors.  ``to`` are the workers where
+    they go, if they do not go to the user who asks.  ``answers`` are the replies besides a
+    failure.  Without ``waits`` it looks at what is there now; with ``stays`` its caller
     cannot withdraw it.
 
     ``action`` names in errors what it does to what is another's; without, it may be done to all
@@ -233,6 +243,7 @@ class Declaration:
     returns: str = ""
     plain: str = ""
     leaves: str = ""
+    to: Callable[[Call], Iterable[str] | None] | None = None
     answers: Sequence[type[messages.Message]] = (Done,)
     waits: bool = True
     stays: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -23,7 +24,6 @@ from syft.workers.core.state_machine import Answer, WorkerCore
 from syft.workers.execution.leaving import (
     check_no_graph,
     goes_on,
-    opened_to_leave,
     reached_leaves,
     twin_of,
 )
@@ -102,12 +102,18 @@ def _stays(call: Call) -> bool:
     return message.keep or (core.contested and not core.owners.may_take(call.peer, message.id))
 
 
+def _storing(call: Call) -> Iterable[str] | None:
+    """The worker that fetches an object for its store, if one does."""
+    return (call.core.place_of_caller(call.peer),) if call.message.guarded else None
+
+
 @handles(
     Fetch,
     Declaration(
         takes="id",
         plain="depth, reading",
         leaves="the caller",
+        to=_storing,
         answers=(Value, Parked),
         reading=_stays,
         access=lambda call: taking(() if call.read else (call.message.id,)),
@@ -134,8 +140,7 @@ def fetch(call: Call, message: Fetch) -> Answer | Parked:
         check_no_graph(value, guard)
         return (*guard_fields(guard, core.name), bound_of(value))
 
-    place = core.place_of_caller(peer)  # another worker fetches it for its store
-    return call.hand_over(value, remove, label, lambda _: "remote_get", place, keep)
+    return call.hand_over(value, remove, label, lambda _: "remote_get", keep)
 
 
 def _fetch_share(call: Call, message: Fetch, share: Confined) -> Answer | Parked:
@@ -165,7 +170,7 @@ def _fetch_share(call: Call, message: Fetch, share: Confined) -> Answer | Parked
 def _share_now(call: Call, message: Fetch, share: Confined) -> Answer:
     core, peer = call.core, call.peer
     share.session.check_open()
-    call.check_read(full_guard_of(share))
+    call.check_leaves(full_guard_of(share))
 
     def remove() -> None:
         if not call.read:
@@ -309,7 +314,12 @@ def _origin(call: Call) -> Claim:
 @handles(
     Move,
     Declaration(
-        takes="id", leaves="worker `to`", answers=(Done, Value), action="move", reading=_origin
+        takes="id",
+        leaves="worker `to`",
+        to=lambda call: (call.core.place_of(call.message.to),),
+        answers=(Done, Value),
+        action="move",
+        reading=_origin,
     ),
 )
 def move(call: Call, message: Move) -> Reply:
@@ -325,10 +335,9 @@ def _send_on(call: Call, message: Move, stored: Stored) -> bool | None:
     of graphs here go after it."""
     if message.requires_grad and issubclass(kind_of(stored), Holder):
         raise MalformedMessage("$.requires_grad", "false for a plan", "true")
-    core, origin, id = call.core, call.read, message.id
+    core, origin, id, value = call.core, call.read, message.id, call.to_send(message.id)
     guard, recorded = guard_of(stored), message.requires_grad is not False
     place = message.to if guard is None else core.place_of(message.to)
-    value = opened_to_leave(stored, place, call.user, "move", core.name, id)
     connection = core.connect(message.to)
     if recorded and goes_on(value):
         send_followed(core, connection, id, value, guard, origin, message.to)

@@ -226,6 +226,39 @@ def test_nothing_private_leaves_by_a_handler_that_asks_nothing(
         assert type(reply) is messages.Value
 
 
+@pytest.mark.parametrize("user", [None, "ann"])
+@pytest.mark.parametrize("private", [True, False])
+@pytest.mark.parametrize("places", [None, (), ("alice",)])
+@pytest.mark.parametrize("through", [True, False])
+def test_nothing_private_is_sent_on_by_a_handler_that_asks_nothing(
+    through: bool, places: Any, private: bool, user: str | None, core: WorkerCore, monkeypatch: Any
+) -> None:
+    """The controls: the same handler sends it on for ann, and for all if it is public."""
+    gone: list[Any] = []
+
+    def act(call: Call, message: messages.Describe) -> Any:
+        gone.append(call.to_send(message.id) if through else call.stored(message.id) * 1)
+        return messages.Done(message.seq)
+
+    to = None if places is None else lambda call: places
+    declared = Declaration(reads="id", to=to, action="send it", waits=False)
+    monkeypatch.setitem(DECLARATIONS, messages.Describe, declared)
+    monkeypatch.delitem(WorkerCore.handlers, messages.Describe)
+    handles(messages.Describe, declared)(act)
+    put(core, 77, torch.ones(2), users=("ann",) if private else None)
+    (reply,) = said(core, messages.encode(messages.Describe(1, 77)), peer=Peer("me", user))
+    if not through:
+        leaves = not private  # a cell is no tensor
+    else:
+        leaves = places is not None and (not private or (user == "ann" and places != ()))
+    assert bool(gone) is leaves
+    if not leaves and through:
+        undeclared = places is None or places == ()
+        error = error_in(reply)
+        assert isinstance(error, HookError if undeclared else PermissionDenied)
+        assert undeclared or "may not go to 'alice'" in str(error)
+
+
 @pytest.mark.parametrize("kind", [messages.Fetch, messages.FetchAll])
 def test_a_user_is_proved_even_where_nothing_is_private(kind: Any, core: WorkerCore) -> None:
     put(core, 77, torch.ones(2))
