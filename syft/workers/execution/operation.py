@@ -23,7 +23,7 @@ from syft.torch_private import (
     tracing_state,
     unobserved,
 )
-from syft.workers.hardening.function_wrapper import Function
+from syft.workers.hardening.unwritten import Function
 from syft.workers.wire.messages import DEFAULT_DTYPE, GRAD_MODE, INFERENCE_MODE
 
 

@@ -55,9 +55,8 @@ from syft.workers.execution.private_commands import guard_for
 from syft.workers.execution.private_results import NOTHING, UNCLEAR, common_guard, private_result
 from syft.workers.handlers.accesses import command_access
 from syft.workers.handlers.guarded_run import run_as_private
-from syft.workers.hardening.function_wrapper import Function
 from syft.workers.hardening.precautions import RUNNABLE
-from syft.workers.hardening.unwritten import clearing, sizes_within_memory
+from syft.workers.hardening.unwritten import Clearing, Function, sizes_within_memory
 from syft.workers.wire.messages import (
     COUNT_SHIFT,
     DEFAULT_DTYPE,
@@ -141,7 +140,7 @@ def _general(call: Call, command: Command) -> Reply:
     args, kwargs = _operands(call, command)
     core.store.charges.check(op, function, args, kwargs)
     if FLAGS[op] & UNINITIALIZED:
-        function = clearing(function)
+        function = Clearing(function)
     if core.watched:
         _tell_watchers(core, command, call.peer)
     if not may_alter(op, kwargs):

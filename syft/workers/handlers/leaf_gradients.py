@@ -21,7 +21,7 @@ from syft.workers.core.pipeline import Call, Declaration, handles
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.private_commands import guard_for
 from syft.workers.handlers.guarded_run import run_as_private
-from syft.workers.hardening.function_wrapper import Function
+from syft.workers.hardening.unwritten import Function
 from syft.workers.wire.messages import ClearGradients, Done, Gradients, Reply, Value
 
 _KIND = gradient_kind, FLAGS[BY_NAME["syft.ops.control.gradient_kind"]]
