@@ -51,11 +51,11 @@ MOST_TERMS: Final = 1 << 16
 """The highest degree of a special polynomial; a kernel takes as many steps for each element."""
 
 
-class Row(NamedTuple):
+class Precaution(NamedTuple):
     """A row of the table: the ends of the names of operations, what a worker makes of torch's
     function, what torch does without it, and the torch version that it was tried with.
 
-    >>> row = Row(r"neg_?", lambda function: abs, "it shows how rows are written")
+    >>> row = Precaution(r"neg_?", lambda function: abs, "it shows how rows are written")
     >>> row.covers("torch.Tensor.neg_"), row.covers("torch.negative"), row.torch
     (True, False, '2.13')
     """
@@ -70,7 +70,7 @@ class Row(NamedTuple):
         return re.fullmatch(rf"(.*\.)?({self.names})", name) is not None
 
 
-TABLE: Final[list[Row]] = []
+TABLE: Final[list[Precaution]] = []
 """What a worker makes of operations.  Where several rows cover one, the last runs first."""
 
 
@@ -78,7 +78,7 @@ def _check(names: str, operands: str, why: str) -> Callable[[C], C]:
     """Add a row with a check.  ``operands`` are the names of parameters by place."""
 
     def add(check: C) -> C:
-        TABLE.append(Row(names, partial(Checked, names=operands, check=check), why))
+        TABLE.append(Precaution(names, partial(Checked, names=operands, check=check), why))
         return check
 
     return add
@@ -88,7 +88,7 @@ def _replace(names: str, why: str) -> Callable[[Rule], Rule]:
     """Add a row with anything else."""
 
     def add(rule: Rule) -> Rule:
-        TABLE.append(Row(names, rule, why))
+        TABLE.append(Precaution(names, rule, why))
         return rule
 
     return add

@@ -12,7 +12,7 @@ from syft.ops.table import BY_NAME, FUNCTIONS, NAMES
 from syft.workers.execution.allowance import used_by
 from syft.workers.execution.private_commands import run_guarded
 from syft.workers.execution.size_rules import BY_VALUES, COUNTED
-from syft.workers.hardening.precautions import RUNNABLE, TABLE, TRIED, Check, Checked, Row
+from syft.workers.hardening.precautions import RUNNABLE, TABLE, TRIED, Check, Checked, Precaution
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import full_guard_of
 
@@ -91,7 +91,7 @@ def test_what_does_not_fit_is_refused(case: Any) -> None:
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.names)
-def test_each_row_is_about_operations_and_says_why(row: Row) -> None:
+def test_each_row_is_about_operations_and_says_why(row: Precaution) -> None:
     """One that torch renamed would protect nobody."""
     assert any(map(row.covers, NAMES)) and row.why and row.torch == TRIED
 
