@@ -276,18 +276,17 @@ def _qparams(given: Given) -> None:
 @_check(r"segment_reduce", "data reduce", _OFFSETS)
 def _segments(given: Given) -> None:
     """``unsafe=True`` also skips the check that lengths fill the axis, which is harmless."""
-    data, offsets, lengths = (_tensor(given, name) for name in ("data", "offsets", "lengths"))
-    if data is not None and offsets is not None and 0 < offsets.ndim <= data.ndim:
-        if not _within(offsets, 0, data.shape[offsets.ndim - 1]):
-            raise ValueError(
-                "segment_reduce: expected offsets between 0 and the size of data along the axis."
-            )
-    if data is not None and lengths is not None and 0 < lengths.ndim <= data.ndim:
-        size = data.shape[lengths.ndim - 1]
-        if not _within(lengths, 0, size) or not _within(lengths.sum(-1), 0, size):
-            raise ValueError(
-                "segment_reduce: expected lengths from 0 that add up to the size of data at most."
-            )
+    data = _tensor(given, "data")
+    for name, text in (
+        ("offsets", "offsets between 0 and the size of data along the axis."),
+        ("lengths", "lengths from 0 that add up to the size of data at most."),
+    ):
+        places = _tensor(given, name)
+        if data is None or places is None or not 0 < places.ndim <= data.ndim:
+            continue
+        sums = places.sum(-1) if name == "lengths" else places
+        if not all(_within(one, 0, data.shape[places.ndim - 1]) for one in (places, sums)):
+            raise ValueError(f"segment_reduce: expected {text}")
 
 
 @_check(r"ctc_loss", "log_probs targets input_lengths target_lengths", _OFFSETS)
@@ -375,12 +374,12 @@ def _rows(given: Given) -> None:
 @_check(r"_weight_norm", "v g dim", _ELEMENTS)
 def _weight_norm(given: Given) -> None:
     weight, magnitude, dim = _tensor(given, "v"), _tensor(given, "g"), given.get("dim", 0)
-    if weight is None or magnitude is None or not isinstance(dim, int):
+    if weight is None or magnitude is None:
         return
     expected = [size if at == dim else 1 for at, size in enumerate(weight.shape)]
     if not 0 <= dim < weight.ndim and not magnitude.ndim:
         expected = []  # the norm of all elements
-    fits = list(magnitude.shape) == expected and magnitude.dtype is weight.dtype
+    fits = (list(magnitude.shape), magnitude.dtype) == (expected, weight.dtype)
     if not fits or not weight.numel() or not -1 <= dim < weight.ndim:
         raise RuntimeError(
             f"_weight_norm: expected g of size {expected} for v of size {list(weight.shape)} and "
@@ -397,13 +396,8 @@ def _batch_norm(given: Given, statistics: bool = False) -> None:
         return
     if inside.ndim < 2:
         raise RuntimeError(f"batch norm: expected at least 2 dimensions, got {inside.ndim}")
-    for name in ("weight", "bias", "running_mean", "running_var"):
-        part, size = _tensor(given, name), [inside.shape[1]]
-        if part is not None and list(part.shape) != size:
-            got = list(part.shape)
-            raise RuntimeError(f"batch norm: expected {name} of size {size}, got {got}")
-        if part is not None and part.dtype not in (inside.dtype, torch.float32):
-            raise RuntimeError(f"batch norm: expected {name} of {inside.dtype}, got {part.dtype}")
+    for name in _NORM.split()[1:]:
+        _check_channels(name, _tensor(given, name), inside)
     mean, training = given.get("running_mean"), given.get("training")
     if isinstance(mean, bool):  # the overload without statistics
         training = mean
@@ -411,6 +405,14 @@ def _batch_norm(given: Given, statistics: bool = False) -> None:
         return
     if statistics or training is False:
         raise RuntimeError("batch norm: expected running_mean and running_var")
+
+
+def _check_channels(name: str, part: torch.Tensor | None, inside: torch.Tensor) -> None:
+    if part is not None and list(part.shape) != [inside.shape[1]]:
+        sizes = f"{[inside.shape[1]]}, got {list(part.shape)}"
+        raise RuntimeError(f"batch norm: expected {name} of size {sizes}")
+    if part is not None and part.dtype not in (inside.dtype, torch.float32):
+        raise RuntimeError(f"batch norm: expected {name} of {inside.dtype}, got {part.dtype}")
 
 
 _check(r"_batch_norm_with_update", _NORM, _ELEMENTS)(partial(_batch_norm, statistics=True))
@@ -472,12 +474,15 @@ def _optimizer(given: Given, needed: str = "", option: str = "", needed_with: st
     is_on = not isinstance(value, (int, float)) or value != 0
     must = f"params grads {needed} {needed_with if is_on else ''}".split()
     for name in dict.fromkeys([*must, *(key for key in given if _items(given[key]))]):
-        items = list(given.get(name) or ())
-        if len(items) != len(parameters):
-            raise RuntimeError(f"expected {len(parameters)} {name}, got {len(items)}")
-        same = _is_step if name == "state_steps" else _same_layout
-        if not all(map(same, parameters, items)):
-            raise RuntimeError(f"expected {name} laid out like the parameters")
+        _check_list(name, list(given.get(name) or ()), parameters)
+
+
+def _check_list(name: str, items: list[Any], parameters: list[Any]) -> None:
+    if len(items) != len(parameters):
+        raise RuntimeError(f"expected {len(parameters)} {name}, got {len(items)}")
+    same = _is_step if name == "state_steps" else _same_layout
+    if not all(map(same, parameters, items)):
+        raise RuntimeError(f"expected {name} laid out like the parameters")
 
 
 def _same_layout(parameter: Any, other: Any) -> bool:

@@ -120,12 +120,17 @@ def _data(given: Given) -> tuple[torch.Tensor, int]:
         raise ValueError(f"RNN: Expected {kind} to be {dimensions}D, got {data.ndim}D instead")
     if lengths is None:
         return data, data.shape[0 if given["batch_first"] else 1]
+    return data, _largest_batch(lengths, data)
+
+
+def _largest_batch(lengths: torch.Tensor, data: torch.Tensor) -> int:
+    """The number of sequences at the first step of packed ones."""
     if lengths.ndim != 1 or lengths.dtype is not torch.int64 or not len(lengths):
         raise ValueError("batch_sizes should be a 1D tensor of int64 with an element a step")
     sizes = lengths.tolist()
     if sizes[-1] < 1 or sizes != sorted(sizes, reverse=True) or sum(sizes) != len(data):
         raise ValueError("batch_sizes should not increase, and add up to the length of the data")
-    return data, sizes[0]
+    return int(sizes[0])
 
 
 def _check_states(hx: Any, gates: int, *sizes: tuple[int, ...]) -> None:
