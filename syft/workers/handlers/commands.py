@@ -17,7 +17,7 @@ from torch import float32, get_default_dtype, is_grad_enabled
 from syft.codes import TypeCode
 from syft.exceptions import LimitExceeded, MalformedMessage, PermissionDenied, ResultMismatch
 from syft.ids import new_id
-from syft.ops.nested import SCALAR_TYPES, replace
+from syft.ops.nested import SCALAR_TYPES, Function, replace
 from syft.ops.returns import MOST
 from syft.ops.table import (
     ALTERS,
@@ -56,7 +56,7 @@ from syft.workers.execution.private_results import NOTHING, UNCLEAR, common_guar
 from syft.workers.handlers.accesses import command_access
 from syft.workers.handlers.guarded_run import run_as_private
 from syft.workers.hardening.precautions import RUNNABLE
-from syft.workers.hardening.unwritten import Clearing, Function, sizes_within_memory
+from syft.workers.hardening.unwritten import Clearing, sizes_within_memory
 from syft.workers.wire.messages import (
     COUNT_SHIFT,
     DEFAULT_DTYPE,

@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import torch
 
 from syft.exceptions import OperationRefused
-from syft.ops.nested import EXACT_TENSOR_TYPES
+from syft.ops.nested import EXACT_TENSOR_TYPES, Function
 from syft.ops.table import FUNCTIONS, NAMES
 from syft.program.recording.operation_tracer import OperationTracer
 from syft.torch_private import is_non_overlapping_and_dense_or_false, is_zero_tensor
@@ -31,7 +31,6 @@ from syft.workers.hardening.recurrent import cell, layer
 from syft.workers.hardening.unwritten import (
     Clearing,
     CopyingGradient,
-    Function,
     FunctionWrapper,
     NotingHoles,
     PassOverZeros,

@@ -18,17 +18,15 @@ from __future__ import annotations
 import contextlib
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 import torch
 
-from syft.ops.nested import EXACT_TENSOR_TYPES, every_tensor, leaves
+from syft.ops.nested import EXACT_TENSOR_TYPES, Function, every_tensor, leaves
 from syft.torch_private import TorchDispatchMode, is_non_overlapping_and_dense_or_false
 from syft.workers.labels.reached_graph import reached_graph
 from syft.workers.labels.walk import elements_of, storages_of, strided_parts_of
-
-Function = Callable[..., Any]
 
 _COMPRESSED: Final = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 """The layouts whose parts torch enlarges where they are."""
