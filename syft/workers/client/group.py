@@ -198,9 +198,6 @@ class MessageGroup:
 
     It is a context manager; one that is entered while another is open joins it.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> bob = sy.VirtualWorker(hook, id="bob")
     >>> x = torch.tensor([1.0, 2.0]).send(bob)
     >>> with hook.record() as log, bob.group():
     ...     y = (x * 2 + 1).relu()
