@@ -402,8 +402,8 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
     def bytes_left(self) -> int | None:
         """How many bytes the caller may have besides those that it has; None for the owner.
 
-        >>> Charges("bob", {}, PeerLimits(bytes=10), Account).bytes_left, Charges("bob", {}).bytes_left
-        (10, None)
+        >>> Charges("bob", {}, PeerLimits(bytes=10), Account).bytes_left
+        10
         """
         account = self._payer()
         return None if account is None else self.limits.bytes - account.bytes

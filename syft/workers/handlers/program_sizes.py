@@ -27,7 +27,6 @@ from syft.ops.table import (
     FLOATS_COMPUTE,
     GRADIENT,
     METADATA,
-    NAMES,
     PROGRAM_FUNCTIONS,
     READS_GRADIENT,
     REVEALS,
@@ -40,7 +39,7 @@ from syft.program.program import Action, Program, slots_in
 from syft.torch_private import WeakStorage, any_autocast_enabled
 from syft.workers.core.charges import Charges, Storages
 from syft.workers.core.peer_limits import PeerLimits
-from syft.workers.execution.size_rules import BY_VALUES, is_size
+from syft.workers.execution.size_rules import BY_VALUES
 from syft.workers.labels.walk import innermost
 
 _GETITEM: Final = BY_NAME["torch.Tensor.__getitem__"]
