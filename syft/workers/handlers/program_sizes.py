@@ -229,19 +229,24 @@ class _OnTheWay:
             self._hold(max(0, self._charges.bytes_of(altered) - size))
         if FLAGS[op] & READS_GRADIENT:
             self._is_there(result)
-        elif type(result) in EXACT_TENSOR_TYPES:
-            self._note(result)
-        elif isinstance(result, list) and not every_tensor(result):
-            self._hold(_ITEM * sum(1 for _ in leaves(result)))
         else:
-            for leaf in leaves(result):
-                self._note(leaf)
+            self._note_all(result)
         more = self._held - start
         self.peak = max(self.peak, held + max(peak, more))
         left = self._charges.bytes_left
         if more and left is not None and left < 0:
             self._settle()
             self._charges.check_bytes()
+
+    def _note_all(self, result: Any) -> None:
+        """Count what is new of a result, and the items of a list of numbers until the end."""
+        if type(result) in EXACT_TENSOR_TYPES:
+            self._note(result)
+        elif isinstance(result, list) and not every_tensor(result):
+            self._hold(_ITEM * sum(1 for _ in leaves(result)))
+        else:
+            for leaf in leaves(result):
+                self._note(leaf)
 
     def _note(self, value: Any) -> None:
         charges = self._charges
