@@ -94,11 +94,8 @@ def private_result(
     if outcome is None:
         return NOTHING
     inputs = every_tensor(values, named) if outcome.writes else ()
-    if _are_repeated(inputs):
+    if inputs and not _may_be_written(inputs, outcome.writes, guard):
         return NOTHING
-    for place in outcome.writes:
-        if full_guard_of(inputs[place]) != guard:
-            return NOTHING
     try:
         result = function(*values, **named)
     except Exception:
@@ -201,6 +198,13 @@ def _add_looks(key: list[Any], values: Iterable[Any], by_type: bool) -> None:
             key.append(float)
         else:
             key += (type(value), value)
+
+
+def _may_be_written(inputs: Sequence[torch.Tensor], places: Iterable[int], guard: Guard) -> bool:
+    """Whether the tensors of these places are those that will be written, and have this guard."""
+    if _are_repeated(inputs):
+        return False
+    return all(full_guard_of(inputs[place]) == guard for place in places)
 
 
 def _are_repeated(inputs: Sequence[torch.Tensor]) -> bool:
