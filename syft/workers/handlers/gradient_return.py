@@ -179,15 +179,11 @@ class GradientHook(Follower):
         except WorkerClosed:  # its graph is gone, and nobody can ask for what it would have got
             return  # the backward pass goes on for all other leaves
         # Several backward passes may reach the leaf; the source's graph is freed with the leaf.
-        self.connection.command(
-            _BACKWARD,
-            ((REF, self.source), (REF, id)),
-            {"retain_graph": True},
-            0,
-            [],
-            expected=None,
-        )
-        self.connection.garbage.append(id)
+        args, kwargs = ((REF, self.source), (REF, id)), {"retain_graph": True}
+        try:
+            self.connection.command(_BACKWARD, args, kwargs, 0, [], expected=None)
+        finally:
+            self.connection.garbage.append(id)
 
     def __del__(self) -> None:
         self.connection.garbage.append(self.source)
