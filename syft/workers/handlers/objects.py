@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -9,9 +10,11 @@ import torch
 from syft.chain.wrapper import Wrapper
 from syft.exceptions import MalformedMessage, ObjectIdTaken, PermissionDenied, StoreError
 from syft.ids import digest, has_content
+from syft.ops.table import BY_NAME
 from syft.serde.errors import pack_error
 from syft.serde.packer import Packer
 from syft.serde.registry import pack, unpack_at
+from syft.torch_private import as_leaf
 from syft.workers.core.access import Access
 from syft.workers.core.findable import copies_first, may_find
 from syft.workers.core.peer import EVERYTHING, Peer
@@ -21,12 +24,12 @@ from syft.workers.core.shares import Confined
 from syft.workers.core.state_machine import Answer, WorkerCore
 from syft.workers.execution.leaving import (
     check_no_graph,
-    goes_on,
     opened_to_leave,
     reached_leaves,
     twin_of,
 )
 from syft.workers.handlers.gradient_return import (
+    come_back,
     note_fetched,
     return_gradients,
     send_after,
@@ -35,9 +38,11 @@ from syft.workers.handlers.gradient_return import (
 from syft.workers.labels.cell import Stored, card_of, guard_of, kind_of, opened_for
 from syft.workers.labels.cell import annotate as annotate_object
 from syft.workers.labels.claim import Claim
+from syft.workers.labels.crossings import goes_on
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.holders import Holder
 from syft.workers.labels.memory_labels import full_guard_of, protect
+from syft.workers.wire.references import REF
 from syft.workers.wire.messages import (
     Annotate,
     Await,
@@ -58,6 +63,8 @@ from syft.workers.wire.messages import (
     Value,
 )
 
+_FREEZE = BY_NAME["torch.Tensor.requires_grad_"]
+
 
 @handles(Put, Declaration(makes="id", plain="value, source", waits=False))
 def put(call: Call, message: Put) -> Reply:
@@ -77,6 +84,8 @@ def put(call: Call, message: Put) -> Reply:
         _guard_value(core, message, value, peer)
     if message.source is not None:
         return_gradients(core, value, message.source, peer)
+    elif message.writers:
+        value = come_back(core, message.id, value, peer)
     core.comes_back((message.id,), peer)
     core.owners.put(peer, message.id, message.writers, may_be_leaf)
     core.hold(message.id, value)
@@ -328,12 +337,16 @@ def _send_on(call: Call, message: Move, stored: Stored) -> bool | None:
     if recorded and goes_on(value):
         send_followed(core, connection, id, value, guard, origin, message.to)
         return True
-    makes_leaf = message.requires_grad and not value.requires_grad
-    leaf = value.detach().requires_grad_() if makes_leaf else value
-    connection.put(leaf, id, guard=guard, writers=origin.names())
-    if not (recorded and reached_leaves(value)):
+    reached = reached_leaves(value) if recorded else []
+    becomes_leaf = reached or message.requires_grad
+    with as_leaf(value) if becomes_leaf else nullcontext():
+        connection.put(value, id, guard=guard, writers=origin.names())
+    if not reached:
         return None
-    send_after(core, connection, id, value, place)
+    writers = Claim(origin.owner, origin.name, {*origin.writers, message.to})
+    send_after(core, connection, id, value, place, writers)
+    if not (value.requires_grad or message.requires_grad):
+        connection.command(_FREEZE, ((REF, id), False), {}, 0, [], expected=None)
     return False
 
 

@@ -21,6 +21,7 @@ from syft.workers.hardening import checked_operands as values
 from syft.workers.hardening import checked_sizes as sizes
 from syft.workers.hardening import unwritten
 from syft.workers.hardening.recurrent import cell, layer, refused
+from syft.workers.hardening.whole_passes import WholePass
 from syft.workers.hardening.written_slices import NotingHoles, PassOverZeros
 from syft.workers.labels.reached_graph import retain_grad
 from syft.workers.labels.walk import innermost, storages_of
@@ -308,10 +309,12 @@ _CHECKS: Final[tuple[tuple[str, tuple[str, ...], values.Check], ...]] = (
 """The last part of the names of operations, the names of their parameters by place, and what is
 checked."""
 
+_PASSES: Final = r"Tensor\.backward|autograd\.(backward|grad)"
 _WRAPPED: Final[tuple[tuple[str, Callable[[Callable[..., Any]], Any]], ...]] = (
     (r"mse_loss|smooth_l1_loss|unique_consecutive|unique_dim", unwritten.ClearingBehind),
     (r"(functional\.|_nn\.)(unfold|im2col)", unwritten.unfolding),
-    (r"Tensor\.backward|autograd\.(backward|grad)", PassOverZeros),
+    (_PASSES, PassOverZeros),
+    (_PASSES, WholePass),
     (r"as_strided_?|Tensor\.(set_|data\.__set__)|resize(_as)?_", NotingHoles),
 )
 """The ends of the names of operations, and what runs them."""
