@@ -108,13 +108,7 @@ def run_private_pass(
     refused = None if admitted else _refused(call, guard)
     if refused is not None:
         raise denied(refused)
-    try:
-        limits_of(function, args, kwargs)
-    except UnsupportedOperation as error:
-        raise foreseen_failure(UnsupportedOperation, *error.args) from None
-    misfit = call.misfit()
-    if misfit is not None:
-        raise foreseen_failure(RuntimeError, misfit)
+    _check_fit(call, function, args, kwargs)
     a_pass = _PrivatePass(call, guard, holdings)
     if a_pass.followed.has_chains and not admitted:
         raise denied("a backward pass to a chain that was moved")
@@ -125,6 +119,19 @@ def run_private_pass(
     if admitted:
         a_pass.guard.check_open()
     return result
+
+
+def _check_fit(
+    call: BackwardCall, function: Function, args: Sequence[Any], kwargs: dict[str, Any]
+) -> None:
+    """Raise what does not fit together, whatever the values are."""
+    try:
+        limits_of(function, args, kwargs)
+    except UnsupportedOperation as error:
+        raise foreseen_failure(UnsupportedOperation, *error.args) from None
+    misfit = call.misfit()
+    if misfit is not None:
+        raise foreseen_failure(RuntimeError, misfit)
 
 
 def _refused(call: BackwardCall, guard: Guard) -> str | None:

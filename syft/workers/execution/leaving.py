@@ -152,9 +152,8 @@ def takes_over(left: torch.Tensor, value: Any) -> bool:
     if type(left) is not type(value) or meet_guards(guard, full_guard_of(value)) != guard:
         return False
     old, new = left.detach(), value.detach()
-    if not (has_content(old) and has_content(new)):
-        return False
-    if old.shape != new.shape or old.dtype is not new.dtype or old.device != new.device:
+    kinds = [(each.shape, each.dtype, each.device, has_content(each)) for each in (old, new)]
+    if kinds[0] != kinds[1] or not has_content(old):
         return False
     if digest(old) != digest(new):
         with torch.no_grad():
