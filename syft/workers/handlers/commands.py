@@ -185,13 +185,16 @@ def _run_own(core: WorkerCore, command: Command, peer: Peer) -> bool:
     try:
         if not owners.are_clear(peer, _ids_if_flat(command.args)):
             return False
-        if not out:
-            written = command.args[0][1:]  # a reference, or a list of these
-            return owners.is_own(peer, written) and _write(core.store, command, core.guarded)
-        made = _only_makes(command) and _make(core.store, command, core.guarded)
-    except (TypeError, IndexError, ValueError, LimitExceeded):
-        return False  # the general path raises a precise error, for all alike
-    if made:
+        # what is written is a reference, or a list of these
+        own = _only_makes(command) if out else owners.is_own(peer, command.args[0][1:])
+    except (TypeError, IndexError, ValueError):
+        return False  # the general path raises a precise error
+    run = _make if out else _write
+    try:
+        made = own and run(core.store, command, core.guarded)
+    except LimitExceeded:
+        return False  # raised again, for all alike; what fails otherwise may have written
+    if made and out:
         owners.made(peer, (out,))
     return made
 

@@ -44,6 +44,7 @@ from syft.workers.labels.guards import Guard, meet_guards
 from syft.workers.wire.references import REF
 
 _BACKWARD = BY_NAME["torch.Tensor.backward"]
+_FREEZE = BY_NAME["torch.Tensor.requires_grad_"]
 _VIEW = BY_NAME["torch.Tensor.view_as"]
 _CLONE = BY_NAME["torch.Tensor.clone"]
 
@@ -74,10 +75,16 @@ def send_followed(
 
 
 def send_after(
-    core: WorkerCore, connection: Outgoing, id: int, leaf: Any, place: str, writers: Claim
+    core: WorkerCore,
+    connection: Outgoing,
+    id: int,
+    leaf: Any,
+    place: str,
+    writers: Claim,
+    frozen: bool = False,
 ) -> None:
     """Have the gradients that graphs here send to a leaf go to the object ``id`` that it is now, at
-    worker ``place``; ``writers`` may send the leaf back.
+    worker ``place``; ``writers`` may send the leaf back.  It is ``frozen`` there again, if that is so.
 
     >>> w = torch.ones(2, requires_grad=True).send(bob)
     >>> loss = (w * 3).sum()
@@ -100,6 +107,8 @@ def send_after(
             known.register_hook(hook)  # type: ignore[no-untyped-call]
         follow(known, place)
     core.store.departed[id] = leaf
+    if frozen:
+        connection.command(_FREEZE, ((REF, id), False), {}, 0, [], expected=None)
 
 
 def come_back(core: WorkerCore, id: int, value: Any, peer: Peer) -> Any:
@@ -112,17 +121,25 @@ def come_back(core: WorkerCore, id: int, value: Any, peer: Peer) -> Any:
     tensor([3., 3.])
     """
     left = core.store.departed.get(id)
-    known = [] if left is None else list(and_before(left))
-    followed = (hook for leaf in known for hook in hooks_of(leaf))
-    hooks = [hook for hook in followed if isinstance(hook, GradientHook) and hook.admits(peer)]
+    hooks = [] if left is None else _hooks_after(left, peer)
     if left is None or not (hooks and takes_over(left, value)):
         note_entry(value)
         return value
-    for leaf in known:
-        for hook in hooks:
-            _remove(hook, leaf)
+    for leaf, hook in hooks:
+        _remove(hook, leaf)
     del core.store.departed[id]
     return left
+
+
+def _hooks_after(left: torch.Tensor, peer: Peer) -> list[tuple[torch.Tensor, GradientHook]]:
+    """The hooks that follow a leaf which has left, each with where it is, if ``peer`` may change
+    the leaf."""
+    found = ((known, hook) for known in and_before(left) for hook in hooks_of(known))
+    return [
+        (known, hook)
+        for known, hook in found
+        if isinstance(hook, GradientHook) and hook.admits(peer)
+    ]
 
 
 def _remove(hook: GradientHook, leaf: torch.Tensor) -> None:

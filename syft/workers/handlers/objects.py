@@ -10,7 +10,6 @@ import torch
 from syft.chain.wrapper import Wrapper
 from syft.exceptions import MalformedMessage, ObjectIdTaken, PermissionDenied, StoreError
 from syft.ids import digest, has_content
-from syft.ops.table import BY_NAME
 from syft.serde.errors import pack_error
 from syft.serde.packer import Packer
 from syft.serde.registry import pack, unpack_at
@@ -42,7 +41,6 @@ from syft.workers.labels.crossings import goes_on
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.holders import Holder
 from syft.workers.labels.memory_labels import full_guard_of, protect
-from syft.workers.wire.references import REF
 from syft.workers.wire.messages import (
     Annotate,
     Await,
@@ -62,8 +60,6 @@ from syft.workers.wire.messages import (
     Share,
     Value,
 )
-
-_FREEZE = BY_NAME["torch.Tensor.requires_grad_"]
 
 
 @handles(Put, Declaration(makes="id", plain="value, source", waits=False))
@@ -338,15 +334,13 @@ def _send_on(call: Call, message: Move, stored: Stored) -> bool | None:
         send_followed(core, connection, id, value, guard, origin, message.to)
         return True
     reached = reached_leaves(value) if recorded else []
-    becomes_leaf = reached or message.requires_grad
-    with as_leaf(value) if becomes_leaf else nullcontext():
+    with as_leaf(value) if reached or message.requires_grad else nullcontext():
         connection.put(value, id, guard=guard, writers=origin.names())
     if not reached:
         return None
+    frozen = not (value.requires_grad or message.requires_grad)
     writers = Claim(origin.owner, origin.name, {*origin.writers, message.to})
-    send_after(core, connection, id, value, place, writers)
-    if not (value.requires_grad or message.requires_grad):
-        connection.command(_FREEZE, ((REF, id), False), {}, 0, [], expected=None)
+    send_after(core, connection, id, value, place, writers, frozen)
     return False
 
 
