@@ -84,7 +84,7 @@ def send_after(
     frozen: bool = False,
 ) -> None:
     """Have the gradients that graphs here send to a leaf go to the object ``id`` that it is now, at
-    worker ``place``; ``writers`` may send the leaf back.  It is ``frozen`` there again, if that is so.
+    worker ``place``; ``writers`` may send the leaf back.  It is ``frozen`` there again, if so.
 
     >>> w = torch.ones(2, requires_grad=True).send(bob)
     >>> loss = (w * 3).sum()
