@@ -301,7 +301,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.written: set[int] = set()
         self.grown: set[int] = set()
-        self.draws = False
+        self.draws = self.reads = False
         self.elements: int | None = 0
         """Of the largest tensor made; None if it has no bound."""
         self.peak = 0
@@ -313,6 +313,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         named = kwargs or {}
+        self.reads |= func is _READS[0]
         if self._values and func in _READS:
             return self._values.get(_EQUAL if func is _READS[1] else _memory(args[0]), 1)
         self.draws |= torch.Tag.nondeterministic_seeded in func.tags
@@ -363,8 +364,9 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         sizes = [_at_most(leaf.shape) for leaf in found]
         bounded = [prod(most) for most in sizes if most is not None]
         if self.elements is None or len(bounded) < len(found):
-            return Use(None, self.peak, len(found))
-        return Use(max(self.elements, sum(bounded)), self.peak, max(1, len(found)))
+            return Use(None, self.peak, len(found), self.reads)
+        elements = max(self.elements, sum(bounded))
+        return Use(elements, self.peak, max(1, len(found)), self.reads)
 
 
 def _check_shapes(func: Any, before: Iterable[tuple[torch.Tensor, torch.Size]]) -> None:

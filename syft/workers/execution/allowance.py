@@ -55,6 +55,7 @@ class Allowance:
     >>> from syft.ops.table import BY_NAME
     >>> allowance = Allowance(100, 1000, 10, lambda limit, got: ValueError(f"{limit}: {got}"))
     >>> allowance.check(BY_NAME["torch.zeros"], torch.zeros, [(2, 3)], {})
+    24
     >>> allowance.check(BY_NAME["torch.zeros"], torch.zeros, [10**12], {})
     Traceback (most recent call last):
     ...
@@ -66,8 +67,8 @@ class Allowance:
     results: int
     exceeded: Refusal
 
-    def check(self, op: int, function: Function, args: Any, kwargs: dict[str, Any]) -> None:
-        """Raise if an operation would use more."""
+    def check(self, op: int, function: Function, args: Any, kwargs: dict[str, Any]) -> int:
+        """Raise if an operation would use more; returns the bytes that it will use."""
         count = COUNTED.get(op)
         if count is not None:
             self._compare("results", count(args, kwargs))
@@ -75,6 +76,7 @@ class Allowance:
         self._compare("elements", use.elements or 0)
         self._compare("bytes", use.peak)
         self._compare("results", use.results)
+        return use.peak
 
     def _compare(self, limit: str, got: int) -> None:
         if got > getattr(self, limit):
