@@ -350,11 +350,14 @@ def ends_a_graph(tensor: torch.Tensor) -> bool:
     >>> y = w * 2; w = w.requires_grad_(False); ends_a_graph(w)
     True
     """
-    if not (tensor.is_floating_point() or tensor.is_complex()):
+    if tensor.is_inference() or not (tensor.is_floating_point() or tensor.is_complex()):
         return False
     with torch._C.DisableTorchFunctionSubclass(), torch.enable_grad(), as_leaf(tensor):
-        mark = "asked"
-        _end_of(tensor).metadata[mark] = None
+        mark, end = "asked", _end_of(tensor)
+        if end is None:  # a view that was made where nothing is recorded
+            return False
+        end.metadata[mark] = None
+        del end  # as a graph would keep it
         return mark in _end_of(tensor).metadata
 
 
