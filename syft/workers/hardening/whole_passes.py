@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from syft.workers.hardening.function_wrapper import FunctionWrapper
+from syft.workers.hardening.unwritten import FunctionWrapper
 from syft.workers.labels.crossings import idle, limits_of
 
 
