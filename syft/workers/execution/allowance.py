@@ -21,7 +21,7 @@ from typing import Any, Final
 import torch
 
 from syft.ops.evaluate import use_of
-from syft.ops.nested import EXACT_TENSOR_TYPES, every_tensor, leaves, replace
+from syft.ops.nested import EXACT_TENSOR_TYPES, Function, every_tensor, leaves, replace
 from syft.ops.outcome import Use
 from syft.ops.table import (
     ELEMENTWISE,
@@ -43,7 +43,6 @@ FREE: Final = 1 << 24
 _LARGE_INTEGER: Final = 1 << 12
 _BYTES_AT_MOST: Final = 8
 
-Function = Callable[..., Any]
 Refusal = Callable[[str, int], Exception]
 
 
