@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
+from itertools import filterfalse, islice
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -379,7 +379,7 @@ class ObjectStore:
     def _forget_all(self, ids: Iterable[int]) -> None:
         objects, bills = self.objects, self._bills
         if self.tags.watched:
-            self.tags.forget([id for id in ids if id not in objects])
+            self.tags.forget(filterfalse(objects.__contains__, ids))
         for id in ids:
             if id in bills and id not in objects:
                 self.charges.release((id,))
