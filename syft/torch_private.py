@@ -296,6 +296,7 @@ def per_channel_quantized(
 
 
 function_modes = torch._C._len_torch_function_stack
+is_overriding = torch._C._is_torch_function_enabled
 dispatch_modes = torch._C._len_torch_dispatch_stack
 """How many of each kind of mode are active in this thread; a default device is a function mode."""
 

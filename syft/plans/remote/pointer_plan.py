@@ -143,7 +143,7 @@ class PointerPlan(RemoteReference):
             add_recorded_line(error, self.lines)
             raise
         if value is STORED and type(interface.outputs) is Slot:
-            pointer = make_pointer(connection, first)
+            pointer: Any = make_pointer(connection, first)
             pointer.child.may_be_argument = True
             return pointer
         return interface.nested_results(results_of(connection, first, value, results))

@@ -165,7 +165,7 @@ class Call(msgspec.Struct, eq=False):
         with a value of it and its guard, and ``remove`` takes it out of the store once it is
         packed.  ``action`` names the value of an index in errors.
         """
-        self.check_leaves(None)  # the caller speaks for the user
+        _ = self.user  # for whom the caller speaks
         value, guard = self._opened(value, action) if self.core.guarded else (value, None)
         usual = pack_usual(value, 0) if along is None else None
         if usual is not None:
