@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import torch
@@ -29,6 +30,7 @@ from syft.workers.execution.followed_leaves import FollowedLeaves
 from syft.workers.execution.foreseen_failures import PRIVATE_PASS, foreseen_failure, refusal
 from syft.workers.execution.moved_memory import Holdings, move_written
 from syft.workers.execution.plain_tensors import is_plain, plain_copy
+from syft.workers.execution.public_sizes import hides_shape
 from syft.workers.execution.successors import (
     in_graph,
     lend_gradients,
@@ -114,6 +116,8 @@ def run_private_pass(
     if a_pass.followed.has_chains and not admitted:
         raise denied("a backward pass to a chain that was moved")
     others = *a_pass.receivers(), *a_pass.followed.leaves
+    if not admitted and any(map(hides_shape, others)):
+        raise denied(PRIVATE_PASS)
     if not all(map(_is_strided, (*call.roots, *call.starts, *others))):
         raise denied("a backward pass over a tensor of another layout")
     result = a_pass.run()
@@ -252,6 +256,8 @@ class _PrivatePass:
         if gradient is not None and gradient is before and not self._changes_guards:
             return gradient
         guard = meet_guards(self.guard, full_guard_of(before))
+        if hides_shape(like):
+            guard = replace(guard or self.guard, shape_hidden=True)
         gradient = _or_zeros(gradient, like)
         in_place = like.is_leaf and gradient is before and not self.call.creates
         if type(gradient) is not Wrapper and not in_place:
