@@ -59,12 +59,26 @@ def _counted(
 
 
 def _cov(
-    input: torch.Tensor, *, correction: int = 1, fweights: None = None, aweights: None = None
+    input: torch.Tensor,
+    *,
+    correction: int = 1,
+    fweights: torch.Tensor | None = None,
+    aweights: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    _need(fweights is None, aweights is None)
     rows = input.view(1, -1) if input.ndim < 2 else input
-    away = rows - (rows.sum(1) / rows.shape[1])[:, None]
-    return ((away @ away.mH) / max(rows.shape[1] - correction, 0)).squeeze()
+    if fweights is None and aweights is None:
+        away = rows - (rows.sum(1) / rows.shape[1])[:, None]
+        return ((away @ away.mH) / max(rows.shape[1] - correction, 0)).squeeze()
+    given = [one for one in (fweights, aweights) if one is not None]
+    _need(rows.shape[1] > 0, all(one.shape == rows.shape[1:] for one in given))
+    _need(fweights is None or not (fweights.is_floating_point() or fweights.is_complex()))
+    _need(fweights is None or fweights.dtype is not torch.bool)
+    _need(aweights is None or aweights.is_floating_point())
+    weights = given[0] if len(given) == 1 else given[0] * given[1]
+    total = weights.sum()
+    away = rows - ((rows * weights).sum(1) / total)[:, None]
+    lost = 1 if aweights is None else (weights * aweights).sum() / total
+    return ((away @ (away * weights).mH) / (total - correction * lost)).squeeze()
 
 
 def _corrcoef(input: torch.Tensor) -> torch.Tensor:
@@ -90,21 +104,54 @@ def _histogram(
     return _RESULTS.histogram((input.new_empty(count), input.new_empty(count + 1)))
 
 
+def _histogramdd(
+    input: torch.Tensor,
+    bins: Any,
+    range: Any = None,
+    weight: torch.Tensor | None = None,
+    density: bool = False,
+) -> Any:
+    """The same of points, with bins for each of their coordinates."""
+    _need(input.is_floating_point(), input.ndim > 1)
+    _need(weight is None or weight.shape == input.shape[:-1])
+    _need(isinstance(bins, (int, list, tuple)), not torch.is_tensor(range))
+    each = [bins] * input.shape[-1] if isinstance(bins, int) else [*bins]
+    _need(0 < len(each) == input.shape[-1])
+    edges = [one for one in each if isinstance(one, torch.Tensor)]
+    given = [one for one in (input, weight, *edges) if isinstance(one, torch.Tensor)]
+    _need(not (torch.is_grad_enabled() and any(one.requires_grad for one in given)))
+    _need(all(one.ndim == 1 and one.dtype is input.dtype for one in edges))
+    _need(len(edges) in (0, len(each)), all(type(one) is int for one in each[len(edges) :]))
+    counts = [one.numel() - 1 if isinstance(one, torch.Tensor) else one for one in each]
+    _need(min(counts) > 0)
+    made = tuple([input.new_empty(count + 1) for count in counts])
+    return _RESULTS.histogramdd((input.new_empty(counts), made))
+
+
 def _lstsq(
     A: torch.Tensor, B: torch.Tensor, rcond: float | None = None, *, driver: str | None = None
 ) -> Any:
-    """The other drivers of torch give residuals only where the rank, which they find, is full."""
+    """The drivers by singular values give residuals only where the rank, which they find, is full:
+    of one matrix, whether there are any is a size that follows from values."""
     driver = driver or ("gelsy" if device_of(A).type in ("cpu", "meta") else "gels")
     vector = B.ndim == 1 or B.shape == A.shape[:-1]
     right = B[..., None] if vector else B
-    _need(driver in ("gelsy", "gels"), A.ndim > 1, A.shape[:-1] == right.shape[:-1])
+    _need(driver in _DRIVERS, A.ndim > 1, A.shape[:-1] == right.shape[:-1])
+    by_values = driver in _BY_VALUES
+    _need(A.ndim == 2 or not by_values)
     solution = torch.linalg.pinv(A) @ right
     none, residuals, rank = solution.abs().flatten()[:0], solution.abs(), A.shape[:-2]
-    residuals = residuals.sum(-2) if A.shape[-2] > A.shape[-1] and driver == "gels" else none
+    residuals = residuals.sum(-2) if A.shape[-2] > A.shape[-1] and driver != "gelsy" else none
+    if by_values and residuals is not none:
+        residuals = residuals[residuals > 0]
     ranks = torch.zeros((0,) if driver == "gels" else rank, dtype=torch.int64, device=A.device)
     solution = solution.squeeze(-1) if vector else solution
-    return _RESULTS.linalg_lstsq((solution, residuals, ranks, none.detach()))
+    found = none.new_empty(min(A.shape[-2:])) if by_values else none
+    return _RESULTS.linalg_lstsq((solution, residuals, ranks, found.detach()))
 
+
+_BY_VALUES: Final = ("gelsd", "gelss")
+_DRIVERS: Final = ("gels", "gelsy", *_BY_VALUES)
 
 FORMS: Final[dict[Function, Form]] = {
     function: Form(predicted, run, needs)
@@ -114,7 +161,11 @@ FORMS: Final[dict[Function, Form]] = {
             *(_bincount, _counted),
             "minlength= more than all values, and integers of one dimension",
         ),
-        ((torch.cov, torch.Tensor.cov), _cov, None, "no fweights= and aweights="),
+        (
+            (torch.cov, torch.Tensor.cov),
+            *(_cov, None),
+            "fweights= of integers and aweights= of floats, one for each column",
+        ),
         ((torch.corrcoef, torch.Tensor.corrcoef), _corrcoef, None, "two dimensions at most"),
         (
             (torch.histogram, torch.Tensor.histogram),
@@ -122,9 +173,14 @@ FORMS: Final[dict[Function, Form]] = {
             "bins= as a number or a tensor of edges, and x.detach()",
         ),
         (
+            (torch.histogramdd,),
+            *(_histogramdd, None),
+            "bins= as numbers or tensors of edges, one for each column, and x.detach()",
+        ),
+        (
             (torch.linalg.lstsq,),
             *(_lstsq, None),
-            "driver='gelsy' (or 'gels', if the matrix has full rank), and operands of one batch",
+            "driver='gelsy' for a batch (or 'gels', if it has full rank), and operands of one batch",
         ),
     )
     for function in functions

@@ -91,13 +91,16 @@ _CALLS: dict[str, tuple[Any, ...]] = {
     "cov": (torch.ones(2, 2),),
     "corrcoef": (torch.ones(2, 2, 2),),
     "histogram": (torch.ones(3, requires_grad=True), 3),
-    "lstsq": (torch.ones(2, 2), torch.ones(2, 2)),
+    "histogramdd": (torch.ones(3, 2, requires_grad=True), 3),
+    "lstsq": (torch.ones(2, 2, 2), torch.ones(2, 2, 2)),
 }
 _WORSE: dict[str, dict[str, Any]] = {
-    "cov": {"fweights": torch.tensor([1, 2])},
+    "cov": {"fweights": torch.tensor([1.0, 2.0])},
     "lstsq": {"driver": "gelsd"},
 }
 """Calls of what has a form for which it has none."""
+_FOR_SHAPES = {"corrcoef": "two or fewer dimensions", "cov": "to have integral dtype"}
+"""What only fails for shapes and dtypes, which everybody is told."""
 
 
 @pytest.mark.parametrize("function", FORMS)
@@ -109,8 +112,8 @@ def test_a_refusal_says_what_a_form_needs(function: Any) -> None:
     protect(args[0], guard)
     with pytest.raises(Exception) as caught:
         run_guarded(function, args, kwargs, flags_of(function), guard, NoHoldings(), "bob", "eve")
-    if name == "corrcoef":  # it only fails for its shape
-        assert type(caught.value) is RuntimeError and "two or fewer dimensions" in str(caught.value)
+    if name in _FOR_SHAPES:
+        assert type(caught.value) is RuntimeError and _FOR_SHAPES[name] in str(caught.value)
         return
     assert isinstance(caught.value, PermissionDenied) and re.search(_WAYS, str(caught.value))
     assert f"it needs {FORMS[function].needs}" in str(caught.value)

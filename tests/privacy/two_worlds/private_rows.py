@@ -1,4 +1,4 @@
-"""What an observer does with rows that a private mask chooses: another number of them in each world.
+"""What an observer does with rows that a private mask chooses, another number in each world.
 
 She trains on them, counts, sorts and joins them, and writes with them.  Sizes of a result that
 follow from public ones are public, and the others are private, so what she is told of both is the
