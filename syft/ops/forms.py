@@ -180,7 +180,7 @@ FORMS: Final[dict[Function, Form]] = {
         (
             (torch.linalg.lstsq,),
             *(_lstsq, None),
-            "driver='gelsy' for a batch (or 'gels', if it has full rank), and operands of one batch",
+            "driver='gelsy' (or 'gels', of full rank) for a batch, and operands of one batch",
         ),
     )
     for function in functions

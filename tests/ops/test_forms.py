@@ -64,7 +64,7 @@ def _least_squares(kind: torch.dtype) -> Iterator[Call]:
 
 def _weighted(x: torch.Tensor, correction: int) -> Iterator[Call]:
     """Covariances of weighted columns, of which torch takes some."""
-    if x.numel() < 2 or x.ndim == 0 or correction > 1:  # of those torch divides by what is left
+    if x.ndim == 0 or min(x.shape[-1], x.numel()) < 2 or correction > 1:  # too few are left
         return
     counts = torch.arange(1, x.shape[-1] + 1)
     each = torch.linspace(0.5, 1, x.shape[-1])

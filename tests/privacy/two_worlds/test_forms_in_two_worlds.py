@@ -56,7 +56,7 @@ def _results(eve: Observer, call: str, found: Any, given: list[Any]) -> Any:
         edges = [found] if call == "edges of points" else found
         return eve.call(f"torch.{name}", *given, edges, **kwargs)
     if call.endswith(" of cov"):
-        named = {"fweights" if one == [1, 2] else "aweights": found}
+        named = {"fweights" if type(one[0]) is int else "aweights": found}
         return eve.call(f"torch.{name}", eve.public(torch.eye(2)), **named)
     return eve.call(f"torch.{name}", found, *given, **kwargs)
 
