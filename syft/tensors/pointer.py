@@ -52,6 +52,7 @@ from syft.workers.client.remote_reference import RemoteReference
 from syft.workers.core.pipeline import Call, Declaration, handles
 from syft.workers.core.sent_labels import guard_from_fields, note_bound
 from syft.workers.execution.leaving import check_no_graph
+from syft.workers.labels.cell import elsewhere, guard_of, kind_of
 from syft.workers.labels.guards import meet_guards
 from syft.workers.labels.memory_labels import protect_all, travelling_guard_of
 from syft.workers.wire.messages import Done, Fetch, Relay
@@ -495,23 +496,35 @@ for _number, _written_out in DECOMPOSITIONS.items():
 register_check(lambda: [f"a number for {op}" for op in PointerTensor.rules if op not in NUMBERS])
 
 
-@handles(Relay, Declaration(takes="id", leaves="worker `to`", action="remote_send or remote_get"))
+def _sent_to(call: Call) -> Iterable[str]:
+    """The worker where an object goes that becomes a pointer."""
+    return () if call.message.to is None else (call.core.place_of(call.message.to),)
+
+
+@handles(
+    Relay,
+    Declaration(
+        takes="id",
+        leaves="worker `to`",
+        to=_sent_to,
+        action=lambda call: "remote_get" if call.message.to is None else "remote_send",
+    ),
+)
 def relay(call: Call, message: Relay) -> Done:
     """Send an object on and keep a pointer to it, or replace a pointer by what it points to."""
     core, peer = call.core, call.peer
-    value = core.store.open(message.id)
-    if not isinstance(value, torch.Tensor):
-        raise UnsupportedOperation("remote_send", type(value).__name__, "move it")
-    guard, user = travelling_guard_of(value), call.user
+    stored = call.stored(message.id)
+    if not issubclass(kind := kind_of(stored), torch.Tensor):
+        raise UnsupportedOperation("remote_send", kind.__name__, "move it")
+    guard, user, pointing = guard_of(stored), call.user, elsewhere(stored)
     if message.to is not None:
-        core.check_leaving(guard, message.to, user, "remote_send", message.id)
+        value = call.to_send(message.id)
         check_no_graph(value, guard)
         connection = core.connect(message.to)
         id = new_id()
         connection.put(value, id, guard=guard, writers=core.owners.names(peer, message.id))
         kept: torch.Tensor = make_pointer(cast(Connection, connection), id)
-    elif type(value) is Wrapper and isinstance(value.child, PointerTensor):
-        link = value.child
+    elif pointing is not None and isinstance(link := pointing.child, PointerTensor):
         id, depth = link.id_at_location, link.depth
         kept, *about, most = link.connection.ask(
             Fetch, id, depth, keep=depth > 0, user=user, guarded=True

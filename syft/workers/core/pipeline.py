@@ -11,8 +11,9 @@ What a handler itself has to do begins when all this is done:
 5. *keep*: what it makes is no promise of others: ``PermissionDenied``, ``ObjectIdTaken``.
 6. *wait*: it is parked until all is there that it names, and what came earlier has changed that.
 7. *memory*: the memory that it changes is its caller's: ``PermissionDenied``.
-8. *run*: the handler.  Tensors leave in replies by :meth:`Call.hand_over` alone, which asks their
-   labels; what goes on to another worker is asked about by ``execution.leaving.check_leaving``.
+8. *run*: the handler.  Tensors leave in replies by :meth:`Call.hand_over` alone, and numbers and
+   texts by :meth:`Call.tell`: they ask the labels of what it is that leaves, or comes from it.
+   What goes on to the workers ``to`` is handed out by :meth:`Call.to_send` alone, if it may go.
 9. *store*: :meth:`Call.store` tells those who know of the id, charges, and notes whose it is.
 10. *reply*: one of ``answers``, or a ``Failure``; another one is ``HookError``.
 
@@ -28,7 +29,7 @@ from typing import Any
 
 from msgspec.structs import fields
 
-from syft.exceptions import HookError, MalformedMessage
+from syft.exceptions import HookError, MalformedMessage, PermissionDenied
 from syft.ops.nested import replace
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
@@ -46,6 +47,7 @@ from syft.workers.wire import messages
 from syft.workers.wire.messages import Done, Failure, Reply, Value
 
 _MOST_DROPPED = 1 << 16
+_NOT_ASKED = Guard(frozenset())
 
 
 class StoreView:
@@ -72,10 +74,12 @@ class Call:
     ``read`` is what the kind's own look at the message has returned.  ``held`` are the inputs of a
     request that has waited, by id, which may have been dropped meanwhile.  ``behind`` is where that
     comes from for which its results stand, if this worker does not see their memory.  ``left`` is
-    the reply that has passed :meth:`hand_over`.
+    the reply that has passed :meth:`hand_over` or :meth:`tell`.
     """
 
-    __slots__ = ("core", "message", "frame", "peer", "held", "read", "permit", "behind", "left")
+    __slots__ = (
+        "core", "message", "frame", "peer", "held", "read", "permit", "behind", "left", "_guard"
+    )  # fmt: skip
 
     def __init__(self, core: WorkerCore, message: Any, frame: Frame, peer: Peer) -> None:
         self.core, self.message, self.frame, self.peer = core, message, frame, peer
@@ -83,7 +87,8 @@ class Call:
         self.read: Any = None
         self.permit: Permit | None = None
         self.behind: Claim | None = None
-        self.left: Answer | None = None
+        self.left: Answer | Value | None = None
+        self._guard: Guard | None = _NOT_ASKED
 
     def unpacker(self, view: StoreView | None = None) -> Unpacker:
         """An unpacker for the operands: references are objects of this worker, or of a view."""
@@ -124,16 +129,28 @@ class Call:
         user: str | None = self.peer.user_named(named, self.core.name)
         return user
 
-    def check_read(
-        self, guard: Guard | None, action: str = "get", place: str | None = None
-    ) -> None:
+    def check_leaves(self, guard: Guard | None, action: str = "get", id: int | None = None) -> None:
         """Raise :class:`~syft.exceptions.PermissionDenied` if a value may not leave for the user
-        whom the request names, or for the worker ``place`` on behalf of that user."""
-        user = self.user
-        if place is not None:
-            check_leaving(guard, place, user, action, self.core.name, self.message.id)
-        elif guard is not None:
+        whom the request names, or on behalf of that user for the workers where the request has it
+        go."""
+        user, to = self.user, DECLARATIONS[type(self.message)].to
+        if guard is None:
+            return
+        places = None if to is None else to(self)
+        if places is None:
             guard.check_admits(user, self.core.name, action)
+        for place in places or ():
+            check_leaving(guard, place, user, action, self.core.name, id)
+
+    def to_send(self, id: int) -> Any:
+        """An object with its gradients, if it may leave for the workers where the request has it
+        go; it is the only way to send one on."""
+        stored, declared = self.stored(id), DECLARATIONS[type(self.message)]
+        guard, doing = guard_of(stored), declared.action
+        if declared.to is None or (guard is not None and not declared.to(self)):
+            raise HookError(f"{type(self.message).__name__} goes to no worker", "declare where")
+        self.check_leaves(guard, doing if isinstance(doing, str) else doing(self), id)
+        return unsealed(stored)
 
     def hand_over(
         self,
@@ -141,18 +158,16 @@ class Call:
         remove: Callable[[], object] = bool,
         along: Callable[[Any, Guard | None], tuple[Any, ...]] | None = None,
         action: Callable[[int], str] = lambda index: "get",
-        place: str | None = None,
         stays: bool = False,
     ) -> Answer:
         """Reply with a tensor, a plan or several, if each of them may leave for the caller.
 
         It is the only way to reply with tensors, and opens cells.  ``along`` makes what travels
         with a value of it and its guard, and ``remove`` takes it out of the store once it is
-        packed.  ``action`` names the value of an index in errors, and ``place`` is the worker that
-        stores it.
+        packed.  ``action`` names the value of an index in errors.
         """
-        self.check_read(None)  # the caller speaks for the user
-        value, guard = self._opened(value, action, place) if self.core.guarded else (value, None)
+        self.check_leaves(None)  # the caller speaks for the user
+        value, guard = self._opened(value, action) if self.core.guarded else (value, None)
         packer = Packer(worker=self.core, stays=stays, gradients=True)
         operand = pack(value if along is None else (value, *along(value, guard)), packer)
         packer.hand_over(self.peer.name)
@@ -162,15 +177,35 @@ class Call:
         self.left = Answer(message, packer.buffers, private=guard is not None)
         return self.left
 
-    def _opened(
-        self, value: Any, action: Callable[[int], str], place: str | None
-    ) -> tuple[Any, Guard | None]:
+    def tell(self, value: Any, told: Callable[[Guard], bool]) -> Value:
+        """Reply with numbers or texts, if everything that the request names is the user's to read.
+
+        Otherwise ``told`` has to say, of a guard that does not admit the user, that this follows
+        from public facts.  Raises :class:`~syft.exceptions.PermissionDenied` if not.  It is the
+        only way to reply with what is no tensor.
+        """
+        guard = self.guard if self.core.guarded else None
+        if not (guard is None or guard.admits(self.user) or told(guard)):
+            raise PermissionDenied("a reply that tells a value", self.core.name, self.user)
+        self.left = Value(self.message.seq, value)
+        return self.left
+
+    @property
+    def guard(self) -> Guard | None:
+        """The guard of what is computed from the elements of all that the request names."""
+        if self._guard is _NOT_ASKED:
+            named = _NAMING[type(self.message)](self)
+            self._guard = self.core.store.guard_of(named, self.held or {})
+        return self._guard
+
+    def _opened(self, value: Any, action: Callable[[int], str]) -> tuple[Any, Guard | None]:
         """The value with objects in the place of cells, if each may leave, and its guard."""
         guards: list[Guard | None] = []
 
         def opened(stored: Stored) -> Any:
             guards.append(guard_of(stored))
-            self.check_read(guards[-1], action(len(guards) - 1), place)
+            id = getattr(self.message, "id", None)
+            self.check_leaves(guards[-1], action(len(guards) - 1), id)
             return unsealed(stored)
 
         several = isinstance(value, Bundle)
@@ -190,8 +225,9 @@ class Declaration:
     reads them.  ``makes`` has the ids under which it stores an object each, and ``returns`` the
     first one of its results, which may be fewer.  ``plain`` are the numbers that are no ids.
 
-    ``leaves`` says to whom values go; without, no reply has tensors.  ``answers`` are the replies
-    besides a failure.  Without ``waits`` it looks at what is there now; with ``stays`` its caller
+    ``leaves`` says to whom values go; without, no reply has tensors.  ``to`` are the workers where
+    they go, if they do not go to the user who asks.  ``answers`` are the replies besides a
+    failure.  Without ``waits`` it looks at what is there now; with ``stays`` its caller
     cannot withdraw it.
 
     ``action`` names in errors what it does to what is another's; without, it may be done to all
@@ -207,6 +243,7 @@ class Declaration:
     returns: str = ""
     plain: str = ""
     leaves: str = ""
+    to: Callable[[Call], Iterable[str] | None] | None = None
     answers: Sequence[type[messages.Message]] = (Done,)
     waits: bool = True
     stays: bool = False
@@ -233,6 +270,8 @@ def ids_at(message: Any, field: str) -> Sequence[int]:
 
 DECLARATIONS: dict[type[messages.Message], Declaration] = {}
 """What each kind of request does."""
+_NAMING: dict[type[messages.Message], Callable[[Call], Iterable[int]]] = {}
+"""Which objects a request names."""
 
 
 def handles(kind: type[messages.Message], declared: Declaration) -> Callable[[Act], Handler]:
@@ -254,6 +293,7 @@ def handles(kind: type[messages.Message], declared: Declaration) -> Callable[[Ac
         if kind in WorkerCore.handlers:
             raise HookError(f"{kind.__name__} has a handler already", "keep one of them")
         DECLARATIONS[kind] = declared
+        _NAMING[kind], _, _ = _effects(declared)
         WorkerCore.handlers[kind] = _steps(declared, act, "drop" in of)
         return _steps(declared, act, False)
 
@@ -325,6 +365,9 @@ def _perform(
             kind, instead = type(call.message).__name__, "declare it, and reply with call.hand_over"
             raise HookError(f"{kind} was answered with tensors", instead)
         reply = found.message
+    elif type(found) is Value and found is not call.left:
+        kind = type(call.message).__name__
+        raise HookError(f"{kind} was answered with a bare value", "reply with call.tell")
     if reply is not None and type(reply) not in answers:
         kind, other = type(call.message).__name__, type(reply).__name__
         raise HookError(f"{kind} was answered with {other}", "declare that it may be")

@@ -23,6 +23,8 @@ from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimi
 from syft.workers.core.tag_index import TagIndex, is_indexed
 from syft.workers.labels.cell import Stored, sealed
 from syft.workers.labels.claim import Claim
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import full_guard_of
 
 TOMBSTONES = 4096
 """The tombstones that a store keeps, and half of the most that it has (about a megabyte)."""
@@ -154,6 +156,20 @@ class ObjectStore:
         except KeyError:
             self._check_not_given_up(id)
             raise ObjectNotFound(id, self.worker, self.why_missing(id)) from None
+
+    def guard_of(self, ids: Iterable[int], held: Mapping[int, Any]) -> Guard | None:
+        """The guard of what is computed from the elements of these objects, as far as they are here
+        or held for a request that has waited.
+
+        >>> store = ObjectStore("bob"); store.put(5, torch.ones(2)); store.guard_of([5, 6], {})
+        """
+        objects, whole = self.objects, None
+        for id in ids:
+            if id in objects or id in held:
+                guard = full_guard_of(held[id] if id in held else objects[id])
+                if guard is not None:
+                    whole = guard if whole is None else whole.meet(guard)
+        return whole
 
     def check_free(self, id: int) -> None:
         """Raise :class:`~syft.exceptions.ObjectIdTaken` if an object of that id is present, and

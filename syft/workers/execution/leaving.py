@@ -35,7 +35,7 @@ from syft.workers.labels.reached_graph import reached_graph
 from syft.workers.labels.walk import recorded_of
 from syft.workers.labels.guards import Guard
 from syft.workers.execution.public_sizes import note_like
-from syft.workers.labels.cell import Stored, guard_of, unsealed
+from syft.workers.labels.cell import Stored, unsealed
 from syft.workers.labels.holders import Holder
 from syft.workers.labels.memory_labels import (
     bare_copy_of,
@@ -78,18 +78,6 @@ def check_leaving(
         raise PermissionDenied(action, worker, user, id, to=to)
     if guard is not None and guard.admits(user):
         guard.check_open()
-
-
-def opened_to_leave(
-    stored: Stored, to: str, user: str | None, action: str, worker: str, id: int | None = None
-) -> Any:
-    """A stored object, with its gradients, if it may leave; raises as :func:`check_leaving` does.
-
-    >>> opened_to_leave(torch.ones(1), "eve", None, "move", "bob", 7)
-    tensor([1.])
-    """
-    check_leaving(guard_of(stored), to, user, action, worker, id)
-    return unsealed(stored)
 
 
 def check_public_shape(guard: Guard | None, action: str) -> None:

@@ -70,7 +70,7 @@ from syft.workers.execution.private_results import (
     common_guard,
     private_result,
 )
-from syft.workers.execution.public_facts import asks_only, is_told
+from syft.workers.execution.public_facts import is_answer, is_told
 from syft.workers.execution.public_sizes import note_gradient, note_sizes, without_chains
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import combined, full_guard_of, protect
@@ -137,7 +137,7 @@ def _check_may_ask(
 ) -> None:
     """Raise if a command asks what is not told of private tensors, or sends their gradients where
     they may not go."""
-    if op_flags & METADATA and not (is_told(function, guard) and asks_only(function, args, kwargs)):
+    if op_flags & METADATA and not is_answer(function, args, kwargs, guard):
         raise refusal(QUESTION, function, args, kwargs, worker, user)
     if op_flags & GRADIENT:
         check_gradients_leave(function, args, kwargs, guard, worker, user)

@@ -3,8 +3,9 @@
 If all private operands have one guard, and the forecast says that the result is a new tensor in
 memory of its own, there is nothing to write, to draw or to join.  Such a command is a function
 call, a comparison of the result with what was forecast, and a guard.  A command that only writes
-to memory of that very guard needs no more than the call.  Whatever is unlike that, a failure too,
-is left to :mod:`syft.workers.execution.operation`, which runs the command again.
+to memory of that very guard needs no more than the call, if no value can make it fail.  Whatever is
+unlike that, a failure too, is left to :mod:`syft.workers.execution.operation`, which runs the
+command again.
 """
 
 from __future__ import annotations
@@ -131,7 +132,8 @@ def _known(
     outcome = _KEPT.get(key, _UNSEEN)
     if outcome is _UNSEEN:
         found = evaluate(function, tuple(values), named)
-        outcome = found if _is_for_this_path(found) else None
+        fits = _is_for_this_path(found) and (not found.writes or _all_real(values, named))
+        outcome = found if fits else None
         if len(_KEPT) >= _MOST_KEPT:
             _KEPT.clear()
         _KEPT[key] = outcome
@@ -195,6 +197,14 @@ def _add_looks(key: list[Any], values: Iterable[Any], by_type: bool) -> None:
             key.append(float)
         else:
             key += (type(value), value)
+
+
+def _all_real(values: Sequence[Any], named: dict[str, Any]) -> bool:
+    """Whether no tensor has integers or truths, which may be indices or divisors: a write that
+    fails because of one may have begun, and must not be run again."""
+    return all(
+        one.is_floating_point() or one.is_complex() for one in tensors_in(tuple(values), named)
+    )
 
 
 def _is_for_this_path(outcome: Outcome) -> bool:

@@ -110,6 +110,28 @@ def is_told(function: Function, guard: Guard) -> bool:
     return _is_known(_FACTS.get(function, Basis.SECRET), guard)
 
 
+def is_answer(
+    function: Function, args: Sequence[Any], kwargs: dict[str, Any], guard: Guard
+) -> bool:
+    """Whether everybody may know what a call answers of which operands have this guard.
+
+    >>> private = Guard(frozenset())
+    >>> is_answer(torch.Tensor.dim, [torch.ones(2)], {}, private)
+    True
+    """
+    return is_told(function, guard) and asks_only(function, args, kwargs)
+
+
+def in_public_form(guard: Guard) -> bool:
+    """Whether everybody may know what is told of an object without asking torch: its card, that
+    it is not here, and why.  It leaves out what is private.
+
+    >>> in_public_form(Guard(frozenset()))
+    True
+    """
+    return True
+
+
 def tells(name: str, guard: Guard) -> bool:
     """The same by the name of a property: plans fix properties of their inputs by name.
 

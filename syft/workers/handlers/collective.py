@@ -76,8 +76,9 @@ MAX_ROUNDS = 2**20
         makes="outs",
         plain="program, execution, rank",
         leaves="the other parties",
+        to=lambda call: [*map(call.core.place_of, _others(call))],
         answers=(Done, Parked),
-        reading=lambda call: _entered(call.core, call.message, call.peer),
+        reading=lambda call: _entered(call, call.message, call.peer),
         named=lambda call: _inputs_of(call.message) if call.read[0] else (),
         outs=lambda call: (),
         access=lambda call: _order(call.message) if call.read[0] else READS,
@@ -100,12 +101,16 @@ def start(call: Call, message: Start) -> Parked | None:
     return Parked(message.seq) if message.execution in core.sessions else None
 
 
-def _entered(
-    core: WorkerCore, message: Start, peer: Peer
-) -> tuple[Execution | None, Permit | None]:
+def _others(call: Call) -> list[str]:
+    """The parties besides this worker."""
+    return [name for name in call.message.parties if name != call.core.name]
+
+
+def _entered(call: Call, message: Start, peer: Peer) -> tuple[Execution | None, Permit | None]:
     """Promise the results of this worker's part, which is None if another party has failed."""
+    core = call.core
     try:
-        _check_start(core, message, peer)
+        _check_start(call, message, peer)
         session = session_of(core, message.execution, peer)
         if session.payer is not peer:
             charge(core, session, peer)
@@ -175,16 +180,17 @@ _STOP_SESSIONS = frozenset(
 """The programs after whose failure the parties may not agree on what they hold."""
 
 
-def _check_start(core: WorkerCore, message: Start, peer: Peer) -> None:
+def _check_start(call: Call, message: Start, peer: Peer) -> None:
     """Raise for an invalid start, before anything is stored for it.
 
     Whoever may not use the inputs is told so first, and not which workers are known here.
     """
+    core = call.core
     if message.program not in PROGRAMS and message.program not in GUARDING:
         raise MalformedMessage("$.program", "a known collective", str(message.program))
     _check_fresh(core, message, peer)
     if message.program in PROGRAMS:
-        _check_inputs_here(core, message, peer)
+        _check_inputs_here(call, message)
     for name in message.parties:
         core.connect(name)  # raises UnknownWorker
     for out in message.outs:
@@ -206,17 +212,17 @@ def _check_fresh(core: WorkerCore, message: Start, peer: Peer) -> None:
         raise MalformedMessage("$.execution", "a number above those used before", "an old one")
 
 
-def _check_inputs_here(core: WorkerCore, message: Start, peer: Peer) -> None:
+def _check_inputs_here(call: Call, message: Start) -> None:
     """Raise :class:`~syft.exceptions.PermissionDenied` for an input that may not go to the others,
     as far as the inputs are here already."""
-    store = core.store
+    store = call.core.store
     named = [(id, arg) for arg in message.args for id in ids_in(arg) if id in store]
     here = [(store.read(id), arg) for id, arg in named]
     known = [
         (elements_guard_of(one), arg) for one, arg in here if issubclass(kind_of(one), torch.Tensor)
     ]
     whole = reduce(meet_guards, (guard for guard, _ in known), None)
-    _check_leaving(core, message, known, whole, peer)
+    _check_leaving(call, known, whole)
 
 
 # ----------------------------------------------------------------------------------- the arguments
@@ -266,7 +272,7 @@ def _begin(call: Call, session: Execution, message: Start) -> None:
             raise MalformedMessage(f"$.args[{index}]", "a tensor", type(value).__name__)
     guard = combined(inputs)
     guards = zip(map(full_guard_of, inputs), message.args, strict=True)
-    _check_leaving(core, message, guards, guard, peer)
+    _check_leaving(call, guards, guard)
     if guard is not None and not guard.admits(peer.user):
         inputs, guard = _inputs_that_run(message, inputs, guard)
     session.guard, session.program = guard, _program(message, inputs)
@@ -292,18 +298,12 @@ def _refers(arg: Any) -> bool:
 
 
 def _check_leaving(
-    core: WorkerCore,
-    message: Start,
-    inputs: Iterable[tuple[Guard | None, Any]],
-    guard: Guard | None,
-    peer: Peer,
+    call: Call, inputs: Iterable[tuple[Guard | None, Any]], guard: Guard | None
 ) -> None:
     """Raise :class:`~syft.exceptions.PermissionDenied` if an input, or what is computed from all of
     them, may not go to every other party."""
-    others = [name for name in message.parties if name != core.name]
     for mine, operand in (*inputs, (guard, ())):
-        for name in others:
-            core.check_leaving(mine, name, peer.user, ACTION, next(iter(ids_in(operand)), None))
+        call.check_leaves(mine, ACTION, next(iter(ids_in(operand)), None))
     check_public_shape(guard, ACTION)
 
 

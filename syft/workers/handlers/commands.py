@@ -8,6 +8,7 @@ other commands take the general path below it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from torch import float32, get_default_dtype, is_grad_enabled
 from syft.codes import TypeCode
 from syft.exceptions import LimitExceeded, MalformedMessage, PermissionDenied, ResultMismatch
 from syft.ids import new_id
-from syft.ops.nested import SCALAR_TYPES, replace
+from syft.ops.nested import SCALAR_TYPES, leaves, replace
 from syft.ops.returns import MOST
 from syft.ops.table import (
     ALTERS,
@@ -51,13 +52,14 @@ from syft.workers.core.store import ObjectStore
 from syft.workers.core.tag_index import tags_of
 from syft.workers.execution.foreseen_failures import is_foreseen
 from syft.workers.execution.operation import run_in_mode
-from syft.workers.execution.private_commands import guard_for
 from syft.workers.execution.private_results import NOTHING, UNCLEAR, common_guard, private_result
+from syft.workers.execution.public_facts import in_public_form, is_answer
 from syft.workers.handlers.accesses import command_access
 from syft.workers.handlers.guarded_run import run_as_private
 from syft.workers.hardening.function_wrapper import Function
 from syft.workers.hardening.precautions import RUNNABLE
 from syft.workers.hardening.unwritten import clearing, sizes_within_memory
+from syft.workers.labels.guards import Guard
 from syft.workers.wire.messages import (
     COUNT_SHIFT,
     DEFAULT_DTYPE,
@@ -185,13 +187,16 @@ def _run_own(core: WorkerCore, command: Command, peer: Peer) -> bool:
     try:
         if not owners.are_clear(peer, _ids_if_flat(command.args)):
             return False
-        if not out:
-            written = command.args[0][1:]  # a reference, or a list of these
-            return owners.is_own(peer, written) and _write(core.store, command, core.guarded)
-        made = _only_makes(command) and _make(core.store, command, core.guarded)
-    except (TypeError, IndexError, ValueError, LimitExceeded):
-        return False  # the general path raises a precise error, for all alike
-    if made:
+        # what is written is a reference, or a list of these
+        own = _only_makes(command) if out else owners.is_own(peer, command.args[0][1:])
+    except (TypeError, IndexError, ValueError):
+        return False  # the general path raises a precise error
+    run = _make if out else _write
+    try:
+        made = own and run(core.store, command, core.guarded)
+    except LimitExceeded:
+        return False  # raised again, for all alike; what fails otherwise may have written
+    if made and out:
         owners.made(peer, (out,))
     return made
 
@@ -316,11 +321,12 @@ def _run(
     private too, and if it fails, all the results that the caller expects are marked as failed."""
     core, user = call.core, call.peer.user
     if not core.guarded:
-        return _reply(call, command, run_in_modes(call, function, args, kwargs))
-    guard = guard_for(args, kwargs)
+        return _reply(call, command, run_in_modes(call, function, args, kwargs), in_public_form)
+    guard = call.guard
     private = core, function, args, kwargs, FLAGS[command.op], guard, core.holdings, user
     try:
-        return _reply(call, command, run_in_modes(call, run_as_private, private))
+        result = run_in_modes(call, run_as_private, private)
+        return _reply(call, command, result, partial(_is_told, result, function, args, kwargs))
     except PermissionDenied:
         raise
     except Exception as error:  # its text may quote private values
@@ -392,7 +398,15 @@ def _tell_watchers(core: WorkerCore, command: Command, peer: Peer) -> None:
         core.altered(peer, gradients=True)
 
 
-def _reply(call: Call, command: Command, result: Any) -> Reply:
+def _is_told(
+    result: Any, function: Function, args: list[Any], kwargs: dict[str, Any], guard: Guard
+) -> bool:
+    """Whether everybody may know what a result says besides references."""
+    told = (leaf is None or isinstance(leaf, torch.Tensor) for leaf in leaves(result))
+    return all(told) or is_answer(function, args, kwargs, guard)
+
+
+def _reply(call: Call, command: Command, result: Any, told: Callable[[Guard], bool]) -> Reply:
     core, out = call.core, command.out
     store = core.store
     if not out:  # the result is an argument, to which the caller has a pointer
@@ -410,8 +424,8 @@ def _reply(call: Call, command: Command, result: Any) -> Reply:
         if call.peer.knows != EVERYTHING:
             core.watch(call.peer)
         if type(result) in _BARE:
-            return Value(command.seq, result)
-        return Value(command.seq, pack(_stored_parts(call, result, out), Packer()))
+            return call.tell(result, told)
+        return call.tell(pack(_stored_parts(call, result, out), Packer()), told)
     found = dict(enumerate(_tensors_expected(core.name, command, result), out))
     store.put_all(found)
     call.note_made(found)

@@ -111,6 +111,23 @@ class _Registers(Holdings):
         return self._stored.shown()
 
 
+class Outputs(tuple[Any, ...]):
+    """The outputs of a program, and who may read the numbers among them (None: everybody).
+
+    >>> Outputs.of((3, None), Guard(frozenset({"ann"}))).taint.users
+    frozenset({'ann'})
+    """
+
+    taint: Guard | None = None
+
+    @classmethod
+    def of(cls, values: Iterable[Any], taint: Guard | None) -> Outputs:
+        """Outputs whose numbers were taken from what is as private as this."""
+        made = cls(values)
+        made.taint = taint
+        return made
+
+
 class GuardedRun:
     """One run of a program on behalf of ``user``, at a worker that holds private values.
 
@@ -137,7 +154,8 @@ class GuardedRun:
         """
         try:
             result = program.run_with(self.registers.noted(values), self.call)
-            return self.registers.moves.within(result)
+            result = self.registers.moves.within(result)
+            return Outputs.of(result, self.taint) if type(result) in (tuple, list) else result
         except (PermissionDenied, Concealed, OtherPath):
             raise
         except Exception as error:

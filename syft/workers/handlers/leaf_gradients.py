@@ -7,6 +7,7 @@ time.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from syft.workers.core.peer import Peer
 from syft.workers.core.pipeline import Call, Declaration, handles
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.private_commands import guard_for
+from syft.workers.execution.public_facts import tells
 from syft.workers.handlers.guarded_run import run_as_private
 from syft.workers.hardening.function_wrapper import Function
 from syft.workers.wire.messages import ClearGradients, Done, Gradients, Reply, Value
@@ -63,7 +65,7 @@ def gradients(call: Call, message: Gradients) -> Reply:
     core.store.put_all(found)
     call.note_made(found)
     core.watch(peer)
-    return Value(message.seq, bytes(kinds))
+    return call.tell(bytes(kinds), partial(tells, "gradient"))
 
 
 def _read(core: WorkerCore, read: tuple[Function, int], leaf: torch.Tensor, peer: Peer) -> Any:

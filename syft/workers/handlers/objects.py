@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,10 +24,10 @@ from syft.workers.core.state_machine import Answer, WorkerCore
 from syft.workers.execution.leaving import (
     check_no_graph,
     goes_on,
-    opened_to_leave,
     reached_leaves,
     twin_of,
 )
+from syft.workers.execution.public_facts import in_public_form, tells
 from syft.workers.handlers.gradient_return import (
     note_fetched,
     return_gradients,
@@ -100,12 +102,18 @@ def _stays(call: Call) -> bool:
     return message.keep or (core.contested and not core.owners.may_take(call.peer, message.id))
 
 
+def _storing(call: Call) -> Iterable[str] | None:
+    """The worker that fetches an object for its store, if one does."""
+    return (call.core.place_of_caller(call.peer),) if call.message.guarded else None
+
+
 @handles(
     Fetch,
     Declaration(
         takes="id",
         plain="depth, reading",
         leaves="the caller",
+        to=_storing,
         answers=(Value, Parked),
         reading=_stays,
         access=lambda call: taking(() if call.read else (call.message.id,)),
@@ -132,8 +140,7 @@ def fetch(call: Call, message: Fetch) -> Answer | Parked:
         check_no_graph(value, guard)
         return (*guard_fields(guard, core.name), bound_of(value))
 
-    place = core.place_of_caller(peer)  # another worker fetches it for its store
-    return call.hand_over(value, remove, label, lambda _: "remote_get", place, keep)
+    return call.hand_over(value, remove, label, lambda _: "remote_get", keep)
 
 
 def _fetch_share(call: Call, message: Fetch, share: Confined) -> Answer | Parked:
@@ -163,7 +170,7 @@ def _fetch_share(call: Call, message: Fetch, share: Confined) -> Answer | Parked
 def _share_now(call: Call, message: Fetch, share: Confined) -> Answer:
     core, peer = call.core, call.peer
     share.session.check_open()
-    call.check_read(full_guard_of(share))
+    call.check_leaves(full_guard_of(share))
 
     def remove() -> None:
         if not call.read:
@@ -199,7 +206,8 @@ def search(call: Call, message: Search) -> Reply:
     ids = (id for id in store.search(words) if _is_listed(store.read(id)))
     found = [id for id in ids if may_find(store, core.owners, call.peer, id)]
     ordered = copies_first(store, core.owners, call.peer, found, words)
-    return Value(message.seq, pack([(id, *card_of(store.read(id))) for id in ordered], Packer()))
+    cards = [(id, *card_of(store.read(id))) for id in ordered]
+    return call.tell(pack(cards, Packer()), in_public_form)
 
 
 def _is_listed(value: Any) -> bool:
@@ -233,7 +241,7 @@ def describe(call: Call, message: Describe) -> Reply:
     value = call.whole(message.id)
     if isinstance(value, Confined):
         value.check_owner(call.peer, "describe")
-    return Value(message.seq, pack(card_of(value), Packer()))
+    return call.tell(pack(card_of(value), Packer()), in_public_form)
 
 
 @handles(Promise, Declaration(plain="ids", waits=False))
@@ -269,7 +277,8 @@ def wait_for_object(call: Call, message: Await) -> Reply:
             store.read(id)
         except StoreError as error:
             if not store.was_kept(id):
-                return Value(seq, pack_error(error.with_traceback(None), Packer()))
+                why = pack_error(error.with_traceback(None), Packer())
+                return call.tell(why, in_public_form)
         return Done(seq)
 
     if id not in store.promised:
@@ -305,14 +314,20 @@ def _origin(call: Call) -> Claim:
 @handles(
     Move,
     Declaration(
-        takes="id", leaves="worker `to`", answers=(Done, Value), action="move", reading=_origin
+        takes="id",
+        leaves="worker `to`",
+        to=lambda call: (call.core.place_of(call.message.to),),
+        answers=(Done, Value),
+        action="move",
+        reading=_origin,
     ),
 )
 def move(call: Call, message: Move) -> Reply:
     """Send an object to another worker, and remove it here when it has arrived."""
     follows = _send_on(call, message, call.stored(message.id))
+    told = None if follows is None else call.tell(follows, partial(tells, "requires_grad"))
     call.core.store.take(message.id, f"{call.peer.name} moved it to {message.to}")
-    return Done(message.seq) if follows is None else Value(message.seq, follows)
+    return told or Done(message.seq)
 
 
 def _send_on(call: Call, message: Move, stored: Stored) -> bool | None:
@@ -320,10 +335,9 @@ def _send_on(call: Call, message: Move, stored: Stored) -> bool | None:
     of graphs here go after it."""
     if message.requires_grad and issubclass(kind_of(stored), Holder):
         raise MalformedMessage("$.requires_grad", "false for a plan", "true")
-    core, origin, id = call.core, call.read, message.id
+    core, origin, id, value = call.core, call.read, message.id, call.to_send(message.id)
     guard, recorded = guard_of(stored), message.requires_grad is not False
     place = message.to if guard is None else core.place_of(message.to)
-    value = opened_to_leave(stored, place, call.user, "move", core.name, id)
     connection = core.connect(message.to)
     if recorded and goes_on(value):
         send_followed(core, connection, id, value, guard, origin, message.to)
@@ -344,7 +358,7 @@ def holds(call: Call, message: Holds) -> Value:
     stored = store.read(message.id) if message.id in store else None
     guard = guard_of(stored)
     if guard is not None and (guard.error is not None or not guard.admits(call.peer.user)):
-        return Value(message.seq, False)
+        return call.tell(False, in_public_form)
     value = opened_for(stored, call.peer.user, call.core.name)
     same = isinstance(value, torch.Tensor) and has_content(value)
-    return Value(message.seq, same and digest(value) == message.digest)
+    return call.tell(same and digest(value) == message.digest, lambda guard: False)

@@ -8,6 +8,7 @@ is parked after that.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -29,8 +30,9 @@ from syft.workers.core.pipeline import (
 )
 from syft.workers.core.state_machine import Answer, WorkerCore
 from syft.workers.handlers.commands import run_in_modes
-from syft.workers.handlers.guarded_run import Concealed
+from syft.workers.handlers.guarded_run import Concealed, Outputs
 from syft.workers.handlers.programs import Prepared, prepare
+from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import copy_of
 from syft.workers.wire.definitions import Definition, InputKind
 from syft.workers.wire.messages import (
@@ -124,7 +126,8 @@ def _general(call: Call, run: Run) -> Reply:
         results = run_in_modes(call, _results, (core, entry, given, _resolved(call), peer))
         reply = _stored(core, run, results, peer)
         call.note_made(outs)
-        return reply
+        told = partial(_told, results, peer)
+        return call.tell(reply.value, told) if type(reply) is Value else reply
     except Concealed as concealed:
         core.fail_results(outs)
         return core.failure(run.seq, concealed.error, hidden=True)
@@ -378,6 +381,12 @@ def _reply(core: WorkerCore, run: Run, results: Sequence[Any], peer: Peer) -> Re
         for index, value in enumerate(results)
     )
     return Value(run.seq, pack(shown, Packer()))
+
+
+def _told(results: Sequence[Any], peer: Peer, guard: Guard) -> bool:
+    """Whether the caller may know the numbers among results, of which something is private."""
+    taint = results.taint if type(results) is Outputs else guard
+    return taint is None or taint.admits(peer.user)
 
 
 def _check_results(results: Sequence[Any]) -> None:

@@ -207,7 +207,6 @@ def split(
     parties = _parties_of_split(seat, here, owner)
     if seat.rank == owner:
         value, guard = _checked_secret(secret), full_guard_of(secret)
-        _check_destinations(seat, parties, guard)
         check_provider(seat, guard, _named(provider) if here is None else _provider_in(here))
         letters = _pieces(value, len(parties))
         send = {rank: letter for rank, letter in enumerate(letters) if rank != owner}
@@ -248,13 +247,6 @@ def _parties_of_split(seat: Seat, here: SharingSession | None, owner: Any) -> tu
     if len(rest) != (owner >= len(parties)):
         raise MalformedMessage("$.parties", "nobody besides the parties and the owner", "others")
     return parties
-
-
-def _check_destinations(seat: Seat, parties: Sequence[str], guard: Guard | None) -> None:
-    """Raise :class:`~syft.exceptions.PermissionDenied` if a share may not go to a party."""
-    for name in parties:
-        if name != seat.core.name:
-            seat.core.check_leaving(guard, name, seat.starter.user, "share")
 
 
 def _provider_in(here: SharingSession) -> str:

@@ -130,6 +130,17 @@ def kind_of(stored: Stored) -> type[Any]:
     return type(unsealed(stored))
 
 
+def elsewhere(stored: Stored) -> Wrapper | None:
+    """An object whose data is at another worker, where it has its guards; None for any other.
+
+    >>> elsewhere(torch.ones(2)), type(elsewhere(torch.ones(2).send(bob)))
+    (None, <class 'syft.chain.wrapper.Wrapper'>)
+    """
+    value = unsealed(stored)
+    is_pointer = type(value) is Wrapper and value.child.at_function_level
+    return value if is_pointer and value.child.tensor_behind() is None else None
+
+
 def card_of(stored: Stored) -> tuple[Any, ...]:
     """The public facts about a stored object: tags, description, and the shape of a tensor.
 

@@ -150,11 +150,36 @@ def test_an_answer_that_is_not_declared_is_an_error(
     monkeypatch.delitem(WorkerCore.handlers, messages.Describe)
     handles(messages.Describe, declared)(lambda call, message: answer)
     (reply,) = said(core, messages.encode(messages.Describe(1, 5)))
-    if type(answer) is messages.Value:
-        assert reply == answer
-    else:
+    error = error_in(reply)
+    assert isinstance(error, HookError)
+    bare = type(answer) is messages.Value
+    assert f"answered with {'a bare value' if bare else 'Done'}" in str(error)
+
+
+@pytest.mark.parametrize("user", [None, "ann"])
+@pytest.mark.parametrize("private", [True, False])
+@pytest.mark.parametrize("through", [True, False])
+def test_no_number_of_something_private_leaves_by_a_handler_that_asks_nothing(
+    through: bool, private: bool, user: str | None, core: WorkerCore, monkeypatch: Any
+) -> None:
+    """The controls: the same handler replies with the number to ann, and to all if it is public."""
+
+    def act(call: Call, message: messages.Describe) -> Any:
+        number = float(call.operands.resolve(message.id).sum())
+        return call.tell(number, lambda guard: False) if through else messages.Value(1, number)
+
+    declared = Declaration(reads="id", answers=(messages.Value,), waits=False)
+    monkeypatch.setitem(DECLARATIONS, messages.Describe, declared)
+    monkeypatch.delitem(WorkerCore.handlers, messages.Describe)
+    handles(messages.Describe, declared)(act)
+    put(core, 77, torch.ones(2), users=("ann",) if private else None)
+    (reply,) = said(core, messages.encode(messages.Describe(1, 77)), peer=Peer("me", user))
+    if not through:
         assert isinstance(error_in(reply), HookError)
-        assert "Describe was answered with Done" in str(error_in(reply))
+    elif private and user is None:
+        assert isinstance(error_in(reply), PermissionDenied)
+    else:
+        assert reply == messages.Value(1, 2.0)
 
 
 def _naive(call: Call, message: messages.Describe) -> Any:
@@ -199,6 +224,39 @@ def test_nothing_private_leaves_by_a_handler_that_asks_nothing(
         assert "Describe was answered with tensors" in str(error_in(reply))
     else:
         assert type(reply) is messages.Value
+
+
+@pytest.mark.parametrize("user", [None, "ann"])
+@pytest.mark.parametrize("private", [True, False])
+@pytest.mark.parametrize("places", [None, (), ("alice",)])
+@pytest.mark.parametrize("through", [True, False])
+def test_nothing_private_is_sent_on_by_a_handler_that_asks_nothing(
+    through: bool, places: Any, private: bool, user: str | None, core: WorkerCore, monkeypatch: Any
+) -> None:
+    """The controls: the same handler sends it on for ann, and for all if it is public."""
+    gone: list[Any] = []
+
+    def act(call: Call, message: messages.Describe) -> Any:
+        gone.append(call.to_send(message.id) if through else call.stored(message.id) * 1)
+        return messages.Done(message.seq)
+
+    to = None if places is None else lambda call: places
+    declared = Declaration(reads="id", to=to, action="send it", waits=False)
+    monkeypatch.setitem(DECLARATIONS, messages.Describe, declared)
+    monkeypatch.delitem(WorkerCore.handlers, messages.Describe)
+    handles(messages.Describe, declared)(act)
+    put(core, 77, torch.ones(2), users=("ann",) if private else None)
+    (reply,) = said(core, messages.encode(messages.Describe(1, 77)), peer=Peer("me", user))
+    if not through:
+        leaves = not private  # a cell is no tensor
+    else:
+        leaves = places is not None and (not private or (user == "ann" and places != ()))
+    assert bool(gone) is leaves
+    if not leaves and through:
+        undeclared = places is None or places == ()
+        error = error_in(reply)
+        assert isinstance(error, HookError if undeclared else PermissionDenied)
+        assert undeclared or "may not go to 'alice'" in str(error)
 
 
 @pytest.mark.parametrize("kind", [messages.Fetch, messages.FetchAll])

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+import syft as sy
 from syft.workers.execution import private_results as module
 from syft.workers.execution.private_results import (
     NOTHING,
@@ -113,6 +114,26 @@ def test_a_write_that_fails_takes_the_general_path() -> None:
     assert private_result(torch.Tensor.put_, (x, index, x[:1]), ANN) is NOTHING
     with torch.autocast("cpu"):
         assert private_result(torch.Tensor.add_, (x, 1), ANN) is NOTHING
+
+
+@pytest.mark.parametrize("name", ["index_add_", "scatter_add_"])
+@pytest.mark.parametrize("alone", [False, True], ids=["several users", "one user"])
+@pytest.mark.parametrize("hidden", [False, True], ids=["public", "private"])
+def test_a_write_that_fails_half_way_has_run_once(
+    hook: sy.TorchHook, name: str, alone: bool, hidden: bool
+) -> None:
+    """What it has written till then is there once, as in torch."""
+    bob = sy.VirtualWorker(hook, id="bob")
+    ann = bob.as_user("ann")
+    beas = None if alone else torch.ones(1).send(bob.as_user("bea"))
+    numbers = torch.zeros(3), torch.tensor([0, 7]), torch.ones(2)
+    given = [(one.private_tensor(["ann"]) if hidden else one).send(ann) for one in numbers]
+    wanted = torch.zeros(3)
+    for target, index, source in ((wanted, *numbers[1:]), given):
+        with pytest.raises((IndexError, RuntimeError), match="out of"):
+            getattr(target, name)(0, index, source)
+    assert given[0].get().tolist() == wanted.tolist() == [1, 0, 0]
+    del beas
 
 
 def test_floats_that_only_scale_share_a_forecast(monkeypatch: pytest.MonkeyPatch) -> None:

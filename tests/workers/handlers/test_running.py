@@ -373,6 +373,28 @@ def test_revealing_ops_are_refused(private: WorkerCore) -> None:
     assert ask(private, run(1, (6,), 110, shape), peer=EVE) == Value(9, [2, 1])
 
 
+@pytest.mark.parametrize("as_program", [True, False])
+@pytest.mark.parametrize("users, peer", [(("ann",), EVE), (("ann",), ANN), (None, EVE)])
+def test_a_number_is_asked_about_once_more_when_it_leaves(
+    as_program: bool, users: Any, peer: Peer, core: WorkerCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An operation that forgets its guard does not tell a number to those who may not read it."""
+
+    def careless(core: WorkerCore, function: Any, args: Any, kwargs: Any, *about: Any) -> Any:
+        return function(*args, **kwargs)
+
+    for module in ("guarded_run", "commands"):
+        monkeypatch.setattr(f"syft.workers.handlers.{module}.run_as_private", careless)
+    put(core, 6, torch.ones(2), users=("ann",))
+    put(core, 7, torch.tensor(2.5), users=users)
+    asked = run(0, (7,), 100, ITEM) if as_program else command("torch.Tensor.item", ref(7), out=9)
+    reply = ask(core, asked, peer=peer)
+    if users and peer is EVE:
+        assert isinstance(error_in(reply), PermissionDenied)
+    else:
+        assert isinstance(reply, Value) and reply.value in (2.5, [2, 2.5])
+
+
 def test_errors_of_private_data_are_hidden(private: WorkerCore) -> None:
     fails = group(
         (R, R),

@@ -36,13 +36,18 @@ HIDDEN = Guard(frozenset({"ann"}), shape_hidden=True)
 # ----------------------------------------------------------------------- handlers without a guard
 
 
+def _careless(guard: Guard) -> bool:
+    """What says of everything that all may know it."""
+    return True
+
+
 def copies_the_gradient(call: Call, message: Any) -> Any:
     """A copy asks the guard of the gradient's object, and not of its memory."""
     gradient = call.stored(message.id).grad
     twin = gradient.detach().clone()
     protect(twin, gradient.__dict__.get("_guard"))
     call.core.store.put(6, twin)
-    return Value(message.seq, pack(True, Packer()))
+    return call.tell(pack(True, Packer()), _careless)
 
 
 def names_the_size_in_a_limit(call: Call, message: Any) -> Any:
@@ -53,36 +58,36 @@ def names_the_size_in_a_limit(call: Call, message: Any) -> Any:
 def checks_a_property(call: Call, message: Any) -> Any:
     """A plan asks an input for a property of its shape."""
     check_fixed("plan", (("is_contiguous", (True,)),), [call.stored(message.id)], ["x"])
-    return Value(message.seq, pack(True, Packer()))
+    return call.tell(pack(True, Packer()), _careless)
 
 
 def tells_is_leaf(call: Call, message: Any) -> Any:
-    return Value(message.seq, pack(call.stored(message.id).is_leaf, Packer()))
+    return call.tell(pack(call.stored(message.id).is_leaf, Packer()), _careless)
 
 
 def counts_zeros(call: Call, message: Any) -> Any:
     """A statistic over all objects."""
     store = call.core.store
     zeros = sum(int((store.read(id) == 0).sum()) for id in store.objects)
-    return Value(message.seq, pack(zeros, Packer()))
+    return call.tell(pack(zeros, Packer()), _careless)
 
 
 def follows_the_graph(call: Call, message: Any) -> Any:
     leaf = call.stored(message.id).grad_fn.next_functions[0][0].variable
-    return Value(message.seq, pack(float(leaf.grad.sum()), Packer()))
+    return call.tell(pack(float(leaf.grad.sum()), Packer()), _careless)
 
 
 def follows_the_base(call: Call, message: Any) -> Any:
-    return Value(message.seq, pack(float(call.stored(message.id)._base.grad.sum()), Packer()))
+    return call.tell(pack(float(call.stored(message.id)._base.grad.sum()), Packer()), _careless)
 
 
 def packs_it(call: Call, message: Any) -> Any:
-    return Value(message.seq, pack(call.stored(message.id), Packer()))
+    return call.tell(pack(call.stored(message.id), Packer()), _careless)
 
 
 def takes_it(call: Call, message: Any) -> Any:
     taken: Any = call.core.store.take(message.id, "taken")
-    return Value(message.seq, pack(taken.tolist(), Packer()))
+    return call.tell(pack(taken.tolist(), Packer()), _careless)
 
 
 def _with_gradient() -> torch.Tensor:

@@ -39,7 +39,6 @@ OPENERS = {
     "workers/handlers/leaf_gradients.py": "runs what was foreseen on leaves",
     "workers/handlers/running.py": "runs what was foreseen on the inputs of programs",
     "tensors/conversions.py": "runs a conversion, which is tried before on ones",
-    "tensors/pointer.py": "follows a pointer that is stored, whose data has a guard where it is",
     "tensors/remote_link.py": "takes what has come home to the worker of the user's program",
     "plans/remote/plan_call.py": "finds a plan, whose state goes to what runs as it was foreseen",
 }
