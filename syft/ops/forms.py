@@ -69,16 +69,22 @@ def _cov(
     if fweights is None and aweights is None:
         away = rows - (rows.sum(1) / rows.shape[1])[:, None]
         return ((away @ away.mH) / max(rows.shape[1] - correction, 0)).squeeze()
-    given = [one for one in (fweights, aweights) if one is not None]
-    _need(rows.shape[1] > 0, all(one.shape == rows.shape[1:] for one in given))
-    _need(fweights is None or not (fweights.is_floating_point() or fweights.is_complex()))
-    _need(fweights is None or fweights.dtype is not torch.bool)
-    _need(aweights is None or aweights.is_floating_point())
-    weights = given[0] if len(given) == 1 else given[0] * given[1]
+    weights = _weights(rows, fweights, aweights)
     total = weights.sum()
     away = rows - ((rows * weights).sum(1) / total)[:, None]
     lost = 1 if aweights is None else (weights * aweights).sum() / total
-    return ((away @ (away * weights).mH) / (total - correction * lost)).squeeze()
+    found: torch.Tensor = (away @ (away * weights).mH) / (total - correction * lost)
+    return found.squeeze()
+
+
+def _weights(rows: torch.Tensor, counts: torch.Tensor | None, other: torch.Tensor | None) -> Any:
+    """The weights of columns, of which torch takes two kinds."""
+    for given in filter(torch.is_tensor, (counts, other)):
+        _need(given.shape == rows.shape[1:], given.numel() > 0)
+    if counts is None:
+        return other
+    _need(counts.dtype is not torch.bool, not (counts.is_floating_point() or counts.is_complex()))
+    return counts if other is None else counts * other
 
 
 def _corrcoef(input: torch.Tensor) -> torch.Tensor:
@@ -113,19 +119,24 @@ def _histogramdd(
 ) -> Any:
     """The same of points, with bins for each of their coordinates."""
     _need(input.is_floating_point(), input.ndim > 1)
-    _need(weight is None or weight.shape == input.shape[:-1])
-    _need(isinstance(bins, (int, list, tuple)), not torch.is_tensor(range))
+    _need(weight is None or weight.shape == input.shape[:-1], not torch.is_tensor(range))
+    _need(isinstance(bins, (int, list, tuple)))
     each = [bins] * input.shape[-1] if isinstance(bins, int) else [*bins]
     _need(0 < len(each) == input.shape[-1])
-    edges = [one for one in each if isinstance(one, torch.Tensor)]
-    given = [one for one in (input, weight, *edges) if isinstance(one, torch.Tensor)]
+    given = filter(torch.is_tensor, (input, weight, *each))
     _need(not (torch.is_grad_enabled() and any(one.requires_grad for one in given)))
-    _need(all(one.ndim == 1 and one.dtype is input.dtype for one in edges))
-    _need(len(edges) in (0, len(each)), all(type(one) is int for one in each[len(edges) :]))
-    counts = [one.numel() - 1 if isinstance(one, torch.Tensor) else one for one in each]
+    counts = _counts_of_bins(input, each)
     _need(min(counts) > 0)
     made = tuple([input.new_empty(count + 1) for count in counts])
     return _RESULTS.histogramdd((input.new_empty(counts), made))
+
+
+def _counts_of_bins(input: torch.Tensor, each: list[Any]) -> list[int]:
+    """How many bins there are for each coordinate, by numbers, or by edges."""
+    if all(type(one) is int for one in each):
+        return each
+    _need(all(torch.is_tensor(one) and one.ndim == 1 and one.dtype is input.dtype for one in each))
+    return [one.numel() - 1 for one in each]
 
 
 def _lstsq(
@@ -140,14 +151,20 @@ def _lstsq(
     by_values = driver in _BY_VALUES
     _need(A.ndim == 2 or not by_values)
     solution = torch.linalg.pinv(A) @ right
-    none, residuals, rank = solution.abs().flatten()[:0], solution.abs(), A.shape[:-2]
-    residuals = residuals.sum(-2) if A.shape[-2] > A.shape[-1] and driver != "gelsy" else none
-    if by_values and residuals is not none:
-        residuals = residuals[residuals > 0]
-    ranks = torch.zeros((0,) if driver == "gels" else rank, dtype=torch.int64, device=A.device)
-    solution = solution.squeeze(-1) if vector else solution
+    none = solution.abs().flatten()[:0]
+    rank = (0,) if driver == "gels" else A.shape[:-2]
     found = none.new_empty(min(A.shape[-2:])) if by_values else none
-    return _RESULTS.linalg_lstsq((solution, residuals, ranks, found.detach()))
+    about = torch.zeros(rank, dtype=torch.int64, device=A.device), found.detach()
+    residuals = _residuals(solution.abs().sum(-2), A, driver)
+    solution = solution.squeeze(-1) if vector else solution
+    return _RESULTS.linalg_lstsq((solution, none if residuals is None else residuals, *about))
+
+
+def _residuals(each: torch.Tensor, A: torch.Tensor, driver: str) -> torch.Tensor | None:
+    """The residuals that a driver gives; None for none."""
+    if driver == "gelsy" or A.shape[-2] <= A.shape[-1]:
+        return None
+    return each[each > 0] if driver in _BY_VALUES else each
 
 
 _BY_VALUES: Final = ("gelsd", "gelss")

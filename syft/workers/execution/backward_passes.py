@@ -113,11 +113,10 @@ def run_private_pass(
     if misfit is not None:
         raise foreseen_failure(RuntimeError, misfit)
     a_pass = _PrivatePass(call, guard, holdings)
-    if a_pass.followed.has_chains and not admitted:
-        raise denied("a backward pass to a chain that was moved")
     others = *a_pass.receivers(), *a_pass.followed.leaves
-    if not admitted and any(map(hides_shape, others)):
-        raise denied(PRIVATE_PASS)
+    refused = None if admitted else a_pass.refused(others)
+    if refused is not None:
+        raise denied(refused)
     if not all(map(_is_strided, (*call.roots, *call.starts, *others))):
         raise denied("a backward pass over a tensor of another layout")
     result = a_pass.run()
@@ -150,6 +149,12 @@ class _PrivatePass:
         if call.returns:
             self._check_used()
         self.followed = FollowedLeaves(self.graph, self._chosen())
+
+    def refused(self, others: Sequence[torch.Tensor]) -> str | None:
+        """What of the tensors that get gradients a stranger may not have."""
+        if self.followed.has_chains:
+            return "a backward pass to a chain that was moved"
+        return PRIVATE_PASS if any(map(hides_shape, others)) else None
 
     def _check_used(self) -> None:
         """Raise if a gradient is wanted of what the graph does not reach, as torch does."""
@@ -255,9 +260,7 @@ class _PrivatePass:
         """
         if gradient is not None and gradient is before and not self._changes_guards:
             return gradient
-        guard = meet_guards(self.guard, full_guard_of(before))
-        if hides_shape(like):
-            guard = replace(guard or self.guard, shape_hidden=True)
+        guard = self._guard_of(like, before)
         gradient = _or_zeros(gradient, like)
         in_place = like.is_leaf and gradient is before and not self.call.creates
         if type(gradient) is not Wrapper and not in_place:
@@ -266,6 +269,11 @@ class _PrivatePass:
             gradient = _with_edges(gradient, self.graph.leaves)
         protect(gradient, guard)
         return gradient
+
+    def _guard_of(self, like: torch.Tensor, before: torch.Tensor | None) -> Guard | None:
+        """The guard of the gradient of a tensor, whose shape it has."""
+        guard = replace(self.guard, shape_hidden=self.guard.shape_hidden or hides_shape(like))
+        return meet_guards(guard, full_guard_of(before))
 
 
 def _is_of_kind(gradient: torch.Tensor, tensor: torch.Tensor) -> bool:

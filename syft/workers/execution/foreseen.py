@@ -304,27 +304,31 @@ def _guarded(
     """
     there = _memories(inputs)
     expected = leaves(forecast.result)
+    written = dict(zip(forecast.writes, labels.of_written(forecast, inputs), strict=True))
 
     def guarded(leaf: torch.Tensor | None) -> torch.Tensor | None:
         made = next(expected)
         if leaf is None:
             return None
-        guard, view = labels.of(made), type(made) is Made and _memory(leaf) in there
-        if type(made) is Given and made.place in written:
-            guard = written[made.place]
-        protect(leaf, changed(guard, error=None) if view else guard)
-        if view and guard.error is not None:
-            seal_view(leaf, guard)
-        if guard.shape_hidden and type(made) is Made:
-            note_sizes(leaf, made.most, not view, made.shape)
-            if view:
-                note(leaf.untyped_storage(), viewed=True)
+        if type(made) is Given:
+            protect(leaf, written.get(made.place, labels.guard))
+        else:
+            _guard_made(leaf, made, labels.of(made), _memory(leaf) in there)
         return leaf
 
-    guards = labels.of_written(forecast, inputs)
-    written = dict(zip(forecast.writes, guards, strict=True))
     _note_changed(inputs, labels.guard, forecast)
     return replace(result, guarded)
+
+
+def _guard_made(leaf: torch.Tensor, made: Made, guard: Guard, view: bool) -> None:
+    """Guard a new result, which may be a view."""
+    protect(leaf, changed(guard, error=None) if view else guard)
+    if view and guard.error is not None:
+        seal_view(leaf, guard)
+    if guard.shape_hidden:
+        note_sizes(leaf, made.most, not view, made.shape)
+        if view:
+            note(leaf.untyped_storage(), viewed=True)
 
 
 def _note_changed(inputs: Sequence[torch.Tensor], guard: Guard, forecast: Outcome) -> None:

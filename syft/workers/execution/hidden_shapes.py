@@ -82,20 +82,17 @@ def hidden_forecast(
         return [evaluate(function, given, named, is_public) for given, named in forms]
 
     ones, *within = each(forms_of(tuple(args), kwargs))
-    none, (most, *beyond) = map(each, forms_beyond(tuple(args), kwargs))
-    if most.verdict is Verdict.READS:
-        return most
-    base = _base(ones, [most, *beyond], inputs)
-    if base is None:
+    none, larger = map(each, forms_beyond(tuple(args), kwargs))
+    if larger[0].verdict is Verdict.READS:
+        return larger[0]
+    base = _base(ones, larger, inputs)
+    if base is None or _shows_views(base, inputs):
         return NO_FORECAST
-    kind = _kind(base, inputs)
     possible = [one for one in (ones, *within, *none) if one.is_complete]
-    alike = [one for one in possible if _kind(one, inputs) == kind]
-    if not alike or (counted and len(alike) < len(possible)) or _shows_views(base, inputs):
+    alike = _of_kind(base, possible, inputs)
+    if not alike or (counted and len(alike) < len(possible)):
         return NO_FORECAST
-    larger = [one for one in beyond if one.is_complete and _kind(one, inputs) == kind]
-    bounded = all(sizes_at_most(leaf) is not None for leaf in inputs)
-    return _joined(base, alike, larger, inputs, bounded)
+    return _joined(base, alike, _of_kind(base, larger, inputs), inputs)
 
 
 def is_bounded(forecast: Outcome) -> bool:
@@ -121,6 +118,14 @@ def _base(
         kinds = [_kind(one, inputs) for one in complete]
         return complete[kinds.index(max(kinds, key=kinds.count))]
     return ones if ones.is_complete else None
+
+
+def _of_kind(
+    base: Outcome, outcomes: Iterable[Outcome], inputs: Sequence[torch.Tensor]
+) -> list[Outcome]:
+    """The complete outcomes of the same kind as one."""
+    kind = _kind(base, inputs)
+    return [one for one in outcomes if one.is_complete and _kind(one, inputs) == kind]
 
 
 def _shows_views(outcome: Outcome, inputs: Sequence[torch.Tensor]) -> bool:
@@ -151,11 +156,11 @@ def _joined(
     possible: Sequence[Outcome],
     larger: Sequence[Outcome],
     inputs: Sequence[torch.Tensor],
-    bounded: bool,
 ) -> Outcome:
     """One forecast of outcomes of one kind: of those with sizes that there may be, and larger."""
     every = [base, *possible, *larger]
     count = len(possible)
+    bounded = all(sizes_at_most(leaf) is not None for leaf in inputs)
 
     def join(place: int, among: Callable[[Outcome], Sequence[Any]]) -> list[Any]:
         return [among(one)[place] for one in every]

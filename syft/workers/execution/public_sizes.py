@@ -22,7 +22,7 @@ memory is to be moved; a view has the guard of its memory and another bound.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import product
+from itertools import chain, product
 from math import prod
 from typing import Any, Final, NamedTuple, cast
 
@@ -116,16 +116,15 @@ def _hidden(most: Sizes, shape: Sizes | None) -> tuple[bool, ...]:
 def note_growth(tensor: torch.Tensor, most: Sizes | None, shape: Sizes | None = None) -> None:
     """Note the sizes at most of a tensor that a command has changed, and perhaps resized in its
     memory, which may have grown."""
-    before = label_of(tensor).most
+    before: Extent | None = label_of(tensor).most
     start = None if before is None else before.start
+    if most is None or start is None:
+        return note_sizes(tensor, None)
     for part in strided_parts_of(tensor):
         storage = part.untyped_storage()
-        had = label_of(storage).most
-        known = most is not None and had is not None and start is not None
-        grown = max(had or 0, (start or 0) + prod(most or ()) * part.itemsize)
-        note(storage, most=grown if known else None)
-    unknown = most is None or start is None
-    note(tensor, most=None if unknown else Extent(most or (), _hidden(most or (), shape), start))
+        had, grown = label_of(storage).most, start + prod(most) * part.itemsize
+        note(storage, most=None if had is None else max(had, grown))
+    note(tensor, most=Extent(most, _hidden(most, shape), start))
 
 
 def note_before(tensor: torch.Tensor, guard: Guard) -> None:
@@ -295,18 +294,23 @@ def forms_beyond(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Call
     [[(0,)], [(7,), (14,), (8,), (9,)]]
     """
     hidden = _hiding(args, kwargs)
+    none, *beyond = (_with_sizes(hidden, sizes, args, kwargs) for sizes in _beyond(hidden))
+    return [none], beyond
+
+
+def _beyond(hidden: Sequence[torch.Tensor]) -> list[tuple[Sizes, ...]]:
+    """The sizes of each tensor in each form: none, at most, twice and one more, and equal ones."""
     most = _at_most(hidden, _SOME)
-    pairs = [*zip(hidden, most, strict=True)]
-    least = min((size for one, its in pairs for size in _private(one, its)), default=_SOME)
-    twice = [tuple(2 * size for size in sizes) for sizes in most]
-    more = [tuple(size + 1 for size in sizes) for sizes in most]
-    equal = [[(least + n,) * len(sizes) for sizes in most] for n in (1, 2)]
-    found = dict.fromkeys(tuple(map(_kept, hidden, sizes)) for sizes in (most, twice, more, *equal))
-    none = tuple(_kept(one, (0,) * len(its)) for one, its in pairs)
-    return (
-        [_with_sizes(hidden, none, args, kwargs)],
-        [_with_sizes(hidden, sizes, args, kwargs) for sizes in found],
-    )
+    least = min(chain.from_iterable(map(_private, hidden, most)), default=_SOME)
+    every = [
+        [(0,) * len(sizes) for sizes in most],
+        most,
+        [tuple(2 * size for size in sizes) for sizes in most],
+        [tuple(size + 1 for size in sizes) for sizes in most],
+        *([(least + n,) * len(sizes) for sizes in most] for n in (1, 2)),
+    ]
+    none, *larger = (tuple(map(_kept, hidden, sizes)) for sizes in every)
+    return [none, *dict.fromkeys(larger)]
 
 
 def _hiding(args: Sequence[Any], kwargs: dict[str, Any]) -> list[torch.Tensor]:
