@@ -5,7 +5,7 @@ Over a connection to an *immediate* worker every request is answered before the 
 error rises where it was made.  A *queued* worker only takes requests in; a value, a shape or
 ``sy.synchronize()`` waits, and an error says which line issued the command.
 
-Each layer has a file of its own: replies, requests, ownership of objects, operations, and here
+Each layer has a file of its own: replies, requests and ownership of objects, operations, and here
 whole objects and promises.
 """
 

@@ -14,7 +14,7 @@ A pass over public values may add to private gradients, which stay private.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ import torch
 
 from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import PermissionDenied, UnsupportedOperation
-from syft.ops.nested import leaves
+from syft.ops.nested import Function, leaves
 from syft.ops.outcome import size_of_memory
 from syft.torch_private import is_only_user
 from syft.workers.execution.backward_calls import BackwardCall, backward_call
@@ -41,8 +41,6 @@ from syft.workers.labels.guards import Guard, meet_guards, without_frames
 from syft.workers.labels.memory_labels import full_guard_of, protect
 from syft.workers.labels.reached_graph import AGAIN, ReachedGraph, reached_graph
 from syft.workers.labels.walk import recorded_of
-
-Function = Callable[..., Any]
 
 _UNUSED: Final = (
     "One of the differentiated Tensors appears to not have been used in the graph. "

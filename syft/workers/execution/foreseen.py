@@ -10,7 +10,7 @@ one drew: neither the worker's nor a generator that is given.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as changed
 from typing import Any, cast
@@ -18,7 +18,7 @@ from typing import Any, cast
 import torch
 
 from syft.ops.engines import reached_starts
-from syft.ops.nested import container_class, every_tensor, leaves, replace, tensors_in
+from syft.ops.nested import Function, container_class, every_tensor, leaves, replace, tensors_in
 from syft.ops.outcome import ANY, Given, Made, Outcome
 from syft.ops.table import JOINS, SETS_GRADIENT, flags_of
 from syft.torch_private import graph_start
@@ -28,8 +28,6 @@ from syft.workers.execution.public_sizes import hides_shape, note_growth, note_s
 from syft.workers.hardening.unwritten import clear_behind
 from syft.workers.labels.guards import Guard, without_frames
 from syft.workers.labels.memory_labels import full_guard_of, note, protect, seal_view
-
-Function = Callable[..., Any]
 
 
 class Unforeseen(Exception):

@@ -44,7 +44,6 @@ def refusal(
 
     It says nothing that follows from values: which arguments are private, everybody knows.
 
-    >>> import torch
     >>> from syft.workers.labels.guards import Guard
     >>> from syft.workers.labels.memory_labels import protect
     >>> x = torch.ones(2); protect(x, Guard(frozenset()))

@@ -29,7 +29,7 @@ from typing import Any, Final, cast
 import torch
 
 from syft.ops.evaluate import evaluate
-from syft.ops.nested import leaves, replace, tensors_in
+from syft.ops.nested import Function, leaves, replace, tensors_in
 from syft.ops.outcome import ANY, Given, Made, Outcome, Verdict, size_of_memory
 from syft.workers.execution.public_sizes import (
     Call,
@@ -50,7 +50,7 @@ IsPublic = Callable[[torch.Tensor], bool]
 
 
 def hidden_forecast(
-    function: Callable[..., Any],
+    function: Function,
     args: Sequence[Any],
     kwargs: dict[str, Any],
     is_public: IsPublic = lambda tensor: False,
