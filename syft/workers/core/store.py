@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 
@@ -73,6 +74,7 @@ class ObjectStore:
         "objects",
         "promised",
         "origins",
+        "departed",
         "promisers",
         "senders",
         "listeners",
@@ -105,6 +107,8 @@ class ObjectStore:
         self.origins: dict[int, Claim] = {}
         """Where an object, or a promise, comes from, if that is needed: see
         :mod:`~syft.workers.core.owners`."""
+        self.departed: WeakValueDictionary[int, torch.Tensor] = WeakValueDictionary()
+        """Leaves that have moved to other workers, as long as graphs here end at them."""
         self.promisers: dict[int, Any] = {}
         """The session that made a promise, for promises from outside."""
         self.senders: dict[int, frozenset[str]] = {}
@@ -139,7 +143,11 @@ class ObjectStore:
 
         Raises :class:`~syft.exceptions.ObjectNotFound` if it is missing.
         """
-        return self.seal(self.open(id))
+        try:
+            value = self.objects[id]
+        except KeyError:
+            value = self.open(id)
+        return sealed(value) if self.charges.guarded else value
 
     def seal(self, value: Any) -> Stored:
         """An object, or its cell if something at the worker is private.
@@ -252,12 +260,13 @@ class ObjectStore:
 
         Raises :class:`~syft.exceptions.LimitExceeded` if the caller has too much.
         """
-        self.check_free(id)
+        if id in self.objects or self.given_up:
+            self.check_free(id)
         self.charges.charge_one(id, value)
         self.objects[id] = value
         if self.promised:
             self.kept(id)
-        if is_indexed(value):
+        if (type(value) is not torch.Tensor or value.__dict__) and is_indexed(value):
             self.tags.note(id)
 
     def put_all(self, values: Mapping[int, Any]) -> None:
@@ -276,8 +285,10 @@ class ObjectStore:
         """Remove the object and return it; ``reason`` is the text of its tombstone."""
         value = self.read(id)
         del self.objects[id]
-        self.charges.release((id,))
-        self.tags.forget((id,))
+        if self._bills or self.charges.flags:
+            self.charges.release((id,))
+        if self.tags.watched:
+            self.tags.forget((id,))
         self._bury(id, reason)
         return value
 
@@ -440,4 +451,5 @@ class ObjectStore:
         self.charges.clear()
         self.charges.flags &= ~GIVEN_UP
         self.origins.clear()
+        self.departed.clear()
         self.given_up.clear()
