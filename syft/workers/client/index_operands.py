@@ -8,7 +8,6 @@ of floats, one that requires grad, a private one, one in any other place.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -47,11 +46,8 @@ def indices_in(number: int, args: Arguments, kwargs: Keywords) -> list[torch.Ten
         return []
     position, keyword = place
     given = args[position : position + 1] or (kwargs.get(keyword),)
-    return list(_small(leaves(given)))
-
-
-def _small(values: Iterable[Any]) -> Iterable[torch.Tensor]:
-    return (value for value in values if isinstance(value, torch.Tensor) and is_small_index(value))
+    tensors = (value for value in leaves(given) if isinstance(value, torch.Tensor))
+    return list(filter(is_small_index, tensors))
 
 
 def is_small_index(tensor: torch.Tensor) -> bool:

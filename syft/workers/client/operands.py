@@ -122,7 +122,7 @@ class Operands:
         if type(tensor) is Wrapper:
             if tensor.child.reference(self.connection) is None:
                 self._mismatch(tensor.child.place(), tensor.child.location)
-        elif _wants_gradient(tensor) or not self._may_travel(tensor):
+        elif tensor.requires_grad and torch.is_grad_enabled() or not self._may_travel(tensor):
             self._mismatch(self.connection.owner.id)
 
     def _may_travel(self, tensor: torch.Tensor) -> bool:
@@ -144,7 +144,3 @@ class Operands:
         elif place == there:  # a pointer to the caller's own store, and a tensor that is not in it
             place = "here (not behind a pointer)"
         raise LocationMismatch(NAMES[self.number], (there, place))
-
-
-def _wants_gradient(tensor: torch.Tensor) -> bool:
-    return tensor.requires_grad and torch.is_grad_enabled()

@@ -9,11 +9,8 @@ before it name, and of what those name in turn.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
-
-import torch
 
 from syft.workers.core.access import (
     ELSEWHERE,
@@ -115,7 +112,8 @@ class Footprints:
             keys = keys_of(leaf)
             footprint.reads |= keys
             footprint.writes |= attributes_of(keys) | gradient_keys(leaf)
-        footprint.reads |= _memory(reach.saved())
+        saved = (address for tensor in reach.saved() for address in memory_of(tensor))
+        footprint.reads.update(("memory", address) for address in saved)
         footprint.wide |= reach.is_opaque()
         if reach.elsewhere:
             footprint.writes.add(ELSEWHERE)
@@ -194,7 +192,3 @@ class Footprints:
         """Forget everything."""
         for table in (self.makers, self._results, self._own):
             table.clear()
-
-
-def _memory(tensors: Iterable[torch.Tensor]) -> set[Key]:
-    return {("memory", address) for tensor in tensors for address in memory_of(tensor)}

@@ -221,11 +221,6 @@ class _PrivatePass:
         receiver.grad = move_written([gradient], guard, self._holdings).of(gradient)
         return receiver.grad
 
-    @property
-    def _changes_guards(self) -> bool:
-        """Whether gradients that were private before it are not as they should be after it."""
-        return self.call.creates or self.guard.error is not None
-
     def _returned(self, gradients: Sequence[Any]) -> Any:
         """The gradients that a function returns, of the shapes that follow from its inputs."""
         inputs = self.inputs or ()
@@ -247,7 +242,8 @@ class _PrivatePass:
         ``before`` is what was there, whose guard it keeps.  Torch adds to the gradient of a leaf in
         place, unless it makes a graph of that.
         """
-        if gradient is not None and gradient is before and not self._changes_guards:
+        changes_guards = self.call.creates or self.guard.error is not None
+        if gradient is not None and gradient is before and not changes_guards:
             return gradient
         guard = meet_guards(self.guard, full_guard_of(before))
         gradient = _or_zeros(gradient, like)
