@@ -444,3 +444,11 @@ class Connection(OperationSender):
             group.keep_garbage(self._take_garbage())
         elif self.garbage:
             self.tell(messages.Drop(0, self._take_garbage()))
+
+    @exclusive
+    def flush_before_others(self) -> None:
+        """Have the objects of dropped pointers gone before another worker is asked anything."""
+        self.send_held()
+        if self.garbage:
+            self.start(messages.Drop(self.next_seq(), self._take_garbage()))
+            self.let_others_refer()

@@ -35,6 +35,7 @@ from syft.workers.hardening.unwritten import (
     NotingHoles,
     PassOverZeros,
 )
+from syft.workers.hardening.whole_passes import WholePass
 from syft.workers.labels.reached_graph import retain_grad
 from syft.workers.labels.walk import innermost
 
@@ -578,7 +579,7 @@ _replace(r"(functional\.|_nn\.)(unfold|im2col)", _BEHIND)(
     lambda function: Clearing(CopyingGradient(function), behind=True)
 )
 _replace(*(r"Tensor\.backward|autograd\.(backward|grad)", "nobody writes the gradient of a hole"))(
-    PassOverZeros
+    lambda function: WholePass(PassOverZeros(function))
 )
 _replace(
     *(r"as_strided_?|Tensor\.(set_|data\.__set__)|resize(_as)?_", "views may reach into holes")
