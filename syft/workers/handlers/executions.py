@@ -34,7 +34,7 @@ from syft.workers.core.peer import Peer, Place, Session
 from syft.workers.core.sent_labels import terms_of, users_of
 from syft.workers.core.shares import Overwritten, SharingSession
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.core.turns import Turns
+from syft.workers.core.shares import Turns
 from syft.workers.execution.leaving import check_public_shape
 from syft.workers.handlers.commands import counted
 from syft.workers.handlers.party_programs import (
