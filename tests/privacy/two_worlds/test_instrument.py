@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -93,6 +94,10 @@ def sends_it_to_a_friend(core: WorkerCore, tensor: torch.Tensor, peer: Peer) -> 
     core.connect("alice").put(tensor.detach(), 5)
 
 
+def logs_it(core: WorkerCore, tensor: torch.Tensor, peer: Peer) -> Any:
+    logging.getLogger("syft.worker").info("a sum: %s", tensor.sum())
+
+
 def tells_shape(core: WorkerCore, tensor: torch.Tensor, peer: Peer) -> Any:
     return tensor.numel()
 
@@ -107,6 +112,7 @@ LEAKY: tuple[Leak, ...] = (
     says_another_thing,
     writes_to_all,
     sends_it_away,
+    logs_it,
 )
 
 
