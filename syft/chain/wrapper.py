@@ -261,8 +261,9 @@ def _near(name: str, about: str) -> property:
             return get(tensor)
         return link.call(get, (tensor,), {})
 
+    read.__name__, read.__doc__ = name, about
     hide_from_compiler(read)
-    return property(read, theirs.__set__, theirs.__delete__, about)
+    return property(read, theirs.__set__, theirs.__delete__)
 
 
 for _name, _about in {
