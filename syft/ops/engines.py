@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Final, cast
@@ -25,7 +25,7 @@ from typing import Any, Final, cast
 import torch
 
 from syft.ops.calls import written_by
-from syft.ops.nested import EXACT_TENSOR_TYPES, every_tensor, leaves, replace, tensors_in
+from syft.ops.nested import EXACT_TENSOR_TYPES, Function, every_tensor, leaves, replace, tensors_in
 from syft.ops.outcome import ANY, Given, Made, Outcome, Use, Verdict, size_of_memory
 from syft.ops.table import (
     FAKE_FIRST,
@@ -48,8 +48,6 @@ from syft.torch_private import (
     graph_start,
     no_log_of_fakes,
 )
-
-Function = Callable[..., Any]
 
 _ADDRESS: Final = re.compile("0x[0-9a-f]+")
 _MOST_TEXT: Final = 1000
@@ -301,7 +299,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.written: set[int] = set()
         self.grown: set[int] = set()
-        self.draws = False
+        self.draws = self.reads = False
         self.elements: int | None = 0
         """Of the largest tensor made; None if it has no bound."""
         self.peak = 0
@@ -313,6 +311,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         named = kwargs or {}
+        self.reads |= func is _READS[0]
         if self._values and func in _READS:
             return self._values.get(_EQUAL if func is _READS[1] else _memory(args[0]), 1)
         self.draws |= torch.Tag.nondeterministic_seeded in func.tags
@@ -363,8 +362,9 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         sizes = [_at_most(leaf.shape) for leaf in found]
         bounded = [prod(most) for most in sizes if most is not None]
         if self.elements is None or len(bounded) < len(found):
-            return Use(None, self.peak, len(found))
-        return Use(max(self.elements, sum(bounded)), self.peak, max(1, len(found)))
+            return Use(None, self.peak, len(found), self.reads)
+        elements = max(self.elements, sum(bounded))
+        return Use(elements, self.peak, max(1, len(found)), self.reads)
 
 
 def _check_shapes(func: Any, before: Iterable[tuple[torch.Tensor, torch.Size]]) -> None:

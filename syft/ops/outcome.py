@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import torch
@@ -64,7 +64,8 @@ class Given:
 @dataclass(frozen=True, slots=True)
 class Use:
     """What a call uses: the elements of the tensors that it makes, or of the largest on the way,
-    the bytes of new memory that lives at once, and the number of its results.
+    the bytes of new memory that lives at once, the number of its results, and whether it reads a
+    number from a value.
 
     Sizes that follow from values count as they are at most; ``elements`` is None if one has no
     bound.  Torch's kernels may take memory of their own, which is not seen.
@@ -73,6 +74,7 @@ class Use:
     elements: int | None = None
     peak: int = 0
     results: int = 1
+    reads: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,8 +77,8 @@ class Lowered:
         """Whether there are programs inside it."""
         self.steps = len(program.actions) + allocator.nested_steps
         """How many actions it has, including those of the programs inside it."""
-        self.known_sizes: set[Any] = set()
-        """The sizes of inputs with which it may run unseen, for whoever looks at its actions."""
+        self.known_sizes: Any = None
+        """The inputs with which it may run unseen, for whoever looks at its actions."""
 
     def _lower_nested(self, program: Program) -> Lowered:
         lowered = Lowered(program, self._functions, self._altering)

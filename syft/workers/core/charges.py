@@ -164,11 +164,11 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         if many:
             self.flags |= COUNT
         if self.guarded:
-            self._check_bounds(values)
+            self.check_bounds(values)
         large = [id for id, value in values.items() if self._is_large(value)]
         if not (many or large):
             return
-        self._charge({id: self._memory_of(values[id]) for id in (values if many else large)})
+        self._charge({id: self.memory_of(values[id]) for id in (values if many else large)})
         if large:
             self._large.update(large)
             self.flags |= LOOK
@@ -177,7 +177,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         """The account that pays for what the present request makes."""
         return self._payer() or self._owner
 
-    def _check_bounds(self, values: Mapping[int, Any]) -> None:
+    def check_bounds(self, values: Mapping[int, Any]) -> None:
         """Raise if the caller would see by what it is charged how large something private is."""
         if self._payer() is None:
             return
@@ -230,7 +230,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         sizes = (size for _, size in public_memory(value).values())
         return elements_at_most(value) > SMALL or max(sizes, default=0) > _MOST_BYTES
 
-    def _memory_of(self, value: Any) -> Storages:
+    def memory_of(self, value: Any) -> Storages:
         """Each storage of an object with its bytes, by the address of the storage itself."""
         if self.guarded:
             return public_memory(value)
@@ -289,7 +289,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
                 waiting += self._moved_holders()
                 continue
             bill = self._counted(bill)
-            before, sizes = bill.storages, self._memory_of(value)
+            before, sizes = bill.storages, self.memory_of(value)
             if tuple(sizes) != before or self._becomes_large(sizes):
                 waiting += self._sharing(id, sizes)
             bill.storages = tuple(sizes)
@@ -302,7 +302,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
 
     def _count_memory(self, value: Any) -> None:
         """Count anew the memory of a small object, as far as another one is charged for it."""
-        for place, (_, size) in self._memory_of(value).items():
+        for place, (_, size) in self.memory_of(value).items():
             if place in self._memory:
                 self._memory[place].has(size)
 
@@ -313,7 +313,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             for id, bill in self.bills.items()
             if type(value := self._objects[id]) is not torch.Tensor
             and bill.storages
-            and bill.storages != tuple(self._memory_of(value))
+            and bill.storages != tuple(self.memory_of(value))
         ]
 
     def _counted(self, bill: _Bill | None) -> _Bill:
@@ -338,7 +338,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         that were small, and the same tensor under another id or in a plan."""
         found = []
         for id, value in self._objects.items():
-            places = self._memory_of(value).keys()
+            places = self.memory_of(value).keys()
             bill = self.bills.get(id)
             counted = set(bill.storages if bill else ())
             if id != altered and counted != places and not places.isdisjoint(sizes):
@@ -349,7 +349,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         """The bytes of the memory of values, as far as these are public."""
         found: dict[int, tuple[torch.UntypedStorage, int]] = {}
         for leaf in leaves(values):
-            found.update(self._memory_of(leaf))
+            found.update(self.memory_of(leaf))
         return sum(size for _, size in found.values())
 
     def hold(self, bytes: int) -> None:
@@ -372,25 +372,41 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         allowed = getattr(self.limits, limit)
         return LimitExceeded(f"worker {self._worker!r}", f"peer_limits.{limit}", allowed, got)
 
-    def check(self, op: int, function: Any, args: Any, kwargs: dict[str, Any]) -> None:
-        """Raise :class:`~syft.exceptions.LimitExceeded` if an operation would use too much."""
+    def check(self, op: int, function: Any, args: Any, kwargs: dict[str, Any]) -> int:
+        """Raise :class:`~syft.exceptions.LimitExceeded` if an operation would use too much; returns
+        the bytes that it will use, or 0 if these are few."""
         if not self.guarded:
             return self.check_known(op, function, args, kwargs)
-        for form, named in forms_of(args, kwargs, self._reader()[0]):
-            self.check_known(op, function, form, named)
+        forms = forms_of(args, kwargs, self._reader()[0])
+        return max(self.check_known(op, function, form, named) for form, named in forms)
 
-    def check_known(self, op: int, function: Any, args: Any, kwargs: dict[str, Any]) -> None:
+    def check_known(self, op: int, function: Any, args: Any, kwargs: dict[str, Any]) -> int:
         """The same for operands of which every shape is public."""
         if is_harmless(op, args, kwargs, self._free):
-            return
-        account = self._payer()
-        if account is None:
-            return
+            return 0
+        left = self.bytes_left
+        if left is None:
+            return 0
         limits = self.limits
-        left = limits.bytes - account.bytes
-        Allowance(limits.elements, left, limits.results, self.exceeded).check(
+        return Allowance(limits.elements, left, limits.results, self.exceeded).check(
             op, function, args, kwargs
         )
+
+    def check_bytes(self) -> None:
+        """Raise if the caller has more bytes than it may have."""
+        left = self.bytes_left
+        if left is not None and left < 0:
+            raise self.exceeded("bytes", self.limits.bytes - left)
+
+    @property
+    def bytes_left(self) -> int | None:
+        """How many bytes the caller may have besides those that it has; None for the owner.
+
+        >>> Charges("bob", {}, PeerLimits(bytes=10), Account).bytes_left
+        10
+        """
+        account = self._payer()
+        return None if account is None else self.limits.bytes - account.bytes
 
     @property
     def most_elements(self) -> int:
@@ -399,10 +415,8 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         >>> Charges("bob", {}, PeerLimits(elements=10), Account).most_elements
         10
         """
-        account = self._payer()
-        if account is None:
-            return self.limits.elements
-        return min(self.limits.elements, (self.limits.bytes - account.bytes) // 8)
+        left = self.bytes_left
+        return self.limits.elements if left is None else min(self.limits.elements, left // 8)
 
     # --------------------------------------------------------------------------------------- tags
 

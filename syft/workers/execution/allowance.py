@@ -21,7 +21,7 @@ from typing import Any, Final
 import torch
 
 from syft.ops.evaluate import use_of
-from syft.ops.nested import EXACT_TENSOR_TYPES, every_tensor, leaves, replace
+from syft.ops.nested import EXACT_TENSOR_TYPES, Function, every_tensor, leaves, replace
 from syft.ops.outcome import Use
 from syft.ops.table import (
     ELEMENTWISE,
@@ -43,7 +43,6 @@ FREE: Final = 1 << 24
 _LARGE_INTEGER: Final = 1 << 12
 _BYTES_AT_MOST: Final = 8
 
-Function = Callable[..., Any]
 Refusal = Callable[[str, int], Exception]
 
 
@@ -55,6 +54,7 @@ class Allowance:
     >>> from syft.ops.table import BY_NAME
     >>> allowance = Allowance(100, 1000, 10, lambda limit, got: ValueError(f"{limit}: {got}"))
     >>> allowance.check(BY_NAME["torch.zeros"], torch.zeros, [(2, 3)], {})
+    24
     >>> allowance.check(BY_NAME["torch.zeros"], torch.zeros, [10**12], {})
     Traceback (most recent call last):
     ...
@@ -66,8 +66,8 @@ class Allowance:
     results: int
     exceeded: Refusal
 
-    def check(self, op: int, function: Function, args: Any, kwargs: dict[str, Any]) -> None:
-        """Raise if an operation would use more."""
+    def check(self, op: int, function: Function, args: Any, kwargs: dict[str, Any]) -> int:
+        """Raise if an operation would use more; returns the bytes that it will use."""
         count = COUNTED.get(op)
         if count is not None:
             self._compare("results", count(args, kwargs))
@@ -75,6 +75,7 @@ class Allowance:
         self._compare("elements", use.elements or 0)
         self._compare("bytes", use.peak)
         self._compare("results", use.results)
+        return use.peak
 
     def _compare(self, limit: str, got: int) -> None:
         if got > getattr(self, limit):

@@ -1,32 +1,106 @@
-"""The sizes of what a program makes, looked at when it runs on operands of these sizes first.
+"""What a program makes, looked at when it runs on inputs like these first.
 
-A program runs as a loop that looks at nothing.  The sizes of what it makes follow from the sizes of
-its inputs and from the numbers among them.  So a worker runs it action by action the first time,
-with the limits of its caller before each action, and remembers the sizes of the inputs.  Later runs
-on such inputs are the loop.  A program of which the sizes depend on values, that has branches, or
-that may give memory to a tensor that is there, is looked at in every run.
+A program runs as a loop that looks at nothing.  What it makes follows from the sizes, strides and
+dtypes of its inputs, from the numbers among them and from the modes.  So a worker runs it action by
+action the first time, with the limits of its caller before each action.  What an action makes
+counts while it lives.  The worker remembers for these inputs how much memory there was at once.
+Later runs on such inputs are the loop, if the caller may have that much more.  Four kinds are
+looked at in every run: a program that has branches, one of which sizes follow from values, one that
+may give memory to a tensor that is there, and one that takes a number from a tensor.  A number that
+is only added to values, or multiplies them, does not count as taken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import torch
 
-from syft.ops.nested import EXACT_TENSOR_TYPES, leaves
-from syft.ops.table import BOUNDED, BY_NAME, FLAGS, PROGRAM_FUNCTIONS, SHAPE_FROM_VALUES, may_alter
+from syft.exceptions import LimitExceeded
+from syft.ops.evaluate import use_of
+from syft.ops.nested import EXACT_TENSOR_TYPES, every_tensor, leaves
+from syft.ops.table import (
+    BY_NAME,
+    ELEMENTWISE,
+    FLAGS,
+    FLOATS_COMPUTE,
+    GRADIENT,
+    METADATA,
+    PROGRAM_FUNCTIONS,
+    READS_GRADIENT,
+    REVEALS,
+    SHAPE_FROM_VALUES,
+    asked_by,
+    may_alter,
+)
 from syft.program.lowered import Call, Lowered
-from syft.program.program import Action, slots_in
-from syft.workers.core.charges import Charges
-from syft.workers.execution.size_rules import BY_VALUES, is_size
+from syft.program.program import Action, Program, slots_in
+from syft.torch_private import WeakStorage, any_autocast_enabled
+from syft.workers.core.charges import Charges, Storages
+from syft.workers.core.peer_limits import PeerLimits
+from syft.workers.execution.size_rules import BY_VALUES
 from syft.workers.labels.walk import innermost
 
 _GETITEM: Final = BY_NAME["torch.Tensor.__getitem__"]
+_COPYING: Final = frozenset(
+    BY_NAME[f"torch.{name}"]
+    for name in (
+        *("resolve_conj", "resolve_neg", "Tensor.resolve_conj", "Tensor.resolve_neg"),
+        *(("Tensor.cpu", "Tensor.cuda", "Tensor.to") if torch.accelerator.is_available() else ()),
+    )
+)
+"""The operations that copy what is conjugated lazily, or elsewhere: it may look alike."""
+_COMPUTING: Final = ELEMENTWISE | FLOATS_COMPUTE
+"""Flags of the operations for which no number is a size."""
+_NO_SIZES: Final = GRADIENT | READS_GRADIENT | _COMPUTING | REVEALS | METADATA
+_FOLLOWING: Final = frozenset(("shape", "dtype", "dim"))
+"""The properties that are the same for all inputs that look alike."""
 _MOST_KNOWN: Final = 256
-_LARGE: Final = 1 << 12
+_SHARE: Final = 64
+"""The part of what a caller may have that may be dead before it is looked for."""
+_ITEM: Final = 40
+"""The bytes of an item of a list: an object, and where it is."""
 
-Run = Callable[[Any], Any]
+
+class KnownSizes:
+    """The inputs with which a program has run within some limits: how they look, and the bytes that
+    it had on the way, at most."""
+
+    __slots__ = ("limits", "exact", "is_steady", "peaks")
+
+    def __init__(self, program: Program, limits: PeerLimits) -> None:
+        self.limits = limits
+        self.exact, self.is_steady = _numbers_of(program)
+        self.peaks: dict[Any, int] = {}
+
+    def look_of(self, values: Sequence[Any]) -> Any:
+        """What memory follows from; None if that cannot be said."""
+        if any_autocast_enabled():
+            return None
+        try:
+            looks = [
+                (
+                    (
+                        value.shape,
+                        value.is_contiguous() or _strides(value),
+                        value.dtype,
+                        value.requires_grad,
+                    )
+                    if type(value) in EXACT_TENSOR_TYPES
+                    else _look_of(value, place in self.exact)
+                )
+                for place, value in enumerate(values)
+            ]
+        except (TypeError, RuntimeError):  # no strides
+            return None
+        return torch.is_grad_enabled(), torch.get_default_dtype(), *looks
+
+    def remember(self, look: Any, peak: int) -> None:
+        """Note the bytes that a run on such inputs had at most."""
+        if len(self.peaks) >= _MOST_KNOWN:
+            self.peaks.clear()
+        self.peaks[look] = peak
 
 
 class SizedProgram:
@@ -46,100 +120,236 @@ class SizedProgram:
     syft.exceptions.LimitExceeded: Over a limit of worker 'bob': peer_limits.elements is 1000, ...
     """
 
-    __slots__ = ("_program", "_charges", "_steady")
+    __slots__ = ("_program", "_charges", "_steady", "_peak")
 
     def __init__(self, program: Lowered, charges: Charges) -> None:
         self._program = program
         self._charges = charges
-        self._steady = True
+        self._steady = False
+        self._peak = 0
 
     def run(self, values: Sequence[Any]) -> Any:
-        """Run the program on its inputs and state, in that order, and remember their sizes.
+        """Run the program on its inputs and state, in that order, and remember what it needed.
 
-        On inputs of sizes that it has (:func:`has_known_sizes`) it may run as it is.
+        On inputs that look like these it may run as it is (:func:`runs_unseen`).
         """
-        program = self._program
-        signature = _signature(values)
+        program, charges = self._program, self._charges
+        if charges.bytes_left is None:  # the owner's, which has no limits
+            return program.run(values)
+        known: KnownSizes | None = program.known_sizes
+        if known is None or known.limits is not charges.limits:
+            known = program.known_sizes = KnownSizes(program.program, charges.limits)
+        look = known.look_of(values) if known.is_steady and not program.branches else None
+        self._steady = look is not None
         result = self.run_with(values, _plainly)
-        if self._steady and _is_steady(program):
-            if len(program.known_sizes) >= _MOST_KNOWN:
-                program.known_sizes.clear()
-            program.known_sizes.add(signature)
+        if self._steady:
+            known.remember(look, self._peak)
         return result
 
     def run_with(self, values: Sequence[Any], call: Call) -> Any:
         """Run the program with ``call`` for each action that the limits allow.
 
-        Memory that an action gives to a tensor that is there counts from the next action on.
+        What an action makes, and memory that it gives to a tensor that is there, counts from the
+        next action on.
         """
-        charges, grown = self._charges, 0
+        made = _OnTheWay(self._charges, (*values, *self._program.program.constants))
 
         def look(
             action: Action, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         ) -> Any:
-            nonlocal grown
-            op = action.op
-            if op in PROGRAM_FUNCTIONS:
+            if action.op in PROGRAM_FUNCTIONS:
                 return call(action, function, args, kwargs)
-            charges.check(op, function, args, kwargs)
-            if not FLAGS[op] & BOUNDED and any(map(_may_be_size, leaves((args, kwargs)))):
+            if self._steady and _takes_number(action.op, function, args, kwargs):
                 self._steady = False
-            if not may_alter(op, kwargs):
-                return call(action, function, args, kwargs)
-            before = charges.bytes_of((args, kwargs))
+            before = made.before(action.op, function, args, kwargs)
             result = call(action, function, args, kwargs)
-            more = max(0, charges.bytes_of((args, kwargs)) - before)
-            charges.hold(more)
-            grown += more
+            made.after(action.op, result, before)
             return result
 
         try:
             return self._program.run_with(values, look)
         finally:  # the objects that have it are counted anew
-            charges.hold(-grown)
+            self._peak = made.peak
+            made.end()
 
 
-def has_known_sizes(program: Lowered, values: Sequence[Any]) -> bool:
-    """Whether a program has run within limits on inputs of these sizes.
+class _OnTheWay:
+    """The memory that a program has made and that lives, held in the account of its caller.
+
+    ``peak`` is the most that the loop has at once, which keeps one dead value an action longer.
+    """
+
+    __slots__ = ("peak", "_charges", "_held", "_given", "_alive", "_most")
+
+    def __init__(self, charges: Charges, given: Iterable[Any]) -> None:
+        self.peak = 0
+        self._charges = charges
+        self._held = 0
+        self._given: dict[int, Any] = {}
+        self._alive: dict[int, tuple[Any, int]] = {}
+        self._most = charges.limits.bytes // _SHARE
+        self._is_there(given)
+
+    def _is_there(self, values: Any) -> None:
+        """Do not count the memory of these; their addresses are not used again."""
+        for value in leaves(values):
+            for place, (storage, _) in self._memory_of(value).items():
+                self._given[place] = WeakStorage(storage)
+
+    def _memory_of(self, value: Any) -> Storages:
+        if type(value) not in EXACT_TENSOR_TYPES or self._charges.guarded:
+            return self._charges.memory_of(value)
+        if value.layout is not torch.strided:
+            return self._charges.memory_of(value)
+        storage = value.untyped_storage()
+        return {storage._cdata: (storage, storage.nbytes())}
+
+    def before(
+        self, op: int, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[int, int, int, Any]:
+        """Check what an action may use; returns the bytes that there are, those that it will use,
+        and those of what it may give memory to, with that."""
+        held = self._held
+        if held > self._most:
+            self._settle()
+        try:
+            peak = self._charges.check(op, function, args, kwargs)
+        except LimitExceeded:
+            self._settle()
+            peak = self._charges.check(op, function, args, kwargs)
+        altered = (args, kwargs) if may_alter(op, kwargs) else None
+        size = 0 if altered is None else self._charges.bytes_of(altered)
+        return held, peak, size, altered
+
+    def after(self, op: int, result: Any, before: tuple[int, int, int, Any]) -> None:
+        """Count what an action has made, or given to what was there."""
+        held, peak, size, altered = before
+        start = self._held
+        if altered is not None:
+            self._hold(max(0, self._charges.bytes_of(altered) - size))
+        if FLAGS[op] & READS_GRADIENT:
+            self._is_there(result)
+        else:
+            self._note_all(result)
+        more = self._held - start
+        self.peak = max(self.peak, held + max(peak, more))
+        left = self._charges.bytes_left
+        if more and left is not None and left < 0:
+            self._settle()
+            self._charges.check_bytes()
+
+    def _note_all(self, result: Any) -> None:
+        """Count what is new of a result, and the items of a list of numbers until the end."""
+        if type(result) in EXACT_TENSOR_TYPES:
+            self._note(result)
+        elif isinstance(result, list) and not every_tensor(result):
+            self._hold(_ITEM * sum(1 for _ in leaves(result)))
+        else:
+            for leaf in leaves(result):
+                self._note(leaf)
+
+    def _note(self, value: Any) -> None:
+        charges = self._charges
+        if charges.guarded:
+            charges.check_bounds({0: value})
+        for place, (storage, size) in self._memory_of(value).items():
+            if place not in self._given and place not in self._alive:
+                self._alive[place] = WeakStorage(storage), size
+                self._hold(size)
+
+    def _settle(self) -> None:
+        """Give back what is not there any more."""
+        alive = self._alive
+        dead = [place for place, (memory, _) in alive.items() if memory.expired()]
+        self._hold(-sum(alive.pop(place)[1] for place in dead))
+        self._most = self._held * 5 // 4 + self._charges.limits.bytes // _SHARE
+
+    def _hold(self, bytes: int) -> None:
+        self._held += bytes
+        self._charges.hold(bytes)
+
+    def end(self) -> None:
+        """Give back everything."""
+        self._hold(-self._held)
+
+
+def runs_unseen(program: Lowered, charges: Charges, values: Sequence[Any]) -> bool:
+    """Whether a program has run within limits on inputs that look like these, and its caller may
+    have as much more memory as it had then.
 
     >>> from syft.program.program import Program, Slot
-    >>> has_known_sizes(Lowered(Program(1, (), Slot(0))), [torch.ones(2)])
+    >>> program = Lowered(Program(1, (), Slot(0)))
+    >>> runs_unseen(program, Charges("bob", {}), [torch.ones(2)])
     False
     """
-    return _signature(values) in program.known_sizes
-
-
-def _signature(values: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(
-        [
-            (value.shape, value.dtype) if type(value) in EXACT_TENSOR_TYPES else _size_of(value)
-            for value in values
-        ]
-    )
+    known: KnownSizes | None = program.known_sizes
+    if known is None or known.limits is not charges.limits or not known.peaks:
+        return False
+    peak = known.peaks.get(known.look_of(values))
+    if peak is None:
+        return False
+    left = charges.bytes_left
+    return left is None or peak <= left
 
 
 def _plainly(action: Action, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return function(*args, **kwargs)
 
 
-def _may_be_size(leaf: Any) -> bool:
-    inside = innermost(leaf)
-    return inside is not None and is_size(inside)
+# ---------------------------------------------------------------------------------------- numbers
 
 
-def _size_of(value: Any) -> Any:
-    """What of an input the sizes of results depend on."""
+def _look_of(value: Any, exactly: bool) -> Any:
+    """What of an input memory follows from, if it is no ordinary tensor; raises TypeError if that
+    cannot be said."""
     if type(value) is float:
-        return None if -_LARGE < value < _LARGE else value
-    if isinstance(value, torch.Tensor):
-        inside = innermost(value)
-        return None if inside is None else (inside.shape, inside.dtype)
-    return value if type(value) is int else type(value)
+        return float, value if exactly else None
+    if type(value) is int or value is None:
+        return value
+    if isinstance(value, (bool, str)):
+        return type(value), value  # True equals 1
+    inside = innermost(value)
+    if inside is None:
+        raise TypeError
+    return type(value), inside.shape, _strides(inside), inside.dtype, inside.requires_grad
 
 
-def _is_steady(program: Lowered) -> bool:
-    """Whether the sizes of what a program makes follow from those of its inputs."""
-    return not program.branches and not any(map(_by_value, program.program.actions))
+def _strides(tensor: torch.Tensor) -> tuple[int, ...]:
+    """The strides of a tensor; raises TypeError if it is not strided."""
+    if tensor.layout is not torch.strided:
+        raise TypeError
+    return tensor.stride()
+
+
+def _takes_number(op: int, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether an action takes a number from a tensor that may be a size."""
+    if FLAGS[op] & _NO_SIZES or not any(map(_is_one, every_tensor(args, kwargs))):
+        return False
+    use = use_of(function, args, kwargs)
+    return use.reads or use.elements is None
+
+
+def _is_one(tensor: torch.Tensor) -> bool:
+    inside = tensor if type(tensor) in EXACT_TENSOR_TYPES else innermost(tensor)
+    return inside is not None and inside.numel() == 1
+
+
+def _numbers_of(program: Program) -> tuple[frozenset[int], bool]:
+    """The slots of which a number may decide sizes, and whether sizes follow from what can be seen
+    of the inputs."""
+    deciding: set[int] = set()
+    steady = True
+    for action in reversed(program.actions):
+        flags = FLAGS[action.op]
+        decides = not deciding.isdisjoint(slot.index for slot in slots_in(action.out))
+        answers = bool(flags & (REVEALS | METADATA))
+        if decides and answers:
+            steady &= bool(flags & METADATA) and asked_by(action.op) <= _FOLLOWING
+        makes_numbers = answers or action.op in PROGRAM_FUNCTIONS
+        if decides if makes_numbers else not flags & _COMPUTING:
+            deciding.update(slot.index for slot in slots_in((action.args, action.kwargs)))
+        steady &= not _by_value(action)
+    return frozenset(deciding), steady
 
 
 def _by_value(action: Action) -> bool:
@@ -147,4 +357,6 @@ def _by_value(action: Action) -> bool:
         return any(True for _ in slots_in(action.args[1:]))
     if may_alter(action.op, action.kwargs):  # what it adds to its inputs is kept
         return True
-    return bool(FLAGS[action.op] & SHAPE_FROM_VALUES) or action.op in BY_VALUES
+    if action.op in BY_VALUES:
+        return not FLAGS[action.op] & REVEALS
+    return bool(FLAGS[action.op] & SHAPE_FROM_VALUES) or action.op in _COPYING

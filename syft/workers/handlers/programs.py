@@ -29,16 +29,16 @@ from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.handlers.accesses import Effects, effects_of
 from syft.workers.handlers.guarded_run import GuardedRun
-from syft.workers.handlers.program_sizes import SizedProgram, has_known_sizes
+from syft.workers.handlers.program_sizes import SizedProgram, runs_unseen
 from syft.workers.hardening.precautions import RUNNABLE
-from syft.workers.hardening.unwritten import KeepingSizes, clearing
+from syft.workers.hardening.unwritten import Clearing, KeepingSizes
 from syft.workers.wire.definitions import Definition, Group, InputKind
 
 
 def _function(number: int, function: Function | None) -> Function | None:
     if function is None:
         return PROGRAM_FUNCTIONS.get(number)
-    return clearing(function) if FLAGS[number] & UNINITIALIZED else function
+    return Clearing(function) if FLAGS[number] & UNINITIALIZED else function
 
 
 FUNCTIONS: list[Function | None] = [
@@ -160,13 +160,14 @@ def run_program(core: WorkerCore, program: Lowered, values: Sequence[Any], peer:
     >>> run_program(core, lowered(Program(1, (), Slot(0))), [3], Peer("me"))
     3
     """
-    if not core.store.charges.guarded and not program.branches and has_known_sizes(program, values):
+    charges = core.store.charges
+    if not (charges.guarded or program.branches) and runs_unseen(program, charges, values):
         return program.run(values)
-    sized = SizedProgram(program, core.store.charges)
-    if not core.store.charges.guarded and not program.branches:
+    sized = SizedProgram(program, charges)
+    if not charges.guarded and not program.branches:
         return sized.run(values)
     with limited(core.limits.max_steps):
-        if not core.store.charges.guarded:
+        if not charges.guarded:
             return sized.run(values)
         return GuardedRun(core, peer.user).run(cast(Lowered, sized), values)
 

@@ -77,7 +77,7 @@ def wrong_charges(worlds: Sequence[World]) -> str:
             charges, objects = worker.core.store.charges, worker.core.store.objects
             for id, bill in charges.bills.items():
                 charged = {place: charges._memory[place].bytes for place in bill.storages}
-                found = charges._memory_of(objects[id])
+                found = charges.memory_of(objects[id])
                 there = {place: size for place, (_, size) in found.items()}
                 only_tagged = bill.tags is not None and not charged
                 if charged != there and not only_tagged and _is_strided(objects[id]):

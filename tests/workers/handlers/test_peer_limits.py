@@ -17,10 +17,12 @@ from syft.program.lowered import Lowered
 from syft.program.program import Action, Program, Slot
 from syft.tensors.pointer import PointerTensor
 from syft.workers.core.charges import Charges
-from syft.workers.core.peer import Session
+from syft.workers.core.peer import Peer, Session
 from syft.workers.core.peer_limits import Account, PeerLimits
+from syft.workers.core.state_machine import WorkerCore
 from syft.workers.handlers import program_sizes
-from syft.workers.handlers.program_sizes import SizedProgram, has_known_sizes
+from syft.workers.handlers.program_sizes import SizedProgram, runs_unseen
+from syft.workers.handlers.programs import lowered, run_program
 from syft.workers.wire.messages import Promise
 
 
@@ -106,6 +108,228 @@ def test_a_program_whose_sizes_follow_from_values_is_looked_at_each_time(
             assert largest == 10**9 and error.limit == "peer_limits.elements"
 
 
+def actions(*calls: Any) -> tuple[Action, ...]:
+    """Actions that write to the slots from the third on, one after another."""
+    return tuple(
+        Action(BY_NAME[name], args, kwargs, Slot(2 + index))
+        for index, (name, args, kwargs) in enumerate(calls)
+    )
+
+
+class Served:
+    """Runs of a program for one caller of a worker with limits."""
+
+    def __init__(self, program: Program, **limits: int) -> None:
+        self.core = WorkerCore("bob", connect=print, peer_limits=PeerLimits(**limits))
+        self.peer = self.core.serving = Peer("ann")
+        self.program = lowered(program)
+
+    @property
+    def account(self) -> Account:
+        return self.peer.session.account
+
+    def run(self, *values: Any) -> Any:
+        return run_program(self.core, self.program, values, self.peer)
+
+    def runs_unseen(self, *values: Any) -> bool:
+        return runs_unseen(self.program, self.core.store.charges, values)
+
+
+X, N = Slot(0), Slot(1)
+GROWN = ("torch.Tensor.repeat", (X, Slot(2)), {})
+FLOAT, STEPS = torch.arange(4.0), torch.arange(8)
+
+READ: dict[str, tuple[tuple[Action, ...], Any, Any]] = {
+    "item": (actions(("torch.Tensor.item", (N,), {}), GROWN), torch.tensor(2), torch.tensor(900)),
+    "index": (
+        actions(("torch.Tensor.__index__", (N,), {}), GROWN),
+        torch.tensor(2),
+        torch.tensor(900),
+    ),
+    "a size in a tensor": (
+        actions(("torch.Tensor.repeat", (X, N), {})),
+        torch.tensor(2),
+        torch.tensor(900),
+    ),
+    "a length in a tensor": (
+        actions(
+            ("torch.Tensor.expand", (X, 900, 4), {}),
+            ("torch.Tensor.narrow", (Slot(2), 0, 0, N), {}),
+            ("torch.Tensor.clone", (Slot(3),), {}),
+        ),
+        torch.tensor(2),
+        torch.tensor(900),
+    ),
+    "a dimension in a tensor": (
+        actions(
+            ("torch.Tensor.expand", (X, 900, 4), {}),
+            ("torch.sum", (Slot(2), N), {}),
+            ("torch.Tensor.repeat", (Slot(3), 4), {}),
+        ),
+        torch.tensor(0),
+        torch.tensor(1),
+    ),
+    "a factor in a tensor": (
+        actions(
+            ("torch.Tensor.view", (X, 1, 1, 4), {}),
+            (
+                "torch.nn.functional.interpolate",
+                (Slot(2),),
+                {"scale_factor": N, "recompute_scale_factor": True},
+            ),
+        ),
+        torch.tensor(2.0),
+        torch.tensor(900.0),
+    ),
+    "a factor": (
+        actions(
+            ("torch.Tensor.view", (X, 1, 1, 4), {}),
+            ("torch.nn.functional.interpolate", (Slot(2),), {"scale_factor": N}),
+        ),
+        2.0,
+        900.0,
+    ),
+    "a computed number": (
+        actions(
+            ("syft.ops.numbers.mul", (N, 50), {}),
+            ("syft.ops.numbers.floor", (Slot(2),), {}),
+            ("torch.Tensor.repeat", (X, Slot(3)), {}),
+        ),
+        1.0,
+        900.0,
+    ),
+    "a flag": (
+        actions(
+            ("syft.ops.numbers.mul", (N, 900), {}),
+            ("torch.Tensor.repeat", (X, Slot(2)), {}),
+        ),
+        False,
+        True,
+    ),
+    "a stride": (
+        actions(("torch.Tensor.stride", (N, 0), {}), GROWN),
+        torch.ones(2).as_strided((1,), (2,)),
+        torch.ones(2).as_strided((1,), (900,)),
+    ),
+}
+"""Programs whose sizes follow from a number, with a small and a large one."""
+
+
+@pytest.mark.parametrize("way", READ)
+def test_a_number_that_a_program_reads_from_a_value_is_looked_at_each_time(way: str) -> None:
+    steps, small, large = READ[way]
+    served = Served(Program(2, steps, steps[-1].out), elements=7500, bytes=13_000)
+    served.core.store.put(1, torch.ones(1))
+    for _ in range(2):
+        served.run(FLOAT, small)
+    with refused("(elements|bytes)"):
+        served.run(FLOAT, large)
+    served.run(FLOAT, small)
+
+
+def test_numbers_that_only_compute_are_not_looked_at() -> None:
+    steps = actions(
+        ("syft.ops.numbers.mul", (N, 2), {}),
+        ("torch.Tensor.mul", (X, Slot(2)), {}),
+        ("torch.Tensor.sum", (Slot(3),), {}),
+        ("torch.Tensor.item", (Slot(4),), {}),
+    )
+    served = Served(Program(2, steps, Slot(5)))
+    assert served.run(FLOAT, 1.0) == 12 and served.runs_unseen(FLOAT, 0.5)
+    assert not served.runs_unseen(FLOAT, 1), "an int has another dtype"
+    assert not served.runs_unseen(STEPS, 1.0) and not served.runs_unseen(FLOAT.cfloat(), 1.0)
+    assert not served.runs_unseen(torch.ones(8)[::2], 1.0)
+
+
+def on_the_way(count: int) -> Program:
+    """A program that has ``count`` tensors at once, each of the size of its input, and keeps
+    none."""
+    made = [("torch.Tensor.add", (X, index), {}) for index in range(count)]
+    sums = [
+        ("torch.Tensor.add", (Slot(2 + index), Slot(1 + index + count)), {})
+        for index in range(count)
+    ]
+    sums[0] = ("torch.Tensor.add", (Slot(2), 0), {})
+    steps = actions(*made, *sums, ("torch.Tensor.sum", (Slot(1 + 2 * count),), {}))
+    return Program(2, steps, steps[-1].out)
+
+
+def one_after_another(count: int) -> Program:
+    """A program that makes as many tensors, of which two are there at once."""
+    steps = actions(
+        ("torch.Tensor.add", (X, 1), {}),
+        *(("torch.Tensor.add", (Slot(2 + index), 1), {}) for index in range(count)),
+        ("torch.Tensor.sum", (Slot(2 + count),), {}),
+    )
+    return Program(2, steps, steps[-1].out)
+
+
+def test_memory_that_a_program_has_on_the_way_counts_while_it_lives() -> None:
+    x = torch.ones(25_000)  # 100,000 bytes
+    for size in (25_000, 100, 25_000):
+        served = Served(on_the_way(12), bytes=10**6)
+        with refused("bytes") if size > 100 else contextlib.nullcontext():
+            served.run(x[:size], 0)
+        assert served.account.bytes == 0
+    served = Served(one_after_another(40), bytes=10**6)
+    assert served.run(x, 0) == 25_000 * 42 and served.account.bytes == 0
+    assert served.runs_unseen(x, 0)
+    views = actions(*(("torch.Tensor.view", (Slot(0), -1), {}) for _ in range(40)))
+    served = Served(Program(2, views, tuple(action.out for action in views)), bytes=10**6)
+    assert len(served.run(x, 0)) == 40, "views of an input need no memory"
+
+
+def test_what_a_program_reads_into_lists_counts_until_it_ends() -> None:
+    steps = actions(*(("torch.Tensor.tolist", (X,), {}) for _ in range(12)))
+    served = Served(Program(2, steps, Slot(2)), bytes=10**6)
+    with refused("bytes"):
+        served.run(torch.ones(2500), 0)
+    assert served.run(torch.ones(2), 0) == [1, 1]
+
+
+def test_a_caller_that_has_much_may_not_run_what_it_ran_with_little() -> None:
+    x = torch.ones(25_000)
+    served = Served(on_the_way(6), bytes=10**6)
+    for _ in range(2):
+        served.run(x, 0)
+    assert served.runs_unseen(x, 0)
+    served.core.store.put(5, torch.ones(125_000))  # half of what it may have
+    assert not served.runs_unseen(x, 0)
+    with refused("bytes"):
+        served.run(x, 0)
+    assert served.account.bytes == 500_000
+    served.core.store.drop(5, "dropped")
+    assert served.runs_unseen(x, 0)
+
+
+def test_what_the_owner_ran_is_looked_at_for_callers() -> None:
+    x = torch.ones(25_000)
+    served = Served(on_the_way(12), bytes=10**6)
+    served.core.serving = None
+    served.run(x, 0)
+    served.core.serving = served.peer
+    with refused("bytes"):
+        served.run(x, 0)
+
+
+def test_modes_and_layouts_are_among_what_memory_follows_from() -> None:
+    steps = actions(
+        *(("torch.Tensor.reshape", (X, -1), {}) for _ in range(6)),
+        ("torch.stack", ([Slot(2 + index) for index in range(6)],), {}),
+        ("torch.Tensor.sum", (Slot(8),), {}),
+    )
+    served = Served(Program(2, steps, Slot(9)), bytes=10**6)
+    x = torch.ones(150, 200)
+    served.run(x, 0)
+    assert served.runs_unseen(x.clone(), 0)
+    assert not served.runs_unseen(x.view(200, 150).t(), 0)
+    assert not served.runs_unseen(x.clone().requires_grad_(), 0)
+    with refused("bytes"):  # of which each reshape makes a copy
+        served.run(x.view(200, 150).t(), 0)
+    with torch.no_grad():
+        assert not served.runs_unseen(x, 0)
+
+
 def test_the_sizes_with_which_a_program_ran_are_not_kept_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -117,7 +341,7 @@ def test_the_sizes_with_which_a_program_ran_are_not_kept_for_ever(
     for factor in (2, 0.5, 5000.0, 0.25):
         made = program_sizes.SizedProgram(program, charges).run([torch.ones(2), factor])
         assert made.tolist() == [factor, factor]
-    assert 0 < len(program.known_sizes) <= 2
+    assert 0 < len(program.known_sizes.peaks) <= 2
 
 
 def test_branches_and_private_values_are_under_limits_too(hook: sy.TorchHook) -> None:
@@ -341,9 +565,10 @@ def test_the_sizes_of_chains_are_those_of_their_tensors() -> None:
     program = Lowered(
         Program(1, (Action(BY_NAME["torch.add"], (Slot(0), 1), {}, Slot(1)),), Slot(1))
     )
-    sized = SizedProgram(program, Charges("bob", {}, payer=Account))
+    charges = Charges("bob", {}, payer=Account)
+    sized = SizedProgram(program, charges)
     logged = sy.LoggingTensor().on(torch.ones(2))
-    assert not has_known_sizes(program, [logged])
+    assert not runs_unseen(program, charges, [logged])
     assert sized.run([logged]).child.child.tolist() == [2, 2]
-    assert has_known_sizes(program, [sy.LoggingTensor().on(torch.zeros(2))])
-    assert not has_known_sizes(program, [sy.LoggingTensor().on(torch.zeros(3))])
+    assert runs_unseen(program, charges, [sy.LoggingTensor().on(torch.zeros(2))])
+    assert not runs_unseen(program, charges, [sy.LoggingTensor().on(torch.zeros(3))])
