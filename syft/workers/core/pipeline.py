@@ -46,7 +46,7 @@ from syft.workers.core.state_machine import Answer, Handler, HeldInputs, WorkerC
 from syft.workers.execution.backward_passes import run_public_pass
 from syft.workers.execution.leaving import check_leaving
 from syft.workers.execution.moved_memory import Holdings
-from syft.workers.execution.private_chains import Conversion, converted
+from syft.workers.execution.private_chains import Converting, converted
 from syft.workers.execution.private_commands import run_guarded
 from syft.workers.labels.cell import Stored, guard_of, unsealed
 from syft.workers.labels.claim import Claim
@@ -176,7 +176,7 @@ class Call:
         )
         return run_as_private(core, function, [value], {}, flags, guard, *about)
 
-    def tried(self, function: Conversion, id: int, args: Sequence[Any]) -> torch.Tensor:
+    def tried(self, function: Converting, id: int, args: Sequence[Any]) -> torch.Tensor:
         """What a function makes of an object, as private as that; for one who may not read the
         object it fails as it does on ones, or never."""
         value = _object_itself(self.core, self.held, id)

@@ -169,7 +169,7 @@ class Trial:
             _reaching(recorded, reached)
 
 
-class Conversion(Protocol):
+class Converting(Protocol):
     """A function that makes a tensor of one, and its name."""
 
     @property
@@ -181,7 +181,7 @@ class Conversion(Protocol):
 
 
 def converted(
-    conversion: Conversion, value: torch.Tensor, args: Sequence[Any], worker: str, user: str | None
+    conversion: Converting, value: torch.Tensor, args: Sequence[Any], worker: str, user: str | None
 ) -> torch.Tensor:
     """The guarded result; for one who may not see the values that of a trial, sealed, if it fails.
 
