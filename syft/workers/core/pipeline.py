@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
 
+import msgspec
 import torch
 from msgspec.structs import fields
 
@@ -37,6 +38,7 @@ from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack
 from syft.serde.tensors.bundle import Bundle
+from syft.serde.tensors.strided import pack_usual
 from syft.workers.core.access import READS, Access
 from syft.workers.core.descending import descend
 from syft.workers.core.owners import Permit
@@ -119,6 +121,7 @@ def run_as_private(
     guard: Guard | None,
     holdings: Holdings,
     user: str | None,
+    decided: bool = False,
 ) -> Any:
     """Run an operation whose results are guarded by ``guard``, as the gradients are that it sends.
 
@@ -130,12 +133,13 @@ def run_as_private(
         return function(*args, **kwargs)
     acting, core.acting_guard = core.acting_guard, guard
     try:
-        return run_guarded(function, list(args), kwargs, flags, guard, holdings, core.name, user)
+        about = flags, guard, holdings, core.name, user, decided
+        return run_guarded(function, list(args), kwargs, *about)
     finally:
         core.acting_guard = acting
 
 
-class Call:
+class Call(msgspec.Struct, eq=False):
     """One request on its way: the message, its caller, and what the steps have found so far.
 
     ``read`` is what the kind's own look at the message has returned.  ``held`` are the inputs of a
@@ -144,18 +148,16 @@ class Call:
     the reply that has passed :meth:`hand_over` or :meth:`tell`.
     """
 
-    __slots__ = (
-        "core", "message", "frame", "peer", "held", "read", "permit", "behind", "left", "_guard"
-    )  # fmt: skip
-
-    def __init__(self, core: WorkerCore, message: Any, frame: Frame, peer: Peer) -> None:
-        self.core, self.message, self.frame, self.peer = core, message, frame, peer
-        self.held: HeldInputs | None = None
-        self.read: Any = None
-        self.permit: Permit | None = None
-        self.behind: Claim | None = None
-        self.left: Answer | Value | None = None
-        self._guard: Guard | None = _NOT_ASKED
+    core: WorkerCore
+    message: Any
+    frame: Frame
+    peer: Peer
+    held: HeldInputs | None = None
+    read: Any = None
+    permit: Permit | None = None
+    behind: Claim | None = None
+    left: Answer | Value | None = None
+    _guard: Guard | None = _NOT_ASKED
 
     def unpacker(self, sharing: str = "", objects: bool = True) -> Unpacker:
         """An unpacker for the operands: references are objects of this worker, for what runs as it
@@ -170,11 +172,10 @@ class Call:
     def run(self, function: Callable[..., Any], flags: int, id: int) -> Any:
         """What an operation makes of an object, as it was foreseen, and as private as that."""
         core, value = self.core, _object_itself(self.core, self.held, id)
-        guard, about = full_guard_of(value) if core.store.charges.guarded else None, (
-            core.holdings,
-            self.peer.user,
+        guard = full_guard_of(value) if core.store.charges.guarded else None
+        return run_as_private(
+            core, function, [value], {}, flags, guard, core.holdings, self.peer.user
         )
-        return run_as_private(core, function, [value], {}, flags, guard, *about)
 
     def tried(self, function: Converting, id: int, args: Sequence[Any]) -> torch.Tensor:
         """What a function makes of an object, as private as that; for one who may not read the
@@ -211,9 +212,8 @@ class Call:
     @property
     def user(self) -> str | None:
         """The user for whom the request is made; raises if its caller cannot speak for them."""
-        named = getattr(self.message, "user", None)
-        user: str | None = self.peer.user_named(named, self.core.name)
-        return user
+        named: str | None = getattr(self.message, "user", None)
+        return self.peer.user_named(named, self.core.name) if named else self.peer.user
 
     def check_leaves(self, guard: Guard | None, action: str = "get", id: int | None = None) -> None:
         """Raise :class:`~syft.exceptions.PermissionDenied` if a value may not leave for the user
@@ -256,6 +256,12 @@ class Call:
         value, guard = (
             self._opened(value, action) if self.core.store.charges.guarded else (value, None)
         )
+        usual = pack_usual(value, 0) if along is None else None
+        if usual is not None:
+            remove()
+            answer = Value(self.message.seq, usual[0]), [usual[1]]
+            self.left = Answer(*answer, guard is not None)
+            return self.left
         packer = Packer(worker=self.core, stays=stays, gradients=True)
         operand = pack(value if along is None else (value, *along(value, guard)), packer)
         packer.hand_over(self.peer.name)

@@ -147,7 +147,7 @@ class GuardedRun:
         flags = FLAGS[action.op]
         guard = meet_guards(guard_for(list(args), kwargs), self.taint)
         self.concealing |= guard is not None and not guard.admits(self.user)
-        about = flags, guard, self.registers, self.user
+        about = flags, guard, self.registers, self.user, self.taint is not None
         result = run_as_private(self.core, function, args, kwargs, *about)
         if self.taint is not None:  # which commands run may follow from private values
             replace(result, forget_sizes)
