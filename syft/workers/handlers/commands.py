@@ -176,7 +176,7 @@ def handle(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Repl
             return Done(command.seq)
     elif command.drop:
         store.drop_all(command.drop, peer.dropped)
-    asked = command.op in _ASKING and not core.guarded
+    asked = command.op in _ASKING and not store.charges.guarded
     if asked and (answer := _answer(core, command, frame, peer)) is not None:
         return answer
     run = _make if command.out else _write
