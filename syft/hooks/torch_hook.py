@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from types import FunctionType, ModuleType
+from types import ModuleType
 from typing import Any, ClassVar, Final
 
 import torch
@@ -295,13 +295,12 @@ _SHARING_MODULES: Final[dict[str, Callable[..., Any]]] = {
 
 
 def _owned(method: Callable[..., Any], local: VirtualWorker) -> Callable[..., Any]:
-    """A function that needs the local worker, as a method: the same, whose default that worker is,
-    so that there is no call in between."""
-    made: Any = method
-    about = made.__code__, made.__globals__, made.__name__, made.__defaults__, made.__closure__
-    called = FunctionType(*about)
-    called.__kwdefaults__ = {**(made.__kwdefaults__ or {}), "owner": local}
-    called.__doc__ = made.__doc__
+    """A function that needs the local worker, as a method."""
+
+    def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return method(self, *args, owner=local, **kwargs)
+
+    called.__name__, called.__doc__ = method.__name__, method.__doc__
     signature = inspect.signature(method)
     shown = [each for name, each in signature.parameters.items() if name != "owner"]
     called.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
