@@ -58,11 +58,8 @@ def session_among(
 
 def _asking(owner: Owner, workers: Sequence[Location | str]) -> Owner:
     """Who asks the workers: the user as whom all that are no names are given, if it is one."""
-    users = {
-        worker.caller_for(owner)
-        for worker in workers
-        if not isinstance(worker, str) and worker is not owner
-    }
+    given: list[Any] = [worker for worker in workers if not isinstance(worker, str)]
+    users: set[Any] = {worker.caller_for(owner) for worker in given if worker is not owner}
     return users.pop() if len(users) == 1 else owner
 
 
