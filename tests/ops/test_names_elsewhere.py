@@ -40,7 +40,6 @@ RULES = {
     "workers/labels/walk.py": "the parts of a sparse tensor, by layout",
     "workers/hardening/precautions.py": "the check or the replacement that runs before each call",
     "workers/execution/public_facts.py": "properties of tensors, some named like operations",
-    "workers/execution/size_rules.py": "functions of a call: how many results or elements it makes",
 }
 """The files with tables of rules by operation, and what the rules are."""
 
