@@ -339,15 +339,46 @@ free_place: Any = torch.UntypedStorage._free_weak_ref
 the address that the first one returns is given to the second one."""
 
 
-def is_in_use(tensor: torch.Tensor) -> bool:
-    """Whether torch itself refers to a tensor: a graph that ends at it or saved it, or a view.
+def ends_a_graph(tensor: torch.Tensor) -> bool:
+    """Whether a graph that is alive ends at a leaf, which may be frozen meanwhile.
 
-    >>> w = torch.ones(2, requires_grad=True); is_in_use(w)
+    A leaf has one node for the ends of all graphs, which lives as long as they do.  So what is
+    written to the node is found there again if there is a graph.
+
+    >>> w = torch.ones(2, requires_grad=True); ends_a_graph(w)
     False
-    >>> y = w * 2; is_in_use(w)
+    >>> y = w * 2; w = w.requires_grad_(False); ends_a_graph(w)
     True
     """
-    return bool(tensor._use_count() > 1)  # type: ignore[attr-defined]  # the first is Python's
+    if tensor.is_inference() or not (tensor.is_floating_point() or tensor.is_complex()):
+        return False
+    with torch._C.DisableTorchFunctionSubclass(), torch.enable_grad(), as_leaf(tensor):
+        mark, end = "asked", _end_of(tensor)
+        if end is None:  # a view that was made where nothing is recorded
+            return False
+        end.metadata[mark] = None
+        del end  # as a graph would keep it
+        return mark in _end_of(tensor).metadata
+
+
+def _end_of(leaf: torch.Tensor) -> Any:
+    """The node at which all graphs end that know a leaf, made if there are none."""
+    viewed = leaf.layout is torch.strided and not leaf.is_nested
+    used: Any = leaf.view_as(leaf) if viewed else leaf.clone()
+    return used.grad_fn.next_functions[0][0]
+
+
+@contextlib.contextmanager
+def as_leaf(tensor: torch.Tensor) -> Iterator[None]:
+    """Have a tensor without a graph require a gradient for a time: hooks can be put on it then."""
+    frozen = not tensor.requires_grad
+    if frozen:
+        tensor.requires_grad_()
+    try:
+        yield
+    finally:
+        if frozen:
+            tensor.requires_grad_(False)
 
 
 def is_accumulated() -> bool:

@@ -282,18 +282,26 @@ def discard_all(links: Iterable[RemoteLink]) -> None:
     """Drop remote objects, whoever points to them: their ids go with the next request, or in one
     message to a queued worker that has nothing to do.
 
+    What came from another worker is gone before anything else is asked of anybody: a gradient that
+    follows it from there is refused then, and would be lost otherwise.
+
     >>> x = torch.ones(2).send(bob)
     >>> discard_all([x.child])
     >>> bob
     <VirtualWorker id:bob #objects:0>
     """
     ids: dict[Connection, dict[int, None]] = {}
+    at_once: set[Connection] = set()
     for link in links:
         link.garbage_collect_data = False
         ids.setdefault(link.connection, {})[link.id_at_location] = None
+        if link.moved:
+            at_once.add(link.connection)
     for connection, several in ids.items():
         connection.garbage.extend(several)
-        if connection.transport.is_idle():
+        if connection in at_once:
+            connection.flush_before_others()
+        elif connection.transport.is_idle():
             connection.flush()
 
 

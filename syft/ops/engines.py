@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Final, cast
@@ -25,7 +25,7 @@ from typing import Any, Final, cast
 import torch
 
 from syft.ops.calls import written_by
-from syft.ops.nested import EXACT_TENSOR_TYPES, every_tensor, leaves, replace, tensors_in
+from syft.ops.nested import EXACT_TENSOR_TYPES, Function, every_tensor, leaves, replace, tensors_in
 from syft.ops.outcome import ANY, Given, Made, Outcome, Use, Verdict, size_of_memory
 from syft.ops.table import (
     FAKE_FIRST,
@@ -48,8 +48,6 @@ from syft.torch_private import (
     graph_start,
     no_log_of_fakes,
 )
-
-Function = Callable[..., Any]
 
 _ADDRESS: Final = re.compile("0x[0-9a-f]+")
 _MOST_TEXT: Final = 1000

@@ -23,13 +23,12 @@ import torch
 
 from syft.ops.engines import (
     EvaluatedCall,
-    Function,
     device_of,
     fake_outcome,
     memoryless_outcome,
     stand_on,
 )
-from syft.ops.nested import parts, replace, tensors_in
+from syft.ops.nested import Function, parts, replace, tensors_in
 from syft.ops.outcome import Outcome, Use, Verdict
 from syft.ops.table import FLOATS_COMPUTE, flags_of
 from syft.torch_private import any_autocast_enabled, kind_of_view

@@ -19,6 +19,7 @@ import torch
 
 from syft.serde.torch_types import NUMBERED_KINDS
 
+Function = Callable[..., Any]
 Arguments = tuple[Any, ...]
 Keywords = dict[str, Any]
 

@@ -88,6 +88,8 @@ class RemoteLink(Link):
     """Of a private tensor that was sent: dtype, shape, and how often facts were forgotten then."""
     asked: Connection | None = None
     """Over which connection, if it is another one, the request that is on its way was made."""
+    moved: bool = False
+    """Whether the object came from another worker, so that gradients may come from there."""
 
     def __init__(
         self,
@@ -203,7 +205,7 @@ class RemoteLink(Link):
         collects = self.garbage_collect_data
         self._object_leaves(pending)
         moved: Any = self._twin(connection, id, collects, pending)
-        moved.child.asked = self.connection
+        moved.child.asked, moved.child.moved = self.connection, True
         return moved
 
     def _has_graph(self) -> bool:

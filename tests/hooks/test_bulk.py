@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import copy
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,7 @@ from syft.exceptions import (
     ObjectNotReady,
     PermissionDenied,
     UnknownWorker,
+    UnsupportedOperation,
     WorkerClosed,
 )
 from syft.chain.wrapper import wrap
@@ -399,3 +401,23 @@ def test_the_kinds_of_messages_of_single_tensors_are_as_they_were(
         nn.Linear(2, 2, bias=False).send(bob).move(alice)
         torch.ones(1).send(bob)
     assert [kind for kind in sent(log, "bob") if kind is not Done] == [PutAll, Move, Put]
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["module", "several workers"])
+def test_a_gradient_is_refused_that_follows_a_leaf_which_was_moved_and_fetched(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker, whole: bool
+) -> None:
+    module = nn.Linear(2, 1).send(bob)
+    weight = torch.ones(1, 2, requires_grad=True).send(bob)
+    loss = module(torch.ones(1, 2).send(bob)).sum() + weight.sum()
+    moved = weight.move(alice)
+    if whole:
+        module.move(alice).get()
+    else:
+        sy.get_all([moved, torch.ones(1).send(bob)])
+    with pytest.raises(UnsupportedOperation, match="A leaf that was fetched"):
+        loss.backward()
+    del loss
+    gc.collect()
+    bob.collect()
+    torch.ones(1).send(bob).move(alice)  # what bob drops goes with the next request

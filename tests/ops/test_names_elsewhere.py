@@ -38,7 +38,6 @@ RULES = {
     "tensors/fixed/rules/shapes.py": "rules of fixed precision, by aten overload",
     "workers/execution/backward_calls.py": "how each backward function calls its arguments",
     "workers/labels/walk.py": "the parts of a sparse tensor, by layout",
-    "workers/hardening/precautions.py": "the check or the replacement that runs before each call",
     "workers/execution/public_facts.py": "properties of tensors, some named like operations",
 }
 """The files with tables of rules by operation, and what the rules are."""

@@ -121,6 +121,25 @@ def lists_of_tensors(w: World) -> Any:
 
 
 @ATTACKS.enter
+def one_tensor_in_two_places(w: World) -> Any:
+    """What was worked out for other tensors of these shapes counts each of them once."""
+    x, z, scale, leaf = w.secret(), w.public(), w.public(1, 1, 1, 1), w.ones()
+    product, alias = z * leaf, z.data
+    torch.addcmul(input=w.public(), tensor1=scale, out=x * 1, tensor2=x)
+    torch.addcmul(input=scale, tensor1=scale, out=alias, tensor2=x)
+    rates = {"lr": 0.1, "beta1": 0.5, "beta2": 0.9, "weight_decay": 0, "eps": 1e-8}
+
+    def step(p: Any, g: Any, m: Any) -> Any:
+        lists: list[list[Any]] = [[p], [g], [m], [x * 0], [], [x[0] * 1]]
+        return torch._fused_adam_(*lists, **rates, amsgrad=False, maximize=False)
+
+    step(x * 1, x * 2, x * 3)
+    gradient, state = x * 1, w.public()
+    tried = w.tried(lambda: step(gradient, gradient, state), lambda: product.sum().backward())
+    return tried, z, alias, state, leaf
+
+
+@ATTACKS.enter
 def another_dtype(w: World) -> Any:
     x, z = w.secret(), torch.zeros(4, dtype=torch.int64).send(w.eve)
     return w.tried(lambda: z.copy_(x), lambda: z.mul_(x > 0), lambda: z.floor_divide_(x.long())), z

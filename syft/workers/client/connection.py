@@ -5,7 +5,7 @@ Over a connection to an *immediate* worker every request is answered before the 
 error rises where it was made.  A *queued* worker only takes requests in; a value, a shape or
 ``sy.synchronize()`` waits, and an error says which line issued the command.
 
-Each layer has a file of its own: replies, requests, ownership of objects, operations, and here
+Each layer has a file of its own: replies, requests and ownership of objects, operations, and here
 whole objects and promises.
 """
 
@@ -444,3 +444,11 @@ class Connection(OperationSender):
             group.keep_garbage(self._take_garbage())
         elif self.garbage:
             self.tell(messages.Drop(0, self._take_garbage()))
+
+    @exclusive
+    def flush_before_others(self) -> None:
+        """Have the objects of dropped pointers gone before another worker is asked anything."""
+        self.send_held()
+        if self.garbage:
+            self.start(messages.Drop(self.next_seq(), self._take_garbage()))
+            self.let_others_refer()

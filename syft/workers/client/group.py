@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -38,7 +38,7 @@ from syft.workers.client.monitor import exclusive
 from syft.workers.client.pending import Pending
 from syft.workers.client.transport import Location
 from syft.workers.labels.memory_labels import copy_of
-from syft.workers.wire.definitions import Definition, Group, InputKind
+from syft.workers.wire.definitions import Group, InputKind
 from syft.workers.wire.messages import GRAD_MODE
 from syft.workers.wire.references import REF
 
@@ -78,20 +78,13 @@ class GroupingConnection(Protocol):
     def location(self) -> Location:
         """The worker at the other end."""
 
-    def pointer(self, id: int) -> Any:
-        """A new pointer to object ``id`` there."""
+    @property
+    def pointer(self) -> Callable[[int], Any]:
+        """Makes a new pointer to an object there."""
 
-    def run(
-        self,
-        key: Hashable,
-        definition: Callable[[], Definition],
-        inputs: Sequence[Any],
-        results: int = 1,
-        answered: bool = False,
-        first: int | None = None,
-        mode: tuple[int, Any] | None = None,
-    ) -> tuple[int, Any]:
-        """Run what ``key`` names there."""
+    @property
+    def run(self) -> Callable[..., tuple[int, Any]]:
+        """Runs what a key names there."""
 
 
 class NotHoldable(Exception):
@@ -205,9 +198,6 @@ class MessageGroup:
 
     It is a context manager; one that is entered while another is open joins it.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
-    >>> bob = sy.VirtualWorker(hook, id="bob")
     >>> x = torch.tensor([1.0, 2.0]).send(bob)
     >>> with hook.record() as log, bob.group():
     ...     y = (x * 2 + 1).relu()

@@ -28,8 +28,6 @@ class Handle:
     On an immediate worker a command is done when the call returns, unless it waits for a promised
     input.  The handle of a promise itself is done when that is kept or given up.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
     >>> bob = sy.VirtualWorker(hook, id="bob", pipelined=True)
     >>> handle = (torch.ones(2).send(bob) + 1).child.handle
     >>> handle.done(), handle.result().get()
@@ -48,9 +46,6 @@ class Handle:
     def done(self) -> bool:
         """Whether the command has run (or failed); never waits.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> x = torch.tensor([1.0, 2.0]).send(bob)
         >>> (x + 1).child.handle.done()  # bob is immediate
         True
@@ -64,8 +59,6 @@ class Handle:
 
         Raises :class:`~syft.exceptions.ObjectNotReady` when nothing under way can bring its inputs.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
         >>> bob = sy.VirtualWorker(hook, id="bob", pipelined=True)
         >>> handle = (torch.ones(2).send(bob) + 1).child.handle
         >>> handle.wait(); handle.done()
@@ -78,9 +71,6 @@ class Handle:
     def result(self) -> Any:
         """The pointer to what the command made, once it has; raises what the command raised.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> x = torch.tensor([1.0, 2.0]).send(bob)
         >>> (x + 1).child.handle.result().get()
         tensor([2., 3.])
@@ -91,8 +81,6 @@ class Handle:
     def succeeded(self) -> bool:
         """Whether the command has run without an error; never waits.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
         >>> bob = sy.VirtualWorker(hook, id="bob", pipelined=True)
         >>> handle = (torch.ones(2).send(bob) + 1).child.handle
         >>> handle.succeeded(), handle.wait(), handle.succeeded()
@@ -105,8 +93,6 @@ class Handle:
 
         Raises :class:`~syft.exceptions.ObjectNotReady` when nothing under way can bring its inputs.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
         >>> bob = sy.VirtualWorker(hook, id="bob", pipelined=True)
         >>> x = torch.ones(2).send(bob)
         >>> x.view(7).child.handle.exception()
@@ -128,8 +114,6 @@ class Handle:
         It is called where the reply is read: while this program waits for something at the same
         worker, asks it something or synchronizes.  If the command is done, it is called at once.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
         >>> bob = sy.VirtualWorker(hook, id="bob", pipelined=True)
         >>> x = torch.ones(2).send(bob)
         >>> x.child.handle.add_done_callback(lambda handle: print("sent", handle.done()))
@@ -181,8 +165,6 @@ class FetchHandle(Handle):
 
     The tensor is removed at its worker when the fetch has run, and is in this handle from then on.
 
-    >>> import torch, syft as sy
-    >>> hook = sy.TorchHook(torch)
     >>> bob = sy.VirtualWorker(hook, id="bob", pipelined=True)
     >>> handle = torch.ones(2).send(bob).get(wait=False)
     >>> handle.done(), handle.result(), handle.done()
@@ -194,9 +176,6 @@ class FetchHandle(Handle):
     def result(self) -> Any:
         """The tensor, once it has come; raises what the fetch raised.
 
-        >>> import torch, syft as sy
-        >>> hook = sy.TorchHook(torch)
-        >>> bob = sy.VirtualWorker(hook, id="bob")
         >>> torch.ones(2).send(bob).get(wait=False).result()
         tensor([1., 1.])
         """

@@ -28,9 +28,8 @@ from syft.workers.client.caller_modes import autocast_state, mode_without_grad, 
 from syft.workers.client.facts import CHANGING, UNKNOWN
 from syft.workers.client.group import NOT_HELD, Held, MessageGroup
 from syft.workers.client.monitor import exclusive
-from syft.workers.client.ownership import Ownership
 from syft.workers.client.pending import STORED, Pending
-from syft.workers.client.requests import NOBODY
+from syft.workers.client.requests import NOBODY, RequestSender
 from syft.workers.client.sent_calls import ranges
 from syft.workers.wire.definitions import Definition
 from syft.workers.wire.messages import (
@@ -54,7 +53,7 @@ _EXPECTED = 1 << COUNT_SHIFT
 """The flags of a command whose caller expects one tensor."""
 
 
-class OperationSender(Ownership):
+class OperationSender(RequestSender):
     """What a connection needs to have torch operations run at the other end."""
 
     __slots__ = ()

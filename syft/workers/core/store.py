@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 
@@ -73,6 +74,7 @@ class ObjectStore:
         "objects",
         "promised",
         "origins",
+        "departed",
         "promisers",
         "senders",
         "listeners",
@@ -105,6 +107,8 @@ class ObjectStore:
         self.origins: dict[int, Claim] = {}
         """Where an object, or a promise, comes from, if that is needed: see
         :mod:`~syft.workers.core.owners`."""
+        self.departed: WeakValueDictionary[int, torch.Tensor] = WeakValueDictionary()
+        """Leaves that have moved to other workers, as long as graphs here end at them."""
         self.promisers: dict[int, Any] = {}
         """The session that made a promise, for promises from outside."""
         self.senders: dict[int, frozenset[str]] = {}
@@ -440,4 +444,5 @@ class ObjectStore:
         self.charges.clear()
         self.charges.flags &= ~GIVEN_UP
         self.origins.clear()
+        self.departed.clear()
         self.given_up.clear()

@@ -24,7 +24,7 @@ import torch
 
 from syft.chain.wrapper import Wrapper
 from syft.ops.evaluate import use_of
-from syft.ops.nested import EXACT_TENSOR_TYPES, every_tensor, leaves, parts, replace
+from syft.ops.nested import EXACT_TENSOR_TYPES, Function, every_tensor, leaves, parts, replace
 from syft.ops.outcome import Use
 from syft.ops.table import (
     COLUMNS,
@@ -58,8 +58,6 @@ _IS_READ: Final = Use()
 """What is kept for calls of which the use follows from numbers in tensors, too."""
 _known: Final[dict[Any, Use]] = {}
 """What calls use, by how they look."""
-
-Function = Callable[..., Any]
 
 
 def used_by(op: int, function: Function, args: Any, kwargs: dict[str, Any]) -> Use:

@@ -14,14 +14,14 @@ A pass over public values may add to private gradients, which stay private.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
 
 from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import PermissionDenied, UnsupportedOperation
-from syft.ops.nested import leaves
+from syft.ops.nested import Function, leaves
 from syft.ops.outcome import size_of_memory
 from syft.torch_private import is_only_user
 from syft.workers.execution.backward_calls import BackwardCall, backward_call
@@ -35,12 +35,11 @@ from syft.workers.execution.successors import (
     receiver_of,
     take_back_gradients,
 )
+from syft.workers.labels.crossings import limits_of
 from syft.workers.labels.guards import Guard, meet_guards, without_frames
 from syft.workers.labels.memory_labels import full_guard_of, protect
 from syft.workers.labels.reached_graph import AGAIN, ReachedGraph, reached_graph
 from syft.workers.labels.walk import recorded_of
-
-Function = Callable[..., Any]
 
 _UNUSED: Final = (
     "One of the differentiated Tensors appears to not have been used in the graph. "
@@ -107,9 +106,7 @@ def run_private_pass(
     refused = None if admitted else _refused(call, guard)
     if refused is not None:
         raise denied(refused)
-    misfit = call.misfit()
-    if misfit is not None:
-        raise foreseen_failure(RuntimeError, misfit)
+    _check_fit(call, function, args, kwargs)
     a_pass = _PrivatePass(call, guard, holdings)
     if a_pass.followed.has_chains and not admitted:
         raise denied("a backward pass to a chain that was moved")
@@ -120,6 +117,19 @@ def run_private_pass(
     if admitted:
         a_pass.guard.check_open()
     return result
+
+
+def _check_fit(
+    call: BackwardCall, function: Function, args: Sequence[Any], kwargs: dict[str, Any]
+) -> None:
+    """Raise what does not fit together, whatever the values are."""
+    try:
+        limits_of(function, args, kwargs)
+    except UnsupportedOperation as error:
+        raise foreseen_failure(UnsupportedOperation, *error.args) from None
+    misfit = call.misfit()
+    if misfit is not None:
+        raise foreseen_failure(RuntimeError, misfit)
 
 
 def _refused(call: BackwardCall, guard: Guard) -> str | None:
@@ -145,7 +155,8 @@ class _PrivatePass:
         self._holdings = holdings
         if call.returns:
             self._check_used()
-        self.followed = FollowedLeaves(self.graph, self._chosen())
+        everywhere = call.inputs is None  # a limited pass goes on nowhere
+        self.followed = FollowedLeaves(self.graph, self.graph.leaves if everywhere else ())
 
     def _check_used(self) -> None:
         """Raise if a gradient is wanted of what the graph does not reach, as torch does."""

@@ -14,53 +14,19 @@ A leaf that has got new memory shares its hook with the one before it
 from __future__ import annotations
 
 import contextlib
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import final
 
 import torch
 
 from syft.chain.wrapper import Wrapper
-from syft.exceptions import UnsupportedOperation
-from syft.torch_private import is_accumulated
+from syft.workers.labels.crossings import Follower, hooks_of
 from syft.workers.labels.guards import Guard
-from syft.workers.labels.memory_labels import full_guard_of
 from syft.workers.labels.reached_graph import ReachedGraph
 
 
-class Follower(ABC):
-    """A hook that sends the gradients of a leaf to another worker."""
-
-    __slots__ = ("kept",)
-
-    def __init__(self) -> None:
-        self.kept: list[torch.Tensor] | None = None
-        """What came during a pass in which the hook is silent."""
-
-    @final
-    def __call__(self, gradient: torch.Tensor) -> None:
-        if not is_accumulated():
-            return  # the graph behind a leaf gets nothing of a gradient that is only returned
-        if gradient.requires_grad:
-            instead = "it has no graph there; torch.autograd.grad gives one, of what is here"
-            raise UnsupportedOperation("create_graph=True", "A leaf that was moved", instead)
-        if self.kept is None:
-            self.came(gradient, full_guard_of(gradient))
-        else:
-            self.kept.append(gradient)
-
-    @abstractmethod
-    def came(self, gradient: torch.Tensor, guard: Guard | None) -> None:
-        """Send a gradient with this guard to the other worker, now or after the present request."""
-
-    @abstractmethod
-    def send(self, gradient: torch.Tensor, guard: Guard | None) -> None:
-        """Send a gradient with this guard to the other worker."""
-
-
 class FollowedLeaves:
-    """The leaves among ``leaves`` that a graph reaches and a :class:`Follower` follows, for one
-    pass.
+    """The leaves among ``leaves`` that a graph reaches and a hook follows, for one pass
+    (:class:`~syft.workers.labels.crossings.Follower`).
 
     A leaf that is a chain is left alone: its gradients have no forecast.  ``has_chains`` says that
     there is one.
@@ -76,7 +42,7 @@ class FollowedLeaves:
         self._zeros: dict[Follower, list[torch.Tensor]] = {}
         self._kept: dict[Follower, list[torch.Tensor]] = {}
         for leaf in leaves:
-            followers = _followers(leaf)
+            followers = hooks_of(leaf)
             if not followers or not graph.reaches(leaf):
                 continue
             if type(leaf) is Wrapper:
@@ -109,8 +75,3 @@ class FollowedLeaves:
                 gradients[kept.shape, kept.dtype] += kept.detach()
             for gradient in gradients.values():
                 hook.send(gradient, guard)
-
-
-def _followers(leaf: torch.Tensor) -> list[Follower]:
-    hooks = (leaf._backward_hooks or {}).values()
-    return [hook for hook in hooks if isinstance(hook, Follower)]

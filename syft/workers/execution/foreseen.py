@@ -10,13 +10,13 @@ one drew: neither the worker's nor a generator that is given.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace as changed
 from typing import Any, cast
 
 import torch
 
-from syft.ops.nested import container_class, every_tensor, leaves, replace, tensors_in
+from syft.ops.nested import Function, container_class, every_tensor, leaves, replace, tensors_in
 from syft.ops.outcome import ANY, Given, Made, Outcome
 from syft.ops.table import JOINS, SETS_GRADIENT, flags_of
 from syft.workers.execution.moved_memory import Holdings, NoHoldings, move_written
@@ -25,8 +25,6 @@ from syft.workers.execution.public_sizes import note_growth, note_sizes
 from syft.workers.hardening.unwritten import clear_behind
 from syft.workers.labels.guards import Guard, without_frames
 from syft.workers.labels.memory_labels import full_guard_of, protect, seal_view
-
-Function = Callable[..., Any]
 
 
 class Unforeseen(Exception):

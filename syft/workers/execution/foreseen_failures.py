@@ -12,13 +12,13 @@ from syft.ops.table import name_of
 from syft.workers.labels.memory_labels import combined
 
 
-def foreseen_failure(kind: type[Exception], text: str) -> Exception:
+def foreseen_failure(kind: type[Exception], *args: str) -> Exception:
     """An error that a command raises whatever the values are, so that everybody may see it.
 
     >>> is_foreseen(foreseen_failure(ValueError, "a wrong shape")), is_foreseen(ValueError())
     (True, False)
     """
-    error = kind(text)
+    error = kind(*args)
     error.__dict__["foreseen"] = True
     return error
 
@@ -44,7 +44,6 @@ def refusal(
 
     It says nothing that follows from values: which arguments are private, everybody knows.
 
-    >>> import torch
     >>> from syft.workers.labels.guards import Guard
     >>> from syft.workers.labels.memory_labels import protect
     >>> x = torch.ones(2); protect(x, Guard(frozenset()))

@@ -21,19 +21,21 @@ chooses who holds the data.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import torch
 
 from syft.exceptions import NotALeaf, PermissionDenied, ProviderDenied, UnsupportedOperation
+from syft.ids import digest, has_content
 from syft.ops.calls import argument
 from syft.ops.nested import every_tensor
 from syft.ops.table import NUMBERS
-from syft.torch_private import is_in_use
+from syft.torch_private import ends_a_graph
 from syft.workers.execution.successors import and_before
+from syft.workers.labels.crossings import followers, goes_on
 from syft.workers.labels.reached_graph import reached_graph
 from syft.workers.labels.walk import recorded_of
-from syft.workers.labels.guards import Guard
+from syft.workers.labels.guards import Guard, meet_guards
 from syft.workers.execution.public_sizes import note_like
 from syft.workers.labels.cell import Stored, unsealed
 from syft.workers.labels.holders import Holder
@@ -44,8 +46,6 @@ from syft.workers.labels.memory_labels import (
     protect,
     with_words_of,
 )
-
-_FOLLOWERS: Final = "_gradient_goes_to"
 
 
 def may_leave(guard: Guard | None, to: str, user: str | None) -> bool:
@@ -110,40 +110,9 @@ def check_dealing(guard: Guard | None, provider: str, worker: str) -> None:
 # ------------------------------------------------------------------- gradients that follow a move
 
 
-def follow(leaf: torch.Tensor, worker: str) -> None:
-    """Note that a hook on ``leaf`` sends each of its gradients to ``worker``.
-
-    >>> x = torch.ones(2, requires_grad=True); follow(x, "alice"); followers(x)
-    frozenset({'alice'})
-    """
-    leaf.__dict__[_FOLLOWERS] = followers(leaf) | {worker}
-
-
-def followers(leaf: torch.Tensor) -> frozenset[str]:
-    """The workers to which the gradients of a leaf go.
-
-    >>> followers(torch.ones(2))
-    frozenset()
-    """
-    known: frozenset[str] = leaf.__dict__.get(_FOLLOWERS, frozenset())
-    return known
-
-
-def goes_on(value: Any) -> bool:
-    """Whether gradients of an object here go on from it: to its graph, or to another worker.
-
-    >>> x = torch.ones(2, requires_grad=True)
-    >>> goes_on(x * 2), goes_on(x), goes_on((x * 2).detach())
-    (True, False, False)
-    """
-    tensor = recorded_of(value)
-    if tensor is None or not tensor.requires_grad:
-        return False
-    return not tensor.is_leaf or bool(followers(tensor))
-
-
 def reached_leaves(value: Any) -> list[torch.Tensor]:
     """The tensors at which graphs here end of an object that is a leaf: it, and what it was before.
+    A leaf may be frozen meanwhile.
 
     >>> x = torch.ones(2, requires_grad=True); reached_leaves(x)
     []
@@ -151,9 +120,35 @@ def reached_leaves(value: Any) -> list[torch.Tensor]:
     ([tensor([1., 1.], requires_grad=True)], [])
     """
     tensor = recorded_of(unsealed(value))
-    if tensor is None or not (tensor.requires_grad and tensor.is_leaf):
+    if tensor is None or not tensor.is_leaf:
         return []
-    return list(filter(is_in_use, and_before(tensor)))
+    return list(filter(ends_a_graph, and_before(tensor)))
+
+
+def takes_over(left: torch.Tensor, value: Any) -> bool:
+    """Give a leaf that had left what it is now that it comes back: values, gradient and words.
+    Returns false if it cannot be the same tensor: it has another size or kind, or a guard by which
+    fewer may read it.
+
+    Values that have changed are written, so torch refuses a pass that needs those of before.
+
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> takes_over(x, torch.zeros(2)), x, takes_over(x, torch.zeros(3))
+    (True, tensor([0., 0.]), False)
+    """
+    guard = full_guard_of(left)
+    if type(left) is not type(value) or meet_guards(guard, full_guard_of(value)) != guard:
+        return False
+    old, new = left.detach(), value.detach()
+    kinds = [(each.shape, each.dtype, each.device, has_content(each)) for each in (old, new)]
+    if kinds[0] != kinds[1] or not has_content(old):
+        return False
+    if digest(old) != digest(new):
+        with torch.no_grad():
+            left.copy_(new)
+    with_words_of(value, left).requires_grad_(value.requires_grad)
+    left.grad = value.grad
+    return True
 
 
 def check_no_graph(value: Any, guard: Guard | None = None) -> None:
@@ -246,11 +241,8 @@ def check_gradients_leave(
 def _receivers(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> list[torch.Tensor]:
-    """The leaves to whose gradients a backward pass adds: those that are named, or all within
-    reach; none if it returns gradients."""
-    if function == torch.autograd.grad:
+    """The leaves whose followers a backward pass calls: all within reach, or none if it is limited
+    to some inputs."""
+    if argument(NUMBERS[function], "inputs", args, kwargs) is not None:
         return []
-    inputs = argument(NUMBERS[function], "inputs", args, kwargs)
-    if inputs is not None:
-        return every_tensor(inputs)
     return reached_graph(every_tensor((args, dict(kwargs)))).leaves

@@ -13,6 +13,7 @@ from typing import Any, Final
 import torch
 
 from syft.ops.control import RECORDING
+from syft.ops.nested import Function
 from syft.torch_private import (
     any_autocast_enabled,
     dispatch_modes,
@@ -23,7 +24,6 @@ from syft.torch_private import (
     tracing_state,
     unobserved,
 )
-from syft.workers.hardening.function_wrapper import Function
 from syft.workers.wire.messages import DEFAULT_DTYPE, GRAD_MODE, INFERENCE_MODE
 
 

@@ -23,7 +23,7 @@ import torch
 
 from syft.chain.wrapper import Wrapper, copy_with_graph, twin_with_ones
 from syft.exceptions import SyftError
-from syft.ops.nested import container_class, leaves, replace
+from syft.ops.nested import Function, container_class, leaves, replace
 from syft.ops.outcome import size_of_memory
 from syft.workers.execution.foreseen import Unforeseen, call_drawing
 from syft.workers.execution.foreseen_failures import foreseen_failure
@@ -32,8 +32,6 @@ from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import full_guard_of, protect
 from syft.workers.labels.reached_graph import ReachedGraph, reached_graph
 from syft.workers.labels.walk import elements_of, recorded_of
-
-Function = Callable[..., Any]
 
 _PUBLIC_ERRORS: Final = (RuntimeError, ValueError, TypeError, IndexError)
 

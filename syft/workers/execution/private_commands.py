@@ -13,7 +13,6 @@ and what it has written is found by its version counter.  Chains run for others 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from dataclasses import replace as changed
 from typing import Any, Final
@@ -24,7 +23,7 @@ from syft.chain.wrapper import Wrapper
 from syft.exceptions import PermissionDenied
 from syft.ops.evaluate import evaluate
 from syft.ops.forms import FORMS
-from syft.ops.nested import EXACT_TENSOR_TYPES, every_tensor, leaves, replace
+from syft.ops.nested import EXACT_TENSOR_TYPES, Function, every_tensor, leaves, replace
 from syft.ops.outcome import Made, Outcome, Verdict
 from syft.ops.table import (
     BOUNDED,
@@ -75,8 +74,6 @@ from syft.workers.execution.public_sizes import note_gradient, note_sizes, witho
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import combined, full_guard_of, protect
 from syft.workers.labels.walk import by_address, innermost, lies_in, storages_of
-
-Function = Callable[..., Any]
 
 
 def run_guarded(

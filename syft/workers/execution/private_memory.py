@@ -10,13 +10,14 @@ computed here have memory of their own, and are their owner's business.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch.utils.dlpack import from_dlpack
 
-from syft.workers.hardening.precautions import own_memory
 from syft.workers.labels.guards import Guard, meet_guards
 from syft.workers.labels.memory_labels import full_guard_of, protect
-from syft.workers.labels.walk import innermost
+from syft.workers.labels.walk import innermost, storages_of
 
 
 def make_private(tensor: torch.Tensor, guard: Guard) -> None:
@@ -54,5 +55,9 @@ def ready_to_hold(tensor: torch.Tensor) -> None:
     (True, False)
     """
     guard = full_guard_of(tensor)
-    own_memory(tensor)
+    # torch cannot enlarge other memory (numpy's, or a file's), and a failed resize_ nevertheless
+    # leaves the tensor with its new size (torch 2.13)
+    if not all(storage.resizable() for storage in storages_of(tensor)):
+        inside: Any = innermost(tensor)
+        inside.data = inside.detach().clone()
     protect(tensor, guard)

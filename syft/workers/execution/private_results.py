@@ -16,7 +16,7 @@ from typing import Any, Final
 import torch
 
 from syft.ops.evaluate import evaluate, ignores_values
-from syft.ops.nested import EXACT_TENSOR_TYPES, SCALAR_TYPES, tensors_in
+from syft.ops.nested import EXACT_TENSOR_TYPES, SCALAR_TYPES, every_tensor
 from syft.ops.outcome import Given, Made, Outcome, Verdict
 from syft.torch_private import any_autocast_enabled
 from syft.workers.labels.guards import Guard
@@ -93,10 +93,9 @@ def private_result(
     outcome = _known(function, values, named)
     if outcome is None:
         return NOTHING
-    inputs = tensors_in(values, named) if outcome.writes else ()
-    for place in outcome.writes:
-        if full_guard_of(inputs[place]) != guard:
-            return NOTHING
+    inputs = every_tensor(values, named) if outcome.writes else ()
+    if inputs and not _may_be_written(inputs, outcome.writes, guard):
+        return NOTHING
     try:
         result = function(*values, **named)
     except Exception:
@@ -132,8 +131,10 @@ def _known(
     outcome = _KEPT.get(key, _UNSEEN)
     if outcome is _UNSEEN:
         found = evaluate(function, tuple(values), named)
-        fits = _is_for_this_path(found) and (not found.writes or _all_real(values, named))
-        outcome = found if fits else None
+        inputs = every_tensor(values, named) if found.writes else ()
+        if _are_repeated(inputs):
+            return None
+        outcome = found if _is_for_this_path(found) and _are_real(inputs) else None
         if len(_KEPT) >= _MOST_KEPT:
             _KEPT.clear()
         _KEPT[key] = outcome
@@ -199,12 +200,22 @@ def _add_looks(key: list[Any], values: Iterable[Any], by_type: bool) -> None:
             key += (type(value), value)
 
 
-def _all_real(values: Sequence[Any], named: dict[str, Any]) -> bool:
+def _may_be_written(inputs: Sequence[torch.Tensor], places: Iterable[int], guard: Guard) -> bool:
+    """Whether the tensors of these places are those that will be written, and have this guard."""
+    if _are_repeated(inputs):
+        return False
+    return all(full_guard_of(inputs[place]) == guard for place in places)
+
+
+def _are_repeated(inputs: Sequence[torch.Tensor]) -> bool:
+    """Whether a tensor is there twice: places count each tensor once, and a key does not tell."""
+    return len(inputs) > len(set(map(id, inputs)))
+
+
+def _are_real(inputs: Sequence[torch.Tensor]) -> bool:
     """Whether no tensor has integers or truths, which may be indices or divisors: a write that
     fails because of one may have begun, and must not be run again."""
-    return all(
-        one.is_floating_point() or one.is_complex() for one in tensors_in(tuple(values), named)
-    )
+    return all(one.is_floating_point() or one.is_complex() for one in inputs)
 
 
 def _is_for_this_path(outcome: Outcome) -> bool:

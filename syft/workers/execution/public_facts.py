@@ -18,12 +18,12 @@ are shown to everybody (:mod:`syft.workers.handlers.objects`).
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import torch
 
-from syft.ops.nested import leaves
+from syft.ops.nested import Function, leaves
 from syft.ops.table import (
     FLAGS,
     FUNCTIONS,
@@ -35,8 +35,6 @@ from syft.ops.table import (
     name_of,
 )
 from syft.workers.labels.guards import Guard
-
-Function = Callable[..., Any]
 
 
 class Basis(enum.Enum):

@@ -18,7 +18,7 @@ from torch import float32, get_default_dtype, is_grad_enabled
 from syft.codes import TypeCode
 from syft.exceptions import LimitExceeded, MalformedMessage, PermissionDenied, ResultMismatch
 from syft.ids import new_id
-from syft.ops.nested import SCALAR_TYPES, leaves, replace
+from syft.ops.nested import SCALAR_TYPES, Function, leaves, replace
 from syft.ops.returns import MOST
 from syft.ops.table import (
     ALTERS,
@@ -56,9 +56,8 @@ from syft.workers.execution.private_results import NOTHING, UNCLEAR, common_guar
 from syft.workers.execution.public_facts import in_public_form, is_answer
 from syft.workers.handlers.accesses import command_access
 from syft.workers.handlers.guarded_run import run_as_private
-from syft.workers.hardening.function_wrapper import Function
 from syft.workers.hardening.precautions import RUNNABLE
-from syft.workers.hardening.unwritten import clearing, sizes_within_memory
+from syft.workers.hardening.unwritten import Clearing, sizes_within_memory
 from syft.workers.labels.guards import Guard
 from syft.workers.wire.messages import (
     COUNT_SHIFT,
@@ -143,7 +142,7 @@ def _general(call: Call, command: Command) -> Reply:
     args, kwargs = _operands(call, command)
     core.store.charges.check(op, function, args, kwargs)
     if FLAGS[op] & UNINITIALIZED:
-        function = clearing(function)
+        function = Clearing(function)
     if core.watched:
         _tell_watchers(core, command, call.peer)
     if not may_alter(op, kwargs):

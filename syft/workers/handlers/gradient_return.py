@@ -8,7 +8,8 @@ drops the source.
 A leaf that is moved while graphs here end at it is followed in the other direction, by the same
 hook: what these graphs send to the old leaf goes after it.  The source is a view of the leaf at the
 new worker, which stays there until the graphs here are gone.  If the leaf is moved on, the view is
-a graph that ends at it, so the next worker is told in the same way.
+a graph that ends at it, so the next worker is told in the same way.  A leaf that comes back is
+again the tensor that these graphs know.
 """
 
 from __future__ import annotations
@@ -24,22 +25,26 @@ from syft.exceptions import MalformedMessage, UnsupportedOperation, WorkerClosed
 from syft.ids import new_id
 from syft.ops.returns import ONE_TENSOR
 from syft.ops.table import BY_NAME
+from syft.torch_private import as_leaf
 from syft.workers.core.outgoing import Outgoing
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.execution.followed_leaves import Follower
-from syft.workers.execution.leaving import (
+from syft.workers.execution.leaving import may_leave, reached_leaves, takes_over
+from syft.workers.execution.successors import and_before, successor_of
+from syft.workers.labels.claim import Claim
+from syft.workers.labels.crossings import (
+    Follower,
     follow,
     followers,
-    may_leave,
-    reached_leaves,
+    hooks_of,
+    note_entry,
+    unfollow,
 )
-from syft.workers.execution.successors import successor_of
-from syft.workers.labels.claim import Claim
 from syft.workers.labels.guards import Guard, meet_guards
 from syft.workers.wire.references import REF
 
 _BACKWARD = BY_NAME["torch.Tensor.backward"]
+_FREEZE = BY_NAME["torch.Tensor.requires_grad_"]
 _VIEW = BY_NAME["torch.Tensor.view_as"]
 _CLONE = BY_NAME["torch.Tensor.clone"]
 
@@ -60,6 +65,7 @@ def send_followed(
     hidden = new_id()
     core.store.put(hidden, source)
     core.store.origins[hidden] = Claim(origin.owner, origin.name, {*origin.writers, to})
+    note_entry(source)
     leaf = source.detach().requires_grad_()
     try:
         connection.put(leaf, id, guard=guard, writers=origin.names(), source=hidden)
@@ -68,9 +74,17 @@ def send_followed(
         raise
 
 
-def send_after(core: WorkerCore, connection: Outgoing, id: int, leaf: Any, place: str) -> None:
+def send_after(
+    core: WorkerCore,
+    connection: Outgoing,
+    id: int,
+    leaf: Any,
+    place: str,
+    writers: Claim,
+    frozen: bool = False,
+) -> None:
     """Have the gradients that graphs here send to a leaf go to the object ``id`` that it is now, at
-    worker ``place``.
+    worker ``place``; ``writers`` may send the leaf back.  It is ``frozen`` there again, if so.
 
     >>> w = torch.ones(2, requires_grad=True).send(bob)
     >>> loss = (w * 3).sum()
@@ -87,10 +101,52 @@ def send_after(core: WorkerCore, connection: Outgoing, id: int, leaf: Any, place
     except BaseException:
         connection.garbage.append(id)
         raise
-    hook = GradientHook(core, connection, source, place)
+    hook = GradientHook(core, connection, source, place, writers)
     for known in reached_leaves(leaf):
-        known.register_hook(hook)  # type: ignore[no-untyped-call]
+        with as_leaf(known):
+            known.register_hook(hook)  # type: ignore[no-untyped-call]
         follow(known, place)
+    core.store.departed[id] = leaf
+    if frozen:
+        connection.command(_FREEZE, ((REF, id), False), {}, 0, [], expected=None)
+
+
+def come_back(core: WorkerCore, id: int, value: Any, peer: Peer) -> Any:
+    """What is stored of a leaf that another worker sends here: the tensor that left under this id,
+    as it is now, if graphs here still end at that, and ``peer`` may change it.
+
+    >>> w = torch.ones(2, requires_grad=True).send(bob); loss = (w * 3).sum()
+    >>> w = w.move(alice).move(bob)
+    >>> loss.backward(inputs=[w]); w.grad.get()
+    tensor([3., 3.])
+    """
+    left = core.store.departed.get(id)
+    hooks = [] if left is None else _hooks_after(left, peer)
+    if left is None or not (hooks and takes_over(left, value)):
+        note_entry(value)
+        return value
+    for leaf, hook in hooks:
+        _remove(hook, leaf)
+    del core.store.departed[id]
+    return left
+
+
+def _hooks_after(left: torch.Tensor, peer: Peer) -> list[tuple[torch.Tensor, GradientHook]]:
+    """The hooks that follow a leaf which has left, each with where it is, if ``peer`` may change
+    the leaf."""
+    found = ((known, hook) for known in and_before(left) for hook in hooks_of(known))
+    return [
+        (known, hook)
+        for known, hook in found
+        if isinstance(hook, GradientHook) and hook.admits(peer)
+    ]
+
+
+def _remove(hook: GradientHook, leaf: torch.Tensor) -> None:
+    hooks: dict[int, Any] = leaf._backward_hooks  # type: ignore[assignment]
+    for key in [key for key, value in hooks.items() if value is hook]:
+        del hooks[key]
+    unfollow(leaf, hook.place)
 
 
 def return_gradients(core: WorkerCore, leaf: Any, source: int, peer: Peer) -> None:
@@ -119,7 +175,9 @@ def note_fetched(core: WorkerCore, ids: Iterable[int], values: Iterable[Any]) ->
         for known in reached_leaves(value):
             hooks = map(type, (known._backward_hooks or {}).values())
             if FetchedLeaf not in hooks:
-                known.register_hook(FetchedLeaf(core, id, known))  # type: ignore[no-untyped-call]
+                hook = FetchedLeaf(core, id, known)
+                with as_leaf(known):
+                    known.register_hook(hook)  # type: ignore[no-untyped-call]
 
 
 class FetchedLeaf:
@@ -136,7 +194,7 @@ class FetchedLeaf:
         if leaf is None or self.id in store or followers(leaf):
             return
         if not store.ids_of(successor_of(leaf)):  # under another id
-            instead = "the gradients of a tensor follow it to x.move(sy.local_worker)"
+            instead = "those of one that requires grad follow it to x.move(sy.local_worker)"
             raise UnsupportedOperation("backward", "A leaf that was fetched", instead)
 
 
@@ -149,14 +207,27 @@ class GradientHook(Follower):
     case.
     """
 
-    __slots__ = ("core", "connection", "source", "place")
+    __slots__ = ("core", "connection", "source", "place", "writers")
 
-    def __init__(self, core: WorkerCore, connection: Outgoing, source: int, place: str) -> None:
+    def __init__(
+        self,
+        core: WorkerCore,
+        connection: Outgoing,
+        source: int,
+        place: str,
+        writers: Claim | None = None,
+    ) -> None:
         super().__init__()
+        self.writers = writers
+        """Who may change the leaf, if that has left and is followed."""
         self.core = core
         self.connection = connection
         self.source = source
         self.place = place
+
+    def admits(self, peer: Peer) -> bool:
+        """Whether it follows a leaf that has left, and a caller is one who may change that."""
+        return self.writers is not None and self.writers.admits(peer.identity)
 
     def came(self, gradient: torch.Tensor, guard: Guard | None) -> None:
         """Send a gradient: after the request that runs the pass, if it is not the owner's own."""
@@ -179,15 +250,11 @@ class GradientHook(Follower):
         except WorkerClosed:  # its graph is gone, and nobody can ask for what it would have got
             return  # the backward pass goes on for all other leaves
         # Several backward passes may reach the leaf; the source's graph is freed with the leaf.
-        self.connection.command(
-            _BACKWARD,
-            ((REF, self.source), (REF, id)),
-            {"retain_graph": True},
-            0,
-            [],
-            expected=None,
-        )
-        self.connection.garbage.append(id)
+        args, kwargs = ((REF, self.source), (REF, id)), {"retain_graph": True}
+        try:
+            self.connection.command(_BACKWARD, args, kwargs, 0, [], expected=None)
+        finally:
+            self.connection.garbage.append(id)
 
     def __del__(self) -> None:
         self.connection.garbage.append(self.source)

@@ -14,6 +14,7 @@ import torch
 
 from syft.exceptions import MalformedMessage
 from syft.ops.control import NO_GRADIENT, gradient_kind
+from syft.ops.nested import Function
 from syft.ops.returns import MOST
 from syft.ops.table import BY_NAME, FLAGS, function_of
 from syft.workers.core.access import Access
@@ -23,7 +24,6 @@ from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.private_commands import guard_for
 from syft.workers.execution.public_facts import tells
 from syft.workers.handlers.guarded_run import run_as_private
-from syft.workers.hardening.function_wrapper import Function
 from syft.workers.wire.messages import ClearGradients, Done, Gradients, Reply, Value
 
 _KIND = gradient_kind, FLAGS[BY_NAME["syft.ops.control.gradient_kind"]]

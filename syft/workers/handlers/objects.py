@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ from syft.ids import digest, has_content
 from syft.serde.errors import pack_error
 from syft.serde.packer import Packer
 from syft.serde.registry import pack, unpack_at
+from syft.torch_private import as_leaf
 from syft.workers.core.access import Access
 from syft.workers.core.findable import copies_first, may_find
 from syft.workers.core.peer import EVERYTHING, Peer
@@ -23,12 +25,12 @@ from syft.workers.core.shares import Confined
 from syft.workers.core.state_machine import Answer, WorkerCore
 from syft.workers.execution.leaving import (
     check_no_graph,
-    goes_on,
     reached_leaves,
     twin_of,
 )
 from syft.workers.execution.public_facts import in_public_form, tells
 from syft.workers.handlers.gradient_return import (
+    come_back,
     note_fetched,
     return_gradients,
     send_after,
@@ -37,6 +39,7 @@ from syft.workers.handlers.gradient_return import (
 from syft.workers.labels.cell import Stored, card_of, guard_of, kind_of, opened_for
 from syft.workers.labels.cell import annotate as annotate_object
 from syft.workers.labels.claim import Claim
+from syft.workers.labels.crossings import goes_on
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.holders import Holder
 from syft.workers.labels.memory_labels import full_guard_of, protect
@@ -79,6 +82,8 @@ def put(call: Call, message: Put) -> Reply:
         _guard_value(core, message, value, peer)
     if message.source is not None:
         return_gradients(core, value, message.source, peer)
+    elif message.writers:
+        value = come_back(core, message.id, value, peer)
     core.comes_back((message.id,), peer)
     core.owners.put(peer, message.id, message.writers, may_be_leaf)
     core.hold(message.id, value)
@@ -324,6 +329,8 @@ def _origin(call: Call) -> Claim:
 )
 def move(call: Call, message: Move) -> Reply:
     """Send an object to another worker, and remove it here when it has arrived."""
+    if message.requires_grad and issubclass(kind_of(call.stored(message.id)), Holder):
+        raise MalformedMessage("$.requires_grad", "false for a plan", "true")
     follows = _send_on(call, message, call.stored(message.id))
     told = None if follows is None else call.tell(follows, partial(tells, "requires_grad"))
     call.core.store.take(message.id, f"{call.peer.name} moved it to {message.to}")
@@ -333,8 +340,6 @@ def move(call: Call, message: Move) -> Reply:
 def _send_on(call: Call, message: Move, stored: Stored) -> bool | None:
     """Send an object to another worker; returns true if its gradients come back, and false if those
     of graphs here go after it."""
-    if message.requires_grad and issubclass(kind_of(stored), Holder):
-        raise MalformedMessage("$.requires_grad", "false for a plan", "true")
     core, origin, id, value = call.core, call.read, message.id, call.to_send(message.id)
     guard, recorded = guard_of(stored), message.requires_grad is not False
     place = message.to if guard is None else core.place_of(message.to)
@@ -342,12 +347,14 @@ def _send_on(call: Call, message: Move, stored: Stored) -> bool | None:
     if recorded and goes_on(value):
         send_followed(core, connection, id, value, guard, origin, message.to)
         return True
-    makes_leaf = message.requires_grad and not value.requires_grad
-    leaf = value.detach().requires_grad_() if makes_leaf else value
-    connection.put(leaf, id, guard=guard, writers=origin.names())
-    if not (recorded and reached_leaves(value)):
+    followed = recorded and bool(reached_leaves(value))
+    with as_leaf(value) if followed or message.requires_grad else nullcontext():
+        connection.put(value, id, guard=guard, writers=origin.names())
+    if not followed:
         return None
-    send_after(core, connection, id, value, place)
+    frozen = not (value.requires_grad or message.requires_grad)
+    writers = Claim(origin.owner, origin.name, {*origin.writers, message.to})
+    send_after(core, connection, id, value, place, writers, frozen)
     return False
 
 

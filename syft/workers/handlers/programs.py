@@ -31,14 +31,14 @@ from syft.workers.handlers.accesses import Effects, effects_of
 from syft.workers.handlers.guarded_run import GuardedRun
 from syft.workers.handlers.program_sizes import SizedProgram, runs_unseen
 from syft.workers.hardening.precautions import RUNNABLE
-from syft.workers.hardening.unwritten import KeepingSizes, clearing
+from syft.workers.hardening.unwritten import Clearing, KeepingSizes
 from syft.workers.wire.definitions import Definition, Group, InputKind
 
 
 def _function(number: int, function: Function | None) -> Function | None:
     if function is None:
         return PROGRAM_FUNCTIONS.get(number)
-    return clearing(function) if FLAGS[number] & UNINITIALIZED else function
+    return Clearing(function) if FLAGS[number] & UNINITIALIZED else function
 
 
 FUNCTIONS: list[Function | None] = [

@@ -1,77 +1,13 @@
 """Shared tensors at the workers that hold the shares, and at the one that deals to them.
 
-A client sends one ``Start`` to each worker that takes part; all of them have the same ``execution``
-and the same ``parties``.  Below, P stands for the names of the parties of a session, in order, and
-D for its provider.  D is none of P, or, where the client has asked for that, one of them: then it
-is told less often than this says, as its part as a party includes the other.  ``execution`` MUST
-rise from each Start to the next over a connection (``new_execution``).
+What clients send, and what workers send one another, is in ``docs/wire.md`` (Shares); the arguments
+of each program are those of its function.  Programs of a session run one after another, in the
+order of their Starts, so a program may name the results of one before it at once.
 
-``OPEN_SESSION`` makes a session: a :class:`SharingSession` at each worker.
-    to each of P and to D, ``parties = (*P, D)``, ``args = ()``, ``outs = (session,)``: the same id
-    everywhere.  D draws a key for each of P and sends it to that one alone.  Each of P sends each
-    other one 32 random bytes: the key of the two is ``agreed_key(b"shares", …)`` of both, those of
-    the lower rank first.
-    If D is one of P: to each of P, ``parties = P``, ``args = (dealer,)``, the rank of D, who says
-    it after the key and before those bytes: so every party knows that D can read what is opened.
-
-``SHARES`` runs a share program at the parties, ``DEAL`` deals for it.
-    to D, ``DEAL``: ``parties = (*P, D)``, ``args = (session, counter, deals)``, ``outs = ()``;
-    ``session`` is a reference, ``deals`` is ``deals_of(program)``.  It is left out if there are no
-    deals, and if D is one of P: it deals before it runs its own part, and its first letters to the
-    last party are those of DEAL.
-    to each of P, ``SHARES``: ``parties = (*P, D)``, or P where no DEAL goes with it (D may be gone
-    then); ``args = (session, counter, program, input, …)`` with one input for each of the program:
-    a reference to a share or a masked value of this session, or a fresh share ``(share,)``,
-    ``(share, guard)``: an int64 tensor, or ``(seed, shape)``, ``(seed, shape, guard)``, ``(seed,
-    shape, guard, device)``: 32 bytes from which the party draws it with
-    :class:`~syft.crypto.mask_stream.MaskStream`, for the CPU unless a device is named.  ``guard``
-    is what ``guard_fields`` makes or nil, and the same for all parties.
-    ``outs``: one id for each of ``program.results`` that is stored at this party, in this order:
-    REVEALs to other parties are left out, and what was overwritten comes last (below).  A share is
-    stored as :class:`StoredShare`, a masked value as :class:`MaskedShare`, what was revealed as a
-    plain tensor.
-    ``counter`` is above all that the session has seen, the same in DEAL and SHARES.  Programs of a
-    session run one after another, in the order of their Starts, so a program may name the
-    results of one before it at once, and what is sent need not be waited for.
-
-``DEAL_AHEAD`` deals for a program that comes later, or never.
-    to each of P and to D: ``parties = (*P, D)`` (P if D is one of them), ``args = (session,
-    counter, deals)``; ``outs = (material,)`` for each of P, the same id, and ``()`` for another D.
-    ``counter`` is above all that the session has seen.  SHARES of a program with just these deals
-    has a reference to ``material`` in the place of its counter, which the material has, at any
-    later time and once; it has an ``execution`` of its own, no DEAL, and ``parties = P``: D may be
-    gone.  Its masks are named by the counter of the material.  Drop the material after use.  That
-    DEAL_AHEAD fails ends no session.
-
-``SPLIT`` splits an int64 tensor that worker O holds, among the parties of a session.
-    ``parties = (*P, O)``, or P if O is one of them; ``owner`` is the rank of O there.
-    to each of P but O: ``args = (session, owner)``, ``outs = (share,)``.
-    to O: ``args = (session, owner, tensor)``, ``outs = (share,)`` if it is one of P; else
-    ``args = (None, owner, tensor, provider)``, ``outs = ()``, with the name of D.  ``tensor`` is a
-    reference, with the depth of the integers if the object is a chain.
-
-Drop ids as those of tensors.  ``FETCH`` of a Share replies with its int64 tensor and a share of
-zero added, if its guard admits the user; of nothing else here.  Its ``reading`` is the same for all
-of P, and another one each time, also where it is asked for once more.  ``DESCRIBE`` of a session
-has as card ``(parties, rank, counter, cause or nil, bytes of dealt material that wait here)``.
-
-When a program fails, whoever failed replies with the error, and the others with RemoteFailure that
-names it.  Each party puts back what its part has written in place, and refuses programs and FETCH
-with SharedOperationFailed, until ``ROLL_BACK``.  Counters that were used stay used.
-
-A program that writes in place to a stored input (``written_inputs``) has one more result at each
-party, the last one of ``outs``: what it has overwritten.  Drop it when all parts of the program
-have replied that they are done.
-
-``ROLL_BACK`` has the parties undo what was done since the first program that failed, and go on.
-    to each of P: ``parties = P``, ``args = (session, overwritten, …)``, ``outs = ()``: references
-    to what programs have overwritten at this party, the newest first, of all that have ended well
-    here since the first that did not end well everywhere.  Send it when all of them have replied.
-    Drop their results.
-
-A session ends at once, and for good, where a party is lost, where somebody breaks the protocol
-(MalformedMessage, MaterialError), and where ROLL_BACK fails: later requests get SessionEnded.
-Where D is lost and is no party, its programs under way have failed, and what they wrote is undone.
+When a program fails, each party puts back what its part has written in place, and refuses programs
+and FETCH with SharedOperationFailed, until all have rolled back.  A session ends at once, and for
+good, where a party is lost, where somebody breaks the protocol (MalformedMessage, MaterialError),
+and where ROLL_BACK fails: later requests get SessionEnded.
 """
 
 from __future__ import annotations

@@ -8,13 +8,12 @@ lengths that do not fit the data).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from syft.exceptions import OperationRefused
-from syft.ops.nested import leaves, replace
+from syft.ops.nested import every_tensor, replace
 from syft.workers.labels.walk import innermost
 
 _OPTIONS = ("params", "has_biases", "num_layers", "dropout", "train", "bidirectional")
@@ -38,14 +37,20 @@ def layer(function: Layer, gates: int) -> Layer:
     RuntimeError: Expected hidden[0] size (1, 4, 2), got [1, 5, 2]
     """
 
+    kinds: dict[str, Any] = {
+        **dict.fromkeys(("input", "data", "batch_sizes", "hx"), torch.Tensor),
+        **dict.fromkeys(("params", "hx") if gates == 4 else ("params",), (list, tuple)),
+        "num_layers": int,
+    }
+
     def call(*args: Any, **kwargs: Any) -> Any:
-        given = _matched(args, kwargs, gates == 4)
-        if given is None:
-            raise TypeError(f"{function.__name__}() received an invalid combination of arguments")
-        given = _inside(given)
-        if given is not None:
-            _check_layer(given, gates)
-        return function(*args, **kwargs)
+        for names in (_PADDED, _PACKED):
+            given = {**dict(zip(names, args, strict=False)), **kwargs}
+            is_whole = len(args) + len(kwargs) == len(names) and given.keys() == frozenset(names)
+            if is_whole and all(isinstance(given[name], kinds.get(name, object)) for name in names):
+                _check_here(_check_layer, given, gates)
+                return function(*args, **kwargs)
+        raise TypeError(f"{function.__name__}() received an invalid combination of arguments")
 
     return call
 
@@ -61,67 +66,23 @@ def cell(function: Layer, gates: int) -> Layer:
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        given = _inside({**dict(zip(_CELL, args, strict=False)), **kwargs})
-        if given is not None:
-            _check_cell(given, gates)
+        _check_here(_check_cell, {**dict(zip(_CELL, args, strict=False)), **kwargs}, gates)
         return function(*args, **kwargs)
 
     return call
 
 
-def refused(function: Layer) -> Layer:
-    """A function that raises OperationRefused in the place of a kernel without checks.
-
-    >>> refused(torch.mkldnn_rnn_layer)()
-    Traceback (most recent call last):
-    ...
-    syft.exceptions.OperationRefused: ...
-    """
-
-    def refuse(*args: Any, **kwargs: Any) -> Any:
-        name = f"torch.{function.__name__}"
-        raise OperationRefused(name, "it is a part of torch.lstm and its like: call one of these")
-
-    return refuse
+# ---------------------------------------------------------------------------------------- checks
 
 
-# -------------------------------------------------------------------------------------- operands
-
-
-def _matched(args: Sequence[Any], kwargs: Given, two_states: bool) -> Given | None:
-    """The operands by name, for padded or packed sequences; None if they match neither."""
-    for names in (_PADDED, _PACKED):
-        given = {**dict(zip(names, args, strict=False)), **kwargs}
-        is_whole = len(args) + len(kwargs) == len(names) and given.keys() == frozenset(names)
-        if is_whole and _has_kinds(given, two_states):
-            return given
-    return None
-
-
-def _has_kinds(given: Given, two_states: bool) -> bool:
-    tensors = [value for name, value in given.items() if name in ("input", "data", "batch_sizes")]
-    lists = [given["params"]]
-    (lists if two_states else tensors).append(given["hx"])
-    return (
-        all(isinstance(value, torch.Tensor) for value in tensors)
-        and all(isinstance(value, (list, tuple)) for value in lists)
-        and isinstance(given["num_layers"], int)
-    )
-
-
-def _inside(given: Given) -> Given | None:
-    """The operands with each chain replaced by its innermost tensor; None if one is remote."""
+def _check_here(check: Callable[[Given, int], None], given: Given, gates: int) -> None:
+    """Check operands, chains as their innermost tensors; not those of which one is remote."""
 
     def inside(leaf: Any) -> Any:
         return innermost(leaf) if isinstance(leaf, torch.Tensor) else leaf
 
-    if any(isinstance(leaf, torch.Tensor) and innermost(leaf) is None for leaf in leaves(given)):
-        return None
-    found: Given = replace(given, inside)
-    return found
-
-
-# ---------------------------------------------------------------------------------------- checks
+    if all(innermost(tensor) is not None for tensor in every_tensor(given)):
+        check(replace(given, inside), gates)
 
 
 def _check_layer(given: Given, gates: int) -> None:
@@ -132,16 +93,13 @@ def _check_layer(given: Given, gates: int) -> None:
     directions = 2 if given["bidirectional"] else 1
     data, batch = _data(given)
     out, hidden = _widths(weights, gates)
-    states = _states(given["hx"], gates, 3)
-    for (name, state), width in zip(states, (out, hidden), strict=False):
-        _expect(f"Expected {name} size", state, (layers * directions, batch, width))
+    _check_states(given["hx"], gates, *((layers * directions, batch, n) for n in (out, hidden)))
     first = _sizes(gates, hidden, out, given["has_biases"], data.shape[-1])
     later = _sizes(gates, hidden, out, given["has_biases"], out * directions)
     sizes = first * directions + later * directions * (layers - 1)
     if len(weights) != len(sizes):
         raise RuntimeError(f"Expected {len(sizes)} weights, got {len(weights)}")
-    for index, (weight, size) in enumerate(zip(weights, sizes, strict=True)):
-        _expect(f"Expected weight {index} of size", weight, size)
+    _expect_weights(weights, sizes)
 
 
 def _widths(weights: Any, gates: int) -> tuple[int, int]:
@@ -156,37 +114,33 @@ def _widths(weights: Any, gates: int) -> tuple[int, int]:
 def _data(given: Given) -> tuple[torch.Tensor, int]:
     """The data of the sequences, and the number of sequences."""
     lengths = given.get("batch_sizes")
-    if lengths is not None:
-        return _packed_data(given["data"], lengths)
-    data: torch.Tensor = given["input"]
-    if data.ndim != 3:
-        raise ValueError(f"RNN: Expected input to be 3D, got {data.ndim}D instead")
-    return data, data.shape[0 if given["batch_first"] else 1]
+    data: torch.Tensor = given["input" if lengths is None else "data"]
+    kind, dimensions = ("input", 3) if lengths is None else ("packed input", 2)
+    if data.ndim != dimensions:
+        raise ValueError(f"RNN: Expected {kind} to be {dimensions}D, got {data.ndim}D instead")
+    if lengths is None:
+        return data, data.shape[0 if given["batch_first"] else 1]
+    return data, _largest_batch(lengths, data)
 
 
-def _packed_data(data: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, int]:
-    if data.ndim != 2:
-        raise ValueError(f"RNN: Expected packed input to be 2D, got {data.ndim}D instead")
+def _largest_batch(lengths: torch.Tensor, data: torch.Tensor) -> int:
+    """The number of sequences at the first step of packed ones."""
     if lengths.ndim != 1 or lengths.dtype is not torch.int64 or not len(lengths):
         raise ValueError("batch_sizes should be a 1D tensor of int64 with an element a step")
     sizes = lengths.tolist()
     if sizes[-1] < 1 or sizes != sorted(sizes, reverse=True) or sum(sizes) != len(data):
         raise ValueError("batch_sizes should not increase, and add up to the length of the data")
-    return data, sizes[0]
+    return int(sizes[0])
 
 
-def _states(hx: Any, gates: int, dimensions: int) -> list[tuple[str, torch.Tensor]]:
-    """The hidden state, and for an LSTM the cell state, each with its name in errors."""
+def _check_states(hx: Any, gates: int, *sizes: tuple[int, ...]) -> None:
+    """The hidden state has the first size, and the cell state of an LSTM the second."""
     if gates != 4:
-        states = [("hidden", hx)]
-    elif isinstance(hx, (list, tuple)) and len(hx) == 2:
-        states = [("hidden[0]", hx[0]), ("hidden[1]", hx[1])]
-    else:
+        return _expect("Expected hidden size", hx, sizes[0])
+    if not isinstance(hx, (list, tuple)) or len(hx) != 2:
         raise RuntimeError("lstm expects two hidden states")
-    for name, state in states:
-        if not isinstance(state, torch.Tensor) or state.ndim != dimensions:
-            raise RuntimeError(f"Expected {name} to be a tensor of {dimensions} dimensions")
-    return states
+    for index, (state, size) in enumerate(zip(hx, sizes, strict=True)):
+        _expect(f"Expected hidden[{index}] size", state, size)
 
 
 def _sizes(gates: int, hidden: int, out: int, biases: bool, width: int) -> list[tuple[int, ...]]:
@@ -203,11 +157,14 @@ def _check_cell(given: Given, gates: int) -> None:
     if not isinstance(data, torch.Tensor) or data.ndim != 2:
         raise ValueError("RNNCell: Expected input to be a 2D tensor")
     width, _ = _widths(weights, gates)
-    for name, state in _states(given.get("hx"), gates, 2):
-        _expect(f"Expected {name} size", state, (data.shape[0], width))
-    sizes = _sizes(gates, width, width, True, data.shape[1])
+    _check_states(given.get("hx"), gates, *[(data.shape[0], width)] * 2)
+    _expect_weights(weights, _sizes(gates, width, width, True, data.shape[1]), 2)
+
+
+def _expect_weights(weights: Any, sizes: list[tuple[int, ...]], needed: int | None = None) -> None:
+    """Of ``needed`` weights, and of others that are given, or of all."""
     for index, (weight, size) in enumerate(zip(weights, sizes, strict=True)):
-        if weight is not None or index < 2:
+        if weight is not None or needed is None or index < needed:
             _expect(f"Expected weight {index} of size", weight, size)
 
 

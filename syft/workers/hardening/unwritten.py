@@ -1,52 +1,102 @@
 """Torch functions that give a caller memory which they have not written, and what runs instead.
 
-Freed memory may hold whatever a worker had there before.  The functions below are not flagged
-``uninitialized`` in the op table, for what they return is written; but not all of the memory that
-it lies in is, and a caller reaches that with ``as_strided`` or ``resize_``.  Found by calling every
-operation twice, over freed memory of two contents (torch 2.13 on CPU).
+Freed memory may hold whatever a worker had there before.  Some functions say so of themselves
+(``empty``); the op table flags them ``uninitialized``.  What others return is written, but not all
+of the memory that it lies in is, and a caller reaches that with ``as_strided`` or ``resize_``.
+
+A backward pass through a write to a view takes the gradient of the view out of new memory that is
+laid out like the tensor behind it, and into which the gradient of that tensor was written.  If that
+tensor has holes (every other element of a row), and the view reaches into them (``as_strided``,
+``set_``, ``resize_``), nobody has written there: what freed memory held goes into the gradient of
+what the view was multiplied with.  So memory for gradients is made of zeros in these passes.  Such
+a pass takes several times as long, and a loop that writes its results into rows needs none of this.
+So it is done from the first time on that one of these functions came upon a tensor with holes.
 """
 
 from __future__ import annotations
 
 import contextlib
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, Final
 
 import torch
 
-from syft.ops.nested import EXACT_TENSOR_TYPES, leaves
-from syft.workers.hardening.checked_operands import Given, tensor_of, values_of
-from syft.workers.hardening.function_wrapper import Function, FunctionWrapper
+from syft.ops.nested import EXACT_TENSOR_TYPES, Function, every_tensor, leaves
+from syft.torch_private import TorchDispatchMode, is_non_overlapping_and_dense_or_false
+from syft.workers.labels.reached_graph import reached_graph
 from syft.workers.labels.walk import elements_of, storages_of, strided_parts_of
 
 _COMPRESSED: Final = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 """The layouts whose parts torch enlarges where they are."""
 
 
-class ClearingBehind(FunctionWrapper):
-    """A torch function that leaves zeros behind the elements of its results.
+class FunctionWrapper(ABC):
+    """A function that calls another one, and does something before or after. Abstract.
+
+    It equals the function, so that sets of functions which hold that one hold this one too: what is
+    decided by the function is decided alike, whatever it is wrapped in.
+
+    >>> class Twice(FunctionWrapper):
+    ...     def __call__(self, /, *args, **kwargs):
+    ...         return self.function(*args, **kwargs) * 2
+    >>> Twice(abs)(-3), Twice(Twice(abs))(-3), Twice(Twice(abs)) in {abs}
+    (6, 12, True)
+    """
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+
+    @abstractmethod
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Call the function."""
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or bool(other == self.function)
+
+    def __hash__(self) -> int:
+        return hash(self.function)
+
+
+class Clearing(FunctionWrapper):
+    """The same function, with zeros in all memory that it allocates; with ``behind``, in what lies
+    behind the elements of its results alone.
 
     A mean is computed in memory for all elements, of which one is written (``mse_loss``), and the
     elements that differ are fewer than there may have been (``unique_consecutive``).
 
-    >>> loss = ClearingBehind(torch.nn.functional.mse_loss)
+    >>> Clearing(torch.empty)(2)
+    tensor([0., 0.])
+    >>> loss = Clearing(torch.nn.functional.mse_loss, behind=True)
     >>> loss(torch.ones(3), torch.zeros(3)).as_strided((3,), (1,))
     tensor([1., 0., 0.])
     """
 
-    __slots__ = ()
+    __slots__ = ("_behind",)
+
+    def __init__(self, function: Function, behind: bool = False) -> None:
+        super().__init__(function)
+        self._behind = behind
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        given = [part for leaf in leaves((args, kwargs)) for part in storages_of(leaf)]
+        given = _memory((args, kwargs))
         written = {storage._cdata: storage.nbytes() for storage in given}
         result = self.function(*args, **kwargs)
-        for leaf in leaves(result):
-            for part in strided_parts_of(leaf):
-                storage = part.untyped_storage()
-                first = max(end_of(part), written.get(storage._cdata, 0))
-                if first < storage.nbytes():
-                    clear_behind(storage, first)
+        if self.function is torch.Tensor.new and _is_data(args[1:]):
+            return result
+        for part in (part for leaf in leaves(result) for part in strided_parts_of(leaf)):
+            storage = part.untyped_storage()
+            first = end_of(part) if self._behind else 0
+            clear_behind(storage, max(first, written.get(storage._cdata, 0)))
         return result
+
+
+def _is_data(args: tuple[Any, ...]) -> bool:
+    """Whether these arguments of ``x.new`` are the elements of the new tensor, and not its size."""
+    return any(not isinstance(arg, (int, torch.Size)) for arg in args)
 
 
 class CopyingGradient(FunctionWrapper):
@@ -69,72 +119,7 @@ class CopyingGradient(FunctionWrapper):
         return self.function(input, *args, **kwargs)
 
 
-def unfolding(function: Function) -> ClearingBehind:
-    """What runs ``unfold``: its results have unwritten memory behind them, and so has its gradient.
-
-    >>> unfolding(torch.nn.functional.unfold)(torch.ones(1, 1, 2, 2), 2).shape
-    torch.Size([1, 4, 1])
-    """
-    return ClearingBehind(CopyingGradient(function))
-
-
-def reduction_checked(given: Given) -> None:
-    """Refuse the number of a reduction that there is not: the loss of no elements would not be
-    written.
-
-    >>> reduction_checked({"reduction": 4})
-    Traceback (most recent call last):
-    ...
-    RuntimeError: expected a reduction from 0 to 2, got 4
-    """
-    reduction = given.get("reduction", 1)
-    if isinstance(reduction, int) and not 0 <= reduction <= 2:
-        raise RuntimeError(f"expected a reduction from 0 to 2, got {reduction}")
-
-
-def batches_checked(given: Given) -> None:
-    """Refuse batches of a packed sequence that are empty, or that grow: the lengths are counted
-    down as they shrink, and would be written outside of their memory.
-
-    >>> batches_checked({"batch_sizes": torch.tensor([1, 2])})
-    Traceback (most recent call last):
-    ...
-    RuntimeError: _pad_packed_sequence: expected batch sizes over 0, none larger than the one before
-    """
-    sizes = values_of(given.get("batch_sizes"))
-    if sizes is None or tensor_of(given, "batch_sizes") is None or sizes.ndim != 1:
-        return
-    if bool((sizes < 1).any()) or bool((sizes[1:] > sizes[:-1]).any()):
-        raise RuntimeError(
-            "_pad_packed_sequence: expected batch sizes over 0, none larger than the one before"
-        )
-
-
-def clearing(function: Function) -> Function:
-    """The same function, with zeros in all memory that it allocates and does not write.
-
-    Freed memory may contain private values of other users.
-
-    >>> clearing(torch.empty)(2)
-    tensor([0., 0.])
-    >>> clearing(torch.empty) in {torch.empty}
-    True
-    """
-    return _Clearing(function)
-
-
-class _Clearing(FunctionWrapper):
-    __slots__ = ()
-
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        known = {id(storage): (storage, storage.nbytes()) for storage in _memory((args, kwargs))}
-        result = self.function(*args, **kwargs)
-        if self.function is torch.Tensor.new and _is_data(args[1:]):
-            return result
-        for storage in _memory(result):
-            _, written = known.get(id(storage), (storage, 0))
-            clear_behind(storage, written)
-        return result
+# ------------------------------------------------------------------------------------- enlarging
 
 
 @contextlib.contextmanager
@@ -169,8 +154,7 @@ def sizes_within_memory(values: Any) -> Iterator[None]:
         yield
     except BaseException:
         for storage, written in memory:
-            if storage.nbytes() > written:
-                clear_behind(storage, written)
+            clear_behind(storage, written)
         raise
     finally:
         for tensor, kept in before:
@@ -208,12 +192,10 @@ def is_beyond_memory(value: Any) -> bool:
     >>> is_beyond_memory(torch.ones(2)), is_beyond_memory("text")
     (False, False)
     """
-    return any(map(_is_part_beyond, strided_parts_of(value)))
-
-
-def _is_part_beyond(tensor: torch.Tensor) -> bool:
-    # torch enlarges no nested tensor
-    return not tensor.is_nested and end_of(tensor) > tensor.untyped_storage().nbytes()
+    return any(  # torch enlarges no nested tensor
+        not part.is_nested and end_of(part) > part.untyped_storage().nbytes()
+        for part in strided_parts_of(value)
+    )
 
 
 def end_of(tensor: torch.Tensor) -> int:
@@ -234,14 +216,80 @@ def clear_behind(storage: torch.UntypedStorage, written: int) -> None:
     >>> x = torch.ones(3); clear_behind(x.untyped_storage(), 4); x
     tensor([1., 0., 0.])
     """
-    memory = torch.empty(0, dtype=torch.uint8, device=storage.device)
-    memory.set_(storage)[written:].zero_()
+    if written < storage.nbytes():
+        memory = torch.empty(0, dtype=torch.uint8, device=storage.device)
+        memory.set_(storage)[written:].zero_()
 
 
 def _memory(values: Any) -> list[torch.UntypedStorage]:
     return [storage for value in leaves(values) for storage in storages_of(value)]
 
 
-def _is_data(args: tuple[Any, ...]) -> bool:
-    """Whether these arguments of ``x.new`` are the elements of the new tensor, and not its size."""
-    return any(not isinstance(arg, (int, torch.Size)) for arg in args)
+# ------------------------------------------------------------------------- gradients through holes
+
+
+class PassOverZeros(FunctionWrapper):
+    """A torch function that runs a backward pass, with zeros in the memory that one through writes
+    to views does not write.
+
+    >>> holes, factor = torch.ones(6)[::2].detach(), torch.ones(5, requires_grad=True)
+    >>> _ = NotingHoles(torch.as_strided)(holes, (5,), (1,)).mul_(factor)
+    >>> PassOverZeros(torch.autograd.grad)(holes.sum(), factor)
+    (tensor([1., 0., 1., 0., 1.]),)
+    """
+
+    __slots__ = ()
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        if not (_HOLES_FOUND.is_set() and _writes_to_views(every_tensor(args, kwargs))):
+            return self.function(*args, **kwargs)
+        with _Zeros():  # type: ignore[no-untyped-call]
+            return self.function(*args, **kwargs)
+
+
+class NotingHoles(FunctionWrapper):
+    """A torch function that gives a tensor any sizes and strides, and notes where there are holes.
+
+    >>> NotingHoles(torch.as_strided)(torch.ones(6), (3,), (2,))
+    tensor([1., 1., 1.])
+    """
+
+    __slots__ = ()
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        result = self.function(*args, **kwargs)
+        if not _HOLES_FOUND.is_set():
+            tensors = map(elements_of, leaves((args, kwargs, result)))
+            if any(map(_has_holes, tensors)):
+                _HOLES_FOUND.set()
+        return result
+
+
+_HOLES_FOUND: Final = threading.Event()
+"""Whether a tensor with holes has been given sizes and strides in this process."""
+
+
+def _has_holes(tensor: torch.Tensor | None) -> bool:
+    """Whether the tensor behind a view lies in more memory than it has elements."""
+    if tensor is None or tensor.layout is not torch.strided or tensor.is_nested:
+        return False
+    behind = tensor if tensor._base is None else tensor._base
+    return not is_non_overlapping_and_dense_or_false(behind)
+
+
+class _Zeros(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """A mode in which new memory of any strides is made of zeros."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func is torch.ops.aten.new_empty_strided.default:
+            for storage in storages_of(result):
+                clear_behind(storage, 0)
+        return result
+
+
+def _writes_to_views(tensors: list[torch.Tensor]) -> bool:
+    """Whether there is a write to a view in the graph of one of the tensors."""
+    return any(type(node).__name__ == "CopySlices" for node in reached_graph(tensors).nodes)

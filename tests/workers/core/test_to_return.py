@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import syft as sy
-from syft.workers.execution.followed_leaves import Follower
+from syft.workers.labels.crossings import Follower
 from tests.chain.refusal import refusal
 
 

@@ -10,7 +10,7 @@ import torch
 import syft as sy
 from syft.exceptions import PermissionDenied
 from syft.workers.execution.operation import run_in_mode
-from syft.workers.hardening.unwritten import KeepingSizes, clearing
+from syft.workers.hardening.unwritten import Clearing, KeepingSizes
 from syft.workers.wire.messages import GRAD_MODE, INFERENCE_MODE
 
 
@@ -39,18 +39,18 @@ def test_autocast_is_on_or_off_as_the_caller_has_it() -> None:
 
 
 def test_clearing_leaves_what_was_written() -> None:
-    assert clearing(torch.empty)(3).tolist() == [0, 0, 0]
+    assert Clearing(torch.empty)(3).tolist() == [0, 0, 0]
     x = torch.ones(2)
-    assert clearing(torch.Tensor.resize_)(x, 4).tolist() == [1, 1, 0, 0]
-    assert clearing(torch.Tensor.new)(x, [5.0]).tolist() == [5]
-    assert clearing(torch.Tensor.new)(x, 2).tolist() == [0, 0]
-    assert clearing(torch.Tensor.new)(x).shape == (0,)
+    assert Clearing(torch.Tensor.resize_)(x, 4).tolist() == [1, 1, 0, 0]
+    assert Clearing(torch.Tensor.new)(x, [5.0]).tolist() == [5]
+    assert Clearing(torch.Tensor.new)(x, 2).tolist() == [0, 0]
+    assert Clearing(torch.Tensor.new)(x).shape == (0,)
 
 
 def test_what_clears_is_found_where_its_function_is() -> None:
     for function in (torch.empty, torch.Tensor.set_, torch.Tensor.resize_as_):
-        assert clearing(function) in {function} and clearing(function) != torch.zeros
-        assert clearing(function) == clearing(function) == KeepingSizes(clearing(function))
+        assert Clearing(function) in {function} and Clearing(function) != torch.zeros
+        assert Clearing(function) == Clearing(function) == KeepingSizes(Clearing(function))
 
 
 def test_set_leaves_private_what_is_private(hook: sy.TorchHook) -> None:

@@ -116,6 +116,22 @@ def test_a_write_that_fails_takes_the_general_path() -> None:
         assert private_result(torch.Tensor.add_, (x, 1), ANN) is NOTHING
 
 
+def test_what_is_kept_is_not_for_a_call_with_a_tensor_in_two_places(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its places are others: here the second factor would be taken for what is written."""
+    for first in (False, True):  # the call with one tensor twice comes later, or earlier
+        monkeypatch.setattr(module, "_KEPT", {})
+        x, public = private(torch.ones(2)), torch.zeros(2)
+        own = {"tensor1": torch.ones(2), "out": private(torch.ones(2)), "tensor2": x}
+        twice = {"tensor1": public, "out": public * 1, "tensor2": x}
+        calls = [(torch.zeros(2), own), (public, twice)]
+        for total, named in reversed(calls) if first else calls:
+            made = private_result(torch.addcmul, (total,), ANN, **named)
+            assert made is (NOTHING if named is twice else own["out"])
+        assert twice["out"].tolist() == [0, 0] and full_guard_of(twice["out"]) is None
+
+
 @pytest.mark.parametrize("name", ["index_add_", "scatter_add_"])
 @pytest.mark.parametrize("alone", [False, True], ids=["several users", "one user"])
 @pytest.mark.parametrize("hidden", [False, True], ids=["public", "private"])

@@ -244,8 +244,6 @@ def test_the_gradient_of_a_private_loss_arrives_private(
 BACKWARD: dict[str, Callable[[torch.Tensor, torch.Tensor, torch.Tensor], Any]] = {
     "backward": lambda loss, moved, other: loss.backward(),
     "autograd.backward": lambda loss, moved, other: torch.autograd.backward([loss]),
-    "inputs": lambda loss, moved, other: loss.backward(inputs=[moved]),
-    "two inputs": lambda loss, moved, other: loss.backward(inputs=[other, moved]),
 }
 
 
@@ -275,6 +273,72 @@ def test_a_private_gradient_that_is_returned_goes_nowhere(
         assert gradient.get(user="ann").tolist() == [7, 8]
         assert source.grad is moved.grad is None
         del secret, source, moved, gradient
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_what_comes_to_an_input_of_a_limited_pass_goes_nowhere(
+    worker: Any, alice: Any, private: bool
+) -> None:
+    """In torch, nothing is added to the gradients of other leaves."""
+    factor = private_at(worker, "ann") if private else torch.tensor([7.0, 8.0]).send(worker)
+    source = torch.ones(2, requires_grad=True).send(alice)
+    moved = (source * 2).move(worker, requires_grad=True)
+    other = torch.ones(2, requires_grad=True).send(worker)
+    for inputs in [moved], [other, moved]:
+        (moved * other * factor).sum().backward(inputs=inputs)
+    assert moved.grad.get(user="ann").tolist() == [14, 16]
+    assert other.grad.get(user="ann").tolist() == [14, 16]
+    assert source.grad is None
+    (moved * 3).sum().backward()
+    assert source.grad.copy().get().tolist() == [6, 6], "it is followed again"
+
+
+LIMITED: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
+    "backward": lambda loss, leaf: loss.backward(inputs=[leaf]),
+    "autograd.backward": lambda loss, leaf: torch.autograd.backward([loss], inputs=[leaf]),
+    "autograd.grad": lambda loss, leaf: torch.autograd.grad(loss, [leaf]),
+}
+
+
+@pytest.mark.parametrize("private", [False, True])
+@pytest.mark.parametrize("limited", LIMITED.values(), ids=LIMITED)
+def test_a_limited_pass_is_refused_that_may_lead_to_an_input_by_way_of_another_worker(
+    worker: Any, alice: Any, limited: Callable[..., Any], private: bool
+) -> None:
+    """The gradient would be 1 and is 7."""
+    leaf = torch.ones(2, requires_grad=True).send(worker)
+    loss = (leaf + ((leaf * 2).move(alice) * 3).move(worker)).sum()
+    loss = loss * private_at(worker, "ann").sum() if private else loss
+    assert refusal(lambda: limited(loss, leaf)).startswith(
+        "UnsupportedOperation: A graph that goes on at 'alice' has no rule for torch."
+    )
+    assert leaf.grad is None
+
+
+@pytest.mark.parametrize("limited", LIMITED.values(), ids=LIMITED)
+def test_a_limited_pass_is_refused_whose_input_has_come_from_where_the_graph_goes_on(
+    worker: Any, alice: Any, limited: Callable[..., Any]
+) -> None:
+    leaf = torch.ones(2, requires_grad=True).send(worker)
+    result = leaf * 2
+    leaf = leaf.move(alice)
+    loss = result.move(alice).sum()
+    assert "goes on at 'worker'" in refusal(lambda: limited(loss, leaf))
+    loss.backward()
+    assert leaf.grad.copy().get().tolist() == [2, 2]
+
+
+def test_a_limited_pass_is_not_refused_that_leads_to_no_input_elsewhere(
+    worker: Any, alice: Any
+) -> None:
+    moved = (torch.ones(2, requires_grad=True).send(worker) * 2).move(alice)
+    weight = torch.ones(2, requires_grad=True).send(alice)
+    away = (weight * 5).detach().requires_grad_()
+    loss = (moved * weight * away).sum()
+    (gradient,) = torch.autograd.grad(loss, [weight], retain_graph=True)
+    assert gradient.get().tolist() == [10, 10]
+    loss.backward(inputs=[weight, moved])
+    assert weight.grad.copy().get().tolist() == [10, 10]
 
 
 def test_gradients_of_other_leaves_are_no_concern(
@@ -415,6 +479,127 @@ def test_under_no_grad_a_move_leaves_the_graphs_behind(worker: Any, alice: Any) 
         moved = leaf.move(alice)
     loss.backward()
     assert moved.grad is None and len(inspect(alice).objects) == 1
+
+
+def doubled(leaf: torch.Tensor) -> None:
+    with torch.no_grad():
+        leaf.mul_(2)
+
+
+def given_gradient(leaf: torch.Tensor) -> None:
+    leaf.grad = leaf.detach().clone()
+
+
+CHANGED: dict[str, Callable[[torch.Tensor], Any]] = {
+    "as it was": lambda leaf: None,
+    "frozen": lambda leaf: leaf.requires_grad_(False),
+    "with a gradient": given_gradient,
+    "without the gradient": lambda leaf: setattr(leaf, "grad", None),
+    "tagged": lambda leaf: leaf.tag("#w"),
+}
+
+
+@pytest.mark.parametrize("private", [False, True])
+@pytest.mark.parametrize("change", CHANGED.values(), ids=CHANGED)
+def test_a_leaf_that_comes_back_is_the_one_that_left(
+    worker: Any, alice: Any, change: Any, private: bool
+) -> None:
+    """As if nothing had been moved: also in passes that are limited to it."""
+    values = torch.tensor([1.0, 3.0])
+    sent = values.private_tensor(["ann"]) if private else values.clone()
+    leaf, plain = sent.requires_grad_().send(worker, user="ann"), values.requires_grad_()
+    first, second = [(one * one).sum() for one in (leaf, plain)]
+    for one in first, second:
+        one.backward(retain_graph=True)
+    leaf = leaf.move(alice, user="ann")
+    change(leaf)
+    leaf = leaf.move(worker, user="ann")
+    change(plain)
+    assert leaf.requires_grad == plain.requires_grad
+    for tensor, loss in (leaf, first), (plain, second):
+        tensor.requires_grad_()
+        loss.backward(inputs=[tensor], retain_graph=True)
+        (gradient,) = torch.autograd.grad(loss, [tensor])
+        assert torch.equal(gradient.get(user="ann") if tensor is leaf else gradient, 2 * values)
+    assert torch.equal(leaf.grad.copy().get(user="ann"), plain.grad)
+    torch.ones(1).send(worker).move(alice)  # what the worker drops goes with the next request
+    assert len(inspect(alice).objects) == 0
+
+
+def test_a_leaf_that_comes_back_another_way_is_followed(
+    shell: str, worker: Any, alice: Any, carl: Any
+) -> None:
+    """The worker does not know whether it is from whoever had it, so a limited pass is refused."""
+    if shell == "child":
+        pytest.skip("this shell cannot have workers ask each other in a circle")
+    leaf = torch.ones(2, requires_grad=True).send(worker)
+    loss = (leaf * 2).sum()
+    leaf = leaf.move(alice).move(carl).move(worker)
+    assert "goes on at" in refusal(lambda: loss.backward(inputs=[leaf]))
+    loss.backward()
+    assert leaf.grad.copy().get().tolist() == [2, 2]
+
+
+def test_nobody_else_takes_the_place_of_a_leaf_that_has_left(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    """With its own id, and with leave to write for everybody who is named."""
+    leaf = torch.ones(2, requires_grad=True).send(bob.as_user("ann"))
+    loss = (leaf * leaf).sum()
+    moved = leaf.move(alice)
+    other = torch.zeros(2, requires_grad=True)
+    taken = other.send(bob.as_user("eve"), id=moved.id_at_location, allow_writes=["ann", "eve"])
+    loss.backward()
+    assert moved.grad.copy().get().tolist() == [2, 2]
+    assert taken.grad is None
+
+
+def test_a_pass_is_refused_that_needs_the_values_which_a_leaf_had_before_it_left(
+    worker: Any, alice: Any
+) -> None:
+    """As torch does where nothing is moved."""
+    leaf = torch.ones(2, requires_grad=True).send(worker)
+    loss, linear = (leaf * leaf).sum(), (leaf * 3).sum()
+    leaf = leaf.move(alice)
+    doubled(leaf)
+    leaf = leaf.move(worker)
+    assert leaf.copy().get().tolist() == [2, 2]
+    assert "modified by an inplace operation" in refusal(loss.backward)
+    linear.backward()
+    assert leaf.grad.copy().get().tolist() == [3, 3]
+
+
+def test_a_leaf_that_comes_back_as_another_is_followed(worker: Any, alice: Any) -> None:
+    leaf = torch.ones(2, requires_grad=True).send(worker)
+    loss = (leaf * 3).sum()
+    leaf = leaf.move(alice)
+    leaf.requires_grad_(False).resize_(2, 1).requires_grad_()
+    leaf = leaf.move(worker)
+    assert leaf.shape == (2, 1)
+    assert "goes on at" in refusal(lambda: loss.backward(inputs=[leaf]))
+
+
+def test_old_graphs_give_a_leaf_that_was_frozen_when_it_moved_its_gradients(
+    worker: Any, alice: Any
+) -> None:
+    """As in torch, which asks whether a leaf is frozen when a gradient comes."""
+    leaf = torch.ones(2, requires_grad=True).send(worker)
+    loss = (leaf * 2).sum()
+    leaf = leaf.requires_grad_(False).move(alice)
+    assert not leaf.requires_grad and leaf.is_leaf
+    loss.backward(retain_graph=True)
+    assert leaf.grad is None
+    leaf.requires_grad_()
+    loss.backward()
+    assert leaf.grad.copy().get().tolist() == [2, 2]
+
+
+def test_what_was_never_a_leaf_of_a_graph_moves_alone(worker: Any, alice: Any) -> None:
+    factor = torch.ones(2).send(worker)
+    loss = (torch.ones(2, requires_grad=True).send(worker) * factor).sum()  # which saves it
+    factor.move(alice)
+    assert len(inspect(alice).objects) == 0
+    loss.backward()
 
 
 FETCHED: dict[str, Callable[[torch.Tensor, Any], Any]] = {

@@ -8,15 +8,10 @@ import pytest
 import torch
 
 import syft as sy
-from syft.ops.table import BY_NAME, FUNCTIONS
+from syft.ops.table import BY_NAME, FUNCTIONS, NAMES
 from syft.workers.execution.allowance import pieces, used_by
 from syft.workers.execution.private_commands import run_guarded
-from syft.workers.hardening.checked_operands import (
-    blocks_checked,
-    degree_checked,
-    exponent_checked,
-)
-from syft.workers.hardening.precautions import RUNNABLE
+from syft.workers.hardening.precautions import RUNNABLE, TABLE, TRIED, Check, Checked, Precaution
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import full_guard_of
 
@@ -30,6 +25,12 @@ def both(name: str) -> tuple[Any, Any]:
     return RUNNABLE[number], FUNCTIONS[number]
 
 
+def check_of(name: str) -> Check:
+    function = RUNNABLE[BY_NAME[name]]
+    assert isinstance(function, Checked)
+    return function._check
+
+
 ATTENTION = "torch.ops.aten._scaled_dot_product_flash_attention_for_cpu"
 ROWS = torch.arange(8.0).view(1, 1, 2, 4)[..., :2]
 
@@ -40,6 +41,17 @@ REFUSED: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("torch.matrix_power", (torch.eye(2), -(2**63)), {}),
     ("torch.special.laguerre_polynomial_l", (ONE, torch.tensor([2**30])), {}),
     ("torch.linalg.eigvals", (torch.full((2, 2), float("nan")),), {}),
+    ("torch.Tensor.as_strided_", (TWO.clone(), (2, 9), (2**62 - 8, 1)), {}),
+    ("torch.choose_qparams_optimized", (torch.ones(4), 4, -1, 0.5, 8), {}),
+    ("torch._C._nn.upsample_linear1d", (torch.ones(1, 1, 4), [4], False, 1e-300), {}),
+    ("torch.Tensor.resize_", (torch._efficientzerotensor(3), 4), {}),
+    ("torch.native_batch_norm", (torch.ones(2, 3), None, None, ONE, THREE, True, 0.1, 1e-5), {}),
+    ("torch.native_batch_norm", (torch.ones(2, 3), THREE, THREE, None, None, False, 0.1, 1e-5))
+    + ({},),
+    ("torch.fused_moving_avg_obs_fake_quant", (TWO, ONE, ONE, TWO, ONE, ONE, ONE, 0.1, 0, 255, 0))
+    + ({},),
+    ("torch._fused_adam_", ([TWO], [TWO], [TWO], [TWO], [], [ONE]), {"lr": 0.1, "amsgrad": True}),
+    ("torch._fused_adagrad_", ([TWO], [TWO], [], [ONE]), {"lr": 0.1}),
     ("torch.grid_sampler_2d", (torch.ones(1, 1, 2, 2), NO_PLACE, 0, 1, False), {}),
     (
         "torch.nn.functional.grid_sample",
@@ -77,6 +89,12 @@ def test_what_does_not_fit_is_refused(case: Any) -> None:
         function(*args, **kwargs)
 
 
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.names)
+def test_each_row_is_about_operations_and_says_why(row: Precaution) -> None:
+    """One that torch renamed would protect nobody."""
+    assert any(map(row.covers, NAMES)) and row.why and row.torch == TRIED
+
+
 ALLOWED: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("torch.div", (torch.tensor([7, -7]), torch.tensor(-1)), {"rounding_mode": "trunc"}),
     ("torch.div", (TWO, -1), {"rounding_mode": "trunc"}),
@@ -111,13 +129,12 @@ def test_what_is_at_another_worker_is_checked_there(bob: sy.VirtualWorker) -> No
     x = torch.ones(2, 3).send(bob)
     names = ("torch._weight_norm", "torch.native_batch_norm", "torch.lu_unpack")
     for name in names:
-        check = RUNNABLE[BY_NAME[name]]._check  # type: ignore[union-attr]
-        check({"v": x, "g": x, "input": x, "LU_data": x, "LU_pivots": x})
-    RUNNABLE[BY_NAME[ATTENTION]]._check({"query": x, "key": x})  # type: ignore[union-attr]
-    optimizer = RUNNABLE[BY_NAME["torch._fused_sgd_"]]._check  # type: ignore[union-attr]
-    optimizer({"params": [x], "grads": [x]})
-    divide = RUNNABLE[BY_NAME["torch.div"]]._check  # type: ignore[union-attr]
-    divide({"input": torch.eye(2).long().to_sparse(), "other": -1, "rounding_mode": "trunc"})
+        check_of(name)({"v": x, "g": x, "input": x, "LU_data": x, "LU_pivots": x})
+    check_of(ATTENTION)({"query": x, "key": x})
+    check_of("torch._fused_sgd_")({"params": [x], "grads": [x]})
+    check_of("torch.div")(
+        {"input": torch.eye(2).long().to_sparse(), "other": -1, "rounding_mode": "trunc"}
+    )
     assert used_by(BY_NAME["torch.Tensor.add"], torch.Tensor.add, [x, 2], {}).elements == 1
     assert pieces(BY_NAME["torch.unbind"], (x,), {}) == 1
 
@@ -158,6 +175,6 @@ def test_private_operands_are_forecast_as_good_and_checked_when_they_run(
 def test_what_is_not_here_is_not_checked() -> None:
     """Pivots of another worker, or none: torch refuses these itself."""
     for pivots in (None, torch.tensor(3), torch.zeros(2, 0, dtype=torch.int32)):
-        blocks_checked({"pivots": pivots})
-    exponent_checked({"n": -(2**63) + 1})
-    degree_checked({"n": torch.zeros(0, dtype=torch.int64)})
+        check_of("torch.linalg.ldl_solve")({"pivots": pivots})
+    check_of("torch.matrix_power")({"n": -(2**63) + 1})
+    check_of("torch.special.laguerre_polynomial_l")({"n": torch.zeros(0, dtype=torch.int64)})

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import syft as sy
-from syft.workers.hardening import written_slices
+from syft.workers.hardening import unwritten
 
 Reach = Callable[[torch.Tensor], torch.Tensor]
 
@@ -26,7 +26,7 @@ REACHING: dict[str, Reach] = {
 
 @pytest.fixture(autouse=True)
 def no_holes_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(written_slices, "_HOLES_FOUND", threading.Event())
+    monkeypatch.setattr(unwritten, "_HOLES_FOUND", threading.Event())
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_windows_of_whole_memory_and_other_layouts_have_no_holes(bob: sy.Virtual
     assert x.grad is not None and x.grad.get().tolist() == [0, 1, 0, 1, 1, 1]
     sparse = torch.eye(2).to_sparse().send(bob)
     sparse.data = torch.ones(2, 2).to_sparse().send(bob)
-    assert not written_slices._HOLES_FOUND.is_set()
+    assert not unwritten._HOLES_FOUND.is_set()
 
 
 def test_in_a_plan_and_twice(bob: sy.VirtualWorker) -> None:
