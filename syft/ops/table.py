@@ -219,9 +219,8 @@ def _read_refused() -> tuple[dict[str, str], dict[Function, str]]:
     return reasons, {function: name for function, name in functions.items() if function is not None}
 
 
-COLUMNS: Final[dict[str, dict[int, str]]] = {
-    name: {} for name in "asks copies dims index integers like makes of operand pieces sets".split()
-}
+_COLUMNS: Final = "asks copies dims index integers like makes of operand pieces sets"
+COLUMNS: Final[dict[str, dict[int, str]]] = {name: {} for name in _COLUMNS.split()}
 """What is known of some ops that is no flag, by column and number.
 
 - ``asks``: the properties of tensors that the answer of a METADATA op follows from.
