@@ -339,6 +339,17 @@ free_place: Any = torch.UntypedStorage._free_weak_ref
 the address that the first one returns is given to the second one."""
 
 
+def is_kept_by_torch(tensor: torch.Tensor) -> bool:
+    """Whether torch itself keeps a tensor: the graphs that end at it do, and its views.
+
+    >>> w = torch.ones(2, requires_grad=True); is_kept_by_torch(w)
+    False
+    >>> y = w * 2; w = w.requires_grad_(False); is_kept_by_torch(w)
+    True
+    """
+    return bool(tensor._use_count() > 1)  # type: ignore[attr-defined]
+
+
 def ends_a_graph(tensor: torch.Tensor) -> bool:
     """Whether a graph that is alive ends at a leaf, which may be frozen meanwhile.
 
@@ -350,6 +361,8 @@ def ends_a_graph(tensor: torch.Tensor) -> bool:
     >>> y = w * 2; w = w.requires_grad_(False); ends_a_graph(w)
     True
     """
+    if not is_kept_by_torch(tensor):  # nearly always
+        return False
     if tensor.is_inference() or not (tensor.is_floating_point() or tensor.is_complex()):
         return False
     with torch._C.DisableTorchFunctionSubclass(), torch.enable_grad(), as_leaf(tensor):

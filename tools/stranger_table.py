@@ -45,7 +45,7 @@ MOST_TRIED: Final = 6
 
 RUNS: Final = "runs"
 SIZED: Final = "runs, and the shape of the result is private"
-BACKWARD: Final = "runs; over a tensor of private shape it is refused"
+BACKWARD: Final = "runs; from or to a tensor of private shape it is refused"
 MAKES: Final = "makes tensors, which are public if no operand is private"
 UNTRIED: Final = "not called here: neither torch's database nor this tool has arguments for it"
 ANSWERED: Final = "answered"

@@ -212,14 +212,24 @@ def send(
     >>> torch.tensor([1.0, 2.0]).send(bob)
     (Wrapper)>[PointerTensor | me:... -> bob:...]
     """
+    if len(locations) == 1 and id is None and user is None and allow_writes == ():
+        connection = owner.connection_to(locations[0])
+        usual = connection.put_usual(tensor)
+        if usual is not None:
+            return make_pointer(connection, usual, garbage_collect_data)
     if id is not None:
         _check_id(id)
-    link = tensor.child if type(tensor) is Wrapper else PLAIN
     writers = frozenset(names_in("allow_writes", allow_writes))
     deliveries = []
     for place in locations:  # before anything is sent
         connection = owner.connection_to(place)
         deliveries.append(SentCopy(connection, garbage_collect_data, id, user, writers))
+    return _deliver(tensor, deliveries)
+
+
+def _deliver(tensor: torch.Tensor, deliveries: list[SentCopy]) -> torch.Tensor:
+    """Have the first link of a tensor send the copies; a multi-pointer if they are several."""
+    link = tensor.child if type(tensor) is Wrapper else PLAIN
     if not deliveries:
         raise NotSendable("a tensor to nobody", "name at least one worker: x.send(bob)")
     deliveries[0].connection.check_not_recording(Put.verb)  # before the tensor is looked at

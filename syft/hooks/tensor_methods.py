@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import torch
 
+from syft.chain.link import PLAIN
 from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import NothingToGet, UnsupportedOperation
 from syft.hooks.sending import Location, names_of, refuse_shared
@@ -61,9 +62,10 @@ def get(
     tensor([1., 2.])
     """
     if wait:
-        if is_shared(tensor):
+        link = tensor.child if type(tensor) is Wrapper else PLAIN
+        if not link.at_function_level and is_shared(tensor):
             return get_shared([tensor], user)[0]
-        return first_link(tensor).get(user, sum_results, keep=is_part(tensor))
+        return link.get(user, sum_results, _PART in tensor.__dict__)
     if is_shared(tensor):
         instead = "call get(), or sy.get_all() for several at once"
         raise UnsupportedOperation("get(wait=False)", "a shared tensor", instead)

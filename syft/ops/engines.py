@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Final, cast
@@ -267,7 +267,9 @@ def _fake_of(mode: Any, tensor: torch.Tensor) -> torch.Tensor:
         return cast(torch.Tensor, mode.from_tensor(tensor, static_shapes=True))
     with mode:
         fake = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
-    return fake.requires_grad_() if tensor.requires_grad else fake
+        fake = fake.requires_grad_() if tensor.requires_grad else fake
+        with torch.enable_grad():
+            return fake if tensor.is_leaf else fake.clone()
 
 
 def _failure(error: Exception) -> Outcome:
@@ -471,17 +473,27 @@ class _Inputs:
 
     def _reached(self, tensor: torch.Tensor) -> tuple[int, ...]:
         """The inputs to which the graph of a tensor leads."""
-        found, seen, todo = set(), set(), [tensor.grad_fn]
-        while todo:
-            node = todo.pop()
-            if node is None or node in seen:
-                continue
-            seen.add(node)
-            if node in self._starts:
-                found.add(self._starts[node])
-            else:
-                todo.extend(parent for parent, _ in node.next_functions)
-        return tuple(sorted(found))
+        return tuple(sorted(self._starts[node] for node in reached_starts(tensor, self._starts)))
+
+
+def reached_starts(tensor: torch.Tensor, starts: Collection[Any]) -> set[Any]:
+    """The first nodes among some, where graphs begin, to which the graph of a tensor leads.
+
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> reached_starts(x * 2, [graph_start(x)]) == {graph_start(x)}
+    True
+    """
+    found, seen, todo = set(), set(), [tensor.grad_fn]
+    while todo:
+        node = todo.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if node in starts:
+            found.add(node)
+        else:
+            todo.extend(parent for parent, _ in node.next_functions)
+    return found
 
 
 def _state(tensor: torch.Tensor) -> tuple[Any, ...]:

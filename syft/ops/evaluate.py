@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace as replaced
 from typing import Any, Final
 
 import torch
@@ -135,7 +136,18 @@ def _kept_or_made(call: EvaluatedCall) -> Outcome:
     return outcome
 
 
+_NO_GENERATOR: Final = "generator is not supported in refs"
+"""What torch says of operations that its fake tensors run without a given generator alone."""
+
+
 def _made_of(call: EvaluatedCall) -> Outcome:
+    outcome = _run_of(call)
+    if _NO_GENERATOR in outcome.failure[1] and "generator" in call.kwargs:
+        return _run_of(replaced(call, kwargs={**call.kwargs, "generator": None}))
+    return outcome
+
+
+def _run_of(call: EvaluatedCall) -> Outcome:
     if call.for_use:
         call = _standing(call)
     with torch.set_grad_enabled(torch.is_grad_enabled() and not call.for_use):

@@ -59,12 +59,32 @@ def _counted(
 
 
 def _cov(
-    input: torch.Tensor, *, correction: int = 1, fweights: None = None, aweights: None = None
+    input: torch.Tensor,
+    *,
+    correction: int = 1,
+    fweights: torch.Tensor | None = None,
+    aweights: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    _need(fweights is None, aweights is None)
     rows = input.view(1, -1) if input.ndim < 2 else input
-    away = rows - (rows.sum(1) / rows.shape[1])[:, None]
-    return ((away @ away.mH) / max(rows.shape[1] - correction, 0)).squeeze()
+    if fweights is None and aweights is None:
+        away = rows - (rows.sum(1) / rows.shape[1])[:, None]
+        return ((away @ away.mH) / max(rows.shape[1] - correction, 0)).squeeze()
+    weights = _weights(rows, fweights, aweights)
+    total = weights.sum()
+    away = rows - ((rows * weights).sum(1) / total)[:, None]
+    lost = 1 if aweights is None else (weights * aweights).sum() / total
+    found: torch.Tensor = (away @ (away * weights).mH) / (total - correction * lost)
+    return found.squeeze()
+
+
+def _weights(rows: torch.Tensor, counts: torch.Tensor | None, other: torch.Tensor | None) -> Any:
+    """The weights of columns, of which torch takes two kinds."""
+    for given in filter(torch.is_tensor, (counts, other)):
+        _need(given.shape == rows.shape[1:], given.numel() > 0)
+    if counts is None:
+        return other
+    _need(counts.dtype is not torch.bool, not (counts.is_floating_point() or counts.is_complex()))
+    return counts if other is None else counts * other
 
 
 def _corrcoef(input: torch.Tensor) -> torch.Tensor:
@@ -90,21 +110,65 @@ def _histogram(
     return _RESULTS.histogram((input.new_empty(count), input.new_empty(count + 1)))
 
 
+def _histogramdd(
+    input: torch.Tensor,
+    bins: Any,
+    range: Any = None,
+    weight: torch.Tensor | None = None,
+    density: bool = False,
+) -> Any:
+    """The same of points, with bins for each of their coordinates."""
+    _need(input.is_floating_point(), input.ndim > 1)
+    _need(weight is None or weight.shape == input.shape[:-1], not torch.is_tensor(range))
+    _need(isinstance(bins, (int, list, tuple)))
+    each = [bins] * input.shape[-1] if isinstance(bins, int) else [*bins]
+    _need(0 < len(each) == input.shape[-1])
+    given = filter(torch.is_tensor, (input, weight, *each))
+    _need(not (torch.is_grad_enabled() and any(one.requires_grad for one in given)))
+    counts = _counts_of_bins(input, each)
+    _need(min(counts) > 0)
+    made = tuple([input.new_empty(count + 1) for count in counts])
+    return _RESULTS.histogramdd((input.new_empty(counts), made))
+
+
+def _counts_of_bins(input: torch.Tensor, each: list[Any]) -> list[int]:
+    """How many bins there are for each coordinate, by numbers, or by edges."""
+    if all(type(one) is int for one in each):
+        return each
+    _need(all(torch.is_tensor(one) and one.ndim == 1 and one.dtype is input.dtype for one in each))
+    return [one.numel() - 1 for one in each]
+
+
 def _lstsq(
     A: torch.Tensor, B: torch.Tensor, rcond: float | None = None, *, driver: str | None = None
 ) -> Any:
-    """The other drivers of torch give residuals only where the rank, which they find, is full."""
+    """The drivers by singular values give residuals only where the rank, which they find, is full:
+    of one matrix, whether there are any is a size that follows from values."""
     driver = driver or ("gelsy" if device_of(A).type in ("cpu", "meta") else "gels")
     vector = B.ndim == 1 or B.shape == A.shape[:-1]
     right = B[..., None] if vector else B
-    _need(driver in ("gelsy", "gels"), A.ndim > 1, A.shape[:-1] == right.shape[:-1])
+    _need(driver in _DRIVERS, A.ndim > 1, A.shape[:-1] == right.shape[:-1])
+    by_values = driver in _BY_VALUES
+    _need(A.ndim == 2 or not by_values)
     solution = torch.linalg.pinv(A) @ right
-    none, residuals, rank = solution.abs().flatten()[:0], solution.abs(), A.shape[:-2]
-    residuals = residuals.sum(-2) if A.shape[-2] > A.shape[-1] and driver == "gels" else none
-    ranks = torch.zeros((0,) if driver == "gels" else rank, dtype=torch.int64, device=A.device)
+    none = solution.abs().flatten()[:0]
+    rank = (0,) if driver == "gels" else A.shape[:-2]
+    found = none.new_empty(min(A.shape[-2:])) if by_values else none
+    about = torch.zeros(rank, dtype=torch.int64, device=A.device), found.detach()
+    residuals = _residuals(solution.abs().sum(-2), A, driver)
     solution = solution.squeeze(-1) if vector else solution
-    return _RESULTS.linalg_lstsq((solution, residuals, ranks, none.detach()))
+    return _RESULTS.linalg_lstsq((solution, none if residuals is None else residuals, *about))
 
+
+def _residuals(each: torch.Tensor, A: torch.Tensor, driver: str) -> torch.Tensor | None:
+    """The residuals that a driver gives; None for none."""
+    if driver == "gelsy" or A.shape[-2] <= A.shape[-1]:
+        return None
+    return each[each > 0] if driver in _BY_VALUES else each
+
+
+_BY_VALUES: Final = ("gelsd", "gelss")
+_DRIVERS: Final = ("gels", "gelsy", *_BY_VALUES)
 
 FORMS: Final[dict[Function, Form]] = {
     function: Form(predicted, run, needs)
@@ -114,7 +178,11 @@ FORMS: Final[dict[Function, Form]] = {
             *(_bincount, _counted),
             "minlength= more than all values, and integers of one dimension",
         ),
-        ((torch.cov, torch.Tensor.cov), _cov, None, "no fweights= and aweights="),
+        (
+            (torch.cov, torch.Tensor.cov),
+            *(_cov, None),
+            "fweights= of integers and aweights= of floats, one for each column",
+        ),
         ((torch.corrcoef, torch.Tensor.corrcoef), _corrcoef, None, "two dimensions at most"),
         (
             (torch.histogram, torch.Tensor.histogram),
@@ -122,9 +190,14 @@ FORMS: Final[dict[Function, Form]] = {
             "bins= as a number or a tensor of edges, and x.detach()",
         ),
         (
+            (torch.histogramdd,),
+            *(_histogramdd, None),
+            "bins= as numbers or tensors of edges, one for each column, and x.detach()",
+        ),
+        (
             (torch.linalg.lstsq,),
             *(_lstsq, None),
-            "driver='gelsy' (or 'gels', if the matrix has full rank), and operands of one batch",
+            "driver='gelsy' (or 'gels', of full rank) for a batch, and operands of one batch",
         ),
     )
     for function in functions

@@ -32,11 +32,14 @@ from syft.ops.table import (
     FLAGS,
     GRADIENT,
     INPLACE,
+    METADATA,
     NOTHING,
     NUMBERS,
     ONE,
+    asked_by,
     function_of,
     number_of,
+    ops_with,
 )
 from syft.program.recording.builder import register_foreign
 from syft.serde.expect import expect_fields, expect_int, expect_type
@@ -343,10 +346,14 @@ def make_pointer(
     >>> make_pointer(hook.local_worker.connection_to(bob), x.id_at_location, False).get()
     tensor([1., 2.])
     """
-    link = PointerTensor(connection, id, garbage_collect_data, depth)
+    link = _unset(PointerTensor)  # as in ``call``
+    link.connection, link.id_at_location = connection, id
+    link.garbage_collect_data, link.depth = garbage_collect_data, depth
     if card is not None:
         link._card = Card(*card)
-    return wrap(link)
+    wrapper: Wrapper = make_opaque()
+    wrapper.child = link
+    return wrapper
 
 
 Connection.make_pointer = staticmethod(make_pointer)
@@ -443,6 +450,25 @@ def _asking(number: int) -> Rule:
 
 for _number in FACTS:
     PointerTensor.rule(function_of(_number))(_asking(_number))
+
+
+def _asking_now(number: int) -> Rule:
+    """A rule for a question whose answer anybody may change: it is asked each time."""
+
+    def ask(*args: Any, **kwargs: Any) -> Any:
+        link = args[0].child if len(args) == 1 and not kwargs else None
+        if type(link) is not PointerTensor or link.depth:
+            return PointerTensor.forward(number, args, kwargs)
+        connection, out = link.connection, new_id()
+        answer = connection.command(number, ((REF, link.id_at_location),), None, out, None, None)
+        return answer if type(answer) is bool else connection.results(answer, out, None)
+
+    return ask
+
+
+for _number in ops_with(METADATA) - FACTS:
+    if asked_by(_number) == {"requires_grad"}:
+        PointerTensor.rule(function_of(_number))(_asking_now(_number))
 
 _COMPATIBLE = BY_NAME["torch._has_compatible_shallow_copy_type"]
 

@@ -23,10 +23,11 @@ import torch
 import syft as sy
 from syft.chain.wrapper import Wrapper
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, PeerLimits
+from syft.workers.wire.messages import Exchange
 
 ONE = torch.tensor([2.5, -1.0, 4.0, -3.0])
-OTHER = torch.tensor([-0.5, 7.0, -2.0, 1.5])
-"""The secret of each world: two numbers of each are positive, or none of the same places."""
+OTHER = torch.tensor([1.25, 7.0, -2.0, 1.5])
+"""The secret of each world: two numbers of the first and three of the second are more than one."""
 SINGULAR = torch.zeros(2, 2), torch.eye(2)
 """Matrices of which that of the second world has an inverse."""
 INDICES = [0, 1], [0, 9]
@@ -45,6 +46,8 @@ class World:
     def __init__(self, number: int, private: bool, limits: PeerLimits = DEFAULT_PEER_LIMITS):
         self.number, self.private = number, private
         self.hook = sy.TorchHook(torch)
+        self.log = self.hook.record()
+        self.log.__enter__()
         self.bob: Any = sy.VirtualWorker(self.hook, id="bob", peer_limits=limits)
         self.alice: Any = sy.VirtualWorker(self.hook, id="alice")
         self.mallory: Any = sy.VirtualWorker(self.hook, id="mallory")
@@ -93,9 +96,10 @@ class World:
         if isinstance(it, Wrapper):
             return self._asked(it)
         if isinstance(it, torch.Tensor):
-            return (
-                f"{it.dtype} {tuple(it.shape)} {it.tolist() if it.layout is torch.strided else it}"
-            )
+            values = it.tolist() if it.layout is torch.strided else it
+            gradient = it.grad if it.is_leaf else None
+            along = "" if gradient is None else f" with {self.seen(gradient)}"
+            return f"{it.dtype} {tuple(it.shape)} {values}{along}"
         if isinstance(it, dict):
             return f"{{{', '.join(f'{key}: {self.seen(value)}' for key, value in it.items())}}}"
         if isinstance(it, (list, tuple)) and type(it) is not torch.Size:
@@ -112,6 +116,10 @@ class World:
         """What is at the stranger's worker, and what the workers show; then all is dropped."""
         there = [value for value in self.mallory.core.store.objects.values()]
         held = [self.seen(value) for value in there]
+        self.log.__exit__(None, None, None)
+        # what parties exchange is masked anew each time
+        came = [it.buffers for it in self.log.to("mallory") if type(it.message) is not Exchange]
+        held += [repr(buffer.numpy().tobytes()) for buffers in came for buffer in buffers]
         counts = [worker.objects_count() for worker in (self.bob, self.alice, self.mallory)]
         self.kept.clear()
         del there

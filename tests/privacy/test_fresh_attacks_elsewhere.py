@@ -13,6 +13,7 @@ import torch
 from torch.nn import functional as F
 
 import syft as sy
+from syft.workers.core.peer_limits import PeerLimits
 from tests.privacy.fresh_world import INDICES, ONE, OTHER, SINGULAR, Attacks, World
 
 ATTACKS = Attacks()
@@ -587,6 +588,111 @@ def modes(w: World) -> Any:
             return x.view(2, 2) @ x.view(2, 2)
 
     return w.tried(inferred, cast), z
+
+
+# ------------------------------------------------------------------ holes that were there once
+
+
+@ATTACKS.enter
+def indices_that_a_graph_saved(w: World) -> Any:
+    z, index = w.public(1, 2, 3, 4, grad=True), w.secret(1, 2)
+    largest, place = (z * 1).max(0)
+    place.data.copy_(index)
+    largest.backward()
+    return place, z
+
+
+@ATTACKS.enter
+def failures_of_two_owners(w: World) -> Any:
+    index = w.secret(*INDICES)
+    w.kept.append(torch.ones(4).private_tensor(["dan"]).tag("#dans").send(w.dan))
+    (dans,) = w.eve.search("#dans")
+    taken = dans.take(index).tag("#taken")
+    (found,) = w.dan.search("#taken")
+    return taken, w.tried(found.copy().get, found.get)
+
+
+@ATTACKS.enter
+def one_object_under_two_ids(w: World) -> Any:
+    x, z = w.secret(), w.ones()
+    again = z.contiguous()
+    z.grad = x * 1
+    return z, again, w.tried(lambda: again.grad, lambda: sy.get_all([again, z], keep=True))
+
+
+@ATTACKS.enter
+def gradients_inside_a_chain(w: World) -> Any:
+    x, leaf = w.secret(), sy.LoggingTensor().on(torch.ones(4).requires_grad_()).send(w.eve)
+    (leaf * x).sum().backward()
+    return leaf, w.tried(lambda: leaf.copy().get().child.tensor.grad)
+
+
+@ATTACKS.enter
+def what_goes_along_with_an_operand(w: World) -> Any:
+    x, number = w.secret(), w.public(1.0, grad=True).sum().detach().requires_grad_()
+    there = torch.ones(2).send(w.eve)
+    there.remote_send(w.mallory)
+    number.grad = x.sum()
+    with torch.no_grad():
+        return w.tried(lambda: there * number, lambda: number.send(w.mallory))
+
+
+@ATTACKS.enter
+def leaves_that_have_no_place_on_a_grid(w: World) -> Any:
+    x = w.secret([1e30, 1.0], [2.0, 1.0], grad=True)
+    grid = w.secret([0.0, 0.0], [1.0, 1.0]).fix_precision()
+    chain = x.fix_precision()
+    return chain, chain.float_precision(), w.tried(lambda: grid.copy_(x * 1)), grid
+
+
+@ATTACKS.enter
+def plans_asked_whether_rows_are_contiguous(w: World) -> Any:
+    x = w.secret([[2.0, 1.0], [0.0, 1.0]], [[2.0, 1.0], [3.0, 1.0]])
+    chosen = x[x[:, 0] > 1].t()
+
+    def run(example: torch.Tensor) -> Any:
+        plan = sy.func2plan()(lambda it: it * 2 if it.is_contiguous() else it + 1)
+        plan.build(example)
+        return plan.send(w.eve)(chosen)
+
+    return w.tried(lambda: run(torch.ones(2, 1)), lambda: run(torch.ones(2, 2).t()))
+
+
+LIMITED = Attacks()
+LIMITS = [PeerLimits(elements=16), PeerLimits(elements=40), PeerLimits(bytes=60)]
+"""At these the number of what is chosen decides, if it is counted as it is."""
+
+
+@LIMITED.enter
+def elements_of_a_hidden_shape(w: World) -> Any:
+    x = w.secret()
+    chosen = x[x > 1]
+    return w.tried(
+        *(partial(lambda n: chosen.view(-1, 1).expand(-1, n).sum(), n) for n in range(3, 16)),
+        lambda: torch.outer(chosen, w.public(1, 2, 3, 4, 5, 6)),
+        lambda: chosen.repeat(5),
+    )
+
+
+@LIMITED.enter
+def bytes_of_a_hidden_shape(w: World) -> Any:
+    x, kept = w.secret(), []  # type: ignore[var-annotated]
+
+    def keep() -> None:
+        kept.append(x[x > 1])
+
+    return [w.outcome(keep) for _ in range(8)], len(kept)
+
+
+@pytest.mark.parametrize("limits", LIMITS, ids=str)
+@pytest.mark.parametrize("name", LIMITED)
+def test_no_limit_tells_a_private_size(name: str, limits: PeerLimits) -> None:
+    LIMITED.check(name, limits=limits)
+
+
+@pytest.mark.parametrize("name", LIMITED)
+def test_limits_tell_public_sizes(name: str) -> None:
+    LIMITED.check_reaches(name, limits=LIMITS[-1])
 
 
 @pytest.mark.parametrize("name", ATTACKS)

@@ -19,6 +19,7 @@ import torch
 from syft.codes import DTypeCode, TypeCode
 from syft.exceptions import LimitExceeded, MalformedMessage, NotSendable
 from syft.serde.expect import expect_fields, malformed, prepend
+from syft.serde.limits import Limits
 from syft.serde.tensors.geometry import Shape, expect_shape, expect_strides, filled, row_major
 from syft.serde.buffers import LARGE, copy_buffer
 from syft.serde.packer import Packer, Unpacker
@@ -42,6 +43,63 @@ COPYABLE = frozenset(
     or DTYPE_CODES[dtype] in range(DTypeCode.UINT8, DTypeCode.UINT64 + 1)
 )
 """The dtypes whose elements torch can copy; sub-byte integers are not among them."""
+
+_USUAL = {dtype: DTYPE_CODES[dtype] for dtype in COPYABLE if not dtype.is_complex}
+_BY_HEAD = {(_TENSOR, number, 0): (dtype, dtype.itemsize) for dtype, number in _USUAL.items()}
+_LAYOUT = (torch.strided, False)
+_ABOUT_USUAL: Any = (True, True, False, {})
+
+
+def pack_usual(tensor: Any, index: int) -> tuple[tuple[Any, ...], torch.Tensor] | None:
+    """The descriptor and the bytes, as buffer ``index``, of nearly every tensor: row-major, with
+    elements, on the CPU, and nothing else than its data.  None for any other.
+
+    >>> pack_usual(torch.ones(2, dtype=torch.int8), 0)
+    ((32, 6, (2,), None, 0), tensor([1, 1], dtype=torch.uint8))
+    """
+    if type(tensor) is not torch.Tensor or (tensor.layout, tensor.is_nested) != _LAYOUT:
+        return None
+    number = _USUAL.get(tensor.dtype)
+    if number is None or tensor.requires_grad:
+        return None
+    shape, strides = tuple(tensor.shape), tensor.stride()
+    if 0 in shape or (strides != (1,) and strides != row_major(shape)):
+        return None
+    if (tensor.grad is None, tensor.is_cpu, tensor.is_neg(), tensor.__dict__) != _ABOUT_USUAL:
+        return None
+    flat = tensor if len(shape) == 1 else tensor.view(-1)
+    return (_TENSOR, number, shape, None, index), flat.view(_UINT8)
+
+
+def unpack_usual(operand: Any, buffers: list[torch.Tensor], limits: Limits) -> torch.Tensor | None:
+    """A copy of the tensor of a descriptor that :func:`pack_usual` makes, out of the only buffer.
+    None for anything else, which :func:`~syft.serde.registry.unpack` unpacks or refuses.
+
+    >>> unpack_usual(*([packed] for packed in pack_usual(torch.ones(2), 0)), Limits()) is None
+    True
+    >>> operand, buffer = pack_usual(torch.ones(2), 0)
+    >>> unpack_usual(list(operand), [buffer], Limits())
+    tensor([1., 1.])
+    """
+    if type(operand) is not list or len(operand) != 5 or len(buffers) != 1:
+        return None
+    code, number, shape, strides, index = operand
+    if not type(code) is type(number) is type(index) is int or strides is not None:
+        return None
+    known = _BY_HEAD.get((code, number, index))
+    if known is None or type(shape) is not list or len(shape) > limits.max_dims:
+        return None
+    (dtype, size), count, buffer = known, 1, buffers[0]
+    for length in shape:
+        if type(length) is not int or length < 1:
+            return None
+        count *= length
+    if not count * size == buffer.numel() < LARGE or count > limits.max_elements:
+        return None
+    if not buffer.is_cpu or buffer.storage_offset() % size:
+        return None
+    flat = buffer.view(dtype)
+    return (flat if len(shape) == 1 else flat.view(shape)).clone()
 
 
 def pack_strided(tensor: torch.Tensor, packer: Packer) -> tuple[Any, ...]:

@@ -24,7 +24,7 @@ from syft.serde.registry import (
     register_packer,
 )
 from syft.serde.tensors.layouts import pack_compressed, pack_coo, pack_jagged, pack_quantized
-from syft.serde.tensors.strided import SIZES, pack_strided, unpack_strided
+from syft.serde.tensors.strided import SIZES, pack_strided, pack_usual, unpack_strided
 from syft.torch_private import JAGGED, MKLDNN
 
 PackTensor: TypeAlias = Callable[[torch.Tensor, Packer], Operand]
@@ -41,12 +41,11 @@ def pack_tensor(tensor: torch.Tensor, packer: Packer) -> Operand:
     """
     if tensor.layout is not _STRIDED or tensor.dtype not in SIZES or tensor.is_nested:
         return _pack_special(tensor, packer)
-    if tensor.requires_grad:
-        operand = pack_strided(tensor.detach(), packer)
-    else:
-        operand = pack_strided(tensor, packer)
-        if tensor.grad is None and not tensor.__dict__ and type(tensor) is torch.Tensor:
-            return operand
+    usual = pack_usual(tensor, len(packer.buffers))
+    if usual is not None:
+        packer.buffers.append(usual[1])
+        return usual[0]
+    operand = pack_strided(tensor.detach() if tensor.requires_grad else tensor, packer)
     attributes = pack_attributes(tensor, packer)
     if attributes is None:
         return operand

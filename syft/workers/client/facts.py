@@ -255,11 +255,12 @@ class Facts:
         autocast: Hashable,
     ) -> None:
         """Note a command: what it may change is forgotten, what it makes gets keys."""
-        if FLAGS[op] & GRADIENT:
-            self.forget_gradients()
-        elif self.changes(op, kwargs):
-            self._note_altered(op, args, kwargs)
-        elif self.active and out:
+        if op in CHANGING or (kwargs and "out" in kwargs):  # as `changes`
+            if FLAGS[op] & GRADIENT:
+                self.forget_gradients()
+            else:
+                self._note_altered(op, args, kwargs)
+        elif out and self.active:
             self.noted.append((op, args, kwargs, out, expected, autocast))
 
     def _read_noted(self) -> None:

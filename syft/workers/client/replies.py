@@ -30,6 +30,7 @@ from syft.serde.errors import pack_error, unpack_error
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import unpack_at
+from syft.serde.tensors.strided import unpack_usual
 from syft.workers.client.facts import Facts
 from syft.workers.client.monitor import exclusive
 from syft.workers.client.pending import OpenPromise
@@ -253,6 +254,10 @@ class ReplyReader:
         value = reply.value  # type: ignore[union-attr]
         if value is None or type(value) is bool:  # most answers to questions
             return value
+        if not frame.exclusive:
+            usual = unpack_usual(value, frame.buffers, self._core.limits)
+            if usual is not None:
+                return usual
         unpacker = Unpacker(frame.buffers, self._core.limits, self, None, frame.exclusive)
         return unpack_at(value, unpacker, ".value")
 

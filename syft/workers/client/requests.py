@@ -176,14 +176,17 @@ class RequestSender(ReplyReader):
         made: Collection[int],
     ) -> Any:
         """What a request returns whose first reply is this one."""
-        reply = reply_in(answer)
+        try:
+            reply = messages.read_reply(answer.header)
+        except messages.UNREADABLE:
+            reply = reply_in(answer)  # raises
         kind = type(reply)
-        if kind is Done and reply.seq == seq:  # type: ignore[union-attr]
+        if kind is Done and reply.seq == seq:
             return STORED
-        if kind is Value and reply.seq == seq:  # type: ignore[union-attr]
-            return self._value(reply, answer, None)
-        unread = kind is Failure and reply.seq == -1  # type: ignore[union-attr]
-        if unread or (kind in _ANSWERS and reply.seq == seq):  # type: ignore[union-attr]
+        if kind is Value and reply.seq == seq:
+            return reply.value if type(reply.value) is bool else self._value(reply, answer, None)
+        unread = kind is Failure and reply.seq == -1
+        if unread or (kind in _ANSWERS and reply.seq == seq):
             if kind is Failure:
                 self._failed()
             if kind is Skipped:
@@ -348,8 +351,11 @@ class RequestSender(ReplyReader):
         # Popped one by one: a pointer may die, here or in another thread, at any line of this.
         garbage, ids = self.garbage, []
         try:
-            if len(garbage) == 1 and not (self._owners or self.facts.active or self.groups):
-                return (garbage.pop(),)  # nearly always
+            if len(garbage) == 1 and not (self._owners or self.groups):  # nearly always
+                last = (garbage.pop(),)
+                if self.facts.active:
+                    self.facts.drop(last)
+                return last
             for _ in range(len(garbage)):
                 ids.append(garbage.pop())
         except IndexError:  # another thread has sent the rest
@@ -385,8 +391,8 @@ class RequestSender(ReplyReader):
         """Count the pointers here that own an object, of which there is one."""
         self._owners[id] = 1
 
-    @exclusive
     def stop_owning(self, id: int) -> None:
         """Count no more: the object has left, and what may get its id is another one."""
-        self._owners.pop(id, None)
-        self.facts.drop((id,))  # it may come back as it is not now
+        with self.lock:  # as `exclusive`, which takes longer
+            self._owners.pop(id, None)
+            self.facts.drop((id,))  # it may come back as it is not now

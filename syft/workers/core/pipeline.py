@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
 
+import msgspec
 from msgspec.structs import fields
 
 from syft.exceptions import HookError, MalformedMessage, PermissionDenied
@@ -35,6 +36,7 @@ from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack
 from syft.serde.tensors.bundle import Bundle
+from syft.serde.tensors.strided import pack_usual
 from syft.workers.core.access import READS, Access
 from syft.workers.core.owners import Permit
 from syft.workers.core.peer import Peer
@@ -68,7 +70,7 @@ class StoreView:
         return self.core.connect(name)
 
 
-class Call:
+class Call(msgspec.Struct, eq=False):
     """One request on its way: the message, its caller, and what the steps have found so far.
 
     ``read`` is what the kind's own look at the message has returned.  ``held`` are the inputs of a
@@ -77,18 +79,16 @@ class Call:
     the reply that has passed :meth:`hand_over` or :meth:`tell`.
     """
 
-    __slots__ = (
-        "core", "message", "frame", "peer", "held", "read", "permit", "behind", "left", "_guard"
-    )  # fmt: skip
-
-    def __init__(self, core: WorkerCore, message: Any, frame: Frame, peer: Peer) -> None:
-        self.core, self.message, self.frame, self.peer = core, message, frame, peer
-        self.held: HeldInputs | None = None
-        self.read: Any = None
-        self.permit: Permit | None = None
-        self.behind: Claim | None = None
-        self.left: Answer | Value | None = None
-        self._guard: Guard | None = _NOT_ASKED
+    core: WorkerCore
+    message: Any
+    frame: Frame
+    peer: Peer
+    held: HeldInputs | None = None
+    read: Any = None
+    permit: Permit | None = None
+    behind: Claim | None = None
+    left: Answer | Value | None = None
+    _guard: Guard | None = _NOT_ASKED
 
     def unpacker(self, view: StoreView | None = None) -> Unpacker:
         """An unpacker for the operands: references are objects of this worker, or of a view."""
@@ -125,9 +125,8 @@ class Call:
     @property
     def user(self) -> str | None:
         """The user for whom the request is made; raises if its caller cannot speak for them."""
-        named = getattr(self.message, "user", None)
-        user: str | None = self.peer.user_named(named, self.core.name)
-        return user
+        named: str | None = getattr(self.message, "user", None)
+        return self.peer.user_named(named, self.core.name) if named else self.peer.user
 
     def check_leaves(self, guard: Guard | None, action: str = "get", id: int | None = None) -> None:
         """Raise :class:`~syft.exceptions.PermissionDenied` if a value may not leave for the user
@@ -168,6 +167,12 @@ class Call:
         """
         self.check_leaves(None)  # the caller speaks for the user
         value, guard = self._opened(value, action) if self.core.guarded else (value, None)
+        usual = pack_usual(value, 0) if along is None else None
+        if usual is not None:
+            remove()
+            answer = Value(self.message.seq, usual[0]), [usual[1]]
+            self.left = Answer(*answer, guard is not None)
+            return self.left
         packer = Packer(worker=self.core, stays=stays, gradients=True)
         operand = pack(value if along is None else (value, *along(value, guard)), packer)
         packer.hand_over(self.peer.name)

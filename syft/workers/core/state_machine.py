@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, ClassVar, get_args
 from weakref import WeakKeyDictionary
 
+import msgspec
 import torch
 from torch import is_anomaly_enabled, is_inference_mode_enabled
 
@@ -85,8 +85,7 @@ AddressedFrame = tuple[Peer | str, Frame]
 Handler = Callable[["WorkerCore", Any, Frame, Peer], "messages.Reply | Answer | None"]
 
 
-@dataclass(slots=True)
-class Answer:
+class Answer(msgspec.Struct):
     """A reply with tensor data; it is not compressed if that is private."""
 
     message: messages.Reply
@@ -94,6 +93,8 @@ class Answer:
     private: bool = False
 
 
+_WITHOUT_BUFFERS = frozenset((Done, messages.Value))
+"""Most replies, if they are no :class:`Answer`."""
 _HANDLERS: dict[type[messages.Message], Handler] = {}
 
 
@@ -222,14 +223,14 @@ class WorkerCore:
                 self._nesting.leave()
             self.serving = outer
         reply = self._after_returning(message, reply, peer) if self.to_return else reply
-        if type(reply) is not Done:
+        if type(reply) not in _WITHOUT_BUFFERS:
             return self.stats.count(frame, None if reply is None else self.frame_of(reply, peer))
         header = encode(reply)
         stats = self.stats
         stats.messages_in += 1
         stats.bytes_in += frame.nbytes if frame.buffers else len(frame.header)
         stats.bytes_out += len(header)
-        return Frame(header, [], False, False, False, reply.seq)
+        return Frame(header, [], False, False, False, reply.seq if type(reply) is Done else None)
 
     def _meet(self, peer: Peer, message: messages.Request) -> None:
         """Note whose request this is; it names nothing that its caller may not find."""
@@ -441,7 +442,7 @@ class WorkerCore:
             ids = droppable_shares(self.store.objects, ids, peer)
         if self.contested:
             ids = self.owners.droppable(peer, ids)
-        if not self.dataflow.active:
+        if not (self.store.promised or self.dataflow.tasks):
             return self.store.drop_all(ids, peer.dropped)
         for id in ids:
             if id in self.store.promised:

@@ -143,7 +143,11 @@ class ObjectStore:
 
         Raises :class:`~syft.exceptions.ObjectNotFound` if it is missing.
         """
-        return self.seal(self.open(id))
+        try:
+            value = self.objects[id]
+        except KeyError:
+            value = self.open(id)
+        return sealed(value) if self.charges.guarded else value
 
     def seal(self, value: Any) -> Stored:
         """An object, or its cell if something at the worker is private.
@@ -256,12 +260,13 @@ class ObjectStore:
 
         Raises :class:`~syft.exceptions.LimitExceeded` if the caller has too much.
         """
-        self.check_free(id)
+        if id in self.objects or self.given_up:
+            self.check_free(id)
         self.charges.charge_one(id, value)
         self.objects[id] = value
         if self.promised:
             self.kept(id)
-        if is_indexed(value):
+        if (type(value) is not torch.Tensor or value.__dict__) and is_indexed(value):
             self.tags.note(id)
 
     def put_all(self, values: Mapping[int, Any]) -> None:
@@ -280,8 +285,10 @@ class ObjectStore:
         """Remove the object and return it; ``reason`` is the text of its tombstone."""
         value = self.read(id)
         del self.objects[id]
-        self.charges.release((id,))
-        self.tags.forget((id,))
+        if self._bills or self.charges.flags:
+            self.charges.release((id,))
+        if self.tags.watched:
+            self.tags.forget((id,))
         self._bury(id, reason)
         return value
 

@@ -169,19 +169,28 @@ def _evaluated(
         count = pieces(op, args, kwargs)
         if count > _MOST_PIECES:
             return Use(read * count, read * _BYTES_AT_MOST, count)
-    use = least = Use()
-    if all(one.layout is torch.strided and not one.is_quantized for one in tensors):
-        use = least = use_of(function, args, kwargs)
-        if (use.reads or use.elements is None) and any(map(_is_number, tensors)):
-            key = _with_numbers(key, tensors)
-            use = use_of(function, args, kwargs, _is_number)
+    use, least, key = _asked(function, args, kwargs, tensors, key)
     if use.elements is None:
-        made = max(_guess(op, args, kwargs, read), least.elements or 0)
+        made = max(_guess(op, args, kwargs, read), least)
         return Use(read + made, (read + made) * _BYTES_AT_MOST)
     found = Use(read + use.elements, use.peak, use.results)
     if key is not None:
         _keep(key, found)
     return found
+
+
+def _asked(
+    function: Function, args: Any, kwargs: dict[str, Any], tensors: list[torch.Tensor], key: Any
+) -> tuple[Use, int, Any]:
+    """What the evaluator says with the numbers that the call reads, the elements that it makes
+    whatever these are, and the key of calls of which all that is true."""
+    if not all(one.layout is torch.strided and not one.is_quantized for one in tensors):
+        return Use(), 0, None
+    use = use_of(function, args, kwargs)
+    if not (use.reads or use.elements is None) or not any(map(_is_number, tensors)):
+        return use, 0, key
+    key = _with_numbers(key, tensors)
+    return use_of(function, args, kwargs, _is_number), use.elements or 0, key
 
 
 def _with_numbers(key: Any, tensors: list[torch.Tensor]) -> Any:

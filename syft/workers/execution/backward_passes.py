@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import torch
@@ -29,6 +30,7 @@ from syft.workers.execution.followed_leaves import FollowedLeaves
 from syft.workers.execution.foreseen_failures import PRIVATE_PASS, foreseen_failure, refusal
 from syft.workers.execution.moved_memory import Holdings, move_written
 from syft.workers.execution.plain_tensors import is_plain, plain_copy
+from syft.workers.execution.public_sizes import hides_shape
 from syft.workers.execution.successors import (
     in_graph,
     lend_gradients,
@@ -108,9 +110,10 @@ def run_private_pass(
         raise denied(refused)
     _check_fit(call, function, args, kwargs)
     a_pass = _PrivatePass(call, guard, holdings)
-    if a_pass.followed.has_chains and not admitted:
-        raise denied("a backward pass to a chain that was moved")
     others = *a_pass.receivers(), *a_pass.followed.leaves
+    refused = None if admitted else a_pass.refused(others)
+    if refused is not None:
+        raise denied(refused)
     if not all(map(_is_strided, (*call.roots, *call.starts, *others))):
         raise denied("a backward pass over a tensor of another layout")
     result = a_pass.run()
@@ -157,6 +160,12 @@ class _PrivatePass:
             self._check_used()
         everywhere = call.inputs is None  # a limited pass goes on nowhere
         self.followed = FollowedLeaves(self.graph, self.graph.leaves if everywhere else ())
+
+    def refused(self, others: Sequence[torch.Tensor]) -> str | None:
+        """What of the tensors that get gradients a stranger may not have."""
+        if self.followed.has_chains:
+            return "a backward pass to a chain that was moved"
+        return PRIVATE_PASS if any(map(hides_shape, others)) else None
 
     def _check_used(self) -> None:
         """Raise if a gradient is wanted of what the graph does not reach, as torch does."""
@@ -262,7 +271,7 @@ class _PrivatePass:
         """
         if gradient is not None and gradient is before and not self._changes_guards:
             return gradient
-        guard = meet_guards(self.guard, full_guard_of(before))
+        guard = self._guard_of(like, before)
         gradient = _or_zeros(gradient, like)
         in_place = like.is_leaf and gradient is before and not self.call.creates
         if type(gradient) is not Wrapper and not in_place:
@@ -271,6 +280,11 @@ class _PrivatePass:
             gradient = _with_edges(gradient, self.graph.leaves)
         protect(gradient, guard)
         return gradient
+
+    def _guard_of(self, like: torch.Tensor, before: torch.Tensor | None) -> Guard | None:
+        """The guard of the gradient of a tensor, whose shape it has."""
+        guard = replace(self.guard, shape_hidden=self.guard.shape_hidden or hides_shape(like))
+        return meet_guards(guard, full_guard_of(before))
 
 
 def _is_of_kind(gradient: torch.Tensor, tensor: torch.Tensor) -> bool:

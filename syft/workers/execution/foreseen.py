@@ -10,21 +10,24 @@ one drew: neither the worker's nor a generator that is given.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from dataclasses import replace as changed
 from typing import Any, cast
 
 import torch
 
+from syft.ops.engines import reached_starts
 from syft.ops.nested import Function, container_class, every_tensor, leaves, replace, tensors_in
 from syft.ops.outcome import ANY, Given, Made, Outcome
 from syft.ops.table import JOINS, SETS_GRADIENT, flags_of
-from syft.workers.execution.moved_memory import Holdings, NoHoldings, move_written
+from syft.torch_private import graph_start
+from syft.workers.execution.moved_memory import Holdings, Moves, NoHoldings, move_written
 from syft.workers.execution.plain_tensors import is_plain, plain_copy
-from syft.workers.execution.public_sizes import note_growth, note_sizes
+from syft.workers.execution.public_sizes import hides_shape, note_growth, note_sizes
 from syft.workers.hardening.unwritten import clear_behind
 from syft.workers.labels.guards import Guard, without_frames
-from syft.workers.labels.memory_labels import full_guard_of, protect, seal_view
+from syft.workers.labels.memory_labels import full_guard_of, note, protect, seal_view
 
 
 class Unforeseen(Exception):
@@ -39,9 +42,13 @@ def run_foreseen(
     guard: Guard,
     holdings: Holdings,
     admitted: bool = False,
+    decided: bool = False,
 ) -> Any:
     """Call ``function`` on strided tensors guarded by ``guard``; returns results of the forecast's
     shapes, guarded and perhaps sealed.
+
+    If the guard hides the shape, what has only public sizes by the forecast gets one that does not,
+    unless a private value has ``decided`` that there is this command.
 
     What is written is moved to private memory first, if it is not there: ``holdings`` are told.  A
     failure is raised if the caller is ``admitted`` to the values.  Raises
@@ -56,9 +63,9 @@ def run_foreseen(
     (tensor([0.]), <class 'IndexError'>)
     """
     inputs = tensors_in(args, kwargs)
+    labels = _Labels(guard, decided)
     if forecast.writes:
-        moves = move_written([inputs[place] for place in forecast.writes], guard, holdings)
-        args, kwargs = moves.within((args, kwargs))
+        args, kwargs = labels.moved(inputs, forecast, holdings).within((args, kwargs))
         if flags_of(function) & (JOINS | SETS_GRADIENT) == JOINS:  # memory, and not an attribute
             args = _apart(args, guard)
         inputs = tensors_in(args, kwargs)
@@ -66,17 +73,65 @@ def run_foreseen(
         guard.check_open()
     result, error = None, guard.error
     run = call_drawing if forecast.draws else calling
+    starts = _starts(inputs) if guard.shape_hidden else None
     try:
-        result = _fitted(run(function, args, kwargs), forecast, inputs)
+        result = run(function, args, kwargs)
+        if starts is not None:
+            _check_graphs(result, forecast, inputs, starts)
+        result = _fitted(result, forecast, inputs)
         _check_writes(forecast, inputs)
-        result = _apart_from_lower(result, inputs, guard)
+        result = _apart_from_lower(result, inputs, guard, forecast.writes)
     except Exception as failure:
         if admitted:
             raise
         error = error or without_frames(failure)
-        guard = guard.sealed(error)
-        result = _apart_from_lower(_stand_ins(forecast, inputs, guard), inputs, guard)
-    return _guarded(result, inputs, guard, forecast)
+        labels = changed(labels, guard=guard.sealed(error))
+        result = _stand_ins(forecast, inputs, labels)
+        result = _apart_from_lower(result, inputs, labels.guard, forecast.writes)
+    return _guarded(result, inputs, labels, forecast)
+
+
+@dataclass(frozen=True, slots=True)
+class _Labels:
+    """The guards of what a command makes and writes, where that of all its inputs is ``guard``.
+
+    If that hides the shape, what has only public sizes, in memory of its own, gets one that does
+    not; so does what is written, if it had a public shape and keeps one.
+    """
+
+    guard: Guard
+    decided: bool
+
+    def of(self, made: Made | Given | None) -> Guard:
+        """The guard of a result."""
+        return self._open if type(made) is Made and made.nbytes >= 0 else self.guard
+
+    @property
+    def _open(self) -> Guard:
+        hides = self.guard.shape_hidden and not self.decided
+        return changed(self.guard, shape_hidden=False) if hides else self.guard
+
+    def of_written(self, forecast: Outcome, inputs: Sequence[torch.Tensor]) -> list[Guard]:
+        """The guards of what is written, in the order in which the forecast has that."""
+        if not self.guard.shape_hidden:
+            return [self.guard] * len(forecast.writes)
+        hidden = {place for place, made in forecast.changed if made.nbytes < 0}
+        hidden.update(place for place in forecast.writes if hides_shape(inputs[place]))
+        there = _memories(inputs[place] for place in hidden)
+        return [
+            self.guard if _memory(inputs[place]) in there else self._open
+            for place in forecast.writes
+        ]
+
+    def moved(self, inputs: Sequence[torch.Tensor], forecast: Outcome, holdings: Holdings) -> Moves:
+        """Move what is written to memory of its guard, if it is not there."""
+        moves = Moves()
+        guards = self.of_written(forecast, inputs)
+        for guard in dict.fromkeys(guards):
+            pairs = zip(forecast.writes, guards, strict=True)
+            targets = [inputs[place] for place, its in pairs if its is guard or its == guard]
+            moves.update(move_written(targets, guard, holdings))
+        return moves
 
 
 def _apart(args: Sequence[Any], guard: Guard) -> Sequence[Any]:
@@ -179,7 +234,8 @@ def _fit(found: Any, expected: Any, inputs: Sequence[torch.Tensor]) -> Any:
 def _laid_out(found: torch.Tensor, made: Made, shared: bool) -> torch.Tensor:
     """A result in the memory and with the strides of the forecast, as far as that tells them."""
     if made.nbytes >= 0:
-        return found if made.shares or is_as_made(found, made) else plain_copy(found, made.stride)
+        as_is = made.shares or (is_as_made(found, made) and not shared)
+        return found if as_is else plain_copy(found, made.stride)
     if made.shares:
         if not shared:
             raise Unforeseen("a result in memory of its own instead of a view")
@@ -228,34 +284,49 @@ def _check_writes(forecast: Outcome, inputs: Sequence[torch.Tensor]) -> None:
             tensor.detach().copy_(values)
 
 
-def _apart_from_lower(result: Any, inputs: Sequence[torch.Tensor], guard: Guard) -> Any:
-    """The results, with copies of those that lie in memory of a lower guard."""
+def _apart_from_lower(
+    result: Any, inputs: Sequence[torch.Tensor], guard: Guard, written: Collection[int]
+) -> Any:
+    """The results, with copies of those that lie in memory of a lower guard and are not written."""
     lower = _memories(tensor for tensor in inputs if full_guard_of(tensor) != guard)
+    lower -= _memories(inputs[place] for place in written)
     return replace(result, lambda leaf: leaf.clone() if _memory(leaf) in lower else leaf)
 
 
-def _guarded(result: Any, inputs: Sequence[torch.Tensor], guard: Guard, forecast: Outcome) -> Any:
+def _guarded(
+    result: Any, inputs: Sequence[torch.Tensor], labels: _Labels, forecast: Outcome
+) -> Any:
     """Guard the results, and note how large they are at most if that is not seen.
 
     That a view could not be made is an error of the view: what it is of can be read.
     """
-    there, opened = _memories(inputs), changed(guard, error=None)
+    there = _memories(inputs)
     expected = leaves(forecast.result)
+    written = dict(zip(forecast.writes, labels.of_written(forecast, inputs), strict=True))
 
     def guarded(leaf: torch.Tensor | None) -> torch.Tensor | None:
         made = next(expected)
         if leaf is None:
             return None
-        view = type(made) is Made and _memory(leaf) in there
-        protect(leaf, opened if view else guard)
-        if view and guard.error is not None:
-            seal_view(leaf, guard)
-        if guard.shape_hidden and type(made) is Made:
-            note_sizes(leaf, made.most, not view)
+        if type(made) is Given:
+            protect(leaf, written.get(made.place, labels.guard))
+        else:
+            _guard_made(leaf, made, labels.of(made), _memory(leaf) in there)
         return leaf
 
-    _note_changed(inputs, guard, forecast)
+    _note_changed(inputs, labels.guard, forecast)
     return replace(result, guarded)
+
+
+def _guard_made(leaf: torch.Tensor, made: Made, guard: Guard, view: bool) -> None:
+    """Guard a new result, which may be a view."""
+    protect(leaf, changed(guard, error=None) if view else guard)
+    if view and guard.error is not None:
+        seal_view(leaf, guard)
+    if guard.shape_hidden:
+        note_sizes(leaf, made.most, not view, made.shape)
+        if view:
+            note(leaf.untyped_storage(), viewed=True)
 
 
 def _note_changed(inputs: Sequence[torch.Tensor], guard: Guard, forecast: Outcome) -> None:
@@ -265,10 +336,39 @@ def _note_changed(inputs: Sequence[torch.Tensor], guard: Guard, forecast: Outcom
     places = [place for place, _ in forecast.changed]
     joined = _memories(one for place, one in enumerate(inputs) if place not in places)
     for place, made in forecast.changed:
+        if not hides_shape(inputs[place]):
+            continue
         if place not in forecast.grown or _memory(inputs[place]) in joined:
-            note_sizes(inputs[place], made.most, False)
+            note_sizes(inputs[place], made.most, False, made.shape)
         else:
-            note_growth(inputs[place], made.most)
+            note_growth(inputs[place], made.most, made.shape)
+
+
+# ------------------------------------------------------------------------------------------- graphs
+
+
+def _starts(inputs: Sequence[torch.Tensor]) -> dict[int, Any]:
+    """Where the graphs of the inputs begin, by place; of those that have none, nothing."""
+    return {
+        place: graph_start(tensor) for place, tensor in enumerate(inputs) if tensor.requires_grad
+    }
+
+
+def _check_graphs(
+    result: Any, forecast: Outcome, inputs: Sequence[torch.Tensor], starts: dict[int, Any]
+) -> None:
+    """Raise :class:`Unforeseen` if the graph of a result leads to other inputs than foreseen.
+
+    What a backward pass leaves follows from it, and it might follow from a private size.
+    """
+    found = zip(leaves(result), leaves(forecast.result), strict=False)
+    after = [(inputs[place], made) for place, made in forecast.changed]
+    for tensor, made in (*found, *after):
+        if type(made) is not Made or not isinstance(tensor, torch.Tensor) or tensor._is_view():
+            continue
+        expected = {starts[place] for place in made.reaches if place in starts}
+        if not reached_starts(tensor, starts.values()) == expected:
+            raise Unforeseen("a result with another graph")
 
 
 def _memory(tensor: torch.Tensor | None) -> int:
@@ -315,11 +415,12 @@ class _Overwritten(torch.autograd.Function):
         return None, *_zero_gradients(ctx)
 
 
-def _stand_ins(forecast: Outcome, inputs: Sequence[torch.Tensor], guard: Guard) -> Any:
+def _stand_ins(forecast: Outcome, inputs: Sequence[torch.Tensor], labels: _Labels) -> Any:
     """What stands for results that could not be computed; what was to be written is sealed."""
+    guards = labels.of_written(forecast, inputs)
     for place, made in forecast.changed:
         _bring(inputs[place], made, inputs)
-    for place in forecast.writes:
+    for place, guard in zip(forecast.writes, guards, strict=True):
         protect(inputs[place], guard)
 
     def stand_in(expected: Made | Given | None) -> torch.Tensor | None:

@@ -85,10 +85,13 @@ def run_guarded(
     holdings: Holdings,
     worker: str,
     user: str | None,
+    decided: bool = False,
 ) -> Any:
     """Call ``function`` on inputs guarded by ``guard``, and guard its results and effects.
 
-    ``holdings`` are told of tensors that the call moves to new memory.  Raises
+    ``holdings`` are told of tensors that the call moves to new memory.  ``decided`` says that a
+    private value has decided that there is this call: then no shape of what it makes is public.
+    Raises
     :class:`~syft.exceptions.PermissionDenied` when the operation would return a value to a ``user``
     who may not read it.
     """
@@ -108,7 +111,7 @@ def run_guarded(
     result = _quick_result(function, args, kwargs, guard)
     if result is not NOTHING:
         return result
-    command = _Command(function, args, kwargs, op_flags, guard, worker, user)
+    command = _Command(function, args, kwargs, op_flags, guard, worker, user, decided)
     return command.run(holdings)
 
 
@@ -148,6 +151,7 @@ class _Command:
     guard: Guard
     worker: str
     user: str | None
+    decided: bool
 
     def run(self, holdings: Holdings) -> Any:
         """Do what is forecast; without a forecast, call the function if that may be seen."""
@@ -180,9 +184,8 @@ class _Command:
             return NO_FORECAST
         if not self.guard.shape_hidden:
             return evaluate(self.function, self.args, self.kwargs, _is_public)
-        if self.op_flags & SPLITS:
-            return NO_FORECAST
-        return hidden_forecast(self.function, self.args, self.kwargs)
+        counted = bool(self.op_flags & SPLITS)
+        return hidden_forecast(self.function, self.args, self.kwargs, _is_public, counted)
 
     def _in_its_form(self, forecast: Outcome) -> tuple[Outcome, _Command]:
         """The forecast of the form of the operation, if it has one and needs it, and what runs."""
@@ -197,7 +200,7 @@ class _Command:
         hidden = forecast.verdict is Verdict.RESIZES
         guard = changed(self.guard, shape_hidden=True) if hidden else self.guard
         call = self.function, self.args, self.kwargs
-        return run_foreseen(*call, forecast, guard, holdings, self._is_admitted)
+        return run_foreseen(*call, forecast, guard, holdings, self._is_admitted, self.decided)
 
     def _moved(self, holdings: Holdings) -> _Command:
         """The same command after what it may write was moved."""

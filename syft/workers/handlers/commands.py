@@ -29,6 +29,7 @@ from syft.ops.table import (
     GRADIENT,
     INPLACE,
     INPLACE_OPTION,
+    METADATA,
     MUTATES_OTHERS,
     NAMES,
     ONE,
@@ -36,8 +37,10 @@ from syft.ops.table import (
     SETS_GRADIENT,
     TENSOR,
     UNINITIALIZED,
+    asked_by,
     function_of,
     may_alter,
+    ops_where,
 )
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer
@@ -81,6 +84,7 @@ _SEVERAL = _EXPECTED | IN_CONTAINER
 """The least flags of a caller that expects tensors in a container."""
 _CASTING = ("cpu", "cuda", DEFAULT_DTYPE)
 _MAX_ID = 2**63 - 1
+_IDS, _NOT_EXPECTED = range(1, 2**63), range(_EXPECTED)
 _UNCOMMON = UNINITIALIZED | MUTATES_OTHERS | ALTERS | GRADIENT
 _MAKING_SIZES = {
     op: function
@@ -90,6 +94,14 @@ _MAKING_SIZES = {
 """The operations that only make a tensor, by number."""
 _MAKING = {op: function for op, function in _MAKING_SIZES.items() if FLAGS[op] & BOUNDED}
 """Those of them that make nothing large of small tensors."""
+_INDEXING = ops_where("index", "1:index") & _MAKING_SIZES.keys()
+"""Those of them that pick a part of their first argument if the second is one number."""
+_ASKING = {
+    op: function
+    for op, function in enumerate(RUNNABLE)
+    if function and FLAGS[op] & METADATA and asked_by(op) == {"requires_grad"}
+}
+"""The questions about one tensor that are answered with true or false, whatever is in it."""
 _WRITING = {
     op: function
     for op, function in enumerate(RUNNABLE)
@@ -159,17 +171,15 @@ def handle(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Repl
     """Run a common operation at once, and leave any other to the steps."""
     store = core.store
     if store.promised or core.dataflow.tasks or core.contested or core.confined:
-        if command.drop:
-            core.forget(command.drop, peer)
-        if core.confined:
-            refuse_shares(store.objects, (command.args, command.kwargs), peer)
-        active = core.dataflow.active
-        if core.contested and not active and not command.kwargs and _run_own(core, command, peer):
-            return Done(command.seq)
-        if core.contested or active:
+        if not _is_common(core, command, peer):
             return _general(core, command, frame, peer)
+        if core.contested:
+            return Done(command.seq)
     elif command.drop:
         store.drop_all(command.drop, peer.dropped)
+    asked = command.op in _ASKING and not core.guarded
+    if asked and (answer := _answer(core, command, frame, peer)) is not None:
+        return answer
     run = _make if command.out else _write
     try:
         if run(store, command, core.guarded):
@@ -177,6 +187,35 @@ def handle(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Repl
     except LimitExceeded:
         pass  # raised again below: a traceback would tell which way a sealed error has it go
     return _general(core, command, frame, peer)
+
+
+def _is_common(core: WorkerCore, command: Command, peer: Peer) -> bool:
+    """Whether a command at a worker of shares, promises or several callers is no matter for the
+    general path; it has been run if the worker has several callers."""
+    if command.drop:
+        core.forget(command.drop, peer)
+    if core.confined:
+        refuse_shares(core.store.objects, (command.args, command.kwargs), peer)
+    if core.dataflow.active:
+        return False
+    return not core.contested or (not command.kwargs and _run_own(core, command, peer))
+
+
+def _answer(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Value | None:
+    """The answer to a question about one tensor that is there, at a worker without private values;
+    None for any other, which the general path answers or refuses."""
+    store, out = core.store, command.out
+    if store.given_up or command.kwargs or len(command.args) != 1:
+        return None
+    if command.flags not in _NOT_EXPECTED or out not in _IDS or out in store.objects:
+        return None
+    values = _present(store.objects, command.args)
+    if values is None or type(values[0]) is not _Tensor:
+        return None
+    if peer.knows != EVERYTHING:
+        core.watch(peer)
+    answer = _ASKING[command.op](values[0])
+    return Call(core, command, frame, peer).tell(answer, lambda guard: False)
 
 
 def _run_own(core: WorkerCore, command: Command, peer: Peer) -> bool:
@@ -235,7 +274,8 @@ def _make(store: ObjectStore, command: Command, guarded: bool) -> bool:
     look = charges.flags
     function = _MAKING.get(command.op)
     if function is None:
-        function, look = _MAKING_SIZES.get(command.op), look | LOOK
+        function = _MAKING_SIZES.get(command.op)
+        look |= 0 if command.op in _INDEXING and _picks(command.args) else LOOK
     flags = _EXPECTED_IN_GRAD_MODE if is_grad_enabled() else _EXPECTED
     if function is None or command.flags != flags or command.autocast:
         return False
@@ -264,6 +304,11 @@ def _make(store: ObjectStore, command: Command, guarded: bool) -> bool:
     if store.tags.watched:
         store.tags.note(out)
     return True
+
+
+def _picks(args: Sequence[Any]) -> bool:
+    """Whether an index is one number: what that picks is no larger than what it is picked from."""
+    return len(args) == 2 and type(args[1]) is int
 
 
 def _make_looking(

@@ -59,6 +59,7 @@ def run_as_private(
     guard: Guard | None,
     holdings: Holdings,
     user: str | None,
+    decided: bool = False,
 ) -> Any:
     """Run an operation whose results are guarded by ``guard``, as the gradients are that it sends.
 
@@ -70,7 +71,8 @@ def run_as_private(
         return function(*args, **kwargs)
     acting, core.acting_guard = core.acting_guard, guard
     try:
-        return run_guarded(function, list(args), kwargs, flags, guard, holdings, core.name, user)
+        about = flags, guard, holdings, core.name, user, decided
+        return run_guarded(function, list(args), kwargs, *about)
     finally:
         core.acting_guard = acting
 
@@ -172,7 +174,7 @@ class GuardedRun:
         flags = FLAGS[action.op]
         guard = meet_guards(guard_for(list(args), kwargs), self.taint)
         self.concealing |= guard is not None and not guard.admits(self.user)
-        about = flags, guard, self.registers, self.user
+        about = flags, guard, self.registers, self.user, self.taint is not None
         result = run_as_private(self.core, function, args, kwargs, *about)
         if self.taint is not None:  # which commands run may follow from private values
             replace(result, forget_sizes)

@@ -13,13 +13,15 @@ from syft.chain.wrapper import Wrapper
 from syft.exceptions import MalformedMessage, ObjectIdTaken, PermissionDenied, StoreError
 from syft.ids import digest, has_content
 from syft.serde.errors import pack_error
+from syft.serde.frame import Frame
 from syft.serde.packer import Packer
 from syft.serde.registry import pack, unpack_at
-from syft.torch_private import as_leaf
+from syft.serde.tensors.strided import unpack_usual
+from syft.torch_private import as_leaf, is_kept_by_torch
 from syft.workers.core.access import Access
 from syft.workers.core.findable import copies_first, may_find
 from syft.workers.core.peer import EVERYTHING, Peer
-from syft.workers.core.pipeline import Call, Declaration, handles, taking
+from syft.workers.core.pipeline import Call, Declaration, handles, shortcut, taking
 from syft.workers.core.sent_labels import bound_of, guard_fields, note_terms, received_guard
 from syft.workers.core.shares import Confined
 from syft.workers.core.state_machine import Answer, WorkerCore
@@ -63,6 +65,10 @@ from syft.workers.wire.messages import (
     Value,
 )
 
+_ABOUT_USUAL = (None, (), None, False)
+"""What guards a usual tensor, who else may change it, where its gradients go, and whether its
+memory is to be used."""
+
 
 @handles(Put, Declaration(makes="id", plain="value, source", waits=False))
 def put(call: Call, message: Put) -> Reply:
@@ -87,6 +93,28 @@ def put(call: Call, message: Put) -> Reply:
     core.comes_back((message.id,), peer)
     core.owners.put(peer, message.id, message.writers, may_be_leaf)
     core.hold(message.id, value)
+    if peer.knows != EVERYTHING:
+        core.watch(peer)
+    return Done(message.seq)
+
+
+@shortcut(Put)
+def put_usual(core: WorkerCore, message: Put, frame: Frame, peer: Peer) -> Reply | Answer | None:
+    """Store a usual tensor that nothing guards, and leave any other value to the steps."""
+    store = core.store
+    if message.drop:
+        core.forget(message.drop, peer)
+    about = message.users, message.writers, message.source, frame.exclusive
+    if store.promised or core.dataflow.tasks or about != _ABOUT_USUAL:
+        return put(core, message, frame, peer)
+    value = unpack_usual(message.value, frame.buffers, core.limits)
+    if value is None:
+        return put(core, message, frame, peer)
+    store.put(message.id, value)
+    if core.watched and store.has_gone(message.id):
+        core.altered(peer, gradients=False)
+    if core.contested:
+        core.owners.put(peer, message.id, (), False)
     if peer.knows != EVERYTHING:
         core.watch(peer)
     return Done(message.seq)
@@ -146,6 +174,23 @@ def fetch(call: Call, message: Fetch) -> Answer | Parked:
         return (*guard_fields(guard, core.name), bound_of(value))
 
     return call.hand_over(value, remove, label, lambda _: "remote_get", keep)
+
+
+@shortcut(Fetch)
+def fetch_usual(
+    core: WorkerCore, message: Fetch, frame: Frame, peer: Peer
+) -> Reply | Answer | None:
+    """Reply with a tensor that no graph ends at, and leave any other request to the steps."""
+    store = core.store
+    if message.drop:
+        core.forget(message.drop, peer)
+    waits = store.promised or core.dataflow.tasks or core.contested
+    if not (waits or message.keep or message.depth or message.guarded):
+        value = store.read(message.id)
+        if type(value) is torch.Tensor and not (value.__dict__ or is_kept_by_torch(value)):
+            take = partial(store.take, message.id, peer.fetched)
+            return Call(core, message, frame, peer).hand_over(value, take)
+    return fetch(core, message, frame, peer)
 
 
 def _fetch_share(call: Call, message: Fetch, share: Confined) -> Answer | Parked:

@@ -357,6 +357,13 @@ def _stored(core: WorkerCore, run: Run, results: Sequence[Any], peer: Peer) -> R
             store.tags.note(run.out)
         return Done(run.seq)
     _check_results(results)
+    _store_several(core, run, results)
+    return _reply(core, run, results, peer)
+
+
+def _store_several(core: WorkerCore, run: Run, results: Sequence[Any]) -> None:
+    """Store the tensors among the results; what is a number was not promised to be one."""
+    store = core.store
     made = {
         out: value for out, value in enumerate(results, run.out) if isinstance(value, torch.Tensor)
     }
@@ -369,7 +376,6 @@ def _stored(core: WorkerCore, run: Run, results: Sequence[Any], peer: Peer) -> R
     if store.promised:
         numbers = [out for out, value in enumerate(results, run.out) if value is not None]
         core.fail_results([out for out in numbers if out not in made])
-    return _reply(core, run, results, peer)
 
 
 def _reply(core: WorkerCore, run: Run, results: Sequence[Any], peer: Peer) -> Reply:

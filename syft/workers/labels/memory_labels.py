@@ -34,8 +34,9 @@ class Label(NamedTuple):
 
     ``guard`` says who may read it, and ``owner`` whose it is.  ``most`` bounds a size that is
     private: the bytes of memory, or the sizes of a tensor and the byte of its memory where it
-    begins.  On a tensor, ``reached`` says whose result it was behind as a leaf, and who was named
-    for that, and ``walked`` which graph behind it has been labelled.
+    begins.  ``viewed`` says of memory of a private size whether a command has made a view there.
+    On a tensor, ``reached`` says whose result it was behind as a leaf, and who was named for that,
+    and ``walked`` which graph behind it has been labelled.
 
     >>> x = torch.ones(2); note(x, most=((2,), 0)); label_of(x).most, label_of(torch.ones(2)).most
     (((2,), 0), None)
@@ -44,6 +45,7 @@ class Label(NamedTuple):
     guard: Guard | None = None
     owner: Claim | None = None
     most: Any = None
+    viewed: bool = False
     reached: Claim | None = None
     walked: Any = None
 

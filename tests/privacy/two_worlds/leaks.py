@@ -124,6 +124,11 @@ def _read_of_one_id(core: Any, read: Any, leaf: torch.Tensor, peer: Any) -> Any:
     return found
 
 
+def _without_hidden_sizes(self: Any, made: Any) -> Any:
+    """The guard of a result, as if all of its sizes were public."""
+    return self._open
+
+
 def _as_given(args: Any, kwargs: Any, *more: Any) -> Any:
     """The arguments of a command, generators among them."""
     return args, kwargs
@@ -153,13 +158,15 @@ LEAKS: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
     "two ids": lambda: _with((leaf_gradients, "_read", _read_of_one_id)),
     "gradients": lambda: _with((backward_passes, "protect", _nothing)),
     "elements": lambda: _with((memory_labels, "gradients_behind", _gradients_before_chains)),
+    "rows": lambda: _with((foreseen._Labels, "of", _without_hidden_sizes)),
     "operands": lambda: _with((Packer, "gradients", property(lambda self: True, _nothing))),
 }
 """By name: a copy whose gradient is not asked about; limits that compare private sizes, and charge
 for real memory; generators and the worker's stream, from which private commands draw; a stand-in
 that is no leaf; a write that leaves no graph; a property that a plan asks for; results that a graph
 saved, written where they are; a failure under the guard of one operand; an object under two ids; a
-gradient that nothing guards, one inside a chain, and one that goes along with an operand."""
+gradient that nothing guards, one inside a chain, and one that goes along with an operand; sizes
+that follow from private ones, as if they were public."""
 
 
 def look_for(leak: str, samples: Samples, seed: int, most: int) -> Report:

@@ -19,6 +19,7 @@ from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, PeerLimits
 from syft.workers.wire import messages
 from syft.workers.wire.references import Reference
 from tests.privacy.two_worlds.observer import Failed
+from tests.privacy.two_worlds.private_rows import use_rows
 from tests.privacy.two_worlds.world import OBSERVER
 
 if TYPE_CHECKING:
@@ -183,5 +184,7 @@ def draw(program: RandomProgram) -> None:
         observer.fetch(made[1].id)
 
 
-ACTIONS: tuple[Callable[[RandomProgram], None], ...] = (choose, change, allocate, drop, draw)
-WEIGHTS = (2, 4, 2, 1, 2)
+ACTIONS: tuple[Callable[[RandomProgram], None], ...] = (
+    *(choose, change, allocate, drop, draw, use_rows),
+)
+WEIGHTS = (2, 4, 2, 1, 2, 1)

@@ -26,6 +26,15 @@ CALLS: dict[str, tuple[str, Any, Any, tuple[Any, ...], dict[str, Any]]] = {
     "without a bound": ("bincount", GOOD, [9, 0, 0, 0, 0, 0], (), {}),
     "weighted": ("bincount", GOOD, [9, 0, 0, 0, 0, 0], (torch.ones(6),), {"minlength": 3}),
     "cov": ("cov", MATRIX, [[NAN, 2.0], [3.0, INF], [5.0, 7.0]], (), {}),
+    "cov by counts": (
+        *("cov", MATRIX, [[NAN, 2.0], [3.0, INF], [5.0, 7.0]]),
+        *((), {"fweights": torch.tensor([1, 2])}),
+    ),
+    "cov by weights": ("cov", MATRIX, FLAT, (), {"aweights": torch.tensor([0.5, 2.0])}),
+    "counts of cov": ("cov", [1, 2], [-1, 0], (), {}),
+    "weights of cov": ("cov", [1.0, 2.0], [-1.0, NAN], (), {}),
+    "points": ("histogramdd", MATRIX, [[NAN, 2.0], [3.0, INF], [5.0, 7.0]], ([2, 3],), {}),
+    "edges of points": ("histogramdd", [1.0, 2.0, 3.0], [1.0, 3.0, 2.0], (torch.ones(3, 1),), {}),
     "corrcoef": ("corrcoef", MATRIX, [[0.0, 0.0], [3.0, INF], [5.0, 7.0]], (), {}),
     "histogram": ("histogram", MATRIX, FLAT, (4,), {}),
     "of nan": ("histogram", MATRIX, [[NAN, 2.0], [3.0, 4.0], [5.0, 7.0]], (4,), {}),
@@ -38,6 +47,18 @@ CALLS: dict[str, tuple[str, Any, Any, tuple[Any, ...], dict[str, Any]]] = {
         for how in ({"driver": driver},)
     },
 }
+
+
+def _results(eve: Observer, call: str, found: Any, given: list[Any]) -> Any:
+    """What a call makes, with what is private in its place."""
+    name, one, _, _, kwargs = CALLS[call]
+    if call.startswith("edges"):
+        edges = [found] if call == "edges of points" else found
+        return eve.call(f"torch.{name}", *given, edges, **kwargs)
+    if call.endswith(" of cov"):
+        named = {"fweights" if type(one[0]) is int else "aweights": found}
+        return eve.call(f"torch.{name}", eve.public(torch.eye(2)), **named)
+    return eve.call(f"torch.{name}", found, *given, **kwargs)
 
 
 def attack_by(call: str, grad: bool, subset: bool) -> Attack:
@@ -55,9 +76,7 @@ def attack_by(call: str, grad: bool, subset: bool) -> Attack:
             eve.public(arg.requires_grad_(grad)) if isinstance(arg, torch.Tensor) else arg
             for arg in args
         ]
-        results = eve.call(f"torch.{name}", found, *given, **kwargs)
-        if call == "edges":
-            results = eve.call(f"torch.{name}", *given, found, **kwargs)
+        results = _results(eve, call, found, given)
         for result in results if isinstance(results, (tuple, list)) else [results]:
             if isinstance(result, Reference) and grad:
                 total = eve.call("torch.sum", result)

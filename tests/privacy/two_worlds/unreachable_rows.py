@@ -47,10 +47,7 @@ NEVER_SUCCEED: dict[tuple[str, str], str] = {
     ("segment_reduce", "lengths"): "the check of lengths reads the least, the greatest and sums",
     ("segment_reduce", "offsets"): "the check of offsets reads the least and the greatest",
     ("istft", "window"): "it reads whether windows overlap without a gap",
-    ("cov", "fweights"): "it reads whether a weight is negative, and whether all add up to zero",
-    ("cov", "aweights"): "it reads whether a weight is negative, and whether all add up to zero",
     ("geqrf", ""): _NO_RULE,
-    ("histogramdd", ""): _NO_RULE,
     ("to_sparse", ""): "its result is sparse, a layout without forecasts",
     ("sampled_addmm", ""): "its first operand must be sparse, a layout without forecasts",
 }

@@ -96,7 +96,8 @@ class Scene:
         terms = Terms(destinations, ("ann",), most=(2,))
         self.store(SECRET, torch.tensor([7.0, 8.0]), Peer("home", "ann"), ("ann",), hidden, terms)
         self.store(PUBLIC, torch.ones(2), self.laptop)
-        self.ask(command("torch.Tensor.mul", ref(SECRET), ref(PUBLIC), out=6, flags=9))
+        factor = 1 if hidden else ref(PUBLIC)  # of two elements, by which the size would be public
+        self.ask(command("torch.Tensor.mul", ref(SECRET), factor, out=6, flags=9))
 
     def _connect(self, to: str | Peer) -> Any:
         return Line(self, to if isinstance(to, str) else to.name)
@@ -292,10 +293,23 @@ def test_what_may_leave_leaves_with_its_guard(way: Callable[[Scene], Any], who: 
     assert guard is not None and guard.users == {"ann"}
 
 
-@pytest.mark.parametrize("way", [way for _, way in WAYS if way is not second_round])
+PASSES = backward, backward_in_a_group
+
+
+@pytest.mark.parametrize("way", [way for _, way in WAYS if way not in (second_round, *PASSES)])
 def test_a_private_shape_leaves_for_those_who_may_read_it(way: Callable[[Scene], Any]) -> None:
     scene = Scene("eve", "alice", hidden=True)
     assert type(error_in(way(scene))) is PermissionDenied and scene.went_to("alice") == []
+
+
+@pytest.mark.parametrize("way", PASSES)
+def test_a_gradient_of_a_public_shape_leaves_as_another_does(way: Callable[[Scene], Any]) -> None:
+    """It is that of a leaf, whatever it was computed from."""
+    for destinations, sent in ((("alice",), True), ((), False)):
+        scene = Scene("eve", *destinations, hidden=True)
+        assert (type(way(scene)) is not Failure) is sent
+        guards = [guard for _, _, guard in scene.went_to("alice")]
+        assert len(guards) == sent and not any(guard and guard.shape_hidden for guard in guards)
 
 
 @pytest.mark.parametrize("kind", KEEPING, ids=lambda kind: kind.__name__)

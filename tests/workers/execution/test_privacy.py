@@ -551,7 +551,7 @@ SHAPES: dict[str, Callable[[Scene], torch.Tensor]] = {
     "mask among indices": lambda s: at(s.bob).expand(2, 3)[:, s.secret > 0],
     "unique": lambda s: s.secret.unique(),
     "what comes of it": lambda s: s.secret[s.secret > 0] * 2,
-    "what it was added to": lambda s: (at(s.bob, 0.5) * 2).add_(s.secret[s.secret > 5]),
+    "what it was added to": lambda s: s.secret[s.secret > 5].add_(s.secret[s.secret > 5]),
     "after a move": lambda s: s.secret[s.secret > 0].move(s.alice, user="ann"),
     "a copy": lambda s: s.secret[s.secret > 0].copy(),
 }
@@ -578,6 +578,13 @@ def test_a_shape_that_follows_from_private_values_is_hidden(
     assert "Shape" not in repr(found) and "Shape" not in repr(hidden)
     assert isinstance(hidden.get(user="ann"), torch.Tensor)
     assert scene.secret.get(user="ann").tolist() == SECRET
+
+
+def test_a_public_shape_stays_public_when_a_private_size_is_added(scene: Scene) -> None:
+    target = (at(scene.bob, 0.5) * 2).add_(scene.secret[scene.secret > 5])
+    assert target.shape == (1,) and target.numel() == 1
+    with pytest.raises(PermissionDenied):
+        target.get()
 
 
 OPERANDS: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
