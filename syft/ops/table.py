@@ -224,8 +224,8 @@ COLUMNS: Final[dict[str, dict[int, str]]] = {name: {} for name in _COLUMNS.split
 """What is known of some ops that is no flag, by column and number.
 
 - ``asks``: the properties of tensors that the answer of a METADATA op follows from.
-- ``copies``: what it copies, while it returns any other tensor as it is: one that is conjugated or
-  negated lazily (``lazy``), or on another device (``elsewhere``).
+- ``copies``: the result is the argument itself, or a copy of what is conjugated or negated lazily
+  (``lazy``), or is to be on another device (``elsewhere``).
 - ``of``: how many tensors it is about, if it is not about its first argument alone.
 - ``sets``: the property that it sets of its first argument.
 - ``like``: the result is of the kind of the first argument (``first``), or of that with this dtype.

@@ -45,7 +45,7 @@ from syft.workers.core.dataflow import Dataflow
 from syft.workers.core.descending import descend
 from syft.workers.core.evictions import Evictions
 from syft.workers.core.findable import check_named
-from syft.workers.core.nesting import Nesting
+from syft.workers.core.peer_limits import Nesting
 from syft.workers.core.open_promises import named
 from syft.workers.core.outgoing import Outgoing
 from syft.workers.core.owners import Owners

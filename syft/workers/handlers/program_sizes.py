@@ -45,7 +45,7 @@ from syft.workers.labels.walk import innermost
 
 _GETITEM: Final = BY_NAME["torch.Tensor.__getitem__"]
 _COPYING: Final = ops_where("copies", None if torch.accelerator.is_available() else "lazy")
-"""The operations that copy some of the tensors that look alike."""
+"""The operations that copy what is conjugated lazily, or elsewhere: it may look alike."""
 _COMPUTING: Final = ELEMENTWISE | FLOATS_COMPUTE
 """Flags of the operations for which no number is a size."""
 _NO_SIZES: Final = GRADIENT | READS_GRADIENT | _COMPUTING | REVEALS | METADATA
