@@ -129,12 +129,8 @@ def memoryless_outcome(call: EvaluatedCall, equal: bool = False) -> Outcome | No
             return None  # fake tensors tell whether the call fails, and how
         outcome = before.outcome(result, watch)
     runs = call.for_use or outcome.verdict is Verdict.RUNS
-    return outcome if runs and _is_without_memory(result) else None
-
-
-def _is_without_memory(result: Any) -> bool:
-    """Whether all tensors of a result are on the device of those that it was made of."""
-    return all(one.device == _META for one in tensors_in(result, None))
+    fits = all(one.device == _META for one in tensors_in(result, None))
+    return outcome if runs and fits else None
 
 
 def _is_ordinary(call: EvaluatedCall) -> bool:
@@ -371,17 +367,13 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def _check_shapes(func: Any, before: Iterable[tuple[torch.Tensor, torch.Size]]) -> None:
     """Raise as the real operation does, which some decompositions forget."""
+    may_reshape = not func._schema.name.endswith("_") or torch.Tag.inplace_view in func.tags
     for target, shape in before:
-        if target.shape != shape and not _may_reshape(func):
+        if target.shape != shape and not may_reshape:
             raise RuntimeError(
                 f"output with shape {list(shape)} doesn't match the broadcast shape "
                 f"{list(target.shape)}"
             )
-
-
-def _may_reshape(func: Any) -> bool:
-    """Whether an aten operation may give what it writes another shape, as torch marks it."""
-    return not func._schema.name.endswith("_") or torch.Tag.inplace_view in func.tags
 
 
 def _memory(tensor: torch.Tensor) -> int:

@@ -220,11 +220,14 @@ def _read_refused() -> tuple[dict[str, str], dict[Function, str]]:
 
 
 COLUMNS: Final[dict[str, dict[int, str]]] = {
-    name: {} for name in ("asks", "dims", "index", "integers", "like", "of", "operand", "sets")
+    name: {}
+    for name in ("asks", "copies", "dims", "index", "integers", "like", "of", "operand", "sets")
 }
 """What is known of some ops that is no flag, by column and number.
 
 - ``asks``: the properties of tensors that the answer of a METADATA op follows from.
+- ``copies``: the result is the argument itself, or a copy of what is conjugated or negated lazily
+  (``lazy``), or is to be on another device (``elsewhere``).
 - ``of``: how many tensors it is about, if it is not about its first argument alone.
 - ``sets``: the property that it sets of its first argument.
 - ``like``: the result is of the kind of the first argument (``first``), or of that with this dtype.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.workers.core import charges
 from syft.workers.core.peer import Peer
+from syft.workers.core.pipeline import Call
 from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.core.state_machine import WorkerCore
 from syft.ops import evaluate
@@ -27,7 +29,7 @@ from syft.workers.execution import private_commands
 from syft.ops.outcome import Outcome, Verdict
 from syft.workers.handlers import commands
 from syft.workers.wire import messages
-from syft.workers.wire.messages import Describe, Fetch, Value
+from syft.workers.wire.messages import Command, Describe, Fetch, Value
 from tests.privacy.two_worlds import __main__ as command_line
 from tests.privacy.two_worlds import generator, runner, sizes_and_streams, world
 from tests.privacy.two_worlds.attacks import check, check_all, Learned, learned, secret, zeros
@@ -93,6 +95,10 @@ def sends_it_to_a_friend(core: WorkerCore, tensor: torch.Tensor, peer: Peer) -> 
     core.connect("alice").put(tensor.detach(), 5)
 
 
+def logs_it(core: WorkerCore, tensor: torch.Tensor, peer: Peer) -> Any:
+    logging.getLogger("syft.worker").info("a sum: %s", tensor.sum())
+
+
 def tells_shape(core: WorkerCore, tensor: torch.Tensor, peer: Peer) -> Any:
     return tensor.numel()
 
@@ -107,6 +113,7 @@ LEAKY: tuple[Leak, ...] = (
     says_another_thing,
     writes_to_all,
     sends_it_away,
+    logs_it,
 )
 
 
@@ -274,12 +281,17 @@ def test_a_program_is_the_same_each_time(samples: Samples) -> None:
 
 def test_random_programs_find_a_leak(samples: Samples, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that does not look at the guards of some operations is found within a second."""
-    guarded = commands.guard_for
+    guarded, common = Call.guard.fget, commands.common_guard  # type: ignore[attr-defined]
 
-    def forgetful(args: list[Any], kwargs: dict[str, Any]) -> Any:
-        return None if len(args) == 1 and not kwargs else guarded(args, kwargs)
+    def forgetful(call: Call) -> Any:
+        message = call.message
+        careless = type(message) is Command and len(message.args) == 1 and not message.kwargs
+        return None if careless else guarded(call)
 
-    monkeypatch.setattr(commands, "guard_for", forgetful)
+    monkeypatch.setattr(Call, "guard", property(forgetful))
+    monkeypatch.setattr(
+        commands, "common_guard", lambda values: common(values) if len(values) > 1 else None
+    )
     found = [run_program(samples, f"1/{n}").differences for n in range(10)]
     assert any("Fetch" in text for one in found for _, text, _ in one)
 

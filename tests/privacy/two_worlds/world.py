@@ -5,7 +5,8 @@ worker that belongs to the observer.  ``ann`` owns private data at bob and at al
 is a user whom ann does not admit; she sends requests over connections of hers: ``eve`` and
 ``eve2``, and ``dan`` as another user, who owns private data that is the same in both worlds.
 The *transcript* is every byte that reaches her: all frames to her connections, in
-order, and all frames to her worker.
+order, and all frames to her worker; and every line of the workers' logs, which their owners may
+show.
 
 Both worlds are sent the same frames.  Only the buffers of private tensors differ, which ann sends.
 Whatever else a worker could differ in is fixed: the ids that it draws, the masks of collective
@@ -52,7 +53,7 @@ OBSERVER = "eve"
 OWNER = "ann"
 READER = "dan"
 """A user as whom the observer reads data of his own, which is the same in both worlds."""
-REPLY, ESCAPED, COUNTS = b"reply", b"escaped", b"counts"
+REPLY, ESCAPED, COUNTS, LOGGED = b"reply", b"escaped", b"counts", b"logged"
 SENDERS = {"eve": None, "eve2": None, "ann": "ann", READER: READER}
 """Who sends requests, and the user for whom."""
 
@@ -159,6 +160,7 @@ class World:
         self.caches.use()
         _NESTED._tensor_id_counter = self.nested_sizes
         torch.set_rng_state(self.random_state)
+        LOG.lines = self.received
         try:
             letters = worker.core.receive(Frame(request.header, list(buffers)), peer)
             self.network.carry(letters, worker)
@@ -197,6 +199,18 @@ class World:
             worker.close()
         self.peers.clear()
         self.workers.clear()
+
+
+class Log(logging.Handler):
+    """Notes down what workers log, as their owners would read it."""
+
+    lines: list[Note] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append((LOGGED, f"{record.name}: {record.getMessage()}".encode()))
+
+
+LOG = Log()
 
 
 class Drawn:
@@ -238,7 +252,7 @@ def fixed() -> Iterator[None]:
     The cycle collector is off, because what it frees is noticed by other workers, at a time that
     depends on everything in the process.
     """
-    state, pool, level = torch.get_rng_state(), ids._pool, logging.root.manager.disable
+    state, pool, level = torch.get_rng_state(), ids._pool, logging.getLogger("syft").level
     nested_sizes = _NESTED._tensor_id_counter
     collecting = gc.isenabled()
     patched = cast(Any, (mask_stream, foreseen))
@@ -247,7 +261,10 @@ def fixed() -> Iterator[None]:
         module.secrets = DRAWN
     cast(Any, ids)._pool = DRAWN
     caches = ForecastCaches.present()
-    logging.disable(logging.CRITICAL)
+    logger = logging.getLogger("syft")
+    logger.setLevel(logging.DEBUG)
+    logger.addHandler(LOG)
+    logger.propagate = False
     gc.disable()
     try:
         with warnings.catch_warnings(), torch.enable_grad():
@@ -262,7 +279,9 @@ def fixed() -> Iterator[None]:
         for module, before in zip(patched, secrets, strict=True):
             module.secrets = before
         torch.set_rng_state(state)
-        logging.disable(level)
+        logger.removeHandler(LOG)
+        logger.setLevel(level)
+        logger.propagate = True
 
 
 class TwoWorlds:

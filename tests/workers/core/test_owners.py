@@ -11,7 +11,7 @@ from msgspec import structs
 
 import syft as sy
 from syft.codes import ConversionCode
-from syft.exceptions import ObjectIdTaken, PermissionDenied
+from syft.exceptions import MalformedMessage, ObjectIdTaken, PermissionDenied
 from syft.ops.table import BY_NAME
 from syft.program.program import Action, Program, Slot
 from syft.serde.packer import Packer
@@ -370,6 +370,23 @@ def test_a_number_that_was_run_before_is_under_the_same_rules(held: bool) -> Non
         answer = ask(core, Run(1, 0, [id], OUT, 0), peer=EVE)
         assert (type(answer) is Failure) is (id == X)
     assert core.store.objects[X].tolist() == [1, 2]
+
+
+def test_what_is_sent_brings_no_object_of_the_worker_along() -> None:
+    """Under an id of her own eve could clear the gradient of another's leaf, and tag it.
+
+    The control: she stores what travels, and tags that.
+    """
+    core = worker(False)
+    packer = Packer()
+    bundle = pack(Bundle([torch.ones(2), torch.ones(2)]), packer)
+    aliased = (*bundle[:2], (), (ref(X),))
+    for request in (Put(1, OUT, ref(X)), PutAll(1, OUT, aliased)):
+        reply = ask(core, request, peer=EVE)
+        assert isinstance(error_in(reply), MalformedMessage) and OUT not in core.store.objects
+    ask(core, PutAll(2, OUT, bundle), *packer.buffers, peer=EVE)
+    assert ask(core, Annotate(3, OUT, ("#mine",)), peer=EVE) == Done(3)
+    assert isinstance(error_in(ask(core, Annotate(4, X, ("#mine",)), peer=EVE)), PermissionDenied)
 
 
 def test_a_tensor_object_is_not_changed_through_another_id() -> None:
