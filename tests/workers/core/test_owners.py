@@ -457,6 +457,26 @@ def test_memory_that_this_worker_does_not_see() -> None:
     assert OUT not in core.store.objects
 
 
+@pytest.mark.parametrize("way", ["command", "program"])
+@pytest.mark.parametrize("seen", [False, True])
+def test_what_stands_for_memory_that_is_not_seen_is_noted(way: str, seen: bool) -> None:
+    """Of a result in memory that is seen nothing is noted: its memory says whose it is."""
+    core = worker(held=True)
+    core.hold(8, torch.ones(2) if seen else torch.ones(2).to_mkldnn())
+    core.own(8)
+    whose = core.store.origins[8]
+    detach = Action(BY_NAME["torch.Tensor.detach"], (Slot(0),), {}, Slot(1))
+    define = pack(Group((InputKind.REFERENCE,), Program(1, (detach,), (Slot(1),))), Packer())
+    for number, (source, out) in enumerate(((8, OUT), (OUT, OUT + 1))):
+        if way == "command":
+            request: Any = command("torch.Tensor.detach", ref(source), out=out, flags=9)
+        else:
+            request = Run(1, number, [source], out, GRAD_MODE | 1 << COUNT_SHIFT, define=define)
+        assert type(ask(core, request, peer=EVE)) is Done
+        made = core.store.origins[out]
+        assert made.owner == "eve" and made.behind is (None if seen else whose)
+
+
 # --------------------------------------------------------------------------------------- gradients
 
 
