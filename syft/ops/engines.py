@@ -302,6 +302,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Of the largest tensor made; None if it has no bound."""
         self.peak = 0
         self._values: dict[int, Any] = {}
+        self._kept: list[torch.Tensor] = []
         self._inputs = {_memory(tensor): tensor.untyped_storage().nbytes() for tensor in inputs}
         self._alive: dict[int, tuple[Any, int]] = {}
 
@@ -320,6 +321,8 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         shapes = [(one, one.shape) for one in args[:1] if isinstance(one, torch.Tensor)]
         result = func(*args, **named)
         _check_shapes(func, shapes)
+        if len(self._values) > 1:
+            self._compute(func, args, named, result)
         for made in tensors_in(result, None):
             self._note(made)
         return result
@@ -328,6 +331,25 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Let what is read be one of these numbers, or 1, and tensors ``equal`` or not."""
         values = {_memory(tensor): number for tensor, number in numbers.items()}
         self._values = {**values, _EQUAL: equal}
+
+    def _compute(self, func: Any, args: Any, kwargs: dict[str, Any], result: Any) -> None:
+        """Find the value of one element that follows from values that are known."""
+
+        def known(leaf: Any) -> Any:
+            if not isinstance(leaf, torch.Tensor):
+                return leaf
+            number = self._values[_memory(leaf)]
+            return torch.full(leaf.shape, number, dtype=leaf.dtype, device=_CPU)
+
+        if not isinstance(result, torch.Tensor) or result.numel() != 1 or self.draws:
+            return
+        try:  # KeyError: of a value that is not known
+            value = func(*replace(args, known), **replace(kwargs, known)).item()
+        except Exception:
+            self._values.pop(_memory(result), None)
+        else:
+            self._values[_memory(result)] = value
+            self._kept.append(result)
 
     def _note(self, made: torch.Tensor) -> None:
         """Count a tensor that was made, and its memory as long as it lives."""

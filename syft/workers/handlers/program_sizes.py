@@ -40,7 +40,7 @@ from syft.program.program import Action, Program, slots_in
 from syft.torch_private import WeakStorage, any_autocast_enabled
 from syft.workers.core.charges import Charges, Storages
 from syft.workers.core.peer_limits import PeerLimits
-from syft.workers.execution.size_rules import BY_VALUES
+from syft.workers.execution.size_bounds import BY_VALUES
 from syft.workers.labels.walk import innermost
 
 _GETITEM: Final = BY_NAME["torch.Tensor.__getitem__"]
