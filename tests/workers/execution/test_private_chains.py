@@ -14,7 +14,7 @@ from syft.chain.link import Level, Link
 from syft.chain.wrapper import Wrapper, wrap_like
 from syft.exceptions import EncodingError, PermissionDenied
 from syft.ops.table import BY_NAME, FLAGS, FUNCTIONS, NUMBERS, OF_TWO
-from syft.tensors.conversions import FIX_PRECISION, FLOAT_PRECISION, _converted
+from syft.tensors.conversions import FIX_PRECISION, FLOAT_PRECISION
 from syft.tensors.fixed.fixed_link import FixedPrecisionTensor
 from syft.tensors.fixed.precision import fix_precision, float_precision
 from syft.workers.execution.backward_passes import run_private_pass
@@ -26,6 +26,7 @@ from syft.workers.execution.private_chains import (
     Overwrites,
     Trial,
     _are_alike,
+    converted,
     _plainly,
 )
 from syft.workers.execution.private_commands import guard_for, run_guarded
@@ -173,7 +174,7 @@ def facts(tensor: Any) -> list[Any]:
 
 
 def convert(conversion: Any) -> Any:
-    return lambda x, *args: _converted(conversion, x, args, "bob", None)
+    return lambda x, *args: converted(conversion, x, args, "bob", None)
 
 
 SMALL = (1.0, 2.0)
