@@ -71,7 +71,7 @@ def new_execution() -> int:
     """Draw the number of a collective operation: nobody can guess it, and it is above all before.
 
     So a worker sees with little memory that an execution is started twice: see
-    :class:`~syft.workers.core.rising_numbers.RisingNumbers`.
+    :class:`~syft.workers.core.peer.RisingNumbers`.
 
     >>> new_execution() < new_execution() < 2**63
     True

@@ -129,12 +129,8 @@ def memoryless_outcome(call: EvaluatedCall, equal: bool = False) -> Outcome | No
             return None  # fake tensors tell whether the call fails, and how
         outcome = before.outcome(result, watch)
     runs = call.for_use or outcome.verdict is Verdict.RUNS
-    return outcome if runs and _is_without_memory(result) else None
-
-
-def _is_without_memory(result: Any) -> bool:
-    """Whether all tensors of a result are on the device of those that it was made of."""
-    return all(one.device == _META for one in tensors_in(result, None))
+    fits = all(one.device == _META for one in tensors_in(result, None))
+    return outcome if runs and fits else None
 
 
 def _is_ordinary(call: EvaluatedCall) -> bool:
@@ -306,6 +302,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Of the largest tensor made; None if it has no bound."""
         self.peak = 0
         self._values: dict[int, Any] = {}
+        self._kept: list[torch.Tensor] = []
         self._inputs = {_memory(tensor): tensor.untyped_storage().nbytes() for tensor in inputs}
         self._alive: dict[int, tuple[Any, int]] = {}
 
@@ -324,6 +321,8 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         shapes = [(one, one.shape) for one in args[:1] if isinstance(one, torch.Tensor)]
         result = func(*args, **named)
         _check_shapes(func, shapes)
+        if len(self._values) > 1:
+            self._compute(func, args, named, result)
         for made in tensors_in(result, None):
             self._note(made)
         return result
@@ -332,6 +331,25 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Let what is read be one of these numbers, or 1, and tensors ``equal`` or not."""
         values = {_memory(tensor): number for tensor, number in numbers.items()}
         self._values = {**values, _EQUAL: equal}
+
+    def _compute(self, func: Any, args: Any, kwargs: dict[str, Any], result: Any) -> None:
+        """Find the value of one element that follows from values that are known."""
+
+        def known(leaf: Any) -> Any:
+            if not isinstance(leaf, torch.Tensor):
+                return leaf
+            number = self._values[_memory(leaf)]
+            return torch.full(leaf.shape, number, dtype=leaf.dtype, device=_CPU)
+
+        if not isinstance(result, torch.Tensor) or result.numel() != 1 or self.draws:
+            return
+        try:  # KeyError: of a value that is not known
+            value = func(*replace(args, known), **replace(kwargs, known)).item()
+        except Exception:
+            self._values.pop(_memory(result), None)
+        else:
+            self._values[_memory(result)] = value
+            self._kept.append(result)
 
     def _note(self, made: torch.Tensor) -> None:
         """Count a tensor that was made, and its memory as long as it lives."""
@@ -371,17 +389,13 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def _check_shapes(func: Any, before: Iterable[tuple[torch.Tensor, torch.Size]]) -> None:
     """Raise as the real operation does, which some decompositions forget."""
+    may_reshape = not func._schema.name.endswith("_") or torch.Tag.inplace_view in func.tags
     for target, shape in before:
-        if target.shape != shape and not _may_reshape(func):
+        if target.shape != shape and not may_reshape:
             raise RuntimeError(
                 f"output with shape {list(shape)} doesn't match the broadcast shape "
                 f"{list(target.shape)}"
             )
-
-
-def _may_reshape(func: Any) -> bool:
-    """Whether an aten operation may give what it writes another shape, as torch marks it."""
-    return not func._schema.name.endswith("_") or torch.Tag.inplace_view in func.tags
 
 
 def _memory(tensor: torch.Tensor) -> int:

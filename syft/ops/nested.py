@@ -119,19 +119,11 @@ def _replace_in_list(value: Iterable[Any], change: Callable[[Any], Any]) -> list
     ]
 
 
-def _replace_in_dict(value: dict[Any, Any], change: Callable[[Any], Any]) -> dict[Any, Any]:
-    return {key: replace(item, change) for key, item in value.items()}
-
-
-def _replace_in_slice(value: slice, change: Callable[[Any], Any]) -> slice:
-    return slice(*_replace_in_list(_slice_parts(value), change))
-
-
 _REBUILD: Final[dict[type, Callable[[Any, Callable[[Any], Any]], Any]]] = {
     tuple: _replace_in_tuple,
     list: _replace_in_list,
-    dict: _replace_in_dict,
-    slice: _replace_in_slice,
+    dict: lambda value, change: {key: replace(item, change) for key, item in value.items()},
+    slice: lambda value, change: slice(*_replace_in_list(_slice_parts(value), change)),
 }
 """How to rebuild a container with other leaves, by the class of the container."""
 

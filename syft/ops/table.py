@@ -219,18 +219,22 @@ def _read_refused() -> tuple[dict[str, str], dict[Function, str]]:
     return reasons, {function: name for function, name in functions.items() if function is not None}
 
 
-COLUMNS: Final[dict[str, dict[int, str]]] = {
-    name: {} for name in ("asks", "dims", "index", "integers", "like", "of", "operand", "sets")
-}
+_COLUMNS: Final = "asks copies dims index integers like makes of operand pieces sets"
+COLUMNS: Final[dict[str, dict[int, str]]] = {name: {} for name in _COLUMNS.split()}
 """What is known of some ops that is no flag, by column and number.
 
 - ``asks``: the properties of tensors that the answer of a METADATA op follows from.
+- ``copies``: the result is the argument itself, or a copy of what is conjugated or negated lazily
+  (``lazy``), or is to be on another device (``elsewhere``).
 - ``of``: how many tensors it is about, if it is not about its first argument alone.
 - ``sets``: the property that it sets of its first argument.
 - ``like``: the result is of the kind of the first argument (``first``), or of that with this dtype.
 - ``dims=sizes``: how many dimensions the result has follows from sizes.
 - ``index``: place and name of the argument that says where in a tensor.
 - ``integers=values``: an integer among its operands is a value, and never a size.
+- ``makes``: what decides how many elements it makes, where these follow from values.
+- ``pieces``: how it is told into how many pieces to cut, and where: the place of the dimension, or
+  the letter in its name.
 - ``operand=local``: torch's own code makes an operand on the spot: the hidden state or the lengths
   of a recurrent layer, the mask of an attention layer, the source of a copy.
 """

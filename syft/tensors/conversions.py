@@ -16,12 +16,11 @@ import torch
 
 from syft.chain.wrapper import Wrapper, first_link
 from syft.codes import ConversionCode
-from syft.exceptions import HookError, MalformedMessage, PermissionDenied
+from syft.exceptions import HookError, MalformedMessage
 from syft.serde.registry import register_check, unpack_at
 from syft.tensors.fixed import precision as fixed
 from syft.workers.core.access import Access
 from syft.workers.core.pipeline import Call, Declaration, handles
-from syft.workers.execution.private_chains import NoTwin, Trial
 from syft.workers.labels.memory_labels import full_guard_of, protect
 from syft.workers.wire.messages import Convert, Reply
 
@@ -101,33 +100,8 @@ def _conversion(call: Call) -> Conversion:
 )
 def convert_object(call: Call, message: Convert) -> Reply:
     """Convert an object of this worker and store the result under the id the caller chose."""
-    args = unpack_at(message.args, call.unpacker(), ".args")
-    value, about = call.operands.resolve(message.id), (call.core.name, call.peer.user)
-    return call.store(message.out, _converted(call.read, value, args, *about))
-
-
-def _converted(
-    conversion: Conversion, value: torch.Tensor, args: Any, worker: str, user: str | None
-) -> torch.Tensor:
-    """The guarded result; for one who may not see the values that of a trial, sealed, if it fails.
-
-    Raises only what would be raised whatever the values are, or for one who may see them.
-    """
-    guard = full_guard_of(value)
-
-    def call() -> torch.Tensor:
-        result = conversion(value, *args)
-        protect(result, guard)
-        return result
-
-    if guard is None or guard.admits(user):
-        return call()
-    try:
-        trial = Trial(conversion, (value, *args), {})
-    except NoTwin:
-        what = f"{conversion.name} of what cannot be tried without the values"
-        raise PermissionDenied(what, worker, user) from None
-    return cast(torch.Tensor, trial.run(call, (), guard))
+    args = unpack_at(message.args, call.unpacker(objects=False), ".args")
+    return call.store(message.out, call.tried(call.read, message.id, args))
 
 
 # ------------------------------------------------------------------------- what torch.Tensor learns

@@ -36,10 +36,9 @@ RULES = {
     "tensors/fixed/rings/ring_link.py": "aten overloads that have no meaning on integers",
     "tensors/fixed/rules/selection.py": "rules of fixed precision, by aten overload",
     "tensors/fixed/rules/shapes.py": "rules of fixed precision, by aten overload",
-    "workers/execution/backward_calls.py": "how each backward function calls its arguments",
+    "workers/execution/backward_passes.py": "how each backward function calls its arguments",
     "workers/labels/walk.py": "the parts of a sparse tensor, by layout",
     "workers/execution/public_facts.py": "properties of tensors, some named like operations",
-    "workers/execution/size_rules.py": "functions of a call: how many results or elements it makes",
 }
 """The files with tables of rules by operation, and what the rules are."""
 

@@ -27,7 +27,6 @@ from syft.ops.table import (
     ops_where,
     ops_with,
 )
-from syft.workers.execution.size_rules import COUNTED
 from tests.program.recorded import (
     FAILED,
     Call,
@@ -332,7 +331,7 @@ def test_every_operation_that_cuts_has_the_flag_and_a_count() -> None:
     leafs = "split chunk unbind split_with_sizes hsplit vsplit dsplit tensor_split".split()
     cut = re.compile(rf"(unsafe_)?({'|'.join(leafs)})(_copy)?")
     wanted = {op for op, name in enumerate(NAMES) if cut.fullmatch(name.rpartition(".")[2])}
-    assert wanted == ops_with(OpFlag.SPLITS) == COUNTED.keys()
+    assert wanted == ops_with(OpFlag.SPLITS) == ops_where("pieces")
 
 
 def test_results_of_fresh_operations_have_their_own_memory(calls: dict[Call, str]) -> None:

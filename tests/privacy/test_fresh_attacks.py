@@ -224,6 +224,19 @@ def a_write_that_failed_and_its_graph(w: World) -> Any:
 
 
 @ATTACKS.enter
+def graphs_of_a_base_whose_view_is_written(w: World) -> Any:
+    index, x, leaf, z = w.secret(*INDICES), w.secret(grad=True), w.ones(), w.public()
+    view, other, beside = z[:2], z[1:3], z.view(2, 2).t()
+    view.index_add_(0, index, leaf[:2])
+    view.mul_(x[:2])
+    return w.tried(
+        lambda: (z * 2).sum().backward(retain_graph=True),
+        lambda: torch.autograd.grad(other.sum(), leaf),
+        lambda: [z, view, other, beside, leaf],
+    )
+
+
+@ATTACKS.enter
 def backward_passes_that_fail(w: World) -> Any:
     """Torch refuses a gradient of complex singular vectors unless it is zero."""
     scale, numbers = w.secret([0.0], [1.0]), torch.tensor([[1 + 1j, 2], [3, 4 - 1j]])

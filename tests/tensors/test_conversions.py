@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -16,12 +18,14 @@ from syft.exceptions import (
     PermissionDenied,
     UnsupportedOperation,
 )
-from syft.tensors.conversions import FIX_PRECISION, _converted, register_conversion
+from syft.tensors.conversions import FIX_PRECISION, register_conversion
+from syft.workers.execution.private_chains import converted
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import protect
-from syft.workers.wire.messages import Convert
+from syft.workers.wire.messages import Convert, Done, Fetch
 from tests.chain.refusal import refusal
 from tests.shells.child import make_worker
+from tests.workers.core.peers import ask, error_in, lonely, put, ref, value_in
 
 pytestmark = pytest.mark.every_shell
 
@@ -130,11 +134,31 @@ def test_a_private_tensor_stays_private(bob: sy.VirtualWorker) -> None:
     assert "-1 fractional digits" in text, "it fails whatever the values are"
 
 
+@pytest.mark.parametrize("users", [("ann",), None])
+def test_no_object_of_the_worker_is_an_argument_of_a_conversion(users: Any) -> None:
+    """What a private precision makes of a public number would tell it.
+
+    The control: the same number, sent along, is a precision.
+    """
+    core = lonely()
+    put(core, 5, torch.tensor([0.12345678]))
+    put(core, 6, torch.tensor(2), users=users)
+    for seq, (precision, code) in enumerate(((ref(6), None), (2, Done)), 1):
+        encode = Convert(seq, 5, int(ConversionCode.FIX_PRECISION), (2, precision), 50 + seq)
+        reply = ask(core, encode)
+        if code is None:
+            assert isinstance(error_in(reply), MalformedMessage)
+        else:
+            decode = Convert(9, 52, int(ConversionCode.FLOAT_PRECISION), (2,), 60)
+            assert ask(core, decode) == Done(9)
+            assert value_in(core, Fetch(10, 60)).tolist() == pytest.approx([0.12])
+
+
 def test_a_chain_that_cannot_be_tried_is_not_converted(bob: sy.VirtualWorker) -> None:
     there = sy.LoggingTensor().on(torch.ones(2).send(bob))
     protect(there, Guard(frozenset({"ann"})))
     with pytest.raises(PermissionDenied, match="fix_precision of what cannot be tried"):
-        _converted(FIX_PRECISION, there, (None, None), "bob", None)
+        converted(FIX_PRECISION, there, (None, None), "bob", None)
 
 
 def test_what_is_only_promised_is_converted_when_it_has_come(worker: sy.VirtualWorker) -> None:

@@ -55,6 +55,7 @@ from syft.workers.handlers.programs import (
     prepares,
     run_program,
 )
+from syft.workers.labels.cell import unsealed
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import combined, full_guard_of
 from syft.workers.wire.definitions import Definition, InputKind, unpack_kinds
@@ -154,7 +155,7 @@ def prepare_call(core: WorkerCore, call: PlanCall) -> PreparedPlanCall:
     :class:`~syft.exceptions.MalformedMessage` for an object that is not a plan or takes other
     inputs.
     """
-    plan = core.present(call.id)
+    plan = unsealed(core.present(call.id))
     if not isinstance(plan, StoredPlan):
         raise MalformedMessage("$.define.id", "the id of a plan", f"a {type(plan).__name__}")
     if call.asks_state:

@@ -31,7 +31,7 @@ from syft.program.recording.environment.source_line import add_recorded_line
 from syft.tensors.pointer import PointerTensor, make_pointer
 from syft.workers.client.answers import card_in, values_in
 from syft.workers.client.connection import STORED, Connection, Pending
-from syft.workers.client.index_operands import is_small_index
+from syft.workers.client.operands import is_small_index
 from syft.workers.client.remote_reference import RemoteReference
 from syft.workers.client.transport import Location
 from syft.workers.labels.memory_labels import travelling_guard_of

@@ -45,6 +45,7 @@ def session_among(
         raise NotShareable(f"with protocol {protocol!r}", "leave it out, or name 'snn'")
     if any(isinstance(worker, (list, tuple)) for worker in workers):
         raise WrongParties(("a list of workers",), "name them one by one: share(*workers)")
+    owner = _asking(owner, workers)
     parties = [owner.get_worker(worker) for worker in workers]
     provider = owner.get_worker(owner if crypto_provider is None else crypto_provider)
     names = tuple(party.id for party in parties)
@@ -53,6 +54,13 @@ def session_among(
         unnamed = crypto_provider is None
         raise WrongParties(names, _WITHOUT_PROVIDER if unnamed else _ALSO_DEALS.format(provider.id))
     return _opened_once(owner, parties, provider)
+
+
+def _asking(owner: Owner, workers: Sequence[Location | str]) -> Owner:
+    """Who asks the workers: the user as whom all that are no names are given, if it is one."""
+    given: list[Any] = [worker for worker in workers if not isinstance(worker, str)]
+    users: set[Any] = {worker.caller_for(owner) for worker in given if worker is not owner}
+    return users.pop() if len(users) == 1 else owner
 
 
 def _opened_once(owner: Owner, parties: list[Location], provider: Location) -> SessionClient:

@@ -3,10 +3,14 @@
 A tensor that lies at the other worker travels as a reference.  One that lies elsewhere, this
 process included, is refused with both places named: moving data silently would be wrong, and slow.
 What does travel: Python values, 0-dimensional tensors (numbers in disguise), small indices and
-masks (:mod:`~syft.workers.client.index_operands`), the source of ``copy_``, and the tensors torch's
-own modules make inside their forward: a recurrent layer makes its first hidden state, an attention
-layer a mask, ``torch.masked.mean`` a count.  None of these travels if it is written to, or if a
-gradient would have to come back to it.
+masks, the source of ``copy_``, and the tensors torch's own modules make inside their forward: a
+recurrent layer makes its first hidden state, an attention layer a mask, ``torch.masked.mean`` a
+count.  None of these travels if it is written to, or if a gradient would have to come back to it.
+
+``x[torch.randperm(16)[:4]]`` means positions in a tensor that is at another worker.  Integers and
+bools in the place of an index are part of what is asked, as a number or a slice is, and not data
+that somebody forgot to send.  So they go, as long as they are small.  Data never does so: a tensor
+of floats, one that requires grad, a private one, one in any other place.
 
 Nothing about a tensor tells whether torch made it on the way, but the stack does: the caller's
 tensors are among the arguments of the call by which the program entered torch, or held by a module
@@ -20,8 +24,9 @@ import os
 import sys
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -29,13 +34,71 @@ from syft.callers import SYFT, TORCH
 from syft.chain.wrapper import Wrapper
 from syft.exceptions import LocationMismatch
 from syft.ops.calls import mutated_argument
-from syft.ops.nested import Arguments, Keywords, is_container, leaves
-from syft.ops.table import FLAGS, NAMES, ops_where
+from syft.ops.nested import Arguments, Keywords, is_container, leaves, replace
+from syft.ops.table import BY_NAME, COLUMNS, FLAGS, NAMES, ops_where
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.workers.client.connection import Connection
-from syft.workers.client.index_operands import indices_in, with_tensors
 from syft.workers.labels.memory_labels import full_guard_of
+
+MOST_BYTES: Final = 2**20
+"""An index of more bytes is to be sent by whoever wants it there: 131,072 positions in int64."""
+
+_DTYPES: Final = frozenset(
+    (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+)
+
+_PLACES: Final = {
+    op: (int(place), name)
+    for op, value in COLUMNS["index"].items()
+    for place, _, name in (value.partition(":"),)
+}
+"""Where the index of an operation stands, and what it is called."""
+_TAKES_ARRAYS: Final = frozenset(
+    BY_NAME[f"torch.Tensor.{name}"] for name in ("__getitem__", "__setitem__")
+)
+
+
+def indices_in(number: int, args: Arguments, kwargs: Keywords) -> list[torch.Tensor]:
+    """The tensors in the place of the index of operation ``number`` that may travel along.
+
+    >>> number, x, index = BY_NAME["torch.Tensor.__getitem__"], torch.ones(4), torch.tensor([2, 1])
+    >>> indices_in(number, (x, (index, torch.tensor([0.5]))), {}) == [index]
+    True
+    """
+    place = _PLACES.get(number)
+    if place is None:
+        return []
+    position, keyword = place
+    given = args[position : position + 1] or (kwargs.get(keyword),)
+    tensors = (value for value in leaves(given) if isinstance(value, torch.Tensor))
+    return list(filter(is_small_index, tensors))
+
+
+def is_small_index(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has the dtype and at most the size of an index that travels along.
+
+    >>> is_small_index(torch.arange(4)), is_small_index(torch.ones(4))
+    (True, False)
+    """
+    return tensor.dtype in _DTYPES and tensor.numel() * tensor.itemsize <= MOST_BYTES
+
+
+def with_tensors(number: int, args: Arguments) -> Arguments:
+    """The arguments with tensors in the place of numpy arrays, if those are indices.
+
+    >>> number = BY_NAME["torch.Tensor.__getitem__"]
+    >>> with_tensors(number, (torch.ones(2), np.array([1])))
+    (tensor([1., 1.]), tensor([1]))
+    """
+    if number not in _TAKES_ARRAYS:
+        return args
+    return (args[0], replace(args[1], _as_tensor), *args[2:])
+
+
+def _as_tensor(value: Any) -> Any:
+    return torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+
 
 _MAKERS = tuple(os.path.join(TORCH, folder) + os.sep for folder in ("nn", "masked"))
 """Folders of torch with Python code that makes tensors of its own and computes with the caller's.
@@ -122,7 +185,7 @@ class Operands:
         if type(tensor) is Wrapper:
             if tensor.child.reference(self.connection) is None:
                 self._mismatch(tensor.child.place(), tensor.child.location)
-        elif _wants_gradient(tensor) or not self._may_travel(tensor):
+        elif tensor.requires_grad and torch.is_grad_enabled() or not self._may_travel(tensor):
             self._mismatch(self.connection.owner.id)
 
     def _may_travel(self, tensor: torch.Tensor) -> bool:
@@ -144,7 +207,3 @@ class Operands:
         elif place == there:  # a pointer to the caller's own store, and a tensor that is not in it
             place = "here (not behind a pointer)"
         raise LocationMismatch(NAMES[self.number], (there, place))
-
-
-def _wants_gradient(tensor: torch.Tensor) -> bool:
-    return tensor.requires_grad and torch.is_grad_enabled()

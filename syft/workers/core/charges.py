@@ -25,7 +25,7 @@ from syft.exceptions import LimitExceeded, PermissionDenied
 from syft.ops.nested import leaves
 from syft.torch_private import free_place, hold_place
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimits
-from syft.workers.execution.allowance import FREE, Allowance
+from syft.workers.execution.allowance import FREE, used_by
 from syft.workers.execution.public_sizes import (
     elements_at_most,
     forms_of,
@@ -382,15 +382,19 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
 
     def check_known(self, op: int, function: Any, args: Any, kwargs: dict[str, Any]) -> int:
         """The same for operands of which every shape is public."""
-        if is_harmless(op, args, kwargs, self._free):
+        if self._free and is_harmless(op, args, kwargs, self._free):
             return 0
         left = self.bytes_left
         if left is None:
             return 0
-        limits = self.limits
-        return Allowance(limits.elements, left, limits.results, self.exceeded).check(
-            op, function, args, kwargs
-        )
+        limits, use = self.limits, used_by(op, function, args, kwargs)
+        if use.results > limits.results:
+            raise self.exceeded("results", use.results)
+        if use.elements is not None and use.elements > limits.elements:
+            raise self.exceeded("elements", use.elements)
+        if use.peak > left:
+            raise self.exceeded("bytes", use.peak)
+        return use.peak
 
     def check_bytes(self) -> None:
         """Raise if the caller has more bytes than it may have."""

@@ -28,23 +28,32 @@ from functools import partial, reduce
 from typing import Any
 
 import msgspec
+import torch
 from msgspec.structs import fields
 
 from syft.exceptions import HookError, MalformedMessage, PermissionDenied
 from syft.ops.nested import replace
+from syft.ops.table import GRADIENT
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack
 from syft.serde.tensors.bundle import Bundle
 from syft.serde.tensors.strided import pack_usual
 from syft.workers.core.access import READS, Access
+from syft.workers.core.descending import descend
 from syft.workers.core.owners import Permit
 from syft.workers.core.peer import Peer
+from syft.workers.core.shares import Confined
 from syft.workers.core.state_machine import Answer, Handler, HeldInputs, WorkerCore
+from syft.workers.execution.backward_passes import run_public_pass
 from syft.workers.execution.leaving import check_leaving
+from syft.workers.execution.moved_memory import Holdings
+from syft.workers.execution.private_chains import Converting, converted
+from syft.workers.execution.private_commands import run_guarded
 from syft.workers.labels.cell import Stored, guard_of, unsealed
 from syft.workers.labels.claim import Claim
 from syft.workers.labels.guards import Guard, meet_guards
+from syft.workers.labels.memory_labels import full_guard_of, protect
 from syft.workers.wire import messages
 from syft.workers.wire.messages import Done, Failure, Reply, Value
 
@@ -53,21 +62,81 @@ _NOT_ASKED = Guard(frozenset())
 
 
 class StoreView:
-    """What unpacking uses of a worker: its store, and the inputs held for a parked operation."""
+    """What unpacking uses of a worker: its store, and the inputs held for a parked operation.
 
-    __slots__ = ("core", "held")
+    ``sharing`` names what may use the shares and sessions of its caller; without, they are refused.
+    """
 
-    def __init__(self, core: WorkerCore, held: HeldInputs | None) -> None:
+    __slots__ = ("core", "held", "sharing")
+
+    def __init__(self, core: WorkerCore, held: HeldInputs | None, sharing: str = "") -> None:
         self.core = core
         self.held = held
+        self.sharing = sharing
 
     def resolve(self, id: int, depth: int = 0) -> Any:
-        """The object that a reference identifies."""
-        return self.core.resolve(id, depth, self.held)
+        """The object of an id, ``depth`` steps of ``.child`` down its chain."""
+        return _object_itself(self.core, self.held, id, depth, self.sharing)
 
     def connect(self, name: str) -> Any:
         """The worker's own connection to another worker, for pointers among the operands."""
         return self.core.connect(name)
+
+
+def _object_itself(
+    core: WorkerCore, held: HeldInputs | None, id: int, depth: int = 0, sharing: str = ""
+) -> Any:
+    """The object of an id itself, for what runs as it was foreseen; see :class:`StoreView`."""
+    value = held[id] if held and id in held else core.store.open(id)
+    if isinstance(value, Confined):
+        peer = core.serving
+        if peer is None or not sharing:
+            raise value.refusal(peer, "an operation")
+        value.check_owner(peer, sharing)
+        return value
+    if not depth:
+        return value
+    inner = descend(value, depth)
+    if isinstance(inner, torch.Tensor):
+        protect(inner, full_guard_of(value))  # an inner tensor is as private as the outer one
+    return inner
+
+
+class _NoObjects(StoreView):
+    """The part of a worker that unpacking values uses: everything except its objects."""
+
+    __slots__ = ()
+
+    def resolve(self, id: int, depth: int = 0) -> Any:
+        """Refuse a reference inside a value; raises :class:`~syft.exceptions.MalformedMessage`."""
+        raise MalformedMessage("$", "a value that came along", "a reference")
+
+
+def run_as_private(
+    core: WorkerCore,
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    flags: int,
+    guard: Guard | None,
+    holdings: Holdings,
+    user: str | None,
+    decided: bool = False,
+) -> Any:
+    """Run an operation whose results are guarded by ``guard``, as the gradients are that it sends.
+
+    A gradient that it adds to stays private, also if its inputs are public (None for ``guard``).
+    """
+    if guard is None:
+        if flags & GRADIENT:
+            return run_public_pass(function, args, kwargs, holdings)
+        return function(*args, **kwargs)
+    acting, core.acting_guard = core.acting_guard, guard
+    try:
+        about = flags, guard, holdings, core.name, user, decided
+        return run_guarded(function, list(args), kwargs, *about)
+    finally:
+        core.acting_guard = acting
 
 
 class Call(msgspec.Struct, eq=False):
@@ -90,16 +159,34 @@ class Call(msgspec.Struct, eq=False):
     left: Answer | Value | None = None
     _guard: Guard | None = _NOT_ASKED
 
-    def unpacker(self, view: StoreView | None = None) -> Unpacker:
-        """An unpacker for the operands: references are objects of this worker, or of a view."""
-        frame, limits = self.frame, self.core.limits
-        operands = view or self.operands
+    def unpacker(self, sharing: str = "", objects: bool = True) -> Unpacker:
+        """An unpacker for the operands: references are objects of this worker, for what runs as it
+        was foreseen; without ``objects`` there are none.
+
+        ``sharing`` names what may use the caller's shares.
+        """
+        frame, limits, view = self.frame, self.core.limits, StoreView if objects else _NoObjects
+        operands = view(self.core, self.held, sharing)
         return Unpacker(frame.buffers, limits, operands, owns_buffers=frame.exclusive)
 
-    @property
-    def operands(self) -> StoreView:
-        """The objects themselves, for what runs as it was foreseen."""
-        return StoreView(self.core, self.held)
+    def run(self, function: Callable[..., Any], flags: int, id: int) -> Any:
+        """What an operation makes of an object, as it was foreseen, and as private as that."""
+        core, value = self.core, _object_itself(self.core, self.held, id)
+        guard = full_guard_of(value) if core.store.charges.guarded else None
+        return run_as_private(
+            core, function, [value], {}, flags, guard, core.holdings, self.peer.user
+        )
+
+    def tried(self, function: Converting, id: int, args: Sequence[Any]) -> torch.Tensor:
+        """What a function makes of an object, as private as that; for one who may not read the
+        object it fails as it does on ones, or never."""
+        value = _object_itself(self.core, self.held, id)
+        return converted(function, value, args, self.core.name, self.peer.user)
+
+    def check_memory(self, permit: Permit, sharing: str = "") -> None:
+        """Raise :class:`~syft.exceptions.PermissionDenied` if the request would change memory that
+        is another's."""
+        permit.check_memory(StoreView(self.core, self.held, sharing).resolve)
 
     def whole(self, id: int) -> Stored:
         """The object of an id, a share too, or its cell."""
@@ -109,7 +196,7 @@ class Call(msgspec.Struct, eq=False):
 
     def stored(self, id: int, depth: int = 0) -> Stored:
         """The object that a reference identifies, or its cell; refuses shares."""
-        return self.core.store.seal(self.core.resolve(id, depth, self.held))
+        return self.core.store.seal(_object_itself(self.core, self.held, id, depth))
 
     def store(self, id: int, value: Any) -> Done:
         """Store what the request makes under a new id."""
@@ -166,7 +253,9 @@ class Call(msgspec.Struct, eq=False):
         packed.  ``action`` names the value of an index in errors.
         """
         self.check_leaves(None)  # the caller speaks for the user
-        value, guard = self._opened(value, action) if self.core.guarded else (value, None)
+        value, guard = (
+            self._opened(value, action) if self.core.store.charges.guarded else (value, None)
+        )
         usual = pack_usual(value, 0) if along is None else None
         if usual is not None:
             remove()
@@ -189,7 +278,7 @@ class Call(msgspec.Struct, eq=False):
         from public facts.  Raises :class:`~syft.exceptions.PermissionDenied` if not.  It is the
         only way to reply with what is no tensor.
         """
-        guard = self.guard if self.core.guarded else None
+        guard = self.guard if self.core.store.charges.guarded else None
         if not (guard is None or guard.admits(self.user) or told(guard)):
             raise PermissionDenied("a reply that tells a value", self.core.name, self.user)
         self.left = Value(self.message.seq, value)
@@ -361,8 +450,8 @@ def _perform(
     """The last steps of a request, which may have waited."""
     call.held = held
     if call.permit is not None:
-        call.permit.check_memory(call.operands.resolve)
-        call.behind = call.permit.behind(call.operands.resolve)
+        call.check_memory(call.permit)
+        call.behind = call.permit.behind(StoreView(call.core, held).resolve)
     found = act(call, call.message)
     reply = found
     if type(found) is Answer:

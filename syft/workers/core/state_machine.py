@@ -42,10 +42,9 @@ from syft.torch_private import dispatch_modes, function_modes, saved_tensor_hook
 from syft.workers.core.accepted_results import accepted_results
 from syft.workers.core.access import READS, Access
 from syft.workers.core.dataflow import Dataflow
-from syft.workers.core.descending import descend
 from syft.workers.core.evictions import Evictions
 from syft.workers.core.findable import check_named
-from syft.workers.core.nesting import Nesting
+from syft.workers.core.peer_limits import Nesting
 from syft.workers.core.open_promises import named
 from syft.workers.core.outgoing import Outgoing
 from syft.workers.core.owners import Owners
@@ -57,15 +56,11 @@ from syft.workers.core.store import FAILED, NOT_MADE, ObjectStore, why_missing
 from syft.workers.core.stored_tensors import StoredTensors
 from syft.workers.execution.leaving import check_leaving
 from syft.workers.execution.operation import neutral_mode
+from syft.workers.labels.cell import Stored
 from syft.workers.labels.claim import Claim
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.holders import Holder
-from syft.workers.labels.memory_labels import (
-    full_guard_of,
-    protect,
-    protect_all,
-    travelling_guard_of,
-)
+from syft.workers.labels.memory_labels import protect_all, travelling_guard_of
 from syft.workers.wire import messages
 from syft.workers.wire.messages import (
     Cancelled,
@@ -166,7 +161,6 @@ class WorkerCore:
         self.peers: WeakKeyDictionary[Peer, None] = WeakKeyDictionary()
         """The peers that have used numbers: they are notified when the worker is cleared."""
         self.stats = Stats()
-        self.guarded = False
         self.acting_guard: Guard | None = None
         self.serving: Peer | None = None
         self._nesting = Nesting(name)
@@ -411,30 +405,18 @@ class WorkerCore:
                     raise PermissionDenied("keep a promise", self.name, who, id, sender=sender)
                 raise ObjectIdTaken(id, self.name)
 
-    def present(self, id: int) -> Any:
-        """The object of an id; raises :class:`~syft.exceptions.ObjectNotReady` if it is only
-        promised."""
+    def present(self, id: int) -> Stored:
+        """The object of an id, or its cell; raises :class:`~syft.exceptions.ObjectNotReady` if it
+        is only promised."""
         if id in self.store.promised:
             raise ObjectNotReady(self.name, *self.promises_named(id, self.serving))
-        return self.store.open(id)
+        return self.store.read(id)
 
     def promises_named(self, id: int, peer: Peer | None) -> tuple[tuple[int, ...], bool]:
         """The promises behind a promised object that ``peer`` may know of, and whether there are
         others."""
         session = None if peer is None else peer.session
         return named(self.dataflow.promises_behind(id), self.store.promisers, session)
-
-    def resolve(self, id: int, depth: int = 0, held: HeldInputs | None = None) -> Any:
-        """The object of an id, ``depth`` steps of ``.child`` down its chain; refuses shares."""
-        value = held[id] if held and id in held else self.store.open(id)
-        if isinstance(value, Confined):
-            raise value.refusal(self.serving, "an operation")
-        if not depth:
-            return value
-        inner = descend(value, depth)
-        if isinstance(inner, torch.Tensor):
-            protect(inner, full_guard_of(value))  # an inner tensor is as private as the outer one
-        return inner
 
     def forget(self, ids: Sequence[int], peer: Peer) -> None:
         """Drop objects whose last pointers are gone; those of others stay."""
@@ -461,7 +443,7 @@ class WorkerCore:
 
     def guard(self) -> None:
         """Note that something at this worker is private."""
-        self.guarded = self.store.charges.guarded = True
+        self.store.charges.guarded = True
 
     def hold(self, id: int, tensor: torch.Tensor | Holder) -> None:
         """Store a tensor with its guard, and run the parked operations that waited for it."""

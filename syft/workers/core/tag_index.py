@@ -88,13 +88,8 @@ class TagIndex:
             return list(self._objects)
         rarest = min(words, key=lambda word: len(self._ids.get(word, ())))
         found = dict(self._ids.get(rarest, ()))
-        named = _as_id(rarest)
+        named = int(rarest) if rarest.isdecimal() and len(rarest) < 20 else -1
         if named in self._objects:
             found[named] = None
         objects = self._objects
         return [id for id in found if words <= _words_of(objects.get(id)) | {str(id)}]
-
-
-def _as_id(word: str) -> int:
-    """The id that a word writes; -1 if it writes none."""
-    return int(word) if word.isdecimal() and len(word) < 20 else -1

@@ -206,9 +206,21 @@ def _bases_first(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def _base_of(tensor: torch.Tensor) -> torch.Tensor | None:
-    """What a tensor with a graph is a view of, in the same memory; None for any other tensor."""
-    base = None if tensor.grad_fn is None else tensor._base
-    return base if base is not None and _memory(base) == _memory(tensor) else None
+    """What a tensor is a view of, in the same memory, so that what is written to one of them is in
+    the graph of both; None for a leaf, and without a graph for a view of another kind."""
+    if type(tensor) is Wrapper:
+        return None
+    base = tensor._base
+    if base is None or _memory(base) != _memory(tensor):
+        return None
+    return base if tensor.grad_fn is not None or _is_alike(tensor, base) else None
+
+
+def _is_alike(tensor: torch.Tensor, base: torch.Tensor) -> bool:
+    """Whether a view without a graph can be made anew of its base as it is."""
+    if tensor.requires_grad or tensor.is_inference() or base.is_inference():
+        return False
+    return tensor.dtype is base.dtype and _lazy(tensor) == _lazy(base)
 
 
 def _memory(tensor: torch.Tensor) -> int:
@@ -221,9 +233,10 @@ def _move(tensor: torch.Tensor, copies: Mapping[int, torch.UntypedStorage], move
     memory = copies[_memory(tensor)]
     base = _base_of(tensor)
     if base is not None:
-        with torch.enable_grad():
+        with torch.set_grad_enabled(tensor.requires_grad or not base.requires_grad):
             extent = tensor.shape, tensor.stride(), tensor.storage_offset()
             new = moves.of(base).as_strided(*extent)
+        new.grad = tensor.grad if tensor.is_leaf else None
     elif tensor.grad_fn is not None:
         with torch.enable_grad():
             new = _Moved.apply(tensor, memory)  # type: ignore[no-untyped-call]

@@ -17,12 +17,12 @@ The price: such a command runs twice, and a link that logs does so twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 import torch
 
 from syft.chain.wrapper import Wrapper, copy_with_graph, twin_with_ones
-from syft.exceptions import SyftError
+from syft.exceptions import PermissionDenied, SyftError
 from syft.ops.nested import Function, container_class, leaves, replace
 from syft.ops.outcome import size_of_memory
 from syft.workers.execution.foreseen import Unforeseen, call_drawing
@@ -167,6 +167,41 @@ class Trial:
         reached = [] if made is None or recorded is None else self._reached_by(made)
         if reached:
             _reaching(recorded, reached)
+
+
+class Converting(Protocol):
+    """A function that makes a tensor of one, and its name."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in errors."""
+
+    def __call__(self, tensor: torch.Tensor, *args: Any) -> torch.Tensor:
+        """The tensor that it makes."""
+
+
+def converted(
+    conversion: Converting, value: torch.Tensor, args: Sequence[Any], worker: str, user: str | None
+) -> torch.Tensor:
+    """The guarded result; for one who may not see the values that of a trial, sealed, if it fails.
+
+    Raises only what would be raised whatever the values are, or for one who may see them.
+    """
+    guard = full_guard_of(value)
+
+    def call() -> torch.Tensor:
+        result = conversion(value, *args)
+        protect(result, guard)
+        return result
+
+    if guard is None or guard.admits(user):
+        return call()
+    try:
+        trial = Trial(conversion, (value, *args), {})
+    except NoTwin:
+        what = f"{conversion.name} of what cannot be tried without the values"
+        raise PermissionDenied(what, worker, user) from None
+    return cast(torch.Tensor, trial.run(call, (), guard))
 
 
 def _reaches(graph: ReachedGraph, twin: torch.Tensor | None) -> bool:

@@ -34,12 +34,16 @@ from syft.ops.table import (
     SPLITS,
     SQUARING,
     SUMMED,
+    ops_where,
     ops_with,
 )
-from syft.workers.execution.size_rules import BY_VALUES, is_size, whole
+from syft.workers.labels.memory_labels import full_guard_of
 from syft.workers.labels.walk import innermost
 
 Bound = Callable[[int, Any, dict[str, Any]], int]
+
+BY_VALUES: Final = ops_where("makes")
+"""The operations that make as many elements as values say."""
 
 _numel = torch.Tensor.numel
 
@@ -79,6 +83,32 @@ def bound(op: int, args: Any, kwargs: dict[str, Any]) -> int:
     (6, 9, 1000)
     """
     return _CLOSER.get(op, _product)(op, args, kwargs)
+
+
+def whole(number: Any) -> int:
+    """The size for which a number may stand, or a public tensor; 1 for what is none.
+
+    >>> whole(-3), whole(2.5), whole(float("inf")), whole(torch.tensor(4)), whole(torch.ones(2))
+    (3, 2, 1, 4, 1)
+    """
+    if isinstance(number, torch.Tensor):
+        inside = innermost(number)
+        number = inside.item() if inside is not None and is_size(inside) else 1
+    if number != number or number in (float("inf"), -float("inf")):
+        return 1
+    return max(1, abs(int(number)))
+
+
+def is_size(tensor: torch.Tensor) -> bool:
+    """Whether torch takes a tensor as an integer: one public element of an integer dtype.
+
+    >>> is_size(torch.tensor(3)), is_size(torch.ones(1)), is_size(torch.tensor([3, 4]))
+    (True, False, False)
+    """
+    if tensor.layout is not torch.strided or tensor.numel() != 1:
+        return False
+    integer = not (tensor.is_floating_point() or tensor.is_complex() or tensor.is_quantized)
+    return integer and full_guard_of(tensor) is None
 
 
 def _sum(op: int, args: Any, kwargs: dict[str, Any]) -> int:

@@ -28,9 +28,9 @@ from syft.serde.registry import unpack_at
 from syft.workers.core.access import READS, Access
 from syft.workers.core.owners import Permit
 from syft.workers.core.peer import Peer
-from syft.workers.core.pipeline import Call, Declaration, StoreView, handles
+from syft.workers.core.pipeline import Call, Declaration, handles
 from syft.workers.core.sent_labels import received_guard
-from syft.workers.core.shares import Confined, SharingSession
+from syft.workers.core.shares import SharingSession
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.leaving import check_public_shape
 from syft.workers.handlers.executions import (
@@ -92,7 +92,7 @@ def start(call: Call, message: Start) -> Parked | None:
         return None  # it has failed, maybe while it waited for its inputs
     try:
         if permit is not None:
-            permit.check_memory(SeatView(call).resolve)
+            call.check_memory(permit, ACTION)
         _begin(call, session, message)
     except Exception as error:  # the other parties must not wait for this one
         fail(core, message.execution, session, error)
@@ -228,27 +228,6 @@ def _check_inputs_here(call: Call, message: Start) -> None:
 # ----------------------------------------------------------------------------------- the arguments
 
 
-class SeatView(StoreView):
-    """What the arguments of a program that sees to guards itself may refer to.
-
-    Besides what every request may use, these are shares and sessions of its caller.
-    """
-
-    __slots__ = ("call",)
-
-    def __init__(self, call: Call) -> None:
-        super().__init__(call.core, call.held)
-        self.call = call
-
-    def resolve(self, id: int, depth: int = 0) -> Any:
-        """The object that a reference identifies."""
-        value = self.call.whole(id)
-        if not isinstance(value, Confined):
-            return super().resolve(id, depth)
-        value.check_owner(self.call.peer, ACTION)
-        return value
-
-
 def _begin(call: Call, session: Execution, message: Start) -> None:
     """Make the program of an execution, if its inputs may go to all parties."""
     core, peer = call.core, call.peer
@@ -283,7 +262,8 @@ def _own_arguments(call: Call) -> list[Any]:
 
     Nothing that travels refers to an object: so no stored tensor passes for a value of the caller.
     """
-    view, unpacker = SeatView(call), call.unpacker()
+    unpacker = call.unpacker(ACTION)
+    view = unpacker.worker
     values = []
     for index, arg in enumerate(call.message.args):
         unpacker.worker = view if _refers(arg) else None

@@ -48,7 +48,7 @@ from syft.serde.registry import pack, unpack_at
 from syft.workers.core.access import READS, Access
 from syft.workers.core.charges import LOOK, SMALL
 from syft.workers.core.peer import EVERYTHING, Peer
-from syft.workers.core.pipeline import Call, Declaration, StoreView, handles, shortcut
+from syft.workers.core.pipeline import Call, Declaration, handles, run_as_private, shortcut
 from syft.workers.core.shares import refuse_shares
 from syft.workers.core.state_machine import Answer, WorkerCore
 from syft.workers.core.store import ObjectStore
@@ -58,7 +58,6 @@ from syft.workers.execution.operation import run_in_mode
 from syft.workers.execution.private_results import NOTHING, UNCLEAR, common_guard, private_result
 from syft.workers.execution.public_facts import in_public_form, is_answer
 from syft.workers.handlers.accesses import command_access
-from syft.workers.handlers.guarded_run import run_as_private
 from syft.workers.hardening.precautions import RUNNABLE
 from syft.workers.hardening.unwritten import Clearing, sizes_within_memory
 from syft.workers.labels.guards import Guard
@@ -177,12 +176,12 @@ def handle(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Repl
             return Done(command.seq)
     elif command.drop:
         store.drop_all(command.drop, peer.dropped)
-    asked = command.op in _ASKING and not core.guarded
+    asked = command.op in _ASKING and not store.charges.guarded
     if asked and (answer := _answer(core, command, frame, peer)) is not None:
         return answer
     run = _make if command.out else _write
     try:
-        if run(store, command, core.guarded):
+        if run(store, command, store.charges.guarded):
             return Done(command.seq)
     except LimitExceeded:
         pass  # raised again below: a traceback would tell which way a sealed error has it go
@@ -231,7 +230,7 @@ def _run_own(core: WorkerCore, command: Command, peer: Peer) -> bool:
         return False  # the general path raises a precise error
     run = _make if out else _write
     try:
-        made = own and run(core.store, command, core.guarded)
+        made = own and run(core.store, command, core.store.charges.guarded)
     except LimitExceeded:
         return False  # raised again, for all alike; what fails otherwise may have written
     if made and out:
@@ -364,7 +363,7 @@ def _run(
     """Run a command in its modes: on private inputs its results and the text of its error are
     private too, and if it fails, all the results that the caller expects are marked as failed."""
     core, user = call.core, call.peer.user
-    if not core.guarded:
+    if not core.store.charges.guarded:
         return _reply(call, command, run_in_modes(call, function, args, kwargs), in_public_form)
     guard = call.guard
     private = core, function, args, kwargs, FLAGS[command.op], guard, core.holdings, user
@@ -568,7 +567,7 @@ def _autocast_of(call: Call) -> list[tuple[str, torch.dtype]]:
     default dtype if that is not float32."""
     if not call.message.autocast:
         return []
-    unpacker = call.unpacker(StoreView(call.core, None))
+    unpacker = call.unpacker(objects=False)
     modes = []
     for index, mode in enumerate(call.message.autocast):
         path = f".autocast[{index}]"

@@ -34,7 +34,7 @@ from syft.workers.core.peer import Peer, Place, Session
 from syft.workers.core.sent_labels import terms_of, users_of
 from syft.workers.core.shares import Overwritten, SharingSession
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.core.turns import Turns
+from syft.workers.core.shares import Turns
 from syft.workers.execution.leaving import check_public_shape
 from syft.workers.handlers.commands import counted
 from syft.workers.handlers.party_programs import (
@@ -425,16 +425,15 @@ def _send(core: WorkerCore, execution: int, session: Execution, step: Round) -> 
     hidden, terms = guard is not None and guard.shape_hidden, terms_of(guard, core.name, True)
     for rank, values in step.send.items():
         packer = Packer(limits=core.limits)
-        operands = tuple(pack(_row_major(value), packer) for value in values)
+        operands = tuple(
+            pack(value.contiguous() if isinstance(value, torch.Tensor) else value, packer)
+            for value in values
+        )
         place = execution, session.sent[rank], message.rank
         sent = Exchange(*place, operands, users, hidden, terms)
         session.sent[rank] += 1
         core.post(message.parties[rank], sent, packer.buffers, private=private)
         packer.sent()
-
-
-def _row_major(value: Any) -> Any:
-    return value.contiguous() if isinstance(value, torch.Tensor) else value
 
 
 # ----------------------------------------------------------------------------------------- ending
@@ -493,7 +492,8 @@ def fail(
     for sharing in session.sharing:
         stop(sharing, cast(Start, message), error, cause)
     end(core, execution)
-    if session.program is not None and not _is_running(session.program):
+    # One that fails inside cannot be closed.
+    if session.program is not None and not getattr(session.program, "gi_running", False):
         session.program.close()
     if message is None:
         return
@@ -529,11 +529,6 @@ def stop(sharing: SharingSession, message: Start, error: BaseException, cause: s
         sharing.end(cause)
     else:
         sharing.interrupt(message.execution, cause)
-
-
-def _is_running(program: PartyProgram) -> bool:
-    """Whether a failure comes from inside the program, which then cannot be closed."""
-    return bool(getattr(program, "gi_running", False))
 
 
 def _is_hidden(session: Execution | None, error: BaseException) -> bool:

@@ -21,14 +21,14 @@ import torch
 
 from syft.exceptions import OtherPath, PermissionDenied, ProgramError
 from syft.ops.nested import leaves, replace
-from syft.ops.table import BY_NAME, COND, FLAGS, GRADIENT, WHILE_LOOP, Function
+from syft.ops.table import BY_NAME, COND, FLAGS, WHILE_LOOP, Function
 from syft.program.lowered import Lowered
 from syft.program.program import Action
+from syft.workers.core.pipeline import run_as_private
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.execution.backward_passes import run_public_pass
 from syft.workers.execution.foreseen_failures import is_foreseen
 from syft.workers.execution.moved_memory import Holdings, Moves
-from syft.workers.execution.private_commands import guard_for, run_guarded, tells_nothing
+from syft.workers.execution.private_commands import guard_for, tells_nothing
 from syft.workers.execution.public_sizes import forget_sizes
 from syft.workers.labels.guards import Guard, meet_guards
 from syft.workers.labels.memory_labels import full_guard_of, protect
@@ -48,33 +48,6 @@ class Concealed(Exception):
     def __init__(self, error: Exception) -> None:
         super().__init__(type(error).__name__)
         self.error = error
-
-
-def run_as_private(
-    core: WorkerCore,
-    function: Function,
-    args: Sequence[Any],
-    kwargs: dict[str, Any],
-    flags: int,
-    guard: Guard | None,
-    holdings: Holdings,
-    user: str | None,
-    decided: bool = False,
-) -> Any:
-    """Run an operation whose results are guarded by ``guard``, as the gradients are that it sends.
-
-    A gradient that it adds to stays private, also if its inputs are public (None for ``guard``).
-    """
-    if guard is None:
-        if flags & GRADIENT:
-            return run_public_pass(function, args, kwargs, holdings)
-        return function(*args, **kwargs)
-    acting, core.acting_guard = core.acting_guard, guard
-    try:
-        about = flags, guard, holdings, core.name, user, decided
-        return run_guarded(function, list(args), kwargs, *about)
-    finally:
-        core.acting_guard = acting
 
 
 class _Registers(Holdings):

@@ -8,22 +8,17 @@ time.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import torch
 
 from syft.exceptions import MalformedMessage
 from syft.ops.control import NO_GRADIENT, gradient_kind
-from syft.ops.nested import Function
 from syft.ops.returns import MOST
 from syft.ops.table import BY_NAME, FLAGS, function_of
 from syft.workers.core.access import Access
-from syft.workers.core.peer import Peer
 from syft.workers.core.pipeline import Call, Declaration, handles
-from syft.workers.core.state_machine import WorkerCore
-from syft.workers.execution.private_commands import guard_for
 from syft.workers.execution.public_facts import tells
-from syft.workers.handlers.guarded_run import run_as_private
+from syft.workers.labels.cell import forget_gradient
 from syft.workers.wire.messages import ClearGradients, Done, Gradients, Reply, Value
 
 _KIND = gradient_kind, FLAGS[BY_NAME["syft.ops.control.gradient_kind"]]
@@ -57,29 +52,21 @@ def gradients(call: Call, message: Gradients) -> Reply:
     kinds = bytearray()
     found: dict[int, torch.Tensor] = {}
     for id, leaf in enumerate(message.leaves, message.out):
-        tensor = call.operands.resolve(leaf)
-        kind = _read(core, _KIND, tensor, peer)
+        kind = call.run(*_KIND, leaf)
         kinds.append(kind)
         if kind != NO_GRADIENT:
-            found[id] = _read(core, _GRADIENT, tensor, peer)
+            found[id] = call.run(*_GRADIENT, leaf)
     core.store.put_all(found)
     call.note_made(found)
     core.watch(peer)
     return call.tell(bytes(kinds), partial(tells, "gradient"))
 
 
-def _read(core: WorkerCore, read: tuple[Function, int], leaf: torch.Tensor, peer: Peer) -> Any:
-    """What an operation tells of a leaf, which is as private as the leaf or its gradient."""
-    function, flags = read
-    guard = guard_for([leaf], {}) if core.guarded else None
-    return run_as_private(core, function, [leaf], {}, flags, guard, core.holdings, peer.user)
-
-
 @handles(ClearGradients, Declaration(sets="leaves", action="grad = None"))
 def clear_gradients(call: Call, message: ClearGradients) -> Reply:
     """Take the gradients of leaves away."""
-    for tensor in [call.operands.resolve(leaf) for leaf in message.leaves]:
-        tensor.grad = None
+    for stored in [call.stored(leaf) for leaf in message.leaves]:
+        forget_gradient(stored)
     if call.core.watched:
         call.core.altered(call.peer, gradients=True)
     return Done(message.seq)

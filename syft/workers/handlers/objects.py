@@ -74,7 +74,7 @@ memory is to be used."""
 def put(call: Call, message: Put) -> Reply:
     """Store a value, and run the parked operations that waited for it."""
     core, peer = call.core, call.peer
-    unpacker = call.unpacker()
+    unpacker = call.unpacker(objects=False)
     value = unpack_at(message.value, unpacker, ".value")
     unpacker.finish()
     may_be_leaf = isinstance(value, torch.Tensor)

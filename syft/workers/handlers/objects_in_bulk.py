@@ -23,7 +23,7 @@ _IDS = 2**63
 
 def _values(call: Call) -> Bundle:
     """The tensors of a bundle, for which there are ids."""
-    unpacker, first = call.unpacker(), call.message.first
+    unpacker, first = call.unpacker(objects=False), call.message.first
     values = unpack_at(call.message.value, unpacker, ".value")
     unpacker.finish()
     if type(values) is not Bundle:

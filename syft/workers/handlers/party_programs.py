@@ -37,7 +37,7 @@ from syft.exceptions import HookError, MalformedMessage, UnsupportedOperation
 from syft.workers.core.peer import Peer
 from syft.workers.core.shares import SharingSession
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.core.turns import Turns
+from syft.workers.core.shares import Turns
 from syft.workers.labels.guards import Guard
 
 LetterName = tuple[int, int]
@@ -66,7 +66,7 @@ class Round:
 
 Received = dict[LetterName, Letter]
 PartyProgram = Generator[Round | Turns, Received, Any]
-"""Yields rounds; or :class:`~syft.workers.core.turns.Turns`, to be resumed when its turn comes."""
+"""Yields rounds; or :class:`~syft.workers.core.shares.Turns`, to be resumed when its turn comes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,23 +33,18 @@ from syft.ops.table import (
     SHAPE_FROM_VALUES,
     asked_by,
     may_alter,
+    ops_where,
 )
 from syft.program.lowered import Call, Lowered
 from syft.program.program import Action, Program, slots_in
 from syft.torch_private import WeakStorage, any_autocast_enabled
 from syft.workers.core.charges import Charges, Storages
 from syft.workers.core.peer_limits import PeerLimits
-from syft.workers.execution.size_rules import BY_VALUES
+from syft.workers.execution.size_bounds import BY_VALUES
 from syft.workers.labels.walk import innermost
 
 _GETITEM: Final = BY_NAME["torch.Tensor.__getitem__"]
-_COPYING: Final = frozenset(
-    BY_NAME[f"torch.{name}"]
-    for name in (
-        *("resolve_conj", "resolve_neg", "Tensor.resolve_conj", "Tensor.resolve_neg"),
-        *(("Tensor.cpu", "Tensor.cuda", "Tensor.to") if torch.accelerator.is_available() else ()),
-    )
-)
+_COPYING: Final = ops_where("copies", None if torch.accelerator.is_available() else "lazy")
 """The operations that copy what is conjugated lazily, or elsewhere: it may look alike."""
 _COMPUTING: Final = ELEMENTWISE | FLOATS_COMPUTE
 """Flags of the operations for which no number is a size."""

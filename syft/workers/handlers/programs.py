@@ -160,17 +160,14 @@ def run_program(core: WorkerCore, program: Lowered, values: Sequence[Any], peer:
     >>> run_program(core, lowered(Program(1, (), Slot(0))), [3], Peer("me"))
     3
     """
-    if (
-        not core.guarded
-        and not program.branches
-        and runs_unseen(program, core.store.charges, values)
-    ):
+    charges = core.store.charges
+    if not (charges.guarded or program.branches) and runs_unseen(program, charges, values):
         return program.run(values)
-    sized = SizedProgram(program, core.store.charges)
-    if not core.guarded and not program.branches:
+    sized = SizedProgram(program, charges)
+    if not charges.guarded and not program.branches:
         return sized.run(values)
     with limited(core.limits.max_steps):
-        if not core.guarded:
+        if not charges.guarded:
             return sized.run(values)
         return GuardedRun(core, peer.user).run(cast(Lowered, sized), values)
 

@@ -23,7 +23,6 @@ from syft.workers.core.peer import EVERYTHING, Peer
 from syft.workers.core.pipeline import (
     Call,
     Declaration,
-    StoreView,
     expanded,
     handles,
     shortcut,
@@ -51,16 +50,6 @@ _REFERENCE = int(InputKind.REFERENCE)
 _MAX_ID = 2**63
 
 
-class InputView(StoreView):
-    """The part of a worker that unpacking an input uses: everything except its objects."""
-
-    __slots__ = ()
-
-    def resolve(self, id: int, depth: int = 0) -> Any:
-        """Refuse a reference inside a value; raises :class:`~syft.exceptions.MalformedMessage`."""
-        raise MalformedMessage("$", "a value that came along", "a reference")
-
-
 class Ready(NamedTuple):
     """What a run is, once its number was looked up: the definition, and the inputs as given."""
 
@@ -83,7 +72,7 @@ def _found(call: Call) -> Ready:
     table = _table(core, peer)
     entry = table.use(run.number) if run.define is None else None
     core.stats.cache_hits += entry is not None
-    unpacker = call.unpacker(InputView(core, None))
+    unpacker = call.unpacker(objects=False)
     try:
         if entry is None:
             entry = _entered(core, table, run, unpacker)
@@ -196,7 +185,7 @@ def _fast_path_inputs(core: WorkerCore, run: Run, entry: NumberedCall) -> list[A
     """
     mode = GRAD_MODE if torch.is_grad_enabled() else 0
     usual = run.flags == _ONE_EXPECTED | mode and torch.get_default_dtype() is torch.float32
-    if not usual or entry.what.results != 1 or core.guarded:
+    if not usual or entry.what.results != 1 or core.store.charges.guarded:
         return None
     if len(run.inputs) != len(entry.kinds):
         return None
@@ -319,14 +308,14 @@ def _results(
 
 def _resolved(call: Call) -> list[Any]:
     """The values of all inputs, with tensors in the place of ids."""
-    objects = call.core.store.objects
+    objects, held = call.core.store.objects, call.held or {}
     entry, given = call.read
     values = []
     for index, (value, kind) in enumerate(zip(given, entry.kinds, strict=True)):
         if kind == _REFERENCE:
-            found = objects.get(value)
-            if call.held or found is None:
-                found = call.operands.resolve(value)  # raises, with the reason, if it is missing
+            found = held.get(value, objects.get(value))
+            if found is None:
+                call.stored(value)  # raises, with the reason
             if not isinstance(found, torch.Tensor):  # a plan cannot be an input
                 name = type(found).__name__
                 raise MalformedMessage(f"$.inputs[{index}]", "the id of a tensor", f"a {name}")

@@ -42,7 +42,7 @@ from syft.workers.labels.walk import innermost
 Given = dict[str, Any]
 Check = Callable[[Given], None]
 Rule = Callable[[Function], Function]
-C = TypeVar("C", bound=Check)
+C = TypeVar("C", bound=Callable[..., Any])
 
 TRIED: Final = "2.13"
 """The torch version that the rows of the table were tried with, on CPU."""
@@ -74,24 +74,19 @@ TABLE: Final[list[Precaution]] = []
 """What a worker makes of operations.  Where several rows cover one, the last runs first."""
 
 
-def _check(names: str, operands: str, why: str) -> Callable[[C], C]:
-    """Add a row with a check.  ``operands`` are the names of parameters by place."""
+def _replace(names: str, why: str, operands: str = "") -> Callable[[C], C]:
+    """Add a row; one with ``operands``, the names of parameters by place, has a check of these."""
 
-    def add(check: C) -> C:
-        TABLE.append(Precaution(names, partial(Checked, names=operands, check=check), why))
-        return check
-
-    return add
-
-
-def _replace(names: str, why: str) -> Callable[[Rule], Rule]:
-    """Add a row with anything else."""
-
-    def add(rule: Rule) -> Rule:
-        TABLE.append(Precaution(names, rule, why))
+    def add(rule: C) -> C:
+        made: Rule = partial(Checked, names=operands, check=rule) if operands else rule
+        TABLE.append(Precaution(names, made, why))
         return rule
 
     return add
+
+
+def _check(names: str, operands: str, why: str) -> Callable[[C], C]:
+    return _replace(names, why, operands)
 
 
 class Checked(FunctionWrapper):
@@ -212,10 +207,9 @@ def _divisor(given: Given) -> None:
 
 @_check(r"lcm_?", "input other", "SIGFPE for the smallest int64")
 def _multiples(given: Given) -> None:
-    for name in ("input", "other"):
-        numbers = _integers(given.get(name))
+    text = "integer overflow: the smallest integer has no least common multiple"
+    for numbers in (_integers(given.get("input")), _integers(given.get("other"))):
         if numbers is not None and bool((numbers == torch.iinfo(numbers.dtype).min).any()):
-            text = "integer overflow: the smallest integer has no least common multiple"
             raise RuntimeError(text)
 
 

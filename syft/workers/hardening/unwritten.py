@@ -274,7 +274,7 @@ def _has_holes(tensor: torch.Tensor | None) -> bool:
     if tensor is None or tensor.layout is not torch.strided or tensor.is_nested:
         return False
     behind = tensor if tensor._base is None else tensor._base
-    return not is_non_overlapping_and_dense_or_false(behind)
+    return not (behind.is_contiguous() or is_non_overlapping_and_dense_or_false(behind))
 
 
 class _Zeros(TorchDispatchMode):  # type: ignore[no-untyped-call]

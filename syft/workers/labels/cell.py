@@ -158,6 +158,14 @@ def card_of(stored: Stored) -> tuple[Any, ...]:
     return sorted(words.get("_tags", ())), words.get("_description"), shape
 
 
+def forget_gradient(stored: Stored) -> None:
+    """Take the gradient of a stored leaf away.
+
+    >>> x = torch.ones(2, requires_grad=True); x.grad = torch.ones(2); forget_gradient(x); x.grad
+    """
+    unsealed(stored).grad = None
+
+
 def _shape_here(value: torch.Tensor) -> torch.Size | None:
     """The shape of a tensor whose data is at this worker; None if it is at another one."""
     while type(value) is Wrapper and value.child.at_function_level:

@@ -143,7 +143,10 @@ class ReachedGraph:
 
     def is_opaque(self) -> bool:
         """Whether one of the nodes does not show what it saved."""
-        return any(map(_is_opaque, self.nodes))
+        return any(
+            type(node).__name__ in _OPAQUE or isinstance(node, torch.autograd.function.FunctionCtx)
+            for node in self.nodes
+        )
 
 
 def reached_graph(values: Iterable[Any]) -> ReachedGraph:
@@ -216,10 +219,6 @@ def saves(kind: Any) -> bool:
     (True, False)
     """
     return any(name.startswith("_raw_saved_") for name in dir(kind))
-
-
-def _is_opaque(node: Any) -> bool:
-    return type(node).__name__ in _OPAQUE or isinstance(node, torch.autograd.function.FunctionCtx)
 
 
 def _saved_by(node: Any) -> list[torch.Tensor]:

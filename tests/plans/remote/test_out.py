@@ -288,7 +288,7 @@ def test_an_error_about_private_data_keeps_its_text() -> None:
     put(core, stored_plan(plan._record, plan._built("sent")))
     secret = X.clone()
     protect(secret, Guard(frozenset({"ann"})))
-    core.guarded = True
+    core.guard()
     core.hold(6, secret)
     core.hold(7, torch.zeros(3))
     run = Run(1, 0, [6, 7], 100, 1, define=define((REF, REF), 1))
@@ -314,7 +314,7 @@ def test_a_result_of_a_private_shape_fits_only_what_is_empty_and_public(
     protect(secret, Guard(frozenset({"ann"})))
     if is_hidden:
         protect(target, Guard(frozenset({"ann"}), shape_hidden=True))
-    core.guarded = True
+    core.guard()
     core.hold(6, secret)
     core.hold(7, target)
     before = target.clone()

@@ -442,7 +442,7 @@ def test_a_plan_is_checked_for_the_properties_it_was_built_with(
         for place, value in enumerate((torch.ones(2, 2), other)):
             core.hold(id + place, value.clone(memory_format=torch.preserve_format))
             protect(core.store.objects[id + place], guard)
-    core.guarded = True
+    core.guard()
 
     def call(id: int, user: str | None) -> Any:
         run = Run(1, 0, [id], 100 + len(core.store.objects), 9, define=define(5, (0,)))

@@ -11,8 +11,8 @@ import torch
 
 import syft as sy
 from syft.ops.table import BY_NAME, NAMES
-from syft.workers.client import index_operands
-from syft.workers.client.index_operands import MOST_BYTES, indices_in, is_small_index
+from syft.workers.client import operands
+from syft.workers.client.operands import MOST_BYTES, indices_in, is_small_index
 from tests.chain.refusal import here, refusal
 
 pytestmark = pytest.mark.every_shell
@@ -58,7 +58,7 @@ def function_of(name: str) -> Any:
     return place
 
 
-@pytest.mark.parametrize("number", sorted(index_operands._PLACES), ids=lambda n: NAMES[n])
+@pytest.mark.parametrize("number", sorted(operands._PLACES), ids=lambda n: NAMES[n])
 @pytest.mark.filterwarnings("ignore:index_reduce")
 def test_an_index_travels(bob: sy.VirtualWorker, number: int) -> None:
     name = NAMES[number]

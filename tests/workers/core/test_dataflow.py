@@ -26,6 +26,7 @@ from syft.exceptions import ObjectIdTaken, ObjectNotFound, ObjectNotReady
 from syft.workers.core.access import Access
 from syft.workers.core.dataflow import Dataflow
 from syft.workers.core.peer import Peer
+from syft.workers.core.pipeline import StoreView
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.core.store import ObjectStore
 from syft.workers.wire.messages import (
@@ -482,7 +483,7 @@ class Ordered:
         self.asked.append((seq, kind, inputs, outs))
 
         def act(held: Any) -> Any:
-            one, other = (self.core.resolve(id, 0, held) for id in inputs)
+            one, other = map(StoreView(self.core, held).resolve, inputs)
             results = computed(kind, seq, one, other, self.hidden)
             for out, value in zip(outs, results, strict=True):
                 self.core.store.put(out, value)

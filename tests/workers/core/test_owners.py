@@ -11,7 +11,7 @@ from msgspec import structs
 
 import syft as sy
 from syft.codes import ConversionCode
-from syft.exceptions import ObjectIdTaken, PermissionDenied
+from syft.exceptions import MalformedMessage, ObjectIdTaken, PermissionDenied
 from syft.ops.table import BY_NAME
 from syft.program.program import Action, Program, Slot
 from syft.serde.packer import Packer
@@ -372,6 +372,23 @@ def test_a_number_that_was_run_before_is_under_the_same_rules(held: bool) -> Non
     assert core.store.objects[X].tolist() == [1, 2]
 
 
+def test_what_is_sent_brings_no_object_of_the_worker_along() -> None:
+    """Under an id of her own eve could clear the gradient of another's leaf, and tag it.
+
+    The control: she stores what travels, and tags that.
+    """
+    core = worker(False)
+    packer = Packer()
+    bundle = pack(Bundle([torch.ones(2), torch.ones(2)]), packer)
+    aliased = (*bundle[:2], (), (ref(X),))
+    for request in (Put(1, OUT, ref(X)), PutAll(1, OUT, aliased)):
+        reply = ask(core, request, peer=EVE)
+        assert isinstance(error_in(reply), MalformedMessage) and OUT not in core.store.objects
+    ask(core, PutAll(2, OUT, bundle), *packer.buffers, peer=EVE)
+    assert ask(core, Annotate(3, OUT, ("#mine",)), peer=EVE) == Done(3)
+    assert isinstance(error_in(ask(core, Annotate(4, X, ("#mine",)), peer=EVE)), PermissionDenied)
+
+
 def test_a_tensor_object_is_not_changed_through_another_id() -> None:
     core = worker(held=True)
     ask(core, command("torch.Tensor.contiguous", ref(X), out=OUT, flags=8), peer=EVE)
@@ -438,6 +455,26 @@ def test_memory_that_this_worker_does_not_see() -> None:
     assert type(error_in(ask(core, backward, peer=EVE))) is PermissionDenied
     assert ask(core, Drop(1, (OUT, 101)), peer=EVE) == Done(1)
     assert OUT not in core.store.objects
+
+
+@pytest.mark.parametrize("way", ["command", "program"])
+@pytest.mark.parametrize("seen", [False, True])
+def test_what_stands_for_memory_that_is_not_seen_is_noted(way: str, seen: bool) -> None:
+    """Of a result in memory that is seen nothing is noted: its memory says whose it is."""
+    core = worker(held=True)
+    core.hold(8, torch.ones(2) if seen else torch.ones(2).to_mkldnn())
+    core.own(8)
+    whose = core.store.origins[8]
+    detach = Action(BY_NAME["torch.Tensor.detach"], (Slot(0),), {}, Slot(1))
+    define = pack(Group((InputKind.REFERENCE,), Program(1, (detach,), (Slot(1),))), Packer())
+    for number, (source, out) in enumerate(((8, OUT), (OUT, OUT + 1))):
+        if way == "command":
+            request: Any = command("torch.Tensor.detach", ref(source), out=out, flags=9)
+        else:
+            request = Run(1, number, [source], out, GRAD_MODE | 1 << COUNT_SHIFT, define=define)
+        assert type(ask(core, request, peer=EVE)) is Done
+        made = core.store.origins[out]
+        assert made.owner == "eve" and made.behind is (None if seen else whose)
 
 
 # --------------------------------------------------------------------------------------- gradients

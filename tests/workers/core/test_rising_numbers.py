@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syft.workers.core.rising_numbers import KEPT, RisingNumbers
+from syft.workers.core.peer import KEPT, RisingNumbers
 
 
 @given(st.lists(st.integers(0, 50), max_size=100))

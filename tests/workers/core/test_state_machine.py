@@ -165,7 +165,7 @@ def test_no_number_of_something_private_leaves_by_a_handler_that_asks_nothing(
     """The controls: the same handler replies with the number to ann, and to all if it is public."""
 
     def act(call: Call, message: messages.Describe) -> Any:
-        number = float(call.operands.resolve(message.id).sum())
+        number = float(call.unpacker().worker.resolve(message.id).sum())
         return call.tell(number, lambda guard: False) if through else messages.Value(1, number)
 
     declared = Declaration(reads="id", answers=(messages.Value,), waits=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from syft.workers.core.turns import Turns
+from syft.workers.core.shares import Turns
 
 
 def test_a_turn_that_ends_at_once_lets_any_number_follow() -> None:

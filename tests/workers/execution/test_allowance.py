@@ -12,12 +12,12 @@ import torch
 import syft as sy
 from syft.exceptions import LimitExceeded
 from syft.ops.nested import leaves, replace
-from syft.ops.table import BY_NAME, FUNCTIONS
+from syft.ops.table import BY_NAME, FUNCTIONS, ops_where
 from syft.workers.core.peer_limits import PeerLimits
-from syft.workers.execution.allowance import used_by
+from syft.workers.execution import allowance
+from syft.workers.execution.allowance import pieces, used_by
 from syft.workers.execution.private_commands import run_guarded
 from syft.workers.execution.public_sizes import sizes_at_most
-from syft.workers.execution.size_rules import BY_VALUES, COUNTED
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import full_guard_of, protect
 
@@ -149,11 +149,12 @@ def test_a_mask_may_be_larger_than_what_it_selects_from() -> None:
 @pytest.mark.parametrize("dtype", [torch.int64, torch.complex64, torch.float64, torch.bool])
 def test_no_private_number_decides_what_an_operation_may_use(dtype: torch.dtype) -> None:
     small, large = (torch.tensor(value).to(dtype) for value in (3, 2.0**60))
-    told = [op for op in sorted({*COUNTED, *BY_VALUES}) if uses(op, small) != uses(op, large)]
+    asked = sorted(ops_where("pieces") | ops_where("makes"))
+    told = [op for op in asked if uses(op, small) != uses(op, large)]
     assert bool(told) == (dtype is torch.int64)  # public numbers do decide
     for value in (small, large):
         protect(value, Guard(frozenset({"ann"})))
-    assert [op for op in (*COUNTED, *BY_VALUES) if uses(op, small) != uses(op, large)] == []
+    assert [op for op in asked if uses(op, small) != uses(op, large)] == []
 
 
 def uses(op: int, number: torch.Tensor) -> list[Any]:
@@ -163,12 +164,133 @@ def uses(op: int, number: torch.Tensor) -> list[Any]:
     found: list[Any] = []
     for args in ([x, number], [x, x, number], [number], [x, [number, number]]):
         try:
-            found.append(
-                (
-                    COUNTED.get(op, lambda args, kwargs: 0)(args, {}),
-                    used_by(op, FUNCTIONS[op], args, {}),
-                )
-            )
+            function: Any = FUNCTIONS[op]
+            found.append((pieces(op, args, {}), used_by(op, function, args, {})))
         except Exception as error:
             found.append((type(error), str(error)))
     return found
+
+
+CUTS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    *((name, (size,), {}) for name in ("split", "unsafe_split") for size in (1, 3, 100)),
+    ("split", ([1, 3],), {}),
+    ("split", (2, 1), {}),
+    ("split", (2,), {"dim": -1}),
+    ("split_with_sizes", ([1, 3],), {}),
+    *(("chunk", (many,), {}) for many in (1, 3, 4, 100)),
+    ("chunk", (3, 1), {}),
+    ("unsafe_chunk", (2,), {"dim": 2}),
+    *(("tensor_split", (many,), {"dim": 1}) for many in (1, 3, 30, [1], [1, 5, 2], (0, 0))),
+    *(("tensor_split", (torch.tensor(many),), {}) for many in (1, 3, 30, [1], [1, 5, 2])),
+    ("hsplit", (3,), {}),
+    ("hsplit", ([1, 2],), {}),
+    ("vsplit", (2,), {}),
+    ("dsplit", (5,), {}),
+    ("unbind", (), {}),
+    ("unbind", (1,), {}),
+    ("unbind", (), {"dim": -1}),
+]
+"""Calls that cut a tensor of 4 x 6 x 10."""
+
+
+@pytest.mark.parametrize("name, args, kwargs", CUTS)
+@pytest.mark.parametrize("shape", [(4, 6, 10), (0, 6, 10), (4, 6, 0)])
+def test_what_is_cut_is_counted_as_torch_does_it(
+    name: str, args: Any, kwargs: Any, shape: tuple[int, ...]
+) -> None:
+    x = torch.ones(shape)
+    try:
+        cut = getattr(x, name)(*args, **kwargs)
+    except RuntimeError:
+        return  # sizes that do not add up
+    op = BY_NAME[f"torch.Tensor.{name}"]
+    used = used_by(op, FUNCTIONS[op], [x, *args], kwargs)  # type: ignore[arg-type]
+    assert used.results == max(1, len(cut)) and used.peak == 0
+    read = sum(leaf.numel() for leaf in (x, *args) if isinstance(leaf, torch.Tensor))
+    assert used.elements == read + max(x.numel(), sum(part.numel() for part in cut))
+    if not any(map(torch.is_tensor, args)):
+        assert pieces(op, [x, *args], kwargs) == len(cut)
+
+
+def test_only_the_dimension_that_is_cut_counts(hook: sy.TorchHook) -> None:
+    dan = sy.VirtualWorker(hook, id="dan", peer_limits=PeerLimits(results=50, elements=1 << 16))
+    x = torch.ones(3, 1000).send(dan)
+    assert len(x.split(1)) == len(x.chunk(1000)) == len(x.unbind()) == len(x.vsplit(3)) == 3
+    parts = torch.tensor_split(x, torch.tensor(10).send(dan), dim=1)
+    assert [part.shape[1] for part in parts] == [100] * 10
+    with pytest.raises(LimitExceeded, match="peer_limits.results"):
+        x.split(1, dim=1)
+    with pytest.raises(LimitExceeded, match="peer_limits.results"):
+        torch.tensor_split(x, torch.tensor(51).send(dan))
+    empty = torch.ones(0, 3).send(dan)
+    with pytest.raises(LimitExceeded, match="peer_limits.results"):
+        empty.chunk(10**9)  # torch makes as many as are asked for
+
+
+def test_what_is_cut_into_too_many_pieces_is_not_cut_to_see_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(allowance, "use_of", None)
+    for name, args in (
+        ("tensor_split", (10**9,)),
+        ("split", (1,)),
+        ("chunk", (10**9,)),
+        ("tensor_split", (torch.tensor(10**9),)),
+    ):
+        op = BY_NAME[f"torch.Tensor.{name}"]
+        used = used_by(op, None, [torch.ones(10**5), *args], {})  # type: ignore[arg-type]
+        assert used.results >= 10**5
+
+
+def test_calls_that_look_alike_are_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allowance, "_known", {})
+    x, y = torch.ones(3, 1), torch.ones(1, 4)
+    first = [
+        use("torch.add", x, y),
+        use("torch.Tensor.repeat", x, torch.tensor(5), 1),
+        use("torch.Tensor.repeat", x, torch.tensor(7), 1),
+        use("torch.cat", [x, x], dim=1),
+    ]
+    assert [used.peak for used in first] == [48, 60, 84, 24]
+    again = [
+        lambda: use("torch.add", x + 1, y),
+        lambda: use("torch.Tensor.repeat", x, torch.tensor(5), 1),
+        lambda: use("torch.Tensor.repeat", x, torch.tensor(7), 1),
+        lambda: use("torch.cat", [x, x], dim=1),
+    ]
+    other = [
+        lambda: use("torch.add", x.double(), y),
+        lambda: use("torch.add", x.expand(3, 4), y),
+        lambda: use("torch.add", y, x),
+        lambda: use("torch.Tensor.repeat", x, torch.tensor(6), 1),
+        lambda: use("torch.Tensor.repeat", x, 5, True),
+        lambda: use("torch.cat", [x, x], dim=0),
+        lambda: use("torch.cat", (x, x), dim=1),
+        lambda: use("torch.cat", [x, x.clone()], dim=1),
+    ]
+    with monkeypatch.context() as patched:
+        patched.setattr(allowance, "use_of", None)
+        assert [call() for call in again] == first
+        for call in other:
+            with pytest.raises(TypeError):
+                call()
+
+
+def test_what_is_kept_of_calls_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allowance, "_known", {})
+    monkeypatch.setattr(allowance, "_MOST_KNOWN", 3)
+    for size in range(1, 9):
+        assert use("torch.zeros", size).peak == 4 * size
+    assert 0 < len(allowance._known) <= 3
+
+
+def test_a_factor_in_a_tensor_is_a_size_too() -> None:
+    x = torch.ones(1, 1, 3)
+    given = {"scale_factor": torch.tensor(10.0**6), "recompute_scale_factor": True}
+    assert use("torch.nn.functional.interpolate", x, **given).elements > 10**6
+
+
+def test_chains_that_compute_here_are_under_limits(hook: sy.TorchHook) -> None:
+    x = torch.ones(3, 1).fix_precision()
+    assert use("torch.Tensor.expand", x, 3, 2**50).elements > 2**51
+    assert use("torch.Tensor.add", sy.LoggingTensor().on(torch.ones(5)), 1).elements == 10

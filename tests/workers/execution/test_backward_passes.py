@@ -10,7 +10,7 @@ import torch
 
 import syft as sy
 from syft.exceptions import PermissionDenied
-from syft.workers.execution.backward_calls import backward_call
+from syft.workers.execution.backward_passes import backward_call
 from syft.workers.execution.backward_passes import run_private_pass, run_public_pass
 from syft.ops.evaluate import _look
 from syft.workers.execution.foreseen_failures import is_foreseen

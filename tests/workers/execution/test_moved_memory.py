@@ -128,6 +128,33 @@ def test_views_with_a_graph_are_views_of_what_was_moved() -> None:
     assert leaf.grad is not None and leaf.grad.tolist() == [[2] * 3, [10] * 3]
 
 
+@pytest.mark.parametrize("written", ["view", "base"])
+def test_what_is_written_to_a_view_without_a_graph_is_in_the_graph_of_its_base(
+    written: str,
+) -> None:
+    """And the other way round, as in torch."""
+    base, factor = torch.ones(4), torch.tensor(3.0, requires_grad=True)
+    view = base[1:3]
+    new_view, new_base = move(view, others=(base,))
+    (new_view if written == "view" else new_base).mul_(factor)
+    for it, gradient in ((new_view, 2.0), (new_base, 2.0 if written == "view" else 4.0)):
+        assert torch.autograd.grad(it.sum(), factor, retain_graph=True)[0] == gradient
+    assert base.tolist() == [1] * 4 and not base.requires_grad
+
+
+def test_views_that_need_not_be_of_their_base_are_moved_by_themselves() -> None:
+    """Of another kind, without a graph of a leaf, and a leaf of their own."""
+    numbers, leaf, base = torch.ones(4), torch.ones(2, requires_grad=True), torch.ones(2)
+    others, own = numbers.view(torch.int32), base[:1].requires_grad_()
+    own.grad = torch.ones(1)
+    with torch.no_grad():
+        part = leaf[:1]
+    for view, whole in ((others, numbers), (part, leaf), (own, base)):
+        new, over = move(view, others=(whole,))
+        assert lies_with(new, over) and new.is_leaf and new.dtype is view.dtype
+        assert new.requires_grad is view.requires_grad and new.grad is view.grad
+
+
 def test_the_base_of_a_view_is_moved_though_nobody_holds_it() -> None:
     leaf = torch.ones(2, 3, requires_grad=True)
     view = (leaf * 2).t()

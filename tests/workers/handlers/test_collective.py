@@ -35,9 +35,9 @@ from syft.serde.registry import pack
 from syft.tensors.collective_call import run_collective
 from syft.workers.core.peer import Peer
 from syft.workers.core.peer_limits import PeerLimits
-from syft.workers.core.rising_numbers import KEPT
+from syft.workers.core.peer import KEPT
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.core.turns import Turns
+from syft.workers.core.shares import Turns
 from syft.workers.handlers.collective import MAX_ROUNDS
 from syft.workers.handlers.executions import MAX_PARTY_MESSAGES, MAX_SESSIONS
 from syft.workers.handlers.party_programs import PROGRAMS, Letter, Party, collective

@@ -124,7 +124,7 @@ def test_a_list_waits_for_what_was_promised(core: WorkerCore) -> None:
 def test_what_is_computed_from_a_list_with_a_private_tensor_is_private(core: WorkerCore) -> None:
     secret = torch.ones(2)
     protect(secret, Guard(frozenset(["ann"])))
-    core.guarded = True
+    core.guard()
     core.store.put(6, secret)
     ask(core, Command(1, BY_NAME["torch.stack"], ((REFS, 5, 6),), 30, GRAD_MODE | ONE))
     guard = full_guard_of(core.store.objects[30])

@@ -69,7 +69,7 @@ def test_a_gradient_is_as_private_as_its_own_memory(core: WorkerCore) -> None:
     assert tensors[1].grad is not None
     protect(tensors[1].grad, Guard(frozenset(["ann"])))
     protect(tensors[2], Guard(frozenset(["ann"])))
-    core.guarded = True
+    core.guard()
     assert values(ask(core, Gradients(1, (1, 2, 3), 10))) == KINDS
     assert core.store.objects[11] is tensors[1].grad
     guard = full_guard_of(core.store.objects[11])
@@ -82,7 +82,7 @@ def test_whether_a_gradient_has_the_hidden_shape_is_told_to_those_who_may_know_i
     core: WorkerCore, user: str | None, told: bool
 ) -> None:
     protect(leaves(core)[1], Guard(frozenset(["ann"]), shape_hidden=True))
-    core.guarded = True
+    core.guard()
     reply = ask(core, Gradients(1, (1, 2), 10), peer=Peer("me", user))
     if told:
         assert values(reply) == KINDS[:2]

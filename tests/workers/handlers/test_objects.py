@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import syft as sy
+from syft.codes import ConversionCode
 from syft.exceptions import (
     MalformedMessage,
     ObjectIdTaken,
@@ -24,6 +25,7 @@ from syft.workers.core.state_machine import WorkerCore
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import copy_of, full_guard_of, protect
 from syft.workers.wire.messages import (
+    Convert,
     Annotate,
     Cancel,
     Describe,
@@ -296,10 +298,12 @@ def stored_again(way: str) -> tuple[Any, list[torch.Tensor]]:
         return Put(20, 9, pack(torch.zeros(3), packer)), packer.buffers
     if way == "put all":
         return PutAll(20, 8, pack(Bundle([torch.ones(2), torch.zeros(3)]), packer)), packer.buffers
+    if way == "convert":
+        return Convert(20, 5, int(ConversionCode.FIX_PRECISION), pack((), packer), 9), []
     return Duplicate(20, 5, 9), []
 
 
-@pytest.mark.parametrize("way", ["put", "put all", "duplicate"])
+@pytest.mark.parametrize("way", ["put", "put all", "duplicate", "convert"])
 @pytest.mark.parametrize("waiting", [False, True])
 def test_who_knew_an_object_is_told_of_another_under_its_id(
     core: WorkerCore, way: str, waiting: bool

@@ -61,7 +61,7 @@ def test_what_is_private_is_so_from_the_start(core: WorkerCore) -> None:
     guards = [full_guard_of(core.store.open(id)) for id in (10, 11, 12)]
     assert guards[0] is None and guards[2] is None
     assert guards[1] is not None and guards[1].admits("ann") and guards[1].shape_hidden
-    assert core.guarded
+    assert core.store.charges.guarded
 
 
 def test_chains_are_stored_too(core: WorkerCore) -> None:

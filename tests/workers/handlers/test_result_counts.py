@@ -250,7 +250,7 @@ def test_a_container_of_one_is_not_the_one(
 ) -> None:
     if private:
         protect(core.store.objects[5], Guard(frozenset({"me"})))
-        core.guarded = True
+        core.guard()
     told = 1 << COUNT_SHIFT | (IN_CONTAINER if contained else 0)
     me = Peer("me", "me")
     error = error_in(ask(core, Command(2, BY_NAME[op], (ref(5), *args), 70, told), peer=me))
@@ -338,7 +338,7 @@ def test_all_results_of_what_fails_on_private_values_have_failed(
     core: WorkerCore, op: str, args: Any
 ) -> None:
     protect(core.store.objects[5], Guard(frozenset({"ann"})))
-    core.guarded = True
+    core.guard()
     two = 2 << COUNT_SHIFT | IN_CONTAINER
     given = tuple((int(TypeCode.TUPLE), *arg) if type(arg) is tuple else arg for arg in args)
     fails = Command(2, BY_NAME[f"torch.Tensor.{op}"], (ref(5), *given), 70, two)

@@ -32,13 +32,7 @@ OBJECTS = {
 
 OPENERS = {
     "workers/core/pipeline.py": "gives the operands to what runs as it was foreseen",
-    "workers/core/state_machine.py": "gives the operands to what runs as it was foreseen",
-    "workers/execution/leaving.py": "copies with labels, and asks whether a value may leave",
-    "workers/handlers/collective.py": "gives the inputs to programs over several workers",
-    "workers/handlers/commands.py": "unpacks what came along with a command",
-    "workers/handlers/leaf_gradients.py": "runs what was foreseen on leaves",
-    "workers/handlers/running.py": "runs what was foreseen on the inputs of programs",
-    "tensors/conversions.py": "runs a conversion, which is tried before on ones",
+    "workers/execution/leaving.py": "copies with labels, and finds the leaves that graphs end at",
     "tensors/remote_link.py": "takes what has come home to the worker of the user's program",
     "plans/remote/plan_call.py": "finds a plan, whose state goes to what runs as it was foreseen",
 }
@@ -47,7 +41,6 @@ OPENERS = {
 REACHING = {
     "workers/core/store.py": "notes which results the owner's program may have retain gradients",
     "workers/core/stored_tensors.py": "puts successors in the place of moved gradients",
-    "workers/handlers/leaf_gradients.py": "takes the gradients of the caller's leaves away",
 }
 """The modules at the serving end that name the gradient, the base or the graph of a tensor."""
 
@@ -82,10 +75,10 @@ _OPENING = {
     "unsealed": None,
     "_unsealed": None,
     "open": ("store", "_store"),
-    "resolve": ("core", "operands"),
+    "resolve": ("core", "operands", "view"),
     "operands": ("call",),
-    "present": ("core",),
     "StoreView": None,
+    "_object_itself": None,
 }
 """Names that open, and of what they are attributes, if that matters."""
 

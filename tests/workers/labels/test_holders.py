@@ -84,7 +84,7 @@ def test_it_is_held_found_described_and_copied() -> None:
     pair = Pair(torch.ones(2))
     protect(pair.parts[0], BEA)
     core.hold(5, pair)
-    assert core.guarded
+    assert core.store.charges.guarded
     assert ask(core, Annotate(1, 5, ("#more",), "two")) == Done(1)
     assert pair.tags == {"#pair", "#more"} and pair.description == "two"
     card = (["#more", "#pair"], "two", None, "a pair")

@@ -96,6 +96,14 @@ def shared_from_here(scene: Scene) -> Any:
     return x.share(*parties, crypto_provider=scene.dealer).get().float_precision().tolist()
 
 
+def shared_from_both(scene: Scene) -> Any:
+    """What was shared by a worker, less numbers of the program that are shared likewise."""
+    parties: list[Any] = [scene.alice, scene.carol]
+    x = (scene.found * 1).fix_precision().share(*parties, crypto_provider=scene.dealer)
+    y = torch.zeros(3).fix_precision().share(*parties, crypto_provider=scene.dealer)
+    return (x - y).get().float_precision().tolist()
+
+
 def shared_model(scene: Scene) -> Any:
     """What a model that was shared where it is makes of the data, shared too."""
     model = nn.Linear(3, 3, bias=False)
@@ -137,6 +145,7 @@ DONE: dict[str, Callable[[Scene], Any]] = {
     "group": grouped,
     "share": shared,
     "share a model": shared_model,
+    "share from both ends": shared_from_both,
     "share from here": shared_from_here,
     "sealed error": sealed,
 }
