@@ -131,10 +131,11 @@ def hide_from_compiler(method: Any) -> None:
     It marks the method's function and code; nothing of torch is written to.
     ``torch.compiler.disable`` does the same by a wrapper that costs a microsecond at each call.
     """
-    method.__func__._torchdynamo_disable = True  # where the compiler would inline the method
+    function = getattr(method, "__func__", method)
+    function._torchdynamo_disable = True  # where the compiler would inline the method
     skip = eval_frame._FrameAction.SKIP
     strategy = eval_frame._FrameExecStrategy(skip, skip)
-    eval_frame.set_code_exec_strategy(method.__func__.__code__, strategy)
+    eval_frame.set_code_exec_strategy(function.__code__, strategy)
 
 
 def make_optimizer_state(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> bool:
@@ -296,6 +297,7 @@ def per_channel_quantized(
 
 
 function_modes = torch._C._len_torch_function_stack
+is_overriding = torch._C._is_torch_function_enabled
 dispatch_modes = torch._C._len_torch_dispatch_stack
 """How many of each kind of mode are active in this thread; a default device is a function mode."""
 

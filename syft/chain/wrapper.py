@@ -11,6 +11,7 @@ numpy, pickling, storages, dlpack.
 from __future__ import annotations
 
 import copy
+import inspect
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -33,7 +34,9 @@ from syft.torch_private import (
     MKLDNN,
     VMAP_FILE,
     DisableTorchFunctionSubclass,
+    function_modes,
     hide_from_compiler,
+    is_overriding,
     make_wrapper,
 )
 
@@ -245,6 +248,61 @@ class Wrapper(ChosenMethods, torch.Tensor):
         """Refused: there is no memory here.  Raises :class:`~syft.exceptions.DataStaysPut`."""
         self._refuse("share_memory_()")
 
+
+def _near(name: str, about: str) -> property:
+    """An attribute that asks the first link itself where nobody is between: torch's way to its
+    override takes as long as the rest."""
+    theirs: Any = inspect.getattr_static(torch.Tensor, name)
+    get = theirs.__get__
+
+    def read(tensor: Any) -> Any:
+        link = tensor.child
+        if not link.at_function_level or function_modes() or not is_overriding():
+            return get(tensor)
+        return link.call(get, (tensor,), {})
+
+    read.__name__, read.__doc__ = name, about
+    hide_from_compiler(read)
+    return property(read, theirs.__set__, theirs.__delete__)
+
+
+for _name, _about in {
+    "requires_grad": "Whether gradients are computed for it, through the chain.",
+    "is_leaf": "Whether no graph has made it, through the chain.",
+    "grad": "Its gradient where it is, through the chain; None if it has none.",
+}.items():
+    setattr(Wrapper, _name, _near(_name, _about))
+
+_PASSED_ON = frozenset((Wrapper, int, float, bool))
+
+
+def _near_method(name: str, operation: Any) -> Callable[..., Any]:
+    """The same for a method or an operator, which torch knows as ``operation``; torch sees to what
+    is given anything but wrappers and numbers."""
+    theirs: Any = getattr(torch.Tensor, name)
+
+    def method(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        link = tensor.child
+        between = kwargs or function_modes() or not is_overriding()
+        if between or not (link.at_function_level and _PASSED_ON.issuperset(map(type, args))):
+            return theirs(tensor, *args, **kwargs)
+        return link.call(operation, (tensor, *args), {})
+
+    method.__name__, method.__doc__ = name, theirs.__doc__
+    hide_from_compiler(method)
+    return method
+
+
+for _name, _operation in {
+    "__getitem__": torch.Tensor.__getitem__,
+    "__add__": torch.Tensor.add,
+    "__sub__": torch.Tensor.sub,
+    "__mul__": torch.Tensor.mul,
+    "__truediv__": torch.Tensor.div,
+    "__matmul__": torch.Tensor.matmul,
+    "sum": torch.Tensor.sum,
+}.items():
+    setattr(Wrapper, _name, _near_method(_name, _operation))
 
 # The compiler would trace into the worker.
 hide_from_compiler(Wrapper.__torch_function__)

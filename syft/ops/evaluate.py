@@ -126,9 +126,18 @@ def _kept_or_made(call: EvaluatedCall) -> Outcome:
         key = _signature(call)
     except TypeError:  # an argument that has no hash: a set, say
         return _made_of(call)
+    return kept(key, _made_of, call)
+
+
+def kept(key: Hashable, make: Callable[..., Outcome], *about: Any) -> Outcome:
+    """The outcome that was made under a key, or else what is made of these arguments.
+
+    >>> kept("a key", Outcome, Verdict.FAILS).verdict, kept("a key", Outcome, Verdict.RUNS).verdict
+    (<Verdict.FAILS: ...>, <Verdict.FAILS: ...>)
+    """
     outcome = _KEPT.get(key)
     if outcome is None:
-        outcome = _KEPT[key] = _made_of(call)
+        outcome = _KEPT[key] = make(*about)
         if len(_KEPT) > _MOST_KEPT:
             _KEPT.popitem(last=False)
     else:
@@ -158,6 +167,23 @@ def _run_of(call: EvaluatedCall) -> Outcome:
 
 
 # -------------------------------------------------------------------------------------- signatures
+
+
+def signature_of(
+    function: Function,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    is_public: Callable[[torch.Tensor], bool] = lambda tensor: False,
+) -> Hashable:
+    """All that the outcome of a call depends on; raises TypeError if that cannot be said.
+
+    >>> x, y = torch.ones(2), torch.zeros(2)
+    >>> signature_of(torch.sum, (x,), {}) == signature_of(torch.sum, (y,), {})
+    True
+    """
+    inputs = tensors_in(args, kwargs)
+    numbers = _numbers_among(inputs, is_public)
+    return _signature(EvaluatedCall(function, tuple(args), kwargs, inputs, numbers))
 
 
 def _signature(call: EvaluatedCall) -> Hashable:

@@ -152,10 +152,9 @@ class RemoteLink(Link):
         >>> x.child.get(keep=True), bob.objects_count()
         (tensor([1., 2.]), 1)
         """
-        keep = keep or self.depth > 0 or is_shared(self.connection, self.id_at_location)
-        value = self.connection.ask(
-            Fetch, self.id_at_location, depth=self.depth, keep=keep, user=user
-        )
+        connection, id = self.connection, self.id_at_location
+        keep = keep or self.depth > 0 or (connection.has_owners(id) and is_shared(connection, id))
+        value = connection.ask(Fetch, id, self.depth, keep, user=user)
         if not keep:
             self._object_left()
         return value

@@ -229,6 +229,56 @@ def trained_on_what_the_model_finds_hard(d: Data) -> Any:
 
 
 @program
+def batch_norm_on_a_subset(d: Data) -> Any:
+    model = nn.Sequential(
+        *(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(inplace=True), nn.Dropout(0.0)),
+        nn.Linear(8, 3),
+    )
+    return trained(d, model, lambda m: F.cross_entropy(m(d.x[d.mask]), d.y[d.mask]))
+
+
+@program
+def convolutions_on_a_subset(d: Data) -> Any:
+    model = nn.Sequential(
+        *(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()),
+        nn.Linear(36, 3),
+    )
+    return trained(d, model, lambda m: F.cross_entropy(m(d.images[d.mask]), d.y[d.mask]))
+
+
+@program
+def classifier_of_a_subset_with_squeezed_scores(d: Data) -> Any:
+    def loss(model: Any) -> Any:
+        wanted = (d.y[d.mask] > 0).float()
+        return F.binary_cross_entropy_with_logits(model(d.x[d.mask]).squeeze(), wanted)
+
+    return trained(d, nn.Linear(4, 1), loss, kind=torch.optim.Adam)
+
+
+@program
+def least_squares_on_a_subset(d: Data) -> Any:
+    return torch.linalg.lstsq(d.x[d.mask], d.target[d.mask][:, None]).solution
+
+
+@program
+def components_of_a_subset(d: Data) -> Any:
+    rows = d.x[d.mask]
+    rows = (rows - rows.mean(0)) / rows.std(0)
+    return torch.linalg.eigvalsh(rows.T @ rows)
+
+
+@program
+def neighbours_in_a_subset(d: Data) -> Any:
+    return d.y[d.mask][torch.cdist(d.x, d.x[d.mask]).argmin(1)]
+
+
+@program
+def folds_by_masks(d: Data) -> Any:
+    model = d.there(mlp())
+    return [F.cross_entropy(model(d.x[fold]), d.y[fold]).detach() for fold in (d.mask, ~d.mask)]
+
+
+@program
 def weighted_classes(d: Data) -> Any:
     weights = 1.0 / (torch.bincount(d.y, minlength=3).float() + 1.0)
     return trained(d, mlp(), lambda m: F.cross_entropy(m(d.x), d.y, weight=weights))

@@ -17,6 +17,7 @@ from syft.chain.wrapper import Wrapper, place_of, wrap
 from syft.exceptions import LocationMismatch, MalformedMessage, ProgramError, UnsupportedOperation
 from syft.ids import new_id
 from syft.notebook_html import line
+from syft.ops.control import RECORDING
 from syft.plans.building.assumptions import Assumptions
 from syft.plans.building.interface import Interface
 from syft.plans.building.options import Options, fixed_options
@@ -123,7 +124,8 @@ class PointerPlan(RemoteReference):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         interface, connection = self.interface, self.connection
-        connection.check_not_recording(f"a call of plan {self.name!r} at")
+        if RECORDING.get() is not None:
+            connection.check_not_recording(f"a call of plan {self.name!r} at")
         if not self.options.holds():
             raise self._outdated()
         if "out" in kwargs and not interface.takes("out"):
@@ -141,9 +143,9 @@ class PointerPlan(RemoteReference):
             add_recorded_line(error, self.lines)
             raise
         if value is STORED and type(interface.outputs) is Slot:
-            link = PointerTensor(connection, first)
-            link.may_be_argument = True
-            return wrap(link)
+            pointer: Any = make_pointer(connection, first)
+            pointer.child.may_be_argument = True
+            return pointer
         return interface.nested_results(results_of(connection, first, value, results))
 
     def _outdated(self) -> ProgramError:
@@ -155,7 +157,7 @@ class PointerPlan(RemoteReference):
     def _with_indices_sent(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The inputs of a call with pointers in the place of small public tensors of integers or
         bools, which are sent."""
-        if all(type(arg) is Wrapper or not isinstance(arg, torch.Tensor) for arg in args):
+        if _SENT_BY_ID.issuperset(map(type, args)):  # nearly always
             return args
         return tuple([_sent_index(self.connection, arg) for arg in args])
 
@@ -420,6 +422,7 @@ def _reference(connection: Connection, plan: str, value: Any) -> int:
     raise LocationMismatch(f"plan {plan}", (connection.location.id, place))
 
 
+_SENT_BY_ID = frozenset((Wrapper, int, float, bool, type(None)))
 _INPUT_KINDS = {kind: InputKind.REFERENCE if kind is TENSOR else InputKind.NUMBER for kind in KINDS}
 
 

@@ -337,14 +337,13 @@ class Facts:
 
     def forget(self) -> None:
         """Forget everything: something happened that may have changed it."""
-        self.losses += 1
+        self.losses += 2
+        self._backward_passes += 1  # as `forget_gradients`
         self.active = False
-        self._forget_kinds()
-        self.forget_gradients()
+        if self._keys or self._sent or self.noted:  # not before each call of a plan
+            self._forget_kinds()
 
     def _forget_kinds(self) -> None:
-        if not (self._keys or self._sent or self.noted):  # as before each call of a plan
-            return
         self.noted.clear()
         self._sent.clear()
         self._keys.clear()

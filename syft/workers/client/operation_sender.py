@@ -17,7 +17,7 @@ from torch import float32, get_default_dtype, is_grad_enabled
 
 from syft.exceptions import MalformedMessage, ObjectNotFound
 from syft.ids import first_id, new_id
-from syft.ops.control import LIKE_LEAF, NO_GRADIENT
+from syft.ops.control import LIKE_LEAF, NO_GRADIENT, RECORDING
 from syft.ops.returns import ONE_TENSOR, Returns
 from syft.ops.table import NAMES
 from syft.serde.frame import Frame
@@ -164,15 +164,17 @@ class OperationSender(RequestSender):
         Returns the first id, and what :meth:`command` would: ``STORED`` when all results are
         tensors, a :class:`Pending` when nobody knows yet, and otherwise a tuple of the results.
         """
-        self.check_not_recording(Run.verb)
-        self.send_held()
-        self._send_held_elsewhere(inputs)
+        if RECORDING.get() is not None:
+            self.check_not_recording(Run.verb)
+        if self.groups:
+            self.send_held()
+            self._send_held_elsewhere(inputs)
         if mode is None:  # not the commands of a group, which are noted
             self.facts.forget()
         if self.transport.replies:
             self.read_replies()  # the numbers may have been forgotten
         if first is None:
-            first = first_id(results)
+            first = new_id() if results == 1 else first_id(results)
         flags, autocast = modes() if mode is None else mode
         try:
             flags |= results << COUNT_SHIFT

@@ -252,10 +252,9 @@ class Call(msgspec.Struct, eq=False):
         with a value of it and its guard, and ``remove`` takes it out of the store once it is
         packed.  ``action`` names the value of an index in errors.
         """
-        self.check_leaves(None)  # the caller speaks for the user
-        value, guard = (
-            self._opened(value, action) if self.core.store.charges.guarded else (value, None)
-        )
+        _ = self.user  # for whom the caller speaks
+        guarded = self.core.store.charges.guarded
+        value, guard = self._opened(value, action) if guarded else (value, None)
         usual = pack_usual(value, 0) if along is None else None
         if usual is not None:
             remove()

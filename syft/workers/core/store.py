@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
+from itertools import filterfalse, islice
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -284,13 +284,22 @@ class ObjectStore:
     def take(self, id: int, reason: str) -> Stored:
         """Remove the object and return it; ``reason`` is the text of its tombstone."""
         value = self.read(id)
+        self.remove(id, reason)
+        return value
+
+    def remove(self, id: int, reason: str) -> None:
+        """Remove an object that is there; ``reason`` is the text of its tombstone.
+
+        >>> store = ObjectStore("bob"); store.put(5, "anything"); store.remove(5, "no more of it")
+        >>> 5 in store, store.has_gone(5)
+        (False, True)
+        """
         del self.objects[id]
         if self._bills or self.charges.flags:
             self.charges.release((id,))
         if self.tags.watched:
             self.tags.forget((id,))
         self._bury(id, reason)
-        return value
 
     def replace(self, id: int, value: Any) -> None:
         """Put another value in the place of an object, and count its memory anew.
@@ -379,7 +388,7 @@ class ObjectStore:
     def _forget_all(self, ids: Iterable[int]) -> None:
         objects, bills = self.objects, self._bills
         if self.tags.watched:
-            self.tags.forget([id for id in ids if id not in objects])
+            self.tags.forget(filterfalse(objects.__contains__, ids))
         for id in ids:
             if id in bills and id not in objects:
                 self.charges.release((id,))

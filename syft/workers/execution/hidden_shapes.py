@@ -28,7 +28,7 @@ from typing import Any, Final, cast
 
 import torch
 
-from syft.ops.evaluate import evaluate
+from syft.ops.evaluate import evaluate, kept, signature_of
 from syft.ops.nested import Function, leaves, replace, tensors_in
 from syft.ops.outcome import ANY, Given, Made, Outcome, Verdict, size_of_memory
 from syft.workers.execution.public_sizes import (
@@ -37,6 +37,7 @@ from syft.workers.execution.public_sizes import (
     forms_of,
     hides_shape,
     is_viewed,
+    largest_form,
     public_shape,
     sizes_at_most,
 )
@@ -77,7 +78,29 @@ def hidden_forecast(
     inputs = tensors_in(args, kwargs)
     if not any(map(hides_shape, inputs)):  # that there is a command is private
         return changed(evaluate(function, args, kwargs, is_public), verdict=Verdict.RESIZES)
+    about = function, args, kwargs, is_public, counted, inputs
+    try:
+        signature = signature_of(function, *largest_form(args, kwargs), is_public)
+    except TypeError:
+        return _forecast(*about)
+    return kept((signature, counted, *map(_public_form, inputs)), _forecast, *about)
 
+
+def _public_form(tensor: torch.Tensor) -> Hashable:
+    """What is public of a tensor beside its sizes at most; None if its shape is."""
+    if not hides_shape(tensor):
+        return None
+    return public_shape(tensor), sizes_at_most(tensor) is None, is_viewed(tensor)
+
+
+def _forecast(
+    function: Function,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    is_public: IsPublic,
+    counted: bool,
+    inputs: Sequence[torch.Tensor],
+) -> Outcome:
     def each(forms: Iterable[Call]) -> list[Outcome]:
         return [evaluate(function, given, named, is_public) for given, named in forms]
 

@@ -9,7 +9,8 @@ forecast fixes it, and why.  A question is answered if all its properties are fi
 properties, or with one that has no row, is refused.
 
 Of a value whose shape is private as well, only what follows from its dtype, device and layout is
-told.
+told, and the number of its dimensions if it has a public form
+(:mod:`~syft.workers.execution.public_sizes`).
 
 Tags and descriptions are not asked of torch: their owner wrote them in order to be found, so they
 are shown to everybody (:mod:`syft.workers.handlers.objects`).
@@ -23,7 +24,7 @@ from typing import Any, Final
 
 import torch
 
-from syft.ops.nested import Function, leaves
+from syft.ops.nested import Function, every_tensor, leaves
 from syft.ops.table import (
     FLAGS,
     FUNCTIONS,
@@ -34,6 +35,7 @@ from syft.ops.table import (
     asked_by,
     name_of,
 )
+from syft.workers.execution.public_sizes import extent_of, hides_shape
 from syft.workers.labels.guards import Guard
 
 
@@ -41,6 +43,7 @@ class Basis(enum.Enum):
     """What the answer to a question follows from."""
 
     KIND = "dtype, device and layout"
+    RANK = "the number of dimensions"
     FORM = "shape and strides"
     GRAPH = "the graph, as far as a forecast knows it"
     SECRET = "what no forecast knows"
@@ -51,7 +54,7 @@ PROPERTIES: Final[dict[str, tuple[Basis, str]]] = {
     "device": (Basis.KIND, "a result is where its inputs are"),
     "layout": (Basis.KIND, "the forecast fixes it"),
     "shape": (Basis.FORM, "the forecast fixes it"),
-    "dim": (Basis.FORM, "the length of the shape"),
+    "dim": (Basis.RANK, "the length of the shape; where that is private, of its public form"),
     "strides": (Basis.FORM, "results are brought to the strides of the forecast"),
     "is_contiguous": (Basis.FORM, "shape and strides"),
     "requires_grad": (
@@ -117,7 +120,16 @@ def is_answer(
     >>> is_answer(torch.Tensor.dim, [torch.ones(2)], {}, private)
     True
     """
-    return is_told(function, guard) and asks_only(function, args, kwargs)
+    told = is_told(function, guard) or _asks_rank(function, args, kwargs)
+    return told and asks_only(function, args, kwargs)
+
+
+def _asks_rank(function: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """Whether a question is how many dimensions a tensor of private sizes has, which is public."""
+    if _FACTS.get(function) is not Basis.RANK:
+        return False
+    given = every_tensor(args, kwargs)
+    return any(map(hides_shape, given)) and all(extent_of(one) is not None for one in given)
 
 
 def in_public_form(guard: Guard) -> bool:

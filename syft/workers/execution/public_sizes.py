@@ -298,6 +298,12 @@ def forms_beyond(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Call
     return [none], beyond
 
 
+def largest_form(args: Sequence[Any], kwargs: dict[str, Any]) -> Call:
+    """The arguments of a command with the sizes at most in the place of the private ones."""
+    hidden = _hiding(args, kwargs)
+    return _with_sizes(hidden, _at_most(hidden, _SOME), args, kwargs)
+
+
 def _beyond(hidden: Sequence[torch.Tensor]) -> list[tuple[Sizes, ...]]:
     """The sizes of each tensor in each form: none, at most, twice and one more, and equal ones."""
     most = _at_most(hidden, _SOME)

@@ -188,8 +188,8 @@ def fetch_usual(
     if not (waits or message.keep or message.depth or message.guarded):
         value = store.read(message.id)
         if type(value) is torch.Tensor and not (value.__dict__ or is_kept_by_torch(value)):
-            take = partial(store.take, message.id, peer.fetched)
-            return Call(core, message, frame, peer).hand_over(value, take)
+            remove = partial(store.remove, message.id, peer.fetched)
+            return Call(core, message, frame, peer).hand_over(value, remove)
     return fetch(core, message, frame, peer)
 
 

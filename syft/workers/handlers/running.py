@@ -131,7 +131,8 @@ def handle(core: WorkerCore, run: Run, frame: Frame, peer: Peer) -> Reply | Answ
     if run.drop:
         core.forget(expanded(run.drop), peer)
     entry = None
-    if run.define is None and not (frame.buffers or run.autocast or core.dataflow.active):
+    waits = core.store.promised or core.dataflow.tasks
+    if run.define is None and not (frame.buffers or run.autocast or waits):
         entry = _table(core, peer).use(run.number)
     if entry is not None and entry.bare:
         values = _fast_path_inputs(core, run, entry)
@@ -143,7 +144,8 @@ def handle(core: WorkerCore, run: Run, frame: Frame, peer: Peer) -> Reply | Answ
             if contested:
                 entry.what.only_reads = True  # it has run: it is what it will be
             reply = _stored(core, run, results, peer)
-            core.note_made((run.out,))
+            if core.contested:
+                core.note_made((run.out,))
             return reply
     return _general(core, run, frame, peer)
 

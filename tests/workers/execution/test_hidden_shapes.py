@@ -21,7 +21,12 @@ from syft.ops.outcome import ANY
 from syft.ops.table import BY_NAME, FLAGS, FUNCTIONS
 from syft.workers.execution.moved_memory import NoHoldings
 from syft.workers.execution.private_commands import guard_for, run_guarded
-from syft.workers.execution.public_sizes import hides_shape, public_shape, sizes_at_most
+from syft.workers.execution.public_sizes import (
+    forget_sizes,
+    hides_shape,
+    public_shape,
+    sizes_at_most,
+)
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import full_guard_of, protect
 
@@ -221,6 +226,16 @@ def test_what_does_not_run_for_most_sizes_is_refused(name: str) -> None:
             data.do(function, *args)
         texts.add(str(refused.value))
     assert len(texts) == 1, "a refusal does not tell how many there are"
+
+
+def test_the_number_of_dimensions_is_told_of_what_has_a_public_form() -> None:
+    for count in COUNTS:
+        data = private(count)
+        assert run("torch.Tensor.dim", data.x) == 2 == run("torch.Tensor.ndim.__get__", data.x)
+        assert run("torch.Tensor.dim", run("torch.Tensor.__getitem__", data.x, 0)) == 1
+        forget_sizes(data.x)
+        with pytest.raises(PermissionDenied, match="a question without a public answer"):
+            run("torch.Tensor.dim", data.x)
 
 
 @pytest.mark.parametrize("decided", [False, True])
