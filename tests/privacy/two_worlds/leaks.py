@@ -16,6 +16,7 @@ from syft.ops.nested import leaves
 from syft.plans.remote import plan_call
 from syft.serde.packer import Packer
 from syft.workers.core import charges
+from syft.workers.core.pipeline import Call
 from syft.workers.execution import (
     backward_passes,
     foreseen,
@@ -25,7 +26,6 @@ from syft.workers.execution import (
 )
 from syft.workers.execution.moved_memory import Moves
 from syft.workers.execution.private_chains import Trial
-from syft.workers.handlers import leaf_gradients
 from syft.workers.labels import memory_labels
 from syft.workers.labels.memory_labels import bare_copy_of, full_guard_of, protect
 from syft.workers.labels.walk import recorded_of, storages_of
@@ -89,7 +89,7 @@ def _real_memory(value: Any) -> Any:
 
 _move_written = foreseen.move_written
 _run_foreseen = private_commands.run_foreseen
-_read_gradient = leaf_gradients._read
+_run_on = Call.run
 
 
 def _move_numbers_alone(targets: Any, guard: Any, holdings: Any) -> Moves:
@@ -115,10 +115,10 @@ def _sealed_for_one(function: Any, args: Any, kwargs: Any, *more: Any) -> Any:
     return result
 
 
-def _read_of_one_id(core: Any, read: Any, leaf: torch.Tensor, peer: Any) -> Any:
+def _read_of_one_id(self: Any, function: Any, flags: int, id: int) -> Any:
     """The gradient of an object under two ids, without what guards it."""
-    found = _read_gradient(core, read, leaf, peer)
-    twice = sum(value is leaf for value in core.store.objects.values()) > 1
+    found, leaf = _run_on(self, function, flags, id), self.core.store.objects.get(id)
+    twice = sum(value is leaf for value in self.core.store.objects.values()) > 1
     if twice and isinstance(found, torch.Tensor):
         return bare_copy_of(found)
     return found
@@ -155,7 +155,7 @@ LEAKS: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
         (private_commands, "move_written", _move_numbers_alone),
     ),
     "failures": lambda: _with((private_commands, "run_foreseen", _sealed_for_one)),
-    "two ids": lambda: _with((leaf_gradients, "_read", _read_of_one_id)),
+    "two ids": lambda: _with((Call, "run", _read_of_one_id)),
     "gradients": lambda: _with((backward_passes, "protect", _nothing)),
     "elements": lambda: _with((memory_labels, "gradients_behind", _gradients_before_chains)),
     "rows": lambda: _with((foreseen._Labels, "of", _without_hidden_sizes)),
