@@ -218,16 +218,21 @@ class WorkerCore:
             self.serving = outer
         reply = self._after_returning(message, reply, peer) if self.to_return else reply
         if type(reply) not in _WITHOUT_BUFFERS:
-            return self.stats.count(frame, None if reply is None else self.frame_of(reply, peer))
+            return self._counted(frame, reply, peer)
         try:
             header = encode(reply)
         except Exception:  # what no message can carry
-            return self.stats.count(frame, self.frame_of(reply, peer))
+            return self._counted(frame, reply, peer)
         stats = self.stats
         stats.messages_in += 1
         stats.bytes_in += frame.nbytes if frame.buffers else len(frame.header)
         stats.bytes_out += len(header)
         return Frame(header, [], False, False, False, reply.seq if type(reply) is Done else None)
+
+    def _counted(
+        self, frame: Frame, reply: messages.Reply | Answer | None, peer: Peer
+    ) -> Frame | None:
+        return self.stats.count(frame, None if reply is None else self.frame_of(reply, peer))
 
     def _meet(self, peer: Peer, message: messages.Request) -> None:
         """Note whose request this is; it names nothing that its caller may not find."""
