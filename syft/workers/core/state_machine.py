@@ -218,13 +218,21 @@ class WorkerCore:
             self.serving = outer
         reply = self._after_returning(message, reply, peer) if self.to_return else reply
         if type(reply) not in _WITHOUT_BUFFERS:
-            return self.stats.count(frame, None if reply is None else self.frame_of(reply, peer))
-        header = encode(reply)
+            return self._counted(frame, reply, peer)
+        try:
+            header = encode(reply)
+        except Exception:  # what no message can carry
+            return self._counted(frame, reply, peer)
         stats = self.stats
         stats.messages_in += 1
         stats.bytes_in += frame.nbytes if frame.buffers else len(frame.header)
         stats.bytes_out += len(header)
         return Frame(header, [], False, False, False, reply.seq if type(reply) is Done else None)
+
+    def _counted(
+        self, frame: Frame, reply: messages.Reply | Answer | None, peer: Peer
+    ) -> Frame | None:
+        return self.stats.count(frame, None if reply is None else self.frame_of(reply, peer))
 
     def _meet(self, peer: Peer, message: messages.Request) -> None:
         """Note whose request this is; it names nothing that its caller may not find."""
@@ -302,12 +310,20 @@ class WorkerCore:
     # ---------------------------------------------------------------------------------- replying
 
     def frame_of(self, reply: messages.Reply | Answer, peer: Peer) -> Frame:
-        """The frame of a reply to ``peer``, with its buffers if it has any."""
-        if type(reply) is Answer:
-            return Frame(encode(reply.message), reply.buffers, False, reply.private)
+        """The frame of a reply to ``peer``, with its buffers if it has any.
+
+        One that no message can carry is a failure, of which nothing is told.
+        """
+        try:
+            if type(reply) is Answer:
+                return Frame(encode(reply.message), reply.buffers, False, reply.private)
+            header = encode(reply)
+        except Exception as error:  # as in respond
+            seq = getattr(reply.message if type(reply) is Answer else reply, "seq", 0)
+            return self.frame_of(self.failure(seq, error, hidden=True), peer)
         if type(reply) is Failure:
             peer.session.failures += 1
-        return Frame(encode(reply), [])
+        return Frame(header, [])
 
     def failure(self, seq: int, error: BaseException, hidden: bool = False) -> Failure:
         """An exception as a reply; ``hidden`` leaves out its text and traceback."""

@@ -33,6 +33,7 @@ from syft.serde.registry import pack
 from syft.serde.tensors.bundle import Bundle
 from syft.workers.wire import messages
 from syft.workers.core.pipeline import DECLARATIONS, Call, Declaration, handles
+from syft.workers.core import state_machine
 from syft.workers.core.peer import Peer
 from syft.workers.core.descending import MAX_DEPTH, descend
 from syft.workers.core.state_machine import Answer, WorkerCore
@@ -490,6 +491,20 @@ def park(core: WorkerCore) -> None:
     """Promise 8, and have a command that needs it wait; its result is 9."""
     ask(core, messages.Promise(1, (8,)))
     assert ask(core, command("torch.Tensor.add", ref(5), ref(8), out=9, seq=2)) == Parked(2, (8,))
+
+
+@pytest.mark.parametrize("buffers", [None, [torch.ones(1)]], ids=["alone", "with buffers"])
+def test_a_reply_that_no_message_can_carry_is_a_failure(
+    core: WorkerCore, buffers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of it nothing is told, since it may come from something private."""
+    value = messages.Value(7, object())
+    reply = value if buffers is None else Answer(value, buffers)
+    monkeypatch.setitem(state_machine._HANDLERS, Fetch, lambda *about: reply)
+    failed = ask(core, Fetch(7, 3))
+    assert failed.seq == 7 and "hidden" in str(error_in(failed))
+    monkeypatch.undo()
+    assert type(error_in(ask(core, Fetch(8, 3)))) is ObjectNotFound
 
 
 def test_clearing_forgets_everything(core: WorkerCore) -> None:

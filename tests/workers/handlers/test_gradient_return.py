@@ -604,6 +604,7 @@ def test_what_was_never_a_leaf_of_a_graph_moves_alone(worker: Any, alice: Any) -
 
 FETCHED: dict[str, Callable[[torch.Tensor, Any], Any]] = {
     "get": lambda leaf, alice: leaf.get(),
+    "frozen": lambda leaf, alice: leaf.requires_grad_(False).get().requires_grad_(),
     "get_all": lambda leaf, alice: sy.get_all([leaf]),
     "remote_get": lambda leaf, alice: leaf.send(alice).remote_get(),
 }
