@@ -210,29 +210,22 @@ class WorkerCore:
             if peer.who is not self._latest or peer.reads is not None:
                 self._meet(peer, message)
             reply = _HANDLERS[type(message)](self, message, frame, peer)
+            header = encode(reply) if type(reply) in _WITHOUT_BUFFERS else b""
         except Exception as error:  # no message may end the worker
-            reply = self._failed(message, error, peer)
+            reply, header = self._failed(message, error, peer), b""
         finally:
             if outer is not None:
                 self._nesting.leave()
             self.serving = outer
-        reply = self._after_returning(message, reply, peer) if self.to_return else reply
-        if type(reply) not in _WITHOUT_BUFFERS:
-            return self._counted(frame, reply, peer)
-        try:
-            header = encode(reply)
-        except Exception:  # what no message can carry
-            return self._counted(frame, reply, peer)
+        if self.to_return:
+            reply, header = self._after_returning(message, reply, peer), b""
+        if not header:
+            return self.stats.count(frame, None if reply is None else self.frame_of(reply, peer))
         stats = self.stats
         stats.messages_in += 1
         stats.bytes_in += frame.nbytes if frame.buffers else len(frame.header)
         stats.bytes_out += len(header)
         return Frame(header, [], False, False, False, reply.seq if type(reply) is Done else None)
-
-    def _counted(
-        self, frame: Frame, reply: messages.Reply | Answer | None, peer: Peer
-    ) -> Frame | None:
-        return self.stats.count(frame, None if reply is None else self.frame_of(reply, peer))
 
     def _meet(self, peer: Peer, message: messages.Request) -> None:
         """Note whose request this is; it names nothing that its caller may not find."""
