@@ -205,10 +205,8 @@ class WorkerCore:
             return self.stats.count(frame, Frame(encode(Skipped(message.seq)), []))
         outer, self.serving = self.serving, peer
         try:
-            if outer is not None:
-                self._nesting.enter()
-            if peer.who is not self._latest or peer.reads is not None:
-                self._meet(peer, message)
+            if outer is not None or peer.who is not self._latest or peer.reads is not None:
+                self._meet(peer, message, outer is not None)
             reply = _HANDLERS[type(message)](self, message, frame, peer)
             header = encode(reply) if type(reply) in _WITHOUT_BUFFERS else b""
         except Exception as error:  # no message may end the worker
@@ -227,8 +225,11 @@ class WorkerCore:
         stats.bytes_out += len(header)
         return Frame(header, [], False, False, False, reply.seq if type(reply) is Done else None)
 
-    def _meet(self, peer: Peer, message: messages.Request) -> None:
-        """Note whose request this is; it names nothing that its caller may not find."""
+    def _meet(self, peer: Peer, message: messages.Request, inside: bool) -> None:
+        """Note whose request this is, and whether it is made inside another one; it names nothing
+        that its caller may not find."""
+        if inside:
+            self._nesting.enter()
         self._latest = peer.who
         self.contested |= self.owners.meet(peer)
         check_named(self.store, self.owners, peer, message)
