@@ -10,7 +10,7 @@ import torch
 from syft.ops.evaluate import _look, evaluate
 from syft.ops.nested import leaves, replace, tensors_in
 from syft.ops.outcome import Made, Outcome, Verdict
-from syft.workers.execution.foreseen import _check_writes, _fitted, _stand_ins
+from syft.workers.execution.foreseen import _check_writes, _fitted, _Labels, _stand_ins
 from syft.workers.labels.guards import Guard
 from tests.torch_suite.cases import GRADIENT_CASES, OP_CASES, Case, seed
 from tests.torch_suite.known_failures import parameters
@@ -89,7 +89,7 @@ def check(case: Case, requires_grad: bool) -> None:
             continue
         result = _fitted(result, forecast, inputs)
         _check_writes(forecast, inputs)
-        failed = _stand_ins(forecast, as_given, Guard(frozenset()))
+        failed = _stand_ins(forecast, as_given, _Labels(Guard(frozenset()), False))
         assert looks(result, forecast, inputs) == looks(failed, forecast, as_given)
         now = [(tensor.shape, content(tensor)) for tensor in inputs]
         written = {place for place, pair in enumerate(zip(before, now)) if pair[0] != pair[1]}

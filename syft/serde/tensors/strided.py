@@ -77,8 +77,8 @@ def unpack_usual(operand: Any, buffers: list[torch.Tensor], limits: Limits) -> t
 
     >>> unpack_usual(*([packed] for packed in pack_usual(torch.ones(2), 0)), Limits()) is None
     True
-    >>> operand, buffer = pack_usual(torch.ones(2), 0)
-    >>> unpack_usual(list(operand), [buffer], Limits())
+    >>> _, buffer = pack_usual(torch.ones(2), 0)
+    >>> unpack_usual([32, 0, [2], None, 0], [buffer], Limits())
     tensor([1., 1.])
     """
     if type(operand) is not list or len(operand) != 5 or len(buffers) != 1:

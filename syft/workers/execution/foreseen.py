@@ -10,9 +10,11 @@ one drew: neither the worker's nor a generator that is given.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as changed
+from functools import partial
+from itertools import count
 from typing import Any, cast
 
 import torch
@@ -71,6 +73,7 @@ def run_foreseen(
         inputs = tensors_in(args, kwargs)
     if admitted:
         guard.check_open()
+    views = _views_of_lower(function, args, kwargs, forecast, labels)
     result, error = None, guard.error
     run = call_drawing if forecast.draws else calling
     starts = _starts(inputs) if guard.shape_hidden else None
@@ -88,7 +91,7 @@ def run_foreseen(
         labels = changed(labels, guard=guard.sealed(error))
         result = _stand_ins(forecast, inputs, labels)
         result = _apart_from_lower(result, inputs, labels.guard, forecast.writes)
-    return _guarded(result, inputs, labels, forecast)
+    return _with_views(_guarded(result, inputs, labels, forecast), views)
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +294,64 @@ def _apart_from_lower(
     lower = _memories(tensor for tensor in inputs if full_guard_of(tensor) != guard)
     lower -= _memories(inputs[place] for place in written)
     return replace(result, lambda leaf: leaf.clone() if _memory(leaf) in lower else leaf)
+
+
+def _views_of_lower(
+    function: Function,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    forecast: Outcome,
+    labels: _Labels,
+) -> dict[int, torch.Tensor]:
+    """The results, by number, that are an input of a lower guard or a view of one, and show nothing
+    of the other inputs but their shapes: ``x.view_as(secret)`` is x.
+
+    What is written to x later shows in them, as in torch, so they are no copies, and as private as
+    x.  They are made with zeros in the place of all other inputs, and are what ones make too.
+    """
+    inputs, guard = tensors_in(args, kwargs), labels.guard
+    expected = enumerate(leaves(forecast.result))
+    seen = {number: place for number, made in expected if (place := _seen_in(made)) >= 0}
+    lower = {place for place in seen.values() if full_guard_of(inputs[place]) != guard}
+    if not lower or forecast.writes or guard.shape_hidden or labels.decided:
+        return {}
+    views: dict[int, torch.Tensor] = {}
+    for place in lower:
+        kinds = [
+            partial(_filled, inputs[place], like) for like in (torch.zeros_like, torch.ones_like)
+        ]
+        try:
+            made = [leaves(function(*replace(args, one), **replace(kwargs, one))) for one in kinds]
+        except Exception:  # it needs other values
+            continue
+        for number, (zeros, ones) in enumerate(zip(*made, strict=True)):
+            if seen.get(number) == place and _extent(zeros) == _extent(ones):
+                views[number] = zeros
+    return views
+
+
+def _seen_in(made: Any) -> int:
+    """Which input a result is, or is a view of, whose graph leads to no other; -1 for none."""
+    if type(made) is Given:
+        return made.place
+    alone = type(made) is Made and set(made.reaches) <= {made.within}
+    return made.within if alone else -1
+
+
+def _filled(kept: torch.Tensor, like: Callable[[torch.Tensor], torch.Tensor], leaf: Any) -> Any:
+    return like(leaf) if isinstance(leaf, torch.Tensor) and leaf is not kept else leaf
+
+
+def _extent(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return _memory(tensor), tensor.storage_offset(), tensor.shape, tensor.stride()
+
+
+def _with_views(result: Any, views: dict[int, torch.Tensor]) -> Any:
+    """The results with these in the place of those of their numbers."""
+    if not views:
+        return result
+    numbers = count()
+    return replace(result, lambda leaf: views.get(next(numbers), leaf))
 
 
 def _guarded(

@@ -226,6 +226,7 @@ def check_gradients_leave(
     """Raise :class:`~syft.exceptions.PermissionDenied` if a backward pass would send a gradient
     with this guard to a worker where it may not go.
 
+    >>> from syft.workers.labels.crossings import follow
     >>> x = torch.ones(2, requires_grad=True); follow(x, "eve")
     >>> call = torch.Tensor.backward, [(x * 2).sum()], {}
     >>> check_gradients_leave(*call, Guard(frozenset()), "bob", None)

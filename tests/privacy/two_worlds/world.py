@@ -207,7 +207,13 @@ class Log(logging.Handler):
     lines: list[Note] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append((LOGGED, f"{record.name}: {record.getMessage()}".encode()))
+        if record.name != TOLD_TO_OWNERS:
+            self.lines.append((LOGGED, f"{record.name}: {record.getMessage()}".encode()))
+
+
+TOLD_TO_OWNERS = "syft.tensors.logging"
+"""What a LoggingTensor says while it computes, which may fail half-way: to the owner of the worker,
+who could look at the memory."""
 
 
 LOG = Log()

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from syft.ops.evaluate import _look, evaluate
+from syft.ops.outcome import Made, Outcome, Verdict
 from syft.workers.execution.foreseen import run_foreseen
 from syft.workers.execution.hidden_shapes import hidden_forecast
 from syft.workers.execution.moved_memory import NoHoldings
@@ -51,14 +52,46 @@ def test_what_is_written_is_private_even_if_the_call_fails_half_way() -> None:
     assert out.tolist() == [0, 0] and full_guard_of(out) is full_guard_of(view) is None
 
 
-def test_a_result_in_public_memory_is_copied() -> None:
-    public, secret = torch.ones(3), private(torch.zeros(2, 3))
-    result = run(torch.Tensor.expand_as, public, secret)
-    assert result.shape == (2, 3) and error_of(result) is None and full_guard_of(public) is None
-    result.add_(1)
-    assert public.tolist() == [1, 1, 1]
-    same = run(torch.Tensor.type_as, public, secret)
-    assert same is not public and full_guard_of(public) is None
+VIEWING: dict[str, Any] = {
+    "view_as": lambda x, secret: (torch.Tensor.view_as, x, secret),
+    "expand_as": lambda x, secret: (torch.Tensor.expand_as, x, secret),
+    "type_as": lambda x, secret: (torch.Tensor.type_as, x, secret),
+    "to": lambda x, secret: (torch.Tensor.to, x, secret),
+    "broadcast": lambda x, secret: (torch.broadcast_tensors, secret, x),
+    "atleast": lambda x, secret: (torch.atleast_3d, secret, x),
+}
+
+
+@pytest.mark.parametrize("leaf", [False, True], ids=["plain", "leaf"])
+@pytest.mark.parametrize("case", VIEWING.values(), ids=VIEWING)
+def test_a_result_that_is_a_view_of_public_memory_is_as_public(case: Any, leaf: bool) -> None:
+    """As in torch, what is written to one of the two shows in the other, and gradients go on."""
+    public, secret = torch.ones(2, 3, requires_grad=leaf), private(torch.zeros(2, 3))
+    result = run(*case(public, secret))
+    one = result if isinstance(result, torch.Tensor) else result[1]
+    assert full_guard_of(one) is None and full_guard_of(public) is None
+    with torch.no_grad():
+        public.add_(1)
+        one.mul_(3)
+    assert public.flatten().tolist() == one.flatten().tolist() == [6] * 6
+    if not isinstance(result, torch.Tensor):
+        assert full_guard_of(result[0]) is not None
+    if leaf:
+        (one * 2).sum().backward()
+        assert public.grad is not None and public.grad.tolist() == [[2] * 3] * 2
+
+
+def test_a_view_that_follows_from_values_is_a_private_copy() -> None:
+    """Where it lies would tell."""
+
+    def picked(x: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+        return x.narrow(0, int(place), 1)
+
+    public, secret = torch.arange(3.0), private(torch.tensor(2))
+    made = Made((1,), (1,), torch.float32, public.device, False, (), 0, 12, (1,))
+    forecast = Outcome(Verdict.RUNS, made)
+    result = run_foreseen(picked, (public, secret), {}, forecast, ANN, NoHoldings())
+    assert result.tolist() == [2] and error_of(result) is None and full_guard_of(public) is None
 
 
 def test_what_fails_leaves_zeros_as_they_were_forecast() -> None:
