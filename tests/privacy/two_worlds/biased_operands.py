@@ -153,6 +153,48 @@ def _write_privately(program: RandomProgram, victim: Reference) -> None:
     program.call(name, view, source, grad=False)
 
 
+NAMED: tuple[tuple[str, str], ...] = (
+    ("torch.addcmul", "input tensor1 tensor2"),
+    ("torch.addcdiv", "input tensor1 tensor2"),
+    ("torch.lerp", "input end weight"),
+    ("torch.clamp", "input min max"),
+    ("torch.where", "condition input other"),
+)
+
+
+def one_twice(program: RandomProgram) -> None:
+    """Two calls with operands by name, in any order, that differ in what is one tensor: nothing of
+    the first tells what the second writes.  A graph has saved what was there."""
+    rng, observer = program.rng, program.observer
+    name, parameters = rng.choice(NAMED)
+    private, *others = rng.sample(parameters.split(), 3)
+    order = [
+        *others,
+        "out",
+        private,
+    ]  # with one of the first two instead of both, all places change
+    if rng.random() < 0.3:
+        rng.shuffle(order)
+    kind = (lambda x: x > 0) if private == "condition" else (lambda x: x)
+    target = observer.public(torch.zeros(3))
+    memory = program.call("torch.Tensor.data.__get__", target)
+    leaf = observer.public(torch.ones(3, requires_grad=True))
+    saved = program.call("torch.mul", target, leaf)
+    secret = program.put(kind(_randn(program, 3)), True)
+    for twice in (False, True):
+        given = {each: observer.public(_randn(program, 3)) for each in others}
+        if "condition" in others:
+            given["condition"] = observer.public(torch.tensor([True, False, True]))
+        elif twice:
+            given[others[1]] = given[others[0]]
+        out = memory if twice else program.call("torch.Tensor.clone", secret)
+        given |= {private: secret, "out": out}
+        program.call(name, grad=False, **{each: given[each] for each in order})
+    observer.fetch(target.id)
+    _backward(program, saved)
+    observer.gradient(leaf.id)
+
+
 def under_two_ids(program: RandomProgram) -> None:
     """One object under two ids, by an operation that returns what it is given; then its gradient,
     or what is written to it."""
@@ -498,5 +540,6 @@ BIASED = (
     *((copy_leaf, 2), (of_two_owners, 2), (on_chains, 4), (deal, 1), (near_a_limit, 17)),
     (advance, 2),
     (with_form, 4),
+    (one_twice, 4),
 )
 """The actions, with how often they are drawn; see ``WEIGHTS`` of the generator."""

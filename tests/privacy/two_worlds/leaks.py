@@ -12,7 +12,7 @@ from typing import Any, cast
 import torch
 
 from syft.chain.wrapper import Wrapper
-from syft.ops.nested import leaves
+from syft.ops.nested import leaves, tensors_in
 from syft.plans.remote import plan_call
 from syft.serde.packer import Packer
 from syft.workers.core import charges
@@ -23,6 +23,7 @@ from syft.workers.execution import (
     leaving,
     private_chains,
     private_commands,
+    private_results,
 )
 from syft.workers.execution.moved_memory import Moves
 from syft.workers.execution.private_chains import Trial
@@ -158,6 +159,10 @@ LEAKS: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
     "two ids": lambda: _with((Call, "run", _read_of_one_id)),
     "gradients": lambda: _with((backward_passes, "protect", _nothing)),
     "elements": lambda: _with((memory_labels, "gradients_behind", _gradients_before_chains)),
+    "repeated": lambda: _with(
+        (private_results, "_are_repeated", lambda inputs: False),
+        (private_results, "every_tensor", tensors_in),
+    ),
     "rows": lambda: _with((foreseen._Labels, "of", _without_hidden_sizes)),
     "operands": lambda: _with((Packer, "gradients", property(lambda self: True, _nothing))),
 }
@@ -165,8 +170,9 @@ LEAKS: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
 for real memory; generators and the worker's stream, from which private commands draw; a stand-in
 that is no leaf; a write that leaves no graph; a property that a plan asks for; results that a graph
 saved, written where they are; a failure under the guard of one operand; an object under two ids; a
-gradient that nothing guards, one inside a chain, and one that goes along with an operand; sizes
-that follow from private ones, as if they were public."""
+gradient that nothing guards, one inside a chain, and one that goes along with an operand; what a
+call writes, as of a call whose operands are others; sizes that follow from private ones, as if they
+were public."""
 
 
 def look_for(leak: str, samples: Samples, seed: int, most: int) -> Report:
