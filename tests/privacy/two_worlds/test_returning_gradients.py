@@ -90,14 +90,15 @@ def stays_where_autograd_grad_was_asked(eve: Observer) -> list[Left]:
     return [came(leaf, None), Left(gradient, "bob", lambda x: x, ("alice",))]
 
 
-def returns_to_those_named_alone(eve: Observer) -> list[Left]:
-    """A pass that is limited to one of two leaves."""
+def limited_returns_to_nobody(eve: Observer) -> list[Left]:
+    """A pass that is limited to one of two leaves adds to its gradient alone, as in torch."""
     leaf, part = leaf_and_part(eve)
     other, another = leaf_and_part(eve)
     product = eve.call("torch.mul", eve.call("torch.mul", part, another), named(eve))
     succeeded(backward(eve, product, inputs=[part]))
     eve.gradient(other.id, "alice")
-    return [came(leaf, lambda x: x * 4)]
+    found = Left(part, "bob", twice, ("alice",), gradient=True)
+    return [came(leaf, None), came(other, None), found]
 
 
 def returns_in_a_group(eve: Observer) -> list[Left]:
@@ -284,7 +285,7 @@ ATTACKS: tuple[Attack, ...] = (
     returns_to_a_public_gradient,
     returns_from_a_private_start,
     stays_where_autograd_grad_was_asked,
-    returns_to_those_named_alone,
+    limited_returns_to_nobody,
     returns_in_a_group,
     returns_to_what_moved,
     goes_out_and_returns,
