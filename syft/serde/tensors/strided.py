@@ -75,6 +75,9 @@ def unpack_usual(operand: Any, buffers: list[torch.Tensor], limits: Limits) -> t
     """A copy of the tensor of a descriptor that :func:`pack_usual` makes, out of the only buffer.
     None for anything else, which :func:`~syft.serde.registry.unpack` unpacks or refuses.
 
+    The buffer has to be of this process: what has come from another one may hold bytes that are no
+    booleans, which :func:`unpack_strided` mends.
+
     >>> unpack_usual(*([packed] for packed in pack_usual(torch.ones(2), 0)), Limits()) is None
     True
     >>> _, buffer = pack_usual(torch.ones(2), 0)

@@ -24,7 +24,7 @@ from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimi
 from syft.workers.core.tag_index import TagIndex, is_indexed
 from syft.workers.labels.cell import Stored, sealed
 from syft.workers.labels.claim import Claim
-from syft.workers.labels.guards import Guard
+from syft.workers.labels.guards import Guard, meet_guards
 from syft.workers.labels.memory_labels import full_guard_of
 
 TOMBSTONES = 4096
@@ -174,9 +174,7 @@ class ObjectStore:
         objects, whole = self.objects, None
         for id in ids:
             if id in objects or id in held:
-                guard = full_guard_of(held[id] if id in held else objects[id])
-                if guard is not None:
-                    whole = guard if whole is None else whole.meet(guard)
+                whole = meet_guards(whole, full_guard_of(held[id] if id in held else objects[id]))
         return whole
 
     def check_free(self, id: int) -> None:

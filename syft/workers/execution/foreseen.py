@@ -313,7 +313,7 @@ def _views_of_lower(
     expected = enumerate(leaves(forecast.result))
     seen = {number: place for number, made in expected if (place := _seen_in(made)) >= 0}
     lower = {place for place in seen.values() if full_guard_of(inputs[place]) != guard}
-    if not lower or forecast.writes or guard.shape_hidden or labels.decided:
+    if not lower or forecast.writes or forecast.draws or guard.shape_hidden or labels.decided:
         return {}
     views: dict[int, torch.Tensor] = {}
     for place in lower:
