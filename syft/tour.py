@@ -154,11 +154,11 @@ class Seen(NamedTuple):
     line: int
 
 
-class Calls:
+class LiveCalls:
     """The functions of syft that run inside ``with``, in the order of their first calls.
 
     >>> from syft.ids import new_id
-    >>> with Calls({"ids.py:new_id": "An id is drawn."}) as calls:
+    >>> with LiveCalls({"ids.py:new_id": "An id is drawn."}) as calls:
     ...     _ = new_id(), new_id()
     >>> [(seen.place, calls.times[seen.place]) for seen in calls.seen], calls.functions
     ([('ids.py:new_id', 2)], 1)
@@ -199,7 +199,7 @@ class Calls:
             self.times[place] = self.times.get(place, 0) + 1
         self._open.append(known)
 
-    def __enter__(self) -> Calls:
+    def __enter__(self) -> LiveCalls:
         sys.setprofile(self._note)
         return self
 
@@ -301,7 +301,7 @@ def tour(hook: TorchHook, names: Sequence[str] = ()) -> None:
             raise SystemExit(f"no stop {name!r}; there are {', '.join(stops)}")
         stop = stops[name]
         print(f"\n{stop.name}: {stop.about}\n  >>> {stop.code}")
-        with Calls(SENTENCES) as calls:
+        with LiveCalls(SENTENCES) as calls:
             result = stop.run()
         for seen in calls.seen:
             print("\n".join(_shown(seen, calls.times[seen.place])))
