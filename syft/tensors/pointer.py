@@ -544,7 +544,7 @@ def relay(call: Call, message: Relay) -> Done:
         raise UnsupportedOperation("remote_send", kind.__name__, "move it")
     guard, user, pointing = guard_of(stored), call.user, elsewhere(stored)
     if message.to is not None:
-        value = call.to_send(message.id)
+        value = call.to_send(stored, "remote_send")
         check_no_graph(value, guard)
         connection = core.connect(message.to)
         id = new_id()

@@ -60,6 +60,7 @@ from syft.workers.execution.public_facts import in_public_form, is_answer
 from syft.workers.handlers.accesses import command_access
 from syft.workers.hardening.precautions import RUNNABLE
 from syft.workers.hardening.unwritten import Clearing, sizes_within_memory
+from syft.workers.labels.cell import unsealed
 from syft.workers.labels.guards import Guard
 from syft.workers.wire.messages import (
     COUNT_SHIFT,
@@ -557,6 +558,8 @@ def _operands(call: Call, command: Command) -> tuple[list[Any], dict[str, Any]]:
     kwargs = {
         name: unpack_at(operand, unpacker, f".kwargs.{name}") for name, operand in keywords.items()
     }
+    if call.core.store.charges.guarded:
+        args, kwargs = replace(args, unsealed), replace(kwargs, unsealed)
     if call.frame.buffers and any(map(tags_of, (*args, *kwargs.values()))):
         tags.watched = True  # the operation may return one of them
     return args, kwargs

@@ -385,7 +385,7 @@ def move(call: Call, message: Move) -> Reply:
 def _send_on(call: Call, message: Move, stored: Stored) -> bool | None:
     """Send an object to another worker; returns true if its gradients come back, and false if those
     of graphs here go after it."""
-    core, origin, id, value = call.core, call.read, message.id, call.to_send(message.id)
+    core, origin, id, value = call.core, call.read, message.id, call.to_send(stored, "move")
     guard, recorded = guard_of(stored), message.requires_grad is not False
     place = message.to if guard is None else core.place_of(message.to)
     connection = core.connect(message.to)
