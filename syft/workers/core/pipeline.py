@@ -22,7 +22,7 @@ What a handler itself has to do begins when all this is done:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
@@ -225,26 +225,35 @@ class Call(msgspec.Struct, eq=False):
 
         What is private and goes nowhere is refused: nobody could be asked about it.
         """
-        user, to, here = self.user, DECLARATIONS[type(self.message)].to, self.core.name
+        user, here = self.user, self.core.name
         if guard is None:
             return
-        places = None if to is None else to(self)
+        places: Collection[str] | None = self._places
         if places is None:
             guard.check_admits(user, here, action)
             return
-        named = [place for place in places if not only or place == self.core.place_of(only)]
-        if not named:
-            raise HookError(f"{type(self.message).__name__} goes to no worker", "declare where")
-        for place in named:
+        if only:
+            places = {self.core.place_of(only)}.intersection(places)
+        if not places:
+            raise self._undeclared()
+        for place in places:
             if place != here:
                 check_leaving(guard, place, user, action, here, id)
+
+    @property
+    def _places(self) -> Sequence[str] | None:
+        """The workers where what the request sends goes; None if that is its user."""
+        to = DECLARATIONS[type(self.message)].to
+        return None if to is None else to(self)
+
+    def _undeclared(self) -> HookError:
+        return HookError(f"{type(self.message).__name__} goes to no worker", "declare where")
 
     def to_send(self, stored: Stored, action: str, gradients: bool = True) -> Any:
         """An object, with its gradients or without, if it may leave for the workers where the
         request has it go; it is the only way to send one on."""
-        to = DECLARATIONS[type(self.message)].to
-        if to is None or to(self) is None:
-            raise HookError(f"{type(self.message).__name__} goes to no worker", "declare where")
+        if self._places is None:
+            raise self._undeclared()
         guard = guard_of(stored) if gradients else elements_guard_of(stored)
         self.check_leaves(guard, action, getattr(self.message, "id", None))
         return unsealed(stored)
@@ -366,7 +375,7 @@ class Declaration:
     returns: str = ""
     plain: str = ""
     leaves: str = ""
-    to: Callable[[Call], Iterable[str] | None] | None = None
+    to: Callable[[Call], Sequence[str] | None] | None = None
     answers: Sequence[type[messages.Message]] = (Done,)
     waits: bool = True
     stays: bool = False

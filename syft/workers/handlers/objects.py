@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -135,7 +135,7 @@ def _stays(call: Call) -> bool:
     return message.keep or (core.contested and not core.owners.may_take(call.peer, message.id))
 
 
-def _storing(call: Call) -> Iterable[str] | None:
+def _storing(call: Call) -> Sequence[str] | None:
     """The worker that fetches an object for its store, if one does."""
     return (call.core.place_of_caller(call.peer),) if call.message.guarded else None
 
