@@ -429,7 +429,7 @@ class WorkerCore:
 
     def forget(self, ids: Sequence[int], peer: Peer) -> None:
         """Drop objects whose last pointers are gone; those of others stay."""
-        if self.confined and ids:
+        if self.confined:
             shares = self.store.confined(ids)
             ids = [id for id in ids if id not in shares or shares[id].session.is_owner(peer)]
         if self.contested:
