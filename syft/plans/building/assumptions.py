@@ -14,8 +14,8 @@ that torch does not count (``x.data.add_(1)``, numpy).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from itertools import chain
-from operator import is_
+from itertools import chain, filterfalse
+from operator import is_, itemgetter
 from typing import Any, NamedTuple
 
 import torch
@@ -114,7 +114,7 @@ def observe(entries: Sequence[Any], reads: Surroundings | None = None) -> Observ
 ('inplace', False)]
     """
     optimizers = [entry for entry in entries if isinstance(entry, Optimizer)]
-    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+    groups = list(chain.from_iterable(optimizer.param_groups for optimizer in optimizers))
     stepped = {id(tensor) for group in groups for tensor in group["params"]}
     facts: list[Fact] = []
     counts: list[Count] = []
@@ -124,11 +124,19 @@ def observe(entries: Sequence[Any], reads: Surroundings | None = None) -> Observ
     for optimizer in optimizers:
         facts += _facts_of_optimizer(optimizer)
         counts += _counts_of_optimizer(optimizer)
-        for group in optimizer.param_groups:
-            absent = () if reads is None else sorted(reads.texts - group.keys())
-            facts += [Fact(type(optimizer).__name__, group, key, None) for key in absent]
     lists = [(group["params"], list(group["params"])) for group in groups]
-    return Observations(facts, counts, lists, read=() if reads is None else reads.facts)
+    if reads is None:
+        return Observations(facts, counts, lists)
+    for optimizer in optimizers:
+        facts += _absent_options(optimizer, reads.texts)
+    return Observations(facts, counts, lists, read=reads.facts)
+
+
+def _absent_options(optimizer: Optimizer, texts: set[str]) -> Iterator[Fact]:
+    """The options that code may ask for by their name, and that are not there."""
+    for group in optimizer.param_groups:
+        for key in sorted(texts - group.keys()):
+            yield Fact(type(optimizer).__name__, group, key, None)
 
 
 def with_copies(
@@ -247,20 +255,19 @@ class Assumptions:
 
     __slots__ = (
         *("_observed", "_containers", "_keys", "_values", "_counted", "_counts", "_steps"),
-        *("_copies", "_read", "_copied", "options", "__weakref__"),
+        *("_copies", "_read", "_written", "_states", "options", "__weakref__"),
     )
 
     def __init__(self, observed: Observations = _NOTHING, options: Options = NO_OPTIONS) -> None:
         self._observed = observed = observed.without(options)
         self.options = options
         facts = [*observed.facts, *filter(_is_in_dict, observed.read)]
+        self._read = list(filterfalse(_is_in_dict, observed.read))
+        self._written = list(map(itemgetter(0), observed.copied))
+        self._states = list(map(itemgetter(1), observed.copied))
         self._containers = [fact.container for fact in facts]
         self._keys = [fact.key for fact in facts]
         self._values = [fact.value for fact in facts]
-        self._read = [fact for fact in observed.read if not _is_in_dict(fact)]
-        self._copied = [tensor for tensor, _ in observed.copied], [
-            state for _, state in observed.copied
-        ]
         self._counted = [count.container for count in observed.counts]
         self._counts = [count.number for count in observed.counts]
         self._steps = [now for now, _ in observed.stepped], [
@@ -278,11 +285,7 @@ class Assumptions:
         'lr of SGD was 0.1 and is 0.2 now'
         """
         observed = self._observed
-        facts = [
-            fact
-            for fact in observed.facts
-            if "params" in fact.container or (_GROUPS in fact.container and fact.key != "state")
-        ]
+        facts = list(filter(_is_of_options, observed.facts))
         counts = [count for count in observed.counts if count.what in (_GROUPS, "params")]
         read = [fact for fact in observed.read if _is_shown(fact.value)]
         groups = {id(fact.container): fact for fact in facts if "params" in fact.container}
@@ -297,7 +300,7 @@ class Assumptions:
     @property
     def is_empty(self) -> bool:
         """Whether nothing was observed."""
-        return not (self._keys or self._read or self._copied[0])
+        return not (self._keys or self._read or self._written)
 
     @property
     def copied(self) -> Sequence[tuple[torch.Tensor, Any]]:
@@ -316,12 +319,11 @@ class Assumptions:
         now = list(map(dict.get, self._containers, self._keys))
         if not (all(map(is_, now, self._values)) or all(map(_is_equal, now, self._values))):
             return False
-        copied, states = self._copied
-        if self._read and not all(map(_is_still, self._read)):
+        if not all(map(_is_still, self._read)):
             return False
-        if copied and list(map(written_state, copied)) != states:
+        if list(map(written_state, self._written)) != self._states:
             return False
-        return self.options.hold() and (not self._copies or all(map(_equals_copy, self._copies)))
+        return self.options.hold() and all(map(_equals_copy, self._copies))
 
     def change(self) -> str | None:
         """The first difference, in words; None if everything holds.
@@ -353,6 +355,10 @@ class Assumptions:
         for tensor, state in self._observed.copied:
             if written_state(tensor) != state:
                 yield f"a tensor of shape {tuple(tensor.shape)} that it uses was written to"
+
+
+def _is_of_options(fact: Fact) -> bool:
+    return "params" in fact.container or (_GROUPS in fact.container and fact.key != "state")
 
 
 def _is_in_dict(fact: Fact) -> bool:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -52,6 +53,7 @@ from syft.program.recording.record import Recording, record
 from syft.program.recording.symbolic import concrete, is_symbolic
 from syft.workers.hardening.precautions import RUNNABLE
 
+_ENTRY = attrgetter("entry")
 STATE = "state"
 """The parameter through which a function gets the elements of its state."""
 
@@ -232,8 +234,8 @@ def build(
     inputs = list(map(plain_number, interface.bind(args, kwargs)))
     reads = recipe.reads()
     known = recipe.known(reads)
-    reached = [Source.of(name, entry) for name, entry in reads.found.items()]
-    before = observe([source.entry for source in (*known, *reached)], reads)
+    reached = list(map(Source.of, reads.found, reads.found.values()))
+    before = observe(list(map(_ENTRY, (*known, *reached))), reads)
     given, others = _optimizers(known), _optimizers(reached)
     with UnsteppedSchedulers(reads.schedulers, str(last_line_of(recipe.body))):
         recorded = partial(_recorded, recipe, interface, inputs, check=check)
@@ -249,7 +251,7 @@ def build(
     state = [place.tensor for place in places_of(recipe.sources)]
     tensors = [*state, *recording.captured]
     bound = BoundState(recipe.name, _places(tensors, known, reached))
-    observed = observe([source.entry for source in (*known, *reached)], reads)
+    observed = observe(list(map(_ENTRY, (*known, *reached))), reads)
     observed = observed.unchanged_since(before)
     observed = with_copies(observed, recording.constants, places_of([*known, *reached]), bound)
     built = BuiltPlan(
