@@ -127,16 +127,16 @@ def observe(entries: Sequence[Any], reads: Surroundings | None = None) -> Observ
     lists = [(group["params"], list(group["params"])) for group in groups]
     if reads is None:
         return Observations(facts, counts, lists)
-    for optimizer in optimizers:
-        facts += _absent_options(optimizer, reads.texts)
+    facts += _absent_options(optimizers, reads.texts)
     return Observations(facts, counts, lists, read=reads.facts)
 
 
-def _absent_options(optimizer: Optimizer, texts: set[str]) -> Iterator[Fact]:
+def _absent_options(optimizers: Sequence[Optimizer], texts: set[str]) -> Iterator[Fact]:
     """The options that code may ask for by their name, and that are not there."""
-    for group in optimizer.param_groups:
-        for key in sorted(texts - group.keys()):
-            yield Fact(type(optimizer).__name__, group, key, None)
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            for key in sorted(texts - group.keys()):
+                yield Fact(type(optimizer).__name__, group, key, None)
 
 
 def with_copies(

@@ -15,9 +15,11 @@ from __future__ import annotations
 import dis
 import functools
 import inspect
+import itertools
 import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -188,17 +190,26 @@ class Surroundings:
             self._code(body)
         for each in (function, *given):
             self._follow("", each)
+        self._follow_attributes()
+        self._keep_apart(given)
+
+    def _follow_attributes(self) -> None:
+        """Read the attributes of what was found, until that leads to nothing new."""
         known = 0
         while known != (known := len(self._places) + len(self.names) + len(self._instances)):
             for each in list(self._instances):
                 self._attributes(each)
-        named = [*given, *self.direct.values()]
+
+    def _keep_apart(self, given: Sequence[Any]) -> None:
+        """Leave out what is seen to with the modules and optimizers that are known."""
+        named: list[Any] = [*given, *self.direct.values()]
         models = [each for each in named if isinstance(each, nn.Module)]
-        others = {id(each) for each in (*named, *[p for model in models for p in model.modules()])}
+        named += itertools.chain.from_iterable(map(nn.Module.modules, models))
+        known = {id(each) for each in named}
+        self.found = {key: each for key, each in self.found.items() if id(each) not in known}
         optimizers = [each for each in self._seen.values() if isinstance(each, Optimizer)]
         groups = {id(group) for each in optimizers for group in each.param_groups}
         self.facts = [fact for fact in self.facts if id(fact.container) not in groups]
-        self.found = {key: each for key, each in self.found.items() if id(each) not in others}
 
     def _read(self, owner: str, container: Any, key: Any, value: Any) -> None:
         """Note a place that is read, and follow what stands there."""
@@ -243,7 +254,7 @@ class Surroundings:
         self._follow(name, method.__self__)
         self._follow(name, method.__func__)
 
-    def _partial(self, name: str, call: functools.partial[Any]) -> None:
+    def _partial(self, name: str, call: partial[Any]) -> None:
         for part in (call.func, *call.args, *call.keywords.values()):
             self._follow(name, part)
 
@@ -295,41 +306,39 @@ class Surroundings:
             self._follow(name, type(value))
 
     def _attributes(self, value: Any) -> None:
-        """Read the attributes of an object, class or module that occur in the code.
-
-        Of a class also those that a library calls: ``forward``, ``__call__``.
-        """
+        """Read the attributes of an object, class or module that occur in the code."""
         if isinstance(value, type):
-            own: Any = vars(value)
-            bases = [base for base in value.__mro__ if not _is_users_class(base)]
-            for key in own:
-                called = callable(own[key]) and (
-                    key.startswith("__") or any(key in vars(base) for base in bases)
-                )
-                if key in self.names or called:
-                    self._read(value.__name__, value, key, own[key])
+            for key in filter(partial(self._is_called, value), dict(vars(value))):
+                self._read(value.__name__, value, key, vars(value)[key])
             return
         owner = getattr(value, "__name__", type(value).__name__)
         own = getattr(value, "__dict__", {})
-        known = _OBSERVED[next((kind for kind in _OBSERVED if isinstance(value, kind)), object)]
+        known = next((_OBSERVED[kind] for kind in _OBSERVED if isinstance(value, kind)), _NONE)
         for key in sorted((self.names & own.keys()) - known):
             self._read(owner, own, key, own[key])
         for kind in type(value).__mro__:
             for key in self.names & {*vars(kind).get("__slots__", ())}:
                 self._read(owner, value, key, getattr(value, key, None))
 
+    def _is_called(self, kind: type, key: str) -> bool:
+        """Whether an attribute of a class is named by code, or is one that libraries call."""
+        if key in self.names or not callable(vars(kind)[key]):
+            return key in self.names
+        bases = itertools.filterfalse(_is_users_class, kind.__mro__)
+        return key.startswith("__") or any(key in vars(base) for base in bases)
 
+
+_NONE: Final[frozenset[str]] = frozenset()
 _OBSERVED: Final[dict[type, frozenset[str]]] = {
     nn.Module: frozenset(vars(nn.Module())),
     Optimizer: frozenset(("defaults", "state", "param_groups")),
-    object: frozenset(),
 }
 """Attributes of which :mod:`syft.plans.building.assumptions` sees to the contents."""
 _Follow = Callable[[Surroundings, str, Any], None]
 _FOLLOW: Final[dict[Any, _Follow]] = {
     types.FunctionType: Surroundings._function,
     types.MethodType: Surroundings._method,
-    functools.partial: Surroundings._partial,
+    partial: Surroundings._partial,
     (property, functools.cached_property, staticmethod, classmethod): Surroundings._descriptor,
     dict: Surroundings._dict,
     list: Surroundings._list,
