@@ -3,10 +3,10 @@
 If all private operands have one guard and public shapes, and the forecast says that the result is
 a new tensor in memory of its own, there is nothing to write, to draw or to join.  Such a command is
 a function call, a comparison of the result with what was forecast, and a guard, which hides the
-shape if that follows from values: then the bounds of the forecast are noted with it.  A command that only writes
-to memory of that very guard needs no more than the call, if no value can make it fail.  Whatever is
-unlike that, a failure too, is left to :mod:`syft.workers.execution.operation`, which runs the
-command again.
+shape if that follows from values: then the bounds of the forecast are noted with it.  A command
+that only writes to memory of that very guard needs no more than the call, if no value can make it
+fail half-way.  Whatever is unlike that, a failure too, is left to
+:mod:`syft.workers.execution.operation`, which runs the command again.
 """
 
 from __future__ import annotations
@@ -172,35 +172,36 @@ def _is_as_expected(
 ) -> bool:
     """Whether a result is the input that was expected, or the new plain tensor, or a container of
     such.  Outside of inference mode what is lazy is a view."""
-    if type(made) is Given:
-        return result is inputs[made.place]
     if type(made) is not Made:
-        if made is None:
-            return result is None
-        return (
-            type(result) is type(made)
-            and len(result) == len(made)
-            and all(
-                _is_as_expected(*each, values, inputs) for each in zip(result, made, strict=True)
-            )
-        )
+        return _are_as_expected(result, made, values, inputs)
     if type(result) is not torch.Tensor or result._is_view():
-        return False
-    nbytes = made.nbytes
-    if nbytes < 0:
-        if not has_shape(result, made):
-            return False
-        nbytes = result.numel() * result.itemsize
-    elif result.shape != made.shape or result.stride() != made.stride:
         return False
     if result.dtype is not made.dtype or result.requires_grad is not made.requires_grad:
         return False
-    if result.untyped_storage().nbytes() != nbytes:
+    nbytes = made.nbytes
+    if nbytes < 0:
+        fits, nbytes = has_shape(result, made), result.numel() * result.itemsize
+    else:
+        fits = result.shape == made.shape and result.stride() == made.stride
+    if not fits or result.untyped_storage().nbytes() != nbytes:
         return False
     for value in values:
         if value is result:  # what a command does depends on more than is in its key
             return False
     return True
+
+
+def _are_as_expected(
+    result: Any, made: Any, values: Sequence[Any], inputs: Sequence[torch.Tensor]
+) -> bool:
+    """The same for what is not one new tensor."""
+    if type(made) is Given:
+        return result is inputs[made.place]
+    if made is None:
+        return result is None
+    if type(result) is not type(made) or len(result) != len(made):
+        return False
+    return all(_is_as_expected(*each, values, inputs) for each in zip(result, made, strict=True))
 
 
 def _key(function: Any, values: Sequence[Any], named: dict[str, Any]) -> Hashable:
