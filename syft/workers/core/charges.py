@@ -207,11 +207,10 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         """
         if type(value) is not torch.Tensor or value.layout is not torch.strided:
             return self.charge({id: value})
-        hidden = self.guarded and _is_hidden(value)
-        if len(self._objects) >= self._uncounted or (hidden and not _is_small(value)):
+        if len(self._objects) >= self._uncounted:
             return self.charge({id: value})
-        if hidden:
-            return
+        if self.guarded and _is_hidden(value):
+            return self._charge_hidden(id, value)
         storage = value.untyped_storage()
         if _numel(value) <= SMALL and storage.nbytes() <= _MOST_BYTES:
             return
@@ -227,6 +226,10 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         self.bills[id] = _Bill(account, (place,))
         self._large.add(id)
         self.flags |= LOOK
+
+    def _charge_hidden(self, id: int, value: torch.Tensor) -> None:
+        if not _is_small(value):
+            self.charge({id: value})
 
     def _is_large(self, value: Any) -> bool:
         if not self.guarded or not isinstance(value, torch.Tensor):

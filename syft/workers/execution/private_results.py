@@ -114,13 +114,24 @@ def private_result(
     if not _is_as_expected(result, outcome.result, values, inputs):
         return NOTHING
     if not inputs:
-        if outcome.verdict is Verdict.RESIZES:
-            memory, result.__dict__[LABEL] = _hiding_labels(guard, outcome.result)
-            result.untyped_storage().__dict__[LABEL] = memory
-            return result
-        for one in (result,) if type(result) is torch.Tensor else result:
-            one.untyped_storage().__dict__[LABEL] = _label_with(guard)
+        _protect_new(result, outcome, guard)
     return result
+
+
+_shared_label = BLANK
+"""The label of the latest result, which the next one has too if its guard is the same."""
+
+
+def _protect_new(result: Any, outcome: Outcome, guard: Guard) -> None:
+    """Guard new results.  Labels never change, so results of one guard have the same one."""
+    global _shared_label
+    label = _shared_label
+    if outcome.verdict is Verdict.RESIZES:
+        label, result.__dict__[LABEL] = _hiding_labels(guard, outcome.result)
+    elif label.guard is not guard:
+        label = _shared_label = Label(guard)
+    for one in (result,) if type(result) is torch.Tensor else result:
+        one.untyped_storage().__dict__[LABEL] = label
 
 
 @lru_cache(maxsize=1024)
@@ -132,19 +143,6 @@ def _hiding_labels(guard: Guard, made: Made) -> tuple[Label, Label]:
     return memory, Label(most=extent_within(most, made.shape))
 
 
-_shared_label = BLANK
-"""The label of the latest result, which the next one has too if its guard is the same."""
-
-
-def _label_with(guard: Guard) -> Label:
-    """The label of new memory with this guard: labels never change, so results have the same."""
-    global _shared_label
-    label = _shared_label
-    if label.guard is not guard:
-        label = _shared_label = Label(guard)
-    return label
-
-
 def _known(
     function: Callable[..., Any], values: Sequence[Any], named: dict[str, Any]
 ) -> Outcome | None:
@@ -153,17 +151,23 @@ def _known(
         return None
     key = _key(function, values, named)
     outcome = _KEPT.get(key, _UNSEEN)
-    if outcome is _UNSEEN:
-        found = evaluate(function, tuple(values), named)
-        inputs = every_tensor(values, named) if found.writes else ()
-        if _are_repeated(inputs):
-            return None
-        fits = _is_for_this_path(found) or (_makes_bounded(found) and function not in FORMS)
-        sure = NUMBERS.get(function) in _FAILING_FIRST or _are_real(inputs)
-        outcome = found if fits and sure else None
-        if len(_KEPT) >= _MOST_KEPT:
-            _KEPT.clear()
-        _KEPT[key] = outcome
+    return _seen_first(key, function, values, named) if outcome is _UNSEEN else outcome
+
+
+def _seen_first(
+    key: Hashable, function: Callable[..., Any], values: Sequence[Any], named: dict[str, Any]
+) -> Outcome | None:
+    """What a command does that was not seen before, which is kept."""
+    found = evaluate(function, tuple(values), named)
+    inputs = every_tensor(values, named) if found.writes else ()
+    if _are_repeated(inputs):
+        return None
+    fits = _is_for_this_path(found) or (_makes_bounded(found) and function not in FORMS)
+    sure = NUMBERS.get(function) in _FAILING_FIRST or _are_real(inputs)
+    outcome = found if fits and sure else None
+    if len(_KEPT) >= _MOST_KEPT:
+        _KEPT.clear()
+    _KEPT[key] = outcome
     return outcome
 
 
