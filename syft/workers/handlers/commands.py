@@ -62,6 +62,7 @@ from syft.workers.hardening.precautions import RUNNABLE
 from syft.workers.hardening.unwritten import Clearing, sizes_within_memory
 from syft.workers.labels.cell import unsealed
 from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import LABEL
 from syft.workers.wire.messages import (
     COUNT_SHIFT,
     DEFAULT_DTYPE,
@@ -298,6 +299,8 @@ def _make(store: ObjectStore, command: Command, guarded: bool) -> bool:
         or _size(result) > SMALL
         or look
         and (not FLAGS[command.op] & FRESH or result._is_view())  # maybe of large memory
+        or guarded
+        and LABEL in result.__dict__  # of a private size: how large it is may not decide
     ):
         _accept(store, command, result)  # may raise
     objects[out] = result
