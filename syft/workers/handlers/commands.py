@@ -60,6 +60,7 @@ from syft.workers.execution.public_facts import in_public_form, is_answer
 from syft.workers.handlers.accesses import command_access
 from syft.workers.hardening.precautions import RUNNABLE
 from syft.workers.hardening.unwritten import Clearing, sizes_within_memory
+from syft.workers.labels.cell import unsealed
 from syft.workers.labels.guards import Guard
 from syft.workers.wire.messages import (
     COUNT_SHIFT,
@@ -543,12 +544,24 @@ def _operands(call: Call, command: Command) -> tuple[list[Any], dict[str, Any]]:
 
     The general path unpacks every kind of operand, and its errors contain the path to the operand.
     """
-    keywords, tags = command.kwargs or {}, call.core.store.tags
+    keywords, store = command.kwargs or {}, call.core.store
     if call.held is None:
-        found = _present(call.core.store.objects, command.args)
-        named = _named(call.core.store.objects, keywords) if keywords else keywords
+        found = _present(store.objects, command.args)
+        named = _named(store.objects, keywords) if keywords else keywords
         if found is not None and named is not None:
             return found, named
+    args, kwargs = _unpacked(call, command, keywords)
+    if store.charges.guarded:
+        args, kwargs = replace((args, kwargs), unsealed)
+    if call.frame.buffers and any(map(tags_of, (*args, *kwargs.values()))):
+        store.tags.watched = True  # the operation may return one of them
+    return args, kwargs
+
+
+def _unpacked(
+    call: Call, command: Command, keywords: dict[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments, with cells among them."""
     unpacker = call.unpacker()
     args = [
         unpack_at(operand, unpacker, f".args[{index}]")
@@ -557,8 +570,6 @@ def _operands(call: Call, command: Command) -> tuple[list[Any], dict[str, Any]]:
     kwargs = {
         name: unpack_at(operand, unpacker, f".kwargs.{name}") for name, operand in keywords.items()
     }
-    if call.frame.buffers and any(map(tags_of, (*args, *kwargs.values()))):
-        tags.watched = True  # the operation may return one of them
     return args, kwargs
 
 
