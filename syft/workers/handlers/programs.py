@@ -124,9 +124,11 @@ class PreparedGroup(Prepared):
         return self._effects.access(inputs)
 
     def perform(self, core: WorkerCore, inputs: list[Any], peer: Peer) -> Sequence[Any]:
-        """Run the program on the inputs; an action that fails does not end it."""
+        """Run the program on the inputs; an action that fails does not end it, unless the program
+        takes paths or expects something, which may be what has failed."""
         if self._lowered is None:
-            self._lowered = lowered(self._program, goes_on=True)
+            decides = any(action.op in PROGRAM_FUNCTIONS for action in self._program.actions)
+            self._lowered = lowered(self._program, goes_on=not decides)
         results: Sequence[Any] = run_program(core, self._lowered, inputs, peer)
         return results
 

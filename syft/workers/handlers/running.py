@@ -343,14 +343,14 @@ def _stored(core: WorkerCore, run: Run, results: Sequence[Any], peer: Peer) -> R
     """
     store = core.store
     _check_count(core, run, len(results))
+    if isinstance(results, Partial) and results.failure is not None:
+        return _stored_in_part(core, run, results, results.failure)
     if len(results) == 1 and isinstance(results[0], torch.Tensor) and not store.promised:
         store.charges.charge_one(run.out, results[0])
         store.objects[run.out] = results[0]
         if getattr(results[0], "_tags", None):
             store.tags.note(run.out)
         return Done(run.seq)
-    if isinstance(results, Partial) and results.failure is not None:
-        return _stored_in_part(core, run, results, results.failure)
     _check_results(results)
     _store_several(core, run, results)
     return _reply(core, run, results, peer)
