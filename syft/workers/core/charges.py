@@ -17,6 +17,7 @@ whose shape is private, its bound (:mod:`~syft.workers.execution.public_sizes`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from math import prod
 from typing import Any, Final
 
 import torch
@@ -33,7 +34,7 @@ from syft.workers.execution.public_sizes import (
     public_memory,
 )
 from syft.workers.execution.size_bounds import is_harmless
-from syft.workers.labels.memory_labels import full_guard_of
+from syft.workers.labels.memory_labels import full_guard_of, label_of
 from syft.workers.labels.walk import by_address, innermost, storages_of
 
 Storages = Mapping[int, tuple[torch.UntypedStorage, int]]
@@ -206,8 +207,10 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         """
         if type(value) is not torch.Tensor or value.layout is not torch.strided:
             return self.charge({id: value})
-        if len(self._objects) >= self._uncounted or (self.guarded and _is_hidden(value)):
+        if len(self._objects) >= self._uncounted:
             return self.charge({id: value})
+        if self.guarded and _is_hidden(value):
+            return self._charge_hidden(id, value)
         storage = value.untyped_storage()
         if _numel(value) <= SMALL and storage.nbytes() <= _MOST_BYTES:
             return
@@ -223,6 +226,10 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         self.bills[id] = _Bill(account, (place,))
         self._large.add(id)
         self.flags |= LOOK
+
+    def _charge_hidden(self, id: int, value: torch.Tensor) -> None:
+        if not _is_small(value):
+            self.charge({id: value})
 
     def _is_large(self, value: Any) -> bool:
         if not self.guarded or not isinstance(value, torch.Tensor):
@@ -476,6 +483,14 @@ def _is_hidden(value: torch.Tensor) -> bool:
     """Whether the shape of a strided tensor is private; a fast path."""
     guard = full_guard_of(value)
     return guard is not None and guard.shape_hidden
+
+
+def _is_small(value: torch.Tensor) -> bool:
+    """Whether a strided tensor of private shape has a bound, and is small whatever its shape is."""
+    extent, bytes = label_of(value).most, label_of(value.untyped_storage()).most
+    if extent is None or bytes is None:
+        return False
+    return prod(extent.most) <= SMALL and bool(bytes <= _MOST_BYTES)
 
 
 def is_large(value: Any) -> bool:

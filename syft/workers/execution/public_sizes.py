@@ -28,7 +28,6 @@ from typing import Any, Final, NamedTuple, cast
 
 import torch
 
-from syft.chain.wrapper import Wrapper
 from syft.ops.engines import stand_on
 from syft.ops.nested import leaves, replace
 from syft.ops.outcome import ANY
@@ -105,12 +104,18 @@ def note_sizes(
             note(storage, most=None if most is None else prod(most) * part.itemsize)
         else:
             start = label_of(storage).most or 0
-    note(tensor, most=None if most is None else Extent(most, _hidden(most, shape), start))
+    note(tensor, most=None if most is None else extent_within(most, shape, start))
 
 
-def _hidden(most: Sizes, shape: Sizes | None) -> tuple[bool, ...]:
-    """Which of the sizes at most are bounds."""
-    return (True,) * len(most) if shape is None else tuple(size == ANY for size in shape)
+def extent_within(most: Sizes, shape: Sizes | None, start: int = 0) -> Extent:
+    """The public form of a tensor of these sizes at most; those are bounds that are ``ANY`` in its
+    forecast ``shape``, or all of them without one.
+
+    >>> extent_within((7, 2), (ANY, 2))
+    Extent(most=(7, 2), hidden=(True, False), start=0)
+    """
+    hidden = (True,) * len(most) if shape is None else tuple(size == ANY for size in shape)
+    return Extent(most, hidden, start)
 
 
 def note_growth(tensor: torch.Tensor, most: Sizes | None, shape: Sizes | None = None) -> None:
@@ -124,7 +129,7 @@ def note_growth(tensor: torch.Tensor, most: Sizes | None, shape: Sizes | None = 
         storage = part.untyped_storage()
         had, grown = label_of(storage).most, start + prod(most) * part.itemsize
         note(storage, most=None if had is None else max(had, grown))
-    note(tensor, most=Extent(most, _hidden(most, shape), start))
+    note(tensor, most=extent_within(most, shape, start))
 
 
 def note_before(tensor: torch.Tensor, guard: Guard) -> None:
@@ -152,7 +157,7 @@ def note_received(tensor: torch.Tensor, most: Sizes, shape: Sizes | None = None)
         storage, whole = part.untyped_storage(), prod(most) * part.itemsize
         if storage.nbytes() <= whole and label_of(storage).most is None:
             note(storage, most=whole)
-    note(tensor, most=Extent(most, _hidden(most, shape), 0))
+    note(tensor, most=extent_within(most, shape))
 
 
 def note_gradient(gradient: torch.Tensor, leaf: torch.Tensor) -> None:
@@ -337,15 +342,6 @@ def _with_sizes(
     pairs = zip(hidden, sizes, strict=True)
     standing = {id(tensor): _standing(tensor, its, gaps) for tensor, its in pairs}
     return cast(Call, replace((args, kwargs), lambda leaf: standing.get(id(leaf), leaf)))
-
-
-def without_chains(args: Sequence[Any], kwargs: dict[str, Any]) -> Call:
-    """The arguments of a command with plain tensors without memory in the place of chains."""
-
-    def plain(leaf: Any) -> Any:
-        return _standing(leaf, tuple(leaf.shape), False) if type(leaf) is Wrapper else leaf
-
-    return cast(Call, replace((args, kwargs), plain))
 
 
 def _is_open(tensor: torch.Tensor, user: str | None) -> bool:
