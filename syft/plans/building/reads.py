@@ -16,7 +16,6 @@ import dis
 import functools
 import inspect
 import itertools
-import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -98,7 +97,6 @@ class _NamesInCode(NamedTuple):
     others: frozenset[str]
     """Of attributes."""
     texts: frozenset[str]
-    imported: frozenset[str]
 
 
 @functools.lru_cache(1024)
@@ -106,18 +104,15 @@ def _names_in(code: types.CodeType) -> _NamesInCode:
     shared: dict[str, None] = {}
     others: set[str] = set()
     texts: set[str] = set()
-    imported: set[str] = set()
     for each in _codes_in(code):
         for instruction in dis.get_instructions(each):
             name = instruction.opname
             if name in ("LOAD_GLOBAL", "LOAD_NAME"):
                 shared[instruction.argval] = None
-            elif name.startswith("IMPORT_NAME"):
-                imported.add(instruction.argval)
-            elif name.startswith(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM")):
+            elif name.startswith(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR")):
                 others.add(instruction.argval)
         texts.update(text for text in each.co_consts if type(text) is str and text.isidentifier())
-    return _NamesInCode(tuple(shared), frozenset(others), frozenset(texts), frozenset(imported))
+    return _NamesInCode(tuple(shared), frozenset(others), frozenset(texts))
 
 
 def _places_in(function: types.FunctionType) -> list[Fact]:
@@ -155,9 +150,7 @@ def _is_users_module(module: Any) -> bool:
 def _is_users_class(kind: type) -> bool:
     codes = [getattr(part, "__code__", None) for part in vars(kind).values()]
     files = {code.co_filename for code in codes if code is not None} - {"<string>"}
-    return any(map(_is_users, files)) or (
-        not files and _is_users_module(sys.modules.get(kind.__module__))
-    )
+    return any(map(_is_users, files)) or (not files and _is_users_module(inspect.getmodule(kind)))
 
 
 class Surroundings:
@@ -247,8 +240,6 @@ class Surroundings:
         self.texts |= names.texts
         for fact in _places_in(function):
             self._read(*fact)
-        for key in sorted(names.imported & sys.modules.keys()):
-            self._follow(key, sys.modules[key])
 
     def _method(self, name: str, method: types.MethodType) -> None:
         self._follow(name, method.__self__)
