@@ -270,6 +270,15 @@ class Assumptions:
         """Whether nothing was observed."""
         return not self._keys
 
+    @property
+    def is_certain(self) -> bool:
+        """Whether nothing can change of what was observed: there is nothing, and no option.
+
+        >>> Assumptions().is_certain
+        True
+        """
+        return not (self._keys or self.options.all)
+
     def holds(self) -> bool:
         """Whether everything is as it was observed."""
         if not self._keys:
