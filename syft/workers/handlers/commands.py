@@ -49,7 +49,6 @@ from syft.workers.core.access import READS, Access
 from syft.workers.core.charges import LOOK, SMALL
 from syft.workers.core.peer import EVERYTHING, Peer
 from syft.workers.core.pipeline import Call, Declaration, handles, run_as_private, shortcut
-from syft.workers.core.shares import refuse_shares
 from syft.workers.core.state_machine import Answer, WorkerCore
 from syft.workers.core.store import ObjectStore
 from syft.workers.core.tag_index import tags_of
@@ -196,7 +195,8 @@ def _is_common(core: WorkerCore, command: Command, peer: Peer) -> bool:
     if command.drop:
         core.forget(command.drop, peer)
     if core.confined:
-        refuse_shares(core.store.objects, (command.args, command.kwargs), peer)
+        for share in core.store.confined(ids_in((command.args, command.kwargs))).values():
+            raise share.refusal(peer, "an operation")
     if core.dataflow.active:
         return False
     return not core.contested or (not command.kwargs and _run_own(core, command, peer))
