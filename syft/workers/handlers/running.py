@@ -99,6 +99,7 @@ def _found(call: Call) -> Ready:
         named=lambda call: _ids_used(*call.read),
         outs=lambda call: call.read.entry.what.outs(call.message.out),
         access=lambda call: call.read.entry.what.access(_ids_given(*call.read)),
+        alters=lambda call: EVERYTHING if call.read.entry.what.alters else 0,
     ),
 )
 def _general(call: Call, run: Run) -> Reply:
@@ -112,8 +113,7 @@ def _general(call: Call, run: Run) -> Reply:
         raise MalformedMessage("$.out", expected, str(first))
     core.store.check_all_free(outs)
     try:
-        _tell_watchers(core, prepared, peer)
-        results = run_in_modes(call, _results, (core, entry, given, _resolved(call), peer))
+        results = run_in_modes(call, prepared.perform, (core, _resolved(call), peer))
         reply = _stored(core, run, results, peer)
         call.note_made(outs)
         told = partial(_told, results, peer)
@@ -143,11 +143,11 @@ def handle(core: WorkerCore, run: Run, frame: Frame, peer: Peer) -> Reply | Answ
         if values is not None and not (contested and _may_change(core, entry, peer)):
             core.stats.cache_hits += 1
             prepared: Prepared = entry.what
-            if prepared.alters:
-                _tell_watchers(core, prepared, peer)
-                results = _results(core, entry, entry.last, values, peer)
-            else:
+            try:
                 results = prepared.perform(core, values, peer)
+            finally:
+                if prepared.alters:
+                    Call(core, run, frame, peer, read=Ready(entry, entry.last)).altered(EVERYTHING)
             if contested:
                 prepared.only_reads = True  # it has run: it is what it will be
             reply = _stored(core, run, results, peer)
@@ -300,20 +300,6 @@ def _copy(leaf: Any) -> Any:
 # ---------------------------------------------------------------------------------------- running
 
 
-def _results(
-    core: WorkerCore, entry: NumberedCall, given: list[Any], values: list[Any], peer: Peer
-) -> Sequence[Any]:
-    """The results of a run.  What it may have given other memory, or more of it, is counted
-    anew."""
-    prepared: Prepared = entry.what
-    if not prepared.alters:
-        return prepared.perform(core, values, peer)
-    try:
-        return prepared.perform(core, values, peer)
-    finally:
-        core.store.charges.altered(_ids_used(entry, given))
-
-
 def _resolved(call: Call) -> list[Any]:
     """The values of all inputs, with tensors in the place of ids."""
     objects, held = call.core.store.objects, call.held or {}
@@ -330,12 +316,6 @@ def _resolved(call: Call) -> list[Any]:
             value = found
         values.append(value)
     return values
-
-
-def _tell_watchers(core: WorkerCore, prepared: Prepared, peer: Peer) -> None:
-    """Tell other callers if a run may change shapes or gradients that they asked for."""
-    if core.watched and prepared.alters:
-        core.altered(peer, gradients=False)
 
 
 def _stored(core: WorkerCore, run: Run, results: Sequence[Any], peer: Peer) -> Reply:
