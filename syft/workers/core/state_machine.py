@@ -318,9 +318,12 @@ class WorkerCore:
             peer.session.failures += 1
         return Frame(header, [])
 
-    def failure(self, seq: int, error: BaseException, hidden: bool = False) -> Failure:
-        """An exception as a reply; ``hidden`` leaves out its text and traceback."""
-        return Failure(seq, pack_error(error, Packer(), hidden=hidden))
+    def failure(
+        self, seq: int, error: BaseException, hidden: bool = False, action: int | None = None
+    ) -> Failure:
+        """An exception as a reply; ``hidden`` leaves out its text and traceback.  ``action`` says
+        which one of a group raised it."""
+        return Failure(seq, pack_error(error, Packer(), hidden=hidden), action)
 
     # ------------------------------------------------------------------------------------ waiting
 

@@ -15,6 +15,7 @@ import torch
 
 from syft.exceptions import MalformedMessage, ProgramError, ResultMismatch
 from syft.ops.nested import NUMBER_OR_NONE_TYPES, replace
+from syft.program.lowered import LOST, Partial
 from syft.serde.expect import describe
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
@@ -38,6 +39,7 @@ from syft.workers.wire.messages import (
     COUNT_SHIFT,
     GRAD_MODE,
     Done,
+    Failure,
     Reply,
     Run,
     Value,
@@ -324,6 +326,8 @@ def _stored(core: WorkerCore, run: Run, results: Sequence[Any], peer: Peer) -> R
     """
     store = core.store
     _check_count(core, run, len(results))
+    if isinstance(results, Partial) and results.failure is not None:
+        return _stored_in_part(core, run, results, results.failure)
     if len(results) == 1 and isinstance(results[0], torch.Tensor) and not store.promised:
         store.charges.charge_one(run.out, results[0])
         store.objects[run.out] = results[0]
@@ -333,6 +337,15 @@ def _stored(core: WorkerCore, run: Run, results: Sequence[Any], peer: Peer) -> R
     _check_results(results)
     _store_several(core, run, results)
     return _reply(core, run, results, peer)
+
+
+def _stored_in_part(core: WorkerCore, run: Run, results: Partial, failure: Exception) -> Failure:
+    """Store what was made although an action failed; the rest is lost, and the reply says why."""
+    core.fail_results([out for out, one in enumerate(results, run.out) if one is LOST], failure)
+    _store_several(core, run, results)
+    reply = core.failure(run.seq, failure, action=results.action)
+    failure.__traceback__ = None  # its frames hold the results, and these the failure
+    return reply
 
 
 def _store_several(core: WorkerCore, run: Run, results: Sequence[Any]) -> None:
