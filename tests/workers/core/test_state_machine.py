@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import msgpack
 import msgspec
@@ -37,6 +37,7 @@ from syft.workers.core.pipeline import DECLARATIONS, Call, Declaration, handles
 from syft.workers.core import state_machine
 from syft.workers.core.peer import EVERYTHING, GRADIENTS, Peer
 from syft.workers.core.descending import MAX_DEPTH, descend
+from syft.workers.core.shares import StoredShare
 from syft.workers.core.state_machine import Answer, WorkerCore
 from syft.workers.labels.cell import guard_of, unsealed
 from syft.workers.labels.guards import Guard
@@ -350,6 +351,27 @@ def test_which_kinds_alter_what_is_there() -> None:
     assert declared.keys() == {Command, messages.Run, messages.Relay, messages.ClearGradients}
     assert declared[messages.Relay] == EVERYTHING
     assert declared[messages.ClearGradients] == GRADIENTS
+
+
+@pytest.mark.parametrize("user", [None, "ann"])
+@pytest.mark.parametrize("private", [True, False])
+def test_no_share_of_something_private_leaves_by_a_handler_that_asks_nothing(
+    private: bool, user: str | None, core: WorkerCore, monkeypatch: Any
+) -> None:
+    """It is in no cell.  The controls: ann gets it, and all get one of public numbers."""
+
+    def act(call: Call, message: messages.Describe) -> Any:
+        share: Any = call.whole(message.id)
+        return call.hand_over(share.value)
+
+    declared = Declaration(reads="id", leaves="x", answers=(messages.Value,), waits=False)
+    _described_by(act, declared, monkeypatch)
+    share = StoredShare(cast(Any, None), torch.arange(2))
+    protect(share, Guard(frozenset({"ann"})) if private else None)
+    core.hold(77, share)
+    (reply,) = said(core, messages.encode(messages.Describe(1, 77)), peer=Peer("me", user))
+    assert (type(reply) is Value) is (not private or user == "ann")
+    assert type(reply) is Value or isinstance(error_in(reply), PermissionDenied)
 
 
 @pytest.mark.parametrize("kind", [messages.Fetch, messages.FetchAll])
