@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import groupby
 from math import inf
 from typing import Any, Final, NamedTuple, TypeVar
@@ -70,8 +70,8 @@ class Precaution(NamedTuple):
         return _ending_in(self.names)(name) is not None
 
 
+@cache
 def _ending_in(names: str) -> Callable[[str], re.Match[str] | None]:
-    """What matches the full names that end in one of these."""
     return re.compile(rf"(?:.*\.)?(?:{names})").fullmatch
 
 
@@ -587,13 +587,12 @@ _replace(r"Tensor\.retain_grad", "a pass over private values asks which results 
     lambda function: retain_grad
 )
 
-_any = _ending_in("|".join(row.names for row in TABLE))
-_each = [(_ending_in(row.names), row.rule) for row in TABLE]
+_any = _ending_in("|".join(row.names for row in TABLE))  # to ask each row takes 40 ms
 for _number, _name in enumerate(NAMES):
-    for _covers, _rule in _each if _any(_name) else ():  # few are: to ask each row takes 40 ms
+    for _row in TABLE if _any(_name) else ():
         _function = OperationTracer.checked.get(_number, FUNCTIONS[_number])
-        if _function and _covers(_name):
-            OperationTracer.checked[_number] = _rule(_function)
+        if _function and _row.covers(_name):
+            OperationTracer.checked[_number] = _row.rule(_function)
 
 RUNNABLE: list[Function | None] = [
     OperationTracer.checked.get(number, function) for number, function in enumerate(FUNCTIONS)
