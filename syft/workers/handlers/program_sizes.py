@@ -12,7 +12,7 @@ is only added to values, or multiplies them, does not count as taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import torch
@@ -35,7 +35,7 @@ from syft.ops.table import (
     may_alter,
     ops_where,
 )
-from syft.program.lowered import Call, Lowered
+from syft.program.lowered import Call, Lowered, Partial, always, plainly
 from syft.program.program import Action, Program, slots_in
 from syft.torch_private import WeakStorage, any_autocast_enabled
 from syft.workers.core.charges import Charges
@@ -75,23 +75,17 @@ class KnownSizes:
         """What memory follows from; None if that cannot be said."""
         if any_autocast_enabled():
             return None
+        look: list[Any] = [torch.is_grad_enabled(), torch.get_default_dtype()]
         try:
-            looks = [
-                (
-                    (
-                        value.shape,
-                        value.is_contiguous() or _strides(value),
-                        value.dtype,
-                        value.requires_grad,
-                    )
-                    if type(value) in EXACT_TENSOR_TYPES
-                    else _look_of(value, place in self.exact)
-                )
-                for place, value in enumerate(values)
-            ]
+            for place, value in enumerate(values):
+                if type(value) in EXACT_TENSOR_TYPES:
+                    strides = value.is_contiguous() or _strides(value)
+                    look += (value.shape, strides, value.dtype, value.requires_grad)
+                else:
+                    look.append(_look_of(value, place in self.exact))
         except (TypeError, RuntimeError):  # no strides
             return None
-        return torch.is_grad_enabled(), torch.get_default_dtype(), *looks
+        return tuple(look)
 
     def remember(self, look: Any, peak: int) -> None:
         """Note the bytes that a run on such inputs had at most."""
@@ -138,12 +132,14 @@ class SizedProgram:
             known = program.known_sizes = KnownSizes(program.program, charges.limits)
         look = known.look_of(values) if known.is_steady and not program.branches else None
         self._steady = look is not None
-        result = self.run_with(values, _plainly)
-        if self._steady:
+        result = self.run_with(values, plainly)
+        if self._steady and type(result) is not Partial:
             known.remember(look, self._peak)
         return result
 
-    def run_with(self, values: Sequence[Any], call: Call) -> Any:
+    def run_with(
+        self, values: Sequence[Any], call: Call, may_go_on: Callable[[], bool] = always
+    ) -> Any:
         """Run the program with ``call`` for each action that the limits allow.
 
         What an action makes, and memory that it gives to a tensor that is there, counts from the
@@ -165,7 +161,7 @@ class SizedProgram:
             return result
 
         try:
-            return self._program.run_with(values, look)
+            return self._program.run_with(values, look, may_go_on)
         finally:  # the objects that have it are counted anew
             self._peak = made.peak
             made.end()
@@ -287,12 +283,8 @@ def runs_unseen(program: Lowered, charges: Charges, values: Sequence[Any]) -> bo
     peak = known.peaks.get(known.look_of(values))
     if peak is None:
         return False
-    left = charges.bytes_left
-    return left is None or peak <= left
-
-
-def _plainly(action: Action, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return function(*args, **kwargs)
+    account = charges.payer()
+    return account is None or peak <= charges.limits.bytes - account.bytes
 
 
 # ---------------------------------------------------------------------------------------- numbers
