@@ -68,6 +68,7 @@ def returns(op: int, args: Arguments, kwargs: Keywords) -> Returns | None:
 
     It is asked for calls that mutate nothing: without ``out=``, and not with a true ``inplace=``.
 
+    >>> from syft.ops.table import BY_NAME
     >>> x = torch.ones(3)
     >>> returns(BY_NAME["torch.Tensor.sort"], (x,), {}).container
     <class 'torch.return_types.sort'>
