@@ -300,7 +300,11 @@ class Surroundings:
         """Read the attributes of an object, class or module that occur in the code."""
         if isinstance(value, type):
             for key in filter(partial(self._is_called, value), dict(vars(value))):
-                self._read(value.__name__, value, key, vars(value)[key])
+                found = vars(value)[key]
+                if callable(found):  # a built plan calls no method again, whatever it is now
+                    self._follow(key, found)
+                else:
+                    self._read(value.__name__, value, key, found)
             return
         owner = getattr(value, "__name__", type(value).__name__)
         own = getattr(value, "__dict__", {})
