@@ -116,7 +116,7 @@ class World:
         try:
             return self.seen(step())
         except Exception as error:  # whatever it is, it is what the stranger is told
-            return told(error)
+            return told(error, isinstance(self.bob, sy.VirtualWorker))
 
     def seen(self, it: Any) -> str:
         """All that can be seen of something, as text without ids."""
@@ -164,9 +164,14 @@ def without_ids(text: str) -> str:
     return _ID.sub("#", text)
 
 
-def told(error: BaseException) -> str:
-    """What an error tells: its class, its text, its notes and where it arose."""
-    lines = "".join(traceback.format_exception(error))
+def told(error: BaseException, frames: bool) -> str:
+    """What an error tells: its class, its text, its notes and where it arose.
+
+    Without ``frames``, which depend on which of several processes was first, if these go on by
+    themselves.
+    """
+    every = "".join(traceback.format_exception(error)).splitlines(keepends=True)
+    lines = "".join(line for line in every if frames or not line.startswith(" "))
     return without_ids(f"{type(error).__name__}: {error} {lines}")
 
 
