@@ -26,15 +26,9 @@ from syft.ops.nested import leaves
 from syft.torch_private import free_place, hold_place
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimits
 from syft.workers.execution.allowance import FREE, used_by
-from syft.workers.execution.public_sizes import (
-    elements_at_most,
-    forms_of,
-    has_bound,
-    public_memory,
-)
+from syft.workers.execution.public_sizes import forms_of, hides_shape, public_size
 from syft.workers.execution.size_bounds import is_harmless
 from syft.workers.labels.memory_labels import full_guard_of
-from syft.workers.labels.walk import by_address, innermost, storages_of
 
 Storages = Mapping[int, tuple[torch.UntypedStorage, int]]
 """Storages with their bytes, by the address of the storage itself."""
@@ -165,10 +159,10 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             self.flags |= COUNT
         if self.guarded:
             self.check_bounds(values)
-        large = [id for id, value in values.items() if self._is_large(value)]
+        large = [id for id, value in values.items() if is_large(value)]
         if not (many or large):
             return
-        self._charge({id: self.memory_of(values[id]) for id in (values if many else large)})
+        self._charge({id: public_size(values[id]).memory for id in (values if many else large)})
         if large:
             self._large.update(large)
             self.flags |= LOOK
@@ -183,7 +177,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             return
         user, identity = self._reader()
         for value in values.values():
-            guard = None if has_bound(value) else full_guard_of(value)
+            guard = None if public_size(value).bounded else full_guard_of(value)
             if guard is None or guard.admits(user) or identity in (guard.owners or ()):
                 continue
             raise PermissionDenied(_UNBOUNDED, self._worker, user)
@@ -206,7 +200,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         """
         if type(value) is not torch.Tensor or value.layout is not torch.strided:
             return self.charge({id: value})
-        if len(self._objects) >= self._uncounted or (self.guarded and _is_hidden(value)):
+        if len(self._objects) >= self._uncounted or (self.guarded and hides_shape(value)):
             return self.charge({id: value})
         storage = value.untyped_storage()
         if _numel(value) <= SMALL and storage.nbytes() <= _MOST_BYTES:
@@ -223,19 +217,6 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         self.bills[id] = _Bill(account, (place,))
         self._large.add(id)
         self.flags |= LOOK
-
-    def _is_large(self, value: Any) -> bool:
-        if not self.guarded or not isinstance(value, torch.Tensor):
-            return is_large(value)
-        sizes = (size for _, size in public_memory(value).values())
-        return elements_at_most(value) > SMALL or max(sizes, default=0) > _MOST_BYTES
-
-    def memory_of(self, value: Any) -> Storages:
-        """Each storage of an object with its bytes, by the address of the storage itself."""
-        if self.guarded:
-            return public_memory(value)
-        found = by_address((value,))
-        return {place: (storage, storage.nbytes()) for place, storage in found.items()}
 
     def _new_memory(self, storages: Mapping[int, Storages]) -> int:
         """The bytes of the storages that are not counted yet."""
@@ -284,25 +265,25 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             value, bill = self._objects.get(id), self.bills.get(id)
             if value is None:
                 continue
-            if bill is None and not self._is_large(value):
+            if bill is None and not is_large(value):
                 self._count_memory(value)
                 waiting += self._moved_holders()
                 continue
             bill = self._counted(bill)
-            before, sizes = bill.storages, self.memory_of(value)
+            before, sizes = bill.storages, public_size(value).memory
             if tuple(sizes) != before or self._becomes_large(sizes):
                 waiting += self._sharing(id, sizes)
             bill.storages = tuple(sizes)
             self._enter(id, bill, sizes)
             for place in before:
                 self._leave(place)
-            if self._is_large(value):
+            if is_large(value):
                 self._large.add(id)
                 self.flags |= LOOK
 
     def _count_memory(self, value: Any) -> None:
         """Count anew the memory of a small object, as far as another one is charged for it."""
-        for place, (_, size) in self.memory_of(value).items():
+        for place, (_, size) in public_size(value).memory.items():
             if place in self._memory:
                 self._memory[place].has(size)
 
@@ -313,7 +294,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             for id, bill in self.bills.items()
             if type(value := self._objects[id]) is not torch.Tensor
             and bill.storages
-            and bill.storages != tuple(self.memory_of(value))
+            and bill.storages != tuple(public_size(value).memory)
         ]
 
     def _counted(self, bill: _Bill | None) -> _Bill:
@@ -338,7 +319,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         that were small, and the same tensor under another id or in a plan."""
         found = []
         for id, value in self._objects.items():
-            places = self.memory_of(value).keys()
+            places = public_size(value).memory.keys()
             bill = self.bills.get(id)
             counted = set(bill.storages if bill else ())
             if id != altered and counted != places and not places.isdisjoint(sizes):
@@ -349,7 +330,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         """The bytes of the memory of values, as far as these are public."""
         found: dict[int, tuple[torch.UntypedStorage, int]] = {}
         for leaf in leaves(values):
-            found.update(self.memory_of(leaf))
+            found.update(public_size(leaf).memory)
         return sum(size for _, size in found.values())
 
     def hold(self, bytes: int) -> None:
@@ -472,12 +453,6 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             setattr(account, limit, getattr(account, limit) - count)
 
 
-def _is_hidden(value: torch.Tensor) -> bool:
-    """Whether the shape of a strided tensor is private; a fast path."""
-    guard = full_guard_of(value)
-    return guard is not None and guard.shape_hidden
-
-
 def is_large(value: Any) -> bool:
     """Whether an object has more than ``SMALL`` elements, or more memory than so many of the
     largest kind, or is more than one tensor.
@@ -487,8 +462,7 @@ def is_large(value: Any) -> bool:
     >>> is_large(torch.ones(10**6)[:1])
     True
     """
-    tensor = innermost(value)
-    if tensor is None:
-        return not isinstance(value, torch.Tensor)  # a pointer is small
-    sizes = (storage.nbytes() for storage in storages_of(value))
-    return _numel(tensor) > SMALL or max(sizes, default=0) > _MOST_BYTES
+    if not isinstance(value, torch.Tensor):
+        return True
+    size = public_size(value)
+    return size.elements > SMALL or max(size.bytes, default=0) > _MOST_BYTES

@@ -40,6 +40,7 @@ from syft.program.program import Action, Program, slots_in
 from syft.torch_private import WeakStorage, any_autocast_enabled
 from syft.workers.core.charges import Charges, Storages
 from syft.workers.core.peer_limits import PeerLimits
+from syft.workers.execution.public_sizes import public_size
 from syft.workers.execution.size_bounds import BY_VALUES
 from syft.workers.labels.walk import innermost
 
@@ -192,10 +193,9 @@ class _OnTheWay:
                 self._given[place] = WeakStorage(storage)
 
     def _memory_of(self, value: Any) -> Storages:
-        if type(value) not in EXACT_TENSOR_TYPES or self._charges.guarded:
-            return self._charges.memory_of(value)
-        if value.layout is not torch.strided:
-            return self._charges.memory_of(value)
+        plain = type(value) in EXACT_TENSOR_TYPES and value.layout is torch.strided
+        if not plain or self._charges.guarded:
+            return public_size(value).memory
         storage = value.untyped_storage()
         return {storage._cdata: (storage, storage.nbytes())}
 
