@@ -7,13 +7,13 @@ even if somebody tells it their ids: so its requests are looked at for ids, what
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from syft.exceptions import ObjectNotFound
 from syft.workers.core.owners import Owners
 from syft.workers.core.peer import Peer
 from syft.workers.core.store import ObjectStore
-from syft.workers.labels.holders import Holder
+from syft.workers.core.tag_index import tags_of
 from syft.workers.wire.messages import Drop, Request, Share
 
 _NO_OBJECTS: Final = frozenset(("seq", "drop", "failures", "reading"))
@@ -61,20 +61,6 @@ def copies_first(
     if not any(rank(id) < 2 for id in ids):
         return ids
     return sorted(reversed(ids), key=rank)
-
-
-def tags_of(value: Any) -> Collection[str]:
-    """The tags of what is stored, as they are here: a pointer is not followed.
-
-    >>> x = torch.ones(2)
-    >>> x._tags = {"#a", "#b"}
-    >>> sorted(tags_of(x))
-    ['#a', '#b']
-    """
-    tags = (
-        value.tags if isinstance(value, Holder) else getattr(value, "__dict__", {}).get("_tags", ())
-    )
-    return cast(Collection[str], tags)
 
 
 def check_named(store: ObjectStore, owners: Owners, peer: Peer, message: Request) -> None:

@@ -34,7 +34,6 @@ from syft.exceptions import (
 )
 from syft.workers.core.peer import Peer, RisingNumbers
 from syft.workers.labels.holders import Holder
-from syft.workers.wire.references import ids_in
 
 
 class Turns:
@@ -406,27 +405,3 @@ def checked_key(value: Any) -> bytes:
     if type(value) is not bytes or len(value) != KEY_BYTES:
         raise MalformedMessage("$.values", f"{KEY_BYTES} bytes", type(value).__name__)
     return value
-
-
-def refuse_shares(objects: Mapping[int, Any], operands: Any, peer: Peer) -> None:
-    """Raise :class:`~syft.exceptions.PermissionDenied` if one of the packed operands of a command
-    is a share, or something else that no command takes.
-
-    >>> refuse_shares({5: torch.ones(2)}, (0, 5), Peer("me"))
-    """
-    for id in ids_in(operands):
-        value = objects.get(id)
-        if isinstance(value, Confined):
-            raise value.refusal(peer, "an operation")
-
-
-def droppable_shares(objects: Mapping[int, Any], ids: Sequence[int], peer: Peer) -> Sequence[int]:
-    """Those of the objects that are no shares, or belong to a session of this caller.
-
-    >>> droppable_shares({5: torch.ones(2)}, [5, 7], Peer("me"))
-    [5, 7]
-    """
-    found = ((id, objects.get(id)) for id in ids)
-    return [
-        id for id, value in found if not isinstance(value, Confined) or value.session.is_owner(peer)
-    ]

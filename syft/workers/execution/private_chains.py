@@ -27,7 +27,7 @@ from syft.ops.nested import Function, container_class, leaves, replace
 from syft.ops.outcome import size_of_memory
 from syft.workers.execution.foreseen import Unforeseen, call_drawing
 from syft.workers.execution.foreseen_failures import foreseen_failure
-from syft.workers.execution.plain_tensors import is_plain, plain_copy
+from syft.workers.execution.plain_tensors import is_plain, plain_copy, reaching
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import full_guard_of, protect
 from syft.workers.labels.reached_graph import ReachedGraph, reached_graph
@@ -148,7 +148,7 @@ class Trial:
             return cast(torch.Tensor, link.like().on(self._made(link.tensor)))
         if leaf.grad_fn is None:
             return cast(torch.Tensor, _plainly(leaf))
-        return _reaching(_plainly(leaf.detach()), self._reached_by(leaf))
+        return reaching(_plainly(leaf.detach()), self._reached_by(leaf))
 
     def _reached_by(self, made: torch.Tensor) -> list[torch.Tensor]:
         """The operands to which the graph of a tensor of the trial leads, but for that which it is
@@ -165,8 +165,8 @@ class Trial:
             operand.data = twin.detach()
         made, recorded = recorded_of(twin), recorded_of(operand)
         reached = [] if made is None or recorded is None else self._reached_by(made)
-        if reached:
-            _reaching(recorded, reached)
+        if recorded is not None and reached:
+            reaching(recorded, reached)
 
 
 class Converting(Protocol):
@@ -206,25 +206,6 @@ def converted(
 
 def _reaches(graph: ReachedGraph, twin: torch.Tensor | None) -> bool:
     return twin is not None and graph.reaches(twin)
-
-
-def _reaching(tensor: Any, reached: Iterable[torch.Tensor]) -> torch.Tensor:
-    """The tensor itself, from now on with a graph that leads to some others too."""
-    with torch.enable_grad():
-        made: torch.Tensor = _Reaching.apply(tensor, *reached)  # type: ignore[no-untyped-call]
-        return made
-
-
-class _Reaching(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, *reached: torch.Tensor) -> torch.Tensor:
-        ctx.gradients = [torch.zeros_like(each) for each in reached]
-        ctx.mark_dirty(tensor)
-        return tensor
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        return None, *ctx.gradients
 
 
 def _version(tensor: torch.Tensor) -> Any:

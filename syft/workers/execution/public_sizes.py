@@ -190,11 +190,8 @@ def public_shape(tensor: torch.Tensor) -> Sizes:
     extent = extent_of(tensor)
     if extent is None:
         return (ANY,) * tensor.ndim
-    return tuple(map(_size_or_any, extent.most, extent.hidden))
-
-
-def _size_or_any(size: int, hidden: bool) -> int:
-    return ANY if hidden else size
+    pairs = zip(extent.most, extent.hidden, strict=True)
+    return tuple(ANY if hidden else size for size, hidden in pairs)
 
 
 class PublicSize(NamedTuple):

@@ -49,7 +49,7 @@ from syft.workers.core.access import READS, Access
 from syft.workers.core.charges import LOOK, SMALL
 from syft.workers.core.peer import EVERYTHING, Peer
 from syft.workers.core.pipeline import Call, Declaration, handles, run_as_private, shortcut
-from syft.workers.core.shares import refuse_shares
+from syft.workers.core.shares import Confined
 from syft.workers.core.state_machine import Answer, WorkerCore
 from syft.workers.core.store import ObjectStore
 from syft.workers.core.tag_index import tags_of
@@ -193,11 +193,15 @@ def _is_common(core: WorkerCore, command: Command, peer: Peer) -> bool:
     general path; it has been run if the worker has several callers."""
     if command.drop:
         core.forget(command.drop, peer)
-    if core.confined:
-        refuse_shares(core.store.objects, (command.args, command.kwargs), peer)
-    if core.dataflow.active:
+    if core.dataflow.active or (core.confined and _names_confined(core.store, command)):
         return False
     return not core.contested or (not command.kwargs and _run_own(core, command, peer))
+
+
+def _names_confined(store: ObjectStore, command: Command) -> bool:
+    """Whether a command names what none takes, which unpacking refuses."""
+    named = map(store.objects.get, ids_in((command.args, command.kwargs)))
+    return any(isinstance(value, Confined) for value in named)
 
 
 def _answer(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Value | None:
@@ -544,7 +548,7 @@ def _operands(call: Call, command: Command) -> tuple[list[Any], dict[str, Any]]:
     The general path unpacks every kind of operand, and its errors contain the path to the operand.
     """
     keywords, tags = command.kwargs or {}, call.core.store.tags
-    if call.held is None:
+    if call.held is None and not call.core.confined:  # unpacking refuses shares
         found = _present(call.core.store.objects, command.args)
         named = _named(call.core.store.objects, keywords) if keywords else keywords
         if found is not None and named is not None:

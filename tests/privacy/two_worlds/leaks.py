@@ -74,7 +74,7 @@ def _reaching_always(self: Trial, leaf: torch.Tensor) -> torch.Tensor:
         return cast(torch.Tensor, private_chains._plainly(leaf))
     operands = [recorded_of(operand) for operand, _ in self._twins.values()]
     reached = [each for each in operands if each is not None and each.requires_grad]
-    return private_chains._reaching(leaf.detach(), reached)
+    return private_chains.reaching(leaf.detach(), reached)
 
 
 def _without_a_graph(self: Trial, operand: torch.Tensor) -> None:
