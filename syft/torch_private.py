@@ -23,6 +23,10 @@ import torch.utils._python_dispatch
 from torch._C._dynamo import eval_frame
 from torch.nested._internal.nested_tensor import NestedTensor as _NestedTensor
 
+# A mode that sees each operation of aten that runs in it, as a class to inherit from.  It is not
+# given a name here as the others are: the pages of the modules would show torch's text of it.
+from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode  # noqa: F401
+
 make_wrapper = torch.Tensor._make_wrapper_subclass
 """Makes a tensor of a subclass with a shape, a dtype and no memory (see subclass_zoo)."""
 
@@ -47,9 +51,6 @@ broadcast_shape = torch._C._infer_size
 
 set_version = torch._C._autograd._unsafe_set_version_counter
 """Sets the version counters of tensors, for tensors that were written to and restored."""
-
-TorchDispatchMode = torch.utils._python_dispatch.TorchDispatchMode
-"""A mode that sees each operation of aten that runs in it, as a class to inherit from."""
 
 WeakStorage: Any = torch.multiprocessing.reductions.StorageWeakRef
 """A reference to a storage that tells whether it is still in use, and does not keep it."""
