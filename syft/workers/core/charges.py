@@ -159,10 +159,10 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             self.flags |= COUNT
         if self.guarded:
             self.check_bounds(values)
-        large = [id for id, value in values.items() if is_large(value)]
+        large = [id for id, value in values.items() if is_large(value, self.guarded)]
         if not (many or large):
             return
-        self._charge({id: public_size(values[id]).memory for id in (values if many else large)})
+        self._charge({id: self.memory_of(values[id]) for id in (values if many else large)})
         if large:
             self._large.update(large)
             self.flags |= LOOK
@@ -218,6 +218,10 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         self._large.add(id)
         self.flags |= LOOK
 
+    def memory_of(self, value: Any) -> Storages:
+        """Each storage of an object with its bytes, by the address of the storage itself."""
+        return public_size(value, self.guarded).memory
+
     def _new_memory(self, storages: Mapping[int, Storages]) -> int:
         """The bytes of the storages that are not counted yet."""
         new = {place: size for sizes in storages.values() for place, (_, size) in sizes.items()}
@@ -265,25 +269,25 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             value, bill = self._objects.get(id), self.bills.get(id)
             if value is None:
                 continue
-            if bill is None and not is_large(value):
+            if bill is None and not is_large(value, self.guarded):
                 self._count_memory(value)
                 waiting += self._moved_holders()
                 continue
             bill = self._counted(bill)
-            before, sizes = bill.storages, public_size(value).memory
+            before, sizes = bill.storages, self.memory_of(value)
             if tuple(sizes) != before or self._becomes_large(sizes):
                 waiting += self._sharing(id, sizes)
             bill.storages = tuple(sizes)
             self._enter(id, bill, sizes)
             for place in before:
                 self._leave(place)
-            if is_large(value):
+            if is_large(value, self.guarded):
                 self._large.add(id)
                 self.flags |= LOOK
 
     def _count_memory(self, value: Any) -> None:
         """Count anew the memory of a small object, as far as another one is charged for it."""
-        for place, (_, size) in public_size(value).memory.items():
+        for place, (_, size) in self.memory_of(value).items():
             if place in self._memory:
                 self._memory[place].has(size)
 
@@ -294,7 +298,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             for id, bill in self.bills.items()
             if type(value := self._objects[id]) is not torch.Tensor
             and bill.storages
-            and bill.storages != tuple(public_size(value).memory)
+            and bill.storages != tuple(self.memory_of(value))
         ]
 
     def _counted(self, bill: _Bill | None) -> _Bill:
@@ -319,7 +323,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         that were small, and the same tensor under another id or in a plan."""
         found = []
         for id, value in self._objects.items():
-            places = public_size(value).memory.keys()
+            places = self.memory_of(value).keys()
             bill = self.bills.get(id)
             counted = set(bill.storages if bill else ())
             if id != altered and counted != places and not places.isdisjoint(sizes):
@@ -330,7 +334,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         """The bytes of the memory of values, as far as these are public."""
         found: dict[int, tuple[torch.UntypedStorage, int]] = {}
         for leaf in leaves(values):
-            found.update(public_size(leaf).memory)
+            found.update(self.memory_of(leaf))
         return sum(size for _, size in found.values())
 
     def hold(self, bytes: int) -> None:
@@ -453,9 +457,9 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             setattr(account, limit, getattr(account, limit) - count)
 
 
-def is_large(value: Any) -> bool:
+def is_large(value: Any, guarded: bool = True) -> bool:
     """Whether an object has more than ``SMALL`` elements, or more memory than so many of the
-    largest kind, or is more than one tensor.
+    largest kind, or is more than one tensor; nothing is private where nothing is ``guarded``.
 
     >>> is_large(torch.ones(2)), is_large(torch.ones(1).expand(10**6)), is_large("no tensor")
     (False, True, True)
@@ -464,5 +468,5 @@ def is_large(value: Any) -> bool:
     """
     if not isinstance(value, torch.Tensor):
         return True
-    size = public_size(value)
+    size = public_size(value, guarded)
     return size.elements > SMALL or max(size.bytes, default=0) > _MOST_BYTES

@@ -211,8 +211,11 @@ class PublicSize(NamedTuple):
         return [size for _, size in self.memory.values()]
 
 
-def public_size(value: Any) -> PublicSize:
+def public_size(value: Any, guarded: bool = True) -> PublicSize:
     """How large an object is, as far as everybody may know; a pointer has one element.
+
+    Nothing is private where nothing is ``guarded``.  A tensor of which that is not asked gets no
+    attributes.
 
     >>> x = torch.ones(3); protect(x, Guard(frozenset(), True)); public_size(x).bounded
     False
@@ -222,7 +225,7 @@ def public_size(value: Any) -> PublicSize:
     elements, bounded = 0, True
     memory: dict[int, tuple[torch.UntypedStorage, int]] = {}
     for tensor in tensors_of(value):
-        guard = full_guard_of(tensor)
+        guard = full_guard_of(tensor) if guarded else None
         hidden = guard is not None and guard.shape_hidden
         extent: Extent | None = label_of(tensor).most if hidden else None
         inside = innermost(tensor)

@@ -40,7 +40,6 @@ from syft.program.program import Action, Program, slots_in
 from syft.torch_private import WeakStorage, any_autocast_enabled
 from syft.workers.core.charges import Charges, Storages
 from syft.workers.core.peer_limits import PeerLimits
-from syft.workers.execution.public_sizes import public_size
 from syft.workers.execution.size_bounds import BY_VALUES
 from syft.workers.labels.walk import innermost
 
@@ -195,7 +194,7 @@ class _OnTheWay:
     def _memory_of(self, value: Any) -> Storages:
         plain = type(value) in EXACT_TENSOR_TYPES and value.layout is torch.strided
         if not plain or self._charges.guarded:
-            return public_size(value).memory
+            return self._charges.memory_of(value)
         storage = value.untyped_storage()
         return {storage._cdata: (storage, storage.nbytes())}
 

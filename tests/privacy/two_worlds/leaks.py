@@ -84,7 +84,7 @@ def _without_a_graph(self: Trial, operand: torch.Tensor) -> None:
         operand.data = twin.detach()
 
 
-def _real_memory(value: Any) -> PublicSize:
+def _real_memory(value: Any, guarded: bool = True) -> PublicSize:
     """Memory as it is, whatever is public of it."""
     memory = {storage._cdata: (storage, storage.nbytes()) for storage in storages_of(value)}
     return public_size(value)._replace(memory=memory)

@@ -20,7 +20,6 @@ from syft.serde.errors import unpack_error
 from syft.serde.frame import Frame
 from syft.serde.packer import Unpacker
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS
-from syft.workers.execution.public_sizes import public_size
 from syft.workers.labels.walk import elements_of
 from syft.workers.wire import messages
 from tests.privacy.two_worlds.generator import COMMANDS, RandomProgram
@@ -78,7 +77,7 @@ def wrong_charges(worlds: Sequence[World]) -> str:
             charges, objects = worker.core.store.charges, worker.core.store.objects
             for id, bill in charges.bills.items():
                 charged = {place: charges._memory[place].bytes for place in bill.storages}
-                found = public_size(objects[id]).memory
+                found = charges.memory_of(objects[id])
                 there = {place: size for place, (_, size) in found.items()}
                 only_tagged = bill.tags is not None and not charged
                 if charged != there and not only_tagged and _is_strided(objects[id]):
