@@ -29,7 +29,7 @@ from syft.workers.execution.plain_tensors import is_plain, plain_copy, reaching
 from syft.workers.execution.public_sizes import hides_shape, note_growth, note_sizes
 from syft.workers.hardening.unwritten import clear_behind
 from syft.workers.labels.guards import Guard, without_frames
-from syft.workers.labels.memory_labels import full_guard_of, note, protect, seal_view
+from syft.workers.labels.memory_labels import full_guard_of, note, protect
 from syft.workers.labels.walk import by_address, lies_in
 
 
@@ -83,7 +83,7 @@ def run_foreseen(
         result = run(function, args, kwargs)
         if starts is not None:
             _check_graphs(result, forecast, inputs, starts)
-        result = _fitted(result, forecast, inputs)
+        result = fitted(result, forecast.result, partial(_fit, inputs))
         _check_writes(forecast, inputs)
         result = apart_from_lower(result, inputs, guard, written)
     except Exception as failure:
@@ -209,21 +209,26 @@ def _seed(given: torch.Generator, guard: Guard) -> int:
 # ------------------------------------------------------------------------------------------ results
 
 
-def _fitted(result: Any, forecast: Outcome, inputs: Sequence[torch.Tensor]) -> Any:
-    """The results, brought to the strides of the forecast; raises :class:`Unforeseen`."""
-    expected = list(leaves(forecast.result))
-    found = list(leaves(result))
-    if len(found) != len(expected) or _container(result) is not _container(forecast.result):
-        raise Unforeseen(f"{len(found)} results instead of {len(expected)}")
-    fitted = iter([_fit(*pair, inputs) for pair in zip(found, expected, strict=True)])
-    return replace(result, lambda leaf: next(fitted))
+def fitted(result: Any, expected: Any, fit: Callable[[Any, Any], Any]) -> Any:
+    """The results as ``fit`` makes them, of each one and what was expected of it.
+
+    Raises :class:`Unforeseen` if they are more or fewer, or in another container.
+
+    >>> fitted([2, 3], [5, 7], lambda one, other: other - one)
+    [3, 4]
+    """
+    found, wanted = list(leaves(result)), list(leaves(expected))
+    if len(found) != len(wanted) or _container(result) is not _container(expected):
+        raise Unforeseen(f"{len(found)} results instead of {len(wanted)}")
+    made = iter(list(map(fit, found, wanted)))
+    return replace(result, lambda leaf: next(made))
 
 
 def _container(result: Any) -> type | None:
     return None if container_class(type(result)) is None else type(result)
 
 
-def _fit(found: Any, expected: Any, inputs: Sequence[torch.Tensor]) -> Any:
+def _fit(inputs: Sequence[torch.Tensor], found: Any, expected: Any) -> Any:
     if type(expected) is Given:
         if found is not inputs[expected.place]:
             raise Unforeseen("another tensor instead of an input")
@@ -301,8 +306,10 @@ def apart_from_lower(
     True
     """
     lower = by_address(tensor for tensor in inputs if full_guard_of(tensor) != guard)
-    for place in by_address(written):
+    for place in by_address(written) if lower else ():
         lower.pop(place, None)
+    if not lower:  # nearly always
+        return result
     return replace(result, lambda leaf: leaf.clone() if lies_in(leaf, lower) else leaf)
 
 
@@ -393,7 +400,7 @@ def _guard_made(leaf: torch.Tensor, made: Made, guard: Guard, view: bool) -> Non
     """Guard a new result, which may be a view."""
     protect(leaf, changed(guard, error=None) if view else guard)
     if view and guard.error is not None:
-        seal_view(leaf, guard)
+        note(leaf, guard=guard)  # the memory in which it lies can be read
     if guard.shape_hidden:
         note_sizes(leaf, made.most, not view, made.shape)
         if view:

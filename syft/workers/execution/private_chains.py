@@ -17,15 +17,16 @@ The price: such a command runs twice, and a link that logs does so twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final, Protocol, cast
 
 import torch
 
 from syft.chain.wrapper import Wrapper, copy_with_graph, twin_with_ones
 from syft.exceptions import PermissionDenied, SyftError
-from syft.ops.nested import Function, container_class, leaves, replace
+from syft.ops.nested import Function, leaves, replace
 from syft.ops.outcome import size_of_memory
-from syft.workers.execution.foreseen import Unforeseen, call_drawing
+from syft.workers.execution.foreseen import Unforeseen, call_drawing, fitted
 from syft.workers.execution.foreseen_failures import foreseen_failure
 from syft.workers.execution.plain_tensors import is_plain, plain_copy, reaching
 from syft.workers.labels.guards import Guard
@@ -105,7 +106,7 @@ class Trial:
         try:
             operands = [operand for operand, _ in self._twins.values()]  # they say on which devices
             result = call_drawing(lambda *given: call(), operands, {})
-            return self._fitted(result, guard.shape_hidden)
+            return fitted(result, self.result, partial(self._fit, guard.shape_hidden))
         except Exception as error:
             sealed = guard.sealed(error)
         for operand in written:
@@ -117,16 +118,7 @@ class Trial:
                 protect(leaf, sealed)
         return result
 
-    def _fitted(self, result: Any, hidden: bool) -> Any:
-        """The result of the operation, if it looks like that of the trial."""
-        found, expected = list(leaves(result)), list(leaves(self.result))
-        same = container_class(type(result)) is container_class(type(self.result))
-        if not same or len(found) != len(expected):
-            raise Unforeseen(f"{len(found)} results instead of {len(expected)}")
-        fitted = iter([self._fit(*pair, hidden) for pair in zip(found, expected, strict=True)])
-        return replace(result, lambda leaf: next(fitted))
-
-    def _fit(self, found: Any, expected: Any, hidden: bool) -> Any:
+    def _fit(self, hidden: bool, found: Any, expected: Any) -> Any:
         given = self._given.get(id(expected))
         if given is not None:
             if found is not given:
