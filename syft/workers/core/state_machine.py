@@ -50,7 +50,7 @@ from syft.workers.core.outgoing import Outgoing
 from syft.workers.core.owners import Owners
 from syft.workers.core.peer import EVERYTHING, GRADIENTS, Peer, Place, Session
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimits
-from syft.workers.core.shares import Confined
+from syft.workers.core.shares import Confined, droppable_shares
 from syft.workers.core.stats import Stats
 from syft.workers.core.store import FAILED, NOT_MADE, ObjectStore, why_missing
 from syft.workers.core.stored_tensors import StoredTensors
@@ -431,12 +431,7 @@ class WorkerCore:
     def forget(self, ids: Sequence[int], peer: Peer) -> None:
         """Drop objects whose last pointers are gone; those of others stay."""
         if self.confined and ids:
-            found = ((id, self.store.objects.get(id)) for id in ids)
-            ids = [
-                id
-                for id, value in found
-                if not isinstance(value, Confined) or value.session.is_owner(peer)
-            ]
+            ids = droppable_shares(self.store.objects, ids, peer)
         if self.contested:
             ids = self.owners.droppable(peer, ids)
         if not (self.store.promised or self.dataflow.tasks):

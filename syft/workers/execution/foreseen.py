@@ -74,7 +74,7 @@ def run_foreseen(
         inputs = tensors_in(args, kwargs)
     if admitted:
         guard.check_open()
-    written = [inputs[place] for place in forecast.writes]
+    written = list(map(inputs.__getitem__, forecast.writes))
     views = _views_of_lower(function, args, kwargs, forecast, labels)
     result, error = None, guard.error
     run = call_drawing if forecast.draws else calling
